@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tonnage.sizing.calibrate import CalibrationReport
+    from tonnage.sizing.fitting.calibrate import CalibrationReport
     from tonnage.sizing.search import Progress
 
 
@@ -40,7 +40,7 @@ def calibrate(
     """
     from tonnage.results.measured_files import read_measured
     from tonnage.results.store import write_json
-    from tonnage.sizing.calibrate import calibrate as run_calibrate
+    from tonnage.sizing.fitting.calibrate import calibrate as run_calibrate
 
     paths = [Path(measured)] if isinstance(measured, str | Path) else [Path(path) for path in measured]
     said = {"model": model, "gpu": gpu, "precision": precision, "tp": tp, "engine": engine, "isl": isl, "osl": osl}

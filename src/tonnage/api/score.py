@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tonnage.spec.calibration import read_calibration
 
 if TYPE_CHECKING:
-    from tonnage.sizing.fit import FitReport
+    from tonnage.sizing.fitting.fit import FitReport
     from tonnage.sizing.score import ScoreReport
     from tonnage.sizing.search import Progress
 
@@ -52,6 +52,6 @@ def fit(
     Raises:
         InputError: a file is missing or damaged, or scipy is not installed.
     """
-    from tonnage.sizing.fit import fit as run_fit
+    from tonnage.sizing.fitting.fit import fit as run_fit
 
     return run_fit(data, output=output, progress=progress, cross_validate=cross_validate, silicon=silicon)

@@ -10,8 +10,8 @@ from tonnage.cli.table import number, table, wrapped
 from tonnage.spec.catalog.accuracy import BENCHMARK, find_score
 
 if TYPE_CHECKING:
+    from tonnage.sizing.costs.where import CostComparison
     from tonnage.sizing.plan import Candidate, Plan
-    from tonnage.sizing.where import CostComparison
 
 QUALITY_NOTE = f"{BENCHMARK}: as published, not all asked alike; sources: tonnage catalog MODEL --json."
 

@@ -6,7 +6,7 @@ measurements has those of the measured one that ``siblings`` names, or none, and
 generation's mean), ``links`` for NVLink and PCIe, and ``engines`` for one engine generation each:
 host terms, decode attention, all-reduce latency.
 
-Sources: the form is DESIGN §5 with what ``sizing/fit.py`` found; the numbers are fitted there.
+Sources: the form is DESIGN §5 with what ``sizing/fitting/fit.py`` found; the numbers are fitted there.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The answer: capacity, search, fit and score."""
+"""The answer: what one instance carries, the search over deployments, and predictions against measurements."""

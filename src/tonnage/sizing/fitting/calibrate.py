@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tonnage.sizing.fit_calibration import Fitted, Sample
+    from tonnage.sizing.fitting.calibration import Fitted, Sample
 
     Errors = dict[str, NDArray[np.float64]]
 
@@ -127,8 +127,8 @@ def calibrate(
         InputError: several engines or GPUs, too few points, or scipy is not installed.
     """
     from tonnage.simulator.kernel import warm_up
-    from tonnage.sizing.fit_calibration import Sample
-    from tonnage.sizing.fit_rows import require_scipy
+    from tonnage.sizing.fitting.calibration import Sample
+    from tonnage.sizing.fitting.rows import require_scipy
 
     require_scipy("calibrate")
 
@@ -216,7 +216,7 @@ class _Calibrating:
         """The fit of all points, and the errors of each unit under the fit without it."""
         import numpy as np
 
-        from tonnage.sizing.fit_calibration import fit_sample
+        from tonnage.sizing.fitting.calibration import fit_sample
 
         fitted = fit_sample(self.sample, self.all, strength=strength)
         self._tick()
@@ -260,7 +260,7 @@ def _distance(errors: Errors) -> float:
     """Mean error over the metrics, each in units of its believed scatter."""
     import numpy as np
 
-    from tonnage.sizing.fit_rows import SIGMA
+    from tonnage.sizing.fitting.rows import SIGMA
 
     return float(np.mean([np.nanmean(np.abs(values)) / SIGMA[name] for name, values in errors.items()]))
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from tonnage.perf.terms import shipped
-from tonnage.sizing.fit_rows import Progress, errors
-from tonnage.sizing.fit_terms import CURRENT, Layout, Prior
-from tonnage.sizing.silicon_rows import FILE, GPUS, Row, Selection, SiliconRows, select
+from tonnage.sizing.fitting.rows import Progress, errors
+from tonnage.sizing.fitting.silicon_rows import FILE, GPUS, Row, Selection, SiliconRows, select
+from tonnage.sizing.fitting.terms import CURRENT, Layout, Prior
 from tonnage.spec.catalog import find_engine, find_gpu
 
 Figures = dict[str, float]
@@ -106,7 +106,7 @@ def silicon_layout(terms: Terms) -> Layout:
 
 def solve_silicon(layout: Layout, rows: Sequence[Row]) -> Terms:
     """The terms that explain the rows best."""
-    from tonnage.sizing.fit import solve
+    from tonnage.sizing.fitting.fit import solve
 
     everything = np.arange(len(layout.names))
     return layout.terms(solve(layout, [(1.0, SiliconRows(rows))], layout.start, everything))
@@ -153,7 +153,7 @@ def refit(terms: Terms, file: Path, *, progress: Progress | None = None, cross_v
     Raises:
         InputError: the file cannot be read.
     """
-    from tonnage.sizing.fit import rounded
+    from tonnage.sizing.fitting.fit import rounded
 
     selection = select(file)
     rows, layout = selection.rows, silicon_layout(terms)

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, replace
 from datetime import date
 from typing import Any
 
-from tonnage.sizing.break_even import SAME_VOLUME, power_per_request
-from tonnage.sizing.cost import HOURS_PER_YEAR, OptionCost, Serving, Traffic, api_request
-from tonnage.sizing.options import Rent, as_planned, needed, on_prem, rent_of
+from tonnage.sizing.costs.break_even import SAME_VOLUME, power_per_request
+from tonnage.sizing.costs.cost import HOURS_PER_YEAR, OptionCost, Serving, Traffic, api_request
+from tonnage.sizing.costs.options import Rent, as_planned, needed, on_prem, rent_of
 from tonnage.spec.prices import Figure, Prices, stale
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.sizing.cost_cases import COURSE_REQUESTS, COURSE_SERVING, COURSE_TRAFFIC, candidate, price_lists, servings, traffics
+from tests.sizing.costs.cost_cases import COURSE_REQUESTS, COURSE_SERVING, COURSE_TRAFFIC, candidate, price_lists, servings, traffics
 from tonnage.errors import UnknownName
-from tonnage.sizing.cost import (
+from tonnage.sizing.costs.cost import (
     HOURS_PER_YEAR,
     OptionCost,
     Serving,

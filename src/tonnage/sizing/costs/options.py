@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tonnage.sizing.cost import (
+from tonnage.sizing.costs.cost import (
     CostPart,
     Hours,
     OptionCost,

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from tests.sizing.cost_cases import COURSE_SERVING, COURSE_TRAFFIC, price_lists, servings, traffics
+from tests.sizing.costs.cost_cases import COURSE_SERVING, COURSE_TRAFFIC, price_lists, servings, traffics
 from tonnage.errors import InputError
-from tonnage.sizing.cost import Serving, Traffic
-from tonnage.sizing.where import compare
+from tonnage.sizing.costs.cost import Serving, Traffic
+from tonnage.sizing.costs.where import compare
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
 
@@ -96,7 +96,7 @@ def test_as_json_it_is_complete_and_finite(traffic: Traffic, serving: Serving, p
 
 
 def test_the_manual_names_every_key() -> None:
-    manual = (Path(__file__).parents[2] / "docs" / "cost.md").read_text().partition("## JSON")[2]
+    manual = (Path(__file__).parents[3] / "docs" / "cost.md").read_text().partition("## JSON")[2]
     document = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES).to_json()
     option = document["options"]["on-prem"]
     keys = {*document, *option, *document["break_evens"][0], *option["energy"], *option["parts"][0], *document["figures"][0]}

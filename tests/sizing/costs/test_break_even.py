@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.sizing.cost_cases import COURSE_SERVING, COURSE_TRAFFIC, price_lists, servings, traffics
-from tonnage.sizing.break_even import BreakEven, Curve, break_even, break_evens, crossings
-from tonnage.sizing.cost import OptionCost, Serving, Traffic, api_cost
-from tonnage.sizing.options import cloud, hybrid, on_prem
+from tests.sizing.costs.cost_cases import COURSE_SERVING, COURSE_TRAFFIC, price_lists, servings, traffics
+from tonnage.sizing.costs.break_even import BreakEven, Curve, break_even, break_evens, crossings
+from tonnage.sizing.costs.cost import OptionCost, Serving, Traffic, api_cost
+from tonnage.sizing.costs.options import cloud, hybrid, on_prem
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.sizing import fit as fitting
+from tonnage.sizing.fitting import fit as fitting
+from tonnage.sizing.fitting.residuals import held_out_rows
 from tonnage.sizing.intervals import Regime, residuals_of
 from tonnage.sizing.predict import read_point
-from tonnage.sizing.residuals import held_out_rows
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"THE MEASURED FILES ARE ABSENT: no {DATA}; the table of errors is not made")
 
 

@@ -37,7 +37,7 @@ from typing import Any, ClassVar
 
 from tonnage.errors import InputError
 from tonnage.perf.step import StepModel
-from tonnage.sizing.fit_rows import LoadedRows
+from tonnage.sizing.fitting.rows import LoadedRows
 from tonnage.sizing.predict import ROUNDS, Point, read_point
 from tonnage.spec.workload import ClosedLoop, Lengths, Workload
 

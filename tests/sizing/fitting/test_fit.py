@@ -12,11 +12,11 @@ from tests.strategies import ROOFLINE
 from tonnage.errors import InputError
 from tonnage.perf.step import SMALL_TOKENS, batch_seconds
 from tonnage.perf.terms import shipped
-from tonnage.sizing.fit import CURVE, FILES, curve_rows, fit, held_out_folds, mape, shipped_form, solve
-from tonnage.sizing.fit_rows import LoadedRows, StaticRows, errors, price, robust
-from tonnage.sizing.fit_terms import CURRENT, NIM, STATIC, TIED, Layout, layout
+from tonnage.sizing.fitting.fit import CURVE, FILES, curve_rows, fit, held_out_folds, mape, shipped_form, solve
+from tonnage.sizing.fitting.rows import LoadedRows, StaticRows, errors, price, robust
+from tonnage.sizing.fitting.terms import CURRENT, NIM, STATIC, TIED, Layout, layout
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"THE MEASURED FILES ARE ABSENT: no {DATA}; the fit is not checked")
 
 GPUS = {("h100-sxm-80gb", "16"), ("h100-sxm-80gb", "8"), ("a100-sxm-80gb", "16")}
@@ -153,7 +153,7 @@ def test_missing_files_and_missing_scipy_are_one_line(tmp_path: Path, monkeypatc
 
 
 def test_the_curve_is_the_example(tmp_path: Path) -> None:
-    example = Path(__file__).resolve().parents[2] / "examples" / "nim-llama-3-8b-h100-fp8.csv"
+    example = Path(__file__).resolve().parents[3] / "examples" / "nim-llama-3-8b-h100-fp8.csv"
     lines = [line.split(",") for line in example.read_text().splitlines()[1:]]
     assert [(int(line[6]), float(line[7]), float(line[8])) for line in lines] == [point[:3] for point in CURVE]
     assert errors(LoadedRows(curve_rows()), shipped())["requests_s"].shape == (10,)
@@ -204,7 +204,7 @@ def test_folds_never_score_what_they_were_fitted_on() -> None:
 def test_a_left_out_group_of_nim_is_still_predicted() -> None:
     """One fold in full: fitted without Llama 3 70B on A100, scored on it."""
     from tonnage.results.exchange import read_rows
-    from tonnage.sizing.fit import Fitting
+    from tonnage.sizing.fitting.fit import Fitting
 
     rows = {engine: read_rows(DATA / name) for engine, name in FILES.items()}
     rows[NIM] = [row for row in rows[NIM] if row["requests_s"] * row["e2e_ms"] / 1e3 / row["concurrency"] >= 0.95]

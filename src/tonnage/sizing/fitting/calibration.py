@@ -2,7 +2,7 @@
 
 A factor moves in its logarithm, from 0 (as shipped), and pays (log / width)² for it: the widths say how far an
 engine's build, clocks or host may lie from what the shipped terms were fitted on. What the points cannot tell
-therefore stays as shipped. Rows are linear in their steps' prices between simulations (``fit_rows``); the
+therefore stays as shipped. Rows are linear in their steps' prices between simulations (``rows``); the
 client's turnaround, which shifts arrivals and not prices, enters by a difference of two simulations.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from tonnage.perf.overlay import ACTS_ON, OF_THE_GPU, overlaid
 from tonnage.perf.terms import fitted_engine
-from tonnage.sizing.fit_rows import SIGMA, STATIC_SIGMA, LoadedRows, Rows, StaticRows, Terms, robust
+from tonnage.sizing.fitting.rows import SIGMA, STATIC_SIGMA, LoadedRows, Rows, StaticRows, Terms, robust
 from tonnage.spec.calibration import MULTIPLIERS, Calibration
 
 if TYPE_CHECKING:

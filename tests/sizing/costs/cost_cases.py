@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tonnage.sizing.cost import SECONDS_PER_YEAR, Serving, Traffic
+from tonnage.sizing.costs.cost import SECONDS_PER_YEAR, Serving, Traffic
 from tonnage.sizing.plan import Candidate
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices

@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
 
-from tonnage.sizing.cost import Serving, Traffic, api_request, system_parts
-from tonnage.sizing.options import instances_on, needed, on_prem, peak_of, rent_of, systems_for, systems_per_instance
+from tonnage.sizing.costs.cost import Serving, Traffic, api_request, system_parts
+from tonnage.sizing.costs.options import instances_on, needed, on_prem, peak_of, rent_of, systems_for, systems_per_instance
 from tonnage.spec.prices import Prices
 
 LOOK_AHEAD = 10.0

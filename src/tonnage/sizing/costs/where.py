@@ -14,9 +14,9 @@ from datetime import date
 from typing import Any
 
 from tonnage.errors import InputError
-from tonnage.sizing.break_even import BreakEven, break_evens
-from tonnage.sizing.cost import HOURS_PER_YEAR, SECONDS_PER_YEAR, OptionCost, Serving, Traffic, Where, api_cost
-from tonnage.sizing.options import as_planned, cloud, hybrid, on_prem
+from tonnage.sizing.costs.break_even import BreakEven, break_evens
+from tonnage.sizing.costs.cost import HOURS_PER_YEAR, SECONDS_PER_YEAR, OptionCost, Serving, Traffic, Where, api_cost
+from tonnage.sizing.costs.options import as_planned, cloud, hybrid, on_prem
 from tonnage.sizing.plan import instances_per_system
 from tonnage.spec.prices import Figure, Prices, amount, stale
 

@@ -12,15 +12,15 @@ from tonnage.errors import InputError
 from tonnage.perf.overlay import overlaid
 from tonnage.perf.terms import shipped
 from tonnage.results.exchange import read_rows
-from tonnage.sizing.calibrate import DETERMINED, CalibrationReport, calibrate
-from tonnage.sizing.fit import FILES, WEIGHTS, layout, rows_of, solve
-from tonnage.sizing.fit_calibration import Sample, fit_sample
-from tonnage.sizing.fit_rows import SIGMA, LoadedRows, errors
-from tonnage.sizing.fit_terms import NIM, STATIC
+from tonnage.sizing.fitting.calibrate import DETERMINED, CalibrationReport, calibrate
+from tonnage.sizing.fitting.calibration import Sample, fit_sample
+from tonnage.sizing.fitting.fit import FILES, WEIGHTS, layout, rows_of, solve
+from tonnage.sizing.fitting.rows import SIGMA, LoadedRows, errors
+from tonnage.sizing.fitting.terms import NIM, STATIC
 from tonnage.sizing.score import score
 from tonnage.spec.calibration import Calibration, read_calibration
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"THE MEASURED FILES ARE ABSENT: no {DATA}; calibration is not checked on them")
 
 TRUTH = {"compute": 0.93, "memory": 1.03, "kv_bandwidth": 0.95, "step_s": 1.3, "sequence_s": 1.4, "prefill_s": 1.4, "turnaround_s": 1.1}

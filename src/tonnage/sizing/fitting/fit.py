@@ -1,6 +1,6 @@
 """``tonnage fit``: measured rows to the terms that the package ships, with cross-validation.
 
-One set of GPU terms for everything, engine terms per generation (``fit_terms``). Static batches and
+One set of GPU terms for everything, engine terms per generation (``terms``). Static batches and
 NIM's steady rows are fitted together, then the throughput of TensorRT-LLM 0.15 joins with its own
 engine terms. What is left out is chosen here, before anything is scored: whole NIM groups, whole
 models and whole GPUs of the static file, half of the models of the throughput file. The numbers go
@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 from tonnage.errors import InputError
 from tonnage.results.exchange import read_rows
 from tonnage.simulator.kernel import warm_up
-from tonnage.sizing.fit_rows import LoadedRows, Progress, Rows, StaticRows, Terms, errors, require_scipy
-from tonnage.sizing.fit_terms import CURRENT, NIM, ORIGINS, STATIC, Layout, layout
-from tonnage.sizing.residuals import HeldOut, held_out_rows, residual_table
+from tonnage.sizing.fitting.residuals import HeldOut, held_out_rows, residual_table
+from tonnage.sizing.fitting.rows import LoadedRows, Progress, Rows, StaticRows, Terms, errors, require_scipy
+from tonnage.sizing.fitting.terms import CURRENT, NIM, ORIGINS, STATIC, Layout, layout
 from tonnage.sizing.score import STEADY
 from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.precision import find_precision
@@ -145,8 +145,8 @@ def fit(
 
 
 def _with_current_engines(terms: Terms, silicon: Path | str | None, progress: Progress | None, cross_validate: bool) -> Terms:
-    from tonnage.sizing.fit_silicon import carried_over, refit
-    from tonnage.sizing.silicon_rows import installed_sample
+    from tonnage.sizing.fitting.silicon import carried_over, refit
+    from tonnage.sizing.fitting.silicon_rows import installed_sample
 
     file = installed_sample() if silicon is None else Path(silicon)
     return carried_over(terms) if file is None else refit(terms, file, progress=progress, cross_validate=cross_validate)

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.sizing.cost_cases import COURSE_SERVING, price_lists, servings
-from tonnage.sizing.cost import Serving
-from tonnage.sizing.job import job_cost
+from tests.sizing.costs.cost_cases import COURSE_SERVING, price_lists, servings
+from tonnage.sizing.costs.cost import Serving
+from tonnage.sizing.costs.job import job_cost
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
 

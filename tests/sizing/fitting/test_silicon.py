@@ -8,10 +8,10 @@ import pytest
 
 from tonnage.errors import InputError
 from tonnage.perf.terms import marks, shipped
-from tonnage.sizing.fit import solve
-from tonnage.sizing.fit_silicon import ENGINES, TRTLLM, VLLM, carried_over, figures, folds, refit, silicon_layout
+from tonnage.sizing.fitting.fit import solve
+from tonnage.sizing.fitting.silicon import ENGINES, TRTLLM, VLLM, carried_over, figures, folds, refit, silicon_layout
+from tonnage.sizing.fitting.silicon_rows import COLUMNS, MEASURED, SiliconRows, installed_sample, lengths, select
 from tonnage.sizing.predict import read_point
-from tonnage.sizing.silicon_rows import COLUMNS, MEASURED, SiliconRows, installed_sample, lengths, select
 
 SAMPLE = installed_sample()
 needs_wheel = pytest.mark.skipif(SAMPLE is None, reason="THE WHEEL aiconfigurator-core IS ABSENT: the shipped figures are not checked")

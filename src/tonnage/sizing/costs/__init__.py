@@ -1,0 +1,1 @@
+"""What the answer costs: to buy, to rent, by the token, and where each pays."""

@@ -1,0 +1,1 @@
+"""Measured runs to fitted coefficients, shipped and calibrated, and their residuals."""
