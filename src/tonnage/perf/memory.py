@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -49,6 +49,7 @@ class MemoryPlan:
         kv_bytes_per_token: one token of one request.
         request_bytes: what a request of a static batch takes beside its KV cache, per prompt token; 0 where the pool is paged.
         logit_bytes: what a request of a static batch takes for its logits; 0 where the pool is paged.
+        drafter_bytes: the GPU's share of a drafter's weights; 0 without speculative decoding.
     """
 
     deployment: Deployment
@@ -59,6 +60,7 @@ class MemoryPlan:
     kv_bytes_per_token: int
     request_bytes: float = 0.0
     logit_bytes: float = 0.0
+    drafter_bytes: int = 0
 
     @property
     def blocks(self) -> int:
@@ -81,7 +83,7 @@ class MemoryPlan:
 
     def equations(self, isl: int = 0, osl: int = 0) -> list[str]:
         """The arithmetic as printable lines; the last line counts requests of ``isl`` + ``osl`` tokens, where these are given."""
-        lines = [_weight_equation(self), *_rest_equations(self), _budget_equation(self), *_token_equations(self)]
+        lines = [_weight_equation(self), *_drafter_equation(self), *_rest_equations(self), _budget_equation(self), *_token_equations(self)]
         if isl + osl > 0:
             count = self.concurrent_requests(isl, osl)
             lines.append(
@@ -110,10 +112,12 @@ def _unchecked(deployment: Deployment) -> MemoryPlan:
     static = knobs.scheduler == "static"
     activations = 0 if static else _step_activation_bytes(deployment)
     reserve = _reserve_bytes(deployment)
+    drafter = drafter_bytes(deployment)
+    taken = weights + drafter + activations + reserve
     if knobs.kv_rule == "gpu_memory_utilization":
-        budget = knobs.kv_fraction * gpu.memory_bytes - weights - activations - reserve
+        budget = knobs.kv_fraction * gpu.memory_bytes - taken
     else:
-        budget = knobs.kv_fraction * (gpu.memory_bytes - weights - activations - reserve)
+        budget = knobs.kv_fraction * (gpu.memory_bytes - taken)
     return MemoryPlan(
         deployment=deployment,
         weight_bytes=weights,
@@ -123,6 +127,7 @@ def _unchecked(deployment: Deployment) -> MemoryPlan:
         kv_bytes_per_token=kv_bytes_per_token(deployment),
         request_bytes=activation_bytes_per_token(deployment) if static else 0.0,
         logit_bytes=logit_bytes_per_sequence(deployment.model) if static else 0.0,
+        drafter_bytes=drafter,
     )
 
 
@@ -178,7 +183,24 @@ def weight_bytes(deployment: Deployment) -> int:
 
 def kv_bytes_per_token(deployment: Deployment) -> int:
     """Bytes of KV cache of one token on each GPU; with more GPUs than key/value heads each GPU keeps one, a latent vector all of them."""
-    return math.ceil(deployment.model.kv_elements_per_gpu(deployment.parallelism.tp) * deployment.precision.kv_bytes)
+    asked, model, tp = deployment.speculation, deployment.model, deployment.parallelism.tp
+    drafter = None if asked is None else asked.layers_of(model)
+    elements = model.kv_elements_per_gpu(tp) + (0 if drafter is None else drafter.kv_elements_per_gpu(tp))
+    return math.ceil(elements * deployment.precision.kv_bytes)
+
+
+def drafter_bytes(deployment: Deployment) -> int:
+    """Bytes of a drafter's weights on each GPU: layers as the model's, heads of its own in 16 bits; 0 without speculative decoding."""
+    asked, model, tp = deployment.speculation, deployment.model, deployment.parallelism.tp
+    if asked is None:
+        return 0
+    if asked.draft is not None:
+        whole = replace(deployment, model=asked.draft, speculation=None)
+        check_split(whole)
+        return weight_bytes(whole)
+    layers = asked.layers_of(model)
+    matrices = asked.projection_parameters(model) + (0 if layers is None else layers.linear_parameters)
+    return math.ceil((matrices * deployment.precision.weight_bytes + asked.head_parameters(model) * BYTES_16) / tp)
 
 
 def activation_bytes_per_token(deployment: Deployment) -> float:
@@ -242,7 +264,7 @@ def _context_bytes(deployment: Deployment) -> float:
 
 def _does_not_fit(plan: MemoryPlan) -> str:
     gpu, tp = plan.deployment.gpu, plan.deployment.parallelism.tp
-    weights = format_gb(plan.weight_bytes * tp)
+    weights = format_gb((plan.weight_bytes + plan.drafter_bytes) * tp)
     rest = format_gb((plan.activation_bytes + plan.reserve_bytes) * tp)
     fraction = plan.deployment.knobs.kv_fraction
     share = f"{100 * fraction:.0f} % of " if plan.deployment.knobs.kv_rule == "gpu_memory_utilization" and fraction < 1 else ""
@@ -266,6 +288,11 @@ def _weight_equation(plan: MemoryPlan) -> str:
     )
 
 
+def _drafter_equation(plan: MemoryPlan) -> list[str]:
+    asked = plan.deployment.speculation
+    return [] if asked is None else [f"drafter ({asked}) = {_gb(plan.drafter_bytes)} per GPU"]
+
+
 def _rest_equations(plan: MemoryPlan) -> list[str]:
     knobs, model, engine = plan.deployment.knobs, plan.deployment.model, find_engine(plan.deployment.engine)
     reserve = f"context, communication and graphs = {_gb(plan.reserve_bytes)} per GPU"
@@ -279,7 +306,7 @@ def _rest_equations(plan: MemoryPlan) -> list[str]:
 
 def _budget_equation(plan: MemoryPlan) -> str:
     knobs, memory = plan.deployment.knobs, _gb(plan.deployment.gpu.memory_bytes)
-    taken = " − ".join(_gb(size) for size in (plan.weight_bytes, plan.activation_bytes, plan.reserve_bytes) if size)
+    taken = " − ".join(_gb(size) for size in (plan.weight_bytes, plan.drafter_bytes, plan.activation_bytes, plan.reserve_bytes) if size)
     if knobs.kv_rule == "gpu_memory_utilization":
         return f"KV cache = {knobs.kv_fraction:g} × {memory} − {taken} = {_gb(plan.kv_budget_bytes)} per GPU (gpu_memory_utilization)"
     return f"KV cache = {knobs.kv_fraction:g} × ({memory} − {taken}) = {_gb(plan.kv_budget_bytes)} per GPU (free_gpu_memory_fraction)"
@@ -291,7 +318,10 @@ def _token_equations(plan: MemoryPlan) -> list[str]:
         width = f"2 × {model.layers} layers × {max(1, model.kv_heads // tp)} KV heads × {model.head_dim}"
     else:
         width = f"{model.layers} layers × ({model.latent.kv_lora_rank} + {model.latent.qk_rope_head_dim}) latent"
-    token = f"{width} × {precision.kv_bytes:g} B"
+    asked = plan.deployment.speculation
+    drafter = None if asked is None else asked.layers_of(model)
+    further = 0 if drafter is None else drafter.kv_elements_per_gpu(tp)
+    token = f"({width} + {further:g} of the drafter) × {precision.kv_bytes:g} B" if further else f"{width} × {precision.kv_bytes:g} B"
     size = plan.deployment.knobs.tokens_per_block
     return [
         f"KV per token = {token} = {plan.kv_bytes_per_token:,} B per GPU",

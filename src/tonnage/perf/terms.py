@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DataError
 from tonnage.perf import step
+from tonnage.perf.drafting import MARK as DRAFTING_MARK
+from tonnage.perf.drafting import drafting
 from tonnage.perf.overlay import calibration_mark, overlaid
 from tonnage.perf.step import StepModel
 from tonnage.spec.catalog import find_engine
@@ -109,7 +111,15 @@ def step_model(deployment: Deployment) -> StepModel:
     tp = deployment.parallelism.tp
     terms = resolve(_terms_of(deployment), deployment.model, deployment.gpu, deployment.precision, tp, preset)
     array = np.array(coefficients(terms, deployment.model, deployment.gpu, deployment.precision, tp))
-    return StepModel(coefficients=array, frontend_s=terms.frontend_s)
+    drafted = drafting(deployment, lambda model: _drafter(deployment, model))
+    return StepModel(coefficients=array, frontend_s=terms.frontend_s, drafting=drafted)
+
+
+def _drafter(deployment: Deployment, model: Model) -> list[float]:
+    """The coefficients of a model in the same place, without what the host does once per step."""
+    preset, tp = find_engine(deployment.engine).coefficients, deployment.parallelism.tp
+    terms = resolve(_terms_of(deployment), model, deployment.gpu, deployment.precision, tp, preset)
+    return coefficients(replace(terms, step_s=0.0), model, deployment.gpu, deployment.precision, tp)
 
 
 def client_turnaround_s(deployment: Deployment) -> float:
@@ -178,6 +188,8 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
         found.append(f"{deployment.engine}: {terms['origins']['engine_rows'][engine]['elsewhere']}")
     if deployment.model.latent is not None:
         found.append(f"{deployment.model.name}: MLA priced by datasheet, not fitted")
+    if deployment.speculation is not None:
+        found.append(DRAFTING_MARK)
     calibrated = calibration_mark(deployment, engine)
     if calibrated:
         found.append(calibrated)

@@ -17,12 +17,12 @@ from tonnage.perf.step import (
     ATTENTION,
     EXPERT_MISS,
     EXPERT_REST,
+    HOST_PREFILL,
     NORM,
     SMALL_TOKENS,
     StepModel,
     batch_seconds,
     context_seconds,
-    step_seconds,
 )
 from tonnage.perf.terms import client_turnaround_s
 from tonnage.results.metrics import Summary, summarize
@@ -33,6 +33,9 @@ from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, Trace
 from tonnage.units import format_duration
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from tonnage.results.requests import Requests
     from tonnage.simulator.steps import StepRecord
 
@@ -186,20 +189,30 @@ class Instance:
     def unloaded_ttft_s(self) -> float:
         """Closed form: prefill of one prompt of mean length, alone, and the front end, in seconds."""
         tokens = round(self.asked.isl.mean)
-        return self.step.frontend_s + step_seconds(self.step.coefficients, tokens, 1, 0, tokens * tokens, 0)
+        return self.step.frontend_s + self.step.seconds(tokens, 1, 0, tokens * tokens, 0)
 
     def unloaded_tpot_s(self) -> float:
-        """Closed form: a decode step of one request half through its output, in seconds."""
-        return step_seconds(self.step.coefficients, 0, 0, 1, 0, round(self.asked.isl.mean + self.asked.osl.mean / 2))
+        """Closed form: a decode step of one request half through its output, in seconds, over the tokens that it brings."""
+        return self.step.seconds(0, 0, 1, 0, round(self.asked.isl.mean + self.asked.osl.mean / 2)) / self.step.tokens_per_step
 
     def saturation_estimate(self) -> float:
         """Closed form: requests per second with the batch always full, prefills riding along."""
         c = self.step.coefficients
         isl, osl, batch = self.asked.isl.mean, self.asked.osl.mean, self.batch
+        if self.step.drafting is not None:
+            return self._drafted_saturation()
         tokens = batch * (isl + osl) / osl
         step = batch_seconds(c, round(tokens), batch) + context_seconds(c, batch) * batch * (isl + osl / 2)
         attention = 0.5 * isl * isl * float(c[ATTENTION])
         return 1.0 / (step * osl / batch + attention)
+
+    def _drafted_saturation(self) -> float:
+        """The same with guesses: fewer steps of more tokens each."""
+        c, batch = self.step.coefficients, self.batch
+        isl, steps = self.asked.isl.mean, self.asked.osl.mean / self.step.tokens_per_step
+        context = round(batch * (isl + self.asked.osl.mean / 2))
+        step = self.step.seconds(round(batch * isl / steps), 0, batch, 0, context) - float(c[HOST_PREFILL])
+        return 1.0 / (step * steps / batch + 0.5 * isl * isl * float(c[ATTENTION]))
 
     def count(self, rate: float) -> int:
         """Requests of a short run at that rate: several times what is in flight."""
@@ -253,10 +266,16 @@ def _slower(step: StepModel, factor: float) -> StepModel:
     """Every second of the step times ``factor``; the front end is not the step's."""
     if factor == 1.0:
         return step
-    scaled = step.coefficients * factor
+    drafting = step.drafting
+    drafted = None if drafting is None else replace(drafting, coefficients=_scaled(drafting.coefficients, factor))
+    return replace(step, coefficients=_scaled(step.coefficients, factor), drafting=drafted)
+
+
+def _scaled(c: NDArray[np.float64], factor: float) -> NDArray[np.float64]:
+    scaled = c * factor
     for place in PURE_NUMBERS:
-        scaled[place] = step.coefficients[place]
-    return StepModel(coefficients=scaled, frontend_s=step.frontend_s)
+        scaled[place] = c[place]
+    return scaled
 
 
 def find_capacity(instance: Instance, screen: Callable[[], str] = str) -> Capacity:
