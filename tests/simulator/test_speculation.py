@@ -146,11 +146,11 @@ def test_static_batches_and_impossible_guesses_are_refused() -> None:
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
 def test_it_pays_alone_and_costs_in_a_crowd(engine: str) -> None:
-    points = simulate_sweep(
-        model="llama-3.1-8b", isl=100, osl=200, engine=engine, concurrency="1,512", max_batch_size=512, speculation="eagle k=4 acceptance=0.5"
-    )
+    asked = {"model": "llama-3.1-8b", "isl": 100, "osl": 200, "engine": engine, "max_batch_size": 512}
+    points = simulate_sweep(**asked, concurrency="1,512", speculation="eagle k=4 acceptance=0.5")
     alone, crowd = (point.gain for point in points)
-    assert alone is not None and crowd is not None
+    assert alone is not None
+    assert crowd is not None
     assert alone > 1.4
     assert crowd < 1.0
 

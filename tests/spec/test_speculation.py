@@ -27,9 +27,11 @@ def test_as_text_and_back(method: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "eagle", "eagle k=3", "eagle k=0 acceptance=0.5", "eagle k=17 acceptance=0.5", "eagle k=x acceptance=0.5", "magic k=3 acceptance=0.5"]
-    + ["eagle k=3 acceptance=1.1", "eagle k=3 acceptance=nan", "eagle k=3 acceptance=much", "draft k=3 acceptance=0.5"]
-    + ["eagle=llama-3.2-1b k=3 acceptance=0.5", "eagle k=3 acceptance=0.5 depth=2"],
+    [
+        *("", "eagle", "eagle k=3", "eagle k=0 acceptance=0.5", "eagle k=17 acceptance=0.5", "eagle k=x acceptance=0.5"),
+        *("eagle k=3 acceptance=1.1", "eagle k=3 acceptance=nan", "eagle k=3 acceptance=much", "draft k=3 acceptance=0.5"),
+        *("magic k=3 acceptance=0.5", "eagle=llama-3.2-1b k=3 acceptance=0.5", "eagle k=3 acceptance=0.5 depth=2"),
+    ],
 )
 def test_what_cannot_be_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"^--speculation: ") as error:
@@ -45,7 +47,9 @@ def test_an_unknown_draft_model_is_named() -> None:
 def test_drafters_have_the_sizes_of_their_papers() -> None:
     llama, deepseek = find_model("llama-3.1-8b"), find_model("deepseek-v3")
     eagle, mtp, medusa = (parse_speculation(f"{name} k=2 acceptance=0.5") for name in ("eagle", "mtp", "medusa"))
-    assert eagle is not None and mtp is not None and medusa is not None
+    assert eagle is not None
+    assert mtp is not None
+    assert medusa is not None
     layer = eagle.layers_of(llama)
     assert layer is not None
     # EAGLE's head for an 8B model: 0.25 billion parameters with its projection.

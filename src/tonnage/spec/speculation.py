@@ -44,6 +44,11 @@ class Speculation:
         """Passes of the drafter in a step, one after another."""
         return {"medusa": 1, "ngram": 0}.get(self.method, self.tokens)
 
+    @property
+    def label(self) -> str:
+        """In short, such as "eagle k=3"."""
+        return f"{self.method} k={self.tokens}"
+
     def __str__(self) -> str:
         """As ``parse_speculation`` reads it."""
         name = self.method if self.draft is None else f"draft={self.draft.name}"
