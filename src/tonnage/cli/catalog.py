@@ -34,7 +34,10 @@ def catalog(search: str = "", /, *, json: Annotated[bool, Parameter(negative=())
 
 COLUMNS: dict[str, tuple[str, ...]] = {
     "models": ("name", "parameters_billions", "layers", "hidden", "kv_heads", "experts", "max_context", "source"),
-    "gpus": ("name", "arch", "fp16_tflops", "fp8_tflops", "memory_gb", "memory_bandwidth_gb_s", "link", "tdp_w", "source"),
+    "gpus": (
+        *("name", "arch", "fp16_tflops", "fp8_tflops", "int8_tops", "fp4_tflops"),
+        *("memory_gb", "memory_bandwidth_gb_s", "link", "tdp_w", "source"),
+    ),
     "systems": ("name", "gpu", "gpus", "max_power_w", "source"),
     "engines": ("name", "family", "since", "notes"),
 }

@@ -185,14 +185,14 @@ def activation_bytes_per_token(deployment: Deployment) -> float:
     """Peak bytes of activations per token of a prefill step, on each GPU.
 
     The larger of two moments: inside the MLP, where the inner tensors of width ``ffn / tp`` are
-    alive, and around attention, where those of width ``hidden`` are. Formats below 16 bits keep a
+    alive, and around attention, where those of width ``hidden`` are. Activations below 16 bits keep a
     16-bit copy beside the narrow one. Mixture of experts: tokens are copied once per expert used.
     """
     model, fitted = deployment.model, _fitted()
     inner = model.inner / deployment.parallelism.tp
     if model.is_moe:
         return BYTES_16 * _vectors(fitted["activation_experts"], model.hidden, inner)
-    copies = inner * 16 / min(deployment.precision.weight_bits, 16)
+    copies = inner * 16 / deployment.gpu.executes(deployment.precision).activation_bits
     mlp = _vectors(fitted["activation_mlp"], model.hidden, inner)
     attention = _vectors(fitted["activation_attention"], model.hidden, copies)
     return BYTES_16 * max(mlp, attention)
@@ -216,7 +216,7 @@ def _step_activation_bytes(deployment: Deployment) -> int:
 
 def _step_bytes_per_token(deployment: Deployment) -> float:
     """Activations per token of a full step, with what the engine adds for narrow weights."""
-    narrow = deployment.precision.weight_bits < 16
+    narrow = deployment.gpu.executes(deployment.precision).activation_bits < 16
     further = find_engine(deployment.engine).narrow_activation_bytes_per_hidden if narrow else 0.0
     return activation_bytes_per_token(deployment) + further * deployment.model.hidden
 
@@ -229,7 +229,7 @@ def _context_bytes(deployment: Deployment) -> float:
     """CUDA context, loaded kernels and the communication buffers of ``tp`` GPUs, in bytes."""
     fitted, gpu, tp = _fitted(), deployment.gpu, deployment.parallelism.tp
     context = fitted["context_gb"].get(gpu.arch, fitted["context_gb"]["Hopper"])
-    if deployment.precision.arithmetic == "fp8":
+    if gpu.executes(deployment.precision).activation_bits < 16:
         context += fitted["fp8_gb"]
     if tp > 1:
         links = fitted["communication_gb"]

@@ -164,7 +164,7 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
     """In words, which numbers behind a prediction were not fitted to measurements of this GPU and engine; empty if all were."""
     terms = shipped()
     gpu, engine = deployment.gpu, find_engine(deployment.engine).coefficients
-    bits = _bits(deployment.precision)
+    bits = _bits(gpu.executes(deployment.precision))
     found = []
     if f"compute_{bits}" not in terms["gpus"].get(gpu.name, {}):
         origin = terms["origins"]["architectures"].get(gpu.arch, "datasheet roofline with the mean efficiencies of all GPUs")
@@ -185,7 +185,7 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
 
 
 def _bits(precision: Precision) -> str:
-    return "8" if precision.arithmetic == "fp8" else "16"
+    return "16" if precision.activation_bits == 16 else "8"
 
 
 def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision, tp: int, preset: str) -> Terms:
@@ -194,6 +194,7 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
     Raises:
         DataError: no terms of that engine preset.
     """
+    precision = gpu.executes(precision)
     engine, shared, bits = _engine(terms, preset), terms["shared"], _bits(precision)
     generation: dict[str, float] = {**terms["architectures"]["*"], **terms["architectures"].get(gpu.arch, {})}
     own = _of_gpu(terms, gpu)
@@ -287,6 +288,7 @@ def coefficients(terms: Terms, model: Model, gpu: Gpu, precision: Precision, tp:
     Raises:
         InputError: the hardware has no such arithmetic.
     """
+    precision = gpu.executes(precision)
     c = [0.0] * step.COEFFICIENTS
     _linear(c, terms, model, gpu, precision, tp)
     _attention(c, terms, model, gpu, precision, tp)

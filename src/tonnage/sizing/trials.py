@@ -131,8 +131,8 @@ def prepared_trial(question: Question, trial: Trial, place: int) -> Ready | Reje
     d = trial.deployment
     if d.gpu.vendor not in find_engine(d.engine).vendors:
         return trial.rejected(f"{engine_label(d.engine)} does not run on {d.gpu.vendor} accelerators")
-    if not d.gpu.supports(d.precision):
-        return trial.rejected(f"{d.gpu.arch} has no {d.precision.name.upper()} matrix units")
+    if lacking := d.gpu.lacks(d.precision):
+        return trial.rejected(f"{d.gpu.arch} has {lacking}")
     if d.parallelism.tp > trial.system.gpus:
         return trial.rejected(f"TP {d.parallelism.tp} needs more GPUs than the {trial.system.gpus} of one {trial.system.name}")
     if d.parallelism.pp > d.model.layers:
