@@ -125,6 +125,8 @@ def deployment_of(
     found_gpu, found_precision, spec = find_gpu(gpu), find_precision(precision), find_engine(engine)
     if lacking := found_gpu.lacks(found_precision):
         raise InputError(f"--precision: {found_gpu.name} ({found_gpu.arch}) has {lacking} for {found_precision.name}; choose another")
+    if lacking := spec.lacks(found_precision):
+        raise InputError(f"--precision: {lacking}; choose another")
     set_knobs = {name: value for name, value in (knobs or {}).items() if value is not None}
     for name, value in set_knobs.items():
         if isinstance(value, int) and not isinstance(value, bool) and value < 1:

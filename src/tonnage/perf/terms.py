@@ -180,7 +180,7 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
         found.append(f"{deployment.engine}: {terms['origins']['engine_rows'][engine]['elsewhere']}")
     if deployment.model.latent is not None:
         found.append(f"{deployment.model.name}: MLA priced by datasheet, not fitted")
-    if unfitted := format_mark(precision, terms["origins"]["formats"]):
+    if unfitted := format_mark(precision, gpu, terms["origins"]["formats"]):
         found.append(unfitted)
     calibrated = calibration_mark(deployment, engine)
     if calibrated:
