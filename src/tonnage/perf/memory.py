@@ -24,6 +24,7 @@ from tonnage.errors import DoesNotFit, InputError
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.model import Model
+from tonnage.spec.precision import Precision
 from tonnage.units import format_gb
 
 BYTES_16 = 2  # embeddings, output head, router and activations stay in 16 bits
@@ -164,16 +165,26 @@ def _splits(model: Model, tp: int) -> bool:
 def weight_bytes(deployment: Deployment) -> int:
     """Bytes of weights on each GPU.
 
-    Attention and MLP matrices are in the weight format and split over the GPUs; embedding, output
-    head and router are in 16 bits. The router is on every GPU; so is the embedding table where the
+    Attention and MLP matrices are in the weight format (attention in 16 bits where the format is for experts only)
+    and split over the GPUs; embedding, output head and router are in 16 bits. The router is on every GPU; so is the embedding table where the
     engine replicates it (``EngineSpec.replicated_embedding``), and the head is always split.
     """
     model, tp = deployment.model, deployment.parallelism.tp
-    matrices = (model.linear_parameters - model.router_parameters) * deployment.precision.weight_bytes / tp
+    narrow, wide = _matrices(model, deployment.precision)
+    matrices = narrow * deployment.precision.weight_bytes / tp + wide * BYTES_16 / tp
     table = model.head_parameters * BYTES_16
     embedding = table if find_engine(deployment.engine).replicated_embedding else table / tp
     head = 0 if model.tied_embeddings else table / tp
     return math.ceil(matrices + model.router_parameters * BYTES_16 + embedding + head)
+
+
+def _matrices(model: Model, precision: Precision) -> tuple[int, int]:
+    """Parameters of the layers' matrices in the weight format, and in 16 bits, without the router."""
+    matrices = model.linear_parameters - model.router_parameters
+    if not (precision.experts_only and model.is_moe):
+        return matrices, 0
+    experts = model.experts * model.expert_parameters
+    return experts, matrices - experts
 
 
 def kv_bytes_per_token(deployment: Deployment) -> int:
@@ -255,13 +266,14 @@ def _gb(size: float) -> str:
 
 def _weight_equation(plan: MemoryPlan) -> str:
     model, precision, tp = plan.deployment.model, plan.deployment.precision, plan.deployment.parallelism.tp
-    matrices = model.linear_parameters - model.router_parameters
+    narrow, wide = _matrices(model, precision)
     tables = model.embedding_parameters + model.router_parameters
     split = f", {tp} GPUs" if tp > 1 else ""
+    attention = f" + {wide:,} × {BYTES_16} B (attention)" if wide else ""
     whose = "embedding, head and router" if model.is_moe else "embedding and head"
     note = " (embedding on every GPU)" if tp > 1 and find_engine(plan.deployment.engine).replicated_embedding else ""
     return (
-        f"weights = {matrices:,} × {precision.weight_bytes:g} B + {tables:,} × {BYTES_16} B ({whose}){split}{note} "
+        f"weights = {narrow:,} × {precision.weight_bytes:g} B{attention} + {tables:,} × {BYTES_16} B ({whose}){split}{note} "
         f"= {_gb(plan.weight_bytes)} per GPU"
     )
 
