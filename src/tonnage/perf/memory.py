@@ -165,9 +165,9 @@ def _splits(model: Model, tp: int) -> bool:
 def weight_bytes(deployment: Deployment) -> int:
     """Bytes of weights on each GPU.
 
-    Attention and MLP matrices are in the weight format (attention in 16 bits where the format is for experts only)
-    and split over the GPUs; embedding, output head and router are in 16 bits. The router is on every GPU; so is the embedding table where the
-    engine replicates it (``EngineSpec.replicated_embedding``), and the head is always split.
+    Attention and MLP matrices are in the weight format and split over the GPUs (of a format for experts only, all
+    others are in 16 bits); embedding, output head and router are in 16 bits. The router is on every GPU; so is the
+    embedding table where the engine replicates it (``EngineSpec.replicated_embedding``), and the head is always split.
     """
     model, tp = deployment.model, deployment.parallelism.tp
     narrow, wide = _matrices(model, deployment.precision)
