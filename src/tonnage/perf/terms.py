@@ -4,7 +4,8 @@ The terms lie in ``coefficients/terms.json`` in groups. ``shared`` holds for eve
 ``architectures`` for a GPU generation, ``gpus`` are corrections to the generation (a GPU without
 measurements has those of the measured one that ``siblings`` names, or none, and so gets its
 generation's mean), ``links`` for NVLink and PCIe, and ``engines`` for one engine generation each:
-host terms, decode attention, all-reduce latency.
+host terms, decode attention, all-reduce latency. ``formats`` says what a number format reaches of the
+efficiencies (``perf.formats``).
 
 Sources: the form is DESIGN §5 with what ``sizing/fitting/fit.py`` found; the numbers are fitted there.
 """
@@ -189,7 +190,7 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
 
 
 def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision, tp: int, preset: str) -> Terms:
-    """The terms of one deployment out of the five groups.
+    """The terms of one deployment out of the groups.
 
     Raises:
         DataError: no terms of that engine preset.
