@@ -180,7 +180,7 @@ class Instance:
         if longest > self.memory.tokens:
             raise DoesNotFit(f"one request of {longest:,} tokens does not fit the KV cache of {self.memory.tokens:,} tokens")
         whole = longest if knobs.scheduler == "vllm" else asked.isl.longest
-        if not knobs.chunked_prefill and knobs.scheduler != "static" and whole > knobs.max_num_tokens:
+        if not knobs.chunked_prefill and knobs.scheduler not in ("static", "sglang") and whole > knobs.max_num_tokens:
             raise DoesNotFit(f"{whole:,} tokens exceed the token budget of {knobs.max_num_tokens:,} without chunked prefill")
 
     def unloaded_ttft_s(self) -> float:

@@ -13,7 +13,7 @@ from tonnage.spec.model import Model
 from tonnage.spec.precision import Precision
 from tonnage.units import format_duration, parse_duration
 
-Scheduler = Literal["static", "tensorrt-llm", "vllm"]
+Scheduler = Literal["static", "tensorrt-llm", "vllm", "sglang"]
 KvRule = Literal["free_gpu_memory_fraction", "gpu_memory_utilization"]
 LimitMetric = Literal["ttft", "itl", "tpot", "e2e"]
 Statistic = Literal["mean", "p50", "p90", "p95", "p99"]
@@ -46,8 +46,10 @@ class EngineKnobs:
 
     Attributes:
         scheduler: whose rules admit and batch requests.
-        max_batch_size: sequences that run at once (TensorRT-LLM ``max_batch_size``, vLLM ``max_num_seqs``).
-        max_num_tokens: token budget of one step (TensorRT-LLM ``max_num_tokens``, vLLM ``max_num_batched_tokens``).
+        max_batch_size: sequences that run at once (TensorRT-LLM ``max_batch_size``, vLLM ``max_num_seqs``, SGLang
+            ``max_running_requests``).
+        max_num_tokens: token budget of one step (TensorRT-LLM ``max_num_tokens``, vLLM ``max_num_batched_tokens``); of a step of
+            prompts in SGLang (``chunked_prefill_size``, without chunks ``max_prefill_tokens``).
         chunked_prefill: whether a prompt may be split over several steps.
         tokens_per_block: tokens per KV-cache block.
         kv_rule: of which memory ``kv_fraction`` is a share.
