@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DataError
 from tonnage.perf import step
+from tonnage.perf.external import reduction, source_mark
 from tonnage.perf.formats import fitted_bits, format_mark, matrix_rate, shares
 from tonnage.perf.overlay import calibration_mark, overlaid
 from tonnage.perf.step import StepModel
@@ -103,11 +104,15 @@ def step_model(deployment: Deployment) -> StepModel:
 
     Raises:
         DataError: the coefficients that the package ships are damaged, or hold no terms of the engine.
+        InputError: the deployment's ``step_source`` has no step times of it.
     """
     import numpy as np
 
     preset = find_engine(deployment.engine).coefficients
     tp = deployment.parallelism.tp
+    if deployment.step_source is not None:
+        frontend_s = _engine(_terms_of(deployment), preset)["frontend_s"]
+        return StepModel(coefficients=reduction(deployment).coefficients, frontend_s=frontend_s)
     terms = resolve(_terms_of(deployment), deployment.model, deployment.gpu, deployment.precision, tp, preset)
     array = np.array(coefficients(terms, deployment.model, deployment.gpu, deployment.precision, tp))
     return StepModel(coefficients=array, frontend_s=terms.frontend_s)
@@ -163,6 +168,8 @@ def fitted_engine(preset: str, gpu: str) -> bool:
 
 def marks(deployment: Deployment) -> tuple[str, ...]:
     """In words, which numbers behind a prediction were not fitted to measurements of this GPU and engine; empty if all were."""
+    if deployment.step_source is not None:
+        return (source_mark(deployment),)
     terms = shipped()
     gpu, engine = deployment.gpu, find_engine(deployment.engine).coefficients
     precision = gpu.executes(deployment.precision)

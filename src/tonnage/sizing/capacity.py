@@ -15,6 +15,7 @@ from tonnage.errors import DoesNotFit
 from tonnage.perf.pipeline import priced
 from tonnage.perf.step import (
     ATTENTION,
+    COEFFICIENTS,
     EXPERT_MISS,
     EXPERT_REST,
     NORM,
@@ -256,6 +257,7 @@ def _slower(step: StepModel, factor: float) -> StepModel:
     scaled = step.coefficients * factor
     for place in PURE_NUMBERS:
         scaled[place] = step.coefficients[place]
+    scaled[COEFFICIENTS::2] = step.coefficients[COEFFICIENTS::2]
     return StepModel(coefficients=scaled, frontend_s=step.frontend_s)
 
 

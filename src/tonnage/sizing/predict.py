@@ -8,7 +8,7 @@ paced by the client's serial turnaround. ``request_rate`` is an open loop with P
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,9 @@ SEED = 0
 """Of the arrivals of an open loop."""
 
 PERCENTILES = (50, 90, 95, 99)
+
+Load = Callable[[StepModel, float], Workload]
+"""The workload of a row, from its step model and the seconds of the client's turnaround."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,14 +110,18 @@ def read_point(row: Mapping[str, Any], calibration: Calibration | None = None) -
     )
 
 
-def predict(point: Point) -> dict[str, float]:
+def predict(point: Point, load: Load | None = None) -> dict[str, float]:
     """Every metric by the name of its column: latencies in ms, rates per second, memory in GB.
+
+    Args:
+        point: the row.
+        load: its workload, where that is not ``workload_of``; not for a static batch.
 
     Raises:
         DoesNotFit: the memory does not hold the model, or not one such request.
         InputError: a parallelism that is not priced.
     """
-    return _static(point) if point.batch is not None else _loaded(point)
+    return _static(point) if point.batch is not None else _loaded(point, load)
 
 
 def static_latencies_s(step: StepModel, batch: int, isl: int, osl: int) -> tuple[float, float]:
@@ -144,12 +151,14 @@ def _static(point: Point) -> dict[str, float]:
     return found
 
 
-def _loaded(point: Point) -> dict[str, float]:
+def _loaded(point: Point, load: Load | None) -> dict[str, float]:
     from tonnage.simulator.kernel import run
 
     deployment = point.deployment
     plan, step = memory_plan(deployment), step_model(deployment)
-    trace = workload_of(point, step, turnaround_s=client_turnaround_s(deployment)).trace(SEED)
+    turnaround_s = client_turnaround_s(deployment)
+    workload = workload_of(point, step, turnaround_s=turnaround_s) if load is None else load(step, turnaround_s)
+    trace = workload.trace(SEED)
     window = -1 if point.window_s is None or point.concurrency is None else to_ps(point.window_s)
     record = run(trace, step, deployment.knobs, plan.blocks, window_ps=window)
     return measured_metrics(record)
