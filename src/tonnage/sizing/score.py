@@ -80,7 +80,7 @@ class ScoredRow:
     def group(self) -> dict[str, str]:
         """What the row belongs to, by kind of group."""
         d, p = self.point.deployment, self.point
-        name = " × ".join((d.model.name, d.gpu.name, d.precision.name, f"tp{d.parallelism.tp}"))
+        name = " × ".join((d.model.name, d.gpu.name, d.precision.name, d.parallelism.label))
         family = "moe" if d.model.is_moe else "dense"
         return {
             "family": family,
@@ -103,6 +103,7 @@ class ScoredRow:
             "line": self.line,
             **where,
             "tp": p.deployment.parallelism.tp,
+            **p.deployment.parallelism.further,
             "isl": p.isl,
             "osl": p.osl,
             **{name: value for name, value in load.items() if value is not None},
@@ -204,7 +205,7 @@ def score(
         worst=tuple(sorted(scored, key=_worst_error, reverse=True)[: max(worst, 0)]),
         unknown={kind: dict(names.most_common()) for kind, names in unknown.items()},
         skipped=tuple(sorted((*skipped, *more), key=lambda s: s.line)),
-        remarks=(*_remarks(rows), *_calibrated(points.values())),
+        remarks=_calibrated(points.values()),
     )
 
 
@@ -213,13 +214,6 @@ def _calibrated(points: Iterable[Point]) -> tuple[str, ...]:
     deployments = [point.deployment for point in points]
     found = Counter(calibration_mark(d, find_engine(d.engine).coefficients) for d in deployments)
     return tuple(f"{count} rows {mark}." for mark, count in found.items() if mark)
-
-
-def _remarks(rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    expert_parallel = sum((row.get("ep") or 1) > 1 for row in rows)
-    if not expert_parallel:
-        return ()
-    return (f"{expert_parallel} rows say ep above 1: priced as if the experts were split by TP, as expert parallelism is not priced yet.",)
 
 
 def _look_up(
