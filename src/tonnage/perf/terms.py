@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.errors import DataError
 from tonnage.perf import step
 from tonnage.perf.experts import SKEW, ExpertTerms, add_dispatch, add_experts
+from tonnage.perf.formats import fitted_bits, format_mark, matrix_rate, shares
 from tonnage.perf.overlay import calibration_mark, overlaid
 from tonnage.perf.step import StepModel
 from tonnage.spec.catalog import find_engine
@@ -42,8 +43,8 @@ LOW_LATENCY_BYTES = 0.8e6
 ACTIVATION_BYTES = 2.0
 """Bytes of one activation."""
 
-HEAD_BYTES = 2.0
-"""Bytes of one weight of the output head, which engines keep in 16 bits."""
+BYTES_16 = 2.0
+"""Bytes of one weight of the output head, and of others that engines keep in 16 bits."""
 
 CONTEXT_NORM = 4.0
 """Exponent of the smooth maximum of KV bandwidth and query-head arithmetic."""
@@ -162,7 +163,8 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
     """In words, which numbers behind a prediction were not fitted to measurements of this GPU and engine; empty if all were."""
     terms = shipped()
     gpu, engine = deployment.gpu, find_engine(deployment.engine).coefficients
-    bits = _bits(gpu.executes(deployment.precision))
+    precision = gpu.executes(deployment.precision)
+    bits = fitted_bits(precision)
     found = []
     if f"compute_{bits}" not in terms["gpus"].get(gpu.name, {}):
         origin = terms["origins"]["architectures"].get(gpu.arch, "datasheet roofline with the mean efficiencies of all GPUs")
@@ -176,14 +178,12 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
         found.append(f"{deployment.engine}: {terms['origins']['engine_rows'][engine]['elsewhere']}")
     if deployment.model.latent is not None:
         found.append(f"{deployment.model.name}: MLA priced by datasheet, not fitted")
+    if unfitted := format_mark(precision, terms["origins"]["formats"]):
+        found.append(unfitted)
     calibrated = calibration_mark(deployment, engine)
     if calibrated:
         found.append(calibrated)
     return tuple(found)
-
-
-def _bits(precision: Precision) -> str:
-    return "16" if precision.activation_bits == 16 else "8"
 
 
 def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision, parallelism: Parallelism, preset: str) -> Terms:
@@ -193,7 +193,8 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
         DataError: no terms of that engine preset.
     """
     precision, tp = gpu.executes(precision), parallelism.tp
-    engine, shared, bits = _engine(terms, preset), terms["shared"], _bits(precision)
+    engine, shared, bits = _engine(terms, preset), terms["shared"], fitted_bits(precision)
+    of_format = shares(terms["formats"], precision, gpu)
     generation: dict[str, float] = {**terms["architectures"]["*"], **terms["architectures"].get(gpu.arch, {})}
     own = _of_gpu(terms, gpu)
 
@@ -213,9 +214,9 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
     link_bytes_s = _link_bytes_s(kind, gpu, tp) * generation["link"] * own.get("link", 1.0)
     latency = engine["allreduce_s"] * link["latency"] * generation["latency"] * (tp - 1) ** link["power"]
     return Terms(
-        compute=efficiency("compute", bits),
+        compute=efficiency("compute", bits) * of_format.compute,
         compute_16=efficiency("compute", "16"),
-        memory=efficiency("memory", bits),
+        memory=efficiency("memory", bits) * of_format.memory,
         memory_16=efficiency("memory", "16"),
         norm=shared["norm"],
         activation=shared["activation"],
@@ -330,37 +331,35 @@ def coefficients(terms: Terms, model: Model, gpu: Gpu, precision: Precision, par
 
 def _linear(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Precision, tp: int) -> None:
     """Matrices of the layers and the head, and the activations between them."""
-    peak, peak_16 = _peak(gpu, precision), _peak(gpu, None)
+    peak, peak_16 = matrix_rate(gpu, precision), gpu.fp16_tflops * 1e12
     bandwidth = gpu.memory_bandwidth_gb_s * 1e9
     dense = model.common_parameters
-    c[step.LINEAR_FLOPS] = 2 * dense / (tp * peak * terms.compute)
-    c[step.LINEAR_BYTES] = dense * precision.weight_bytes / (tp * bandwidth * terms.memory)
+    if precision.experts_only and model.is_moe:
+        c[step.LINEAR_FLOPS] = 2 * dense / (tp * peak_16 * terms.compute_16)
+        c[step.LINEAR_BYTES] = dense * BYTES_16 / (tp * bandwidth * terms.memory_16)
+    else:
+        c[step.LINEAR_FLOPS] = 2 * dense / (tp * peak * terms.compute)
+        c[step.LINEAR_BYTES] = dense * precision.weight_bytes / (tp * bandwidth * terms.memory)
     c[step.NORM] = terms.norm
     inner = (6 if model.gated else 1) * model.inner
     split = (model.heads * model.head_dim + inner) / tp
     c[step.ACTIVATION] = terms.activation * ACTIVATION_BYTES * model.layers * (8 * model.hidden + split) / bandwidth
     c[step.HEAD_FLOPS] = 2 * model.head_parameters / (tp * peak_16 * terms.compute_16)
-    c[step.HEAD_BYTES] = HEAD_BYTES * model.head_parameters / (tp * bandwidth * terms.memory_16)
+    c[step.HEAD_BYTES] = BYTES_16 * model.head_parameters / (tp * bandwidth * terms.memory_16)
 
 
 def _experts_of(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Precision, parallelism: Parallelism) -> None:
     """The routed experts, and where attention has ranks of its own, the tokens' way to them."""
-    reached = parallelism.tp * _peak(gpu, precision) * terms.compute
+    reached = parallelism.tp * matrix_rate(gpu, precision) * terms.compute
     add_experts(c, terms.experts, model, precision, parallelism, reached, (gpu.memory_bandwidth_gb_s * 1e9, terms.memory))
     if parallelism.dp > 1:
         add_dispatch(c, terms.experts, model, parallelism)
 
 
-def _peak(gpu: Gpu, precision: Precision | None) -> float:
-    """FLOP/s of that precision (None: 16 bits), or of 16 bits where the hardware has none."""
-    rate = gpu.flops(precision.arithmetic) if precision is not None else gpu.flops("fp16")
-    return rate if rate is not None else gpu.fp16_tflops * 1e12
-
-
 def _attention(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Precision, tp: int) -> None:
     """Prefill attention by its pairs, decode attention by the context it reads."""
     kv_bytes = model.kv_elements_per_gpu(tp) * precision.kv_bytes
-    peak = _peak(gpu, None)
+    peak = gpu.fp16_tflops * 1e12
     read = kv_bytes / (gpu.memory_bandwidth_gb_s * 1e9 * terms.kv_bandwidth)
     heads = model.decode_flops_per_pair / tp / (peak * terms.head_arithmetic)
     c[step.ATTENTION] = model.prefill_flops_per_pair / tp / (peak * terms.attention)
