@@ -62,7 +62,7 @@ def test_limits(gpu: str, name: str) -> None:
     fp16, own = coefficients("fp16", gpu=gpu), coefficients(name, gpu=gpu)
     board = find_gpu(gpu)
     precision = board.executes(PRECISIONS[name])
-    t = [resolve(shipped(), find_model("llama-3-70b"), board, PRECISIONS[one], 4, "vllm") for one in ("fp16", name)]
+    t = [resolve(shipped(), find_model("llama-3-70b"), board, PRECISIONS[one], Parallelism(tp=4), "vllm") for one in ("fp16", name)]
     read = precision.weight_bytes / 2 * t[0].memory / t[1].memory
     multiplied = board.fp16_tflops * 1e12 / matrix_rate(board, precision) * t[0].compute / t[1].compute
     assert matrices(own, 0) / matrices(fp16, 0) == pytest.approx(read)

@@ -78,6 +78,7 @@ def trials(question: Question) -> Iterator[Trial]:
                 engine=engine,
                 knobs=knobs,
                 calibration=question.calibration,
+                step_source=question.step_source,
             )
             yield Trial(deployment=deployment, system=system)
 
