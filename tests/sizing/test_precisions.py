@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
+from tests.questions import question
 from tonnage import api
 from tonnage.cli.main import run
+from tonnage.cli.show_plan import show_plan
 from tonnage.errors import InputError
+from tonnage.report.markdown import markdown
 from tonnage.sizing.precisions import HIGH_FROM, LARGE, NONE_BELOW, SMALL, FormatGain, band, format_gains
+from tonnage.sizing.search import size
 from tonnage.spec.catalog import find_gpu, find_model, gpus, trade_offs
 from tonnage.spec.precision import PRECISIONS
 
@@ -136,3 +141,32 @@ def test_python_takes_the_same() -> None:
     assert found.base.engine.startswith("vllm")
     with pytest.raises(InputError):
         api.precisions(gpu="h1000")
+
+
+def test_a_plan_says_what_its_format_costs() -> None:
+    """In the answer, in JSON and in the report."""
+    asked = question(precision="awq", tp="1", ttft=None)
+    plan = size(asked)
+    assert plan.choice is not None
+    assert (plan.choice.accuracy_impact, plan.choice.calibration) == ("low", "10 min")
+    assert "awq: accuracy impact low, calibration 10 min" in show_plan(plan)
+    assert any("format awq not fitted" in mark for mark in plan.choice.marks)
+    document = plan.to_json()
+    assert document["choice"]["accuracy_impact"] == "low"
+    written = markdown(document)
+    assert re.search(r"accuracy impact of the format \| low", written)
+    assert re.search(r"its calibration \| 10 min", written)
+
+
+def test_a_plan_in_16_bits_says_nothing_of_it() -> None:
+    plan = size(question(precision="fp16", tp="1", ttft=None))
+    assert "accuracy impact" not in show_plan(plan)
+    assert "accuracy impact" not in markdown(plan.to_json())
+
+
+def test_every_format_can_be_asked_for_at_once() -> None:
+    asked = question(precision="all", tp="1", ttft=None)
+    assert {one.name for one in asked.precisions} == set(PRECISIONS) - {"bf16"}
+    plan = size(asked)
+    reasons = {one.precision: one.reason for one in plan.rejected}
+    assert reasons["nvfp4"] == "Hopper has no FP4 matrix units"
