@@ -159,27 +159,36 @@ def _backend(deployment: Deployment) -> str:
 
 
 @lru_cache(maxsize=32)
-def _compiled(tables: Tables) -> Any:
-    """The wheel's ``EngineHandle``."""
+def compiled(tables: Tables) -> Any:
+    """The wheel's ``EngineHandle``.
+
+    Raises:
+        InputError: the wheel cannot be imported, or has no such tables.
+    """
     try:
         from aiconfigurator_core.sdk.engine import EngineHandle
     except ImportError as error:
         raise InputError(f"--step-model: {PACKAGE} cannot be imported ({error}); pip install 'tonnage[aiconfigurator]'") from None
     logging.getLogger("aiconfigurator_core").setLevel(logging.ERROR)
-    formats: dict[str, Any] = {"gemm_quant_mode": tables.gemm, "kvcache_quant_mode": tables.kv, "fmha_quant_mode": "bfloat16"}
-    if tables.model.is_moe:
-        formats |= {"moe_quant_mode": EXPERTS.get(tables.gemm, tables.gemm), "moe_tp_size": tables.tp, "moe_ep_size": 1}
     try:
         with tempfile.TemporaryDirectory() as folder:
-            path = NAMED.get(tables.model.name) or _written(tables.model, Path(folder))
-            return EngineHandle.compile(path, tables.system, tables.backend, tp_size=tables.tp, **formats)
+            path = NAMED.get(tables.model.name) or written(tables.model, Path(folder))
+            return EngineHandle.compile(path, tables.system, tables.backend, tp_size=tables.tp, **formats(tables))
     except InputError:
         raise
     except Exception as error:  # the wheel raises many kinds, and some are of no module of its own
         raise tables.refuse(error) from None
 
 
-def _written(model: Model, folder: Path) -> str:
+def formats(tables: Tables) -> dict[str, Any]:
+    """Formats, and for experts how they are split, by the wheel's names."""
+    found: dict[str, Any] = {"gemm_quant_mode": tables.gemm, "kvcache_quant_mode": tables.kv, "fmha_quant_mode": "bfloat16"}
+    if tables.model.is_moe:
+        found |= {"moe_quant_mode": EXPERTS.get(tables.gemm, tables.gemm), "moe_tp_size": tables.tp, "moe_ep_size": 1}
+    return found
+
+
+def written(model: Model, folder: Path) -> str:
     """A folder with the model's sizes as a ``config.json`` of Llama or Mixtral."""
     plain = model.gated and model.latent is None and model.shared_experts == 0 and model.dense_layers == 0 and not model.parallel_block
     if not plain:
@@ -205,7 +214,7 @@ def _written(model: Model, folder: Path) -> str:
 
 @lru_cache(maxsize=256)
 def _grid(tables: Tables) -> tuple[TimedStep, ...]:
-    handle, most = _compiled(tables), tables.model.max_context
+    handle, most = compiled(tables), tables.model.max_context
     try:
         return (*_decodes(handle, most), *_prefills(handle, most), *_mixed(handle, most))
     except Exception as error:  # as above
