@@ -126,8 +126,10 @@ def deployment_of(
         InputError: an unknown name, a knob that cannot be, or a file that is no calibration.
     """
     found_gpu, found_precision, spec = find_gpu(gpu), find_precision(precision), find_engine(engine)
-    if not found_gpu.supports(found_precision):
-        raise InputError(f"--precision: {found_gpu.name} ({found_gpu.arch}) has no {found_precision.name} matrix units; choose another")
+    if lacking := found_gpu.lacks(found_precision):
+        raise InputError(f"--precision: {found_gpu.name} ({found_gpu.arch}) has {lacking} for {found_precision.name}; choose another")
+    if lacking := spec.lacks(found_precision):
+        raise InputError(f"--precision: {lacking}; choose another")
     set_knobs = {name: value for name, value in (knobs or {}).items() if value is not None}
     for name, value in set_knobs.items():
         if isinstance(value, int) and not isinstance(value, bool) and value < 1:

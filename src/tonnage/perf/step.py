@@ -10,6 +10,7 @@ host terms were compared against measurements (docs/accuracy.md).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -40,7 +41,8 @@ COMM_TOKEN = 16  # s per token: bytes of large all-reduces
 HOST_STEP = 17  # s per step
 HOST_SEQUENCE = 18  # s per sequence in the step
 HOST_PREFILL = 19  # s per step with any prefill in it
-COEFFICIENTS = 20
+EXPERT_UNEVEN = 20  # how far the fullest GPU's touched share f lies above the mean: by this times the root of f · (1 − f)
+COEFFICIENTS = 21
 # Behind them may stand a table, as pairs of tokens and seconds per step, tokens ascending: step times that somebody
 # else measured or predicted, which no roofline repeats (``reduction.py``).
 
@@ -75,7 +77,9 @@ def step_seconds(
 def batch_seconds(c: NDArray[np.float64], tokens: int, sequences: int) -> float:
     """Seconds of a step that depend only on its number of tokens and sequences: the a(B) of a decode step."""
     arithmetic = c[LINEAR_FLOPS] * tokens
-    weights = c[LINEAR_BYTES] + c[EXPERT_BYTES] * (1.0 - c[EXPERT_REST] * c[EXPERT_MISS] ** tokens)
+    touched = 1.0 - c[EXPERT_REST] * c[EXPERT_MISS] ** tokens
+    fullest = min(touched + c[EXPERT_UNEVEN] * math.sqrt(max(touched * (1.0 - touched), 0.0)), 1.0)
+    weights = c[LINEAR_BYTES] + c[EXPERT_BYTES] * fullest
     p = c[NORM]
     linear = (arithmetic**p + weights**p) ** (1.0 / p)
     head = max(c[HEAD_FLOPS] * sequences, c[HEAD_BYTES])

@@ -86,7 +86,7 @@ def regime_of(deployment: Deployment, *, isl: float, osl: float, batch: int | No
     else:
         load = "open"
     terms, gpu = shipped(), deployment.gpu.name
-    bits = "8" if deployment.precision.arithmetic == "fp8" else "16"
+    bits = "16" if deployment.gpu.executes(deployment.precision).activation_bits == 16 else "8"
     return Regime(
         load=load,
         mix="prompt" if isl >= 2 * osl else "output",

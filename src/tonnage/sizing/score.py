@@ -84,7 +84,7 @@ class ScoredRow:
         """What the row belongs to, by kind of group."""
         d, p = self.point.deployment, self.point
         regime, cache = self.regime, cache_group(p)
-        name = " × ".join((d.model.name, d.gpu.name, d.precision.name, f"tp{d.parallelism.tp}"))
+        name = " × ".join((d.model.name, d.gpu.name, d.precision.name, d.parallelism.label))
         family = "moe" if d.model.is_moe else "dense"
         return {
             "family": family,
@@ -125,6 +125,7 @@ class ScoredRow:
             "line": self.line,
             **where,
             "tp": p.deployment.parallelism.tp,
+            **p.deployment.parallelism.further,
             "isl": p.isl,
             "osl": p.osl,
             **{name: value for name, value in load.items() if value is not None},
@@ -243,7 +244,7 @@ def report_of(
         worst=tuple(sorted(scored, key=_worst_error, reverse=True)[: max(worst, 0)]),
         unknown={kind: dict(names.most_common()) for kind, names in unknown.items()},
         skipped=tuple(sorted((*skipped, *more), key=lambda s: s.line)),
-        remarks=(*table.remarks, *_remarks(table.rows), *_calibrated(points.values()), *_reduced(scored)),
+        remarks=(*table.remarks, *_calibrated(points.values()), *_reduced(scored)),
     )
     return report, scored
 
@@ -269,13 +270,6 @@ def _calibrated(points: Iterable[Point]) -> tuple[str, ...]:
     deployments = [point.deployment for point in points]
     found = Counter(calibration_mark(d, find_engine(d.engine).coefficients) for d in deployments)
     return tuple(f"{count} rows {mark}." for mark, count in found.items() if mark)
-
-
-def _remarks(rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    expert_parallel = sum((row.get("ep") or 1) > 1 for row in rows)
-    if not expert_parallel:
-        return ()
-    return (f"{expert_parallel} rows say ep above 1: priced as if the experts were split by TP, as expert parallelism is not priced yet.",)
 
 
 def _look_up(
