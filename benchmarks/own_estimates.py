@@ -46,7 +46,7 @@ def _closed(point: Point, tables: Tables) -> dict[str, float]:
     from aiconfigurator_core.sdk.config import RuntimeConfig
 
     backend, model, database = _session(tables)
-    run = RuntimeConfig(batch_size=point.concurrency, isl=point.isl, osl=point.osl)
+    run = RuntimeConfig(batch_size=point.of_rank.concurrency, isl=point.isl, osl=point.osl)
     found = backend.run_agg(model, database, run, ctx_tokens=point.isl).get_result_dict()
     names = {"ttft_ms": "ttft", "itl_ms": "tpot", "e2e_ms": "request_latency", "requests_s": "seq/s"}
     return {column: float(found[name]) for column, name in names.items()}
@@ -60,10 +60,10 @@ def _session(tables: Tables) -> tuple[Any, Any, Any]:
     from aiconfigurator_core.sdk.perf_database import get_database
 
     logging.getLogger("aiconfigurator_core").setLevel(logging.ERROR)
-    folder = Path(FOLDER.name) / f"{tables.model.name}-{tables.system}-{tables.backend}-{tables.tp}-{tables.gemm}"
+    folder = Path(FOLDER.name) / f"{tables.model.name}-{tables.system}-{tables.backend}-{tables.gemm}"
     folder.mkdir(exist_ok=True)
     path = NAMED.get(tables.model.name) or aiconfigurator.written(tables.model, folder)
     formats = aiconfigurator.formats(tables)
-    parallel = (tables.tp, 1, 1, formats.pop("moe_tp_size", 1), formats.pop("moe_ep_size", 1))
+    parallel = (tables.parallelism.tp, 1, *(formats.pop(name, 1) for name in ("attention_dp_size", "moe_tp_size", "moe_ep_size")))
     config = build_model_config(*parallel, **formats)
     return get_backend(tables.backend), get_model(path, config, tables.backend), get_database(tables.system, tables.backend, "current")

@@ -140,6 +140,8 @@ def silicon(folder: Path) -> Path:
         "tp_size": "2",
         "pp_size": "1",
         "attention_dp_size": "",
+        "moe_tp_size": "1",
+        "moe_ep_size": "1",
         "batch_size": "16",
         "isl": "1024",
         "osl": "512",
@@ -163,6 +165,7 @@ def test_silicon_sample_is_read_as_it_is(tmp_path: Path, capsys: pytest.CaptureF
     assert found["overall"]["itl_ms"]["mape"] < 30
     assert list(found["groups"]["cache"]) == ["holds all clients"]
     assert list(found["groups"]["regime"]) == ["middle, prompt"]
-    (remark,) = found["remarks"]
-    assert remark.startswith("some_sample.csv: 2 of 3 lines are not used: ")
-    assert "1 disaggregated" in remark
+    dense, experts = found["remarks"]
+    assert dense.startswith("some_sample.csv, dense models: 1 rows are used; other lines: ")
+    assert "1 disaggregated" in dense
+    assert "mixtures of experts: 0 rows are used" in experts
