@@ -188,6 +188,8 @@ def weight_bytes(deployment: Deployment) -> int:
     """
     model, tp = deployment.model, deployment.parallelism.tp
     matrices = (model.linear_parameters - model.router_parameters) * deployment.precision.weight_bytes / tp
+    if deployment.precision.experts_only and model.is_moe:
+        matrices += (model.common_parameters - model.router_parameters) * (BYTES_16 - deployment.precision.weight_bytes) / tp
     if deployment.parallelism.dp > 1:
         matrices -= expert_weights(model) * deployment.precision.weight_bytes * (1 / tp - 1 / deployment.parallelism.stage_gpus)
     table = model.head_parameters * BYTES_16

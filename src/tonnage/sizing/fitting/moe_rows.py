@@ -155,10 +155,15 @@ def _alone_with_mtp(line: Mapping[str, str], seen: Counter[tuple[Any, ...]]) -> 
 
 def _precision(line: Mapping[str, str]) -> str:
     """The package's name of a row's formats; empty where it has none."""
+    blackwell = line["system"] in ("b200_sxm", "b300_sxm")
+    if line["precision"] == "fp4" and _model(line) == "gpt-oss-120b":
+        return "mxfp4+kv-fp8" if blackwell or line["backend"] == "trtllm" else "mxfp4"
+    if line["precision"] == "fp4":
+        return "nvfp4+experts" if blackwell else ""
+    if line["precision"] == "int4":
+        return "gptq+experts"
     name = PRECISIONS.get(line["precision"], "")
-    if name == "fp8" and line["backend"] == "vllm":
-        return "fp8+kv-fp16"
-    return name
+    return f"{name}+kv-fp16" if name == "fp8" and line["backend"] == "vllm" else name
 
 
 def _row(line: Mapping[str, str]) -> Row:
