@@ -31,15 +31,18 @@ Terms = dict[str, Any]
 SHARED: dict[str, Prior] = {
     "expert_compute": (0.8, 0.5),
     "expert_memory": (0.9, 0.15),
-    "expert_spread": (0.8, 0.2),
+    "expert_spread": (0.9, 0.1),
     "expert_rows": (6.0, 0.7),
     "expert_layer": (1.0, 0.3),
+    "expert_each_s": (50e-9, 0.8),
+    "expert_sequence": (0.7, 0.4),
     "expert_prefill_s": (200e-6, 1.0),
     "expert_skew": (0.05, 0.7),
     "dispatch": (1.5, 0.7),
     "latent_bandwidth": (0.7, 0.3),
     "latent_arithmetic": (1.0, 0.3),
     "latent_attention": (0.8, 0.4),
+    "latent_layer": (1.2, 0.3),
     "latent_prefill_s": (200e-6, 1.0),
 }
 """Start values of what engines share, fixed before scoring: a study found expert prefill at 10 to 20 % of the peak."""
@@ -49,6 +52,7 @@ OWN = {
     "expert_memory": 0.1,
     "expert_rows": 0.3,
     "expert_layer": 0.2,
+    "expert_sequence": 0.2,
     "expert_prefill_s": 0.5,
     "latent_bandwidth": 0.2,
     "latent_attention": 0.3,
