@@ -63,7 +63,13 @@ class ExpertTerms:
 
 
 def add_experts(
-    c: list[float], terms: ExpertTerms, model: Model, precision: Precision, parallelism: Parallelism, flops_s: float, bytes_s: tuple[float, float]
+    c: list[float],
+    terms: ExpertTerms,
+    model: Model,
+    precision: Precision,
+    parallelism: Parallelism,
+    flops_s: float,
+    bytes_s: tuple[float, float],
 ) -> None:
     """Put the experts into a coefficient array.
 

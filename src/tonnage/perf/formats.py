@@ -63,11 +63,11 @@ def shares(groups: Mapping[str, Mapping[str, float]], precision: Precision, gpu:
     """
     compute = memory = 1.0
     for name in _names(precision):
-        found = groups.get(f"{name} {gpu.arch}", groups.get(name))
-        if found is None:
+        entry = _entry(groups, name, gpu)
+        if entry not in groups:
             raise DataError(f"perf/coefficients/terms.json: nothing about the format '{name}'; write it again with `tonnage fit`")
-        compute *= found["compute"]
-        memory *= found["memory"]
+        compute *= groups[entry]["compute"]
+        memory *= groups[entry]["memory"]
     return Shares(compute=compute, memory=memory)
 
 
@@ -83,12 +83,19 @@ def _names(precision: Precision) -> list[str]:
     return names + ([SPARSE] if precision.sparse else [])
 
 
-def format_mark(precision: Precision, origins: Mapping[str, str]) -> str:
+def _entry(groups: Mapping[str, object], name: str, gpu: Gpu) -> str:
+    """The entry of a format on a GPU: of its generation where there is one."""
+    own = f"{name} {gpu.arch}"
+    return own if own in groups else name
+
+
+def format_mark(precision: Precision, gpu: Gpu, origins: Mapping[str, str]) -> str:
     """In words, what of a format no measurement here was fitted to; empty where all is fitted.
 
     Args:
         precision: as ``Gpu.executes`` gives it.
-        origins: ``formats`` of the origins in ``terms.json``: where each entry comes from.
+        gpu: whose generation may have an entry of its own.
+        origins: ``formats`` of the origins in ``terms.json``: where each entry that is not fitted comes from.
     """
-    unfitted = [name for name in _names(precision) if origins.get(name, "")]
-    return "; ".join(f"format {name} not fitted: {origins[name]}" for name in unfitted)
+    unfitted = ((name, _entry(origins, name, gpu)) for name in _names(precision))
+    return "; ".join(f"format {name} not fitted: {origins[entry]}" for name, entry in unfitted if entry in origins)

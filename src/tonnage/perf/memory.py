@@ -24,6 +24,7 @@ from tonnage.errors import DoesNotFit, InputError
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.model import Model
+from tonnage.spec.precision import Precision
 from tonnage.units import format_gb
 
 BYTES_16 = 2  # embeddings, output head, router and activations stay in 16 bits
@@ -182,20 +183,29 @@ def _splits(model: Model, tp: int) -> bool:
 def weight_bytes(deployment: Deployment) -> int:
     """Bytes of weights on each GPU.
 
-    Attention and MLP matrices are in the weight format and split over the GPUs: routed experts over all, the
-    others over those of an attention rank; embedding, output head and router are in 16 bits. The router is on every GPU; so is the embedding table where the
-    engine replicates it (``EngineSpec.replicated_embedding``), and the head is always split.
+    Attention and MLP matrices are in the weight format (attention in 16 bits where the format is for experts only)
+    and split over the GPUs: routed experts over all, the others over those of an attention rank; embedding, output head
+    and router are in 16 bits. The router is on every GPU; so is the embedding table where the engine replicates it
+    (``EngineSpec.replicated_embedding``), and the head is always split.
     """
     model, tp = deployment.model, deployment.parallelism.tp
-    matrices = (model.linear_parameters - model.router_parameters) * deployment.precision.weight_bytes / tp
-    if deployment.precision.experts_only and model.is_moe:
-        matrices += (model.common_parameters - model.router_parameters) * (BYTES_16 - deployment.precision.weight_bytes) / tp
+    narrow, wide = _matrices(model, deployment.precision)
+    matrices = narrow * deployment.precision.weight_bytes / tp + wide * BYTES_16 / tp
     if deployment.parallelism.dp > 1:
         matrices -= expert_weights(model) * deployment.precision.weight_bytes * (1 / tp - 1 / deployment.parallelism.stage_gpus)
     table = model.head_parameters * BYTES_16
     embedding = table if find_engine(deployment.engine).replicated_embedding else table / tp
     head = 0 if model.tied_embeddings else table / tp
     return math.ceil(matrices + model.router_parameters * BYTES_16 + embedding + head)
+
+
+def _matrices(model: Model, precision: Precision) -> tuple[int, int]:
+    """Parameters of the layers' matrices in the weight format, and in 16 bits, without the router."""
+    matrices = model.linear_parameters - model.router_parameters
+    if not (precision.experts_only and model.is_moe):
+        return matrices, 0
+    experts = expert_weights(model)
+    return experts, matrices - experts
 
 
 def expert_weights(model: Model) -> int:
@@ -282,16 +292,17 @@ def _gb(size: float) -> str:
 
 def _weight_equation(plan: MemoryPlan) -> str:
     model, precision, tp = plan.deployment.model, plan.deployment.precision, plan.deployment.parallelism.tp
-    matrices = model.linear_parameters - model.router_parameters
+    narrow, wide = _matrices(model, precision)
     tables = model.embedding_parameters + model.router_parameters
     p = plan.deployment.parallelism
     split = f", {tp} GPUs" if tp > 1 else ""
+    attention = f" + {wide:,} × {BYTES_16} B (attention)" if wide else ""
     if p.dp > 1:
         split = f", {expert_weights(model):,} of experts over {p.stage_gpus} GPUs, the rest over {tp}"
     whose = "embedding, head and router" if model.is_moe else "embedding and head"
     note = " (embedding on every GPU)" if tp > 1 and find_engine(plan.deployment.engine).replicated_embedding else ""
     return (
-        f"weights = {matrices:,} × {precision.weight_bytes:g} B + {tables:,} × {BYTES_16} B ({whose}){split}{note} "
+        f"weights = {narrow:,} × {precision.weight_bytes:g} B{attention} + {tables:,} × {BYTES_16} B ({whose}){split}{note} "
         f"= {_gb(plan.weight_bytes)} per GPU"
     )
 

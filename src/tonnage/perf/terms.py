@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.errors import DataError
 from tonnage.perf import step
 from tonnage.perf.experts import SKEW, ExpertTerms, add_dispatch, add_experts
+from tonnage.perf.external import reduction, source_mark
 from tonnage.perf.formats import fitted_bits, format_mark, format_name, matrix_rate, shares
 from tonnage.perf.overlay import calibration_mark, overlaid
 from tonnage.perf.step import StepModel
@@ -101,11 +102,15 @@ def step_model(deployment: Deployment) -> StepModel:
 
     Raises:
         DataError: the coefficients that the package ships are damaged, or hold no terms of the engine.
+        InputError: the deployment's ``step_source`` has no step times of it.
     """
     import numpy as np
 
     preset = find_engine(deployment.engine).coefficients
     split = deployment.parallelism
+    if deployment.step_source is not None:
+        frontend_s = _engine(_terms_of(deployment), preset)["frontend_s"]
+        return StepModel(coefficients=reduction(deployment).coefficients, frontend_s=frontend_s)
     terms = resolve(_terms_of(deployment), deployment.model, deployment.gpu, deployment.precision, split, preset)
     array = np.array(coefficients(terms, deployment.model, deployment.gpu, deployment.precision, split))
     return StepModel(coefficients=array, frontend_s=terms.frontend_s)
@@ -161,6 +166,8 @@ def fitted_engine(preset: str, gpu: str) -> bool:
 
 def marks(deployment: Deployment) -> tuple[str, ...]:
     """In words, which numbers behind a prediction were not fitted to measurements of this GPU and engine; empty if all were."""
+    if deployment.step_source is not None:
+        return (source_mark(deployment),)
     terms = shipped()
     gpu, engine = deployment.gpu, find_engine(deployment.engine).coefficients
     precision = gpu.executes(deployment.precision)
@@ -178,7 +185,7 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
         found.append(f"{deployment.engine}: {terms['origins']['engine_rows'][engine]['elsewhere']}")
     if deployment.model.latent is not None:
         found.append(f"{deployment.model.name}: MLA priced by datasheet, not fitted")
-    if unfitted := format_mark(precision, terms["origins"]["formats"]):
+    if unfitted := format_mark(precision, gpu, terms["origins"]["formats"]):
         found.append(unfitted)
     calibrated = calibration_mark(deployment, engine)
     if calibrated:
@@ -231,7 +238,7 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
         large_s=latency * link["large"],
         layer_s=engine["layer_s"] * (engine.get("latent_layer", 1.0) if model.latent is not None else 1.0),
         step_s=engine["step_s"],
-        sequence_s=engine["sequence_s"],
+        sequence_s=engine["sequence_s"] * engine.get(f"sequence_{gpu.arch.lower()}", 1.0),
         prefill_s=_prefill_s(engine, model, tp),
         experts=_experts(engine, shared, gpu, precision, _dispatch(terms, generation, engine, gpu, parallelism)),
         frontend_s=engine["frontend_s"],

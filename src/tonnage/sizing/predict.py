@@ -8,7 +8,7 @@ paced by the client's serial turnaround. ``request_rate`` is an open loop with P
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,9 @@ RATES = ("requests_s", "output_tok_s")
 """Metrics that the attention ranks of an instance have together; of the others each has its own."""
 
 PERCENTILES = (50, 90, 95, 99)
+
+Load = Callable[[StepModel, float], Workload]
+"""The workload of a row, from its step model and the seconds of the client's turnaround."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,14 +128,18 @@ def read_point(row: Mapping[str, Any], calibration: Calibration | None = None) -
     )
 
 
-def predict(point: Point) -> dict[str, float]:
+def predict(point: Point, load: Load | None = None) -> dict[str, float]:
     """Every metric by the name of its column: latencies in ms, rates per second, memory in GB.
+
+    Args:
+        point: the row.
+        load: its workload, where that is not ``workload_of``; not for a static batch.
 
     Raises:
         DoesNotFit: the memory does not hold the model, or not one such request.
         InputError: a parallelism that is not priced.
     """
-    found = _static(point.of_rank) if point.batch is not None else _loaded(point.of_rank)
+    found = _static(point.of_rank) if point.batch is not None else _loaded(point.of_rank, load)
     for name in RATES:
         if name in found:
             found[name] *= point.ranks
@@ -166,12 +173,14 @@ def _static(point: Point) -> dict[str, float]:
     return found
 
 
-def _loaded(point: Point) -> dict[str, float]:
+def _loaded(point: Point, load: Load | None) -> dict[str, float]:
     from tonnage.simulator.kernel import run
 
     deployment = point.deployment
     plan, step = memory_plan(deployment), step_model(deployment)
-    trace = workload_of(point, step, turnaround_s=client_turnaround_s(deployment)).trace(SEED)
+    turnaround_s = client_turnaround_s(deployment)
+    workload = workload_of(point, step, turnaround_s=turnaround_s) if load is None else load(step, turnaround_s)
+    trace = workload.trace(SEED)
     window = -1 if point.window_s is None or point.concurrency is None else to_ps(point.window_s)
     record = run(trace, step, deployment.knobs, plan.blocks, window_ps=window)
     return measured_metrics(record)

@@ -11,9 +11,10 @@ from tonnage.spec.calibration import Calibration
 from tonnage.spec.hardware import Gpu
 from tonnage.spec.model import Model
 from tonnage.spec.precision import Precision
+from tonnage.spec.step_times import StepSource
 from tonnage.units import format_duration, parse_duration
 
-Scheduler = Literal["static", "tensorrt-llm", "vllm"]
+Scheduler = Literal["static", "tensorrt-llm", "vllm", "sglang"]
 KvRule = Literal["free_gpu_memory_fraction", "gpu_memory_utilization"]
 LimitMetric = Literal["ttft", "itl", "tpot", "e2e"]
 Statistic = Literal["mean", "p50", "p90", "p95", "p99"]
@@ -79,8 +80,10 @@ class EngineKnobs:
 
     Attributes:
         scheduler: whose rules admit and batch requests.
-        max_batch_size: sequences that run at once (TensorRT-LLM ``max_batch_size``, vLLM ``max_num_seqs``).
-        max_num_tokens: token budget of one step (TensorRT-LLM ``max_num_tokens``, vLLM ``max_num_batched_tokens``).
+        max_batch_size: sequences that run at once (TensorRT-LLM ``max_batch_size``, vLLM ``max_num_seqs``, SGLang
+            ``max_running_requests``).
+        max_num_tokens: token budget of one step (TensorRT-LLM ``max_num_tokens``, vLLM ``max_num_batched_tokens``); of a step of
+            prompts in SGLang (``chunked_prefill_size``, without chunks ``max_prefill_tokens``).
         chunked_prefill: whether a prompt may be split over several steps.
         tokens_per_block: tokens per KV-cache block.
         kv_rule: of which memory ``kv_fraction`` is a share.
@@ -104,6 +107,7 @@ class Deployment:
     Attributes:
         engine: name of the engine preset, such as "tensorrt-llm" or "nim-2024".
         calibration: factors on the fitted terms from measurements of one's own; None for the terms as shipped.
+        step_source: whose step times price it; None for the fitted terms.
     """
 
     model: Model
@@ -113,6 +117,7 @@ class Deployment:
     engine: str
     knobs: EngineKnobs
     calibration: Calibration | None = None
+    step_source: StepSource | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

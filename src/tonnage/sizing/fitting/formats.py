@@ -20,8 +20,8 @@ NEWER = ("Hopper", "Blackwell", "Blackwell Ultra")
 """Generations whose matrix rate has outgrown the units that unpack."""
 
 MEMORY_4 = 0.70
-"""Between what 4-bit kernels reach in TensorRT-LLM (0.57 on A100, aiconfigurator-core 0.12; 0.48 to 0.9 by the speed-ups below) and the 0.9 of
-Marlin, 3.87 of 4 times at batch 16 (Frantar et al., arXiv 2408.11743; recalled)."""
+"""Between what 4-bit kernels reach in TensorRT-LLM (0.57 on A100, aiconfigurator-core 0.12; 0.48 to 0.9 by the speed-ups below)
+and the 0.9 of Marlin, 3.87 of 4 times at batch 16 (Frantar et al., arXiv 2408.11743; recalled)."""
 
 A100_KERNELS = "matrix products of TensorRT-LLM 1.0 on A100 (aiconfigurator-core 0.12)"
 SPEEDUPS = "speed-ups that NVIDIA publishes for H200 and H100 (Model Optimizer 0.15 and 0.21, examples/benchmark.md)"
@@ -30,7 +30,7 @@ B200_STUDY = "our study of FP4 rows on B200; matrix products of vLLM and SGLang 
 _PRIORS: tuple[tuple[tuple[str, ...], tuple[str, ...], float, float, str], ...] = (
     (("int8-sq",), (), 0.90, 0.87, A100_KERNELS),
     (("int8-wo",), (), 0.96, 0.83, A100_KERNELS),
-    (("int4-wo", "awq", "gptq"), (), 0.88, MEMORY_4, f"compute by {A100_KERNELS}, memory between there and Marlin's"),
+    (("int4-wo", "awq", "gptq"), (), 0.88, MEMORY_4, f"compute by {A100_KERNELS}, memory between these and Marlin's"),
     (("int8-wo",), NEWER, 0.80, 0.83, "compute as AWQ there, memory as on A100"),
     (("int4-wo", "awq", "gptq"), NEWER, 0.80, MEMORY_4, f"AWQ, between two engine versions, from {SPEEDUPS}"),
     (("w4a8",), (), 0.72, MEMORY_4, f"compute over FP8 from {SPEEDUPS}, memory as AWQ"),
@@ -38,7 +38,7 @@ _PRIORS: tuple[tuple[tuple[str, ...], tuple[str, ...], float, float, str], ...] 
     (("nvfp4",), ("Blackwell Ultra",), 0.54, 0.80, "matrix products of TensorRT-LLM 1.3 and vLLM 0.24 on B300 (aiconfigurator-core 0.12)"),
     (("mxfp4",), (), 1.0, 0.80, "compute as FP8, memory as NVFP4"),
     (("mxfp4 unpacked",), (), 0.80, MEMORY_4, "as AWQ on Hopper"),
-    (("2:4",), (), 0.70, 1.0, "kernels 1.5 to 1.7 and prefill 1.3 times dense FP8 on H100 (arXiv 2603.05232); bytes as dense FP8"),
+    (("2:4",), (), 0.70, 1.0, "kernels 1.5 to 1.7 and prefill 1.3 times dense FP8 on H100 (arXiv 2603.05232), bytes as dense"),
 )
 """Formats, generations (none: all others), compute, memory, source."""
 

@@ -204,7 +204,9 @@ class SiliconRows(LoadedRows):
     def point(self, row: Row) -> Point:
         """The point of a row, with the knobs of its run."""
         point = read_point(row)
-        knobs = replace(point.deployment.knobs, max_batch_size=row["slots"], max_num_tokens=row["budget"] or point.deployment.knobs.max_num_tokens)
+        knobs = replace(
+            point.deployment.knobs, max_batch_size=row["slots"], max_num_tokens=row["budget"] or point.deployment.knobs.max_num_tokens
+        )
         return replace(point, deployment=replace(point.deployment, knobs=knobs))
 
     def workload(self, i: int, model: StepModel, *, turnaround_s: float) -> Workload:

@@ -107,6 +107,7 @@ ENGINES: dict[str, dict[str, Prior]] = {
         "layer_s": (35e-6, 0.5),
         "step_s": (1.0e-3, 0.7),
         "sequence_s": (23e-6, 0.7),
+        "sequence_ampere": (1.0, 0.4),
         "prefill_s": (2e-3, 0.7),
         "prefill_ranks_s": (2e-3, 0.7),
         "frontend_s": (1.5e-3, 0.5),
