@@ -23,7 +23,7 @@ from tonnage.errors import DataError
 from tonnage.perf import step
 from tonnage.perf.experts import SKEW, ExpertTerms, add_dispatch, add_experts
 from tonnage.perf.external import reduction, source_mark
-from tonnage.perf.formats import fitted_bits, format_mark, matrix_rate, shares
+from tonnage.perf.formats import fitted_bits, format_mark, format_name, matrix_rate, shares
 from tonnage.perf.overlay import calibration_mark, overlaid
 from tonnage.perf.step import StepModel
 from tonnage.spec.catalog import find_engine
@@ -237,23 +237,31 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
         small_bytes=ONE_SHOT_BYTES.get(tp, 0.5e6) if kind == "nvlink" else LOW_LATENCY_BYTES / tp,
         small_s=latency,
         large_s=latency * link["large"],
-        layer_s=engine["layer_s"],
+        layer_s=engine["layer_s"] * (engine.get("latent_layer", 1.0) if model.latent is not None else 1.0),
         step_s=engine["step_s"],
         sequence_s=engine["sequence_s"] * engine.get(f"sequence_{gpu.arch.lower()}", 1.0),
         prefill_s=_prefill_s(engine, model, tp),
-        experts=_experts(engine, shared, gpu, _dispatch(terms, generation, engine, gpu, parallelism)),
+        experts=_experts(engine, shared, gpu, precision, _dispatch(terms, generation, engine, gpu, parallelism)),
         frontend_s=engine["frontend_s"],
     )
 
 
-def _experts(engine: dict[str, float], shared: dict[str, float], gpu: Gpu, dispatch: tuple[float, float]) -> ExpertTerms:
-    """The terms of experts of an engine on a GPU."""
+def _experts(engine: dict[str, float], shared: dict[str, float], gpu: Gpu, precision: Precision, dispatch: tuple[float, float]) -> ExpertTerms:
+    """The terms of experts of an engine on a GPU, in a precision as the GPU executes it."""
+    arch, form = gpu.arch.lower(), format_name(precision)
+    layer = engine.get("expert_layer", 1.0) * engine.get(f"expert_layer_{arch}", 1.0)
     return ExpertTerms(
-        compute=shared["expert_compute"] * engine.get("expert_compute", 1.0) * engine.get(f"expert_{gpu.arch.lower()}", 1.0),
-        memory=engine["expert_memory"],
+        compute=shared["expert_compute"]
+        * engine.get("expert_compute", 1.0)
+        * engine.get(f"expert_{arch}", 1.0)
+        * engine.get(f"expert_compute_{form}", 1.0),
+        memory=engine["expert_memory"] * engine.get(f"expert_memory_{form}", 1.0),
         spread=engine["expert_spread"],
         rows=engine.get("expert_rows", 0.0),
-        layer_s=engine.get("expert_layer_s", 0.0),
+        layer_s=engine["layer_s"] * (layer - 1.0),
+        each_s=engine.get("expert_each_s", 0.0),
+        sequence_s=engine["sequence_s"] * (engine.get("expert_sequence", 1.0) - 1.0),
+        prefill_s=engine.get("expert_prefill_s", 0.0),
         skew=engine.get("expert_skew", SKEW),
         dispatch_s=dispatch[0],
         dispatch_bytes_s=dispatch[1],
@@ -275,7 +283,8 @@ def _dispatch(
 def _prefill_s(engine: dict[str, float], model: Model, tp: int) -> float:
     """Host seconds of a step with prefill: per step, among several ranks, and per layer where no CUDA graph holds such steps."""
     among_ranks = engine.get("prefill_ranks_s", 0.0) if tp > 1 else 0.0
-    return engine["prefill_s"] + among_ranks + engine.get("prefill_layer_s", 0.0) * model.layers
+    latent = engine.get("latent_prefill_s", 0.0) if model.latent is not None else 0.0
+    return engine["prefill_s"] + among_ranks + (engine.get("prefill_layer_s", 0.0) + latent) * model.layers
 
 
 def _of_gpu(terms: dict[str, Any], gpu: Gpu) -> dict[str, float]:
@@ -330,7 +339,7 @@ def coefficients(terms: Terms, model: Model, gpu: Gpu, precision: Precision, par
     if tp > 1:
         _communication(c, terms, model, parallelism)
     c[step.HOST_STEP] = terms.step_s + terms.layer_s * model.layers
-    c[step.HOST_SEQUENCE] = terms.sequence_s
+    c[step.HOST_SEQUENCE] += terms.sequence_s
     c[step.HOST_PREFILL] = terms.prefill_s
     if model.is_moe:
         _experts_of(c, terms, model, gpu, precision, parallelism)
@@ -373,6 +382,17 @@ def _attention(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: 
     c[step.ATTENTION] = model.prefill_flops_per_pair / tp / (peak * terms.attention)
     c[step.CONTEXT] = (read**CONTEXT_NORM + heads**CONTEXT_NORM) ** (1 / CONTEXT_NORM)
     c[step.WALK] = terms.walk_s * model.layers
+    if model.windowed_layers:
+        _windows(c, model)
+
+
+def _windows(c: list[float], model: Model) -> None:
+    """Layers that attend within a window cost what its tokens do, once per sequence and new token: contexts are taken to be longer."""
+    share = model.windowed_layers / model.layers
+    c[step.ACTIVATION] += share * c[step.ATTENTION] * model.window
+    c[step.HOST_SEQUENCE] += share * (c[step.CONTEXT] + c[step.WALK]) * model.window
+    for place in (step.ATTENTION, step.CONTEXT, step.WALK):
+        c[place] *= 1.0 - share
 
 
 def _communication(c: list[float], terms: Terms, model: Model, parallelism: Parallelism) -> None:

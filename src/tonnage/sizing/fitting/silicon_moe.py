@@ -29,39 +29,51 @@ Figures = dict[str, float]
 Terms = dict[str, Any]
 
 SHARED: dict[str, Prior] = {
-    "expert_compute": (1.0, 0.6),
-    "expert_memory": (0.85, 0.3),
-    "expert_spread": (0.7, 0.4),
+    "expert_compute": (0.8, 0.5),
+    "expert_memory": (0.9, 0.15),
+    "expert_spread": (0.9, 0.1),
     "expert_rows": (6.0, 0.7),
-    "expert_layer_s": (20e-6, 0.8),
+    "expert_layer": (1.0, 0.3),
+    "expert_each_s": (50e-9, 0.8),
+    "expert_sequence": (0.7, 0.4),
+    "expert_prefill_s": (200e-6, 1.0),
     "expert_skew": (0.05, 0.7),
     "dispatch": (1.5, 0.7),
-    "latent_bandwidth": (0.7, 0.4),
-    "latent_arithmetic": (1.0, 0.4),
-    "latent_attention": (0.8, 0.5),
+    "latent_bandwidth": (0.7, 0.3),
+    "latent_arithmetic": (1.0, 0.3),
+    "latent_attention": (0.8, 0.4),
+    "latent_layer": (1.2, 0.3),
+    "latent_prefill_s": (200e-6, 1.0),
 }
 """Start values of what engines share, fixed before scoring: a study found expert prefill at 10 to 20 % of the peak."""
 
 OWN = {
     "expert_compute": 0.2,
-    "expert_memory": 0.15,
+    "expert_memory": 0.1,
     "expert_rows": 0.3,
-    "expert_layer_s": 0.4,
+    "expert_layer": 0.2,
+    "expert_sequence": 0.2,
+    "expert_prefill_s": 0.5,
     "latent_bandwidth": 0.2,
     "latent_attention": 0.3,
+    "latent_prefill_s": 0.5,
 }
 """Spread of an engine's own correction."""
 
-BLACKWELL: Prior = (0.8, 0.3)
-"""Share of Hopper's ``expert_compute``, relative to dense matrices."""
+FORMATS = ("nvfp4", "mxfp4", "mxfp4 unpacked", "gptq")
+OF_FORMAT = {"expert_compute": 0.3, "expert_memory": 0.15}
+"""Spread of what expert matrices reach in a format, beside the format's share in dense ones."""
 
-GENERATIONS = ("expert_blackwell", "expert_blackwell ultra")
-EXPERTS, LATENT = "expert_", "latent_"
+OF_BLACKWELL = {"expert": 0.3, "expert_layer": 0.2}
+"""The same of Blackwell's expert arithmetic, relative to dense, and of its time per layer."""
+
+FURTHER: dict[str, Prior] = {f"{term}_{name}": (1.0, spread) for name in FORMATS for term, spread in OF_FORMAT.items()}
+GENERATIONS: dict[str, Prior] = {f"{term}_blackwell": (1.0, spread) for term, spread in OF_BLACKWELL.items()}
 
 SCORED = ("itl_ms", "ttft_ms")
 TITLES = {"gpu": "a system", "model": "a model", "engine": "an engine"}
 TITLE = "current engines, MoE, {} left out"
-ROUNDS, EVALUATIONS = 2, 10
+EXPERTS, LATENT, DISPATCH = "expert_", "latent_", "dispatch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +90,8 @@ class MoeLayout(Layout):
             own = found["engines"].setdefault(engine, {})
             for term in SHARED:
                 own[term] = value[term] * value.get(f"{engine}.{term}", 1.0)
-            own |= dict.fromkeys(GENERATIONS, value["blackwell"])
+            own |= {term: value[term] for term in FURTHER}
+            own |= {f"{term}{ultra}": value[term] for term in GENERATIONS for ultra in ("", " ultra")}
         return found
 
 
@@ -86,7 +99,7 @@ def moe_layout(terms: Terms, engines: Iterable[str]) -> MoeLayout:
     """What the fit moves, on top of fitted terms that stay as they are."""
     base = {group: deepcopy(values) for group, values in terms.items() if group not in ("origins", "report")}
     names = tuple(sorted(engines))
-    priors = dict(SHARED) | {"blackwell": BLACKWELL}
+    priors = SHARED | FURTHER | GENERATIONS
     priors |= {f"{engine}.{term}": (1.0, spread) for engine in names for term, spread in OWN.items()}
     start, spread = (np.array([prior[i] for prior in priors.values()]) for i in (0, 1))
     return MoeLayout(names=tuple(priors), start=np.log(start), spread=spread, base=base, engines=names)
@@ -182,7 +195,7 @@ def experts_carried_over(terms: Terms) -> Terms:
     old, found = shipped(), deepcopy(terms)
     for engine in old["origins"].get("experts", {}):
         fitted: Mapping[str, float] = old["engines"][engine]
-        found["engines"][engine] |= {term: value for term, value in fitted.items() if term in SHARED or term in GENERATIONS}
+        found["engines"][engine] |= {term: value for term, value in fitted.items() if term.startswith((EXPERTS, LATENT, DISPATCH))}
     for name in ("experts", "latent"):
         if name in old["origins"]:
             found["origins"][name] = deepcopy(old["origins"][name])
