@@ -40,7 +40,8 @@ COMM_TOKEN = 16  # s per token: bytes of large all-reduces
 HOST_STEP = 17  # s per step
 HOST_SEQUENCE = 18  # s per sequence in the step
 HOST_PREFILL = 19  # s per step with any prefill in it
-COEFFICIENTS = 20
+EXPERT_FLOPS = 20  # s per token: arithmetic of the routed experts' matrices
+COEFFICIENTS = 21
 
 
 def step_seconds(
@@ -73,9 +74,11 @@ def step_seconds(
 def batch_seconds(c: NDArray[np.float64], tokens: int, sequences: int) -> float:
     """Seconds of a step that depend only on its number of tokens and sequences: the a(B) of a decode step."""
     arithmetic = c[LINEAR_FLOPS] * tokens
-    weights = c[LINEAR_BYTES] + c[EXPERT_BYTES] * (1.0 - c[EXPERT_REST] * c[EXPERT_MISS] ** tokens)
     p = c[NORM]
-    linear = (arithmetic**p + weights**p) ** (1.0 / p)
+    linear = (arithmetic**p + c[LINEAR_BYTES] ** p) ** (1.0 / p)
+    if c[EXPERT_BYTES] > 0.0:
+        touched = c[EXPERT_BYTES] * (1.0 - c[EXPERT_REST] * c[EXPERT_MISS] ** tokens)
+        linear += ((c[EXPERT_FLOPS] * tokens) ** p + touched**p) ** (1.0 / p)
     head = max(c[HEAD_FLOPS] * sequences, c[HEAD_BYTES])
     communication = c[COMM_LARGE] + c[COMM_TOKEN] * tokens
     if tokens <= c[SMALL_TOKENS]:

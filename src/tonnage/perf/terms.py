@@ -94,6 +94,8 @@ class Terms:
     expert_compute: float
     expert_memory: float
     expert_spread: float
+    expert_first: float
+    expert_layer_s: float
     frontend_s: float
 
 
@@ -200,7 +202,7 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
 
     def efficiency(kind: str, of_bits: str) -> float:
         value = generation[f"{kind}_{of_bits}"] * own.get(kind, 1.0) * own.get(f"{kind}_{of_bits}", 1.0)
-        return value * engine.get(kind, 1.0)
+        return value * engine.get(kind, 1.0) * _power(gpu, generation, shared, kind)
 
     kv = engine["kv_bandwidth"] * (engine["kv_8bit"] if precision.kv_bits == 8 else 1.0)
     if model.kv_heads == model.heads and model.latent is None:
@@ -232,8 +234,21 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
         expert_compute=shared["expert_compute"] * engine.get("expert_compute", 1.0) * engine.get(f"expert_{gpu.arch.lower()}", 1.0),
         expert_memory=engine["expert_memory"],
         expert_spread=engine["expert_spread"],
+        expert_first=engine.get("expert_first", 0.0),
+        expert_layer_s=engine.get("expert_layer_s", 0.0),
         frontend_s=engine["frontend_s"],
     )
+
+
+def _power(gpu: Gpu, generation: dict[str, float], shared: dict[str, float], kind: str) -> float:
+    """What the board's power allows of a rate."""
+    exponent = shared.get(f"power_{kind}", 0.0)
+    if gpu.tdp_w is None or exponent == 0.0:
+        return 1.0
+    tdp = gpu.tdp_w - 250 if gpu.name.startswith("gh200") else gpu.tdp_w
+    if kind == "memory":
+        return (tdp / gpu.memory_bandwidth_gb_s * 5) ** exponent
+    return (tdp / gpu.fp16_tflops / generation.get("watts", 1.0)) ** exponent
 
 
 def _prefill_s(engine: dict[str, float], model: Model, tp: int) -> float:
@@ -293,6 +308,8 @@ def coefficients(terms: Terms, model: Model, gpu: Gpu, precision: Precision, tp:
     if tp > 1:
         _communication(c, terms, model, tp)
     c[step.HOST_STEP] = terms.step_s + terms.layer_s * model.layers
+    if model.is_moe:
+        c[step.HOST_STEP] += terms.expert_layer_s * (model.layers - model.dense_layers)
     c[step.HOST_SEQUENCE] = terms.sequence_s
     c[step.HOST_PREFILL] = terms.prefill_s
     return c
@@ -308,12 +325,12 @@ def _linear(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Pre
     c[step.NORM] = terms.norm
     if model.is_moe:
         chosen = model.experts_per_token * model.expert_parameters
-        c[step.LINEAR_FLOPS] += 2 * chosen / (tp * peak * terms.compute * terms.expert_compute)
+        c[step.EXPERT_FLOPS] = 2 * chosen / (tp * peak * terms.compute * terms.expert_compute)
         expert_bandwidth = bandwidth * min(terms.memory * terms.expert_memory, 1.0)
         c[step.EXPERT_BYTES] = model.experts * model.expert_parameters * precision.weight_bytes / (tp * expert_bandwidth)
         miss = 1.0 - model.experts_per_token / model.experts
         c[step.EXPERT_MISS] = miss**terms.expert_spread
-        c[step.EXPERT_REST] = miss / c[step.EXPERT_MISS]
+        c[step.EXPERT_REST] = ((1.0 - terms.expert_first / model.experts) if terms.expert_first else miss) / c[step.EXPERT_MISS]
     inner = (6 if model.gated else 1) * model.inner
     split = (model.heads * model.head_dim + inner) / tp
     c[step.ACTIVATION] = terms.activation * ACTIVATION_BYTES * model.layers * (8 * model.hidden + split) / bandwidth

@@ -73,8 +73,10 @@ def price(c: Floats, of: NDArray[np.int64], tokens: Floats, sequences: Floats) -
     """
     k = c[of].T
     arithmetic = k[s.LINEAR_FLOPS] * tokens
-    weights = k[s.LINEAR_BYTES] + k[s.EXPERT_BYTES] * (1.0 - k[s.EXPERT_REST] * k[s.EXPERT_MISS] ** tokens)
-    linear = (arithmetic ** k[s.NORM] + weights ** k[s.NORM]) ** (1.0 / k[s.NORM])
+    linear = (arithmetic ** k[s.NORM] + k[s.LINEAR_BYTES] ** k[s.NORM]) ** (1.0 / k[s.NORM])
+    if k[s.EXPERT_BYTES].any():
+        touched = k[s.EXPERT_BYTES] * (1.0 - k[s.EXPERT_REST] * k[s.EXPERT_MISS] ** tokens)
+        linear = linear + ((k[s.EXPERT_FLOPS] * tokens) ** k[s.NORM] + touched ** k[s.NORM]) ** (1.0 / k[s.NORM])
     head = np.maximum(k[s.HEAD_FLOPS] * sequences, k[s.HEAD_BYTES])
     small, large = k[s.COMM_STEP] + k[s.COMM_SMALL] * tokens, k[s.COMM_LARGE] + k[s.COMM_TOKEN] * tokens
     communication = np.where(tokens <= k[s.SMALL_TOKENS], np.minimum(small, large), large)

@@ -28,23 +28,25 @@ SHARED: dict[str, Prior] = {
     "norm": (1.5, 0.3),
     "activation": (1.4, 0.3),
     "attention": (0.43, 0.3),
-    "expert_compute": (0.5, 0.5),
+    "expert_compute": (0.8, 0.2),
+    "power_compute": (0.3, 0.5),
+    "power_memory": (0.2, 0.7),
 }
 
 GENERATIONS: dict[str, dict[str, Prior]] = {
     "Ampere": {
-        "compute_16": (0.68, 0.25),
+        "compute_16": (0.72, 0.15),
         "memory_16": (0.8, 0.15),
         "attention": (1.0, 0.2),
         "head_arithmetic": (1.4, 0.4),
         "link": (1.0, 0.2),
         "latency": (1.2, 0.3),
     },
-    "Hopper": {"compute_16": (0.68, 0.25), "memory_16": (0.8, 0.15), "compute_8": (0.6, 0.25), "memory_8": (0.75, 0.15)},
+    "Hopper": {"compute_16": (0.72, 0.15), "memory_16": (0.8, 0.15), "compute_8": (0.72, 0.15), "memory_8": (0.75, 0.15)},
     "Ada": {
-        "compute_16": (0.68, 0.25),
+        "compute_16": (0.72, 0.15),
         "memory_16": (0.75, 0.05),
-        "compute_8": (0.6, 0.25),
+        "compute_8": (0.72, 0.15),
         "memory_8": (0.75, 0.15),
         "attention": (1.0, 0.2),
         "head_arithmetic": (4.0, 0.4),
@@ -91,9 +93,8 @@ ENGINES: dict[str, dict[str, Prior]] = {
         "sequence_s": (7e-6, 0.5),
         "prefill_s": (1.3e-3, 0.5),
         "expert_spread": (0.004, 0.7),
-        "expert_memory": (1.1, 0.15),
-        "expert_ampere": (1.2, 0.3),
-        "expert_ada": (1.2, 0.3),
+        "expert_layer_s": (30e-6, 0.5),
+        "expert_hopper": (0.63, 0.1),
     },
     NIM: {
         "kv_bandwidth": (0.8, 0.25),
@@ -116,13 +117,11 @@ ENGINES: dict[str, dict[str, Prior]] = {
         "prefill_s": (0.5e-3, 0.3),
         "compute": (1.08, 0.08),
         "expert_compute": (1.0, 0.3),
-        "expert_ampere": (1.2, 0.3),
-        "expert_ada": (1.2, 0.3),
     },
 }
 
 CONSTANT_ENGINES: dict[str, dict[str, float]] = {
-    STATIC: {"frontend_s": 0.0, "turnaround_s": 0.0},
+    STATIC: {"expert_first": 1.0, "expert_memory": 1.0, "frontend_s": 0.0, "turnaround_s": 0.0},
     NIM: {"kv_single": 1.2, "expert_spread": 1.0, "expert_memory": 1.0, "turnaround_s": 1.6e-3},
     CURRENT: {
         "kv_8bit": 1.0,
@@ -139,7 +138,7 @@ CONSTANT_ENGINES: dict[str, dict[str, float]] = {
 
 TIED = {
     CURRENT: ("layer_s", "allreduce_s"),
-    NIM: ("expert_ampere", "expert_ada"),
+    NIM: ("expert_hopper", "expert_layer_s"),
 }
 """Terms taken from another engine: what throughput alone cannot tell from a cost per step, and what no row tells, from the
 static engine."""
