@@ -41,7 +41,10 @@ HOST_STEP = 17  # s per step
 HOST_SEQUENCE = 18  # s per sequence in the step
 HOST_PREFILL = 19  # s per step with any prefill in it
 EXPERT_FLOPS = 20  # s per token: arithmetic of the routed experts' matrices
-COEFFICIENTS = 21
+STARVED = 21  # s per step: large all-reduces whose kernel is left with few blocks
+STARVED_FROM = 22  # tokens above which it is
+STARVED_TO = 23  # tokens up to which it is
+COEFFICIENTS = 24
 
 
 def step_seconds(
@@ -83,6 +86,8 @@ def batch_seconds(c: NDArray[np.float64], tokens: int, sequences: int) -> float:
     communication = c[COMM_LARGE] + c[COMM_TOKEN] * tokens
     if tokens <= c[SMALL_TOKENS]:
         communication = min(communication, c[COMM_STEP] + c[COMM_SMALL] * tokens)
+    elif tokens > c[STARVED_FROM] and tokens <= c[STARVED_TO]:
+        communication += c[STARVED]
     seconds: float = linear + head + c[ACTIVATION] * tokens + communication + c[HOST_STEP] + c[HOST_SEQUENCE] * sequences
     return seconds
 

@@ -35,6 +35,9 @@ Group = dict[str, dict[str, float]]
 ONE_SHOT_BYTES = {2: 16e6, 4: 1e6}
 """Largest message of a one-shot all-reduce over NVLink by GPUs; 0.5 MB over more (TensorRT-LLM, ``customAllReduceKernels``)."""
 
+TWO_SHOT_BYTES, TWO_SHOT_THREADS, TWO_SHOT_BLOCKS, THREAD_BYTES = 8e6, 1024, 24, 16
+"""x"""
+
 LOW_LATENCY_BYTES = 0.8e6
 """The same over PCIe times the number of GPUs: where NCCL leaves its low-latency protocol, as the step times of L40S and H100 NVL show."""
 
@@ -87,6 +90,7 @@ class Terms:
     small_bytes: float
     small_s: float
     large_s: float
+    block_bytes_s: float
     layer_s: float
     step_s: float
     sequence_s: float
@@ -227,6 +231,7 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
         small_bytes=ONE_SHOT_BYTES.get(tp, 0.5e6) if kind == "nvlink" else LOW_LATENCY_BYTES / tp,
         small_s=latency,
         large_s=latency * link["large"],
+        block_bytes_s=engine.get("block_bytes_s", 0.0) if kind == "nvlink" else 0.0,
         layer_s=engine["layer_s"],
         step_s=engine["step_s"],
         sequence_s=engine["sequence_s"],
@@ -364,3 +369,9 @@ def _communication(c: list[float], terms: Terms, model: Model, tp: int) -> None:
     c[step.SMALL_TOKENS] = terms.small_bytes / token_bytes
     c[step.COMM_LARGE] = reduces * terms.large_s
     c[step.COMM_TOKEN] = reduces * token_bytes * 2 * (tp - 1) / tp / terms.link_bytes_s
+    odd = model.hidden // (model.hidden & -model.hidden)
+    if terms.block_bytes_s > 0.0 and tp > 2 and odd > TWO_SHOT_BLOCKS:
+        block = TWO_SHOT_THREADS * THREAD_BYTES * tp
+        c[step.STARVED] = reduces * 2 * block * odd / terms.block_bytes_s
+        c[step.STARVED_FROM] = 16 * block / token_bytes
+        c[step.STARVED_TO] = TWO_SHOT_BYTES / token_bytes

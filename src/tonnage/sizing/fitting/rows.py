@@ -79,7 +79,8 @@ def price(c: Floats, of: NDArray[np.int64], tokens: Floats, sequences: Floats) -
         linear = linear + ((k[s.EXPERT_FLOPS] * tokens) ** k[s.NORM] + touched ** k[s.NORM]) ** (1.0 / k[s.NORM])
     head = np.maximum(k[s.HEAD_FLOPS] * sequences, k[s.HEAD_BYTES])
     small, large = k[s.COMM_STEP] + k[s.COMM_SMALL] * tokens, k[s.COMM_LARGE] + k[s.COMM_TOKEN] * tokens
-    communication = np.where(tokens <= k[s.SMALL_TOKENS], np.minimum(small, large), large)
+    starved = np.where((tokens > k[s.STARVED_FROM]) & (tokens <= k[s.STARVED_TO]), k[s.STARVED], 0.0)
+    communication = np.where(tokens <= k[s.SMALL_TOKENS], np.minimum(small, large), large + starved)
     host = k[s.HOST_STEP] + k[s.HOST_SEQUENCE] * sequences
     return np.asarray(linear + head + k[s.ACTIVATION] * tokens + communication + host)
 

@@ -88,6 +88,7 @@ ENGINES: dict[str, dict[str, Prior]] = {
         "head_arithmetic": (0.0105, 0.4),
         "walk_s": (5e-9, 0.5),
         "allreduce_s": (8e-6, 0.5),
+        "block_bytes_s": (24e9, 0.3),
         "layer_s": (40e-6, 0.5),
         "step_s": (0.3e-3, 0.7),
         "sequence_s": (7e-6, 0.5),
@@ -138,7 +139,7 @@ CONSTANT_ENGINES: dict[str, dict[str, float]] = {
 
 TIED = {
     CURRENT: ("layer_s", "allreduce_s"),
-    NIM: ("expert_hopper", "expert_layer_s"),
+    NIM: ("block_bytes_s", "expert_hopper", "expert_layer_s"),
 }
 """Terms taken from another engine: what throughput alone cannot tell from a cost per step, and what no row tells, from the
 static engine."""
