@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # Places in the coefficient array.
-LINEAR_FLOPS = 0  # s per token: arithmetic of the decoder layers' matrices
+LINEAR_FLOPS = 0  # s per token: arithmetic of the decoder layers' matrices but routed experts
 LINEAR_BYTES = 1  # s per step: reading the weights that every step touches
 EXPERT_BYTES = 2  # s per step if every expert is touched: reading the experts' weights
 EXPERT_MISS = 3  # factor by which one more token shrinks the share of untouched experts
@@ -86,7 +86,7 @@ def batch_seconds(c: NDArray[np.float64], tokens: int, sequences: int) -> float:
     communication = c[COMM_LARGE] + c[COMM_TOKEN] * tokens
     if tokens <= c[SMALL_TOKENS]:
         communication = min(communication, c[COMM_STEP] + c[COMM_SMALL] * tokens)
-    elif tokens > c[STARVED_FROM] and tokens <= c[STARVED_TO]:
+    elif c[STARVED_FROM] < tokens <= c[STARVED_TO]:
         communication += c[STARVED]
     seconds: float = linear + head + c[ACTIVATION] * tokens + communication + c[HOST_STEP] + c[HOST_SEQUENCE] * sequences
     return seconds

@@ -35,8 +35,9 @@ Group = dict[str, dict[str, float]]
 ONE_SHOT_BYTES = {2: 16e6, 4: 1e6}
 """Largest message of a one-shot all-reduce over NVLink by GPUs; 0.5 MB over more (TensorRT-LLM, ``customAllReduceKernels``)."""
 
-TWO_SHOT_BYTES, TWO_SHOT_THREADS, TWO_SHOT_BLOCKS, THREAD_BYTES = 8e6, 1024, 24, 16
-"""x"""
+TWO_SHOT_BYTES, TWO_SHOT_THREADS, TWO_SHOT_BLOCKS, FEWER_BLOCKS, THREAD_BYTES = 8e6, 1024, 24, 16, 16
+"""The two-shot all-reduce of TensorRT-LLM 0.9 over NVLink by more than two GPUs (``customAllReduceKernels``): largest message,
+threads of a block, most blocks, the most of powers of two, and bytes that a thread takes at once."""
 
 LOW_LATENCY_BYTES = 0.8e6
 """The same over PCIe times the number of GPUs: where NCCL leaves its low-latency protocol, as the step times of L40S and H100 NVL show."""
@@ -46,6 +47,9 @@ ACTIVATION_BYTES = 2.0
 
 HEAD_BYTES = 2.0
 """Bytes of one weight of the output head, which engines keep in 16 bits."""
+
+GRACE_W = 250.0
+"""Watts of a Grace Hopper module that its CPU and the CPU's memory can take (recalled)."""
 
 CONTEXT_NORM = 4.0
 """Exponent of the smooth maximum of KV bandwidth and query-head arithmetic."""
@@ -69,8 +73,11 @@ class Terms:
         small_bytes_s: the same for small all-reduces, which move (tp − 1) copies.
         small_bytes: largest message of a small all-reduce, in bytes.
         small_s, large_s: latency of a small and of a large all-reduce.
+        block_bytes_s: bytes/s of one block of the two-shot all-reduce; 0 where the kernel is another.
         layer_s, step_s, sequence_s, prefill_s: host seconds per layer, step, sequence, step with prefill.
         expert_compute, expert_memory: the same two efficiencies for expert matrices, relative to dense ones.
+        expert_first: experts that a first token touches; 0 for as many as it chooses.
+        expert_layer_s: seconds per layer of choosing experts and sorting tokens by them.
         expert_spread: how independent the tokens' choices of experts are; 0 if all tokens are alike, 1 if random.
         frontend_s: see ``StepModel``.
     """
@@ -246,14 +253,17 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
 
 
 def _power(gpu: Gpu, generation: dict[str, float], shared: dict[str, float], kind: str) -> float:
-    """What the board's power allows of a rate."""
-    exponent = shared.get(f"power_{kind}", 0.0)
-    if gpu.tdp_w is None or exponent == 0.0:
+    """What the board's power limit leaves of an efficiency, against a card of ``watts_compute`` W per TFLOP/s or ``watts_memory`` W per GB/s.
+
+    The same chip under a lower limit clocks lower, so that cards with few watts for their datasheet rates reach
+    less of them; power grows as the cube of the clock, so an exponent of a third is expected of arithmetic.
+    """
+    if gpu.tdp_w is None:
         return 1.0
-    tdp = gpu.tdp_w - 250 if gpu.name.startswith("gh200") else gpu.tdp_w
-    if kind == "memory":
-        return (tdp / gpu.memory_bandwidth_gb_s * 5) ** exponent
-    return (tdp / gpu.fp16_tflops / generation.get("watts", 1.0)) ** exponent
+    watts = gpu.tdp_w - (GRACE_W if gpu.name.startswith("gh200") else 0.0)
+    rate = gpu.fp16_tflops if kind == "compute" else gpu.memory_bandwidth_gb_s
+    factor: float = (watts / rate / generation[f"watts_{kind}"]) ** shared[f"power_{kind}"]
+    return factor
 
 
 def _prefill_s(engine: dict[str, float], model: Model, tp: int) -> float:
@@ -335,7 +345,7 @@ def _linear(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Pre
         c[step.EXPERT_BYTES] = model.experts * model.expert_parameters * precision.weight_bytes / (tp * expert_bandwidth)
         miss = 1.0 - model.experts_per_token / model.experts
         c[step.EXPERT_MISS] = miss**terms.expert_spread
-        c[step.EXPERT_REST] = ((1.0 - terms.expert_first / model.experts) if terms.expert_first else miss) / c[step.EXPERT_MISS]
+        c[step.EXPERT_REST] = (1.0 - (terms.expert_first or model.experts_per_token) / model.experts) / c[step.EXPERT_MISS]
     inner = (6 if model.gated else 1) * model.inner
     split = (model.heads * model.head_dim + inner) / tp
     c[step.ACTIVATION] = terms.activation * ACTIVATION_BYTES * model.layers * (8 * model.hidden + split) / bandwidth
@@ -369,9 +379,21 @@ def _communication(c: list[float], terms: Terms, model: Model, tp: int) -> None:
     c[step.SMALL_TOKENS] = terms.small_bytes / token_bytes
     c[step.COMM_LARGE] = reduces * terms.large_s
     c[step.COMM_TOKEN] = reduces * token_bytes * 2 * (tp - 1) / tp / terms.link_bytes_s
+    if terms.block_bytes_s > 0.0 and tp > 2:
+        _starvation(c, terms, model, tp, reduces)
+
+
+def _starvation(c: list[float], terms: Terms, model: Model, tp: int, reduces: int) -> None:
+    """A two-shot all-reduce splits its threads evenly over at most 24 blocks.
+
+    Beyond 16 blocks of work a hidden size with a larger odd factor leaves no such split but by that factor (29 of 14,848),
+    and then each block carries that many blocks' bytes, in and out.
+    """
     odd = model.hidden // (model.hidden & -model.hidden)
-    if terms.block_bytes_s > 0.0 and tp > 2 and odd > TWO_SHOT_BLOCKS:
-        block = TWO_SHOT_THREADS * THREAD_BYTES * tp
-        c[step.STARVED] = reduces * 2 * block * odd / terms.block_bytes_s
-        c[step.STARVED_FROM] = 16 * block / token_bytes
-        c[step.STARVED_TO] = TWO_SHOT_BYTES / token_bytes
+    if odd <= TWO_SHOT_BLOCKS:
+        return
+    token_bytes = ACTIVATION_BYTES * model.hidden
+    block_bytes = TWO_SHOT_THREADS * THREAD_BYTES * tp
+    c[step.STARVED] = reduces * 2 * odd * block_bytes / terms.block_bytes_s
+    c[step.STARVED_FROM] = FEWER_BLOCKS * block_bytes / token_bytes
+    c[step.STARVED_TO] = TWO_SHOT_BYTES / token_bytes

@@ -14,6 +14,8 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tonnage.spec.catalog import find_gpu
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -29,8 +31,8 @@ SHARED: dict[str, Prior] = {
     "activation": (1.4, 0.3),
     "attention": (0.43, 0.3),
     "expert_compute": (0.8, 0.2),
-    "power_compute": (0.3, 0.5),
-    "power_memory": (0.2, 0.7),
+    "power_compute": (0.33, 0.3),
+    "power_memory": (0.2, 0.5),
 }
 
 GENERATIONS: dict[str, dict[str, Prior]] = {
@@ -145,16 +147,18 @@ TIED = {
 static engine."""
 
 MEAN: dict[str, float] = {
-    "compute_16": 0.65,
-    "compute_8": 0.6,
+    "compute_16": 0.72,
+    "compute_8": 0.72,
     "memory_16": 0.78,
     "memory_8": 0.76,
     "attention": 1.0,
     "head_arithmetic": 1.0,
     "link": 1.0,
     "latency": 1.0,
+    "watts_compute": 1.0,
+    "watts_memory": 0.2,
 }
-"""A generation that nobody measured: about the mean of the measured ones."""
+"""A generation that nobody measured: about the mean of the measured ones, for a card of 1 W per TFLOP/s and 0.2 W per GB/s."""
 
 TRANSFERRED: dict[str, dict[str, float]] = {
     "Volta": {"compute_16": 0.6, "memory_16": 0.72, "memory_8": 0.72},
@@ -165,6 +169,17 @@ TRANSFERRED: dict[str, dict[str, float]] = {
     "CDNA4": {"compute_16": 0.5, "compute_8": 0.48, "memory_16": 0.72, "memory_8": 0.72, "attention": 0.7},
     "Gaudi3": {"compute_16": 0.6, "compute_8": 0.55, "memory_16": 0.7, "memory_8": 0.7},
 }
+
+MEANT = {
+    "Volta": "v100-sxm2-32gb",
+    "Turing": "t4",
+    "Blackwell": "b200-sxm-180gb",
+    "Blackwell Ultra": "b300-sxm-270gb",
+    "CDNA3": "mi300x",
+    "CDNA4": "mi355x",
+    "Gaudi3": "gaudi3",
+}
+"""The card whose efficiencies ``TRANSFERRED`` holds; others of its generation have them by their watts."""
 
 ORIGINS = {
     "Ampere": "efficiencies transferred from the Ampere GPUs that were measured (A100)",
@@ -249,12 +264,20 @@ def constants() -> dict[str, Any]:
     """The groups of ``perf.terms`` with what is not fitted."""
     return {
         "shared": {},
-        "architectures": {"*": dict(MEAN), **{name: dict(values) for name, values in TRANSFERRED.items()}},
+        "architectures": {"*": dict(MEAN), **{name: {**values, **_watts(name)} for name, values in TRANSFERRED.items()}},
         "gpus": {name: {"bridge": 0.0} for name in BRIDGELESS},
         "siblings": dict(SIBLINGS),
         "links": {"nvlink": {"latency": 1.0}},
         "engines": {name: dict(values) for name, values in CONSTANT_ENGINES.items()},
     }
+
+
+def _watts(generation: str) -> dict[str, float]:
+    """Watts per TFLOP/s and per GB/s of the card that a generation's efficiencies are of."""
+    gpu = find_gpu(MEANT[generation])
+    if gpu.tdp_w is None:
+        return {}
+    return {"watts_compute": gpu.tdp_w / gpu.fp16_tflops, "watts_memory": gpu.tdp_w / gpu.memory_bandwidth_gb_s}
 
 
 def layout(measured: Iterable[tuple[str, str]]) -> Layout:
