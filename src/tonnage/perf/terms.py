@@ -255,8 +255,9 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
 def _power(gpu: Gpu, generation: dict[str, float], shared: dict[str, float], kind: str) -> float:
     """What the board's power limit leaves of an efficiency.
 
-    It is relative to a card of ``watts_compute`` watts per TFLOP/s, or of ``watts_memory`` watts per GB/s. The same chip under a lower limit clocks lower, so that cards with few watts for their datasheet rates reach
-    less of them; power grows as the cube of the clock, so an exponent of a third is expected of arithmetic.
+    It is relative to a card of ``watts_compute`` watts per TFLOP/s, or of ``watts_memory`` watts per GB/s. The same chip under
+    a lower limit clocks lower, so that cards with few watts for their datasheet rates reach less of them. Power grows as the
+    cube of the clock: an exponent of a third is expected of arithmetic.
     """
     if gpu.tdp_w is None:
         return 1.0

@@ -35,6 +35,7 @@ SHARED: dict[str, Prior] = {
     "power_memory": (0.2, 0.5),
 }
 
+# Compute efficiencies are of a card of 1 W per TFLOP/s, memory efficiencies of 0.2 W per GB/s (``perf.terms``).
 GENERATIONS: dict[str, dict[str, Prior]] = {
     "Ampere": {
         "compute_16": (0.72, 0.15),
@@ -82,6 +83,8 @@ LINKS: dict[str, dict[str, Prior]] = {
     },
 }
 
+# ``expert_hopper``: grouped kernels of 2024 used Ampere's matrix instructions, which reach 0.63 of Hopper's rate (arXiv 2402.13499,
+# recalled). ``block_bytes_s``: NCCL's tuning counts 24 GB/s per block and channel on Ampere (``graph/tuning.cc``, recalled).
 ENGINES: dict[str, dict[str, Prior]] = {
     STATIC: {
         "kv_bandwidth": (0.8, 0.3),
@@ -137,7 +140,8 @@ CONSTANT_ENGINES: dict[str, dict[str, float]] = {
         "turnaround_s": 0.0,
     },
 }
-"""Terms that no data here can tell: 1.6 ms of serial turnaround is a study's value."""
+"""Terms that no data here can tell, and ``expert_first``: in the static file's batches both choices of a token are the same
+expert, as decode times below what two experts' bytes allow on five GPUs show. 1.6 ms of serial turnaround is a study's value."""
 
 TIED = {
     CURRENT: ("layer_s", "allreduce_s"),
