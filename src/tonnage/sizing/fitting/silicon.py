@@ -72,7 +72,7 @@ BLACKWELL: dict[str, Prior] = {
 }
 
 CONSTANT = {"kv_single": 1.0, "head_arithmetic": 0.0, "walk_s": 0.0, "turnaround_s": 0.0}
-EXPERTS = ("expert_ada", "expert_ampere", "expert_compute", "expert_memory", "expert_spread")
+EXPERTS = ("expert_compute", "expert_memory", "expert_spread")
 """Taken from TensorRT-LLM 0.15: no row here has experts."""
 
 MEASURED_GPU, MEASURED_BITS = "b200-sxm-180gb", "8"
