@@ -200,7 +200,7 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
 
     def efficiency(kind: str, of_bits: str) -> float:
         value = generation[f"{kind}_{of_bits}"] * own.get(kind, 1.0) * own.get(f"{kind}_{of_bits}", 1.0)
-        return value * engine.get(kind, 1.0)
+        return value * engine.get(kind, 1.0) * engine.get(f"{kind}_{of_bits}", 1.0)
 
     kv = engine["kv_bandwidth"] * (engine["kv_8bit"] if precision.kv_bits == 8 else 1.0)
     if model.kv_heads == model.heads and model.latent is None:
