@@ -58,7 +58,7 @@ class Regime:
         mix: "prompt" where it is the longer part by at least two, "output" otherwise.
         family: "dense" or "moe".
         known_gpu: rows of this GPU, in as many bits, were in the fit.
-        known_engine: so were rows of this engine generation.
+        known_engine: so were rows of this engine generation; never where the step times are not the fitted terms'.
     """
 
     load: str
@@ -86,13 +86,13 @@ def regime_of(deployment: Deployment, *, isl: float, osl: float, batch: int | No
     else:
         load = "open"
     terms, gpu = shipped(), deployment.gpu.name
-    bits = "8" if deployment.precision.arithmetic == "fp8" else "16"
+    bits = "16" if deployment.gpu.executes(deployment.precision).activation_bits == 16 else "8"
     return Regime(
         load=load,
         mix="prompt" if isl >= 2 * osl else "output",
         family="moe" if deployment.model.is_moe else "dense",
         known_gpu=f"compute_{bits}" in terms["gpus"].get(gpu, {}),
-        known_engine=fitted_engine(find_engine(deployment.engine).coefficients, gpu),
+        known_engine=deployment.step_source is None and fitted_engine(find_engine(deployment.engine).coefficients, gpu),
     )
 
 

@@ -14,6 +14,8 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tonnage.sizing.fitting.formats import FORMATS
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -105,6 +107,7 @@ ENGINES: dict[str, dict[str, Prior]] = {
         "layer_s": (35e-6, 0.5),
         "step_s": (1.0e-3, 0.7),
         "sequence_s": (23e-6, 0.7),
+        "sequence_ampere": (1.0, 0.4),
         "prefill_s": (2e-3, 0.7),
         "prefill_ranks_s": (2e-3, 0.7),
         "frontend_s": (1.5e-3, 0.5),
@@ -254,6 +257,7 @@ def constants() -> dict[str, Any]:
         "siblings": dict(SIBLINGS),
         "links": {"nvlink": {"latency": 1.0}},
         "engines": {name: dict(values) for name, values in CONSTANT_ENGINES.items()},
+        "formats": {name: dict(values) for name, values in FORMATS.items()},
     }
 
 
