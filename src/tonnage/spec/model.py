@@ -71,6 +71,7 @@ class Model:
         latent: the dimensions of multi-head latent attention; None for attention with key/value heads.
         tied_embeddings: the output head shares the embedding table.
         parallel_block: attention and MLP of a layer add to one residual, so that a layer has one all-reduce.
+        head_norms: every query and key head is normalised before attention, by kernels of their own (Qwen3).
         source, date: where the figures come from and when they were taken down.
         notes: anything a user should know, such as what is approximated.
     """
@@ -93,6 +94,7 @@ class Model:
     latent: LatentAttention | None = None
     tied_embeddings: bool = False
     parallel_block: bool = False
+    head_norms: bool = False
     source: str = ""
     date: str = ""
     notes: str = ""

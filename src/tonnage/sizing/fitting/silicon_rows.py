@@ -4,7 +4,6 @@ The file comes with the wheel aiconfigurator-core 0.12 and is read there. What i
 
 - aggregated rows (prefill and decode in one instance) of dense models; that leaves out the unlabelled MTP
   rows (DeepSeek), the corrupt ones (gpt-oss) and the dumps that multiply tp, dp and ep (MoE);
-- no FP4, which the package does not price yet, and no SGLang, whose steps of prompts alone the simulator does not have yet;
 - a row names its number of clients; where that is not ``batch_size``, the clients per replica, several
   replicas stood behind one front end, and where it is missing the load is unknown;
 - an instance is ``tp_size`` GPUs of one server, without attention data parallelism or pipeline stages;
@@ -52,10 +51,12 @@ DENSE = {
     "Qwen3-32B": "qwen3-32b",
 }
 GPUS = {"h100_sxm": "h100-sxm-80gb", "h200_sxm": "h200-sxm-141gb", "b200_sxm": "b200-sxm-180gb"}
-ENGINES = {"vllm": "vllm-0.19", "trtllm": "tensorrt-llm-1.0"}
+ENGINES = {"vllm": "vllm-0.19", "trtllm": "tensorrt-llm-1.0", "sglang": "sglang-0.5"}
 INFERENCEMAX_TRTLLM = "tensorrt-llm-1.1"
 """Engine presets; NVIDIA's own TensorRT-LLM rows are of 1.0.0rc3, InferenceMAX's of October 2025, version not stated."""
 PRECISIONS = {"": "bf16", "bf16": "bf16", "fp8": "fp8"}
+DENSE_PRECISIONS = PRECISIONS | {"fp4": "nvfp4"}
+"""The same for dense models, whose FP4 checkpoints narrow all matrices."""
 GPUS_PER_SERVER = 8
 
 SPREAD = 0.2
@@ -143,7 +144,7 @@ def _unusable(line: Mapping[str, str]) -> str:
         "disaggregated": line["mode"] != "agg",
         "not one of the dense models": not _model(line),
         "another GPU or engine": line["system"] not in GPUS or line["backend"] not in ENGINES,
-        f"precision {line['precision']}": line["precision"] not in PRECISIONS,
+        f"precision {line['precision']}": line["precision"] not in DENSE_PRECISIONS,
     }
     found = next((reason for reason, holds in reasons.items() if holds), "")
     return found or _unusable_run(line)
@@ -168,7 +169,7 @@ def _row(line: Mapping[str, str]) -> Row:
     row: Row = {
         "model": _model(line),
         "gpu": GPUS[line["system"]],
-        "precision": PRECISIONS[line["precision"]],
+        "precision": DENSE_PRECISIONS[line["precision"]],
         "engine": ENGINES[line["backend"]],
         "tp": int(line["tp_size"]),
         "isl": int(line["isl"]),
@@ -193,7 +194,8 @@ def _inferencemax(row: Row) -> Row:
 def _nvidia(row: Row) -> Row:
     clients = row["concurrency"]
     one_waits = row["engine"] == ENGINES["trtllm"] and row["model"] == "llama-3.1-8b"
-    return {"spread": 0.0, "slots": max(clients - one_waits, 1), "budget": row["isl"] + clients}
+    budget = 0 if row["engine"] == ENGINES["sglang"] else row["isl"] + clients
+    return {"spread": 0.0, "slots": max(clients - one_waits, 1), "budget": budget}
 
 
 class SiliconRows(LoadedRows):
