@@ -62,6 +62,12 @@ GPUS_PER_SERVER = 8
 SPREAD = 0.2
 """InferenceMAX: lengths are uniform in (1 − SPREAD … 1) × nominal."""
 
+SGLANG_TOKENS = 8192
+"""``chunked_prefill_size`` of SGLang on GPUs of 60 to 160 GiB, its default."""
+
+MIXED: Row = {"precision": "fp8+kv-fp16", "scheduler": "vllm"}
+"""SGLang's later rows: decodes ride along with chunks, and the KV cache stays in 16 bits, its default."""
+
 VLLM_TOKENS, H200_TOKENS, LONGEST_BEYOND = 8192, 16384, 200
 """InferenceMAX: tokens a step of vLLM and of TensorRT-LLM on H200; on B200 prompt + output + 200."""
 
@@ -194,8 +200,10 @@ def _inferencemax(row: Row) -> Row:
 def _nvidia(row: Row) -> Row:
     clients = row["concurrency"]
     one_waits = row["engine"] == ENGINES["trtllm"] and row["model"] == "llama-3.1-8b"
-    budget = 0 if row["engine"] == ENGINES["sglang"] else row["isl"] + clients
-    return {"spread": 0.0, "slots": max(clients - one_waits, 1), "budget": budget}
+    run: Row = {"spread": 0.0, "slots": max(clients - one_waits, 1), "budget": row["isl"] + clients}
+    if row["engine"] != ENGINES["sglang"]:
+        return run
+    return run | {"budget": SGLANG_TOKENS} | (MIXED if row["precision"] == "fp8" else {})
 
 
 class SiliconRows(LoadedRows):
@@ -206,9 +214,9 @@ class SiliconRows(LoadedRows):
     def point(self, row: Row) -> Point:
         """The point of a row, with the knobs of its run."""
         point = read_point(row)
-        knobs = replace(
-            point.deployment.knobs, max_batch_size=row["slots"], max_num_tokens=row["budget"] or point.deployment.knobs.max_num_tokens
-        )
+        own = point.deployment.knobs
+        tokens, scheduler = row["budget"] or own.max_num_tokens, row.get("scheduler", own.scheduler)
+        knobs = replace(own, max_batch_size=row["slots"], max_num_tokens=tokens, scheduler=scheduler)
         return replace(point, deployment=replace(point.deployment, knobs=knobs))
 
     def workload(self, i: int, model: StepModel, *, turnaround_s: float) -> Workload:
