@@ -49,6 +49,8 @@ LOW_LATENCY_BYTES = 0.8e6
 ACTIVATION_BYTES = 2.0
 """Bytes of one activation."""
 
+BITS_16 = 16
+
 BYTES_16 = 2.0
 """Bytes of one weight of the output head, and of others that engines keep in 16 bits."""
 
@@ -217,7 +219,7 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
 
     def efficiency(kind: str, of_bits: str) -> float:
         value = generation[f"{kind}_{of_bits}"] * own.get(kind, 1.0) * own.get(f"{kind}_{of_bits}", 1.0)
-        return value * engine.get(kind, 1.0) * _power(gpu, generation, shared, kind)
+        return value * engine.get(kind, 1.0) * engine.get(f"{kind}_{of_bits}", 1.0) * _power(gpu, generation, shared, kind)
 
     kv = engine["kv_bandwidth"] * (engine["kv_8bit"] if precision.kv_bits == 8 else 1.0)
     attention = shared["attention"] * generation["attention"] * engine.get("attention", 1.0)
@@ -247,7 +249,7 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
         small_s=latency,
         large_s=latency * link["large"],
         block_bytes_s=engine.get("block_bytes_s", 0.0) if kind == "nvlink" else 0.0,
-        layer_s=engine["layer_s"] * (engine.get("latent_layer", 1.0) if model.latent is not None else 1.0),
+        layer_s=_layer_s(engine, model, precision) * (engine.get("latent_layer", 1.0) if model.latent is not None else 1.0),
         step_s=engine["step_s"],
         sequence_s=engine["sequence_s"] * engine.get(f"sequence_{gpu.arch.lower()}", 1.0),
         prefill_s=_prefill_s(engine, model, tp),
@@ -306,6 +308,12 @@ def _dispatch(
     latency = engine["allreduce_s"] * link["latency"] * generation["latency"] * (gpus - 1) ** link["power"] * link["large"]
     bytes_s = _link_bytes_s(kind, gpu, gpus) * generation["link"] * _of_gpu(terms, gpu).get("link", 1.0)
     return latency * engine.get("dispatch", 1.0), bytes_s * link["efficiency"] * link.get(f"tp{gpus}", 1.0)
+
+
+def _layer_s(engine: dict[str, float], model: Model, precision: Precision) -> float:
+    """Launches of a layer, with the kernels that narrow its activations and those that normalise query and key heads."""
+    narrow = engine.get("layer_narrow_s", 0.0) if precision.activation_bits < BITS_16 else 0.0
+    return engine["layer_s"] + narrow + (engine.get("layer_norms_s", 0.0) if model.head_norms else 0.0)
 
 
 def _prefill_s(engine: dict[str, float], model: Model, tp: int) -> float:
