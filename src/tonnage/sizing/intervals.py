@@ -3,7 +3,9 @@
 ``perf/coefficients/residuals.json``, which ``fit`` writes, holds quantiles of log(predicted / measured) over rows that
 the fit had not seen, by regime: kind of load, which of prompt and output is the longer, dense or experts. A GPU that
 nobody measured widens them by what leaving whole GPUs out of the fit did to static batches; an engine whose terms are
-not fitted by what the fourth study found for presets on no rows of their own (docs/intervals.md).
+not fitted by what the fourth study found for presets on no rows of their own (docs/intervals.md). Predictions of a deployment
+that was calibrated have errors of their own: those that curves of NIM groups showed when calibrated on another curve of
+the group, drawn towards what the calibration's own points showed where these were left out.
 """
 
 from __future__ import annotations
@@ -12,13 +14,14 @@ import json
 import math
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DataError
+from tonnage.perf.overlay import calibrated_for
 from tonnage.perf.terms import fitted_engine, shipped
 from tonnage.spec.catalog import find_engine
 
@@ -42,11 +45,21 @@ of four sets (TPOT of static batches 8.3 / 4.4, of NIM 18 / 4.3, of silicon_samp
 SMALL_BATCH, FEW_CLIENTS, MANY_CLIENTS = 8, 8, 64
 """Static batches and closed loops up to which a load is small or light, and from which a closed loop is heavy."""
 
+OWN_PULL = {True: 20.0, False: 60.0}
+"""Left-out points of one's own calibration that the table counts for, where whole curves and where single points were left out."""
+
+FEWEST_OWN = 6
+"""Left-out points below which one's own say nothing."""
+
 BLOCKS = 10
 """Parts of a run, in order of arrival, whose scatter tells the noise of the whole."""
 
 LIKE = {"tpot": "itl_ms", "itl": "itl_ms", "e2e": "e2e_ms", "output_tok_s": "requests_s"}
 """The metric whose errors stand for one that has none of its own."""
+
+
+STANDS_IN = {"ttft_p95_ms": "ttft_ms", "e2e_ms": "itl_ms", "requests_s": "itl_ms", "output_tok_s": "itl_ms"}
+"""The metric whose errors stand for another's where that was not measured; rates err the other way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +72,8 @@ class Regime:
         family: "dense" or "moe".
         known_gpu: rows of this GPU, in as many bits, were in the fit.
         known_engine: so were rows of this engine generation.
+        calibrated: measurements of this deployment on this GPU shifted its terms.
+        own: by metric, root mean square and count of the calibration's own left-out errors; by_curve as it says.
     """
 
     load: str
@@ -66,15 +81,20 @@ class Regime:
     family: str
     known_gpu: bool = True
     known_engine: bool = True
+    calibrated: bool = False
+    own: tuple[tuple[str, float, int], ...] = ()
+    by_curve: bool = False
 
     @property
     def kind(self) -> str:
-        """One of "static", for a single batch, and "loaded", for requests that come and go."""
-        return "static" if self.load in ("small batch", "large batch") else "loaded"
+        """One of "static", for a single batch, "loaded", for requests that come and go, and "calibrated", the latter where calibrated."""
+        loaded = "calibrated" if self.calibrated else "loaded"
+        return "static" if self.load in ("small batch", "large batch") else loaded
 
     def names(self) -> tuple[str, ...]:
         """Names in the table from wide to narrow."""
-        return (self.kind, self.load, f"{self.load}, {self.mix}", f"{self.load}, {self.mix}, {self.family}")
+        load = f"calibrated, {self.load}" if self.kind == "calibrated" else self.load
+        return (self.kind, load, f"{load}, {self.mix}", f"{load}, {self.mix}, {self.family}")
 
 
 def regime_of(deployment: Deployment, *, isl: float, osl: float, batch: int | None = None, clients: float | None = None) -> Regime:
@@ -85,14 +105,18 @@ def regime_of(deployment: Deployment, *, isl: float, osl: float, batch: int | No
         load = "light" if clients <= FEW_CLIENTS else "heavy" if clients >= MANY_CLIENTS else "middle"
     else:
         load = "open"
-    terms, gpu = shipped(), deployment.gpu.name
+    terms, gpu, preset = shipped(), deployment.gpu.name, find_engine(deployment.engine).coefficients
+    calibration = deployment.calibration if calibrated_for(deployment, preset) else None
     bits = "16" if deployment.gpu.executes(deployment.precision).activation_bits == 16 else "8"
     return Regime(
         load=load,
         mix="prompt" if isl >= 2 * osl else "output",
         family="moe" if deployment.model.is_moe else "dense",
         known_gpu=f"compute_{bits}" in terms["gpus"].get(gpu, {}),
-        known_engine=fitted_engine(find_engine(deployment.engine).coefficients, gpu),
+        known_engine=fitted_engine(preset, gpu),
+        calibrated=calibration is not None,
+        own=() if calibration is None else calibration.left_out,
+        by_curve=calibration is not None and calibration.by_curve,
     )
 
 
@@ -105,12 +129,14 @@ class Residuals:
         stretch: by metric and kind of load, how much wider intervals must be for groups of rows that the table has not seen.
         strange_gpu: by metric, how much wider for a GPU that the fit has not seen.
         report: how the table was made, and its coverage.
+        widths: by term of a calibration, the width of the logarithm of its factor among groups that the fit had not seen.
     """
 
     quantiles: Mapping[str, Mapping[str, tuple[float, ...]]]
     stretch: Mapping[str, Mapping[str, float]]
     strange_gpu: Mapping[str, float]
     report: Mapping[str, Any]
+    widths: Mapping[str, float] = field(default_factory=dict)
 
     def knows(self, metric: str) -> bool:
         """Whether there are errors of this metric, or of one that stands for it."""
@@ -122,12 +148,18 @@ class Residuals:
         if found is None:
             return math.nan
         table = self.quantiles[found]
-        kind = regime.kind if regime.kind in table else next(iter(table))
+        if regime.kind == "calibrated" and "calibrated" not in table:
+            regime = replace(regime, calibrated=False)
+        other = STANDS_IN.get(found, "")
+        if regime.kind not in table and regime.kind in self.quantiles.get(other, {}):
+            return -self.log_error(other, regime, 1 - p) if found == "requests_s" else self.log_error(other, regime, p)
+        kind = regime.kind if regime.kind in table else "loaded" if "loaded" in table else next(iter(table))
         values = next(table[key] for key in (*reversed(regime.names()), kind) if key in table)
         middle = values[LEVELS.index(0.5)]
         factor = self.stretch.get(found, {}).get(kind, 1.0)
         factor *= 1.0 if regime.known_gpu else self.strange_gpu.get(found, 1.0)
         factor *= 1.0 if regime.known_engine else STRANGE_ENGINE
+        factor = _with_own(factor, found, regime, values)
         return middle + factor * (interpolated(values, p) - middle)
 
     def interval(self, metric: str, value: float, regime: Regime, *, share: float = SHARE, noise: float = 0.0) -> tuple[float, float]:
@@ -146,6 +178,17 @@ class Residuals:
         z = NormalDist().inv_cdf(1 - tail)
         below, above = math.hypot(low - middle, z * noise), math.hypot(middle - high, z * noise)
         return value * math.exp(-middle - below), value * math.exp(-middle + above)
+
+
+def _with_own(factor: float, metric: str, regime: Regime, values: tuple[float, ...]) -> float:
+    """The widening drawn towards what a calibration's own left-out points ask for, by their number."""
+    own = next(((rms, n) for name, rms, n in regime.own if name == metric and n >= FEWEST_OWN), None)
+    usual = (values[LEVELS.index(0.9)] - values[LEVELS.index(0.1)]) / (2 * NormalDist().inv_cdf(0.9))
+    if own is None or regime.kind != "calibrated" or usual <= 0:
+        return factor
+    rms, n = own
+    pull = OWN_PULL[regime.by_curve]
+    return math.sqrt((pull * factor**2 + n * (rms / usual) ** 2) / (pull + n))
 
 
 def _like(metric: str, quantiles: Mapping[str, Any]) -> str | None:
@@ -187,7 +230,11 @@ def residuals_of(document: Mapping[str, Any]) -> Residuals:
         metric: {key: tuple(float(v) for v in values) for key, values in table.items()} for metric, table in document["quantiles"].items()
     }
     return Residuals(
-        quantiles=quantiles, stretch=document["stretch"], strange_gpu=document["strange_gpu"], report=document.get("report", {})
+        quantiles=quantiles,
+        stretch=document["stretch"],
+        strange_gpu=document["strange_gpu"],
+        report=document.get("report", {}),
+        widths=document.get("widths", {}),
     )
 
 

@@ -17,6 +17,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from tonnage.simulator.kernel import warm_up
 from tonnage.sizing.fitting.residuals import HeldOut, held_out_rows, residual_table
 from tonnage.sizing.fitting.rows import LoadedRows, Progress, Rows, StaticRows, Terms, errors, require_scipy
 from tonnage.sizing.fitting.terms import CURRENT, NIM, ORIGINS, STATIC, Layout, layout
+from tonnage.sizing.fitting.widths import Learned, learned
 from tonnage.sizing.score import STEADY
 from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.precision import find_precision
@@ -59,6 +61,8 @@ CURVE = (
     (250, 1163.412, 13.827163, 288),
 )
 """Clients, mean TTFT in ms, requests/s, and the window in seconds (inferred, as in the NIM file)."""
+
+CALIBRATED = "NIM, the other five curves of a group that was left out, {} on each curve in turn"
 
 Row = dict[str, Any]
 Figures = dict[str, float]
@@ -129,6 +133,11 @@ def fit(
         found, found_errors = fitting.held_out(fold)
         held_out.setdefault(fold.title, {})[fold.name] = mape_of(found_errors)
         residuals += held_out_rows(found.points, found_errors, strange_gpu=fold.title.endswith("a GPU left out"))
+    if folds:
+        report(len(folds), len(folds) + 1, "NIM, calibrated on one curve")
+        taught = fitting.calibrated()
+        residuals += taught.errors
+        held_out |= {CALIBRATED.format(kind): table for kind, table in taught.scores.items()}
     for title, table in held_out.items():
         table["mean"] = _mean(list(table.values()))
         held_out[title] = table
@@ -139,7 +148,7 @@ def fit(
     terms = _with_current_engines(terms, silicon, progress, cross_validate)
     file = _write("terms.json", terms, output)
     if residuals:
-        _write("residuals.json", residual_table(residuals, DATE), output)
+        _write("residuals.json", residual_table(residuals, DATE) | {"widths": taught.widths}, output)
     kept = terms["report"]
     return FitReport(terms=terms, file=file, rows=kept["rows"], in_sample=kept["in_sample"], held_out=kept["held_out"])
 
@@ -237,6 +246,19 @@ class Fitting:
             x = solve(self.layout, _parts(fold.train), self.layout.start, self.layout.free(fold.train))
         rows = rows_of(fold.engine, fold.test)
         return rows, errors(rows, self.layout.terms(x))
+
+    def calibrated(self) -> Learned:
+        """What calibrating NIM groups that the terms have not seen teaches."""
+
+        @cache
+        def terms_without(out: tuple[tuple[Any, ...], ...]) -> Terms:
+            train = {STATIC: self.rows[STATIC], NIM: [row for row in self.rows[NIM] if _group(row) not in out]}
+            return self.layout.terms(solve(self.layout, _parts(train), self.layout.start, self.layout.free(train)))
+
+        groups: dict[tuple[Any, ...], list[Row]] = {}
+        for row in self.rows[NIM]:
+            groups.setdefault(_group(row), []).append(row)
+        return learned(groups, terms_without)
 
     def in_sample(self, terms: Terms) -> dict[str, dict[str, Figures]]:
         """MAPE in percent with the final terms, dense and experts apart where a file has both."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tonnage.sizing.intervals import LEVELS, SHARE, Regime, Residuals, regime_of, residuals_of
+from tonnage.sizing.intervals import LEVELS, SHARE, STANDS_IN, Regime, Residuals, regime_of, residuals_of
 
 if TYPE_CHECKING:
     from tonnage.sizing.predict import Point
@@ -25,9 +25,6 @@ FEWEST = 12
 
 WIDEST = 3.0
 """Largest stretch, and largest widening for an unseen GPU."""
-
-FALL_BACK = {"ttft_p95_ms": "ttft_ms", "e2e_ms": "itl_ms", "requests_s": "itl_ms", "output_tok_s": "itl_ms"}
-"""Metrics that no left-out GPU measured, and the one whose widening they take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +82,8 @@ def residual_table(rows: Iterable[HeldOut], date: str) -> dict[str, Any]:
     usual = [row for row in everything if not row.strange_gpu]
     by_metric = {metric: [row for row in usual if row.metric == metric] for metric in sorted({row.metric for row in usual})}
     wider: dict[str, float] = {}
-    for metric in sorted(by_metric, key=lambda name: name in FALL_BACK):
-        wider[metric] = _wider(everything, metric) or wider.get(FALL_BACK.get(metric, ""), 1.0)
+    for metric in sorted(by_metric, key=lambda name: name in STANDS_IN):
+        wider[metric] = _wider(everything, metric) or wider.get(STANDS_IN.get(metric, ""), 1.0)
     document: dict[str, Any] = {
         "quantiles": {metric: _quantiles(mine) for metric, mine in by_metric.items()},
         "stretch": {metric: {kind: _stretch(part) for kind, part in _by_kind(mine).items()} for metric, mine in by_metric.items()},
