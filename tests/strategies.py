@@ -15,7 +15,7 @@ from tonnage.spec.workload import Trace
 MS = 1_000_000_000
 """Picoseconds of a millisecond."""
 
-SCHEDULERS: tuple[Scheduler, ...] = ("static", "tensorrt-llm", "vllm")
+SCHEDULERS: tuple[Scheduler, ...] = ("static", "tensorrt-llm", "vllm", "sglang")
 
 
 def coefficient_array(**seconds: float) -> np.ndarray:

@@ -261,7 +261,7 @@ def test_engines_by_nearest_version_at_or_below(spelling: str, name: str) -> Non
     assert find_engine(spelling).name == name
 
 
-@pytest.mark.parametrize("name", ["sglang 0.5", "vllm 0.6.3", "tensorrt-llm 0.5", "0.15", "", "vllm 0..3"])
+@pytest.mark.parametrize("name", ["sglang 0.3", "lmdeploy 0.5", "vllm 0.6.3", "tensorrt-llm 0.5", "0.15", "", "vllm 0..3"])
 def test_unknown_engines(name: str) -> None:
     with pytest.raises(UnknownName, match=r"^unknown engine "):
         find_engine(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,6 +13,7 @@ from tonnage.api.costs import overrides_of
 from tonnage.api.faults import Faults
 from tonnage.api.lengths import lengths_found, replays_lengths
 from tonnage.errors import InputError, InputErrors
+from tonnage.perf.external import check_source, checked_source
 from tonnage.sizing.demand import Demand, demand_of
 from tonnage.sizing.question import DECIDING, Owned, Question, check_context
 from tonnage.spec.calibration import read_calibration
@@ -188,9 +190,12 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
         "have": have or (),
         "growth_per_month": growth,
         "calibration": None if asked.coefficients is None else faults.of(read_calibration, asked.coefficients),
+        "step_source": None if asked.step_model is None else faults.of(checked_source, asked.step_model),
     }
     if have and not gpus:
         chosen["gpus"] = tuple(dict.fromkeys(find_gpu(each.system.gpu) for each in have))
+    choices = [len(chosen[kind] or ()) for kind in ("gpus", "precisions", "engines", "tps")]
+    faults.of(check_source, chosen["step_source"], chosen["calibration"], math.prod(choices))
     _check_numbers(scenario, faults)
     if scenario.prices is not None:
         _check_prices(scenario, faults)

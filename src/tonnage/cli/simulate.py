@@ -37,6 +37,7 @@ def simulate(
     cv: float | None = None,
     seed: int | None = None,
     coefficients: Path | None = None,
+    step_model: str | None = None,
     output: Path | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
     batcher: Annotated[Literal["static", "in-flight", "one-prefill"] | None, Parameter(group=KNOBS)] = None,
@@ -88,6 +89,8 @@ def simulate(
         Of every random draw (default: 0; the lesson's 42).
     coefficients
         File that tonnage calibrate wrote: the prediction uses its factors on the shipped terms.
+    step_model
+        Whose step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md).
     output
         Write a run folder (a sweep: one per point) with scenario, requests, gaps, summary and provenance.
     json
@@ -146,6 +149,7 @@ def simulate(
         "arrivals": arrivals,
         "cv": cv,
         "coefficients": coefficients,
+        "step_model": step_model,
         "output": output,
         "max_batch_size": max_batch_size,
         "max_num_tokens": max_num_tokens,

@@ -22,8 +22,9 @@ from typing import Any
 
 from tonnage.errors import DoesNotFit, InputError
 from tonnage.spec.catalog import find_engine
-from tonnage.spec.deployment import Deployment
+from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.model import Model
+from tonnage.spec.precision import Precision
 from tonnage.units import format_gb
 
 BYTES_16 = 2  # embeddings, output head, router and activations stay in 16 bits
@@ -46,7 +47,7 @@ class MemoryPlan:
         activation_bytes: set aside for activations, logits and sampling of a full step; 0 for static batches.
         reserve_bytes: CUDA context, communication buffers and CUDA graphs.
         kv_budget_bytes: what the engine gives to the KV cache.
-        kv_bytes_per_token: one token of one request.
+        kv_bytes_per_token: one token of one request, on the GPUs of its attention rank.
         request_bytes: what a request of a static batch takes beside its KV cache, per prompt token; 0 where the pool is paged.
         logit_bytes: what a request of a static batch takes for its logits; 0 where the pool is paged.
     """
@@ -147,12 +148,30 @@ def check_split(deployment: Deployment) -> None:
     model, tp, pp = deployment.model, deployment.parallelism.tp, deployment.parallelism.pp
     if pp != 1:
         raise InputError(f"--pp: pipeline parallelism of {pp} is not priced yet; use 1")
+    _check_experts(model, deployment.parallelism)
     if tp >= 1 and _splits(model, tp):
         return
     right = ", ".join(str(n) for n in range(1, 17) if _splits(model, n))
     raise InputError(
         f"--tp: {model.name} with {model.heads} query and {model.kv_heads} key/value heads cannot be split over {tp} GPUs; use {right}"
     )
+
+
+def _check_experts(model: Model, parallelism: Parallelism) -> None:
+    """Refuse degrees of attention data parallelism and expert parallelism that the model does not have."""
+    dp, ep, gpus = parallelism.dp, parallelism.ep, parallelism.stage_gpus
+    if dp < 1 or ep < 1:
+        raise InputError(f"--{'dp' if dp < 1 else 'ep'}: must be 1 or more, not {min(dp, ep)}")
+    if (dp > 1 or ep > 1) and not model.is_moe:
+        name, what = ("dp", "replicate it instead") if dp > 1 else ("ep", "use --tp")
+        raise InputError(f"--{name}: {model.name} has no experts to spread over GPUs; {what}")
+    if gpus % ep:
+        right = ", ".join(str(n) for n in range(1, gpus + 1) if gpus % n == 0 and model.experts % n == 0)
+        raise InputError(f"--ep: {ep} groups of experts do not divide TP {parallelism.tp} × DP {dp} = {gpus} GPUs; use {right}")
+    if model.experts % ep:
+        raise InputError(f"--ep: {model.experts} experts of {model.name} cannot be spread over {ep} groups evenly")
+    if gpus > 1 and (dp > 1 or ep > 1) and model.ffn % parallelism.moe_tp:
+        raise InputError(f"--ep: experts of width {model.ffn} cannot be split over {parallelism.moe_tp} GPUs; use a larger --ep")
 
 
 def _splits(model: Model, tp: int) -> bool:
@@ -164,20 +183,38 @@ def _splits(model: Model, tp: int) -> bool:
 def weight_bytes(deployment: Deployment) -> int:
     """Bytes of weights on each GPU.
 
-    Attention and MLP matrices are in the weight format and split over the GPUs; embedding, output
-    head and router are in 16 bits. The router is on every GPU; so is the embedding table where the
-    engine replicates it (``EngineSpec.replicated_embedding``), and the head is always split.
+    Attention and MLP matrices are in the weight format (attention in 16 bits where the format is for experts only)
+    and split over the GPUs: routed experts over all, the others over those of an attention rank; embedding, output head
+    and router are in 16 bits. The router is on every GPU; so is the embedding table where the engine replicates it
+    (``EngineSpec.replicated_embedding``), and the head is always split.
     """
     model, tp = deployment.model, deployment.parallelism.tp
-    matrices = (model.linear_parameters - model.router_parameters) * deployment.precision.weight_bytes / tp
+    narrow, wide = _matrices(model, deployment.precision)
+    matrices = narrow * deployment.precision.weight_bytes / tp + wide * BYTES_16 / tp
+    if deployment.parallelism.dp > 1:
+        matrices -= expert_weights(model) * deployment.precision.weight_bytes * (1 / tp - 1 / deployment.parallelism.stage_gpus)
     table = model.head_parameters * BYTES_16
     embedding = table if find_engine(deployment.engine).replicated_embedding else table / tp
     head = 0 if model.tied_embeddings else table / tp
     return math.ceil(matrices + model.router_parameters * BYTES_16 + embedding + head)
 
 
+def _matrices(model: Model, precision: Precision) -> tuple[int, int]:
+    """Parameters of the layers' matrices in the weight format, and in 16 bits, without the router."""
+    matrices = model.linear_parameters - model.router_parameters
+    if not (precision.experts_only and model.is_moe):
+        return matrices, 0
+    experts = expert_weights(model)
+    return experts, matrices - experts
+
+
+def expert_weights(model: Model) -> int:
+    """Weights of all routed experts; 0 for a dense model."""
+    return model.experts * model.expert_parameters if model.is_moe else 0
+
+
 def kv_bytes_per_token(deployment: Deployment) -> int:
-    """Bytes of KV cache of one token on each GPU; with more GPUs than key/value heads each GPU keeps one, a latent vector all of them."""
+    """Bytes of KV cache of one token on each GPU of its attention rank; with more GPUs than key/value heads each GPU keeps one, a latent vector all of them."""
     return math.ceil(deployment.model.kv_elements_per_gpu(deployment.parallelism.tp) * deployment.precision.kv_bytes)
 
 
@@ -226,8 +263,8 @@ def _reserve_bytes(deployment: Deployment) -> int:
 
 
 def _context_bytes(deployment: Deployment) -> float:
-    """CUDA context, loaded kernels and the communication buffers of ``tp`` GPUs, in bytes."""
-    fitted, gpu, tp = _fitted(), deployment.gpu, deployment.parallelism.tp
+    """CUDA context, loaded kernels and the communication buffers of an instance's GPUs, in bytes."""
+    fitted, gpu, tp = _fitted(), deployment.gpu, deployment.parallelism.stage_gpus
     context = fitted["context_gb"].get(gpu.arch, fitted["context_gb"]["Hopper"])
     if gpu.executes(deployment.precision).activation_bits < 16:
         context += fitted["fp8_gb"]
@@ -241,12 +278,12 @@ def _context_bytes(deployment: Deployment) -> float:
 
 
 def _does_not_fit(plan: MemoryPlan) -> str:
-    gpu, tp = plan.deployment.gpu, plan.deployment.parallelism.tp
-    weights = format_gb(plan.weight_bytes * tp)
-    rest = format_gb((plan.activation_bytes + plan.reserve_bytes) * tp)
+    gpu, gpus = plan.deployment.gpu, plan.deployment.parallelism.stage_gpus
+    weights = format_gb(plan.weight_bytes * gpus)
+    rest = format_gb((plan.activation_bytes + plan.reserve_bytes) * gpus)
     fraction = plan.deployment.knobs.kv_fraction
     share = f"{100 * fraction:.0f} % of " if plan.deployment.knobs.kv_rule == "gpu_memory_utilization" and fraction < 1 else ""
-    return f"weights {weights} + {rest} do not fit {share}{tp} × {gpu.memory_gb:g} GB"
+    return f"weights {weights} + {rest} do not fit {share}{gpus} × {gpu.memory_gb:g} GB"
 
 
 def _gb(size: float) -> str:
@@ -255,13 +292,17 @@ def _gb(size: float) -> str:
 
 def _weight_equation(plan: MemoryPlan) -> str:
     model, precision, tp = plan.deployment.model, plan.deployment.precision, plan.deployment.parallelism.tp
-    matrices = model.linear_parameters - model.router_parameters
+    narrow, wide = _matrices(model, precision)
     tables = model.embedding_parameters + model.router_parameters
+    p = plan.deployment.parallelism
     split = f", {tp} GPUs" if tp > 1 else ""
+    attention = f" + {wide:,} × {BYTES_16} B (attention)" if wide else ""
+    if p.dp > 1:
+        split = f", {expert_weights(model):,} of experts over {p.stage_gpus} GPUs, the rest over {tp}"
     whose = "embedding, head and router" if model.is_moe else "embedding and head"
     note = " (embedding on every GPU)" if tp > 1 and find_engine(plan.deployment.engine).replicated_embedding else ""
     return (
-        f"weights = {matrices:,} × {precision.weight_bytes:g} B + {tables:,} × {BYTES_16} B ({whose}){split}{note} "
+        f"weights = {narrow:,} × {precision.weight_bytes:g} B{attention} + {tables:,} × {BYTES_16} B ({whose}){split}{note} "
         f"= {_gb(plan.weight_bytes)} per GPU"
     )
 

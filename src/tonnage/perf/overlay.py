@@ -51,7 +51,7 @@ def overlaid(terms: dict[str, Any], calibration: Calibration, gpu: str) -> dict[
 def calibrated_for(deployment: Deployment, preset: str) -> bool:
     """Whether a deployment's calibration was measured on it: engine, GPU, model, precision and TP."""
     c = deployment.calibration
-    if c is None or not c.multipliers or preset != c.preset or deployment.gpu.name != c.gpu:
+    if c is None or not c.multipliers or deployment.step_source is not None or preset != c.preset or deployment.gpu.name != c.gpu:
         return False
     return deployment_key(deployment.model.name, deployment.precision.name, deployment.parallelism.tp) in c.deployments
 

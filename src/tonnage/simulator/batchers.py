@@ -1,4 +1,4 @@
-"""Three batchers: who enters the engine, and what one step computes.
+"""Batchers: who enters the engine, and what one step computes; that of SGLang is in ``sglang.py``.
 
 A batcher is asked for one ``Step`` at a time. It moves requests from ``waiting`` to ``running``,
 counts KV blocks, and says how many tokens of which request the step computes. It knows no clock.
@@ -67,20 +67,25 @@ class Step:
 
     def add(self, job: Job, new: int) -> None:
         """Compute ``new`` tokens of a request."""
+        if not job.decodes:
+            self.add_prompt(job, new)
+            return
         self.work.append((job, new))
-        if job.decodes:
-            self.decode_sequences += 1
-            self.context_tokens += job.tokens
-        else:
-            self.prefill_tokens += new
-            self.prefill_sequences += 1
-            self.pairs_2 += new * (2 * job.computed + new)
+        self.decode_sequences += 1
+        self.context_tokens += job.tokens
+
+    def add_prompt(self, job: Job, new: int) -> None:
+        """Compute ``new`` tokens of a request as a prompt, also where only its last token is missing."""
+        self.work.append((job, new))
+        self.prefill_tokens += new
+        self.prefill_sequences += 1
+        self.pairs_2 += new * (2 * job.computed + new)
 
 
 class Batcher:
-    """What all three share: a queue, a list of running requests in the order they entered, free KV blocks.
+    """What all share: a queue, a list of running requests in the order they entered, free KV blocks.
 
-    In-flight engines run at most ``max_num_tokens`` sequences, also with more slots, so that each can have
+    vLLM and TensorRT-LLM run at most ``max_num_tokens`` sequences, also with more slots, so that each can have
     a token in every step: vLLM refuses to start otherwise, TensorRT-LLM's builder raises the budget.
     """
 
@@ -106,6 +111,9 @@ class Batcher:
     def schedule(self) -> Step:
         """The next step; there is something to do."""
         raise NotImplementedError
+
+    def idle(self) -> None:
+        """Nobody runs and nobody waits."""
 
     def leave(self, job: Job) -> None:
         """The request has its last token: it gives up its slot and its blocks."""
@@ -267,7 +275,3 @@ class Vllm(Batcher):
         job.computed = 0
         job.preemptions += 1
         self.waiting.appendleft(job)
-
-
-BATCHERS: dict[str, type[Batcher]] = {"static": Static, "tensorrt-llm": TensorRtLlm, "vllm": Vllm}
-"""By ``EngineKnobs.scheduler``."""

@@ -1,4 +1,4 @@
-"""The simulator as it runs: ``rules.py`` and ``tokens.py`` in one compiled loop over the steps of one engine.
+"""The simulator as it runs: ``rules.py``, ``sglang_rules.py`` and ``tokens.py`` in one compiled loop over the steps of one engine.
 
 The loop is compiled by numba on first use and kept on disk where the installation or the user's
 cache folder can be written; it holds no interpreter lock, so that threads run several at once.
@@ -20,7 +20,7 @@ from tonnage.perf import step as step_module
 from tonnage.perf.step import COEFFICIENTS, StepModel
 from tonnage.results import requests as requests_module
 from tonnage.results.requests import COMPLETED, GAP_BINS, POSITION_BUCKETS, REJECTED, Requests, gap_edges_ns
-from tonnage.simulator import layout, rules, tokens
+from tonnage.simulator import layout, rules, sglang, sglang_rules, tokens
 from tonnage.simulator import steps as steps_module
 from tonnage.simulator.layout import (
     BASE,
@@ -43,17 +43,20 @@ from tonnage.simulator.layout import (
     NEXT_EVENT,
     NEXT_SEND,
     PREEMPTIONS,
+    RATIO,
     REQUEST_ROWS,
     ROUND,
     RUNNING,
     SCHEDULER,
     SENT,
     SETTINGS,
+    SGLANG,
     SLOTS,
     STACK,
     STATE,
     STATIC,
     STATUS,
+    STEPS,
     TAIL,
     TENSORRT_LLM,
     TURNAROUND,
@@ -68,6 +71,8 @@ from tonnage.simulator.rules import (
     schedule_vllm,
     take_arrivals,
 )
+from tonnage.simulator.sglang import RATIO_START
+from tonnage.simulator.sglang_rules import schedule_sglang
 from tonnage.simulator.steps import STEP_COLUMNS, StepRecord
 from tonnage.simulator.tokens import (
     end_step,
@@ -82,12 +87,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _EDGES = gap_edges_ns()
-_CODES = {"static": STATIC, "tensorrt-llm": TENSORRT_LLM, "vllm": VLLM}
+_CODES = {"static": STATIC, "tensorrt-llm": TENSORRT_LLM, "vllm": VLLM, "sglang": SGLANG}
 
 
 def _fingerprint() -> int:
     """Checksum of the sources that the compiled loop is made of: a change in any of them compiles it anew."""
-    files = [__file__, *(str(module.__file__) for module in (layout, rules, tokens, steps_module, step_module, requests_module, units))]
+    files = [
+        __file__,
+        *(
+            str(module.__file__)
+            for module in (layout, rules, sglang, sglang_rules, tokens, steps_module, step_module, requests_module, units)
+        ),
+    ]
     return zlib.crc32(b"".join(Path(file).read_bytes() for file in files))
 
 
@@ -120,11 +131,13 @@ def _build(version: int) -> Callable[..., Any]:
         window = cfg[WINDOW]
         state[FREE] = cfg[KV_BLOCKS]
         state[NEXT_EVENT] = NEVER
+        state[RATIO] = RATIO_START
         begin(cfg, state, table, due)
         now = np.int64(0)
         while stop[0] == 0:
             take_arrivals(cfg, state, table, isl, osl, queue, now)
             if state[RUNNING] == 0 and state[STACK] == 0 and state[HEAD] == state[TAIL]:
+                state[RATIO] = RATIO_START
                 if state[NEXT_ARRIVAL] == state[NEXT_SEND]:
                     break
                 now = table[SENT, state[NEXT_ARRIVAL]] + cfg[FRONTEND]
@@ -137,6 +150,8 @@ def _build(version: int) -> Callable[..., Any]:
                 schedule_static(cfg, state, table, isl, osl, queue, running, filling, take, made)
             elif cfg[SCHEDULER] == TENSORRT_LLM:
                 schedule_tensorrt_llm(cfg, state, table, isl, osl, queue, running, filling, take, made)
+            elif cfg[SCHEDULER] == SGLANG:
+                schedule_sglang(cfg, state, table, isl, osl, queue, running, filling, take, made, positions, phases)
             else:
                 schedule_vllm(cfg, state, table, isl, queue, stack, running, filling, take, made, positions, phases, now)
             lasts = price(c, line_a, line_c, made)
@@ -151,7 +166,7 @@ def _build(version: int) -> Callable[..., Any]:
             r = running[i]
             if table[UNTIL, r] < NEVER:
                 table[GENERATED, r] = state[ROUND] - table[BASE, r]
-        return state[ROUND], state[NEXT_SEND], version
+        return state[STEPS], state[NEXT_SEND], version
 
     return loop
 
@@ -257,8 +272,8 @@ def _requests(table: NDArray[np.int64], isl: NDArray[np.int64], gaps: NDArray[np
 
 
 def slots(knobs: EngineKnobs) -> int:
-    """Sequences that run at once: in-flight engines take care that each can have a token in every step."""
-    return knobs.max_batch_size if knobs.scheduler == "static" else min(knobs.max_batch_size, knobs.max_num_tokens)
+    """Sequences that run at once: engines that hold decodes to a token budget take care that each can have one in every step."""
+    return knobs.max_batch_size if knobs.scheduler in ("static", "sglang") else min(knobs.max_batch_size, knobs.max_num_tokens)
 
 
 def check_run(trace: Trace, knobs: EngineKnobs, kv_blocks: int) -> None:

@@ -5,7 +5,7 @@ All are int64, and all times are picoseconds.
 
 from __future__ import annotations
 
-STATIC, TENSORRT_LLM, VLLM = 0, 1, 2
+STATIC, TENSORRT_LLM, VLLM, SGLANG = 0, 1, 2, 3
 """Codes of the schedulers."""
 
 # Places in the array of settings. SLOTS is how many sequences run at once.
@@ -18,12 +18,15 @@ SETTINGS = 11
 (SENT, FIRST, LAST, GENERATED, COMPUTED, BLOCKS, STATUS, PREEMPTIONS, FIRST_STEP, LAST_STEP, BASE, UNTIL, BUCKET) = range(13)
 REQUEST_ROWS = 13
 
-# Places in the array of the engine's state. Every decoding request gets one token a step, so ROUND, the
-# number of steps done, tells all their lengths at once; CONTEXT is the sum of their contexts and
-# NEXT_EVENT the lowest UNTIL. LAST_BIN is where the last step's duration lies in the gap histogram.
+# Places in the array of the engine's state. Every decoding request gets one token a round, so ROUND tells all
+# their lengths at once: the number of steps done, less those of prompts alone (SGLang), which STEPS counts too.
+# CONTEXT is the sum of the decoding requests' contexts and NEXT_EVENT the lowest UNTIL. LAST_BIN is where the
+# last step's duration lies in the gap histogram.
+# Of SGLang: FULL and RATIO as in ``sglang.py``; DECODED, when the last round ended,
+# and PAUSED, whether steps of prompts came after it.
 (FREE, RUNNING, FILLING, HEAD, TAIL, STACK, NEXT_SEND, NEXT_ARRIVAL, PROGRAM_FREE) = range(9)
-(BATCH, LONGEST, ROUND, DECODING, CONTEXT, NEXT_EVENT, LAST_BIN) = range(9, 16)
-STATE = 16
+(BATCH, LONGEST, ROUND, DECODING, CONTEXT, NEXT_EVENT, LAST_BIN, STEPS, FULL, RATIO, DECODED, PAUSED) = range(9, 21)
+STATE = 21
 
 NEVER = 1 << 62
 """A round that does not come."""

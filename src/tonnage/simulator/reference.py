@@ -6,7 +6,7 @@ Time is a whole number of picoseconds. The engine works in steps; whenever one e
 2. finishes: every request whose tokens the step completed gets its next one; those with their last one
    leave, and in a closed loop their clients are free;
 3. arrivals at this very instant;
-4. admission (``batchers.py``), and the next step begins, if there is anything to do. An idle engine
+4. admission (``batchers.py``, ``sglang.py``), and the next step begins, if there is anything to do. An idle engine
    begins at the instant of the next arrival with what is there.
 
 A step with any prefill in it costs ``step_seconds``, rounded once, half to even; a step of decodes
@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING
 
 from tonnage.perf.step import StepModel, step_seconds
 from tonnage.results.requests import COMPLETED, GAP_BINS, POSITION_BUCKETS, REJECTED, Requests, gap_edges_ns
-from tonnage.simulator.batchers import BATCHERS, Batcher, Job, Step
+from tonnage.simulator.batchers import Batcher, Job, Static, Step, TensorRtLlm, Vllm
+from tonnage.simulator.sglang import Sglang
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.workload import Trace
 from tonnage.units import PS_PER_NS, to_ps
@@ -40,6 +41,9 @@ from tonnage.units import PS_PER_NS, to_ps
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+BATCHERS: dict[str, type[Batcher]] = {"static": Static, "tensorrt-llm": TensorRtLlm, "vllm": Vllm, "sglang": Sglang}
+"""By ``EngineKnobs.scheduler``."""
 
 
 class Source:
@@ -146,6 +150,7 @@ class Engine:
         while True:
             self.take_arrivals(self.now)
             if not self.batcher.running and not self.batcher.waiting:
+                self.batcher.idle()
                 if self.arrived == len(self.source.sent):
                     return
                 self.now = self.next_arrival()

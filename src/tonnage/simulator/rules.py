@@ -42,6 +42,7 @@ from tonnage.simulator.layout import (
     RUNNING,
     SCHEDULER,
     SENT,
+    SGLANG,
     SLOTS,
     STACK,
     STATUS,
@@ -77,6 +78,8 @@ def never_fits(cfg, isl, osl):
         return isl > cfg[MAX_TOKENS] and (cfg[CHUNKED] == 0 or cfg[MAX_TOKENS] < cfg[BLOCK_TOKENS])
     if cfg[SCHEDULER] == VLLM:
         return isl + osl > cfg[MAX_TOKENS] and cfg[CHUNKED] == 0
+    if cfg[SCHEDULER] == SGLANG:
+        return isl + osl + cfg[BLOCK_TOKENS] >= cfg[KV_BLOCKS] * cfg[BLOCK_TOKENS]
     return False
 
 
@@ -131,7 +134,7 @@ def take_arrivals(cfg, state, table, isl, osl, queue, until):
             if cfg[CONCURRENCY] > 0:
                 send_next(cfg, state, table, arrival)
         else:
-            queue[state[TAIL]] = r
+            queue[state[TAIL] % queue.size] = r
             state[TAIL] += 1
 
 

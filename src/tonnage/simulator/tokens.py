@@ -22,11 +22,13 @@ from tonnage.simulator.layout import (
     COMPUTED,
     CONCURRENCY,
     CONTEXT,
+    DECODED,
     DECODING,
     FILLING,
     FIRST,
     FIRST_STEP,
     FREE,
+    FULL,
     GENERATED,
     HEAD,
     LAST,
@@ -34,11 +36,14 @@ from tonnage.simulator.layout import (
     LAST_STEP,
     NEVER,
     NEXT_EVENT,
+    PAUSED,
     ROUND,
     RUNNING,
     SCHEDULER,
+    SGLANG,
     STACK,
     STATUS,
+    STEPS,
     TAIL,
     TENSORRT_LLM,
     UNTIL,
@@ -59,6 +64,7 @@ from tonnage.simulator.steps import (
 )
 from tonnage.units import PS_PER_NS, PS_PER_S
 
+tabulated_seconds: Any = register_jitable(step.tabulated_seconds)
 batch_seconds: Any = register_jitable(step.batch_seconds)
 context_seconds: Any = register_jitable(step.context_seconds)
 step_seconds: Any = register_jitable(step.step_seconds)
@@ -125,9 +131,10 @@ def end_filling(cfg, state, table, isl, osl, filling, take, gaps, edges, positio
             continue
         if generated == 0:
             table[FIRST, r] = now
-            table[FIRST_STEP, r] = state[ROUND] - 1
+            table[FIRST_STEP, r] = state[STEPS] - 1
         else:
             gaps[bucket_of(generated), bin_of(edges, now - table[LAST, r])] += 1
+        table[LAST, r] = now
         join_decoding(cfg, state, table, isl, osl, r, generated + 1, positions, phases)
     state[FILLING] = kept
 
@@ -143,11 +150,12 @@ def end_events(cfg, state, table, isl, osl, running, positions, phases, now):
             if generated == osl[r]:
                 leave_decoding(cfg, state, table, isl, r, positions, phases)
                 table[LAST, r] = now
-                table[LAST_STEP, r] = state[ROUND] - 1
+                table[LAST_STEP, r] = state[STEPS] - 1
                 table[STATUS, r] = COMPLETED
                 if cfg[SCHEDULER] == TENSORRT_LLM:
                     state[FREE] += table[BLOCKS, r]
-                elif cfg[SCHEDULER] == VLLM:
+                elif cfg[SCHEDULER] == VLLM or cfg[SCHEDULER] == SGLANG:
+                    state[FULL] = 0
                     state[FREE] += blocks_of(isl[r] + osl[r] - 1, cfg[BLOCK_TOKENS])
                 if cfg[CONCURRENCY] > 0:
                     send_next(cfg, state, table, now)
@@ -164,9 +172,21 @@ def end_events(cfg, state, table, isl, osl, running, positions, phases, now):
 
 
 @njit(inline="always")
+def end_pause(state, table, running, gaps, edges, now):
+    """Count the gaps that end with the first round after steps of prompts: since the last round, or since its first token."""
+    for i in range(state[RUNNING]):
+        r = running[i]
+        if table[UNTIL, r] < NEVER:
+            gaps[table[BUCKET, r], bin_of(edges, now - max(table[LAST, r], state[DECODED]))] += 1
+
+
+@njit(inline="always")
 def end_step(cfg, state, table, isl, osl, running, filling, take, gaps, edges, positions, phases, now, lasts):
-    """Hand out the tokens of a step that ends at ``now``."""
-    if state[DECODING] > 0:
+    """Hand out the tokens of a step that ends at ``now``; in one of SGLang's prompts nobody decodes."""
+    alone = cfg[SCHEDULER] == SGLANG and state[FILLING] > 0
+    if state[PAUSED] > 0 and not alone:
+        end_pause(state, table, running, gaps, edges, now)
+    elif state[DECODING] > 0 and not alone:
         place, gap = state[LAST_BIN], lasts // PS_PER_NS
         if gap < edges[place] or (place + 1 < edges.size and gap >= edges[place + 1]):
             place = bin_of(edges, lasts)
@@ -176,8 +196,12 @@ def end_step(cfg, state, table, isl, osl, running, filling, take, gaps, edges, p
             gaps[b, place] += positions[b]
             left -= positions[b]
             b += 1
-    state[ROUND] += 1
-    state[CONTEXT] += state[DECODING]
+    state[STEPS] += 1
+    state[PAUSED] = alone
+    if not alone:
+        state[ROUND] += 1
+        state[CONTEXT] += state[DECODING]
+        state[DECODED] = now
     if state[FILLING] > 0:
         end_filling(cfg, state, table, isl, osl, filling, take, gaps, edges, positions, phases, now)
     if state[NEXT_EVENT] <= state[ROUND]:
@@ -187,7 +211,7 @@ def end_step(cfg, state, table, isl, osl, running, filling, take, gaps, edges, p
 @njit(inline="always")
 def record(state, made, steps, now, lasts):
     """Keep a step that is about to begin, if there is room."""
-    row = state[ROUND]
+    row = state[STEPS]
     if row < steps.shape[0]:
         made[START] = now
         made[DURATION] = lasts

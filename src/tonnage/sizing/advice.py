@@ -68,7 +68,7 @@ def link_share(instance: Instance) -> float:
 def _nvlink(chosen: Carried) -> Warned | None:
     d = chosen.ready.trial.deployment
     tp = d.parallelism.tp
-    if d.model.parameters <= LARGE or tp == 1 or d.gpu.tp_link(tp) != "pcie":
+    if d.step_source is not None or d.model.parameters <= LARGE or tp == 1 or d.gpu.tp_link(tp) != "pcie":
         return None
     share = link_share(chosen.ready.instance)
     return Warned(
@@ -85,7 +85,7 @@ def _nvlink(chosen: Carried) -> Warned | None:
 def _pcie(chosen: Carried) -> Warned | None:
     d = chosen.ready.trial.deployment
     tp = d.parallelism.tp
-    if tp <= WIDE or d.gpu.tp_link(tp) != "pcie":
+    if d.step_source is not None or tp <= WIDE or d.gpu.tp_link(tp) != "pcie":
         return None
     share = link_share(chosen.ready.instance)
     return Warned(

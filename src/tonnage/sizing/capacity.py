@@ -15,8 +15,10 @@ from tonnage.errors import DoesNotFit
 from tonnage.perf.pipeline import priced
 from tonnage.perf.step import (
     ATTENTION,
+    COEFFICIENTS,
     EXPERT_MISS,
     EXPERT_REST,
+    EXPERT_UNEVEN,
     NORM,
     SMALL_TOKENS,
     StepModel,
@@ -96,7 +98,7 @@ STEP_DOWN, STEP_GROWTH, MOST_DOWN = 0.02, 1.5, 0.3
 MEASURED = (0.2, 0.85)
 """Share of a run's requests, in order of arrival, that the statistics are over: neither ramp nor drain."""
 
-PURE_NUMBERS = (NORM, EXPERT_MISS, EXPERT_REST, SMALL_TOKENS)
+PURE_NUMBERS = (NORM, EXPERT_MISS, EXPERT_REST, EXPERT_UNEVEN, SMALL_TOKENS)
 """Places of the coefficient array that are no seconds."""
 
 
@@ -180,7 +182,7 @@ class Instance:
         if longest > self.memory.tokens:
             raise DoesNotFit(f"one request of {longest:,} tokens does not fit the KV cache of {self.memory.tokens:,} tokens")
         whole = longest if knobs.scheduler == "vllm" else asked.isl.longest
-        if not knobs.chunked_prefill and knobs.scheduler != "static" and whole > knobs.max_num_tokens:
+        if not knobs.chunked_prefill and knobs.scheduler not in ("static", "sglang") and whole > knobs.max_num_tokens:
             raise DoesNotFit(f"{whole:,} tokens exceed the token budget of {knobs.max_num_tokens:,} without chunked prefill")
 
     def unloaded_ttft_s(self) -> float:
@@ -256,6 +258,7 @@ def _slower(step: StepModel, factor: float) -> StepModel:
     scaled = step.coefficients * factor
     for place in PURE_NUMBERS:
         scaled[place] = step.coefficients[place]
+    scaled[COEFFICIENTS::2] = step.coefficients[COEFFICIENTS::2]
     return StepModel(coefficients=scaled, frontend_s=step.frontend_s)
 
 

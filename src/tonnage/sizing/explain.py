@@ -34,6 +34,7 @@ LABELS = {
     "head": "output head",
     "link": "all-reduces and hops between GPUs",
     "host": "scheduling and launching on the host",
+    "table": "step times of --step-model that depend on the tokens of a step alone",
 }
 
 
@@ -143,8 +144,9 @@ def step_terms(c: NDArray[np.float64], steps: NDArray[np.int64]) -> dict[str, ND
     linear = both ** (1.0 / p)
     small = c[step.COMM_STEP] + c[step.COMM_SMALL] * tokens
     large = c[step.COMM_LARGE] + c[step.COMM_TOKEN] * tokens
+    table = np.array([step.tabulated_seconds(c, int(t)) for t in tokens]) if len(c) > step.COEFFICIENTS else None
     walk = np.where(decodes > 0, c[step.CONTEXT] + c[step.WALK] / np.maximum(decodes, 1.0), 0.0)
-    return {
+    found = {
         "compute": linear * arithmetic / both + c[step.ACTIVATION] * tokens,
         "bandwidth": linear * weights / both,
         "attention": 0.5 * c[step.ATTENTION] * steps[:, PAIRS_2],
@@ -153,6 +155,7 @@ def step_terms(c: NDArray[np.float64], steps: NDArray[np.int64]) -> dict[str, ND
         "link": np.where(tokens <= c[step.SMALL_TOKENS], np.minimum(small, large), large),
         "host": c[step.HOST_STEP] + c[step.HOST_SEQUENCE] * sequences + np.where(prefill > 0, c[step.HOST_PREFILL], 0.0),
     }
+    return found if table is None else found | {"table": table}
 
 
 def _limits(carried: Carried) -> tuple[LimitUse, ...]:

@@ -71,7 +71,7 @@ class Regime:
         mix: "prompt" where it is the longer part by at least two, "output" otherwise.
         family: "dense" or "moe".
         known_gpu: rows of this GPU, in as many bits, were in the fit.
-        known_engine: so were rows of this engine generation.
+        known_engine: so were rows of this engine generation; never where the step times are not the fitted terms'.
         calibrated: measurements of this deployment on this GPU shifted its terms.
         own: by metric, root mean square and count of the calibration's own left-out errors; by_curve as it says.
     """
@@ -113,7 +113,7 @@ def regime_of(deployment: Deployment, *, isl: float, osl: float, batch: int | No
         mix="prompt" if isl >= 2 * osl else "output",
         family="moe" if deployment.model.is_moe else "dense",
         known_gpu=f"compute_{bits}" in terms["gpus"].get(gpu, {}),
-        known_engine=fitted_engine(preset, gpu),
+        known_engine=deployment.step_source is None and fitted_engine(preset, gpu),
         calibrated=calibration is not None,
         own=() if calibration is None else calibration.left_out,
         by_curve=calibration is not None and calibration.by_curve,

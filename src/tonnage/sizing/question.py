@@ -16,6 +16,7 @@ from tonnage.spec.model import Model
 from tonnage.spec.precision import Precision
 from tonnage.spec.recording import Recording
 from tonnage.spec.scenario import Mode
+from tonnage.spec.step_times import StepSource
 from tonnage.spec.workload import Process
 
 Load = Literal["open", "closed"]
@@ -68,6 +69,7 @@ class Question:
         deepen: whether the plan also holds the curve, the explanation, the sensitivity and the fleet check.
         step_factor: every engine step takes this many times as long as the step model says.
         calibration: factors on the fitted terms from measurements of one's own; None for the terms as shipped.
+        step_source: whose step times price the candidates; None for the fitted terms.
     """
 
     model: Model
@@ -99,6 +101,7 @@ class Question:
     deepen: bool = True
     step_factor: float = 1.0
     calibration: Calibration | None = None
+    step_source: StepSource | None = None
 
     @property
     def limits(self) -> Slo:

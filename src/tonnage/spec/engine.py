@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.hardware import Gpu
+from tonnage.spec.precision import Precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,7 @@ class EngineSpec:
             measured on TensorRT-LLM stand for them.
         reserve_bytes: workspaces and CUDA graphs beside context and communication, in bytes per GPU.
         by_memory: batch limits by GPU memory; the first that applies wins.
+        without: number formats that it has no kernels for.
         source, date: where the defaults come from and when they were taken down.
     """
 
@@ -62,9 +64,14 @@ class EngineSpec:
     reserve_bytes: int
     communication_bytes: int | None = None
     by_memory: tuple[MemoryDefault, ...] = ()
+    without: tuple[str, ...] = ()
     source: str = ""
     date: str = ""
     notes: str = ""
+
+    def lacks(self, precision: Precision) -> str:
+        """Why the engine cannot run a precision, such as "vllm has no int8-wo"; empty where it can."""
+        return f"{self.name} has no {precision.weight_format}" if precision.weight_format in self.without else ""
 
 
 def default_knobs(engine: EngineSpec, gpu: Gpu) -> EngineKnobs:

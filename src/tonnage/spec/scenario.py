@@ -106,6 +106,7 @@ class SearchAsked:
     arrivals: Literal["poisson", "constant", "gamma"] | None = leaf("Process of the open loop (default: poisson).")
     cv: Number = leaf("Standard deviation of the gaps over their mean, for gamma arrivals.")
     coefficients: Text = leaf("File that tonnage calibrate wrote: predictions use its factors on the shipped terms.", file=True)
+    step_model: Text = leaf("Whose step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md).")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

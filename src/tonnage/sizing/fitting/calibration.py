@@ -1,9 +1,9 @@
 """A few measured points to factors on the fitted terms: least squares with a prior on every factor.
 
 A factor moves in its logarithm, from 0 (as shipped), and pays (log / width)² for it: the widths (``widths``) say how far
-an engine's build, clocks or host lay from what the terms were fitted on, for groups that were left out of the fit. What the points cannot tell
-therefore stays as shipped. Rows are linear in their steps' prices between simulations (``rows``); the
-client's turnaround, which shifts arrivals and not prices, enters by a difference of two simulations.
+an engine's build, clocks or host lay from what the terms were fitted on, for groups that were left out of the fit. What
+the points cannot tell therefore stays as shipped. Rows are linear in their steps' prices between simulations (``rows``);
+the client's turnaround, which shifts arrivals and not prices, enters by a difference of two simulations.
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from tonnage.errors import InputError
 from tonnage.results.exchange import read_rows
 from tonnage.simulator.kernel import warm_up
+from tonnage.sizing.fitting.formats import ORIGINS as FORMAT_ORIGINS
 from tonnage.sizing.fitting.residuals import HeldOut, held_out_rows, residual_table
 from tonnage.sizing.fitting.rows import LoadedRows, Progress, Rows, StaticRows, Terms, errors, require_scipy
 from tonnage.sizing.fitting.terms import CURRENT, NIM, ORIGINS, STATIC, Layout, layout
@@ -324,7 +325,7 @@ def shipped_form(terms: Terms, counts: dict[str, int]) -> dict[str, Any]:
     """The groups rounded to four digits, with where they come from."""
     rows = {engine: f"{counts[name]:,} rows of {name}" for engine, name in FILES.items()}
     rows[NIM] += f"; {len(CURVE)} points of {CURVE_SOURCE}"
-    origins = {"date": DATE, "architectures": dict(ORIGINS), "engines": {}, "rows": rows}
+    origins = {"date": DATE, "architectures": dict(ORIGINS), "engines": {}, "rows": rows, "formats": dict(FORMAT_ORIGINS)}
     return {**{group: rounded(values) for group, values in terms.items()}, "origins": origins}
 
 

@@ -90,15 +90,7 @@ def select(file: Path) -> Selection:
     Raises:
         InputError: it cannot be read, or is no such file.
     """
-    try:
-        with file.open(encoding="utf-8", newline="") as stream:
-            reader = csv.DictReader(stream)
-            missing = [name for name in (*COLUMNS, *MEASURED.values()) if name not in (reader.fieldnames or ())]
-            lines = [] if missing else list(reader)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--silicon: {file} cannot be read ({error}); give the file of the wheel aiconfigurator-core") from None
-    if missing:
-        raise InputError(f"--silicon: {file} has no column '{missing[0]}'; give {FILE} of the wheel aiconfigurator-core")
+    lines = read_sample(file)
     reasons: Counter[str] = Counter()
     rows: dict[tuple[Any, ...], Row] = {}
     for line in lines:
@@ -112,16 +104,36 @@ def select(file: Path) -> Selection:
     return Selection(rows=list(rows.values()), left_out=dict(reasons.most_common()))
 
 
+def read_sample(file: Path) -> list[dict[str, str]]:
+    """The lines of the file by column.
+
+    Raises:
+        InputError: it cannot be read, or is no such file.
+    """
+    try:
+        with file.open(encoding="utf-8", newline="") as stream:
+            reader = csv.DictReader(stream)
+            missing = [name for name in (*COLUMNS, *MEASURED.values()) if name not in (reader.fieldnames or ())]
+            lines = [] if missing else list(reader)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--silicon: {file} cannot be read ({error}); give the file of the wheel aiconfigurator-core") from None
+    if missing:
+        raise InputError(f"--silicon: {file} has no column '{missing[0]}'; give {FILE} of the wheel aiconfigurator-core")
+    return lines
+
+
 def _model(line: Mapping[str, str]) -> str:
     return DENSE.get(line["model_path"].rsplit("/", 1)[-1], "")
 
 
-def _clients(line: Mapping[str, str]) -> int:
+def clients_of(line: Mapping[str, str]) -> int:
+    """Clients that a row names; 0 where it names none."""
     found = re.search(r"silicon_concurrency=(\d+)", line["silicon_data_source"])
     return int(found[1]) if found else 0
 
 
-def _measured(line: Mapping[str, str]) -> dict[str, float]:
+def measured_of(line: Mapping[str, str]) -> dict[str, float]:
+    """What a row measured, by the names of this package; NaN where it is empty."""
     return {name: float(line[column] or "nan") for name, column in MEASURED.items()}
 
 
@@ -139,12 +151,12 @@ def _unusable(line: Mapping[str, str]) -> str:
 
 def _unusable_run(line: Mapping[str, str]) -> str:
     alone = all((line.get(name) or "1") == "1" for name in ("pp_size", "attention_dp_size"))
-    values = _measured(line).values()
+    values = measured_of(line).values()
     reasons = {
         "pipeline stages or attention data parallelism": not alone,
         "more GPUs than a server has": int(line["tp_size"]) > GPUS_PER_SERVER,
-        "load not stated": _clients(line) == 0,
-        "several replicas": _clients(line) != int(line["batch_size"]),
+        "load not stated": clients_of(line) == 0,
+        "several replicas": clients_of(line) != int(line["batch_size"]),
         "prompts cached": line["backend"] == "vllm" and _model(line) == "llama-3.1-8b",
         "no measured value": not all(math.isfinite(v) and v > 0 for v in values),
     }
@@ -162,7 +174,7 @@ def _row(line: Mapping[str, str]) -> Row:
         "isl": int(line["isl"]),
         "osl": int(line["osl"]),
         "concurrency": int(line["batch_size"]),
-        **_measured(line),
+        **measured_of(line),
     }
     dump = re.match(r"(source_file=\d{4}-\d\d-\d\d\.csv|db-dump/)", line["silicon_data_source"])
     return row | (_inferencemax(row) if dump else _nvidia(row))
@@ -192,7 +204,9 @@ class SiliconRows(LoadedRows):
     def point(self, row: Row) -> Point:
         """The point of a row, with the knobs of its run."""
         point = read_point(row)
-        knobs = replace(point.deployment.knobs, max_batch_size=row["slots"], max_num_tokens=row["budget"])
+        knobs = replace(
+            point.deployment.knobs, max_batch_size=row["slots"], max_num_tokens=row["budget"] or point.deployment.knobs.max_num_tokens
+        )
         return replace(point, deployment=replace(point.deployment, knobs=knobs))
 
     def workload(self, i: int, model: StepModel, *, turnaround_s: float) -> Workload:

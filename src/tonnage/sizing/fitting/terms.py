@@ -14,6 +14,8 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tonnage.sizing.fitting.formats import FORMATS
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -255,6 +257,7 @@ def constants() -> dict[str, Any]:
         "siblings": dict(SIBLINGS),
         "links": {"nvlink": {"latency": 1.0}},
         "engines": {name: dict(values) for name, values in CONSTANT_ENGINES.items()},
+        "formats": {name: dict(values) for name, values in FORMATS.items()},
     }
 
 

@@ -1,0 +1,159 @@
+"""The scheduler of SGLang: prompts first, alone, and a guess of what the running ones will still need."""
+
+from __future__ import annotations
+
+from tonnage.simulator.batchers import Batcher, Job, Step
+from tonnage.spec.deployment import EngineKnobs
+
+RATIO = 3_000_000
+"""Units of the new-token ratio, so that all that is done with it is exact in whole numbers."""
+
+RATIO_START = RATIO * 7 // 10
+"""What a request is taken to generate of what it still may (``SGLANG_INIT_NEW_TOKEN_RATIO`` 0.7, conservativeness 1)."""
+
+RATIO_LEAST = RATIO_START * 14 // 100
+"""To which the ratio falls (``SGLANG_MIN_NEW_TOKEN_RATIO_FACTOR`` 0.14) …"""
+
+RATIO_DECAY = (RATIO_START - RATIO_LEAST) // 600
+"""… over 600 decode steps (``SGLANG_NEW_TOKEN_RATIO_DECAY_STEPS``)."""
+
+RETRACT_STEPS = 20
+"""Further tokens of each request that the ratio must cover after a retraction (``SGLANG_RETRACT_DECODE_STEPS``)."""
+
+MOST_NEW = 4096
+"""Longest output that admission reckons with (``SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION``)."""
+
+
+class Sglang(Batcher):
+    """Prefill first: a step of prompts alone as long as any can be admitted, else one of decodes.
+
+    A pass over the queue, in order, admits a request where its uncomputed tokens, the output that it may
+    still make (at most 4,096 tokens) and one block are less than what remains of the cache: the free
+    tokens, less the ratio's share of what each decoding request may still make, less what the pass has
+    admitted (prompt in whole blocks, output, one block). The first that finds too little ends the pass,
+    and if anyone decodes nobody is looked at again until someone leaves.
+
+    With ``chunked_prefill``, ``max_num_tokens`` is ``chunked_prefill_size``: prompts are taken in whole
+    blocks while it lasts; one that exceeds what is left is cut to whole blocks and ends the pass, and is
+    continued first in the next. Until it is done nobody decodes. Without, it is ``max_prefill_tokens``: the
+    pass ends where a prompt reaches what is left of it, but the first may be longer than all of it.
+
+    A decode step needs a block for each request whose last one is full. If there are too few, requests are
+    retracted until there are enough: fewest output tokens first, among these the longest prompt, among
+    these the last that entered. They lose their cache, go to the end of the queue, and compute prompt
+    and output so far again. The ratio starts at 0.7, falls to 0.098 over 600 decode steps, is set
+    by what the remaining ones have made when some were retracted, and starts again when the engine idles.
+
+    Left out: the radix cache, mixed chunks, ``ignore_eos`` (a ratio of 1), and the step by which the
+    overlapped scheduler lags behind. ``max_prefill_tokens`` 16,384 is never below ``chunked_prefill_size``.
+
+    Source: managers/schedule_policy.py (PrefillAdder), scheduler.py, schedule_batch.py (retract_decode) and
+    mem_cache/prefill_budget.py of SGLang 0.5.23.
+    """
+
+    def __init__(self, knobs: EngineKnobs, kv_blocks: int, max_context: int) -> None:
+        """Start empty; slots are not held to the token budget, which is one of prompts."""
+        super().__init__(knobs, kv_blocks, max_context)
+        self.slots = knobs.max_batch_size
+        self.chunked: Job | None = None
+        self.full = False
+        self.ratio = RATIO_START
+
+    def never_fits(self, job: Job) -> bool:
+        """Also one that leaves no token beside itself and a block: it would not be admitted to an idle engine."""
+        block = self.knobs.tokens_per_block
+        return super().never_fits(job) or job.isl + job.osl + block >= self.kv_blocks * block
+
+    def idle(self) -> None:
+        """The ratio starts again."""
+        self.ratio = RATIO_START
+
+    def schedule(self) -> Step:
+        """Prompts, else decodes."""
+        step = Step()
+        decoding = [job for job in self.running if job is not self.chunked]
+        if self.chunked is not None or not decoding:
+            self.full = False
+        if not self.full:
+            self._prefill(step, decoding)
+        if not step.work:
+            self._decode(step, decoding)
+        return step
+
+    def leave(self, job: Job) -> None:
+        """Whoever waits is looked at again."""
+        super().leave(job)
+        self.full = False
+
+    def _prefill(self, step: Step, decoding: list[Job]) -> None:
+        """One pass of admission; all the memory that it reckons with is in tokens times RATIO."""
+        size, chunks = self.knobs.tokens_per_block, self.knobs.chunked_prefill
+        budget = max(size, self.knobs.max_num_tokens // size * size) if chunks else self.knobs.max_num_tokens
+        left = self.free * size * RATIO - self.ratio * sum(min(job.osl - job.generated, MOST_NEW) for job in decoding)
+        if self.chunked is not None:
+            job = self.chunked
+            new = min(job.tokens - job.computed, budget)
+            self.chunked = job if new < job.tokens - job.computed else None
+            paged = self._take(step, job, new)
+            budget -= paged
+            left -= self._reserve(job, paged)
+        while self.waiting and budget > 0 and len(self.running) < self.slots:
+            job = self.waiting[0]
+            new = job.tokens
+            if (new + min(job.osl - job.generated, MOST_NEW) + size) * RATIO >= left:
+                self.full = bool(decoding)
+                return
+            if not chunks and step.work and self.blocks(new) * size >= budget:
+                return
+            if chunks and self.blocks(new) * size > budget:
+                new, self.chunked = budget, job
+            self.running.append(self.waiting.popleft())
+            paged = self._take(step, job, new)
+            budget -= paged
+            left -= self._reserve(job, paged)
+            if left <= 0:
+                self.full = bool(decoding)
+                return
+
+    def _reserve(self, job: Job, paged: int) -> int:
+        """What a pass sets aside for a request of which it takes so many tokens: its output too, unless it is cut."""
+        output = 0 if job is self.chunked else min(job.osl, MOST_NEW)
+        return (paged + self.knobs.tokens_per_block + output) * RATIO
+
+    def _take(self, step: Step, job: Job, new: int) -> int:
+        """Allocate for ``new`` tokens of a prompt and add them to the step; what they count as, in whole blocks."""
+        self._allocate(job, new)
+        step.add_prompt(job, new)
+        return self.blocks(new) * self.knobs.tokens_per_block
+
+    def _allocate(self, job: Job, new: int) -> None:
+        more = self.blocks(job.computed + new) - job.blocks
+        self.free -= more
+        job.blocks += more
+
+    def _decode(self, step: Step, decoding: list[Job]) -> None:
+        """One token of each, after as many retractions as it takes."""
+        if self._lacking(decoding):
+            while len(decoding) > 1 and self._lacking(decoding):
+                job = min(reversed(decoding), key=lambda job: (job.generated, -job.isl))
+                decoding.remove(job)
+                self._retract(job)
+            made, most = sum(job.generated for job in decoding), sum(job.osl for job in decoding)
+            self.ratio = min((made + RETRACT_STEPS * len(decoding)) * RATIO // (most + 1), RATIO)
+        else:
+            self.ratio = max(self.ratio - RATIO_DECAY, RATIO_LEAST)
+        for job in decoding:
+            self._allocate(job, 1)
+            step.add(job, 1)
+
+    def _lacking(self, decoding: list[Job]) -> bool:
+        return sum(self.blocks(job.computed + 1) - job.blocks for job in decoding) > self.free
+
+    def _retract(self, job: Job) -> None:
+        self.running.remove(job)
+        self.free += job.blocks
+        job.blocks = 0
+        job.computed = 0
+        job.preemptions += 1
+        self.waiting.append(job)
+        self.full = False
