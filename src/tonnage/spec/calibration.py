@@ -114,11 +114,10 @@ def _left_out(path: Path, found: Any) -> tuple[tuple[str, float, int], ...]:
         if name not in found:
             continue
         value = found[name] if isinstance(found[name], dict) else {}
-        rms, points = value.get("rms"), value.get("points")
-        numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (rms, points))
-        if not numbers or not 0 <= rms < math.log(LARGEST) or not 1 <= points <= MOST_POINTS or points != int(points):
+        rms, points = (_number(value.get(key)) for key in ("rms", "points"))
+        if not 0 <= rms < math.log(LARGEST) or not 1 <= points <= MOST_POINTS or points != int(points):
             raise InputError(f'--coefficients: {path}, left_out_errors.{name}: must be {{"rms": from 0, "points": from 1}}')
-        errors.append((name, float(rms), int(points)))
+        errors.append((name, rms, int(points)))
     return tuple(errors)
 
 
@@ -129,7 +128,12 @@ def _multipliers(path: Path, found: Any) -> tuple[tuple[str, float], ...]:
         where = f"--coefficients: {path}, multipliers.{' '.join(str(name).split())[:40]}"
         if name not in MULTIPLIERS:
             raise InputError(f"{where}: is no term that is calibrated; one of {', '.join(MULTIPLIERS)}")
-        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not number or not 1 / LARGEST <= value <= LARGEST:
+        if not 1 / LARGEST <= _number(value) <= LARGEST:
             raise InputError(f"{where}: must be a factor from {1 / LARGEST:g} to {LARGEST:g}")
     return tuple((name, float(found[name])) for name in MULTIPLIERS if name in found)
+
+
+def _number(value: Any) -> float:
+    """NaN for anything that is no finite number."""
+    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if number else math.nan

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tonnage.perf.terms import shipped
+from tonnage.sizing.fitting.residuals import HeldOut, held_out_rows
 from tonnage.sizing.fitting.rows import Progress, errors
 from tonnage.sizing.fitting.silicon_rows import FILE, GPUS, Row, Selection, SiliconRows, select
 from tonnage.sizing.fitting.terms import CURRENT, Layout, Prior
@@ -84,10 +85,11 @@ ELSEWHERE = "host terms and decode attention were fitted on {gpus}; on this GPU 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """One part left out."""
+    """One part left out, by a column."""
 
     title: str
     name: str
+    column: str
     train: list[Row]
     test: list[Row]
 
@@ -118,10 +120,10 @@ def folds(rows: Sequence[Row]) -> Iterable[Fold]:
         for name in sorted({row[column] for row in rows}):
             parts = ([row for row in rows if (row[column] == name) == out] for out in (False, True))
             train, test = parts
-            yield Fold(title=f"current engines, {what} left out; TTFT where KV fits", name=name, train=train, test=test)
+            yield Fold(title=f"current engines, {what} left out; TTFT where KV fits", name=name, column=column, train=train, test=test)
 
 
-def held_out(layout: Layout, fold: Fold) -> Figures:
+def held_out(layout: Layout, fold: Fold, residuals: list[HeldOut] | None = None) -> Figures:
     """Errors over what a fold leaves out."""
     terms = solve_silicon(layout, fold.train)
     seen = {find_engine(row["engine"]).coefficients for row in fold.train}
@@ -129,19 +131,30 @@ def held_out(layout: Layout, fold: Fold) -> Figures:
         if engine not in seen:
             nearest = next(other for other in NEAREST[engine] if other in seen)
             terms["engines"][engine] = dict(terms["engines"][nearest])
-    return figures(fold.test, terms)
+    return figures(fold.test, terms, without=fold.column, residuals=residuals)
 
 
-def figures(rows: Sequence[Row], terms: Terms) -> Figures:
-    """MAPE in percent of TPOT over all rows, and of mean TTFT where the KV cache holds all clients."""
+def figures(rows: Sequence[Row], terms: Terms, *, without: str = "", residuals: list[HeldOut] | None = None) -> Figures:
+    """MAPE in percent of TPOT over all rows, and of mean TTFT where the KV cache holds all clients.
+
+    Args:
+        rows: what is predicted; terms: with what.
+        without: the column, if any, whose whole value the terms have not seen, for
+        residuals: to which the errors are appended.
+    """
     parts = SiliconRows(rows)
     fits = np.array(parts.cache_holds_all())
     found = errors(parts, terms)
     used = {"itl_ms": found["itl_ms"], "ttft_ms": found["ttft_ms"][fits]}
+    if residuals is not None:
+        errors_of = {"itl_ms": found["itl_ms"], "ttft_ms": np.where(fits, found["ttft_ms"], np.nan)}
+        residuals += held_out_rows(parts.points, errors_of, strange_gpu=without == "gpu", strange_engine=without == "engine")
     return {name: round(float(100 * np.nanmean(np.abs(used[name]))), 2) for name in SCORED}
 
 
-def refit(terms: Terms, file: Path, *, progress: Progress | None = None, cross_validate: bool = True) -> Terms:
+def refit(
+    terms: Terms, file: Path, *, progress: Progress | None = None, cross_validate: bool = True, residuals: list[HeldOut] | None = None
+) -> Terms:
     """The content of ``terms.json`` with the terms of current engines and of Blackwell fitted anew.
 
     Args:
@@ -149,6 +162,7 @@ def refit(terms: Terms, file: Path, *, progress: Progress | None = None, cross_v
         file: ``silicon_sample.csv``.
         progress: called with (done, total, name).
         cross_validate: also fit without each part that is held out.
+        residuals: to which the errors of these parts are appended.
 
     Raises:
         InputError: the file cannot be read.
@@ -170,7 +184,7 @@ def refit(terms: Terms, file: Path, *, progress: Progress | None = None, cross_v
     tables: dict[str, dict[str, Figures]] = {}
     for number, fold in enumerate(parts, start=1):
         report(number, len(parts) + 1, f"{fold.title}: without {fold.name}")
-        tables.setdefault(fold.title, {})[fold.name] = held_out(layout, fold)
+        tables.setdefault(fold.title, {})[fold.name] = held_out(layout, fold, residuals)
     for table in tables.values():
         table["mean"] = {name: round(float(np.mean([each[name] for each in table.values()])), 2) for name in SCORED}
     _report(found, rows, tables)

@@ -69,10 +69,14 @@ def learned(groups: Mapping[Group, list[Row]], terms_without: Callable[[tuple[Gr
         pairs = [tuple(sorted((group, other), key=order.index)) for other in groups if other != group]
         widths = learned_widths([(terms_without(pair), groups[other]) for pair in pairs for other in pair if other != group])
         terms, name = terms_without((group,)), " ".join(map(str, group))
-        each = [_one_curve(curve, rows, terms, widths) for curve in curves(rows)]
-        found += [error for errors_of_one, _, _ in each for error in errors_of_one]
-        for kind, place in (("shipped", 1), ("calibrated", 2)):
-            scores[kind][name] = {m: round(float(np.mean([e[place][m] for e in each])), 2) for m in each[0][1]}
+        before, after = [], []
+        for curve in curves(rows):
+            errors_of_curve, plain, with_it = _one_curve(curve, rows, terms, widths)
+            found += errors_of_curve
+            before.append(plain)
+            after.append(with_it)
+        for kind, each in (("shipped", before), ("calibrated", after)):
+            scores[kind][name] = {metric: round(float(np.mean([one[metric] for one in each])), 2) for metric in each[0]}
     return Learned(widths=everything, errors=tuple(found), scores=scores)
 
 
