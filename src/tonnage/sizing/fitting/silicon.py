@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tonnage.perf.terms import shipped
+from tonnage.sizing.fitting.residuals import HeldOut, held_out_rows
 from tonnage.sizing.fitting.rows import Progress, errors
 from tonnage.sizing.fitting.silicon_rows import FILE, GPUS, Row, Selection, SiliconRows, select
 from tonnage.sizing.fitting.terms import CURRENT, Layout, Prior
@@ -99,10 +100,11 @@ ELSEWHERE = "host terms and decode attention were fitted on {gpus}; on this GPU 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """One part left out."""
+    """One part left out, by a column."""
 
     title: str
     name: str
+    column: str
     train: list[Row]
     test: list[Row]
 
@@ -156,17 +158,26 @@ def folds(rows: Sequence[Row]) -> Iterable[Fold]:
         part = {id(row): family(row) if column == "engine" else row[column] for row in rows}
         for name in sorted(set(part.values())):
             train, test = ([row for row in rows if (part[id(row)] == name) == out] for out in (False, True))
-            yield Fold(title=TITLE.format(what), name=name, train=train, test=test)
+            yield Fold(title=TITLE.format(what), name=name, column=column, train=train, test=test)
 
 
-def figures(rows: Sequence[Row], terms: Terms) -> Figures:
-    """The errors of ``SCORED`` in percent."""
+def figures(rows: Sequence[Row], terms: Terms, *, without: str = "", residuals: list[HeldOut] | None = None) -> Figures:
+    """The errors of ``SCORED`` in percent.
+
+    Args:
+        rows: what is predicted; terms: with what.
+        without: the column, if any, whose whole value the terms have not seen.
+        residuals: to which the errors are appended.
+    """
     parts = SiliconRows(rows)
     fits = np.array(parts.cache_holds_all())
     found = errors(parts, terms)
+    if residuals is not None:
+        errors_of = {"itl_ms": found["itl_ms"], "ttft_ms": np.where(fits, found["ttft_ms"], np.nan)}
+        residuals += held_out_rows(parts.points, errors_of, strange_gpu=without == "gpu", strange_engine=without == "engine")
     ttft = np.abs(found["ttft_ms"])
-    values = (np.mean(np.abs(found["itl_ms"])), _mean(ttft[fits]), _mean(ttft), np.median(found["itl_ms"]))
-    return {name: round(float(100 * value), 2) for name, value in zip(SCORED, values, strict=True)}
+    values = [float(value) for value in (np.mean(np.abs(found["itl_ms"])), _mean(ttft[fits]), _mean(ttft), np.median(found["itl_ms"]))]
+    return {name: round(100 * value, 2) for name, value in zip(SCORED, values, strict=True)}
 
 
 def _mean(values: NDArray[np.float64]) -> float:
@@ -175,7 +186,9 @@ def _mean(values: NDArray[np.float64]) -> float:
     return float(known.mean()) if known.size else float("nan")
 
 
-def refit(terms: Terms, file: Path, *, progress: Progress | None = None, cross_validate: bool = True) -> Terms:
+def refit(
+    terms: Terms, file: Path, *, progress: Progress | None = None, cross_validate: bool = True, residuals: list[HeldOut] | None = None
+) -> Terms:
     """The content of ``terms.json`` with the terms of current engines, of Blackwell and of FP4 fitted anew.
 
     Args:
@@ -183,6 +196,7 @@ def refit(terms: Terms, file: Path, *, progress: Progress | None = None, cross_v
         file: ``silicon_sample.csv``.
         progress: called with (done, total, name).
         cross_validate: also fit without each part that is held out.
+        residuals: to which the errors of these parts are appended.
 
     Raises:
         InputError: the file cannot be read.
@@ -205,7 +219,8 @@ def refit(terms: Terms, file: Path, *, progress: Progress | None = None, cross_v
     tables: dict[str, dict[str, Figures]] = {}
     for number, fold in enumerate(parts, start=1):
         report(number, len(parts) + 1, f"{fold.title}: without {fold.name}")
-        tables.setdefault(fold.title, {})[fold.name] = figures(fold.test, solve_silicon(layout, fold.train))
+        left_out = figures(fold.test, solve_silicon(layout, fold.train), without=fold.column, residuals=residuals)
+        tables.setdefault(fold.title, {})[fold.name] = left_out
     for table in tables.values():
         table["mean"] = {name: round(float(np.mean([each[name] for each in table.values()])), 2) for name in SCORED}
     _report(found, rows, tables)
