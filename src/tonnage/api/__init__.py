@@ -7,15 +7,16 @@ instead of printing them.
 from tonnage.api.arguments import check_given, slo
 from tonnage.api.calibrate import calibrate
 from tonnage.api.costs import cost_of_job, costs, prices_of
-from tonnage.api.facts import MemoryReport, catalog, memory
+from tonnage.api.facts import MemoryReport, PrecisionReport, catalog, memory, precisions
 from tonnage.api.lesson import lesson
-from tonnage.api.score import fit, score
+from tonnage.api.score import fit, score, score_models, several_models
 from tonnage.api.simulate import SimulatedRun, deployment_of, simulate, simulate_sweep, write_runs
 from tonnage.api.size import Asked, answer, ask, measured_beside, predicted_beside, size, size_measured, size_models
 
 __all__ = [
     "Asked",
     "MemoryReport",
+    "PrecisionReport",
     "SimulatedRun",
     "answer",
     "ask",
@@ -29,9 +30,12 @@ __all__ = [
     "lesson",
     "measured_beside",
     "memory",
+    "precisions",
     "predicted_beside",
     "prices_of",
     "score",
+    "score_models",
+    "several_models",
     "simulate",
     "simulate_sweep",
     "size",

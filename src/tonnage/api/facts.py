@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.api.simulate import check_context, deployment_of
 from tonnage.errors import InputError
+from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.engine import EngineSpec
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.model import Model
@@ -14,6 +15,8 @@ from tonnage.spec.workload import Lengths
 
 if TYPE_CHECKING:
     from tonnage.perf.memory import MemoryPlan
+    from tonnage.sizing.precisions import FormatGain
+    from tonnage.spec.deployment import Deployment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +70,43 @@ def memory(
             raise InputError(f"{where}: {length} is below one token; write 1 or more")
     check_context(deployment, Lengths(mean=isl), Lengths(mean=osl))
     return MemoryReport(plan=memory_plan(deployment), isl=isl, osl=osl)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrecisionReport:
+    """The number formats on one model and GPU, compared with ``base`` in 16 bits."""
+
+    base: Deployment
+    gains: tuple[FormatGain, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Formats with their gains by batch, what is published of them, and why some do not run."""
+        d = self.base
+        return {
+            "model": d.model.name,
+            "gpu": d.gpu.name,
+            "tp": d.parallelism.tp,
+            "engine": d.engine,
+            "precisions": [asdict(gain) for gain in self.gains],
+        }
+
+
+def precisions(
+    *, model: str = "llama-3.1-70b", gpu: str = "h100-sxm-80gb", tp: int | None = None, engine: str = "tensorrt-llm"
+) -> PrecisionReport:
+    """What each number format brings: speed over 16 bits by batch, bytes, accuracy impact, calibration, hardware.
+
+    Args:
+        model, gpu, engine: catalog names.
+        tp: GPUs of an instance; the fewest that hold 64 requests in 16 bits if not given.
+
+    Raises:
+        InputError: an unknown name, or heads that cannot be split over ``tp`` GPUs.
+    """
+    from tonnage.sizing.precisions import format_gains
+
+    base, gains = format_gains(find_model(model), find_gpu(gpu), engine, tp)
+    return PrecisionReport(base=base, gains=gains)
 
 
 def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,13 +13,14 @@ from tonnage.api.costs import overrides_of
 from tonnage.api.faults import Faults
 from tonnage.api.lengths import lengths_found, replays_lengths
 from tonnage.errors import InputError, InputErrors
+from tonnage.perf.external import check_source, checked_source
 from tonnage.sizing.demand import Demand, demand_of
 from tonnage.sizing.question import DECIDING, Owned, Question, check_context
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system
 from tonnage.spec.deployment import METRICS, Limit, Slo, parse_limit
 from tonnage.spec.lengths import WORDS_PER_TOKEN, parse_lengths
-from tonnage.spec.precision import find_precision
+from tonnage.spec.precision import PRECISIONS, find_precision
 from tonnage.spec.recording import Recording, load_profile, read_recording
 from tonnage.spec.scenario import DemandAsked, LengthsAsked, LimitsAsked, Mode, Scenario
 from tonnage.spec.speculation import parse_speculation
@@ -27,6 +29,8 @@ from tonnage.units import format_duration, parse_duration
 
 DEFAULT_GPUS = "h100-sxm-80gb,h200-sxm-141gb,a100-sxm-80gb,l40s"
 DEFAULT_PRECISIONS = "fp16,fp8"
+EVERY = "all"
+"""What stands for every number format; BF16 is as fast as FP16."""
 DEFAULT_TPS = "1,2,4,8"
 DEFAULT_ENGINES = "tensorrt-llm,vllm"
 PLACES = ("on-prem", "cloud", "hybrid", "api")
@@ -169,6 +173,7 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
     asked = scenario.search
     gpus = _names(asked.gpu or DEFAULT_GPUS, "--gpu", faults) if asked.gpu is not None or not scenario.have else ()
     precisions = _names(DEFAULT_PRECISIONS if asked.precision is None else asked.precision, "--precision", faults)
+    precisions = tuple(name for name in PRECISIONS if name != "bf16") if precisions == (EVERY,) else precisions
     engines = _names(DEFAULT_ENGINES if asked.engine is None else asked.engine, "--engine", faults)
     have = faults.named("--have", owned, scenario.have) if scenario.have is not None else ()
     growth = faults.of(growth_of, scenario.growth) if scenario.growth is not None else None
@@ -190,9 +195,12 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
         "growth_per_month": growth,
         "speculation": faults.of(parse_speculation, asked.speculation),
         "calibration": None if asked.coefficients is None else faults.of(read_calibration, asked.coefficients),
+        "step_source": None if asked.step_model is None else faults.of(checked_source, asked.step_model),
     }
     if have and not gpus:
         chosen["gpus"] = tuple(dict.fromkeys(find_gpu(each.system.gpu) for each in have))
+    choices = [len(chosen[kind] or ()) for kind in ("gpus", "precisions", "engines", "tps")]
+    faults.of(check_source, chosen["step_source"], chosen["calibration"], math.prod(choices))
     _check_numbers(scenario, faults)
     if scenario.prices is not None:
         _check_prices(scenario, faults)

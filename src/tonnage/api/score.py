@@ -5,21 +5,39 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tonnage.api.arguments import listed
+from tonnage.errors import InputError
+from tonnage.perf.aiconfigurator import PACKAGE, installed_version
+from tonnage.perf.external import checked_source
 from tonnage.spec.calibration import read_calibration
+from tonnage.spec.step_times import AICONFIGURATOR, FITTED
 
 if TYPE_CHECKING:
     from tonnage.sizing.fitting.fit import FitReport
     from tonnage.sizing.score import ScoreReport
+    from tonnage.sizing.score_models import ModelScores
     from tonnage.sizing.search import Progress
 
 
-def score(file: str | Path, *, worst: int = 10, coefficients: str | Path | None = None, progress: Progress | None = None) -> ScoreReport:
+ALL = "all"
+
+
+def score(
+    file: str | Path,
+    *,
+    worst: int = 10,
+    coefficients: str | Path | None = None,
+    step_model: str | Path | None = None,
+    progress: Progress | None = None,
+) -> ScoreReport:
     """Predict every row of a measured file and compare.
 
     Args:
-        file: CSV with ``model, gpu, precision, tp, isl, osl``, one of ``batch, concurrency, request_rate``, and measured columns.
+        file: CSV with ``model, gpu, precision, tp, isl, osl``, one of ``batch, concurrency, request_rate``, and measured columns;
+            or ``silicon_sample.csv`` of the wheel aiconfigurator-core.
         worst: how many of the worst rows to keep.
         coefficients: file that ``calibrate`` wrote; the shipped terms if not given.
+        step_model: whose step times: "fitted", "aiconfigurator", or a CSV (``spec.step_times_file``).
         progress: called with (done, total, name).
 
     Raises:
@@ -28,7 +46,52 @@ def score(file: str | Path, *, worst: int = 10, coefficients: str | Path | None 
     from tonnage.sizing.score import score as run_score
 
     calibration = None if coefficients is None else read_calibration(coefficients)
-    return run_score(Path(file), worst=worst, progress=progress, calibration=calibration)
+    source = None if step_model is None else checked_source(step_model)
+    return run_score(Path(file), worst=worst, progress=progress, calibration=calibration, step_source=source)
+
+
+def several_models(step_model: str) -> bool:
+    """Whether a list names more than one step model: ``all``, or names with commas."""
+    names = listed(step_model, "--step-model")
+    return len(names) > 1 or ALL in names
+
+
+def score_models(
+    file: str | Path,
+    step_model: str = ALL,
+    *,
+    worst: int = 10,
+    coefficients: str | Path | None = None,
+    progress: Progress | None = None,
+) -> ModelScores:
+    """Predict every row with several step models and compare them with the measurements and with each other.
+
+    Args:
+        file: as in ``score``.
+        step_model: names with commas between; ``all`` stands for fitted and, where its wheel is installed, aiconfigurator.
+        worst: how many of the worst rows of each to keep.
+        coefficients: refused: a calibration is of the fitted terms alone.
+        progress: called with (done, total, name), from the beginning for each step model.
+
+    Raises:
+        InputError: a file cannot be read, or a step model cannot be had.
+    """
+    from tonnage.sizing.score_models import score_models as run
+
+    if coefficients is not None:
+        raise InputError("--coefficients: is of the fitted terms alone; leave it out, or score with one step model")
+    names, remarks = [], []
+    for name in listed(step_model, "--step-model"):
+        if name != ALL:
+            names.append(name)
+            continue
+        names.append(FITTED)
+        if installed_version() is None:
+            remarks.append(f"{PACKAGE} is not installed and stands aside; pip install 'tonnage[aiconfigurator]'.")
+        else:
+            names.append(AICONFIGURATOR)
+    sources = [checked_source(name) for name in dict.fromkeys(names)]
+    return run(Path(file), sources, worst=worst, progress=progress, remarks=tuple(remarks))
 
 
 def fit(

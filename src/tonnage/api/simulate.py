@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tonnage.api.arguments import Many, lengths_of, rates, seed_of, whole_numbers
 from tonnage.errors import InputError
+from tonnage.perf.external import check_source, checked_source
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism, Scheduler
@@ -123,6 +124,7 @@ class SimulatedRun:
             "seed": self.seed,
             **({"calibration": asdict(d.calibration)} if d.calibration is not None else {}),
             **({"speculation": str(d.speculation)} if d.speculation is not None else {}),
+            **({"step_model": d.step_source.name, "marks": list(self.marks)} if d.step_source is not None else {}),
         }
 
 
@@ -135,21 +137,27 @@ def deployment_of(
     engine: str,
     knobs: Mapping[str, int | bool | float | str | None] | None = None,
     coefficients: str | Path | None = None,
+    step_model: str | Path | None = None,
     speculation: str | None = None,
 ) -> Deployment:
-    """A deployment by catalog names, with any of the engine's knobs set, the file of a calibration, and speculative decoding.
+    """A deployment by catalog names, with any of the engine's knobs set, a calibration's file, and whose step times price it.
 
     Raises:
         InputError: an unknown name, a knob that cannot be, or a file that is no calibration.
     """
     found_gpu, found_precision, spec = find_gpu(gpu), find_precision(precision), find_engine(engine)
-    if not found_gpu.supports(found_precision):
-        raise InputError(f"--precision: {found_gpu.name} ({found_gpu.arch}) has no {found_precision.name} matrix units; choose another")
+    if lacking := found_gpu.lacks(found_precision):
+        raise InputError(f"--precision: {found_gpu.name} ({found_gpu.arch}) has {lacking} for {found_precision.name}; choose another")
+    if lacking := spec.lacks(found_precision):
+        raise InputError(f"--precision: {lacking}; choose another")
     set_knobs = {name: value for name, value in (knobs or {}).items() if value is not None}
     for name, value in set_knobs.items():
         if isinstance(value, int) and not isinstance(value, bool) and value < 1:
             raise InputError(f"--{name.replace('_', '-')}: {value} is not possible; write 1 or more")
     chosen: EngineKnobs = replace(default_knobs(spec, found_gpu), **set_knobs)  # type: ignore[arg-type]
+    calibration = None if coefficients is None else read_calibration(coefficients)
+    source = None if step_model is None else checked_source(step_model)
+    check_source(source, calibration, 1)
     return Deployment(
         model=find_model(model),
         gpu=found_gpu,
@@ -157,7 +165,8 @@ def deployment_of(
         parallelism=Parallelism(tp=tp),
         engine=spec.name,
         knobs=chosen,
-        calibration=None if coefficients is None else read_calibration(coefficients),
+        calibration=calibration,
+        step_source=source,
         speculation=parse_speculation(speculation),
     )
 
@@ -208,6 +217,7 @@ def simulate_sweep(
     chunked_prefill: bool | None = None,
     speculation: str | None = None,
     coefficients: str | Path | None = None,
+    step_model: str | Path | None = None,
     progress: Progress | None = None,
 ) -> list[SimulatedRun]:
     """The same instance under several loads, several points at once over the cores.
@@ -225,6 +235,7 @@ def simulate_sweep(
         max_batch_size, max_num_tokens, chunked_prefill: engine knobs; the engine's own if not given.
         speculation: speculative decoding, such as "eagle k=3 acceptance=0.7"; every point is then run without it too.
         coefficients: file that ``calibrate`` wrote; the shipped terms if not given.
+        step_model: whose step times: "fitted", "aiconfigurator", or a CSV (``spec.step_times_file``).
         progress: called with (done, total, name) after each point.
 
     Raises:
@@ -241,8 +252,8 @@ def simulate_sweep(
         "chunked_prefill": chunked_prefill,
     }
     seed_of(seed)
-    place: dict[str, Any] = {"model": model, "gpu": gpu, "precision": precision, "tp": tp, "engine": engine}
-    deployment = deployment_of(**place, knobs=knobs, coefficients=coefficients, speculation=speculation)
+    whose: dict[str, Any] = {"coefficients": coefficients, "step_model": step_model, "speculation": speculation}
+    deployment = deployment_of(model=model, gpu=gpu, precision=precision, tp=tp, engine=engine, knobs=knobs, **whose)
     loads = _loads(concurrency, request_rate, arrivals, cv, client_turnaround_s(deployment))
     window_s = None if window is None else _window(window, loads)
     lengths = (lengths_of(isl, "--isl"), lengths_of(osl, "--osl"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -9,8 +10,9 @@ from tonnage.cli.table import number, table
 
 if TYPE_CHECKING:
     from tonnage.sizing.score import ErrorOf, ScoredRow, ScoreReport
+    from tonnage.sizing.score_models import ModelScores
 
-GROUPS_SHOWN = ("family", "model", "gpu", "precision", "tp", "engine")
+GROUPS_SHOWN = ("family", "model", "gpu", "precision", "tp", "engine", "regime", "cache")
 NAMES = {
     "ttft_ms": "TTFT",
     "ttft_p95_ms": "TTFT p95",
@@ -24,6 +26,8 @@ NAMES = {
 }
 LEGEND = "MAPE: mean of |predicted − measured| / measured; bias: mean of (predicted − measured) / measured; all in percent; "
 LEGEND += "inside: of the 80 % intervals (docs/intervals.md)"
+MODELS_LEGEND = "MAPE: mean of |predicted − measured| / measured; bias: mean of (predicted − measured) / measured; same scheduler, "
+MODELS_LEGEND += "memory plan and client for all (docs/step-models.md)"
 
 
 def show_score(report: ScoreReport) -> str:
@@ -79,4 +83,42 @@ def _worst(rows: tuple[ScoredRow, ...]) -> str:
         values = (number(row.measured[metric]), number(row.predicted[metric]), bounds, f"{error:+.0f} %")
         load = f"{row.group['load']} {row.point.batch or row.point.concurrency or row.point.request_rate:g}"
         cells.append((str(row.line), f"{row.group['deployment']}, {row.group['lengths']}, {load}", NAMES.get(metric, metric), *values))
-    return f"Worst rows\n{table(('line', 'row', 'metric', 'measured', 'predicted', '80 % interval', 'error'), cells)}"
+    reasons = [f"  · line {row.line}: {row.reason}" for row in rows if row.worst_metric]
+    found = f"Worst rows\n{table(('line', 'row', 'metric', 'measured', 'predicted', '80 % interval', 'error'), cells)}"
+    return "\n".join([found, *reasons])
+
+
+def show_models(scores: ModelScores) -> str:
+    """Several step models side by side over the rows that all of them predicted, and how far they are apart."""
+    predicted = ", ".join(f"{name} {report.predicted} of {report.rows}" for name, report in scores.reports.items())
+    errors = f"Errors over the {scores.common} rows that all of them predicted\n{_side_by_side(scores)}"
+    parts = [f"{predicted} rows predicted", errors if scores.common else "No row that all of them predicted"]
+    if scores.disagreement:
+        parts.append(f"Disagreement, mean of |second / first − 1| in %\n{_apart(scores)}")
+    remarks = [remark for report in scores.reports.values() for remark in report.remarks]
+    return "\n\n".join([*parts, *_not_predicted(scores), *dict.fromkeys([*scores.remarks, *remarks]), MODELS_LEGEND])
+
+
+def _side_by_side(scores: ModelScores) -> str:
+    metrics = [m for m in NAMES if any(m in errors for errors in scores.errors.values())]
+    rows = []
+    for m in metrics:
+        each = [errors.get(m) for errors in scores.errors.values()]
+        cells = [f"{number(e.mape)} ({e.bias:+.1f})" if e is not None else "–" for e in each]
+        rows.append((NAMES[m], *cells, str(max(e.n for e in each if e is not None))))
+    return table(("MAPE % (bias)", *scores.errors, "n"), rows)
+
+
+def _apart(scores: ModelScores) -> str:
+    metrics = [m for m in NAMES if any(m in found for found in scores.disagreement.values())]
+    rows = [(name, *(number(found.get(m)) for m in metrics)) for name, found in scores.disagreement.items()]
+    return table(("models", *(NAMES[m] for m in metrics)), rows)
+
+
+def _not_predicted(scores: ModelScores) -> list[str]:
+    """Why rows were not predicted, by step model and reason."""
+    found = []
+    for name, report in scores.reports.items():
+        reasons = Counter(skipped.reason for skipped in report.skipped)
+        found += [f"{name}, {count} rows: {reason}" for reason, count in reasons.most_common(5)]
+    return ["Not predicted\n" + "\n".join(found)] if found else []

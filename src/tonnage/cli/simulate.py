@@ -37,6 +37,7 @@ def simulate(
     cv: float | None = None,
     seed: int | None = None,
     coefficients: Path | None = None,
+    step_model: str | None = None,
     output: Path | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
     batcher: Annotated[Literal["static", "in-flight", "one-prefill"] | None, Parameter(group=KNOBS)] = None,
@@ -64,7 +65,8 @@ def simulate(
     gpu
         GPU id (default: h100-sxm-80gb).
     precision
-        fp16, bf16 or fp8 (default: fp16).
+        fp16, bf16, fp8, int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4 or mxfp4; with +kv-fp16, +kv-fp8, +kv-int8 or +2:4
+        behind it, too (default: fp16).
     tp
         Tensor-parallel degree (default: 1).
     engine
@@ -89,6 +91,8 @@ def simulate(
         Of every random draw (default: 0; the lesson's 42).
     coefficients
         File that tonnage calibrate wrote: the prediction uses its factors on the shipped terms.
+    step_model
+        Whose step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md).
     output
         Write a run folder (a sweep: one per point) with scenario, requests, gaps, summary and provenance.
     json
@@ -149,6 +153,7 @@ def simulate(
         "arrivals": arrivals,
         "cv": cv,
         "coefficients": coefficients,
+        "step_model": step_model,
         "output": output,
         "max_batch_size": max_batch_size,
         "max_num_tokens": max_num_tokens,

@@ -25,7 +25,7 @@ def drafting(deployment: Deployment, price: Callable[[Model], list[float]]) -> D
 
     Args:
         deployment: what is deployed.
-        price: the coefficient array of a model on the deployment's GPUs.
+        price: the coefficient array of a model on the deployment's GPUs, without what the host does once per step.
     """
     import numpy as np
 
@@ -38,12 +38,11 @@ def drafting(deployment: Deployment, price: Callable[[Model], list[float]]) -> D
 
 
 def _layers(deployment: Deployment, c: list[float], layers: Model) -> list[float]:
-    """One pass through layers, with the projection before them; of the host only what it does per layer."""
+    """One pass through layers, with the projection before them."""
     asked = deployment.speculation
     projection = 0 if asked is None else asked.projection_parameters(deployment.model)
-    c[step.LINEAR_FLOPS] *= 1 + projection / layers.active_parameters
-    c[step.LINEAR_BYTES] *= 1 + projection / layers.common_parameters
-    c[step.HOST_SEQUENCE] = c[step.HOST_PREFILL] = 0.0
+    for place in (step.LINEAR_FLOPS, step.LINEAR_BYTES):
+        c[place] *= 1 + projection / layers.common_parameters
     return c
 
 

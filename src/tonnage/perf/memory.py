@@ -2,8 +2,10 @@
 
 Every engine has its own rule for the KV cache. TensorRT-LLM takes a share of what is free once
 weights and activations are loaded (``free_gpu_memory_fraction``); vLLM takes a share of all memory
-and pays weights, activations and graphs out of it (``gpu_memory_utilization``). Sources: their
-batch managers (``cpp/tensorrt_llm/batch_manager/kvCacheManager.cpp``, ``vllm/v1/worker/gpu_worker.py``).
+and pays weights, activations and graphs out of it (``gpu_memory_utilization``); SGLang takes a share of all
+memory for weights and KV cache, and activations and graphs live in the rest (``mem_fraction_static``). Sources: their
+batch managers (``cpp/tensorrt_llm/batch_manager/kvCacheManager.cpp``, ``vllm/v1/worker/gpu_worker.py``,
+``sglang/srt/arg_groups/memory_hook.py``).
 
 What engines set aside beyond weights and KV was fitted to measured peaks: ``coefficients/memory.json``.
 vLLM's pools follow from the same constants with smaller communication buffers: four pools printed by
@@ -22,9 +24,13 @@ from typing import Any
 
 from tonnage.errors import DoesNotFit, InputError
 from tonnage.spec.catalog import find_engine
-from tonnage.spec.deployment import Deployment
+from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.model import Model
+from tonnage.spec.precision import Precision
 from tonnage.units import format_gb
+
+OF_ALL_MEMORY = ("gpu_memory_utilization", "mem_fraction_static")
+"""KV rules whose share is one of all memory."""
 
 BYTES_16 = 2  # embeddings, output head, router and activations stay in 16 bits
 
@@ -46,7 +52,7 @@ class MemoryPlan:
         activation_bytes: set aside for activations, logits and sampling of a full step; 0 for static batches.
         reserve_bytes: CUDA context, communication buffers and CUDA graphs.
         kv_budget_bytes: what the engine gives to the KV cache.
-        kv_bytes_per_token: one token of one request.
+        kv_bytes_per_token: one token of one request, on the GPUs of its attention rank.
         request_bytes: what a request of a static batch takes beside its KV cache, per prompt token; 0 where the pool is paged.
         logit_bytes: what a request of a static batch takes for its logits; 0 where the pool is paged.
         drafter_bytes: the GPU's share of a drafter's weights; 0 without speculative decoding.
@@ -110,11 +116,12 @@ def _unchecked(deployment: Deployment) -> MemoryPlan:
     knobs, gpu = deployment.knobs, deployment.gpu
     weights = weight_bytes(deployment)
     static = knobs.scheduler == "static"
-    activations = 0 if static else _step_activation_bytes(deployment)
+    left_out = static or knobs.kv_rule == "mem_fraction_static"
+    activations = 0 if left_out else _step_activation_bytes(deployment)
     reserve = _reserve_bytes(deployment)
     drafter = drafter_bytes(deployment)
     taken = weights + drafter + activations + reserve
-    if knobs.kv_rule == "gpu_memory_utilization":
+    if knobs.kv_rule in OF_ALL_MEMORY:
         budget = knobs.kv_fraction * gpu.memory_bytes - taken
     else:
         budget = knobs.kv_fraction * (gpu.memory_bytes - taken)
@@ -152,12 +159,30 @@ def check_split(deployment: Deployment) -> None:
     model, tp, pp = deployment.model, deployment.parallelism.tp, deployment.parallelism.pp
     if pp != 1:
         raise InputError(f"--pp: pipeline parallelism of {pp} is not priced yet; use 1")
+    _check_experts(model, deployment.parallelism)
     if tp >= 1 and _splits(model, tp):
         return
     right = ", ".join(str(n) for n in range(1, 17) if _splits(model, n))
     raise InputError(
         f"--tp: {model.name} with {model.heads} query and {model.kv_heads} key/value heads cannot be split over {tp} GPUs; use {right}"
     )
+
+
+def _check_experts(model: Model, parallelism: Parallelism) -> None:
+    """Refuse degrees of attention data parallelism and expert parallelism that the model does not have."""
+    dp, ep, gpus = parallelism.dp, parallelism.ep, parallelism.stage_gpus
+    if dp < 1 or ep < 1:
+        raise InputError(f"--{'dp' if dp < 1 else 'ep'}: must be 1 or more, not {min(dp, ep)}")
+    if (dp > 1 or ep > 1) and not model.is_moe:
+        name, what = ("dp", "replicate it instead") if dp > 1 else ("ep", "use --tp")
+        raise InputError(f"--{name}: {model.name} has no experts to spread over GPUs; {what}")
+    if gpus % ep:
+        right = ", ".join(str(n) for n in range(1, gpus + 1) if gpus % n == 0 and model.experts % n == 0)
+        raise InputError(f"--ep: {ep} groups of experts do not divide TP {parallelism.tp} × DP {dp} = {gpus} GPUs; use {right}")
+    if model.experts % ep:
+        raise InputError(f"--ep: {model.experts} experts of {model.name} cannot be spread over {ep} groups evenly")
+    if gpus > 1 and (dp > 1 or ep > 1) and model.ffn % parallelism.moe_tp:
+        raise InputError(f"--ep: experts of width {model.ffn} cannot be split over {parallelism.moe_tp} GPUs; use a larger --ep")
 
 
 def _splits(model: Model, tp: int) -> bool:
@@ -169,20 +194,41 @@ def _splits(model: Model, tp: int) -> bool:
 def weight_bytes(deployment: Deployment) -> int:
     """Bytes of weights on each GPU.
 
-    Attention and MLP matrices are in the weight format and split over the GPUs; embedding, output
-    head and router are in 16 bits. The router is on every GPU; so is the embedding table where the
-    engine replicates it (``EngineSpec.replicated_embedding``), and the head is always split.
+    Attention and MLP matrices are in the weight format (of a format for experts only, all others are in 16 bits) and split
+    over the GPUs: routed experts over all, the others over those of an attention rank; embedding, output head and router
+    are in 16 bits. The router is on every GPU; so is the embedding table where the engine replicates it
+    (``EngineSpec.replicated_embedding``), and the head is always split.
     """
     model, tp = deployment.model, deployment.parallelism.tp
-    matrices = (model.linear_parameters - model.router_parameters) * deployment.precision.weight_bytes / tp
+    narrow, wide = _matrices(model, deployment.precision)
+    matrices = narrow * deployment.precision.weight_bytes / tp + wide * BYTES_16 / tp
+    if deployment.parallelism.dp > 1:
+        matrices -= expert_weights(model) * deployment.precision.weight_bytes * (1 / tp - 1 / deployment.parallelism.stage_gpus)
     table = model.head_parameters * BYTES_16
     embedding = table if find_engine(deployment.engine).replicated_embedding else table / tp
     head = 0 if model.tied_embeddings else table / tp
     return math.ceil(matrices + model.router_parameters * BYTES_16 + embedding + head)
 
 
+def _matrices(model: Model, precision: Precision) -> tuple[int, int]:
+    """Parameters of the layers' matrices in the weight format, and in 16 bits, without the router."""
+    matrices = model.linear_parameters - model.router_parameters
+    if not (precision.experts_only and model.is_moe):
+        return matrices, 0
+    experts = expert_weights(model)
+    return experts, matrices - experts
+
+
+def expert_weights(model: Model) -> int:
+    """Weights of all routed experts; 0 for a dense model."""
+    return model.experts * model.expert_parameters if model.is_moe else 0
+
+
 def kv_bytes_per_token(deployment: Deployment) -> int:
-    """Bytes of KV cache of one token on each GPU; with more GPUs than key/value heads each GPU keeps one, a latent vector all of them."""
+    """Bytes of KV cache of one token on each GPU of its attention rank, a drafter's included.
+
+    With more GPUs than key/value heads each GPU keeps one, a latent vector all of them.
+    """
     asked, model, tp = deployment.speculation, deployment.model, deployment.parallelism.tp
     drafter = None if asked is None else asked.layers_of(model)
     elements = model.kv_elements_per_gpu(tp) + (0 if drafter is None else drafter.kv_elements_per_gpu(tp))
@@ -191,30 +237,33 @@ def kv_bytes_per_token(deployment: Deployment) -> int:
 
 def drafter_bytes(deployment: Deployment) -> int:
     """Bytes of a drafter's weights on each GPU: layers as the model's, heads of its own in 16 bits; 0 without speculative decoding."""
-    asked, model, tp = deployment.speculation, deployment.model, deployment.parallelism.tp
+    asked, model, split = deployment.speculation, deployment.model, deployment.parallelism
     if asked is None:
         return 0
     if asked.draft is not None:
-        whole = replace(deployment, model=asked.draft, speculation=None)
+        placed = split if asked.draft.is_moe else Parallelism(tp=split.tp)
+        whole = replace(deployment, model=asked.draft, parallelism=placed, speculation=None)
         check_split(whole)
         return weight_bytes(whole)
     layers = asked.layers_of(model)
-    matrices = asked.projection_parameters(model) + (0 if layers is None else layers.linear_parameters)
-    return math.ceil((matrices * deployment.precision.weight_bytes + asked.head_parameters(model) * BYTES_16) / tp)
+    narrow = asked.projection_parameters(model) + (0 if layers is None else layers.linear_parameters)
+    experts = 0 if layers is None else expert_weights(layers)
+    own = (narrow - experts) / split.tp + experts / split.stage_gpus
+    return math.ceil(own * deployment.precision.weight_bytes + asked.head_parameters(model) * BYTES_16 / split.tp)
 
 
 def activation_bytes_per_token(deployment: Deployment) -> float:
     """Peak bytes of activations per token of a prefill step, on each GPU.
 
     The larger of two moments: inside the MLP, where the inner tensors of width ``ffn / tp`` are
-    alive, and around attention, where those of width ``hidden`` are. Formats below 16 bits keep a
+    alive, and around attention, where those of width ``hidden`` are. Activations below 16 bits keep a
     16-bit copy beside the narrow one. Mixture of experts: tokens are copied once per expert used.
     """
     model, fitted = deployment.model, _fitted()
     inner = model.inner / deployment.parallelism.tp
     if model.is_moe:
         return BYTES_16 * _vectors(fitted["activation_experts"], model.hidden, inner)
-    copies = inner * 16 / min(deployment.precision.weight_bits, 16)
+    copies = inner * 16 / deployment.gpu.executes(deployment.precision).activation_bits
     mlp = _vectors(fitted["activation_mlp"], model.hidden, inner)
     attention = _vectors(fitted["activation_attention"], model.hidden, copies)
     return BYTES_16 * max(mlp, attention)
@@ -238,7 +287,7 @@ def _step_activation_bytes(deployment: Deployment) -> int:
 
 def _step_bytes_per_token(deployment: Deployment) -> float:
     """Activations per token of a full step, with what the engine adds for narrow weights."""
-    narrow = deployment.precision.weight_bits < 16
+    narrow = deployment.gpu.executes(deployment.precision).activation_bits < 16
     further = find_engine(deployment.engine).narrow_activation_bytes_per_hidden if narrow else 0.0
     return activation_bytes_per_token(deployment) + further * deployment.model.hidden
 
@@ -248,10 +297,10 @@ def _reserve_bytes(deployment: Deployment) -> int:
 
 
 def _context_bytes(deployment: Deployment) -> float:
-    """CUDA context, loaded kernels and the communication buffers of ``tp`` GPUs, in bytes."""
-    fitted, gpu, tp = _fitted(), deployment.gpu, deployment.parallelism.tp
+    """CUDA context, loaded kernels and the communication buffers of an instance's GPUs, in bytes."""
+    fitted, gpu, tp = _fitted(), deployment.gpu, deployment.parallelism.stage_gpus
     context = fitted["context_gb"].get(gpu.arch, fitted["context_gb"]["Hopper"])
-    if deployment.precision.arithmetic == "fp8":
+    if gpu.executes(deployment.precision).activation_bits < 16:
         context += fitted["fp8_gb"]
     if tp > 1:
         links = fitted["communication_gb"]
@@ -263,12 +312,12 @@ def _context_bytes(deployment: Deployment) -> float:
 
 
 def _does_not_fit(plan: MemoryPlan) -> str:
-    gpu, tp = plan.deployment.gpu, plan.deployment.parallelism.tp
-    weights = format_gb((plan.weight_bytes + plan.drafter_bytes) * tp)
-    rest = format_gb((plan.activation_bytes + plan.reserve_bytes) * tp)
+    gpu, gpus = plan.deployment.gpu, plan.deployment.parallelism.stage_gpus
+    weights = format_gb((plan.weight_bytes + plan.drafter_bytes) * gpus)
+    rest = format_gb((plan.activation_bytes + plan.reserve_bytes) * gpus)
     fraction = plan.deployment.knobs.kv_fraction
-    share = f"{100 * fraction:.0f} % of " if plan.deployment.knobs.kv_rule == "gpu_memory_utilization" and fraction < 1 else ""
-    return f"weights {weights} + {rest} do not fit {share}{tp} × {gpu.memory_gb:g} GB"
+    share = f"{100 * fraction:.0f} % of " if plan.deployment.knobs.kv_rule in OF_ALL_MEMORY and fraction < 1 else ""
+    return f"weights {weights} + {rest} do not fit {share}{gpus} × {gpu.memory_gb:g} GB"
 
 
 def _gb(size: float) -> str:
@@ -277,13 +326,17 @@ def _gb(size: float) -> str:
 
 def _weight_equation(plan: MemoryPlan) -> str:
     model, precision, tp = plan.deployment.model, plan.deployment.precision, plan.deployment.parallelism.tp
-    matrices = model.linear_parameters - model.router_parameters
+    narrow, wide = _matrices(model, precision)
     tables = model.embedding_parameters + model.router_parameters
+    p = plan.deployment.parallelism
     split = f", {tp} GPUs" if tp > 1 else ""
+    attention = f" + {wide:,} × {BYTES_16} B (attention)" if wide else ""
+    if p.dp > 1:
+        split = f", {expert_weights(model):,} of experts over {p.stage_gpus} GPUs, the rest over {tp}"
     whose = "embedding, head and router" if model.is_moe else "embedding and head"
     note = " (embedding on every GPU)" if tp > 1 and find_engine(plan.deployment.engine).replicated_embedding else ""
     return (
-        f"weights = {matrices:,} × {precision.weight_bytes:g} B + {tables:,} × {BYTES_16} B ({whose}){split}{note} "
+        f"weights = {narrow:,} × {precision.weight_bytes:g} B{attention} + {tables:,} × {BYTES_16} B ({whose}){split}{note} "
         f"= {_gb(plan.weight_bytes)} per GPU"
     )
 
@@ -299,6 +352,8 @@ def _rest_equations(plan: MemoryPlan) -> list[str]:
     if knobs.scheduler == "static":
         each = f"{plan.request_bytes:,.0f} B per prompt token + {plan.logit_bytes:,.0f} B per request"
         return [f"activations and logits = {each}, as the batch needs", reserve]
+    if knobs.kv_rule == "mem_fraction_static":
+        return [f"activations and graphs = in the {100 * (1 - knobs.kv_fraction):.0f} % that mem_fraction_static leaves", reserve]
     tokens = f"{knobs.max_num_tokens:,} tokens × {_step_bytes_per_token(plan.deployment):,.0f} B"
     logits = f"{knobs.max_batch_size:,} slots × {model.vocab:,} × {engine.logit_bytes_per_vocabulary_row:g} B"
     return [f"activations = {tokens} + {logits} = {_gb(plan.activation_bytes)} per GPU", reserve]
@@ -307,8 +362,8 @@ def _rest_equations(plan: MemoryPlan) -> list[str]:
 def _budget_equation(plan: MemoryPlan) -> str:
     knobs, memory = plan.deployment.knobs, _gb(plan.deployment.gpu.memory_bytes)
     taken = " − ".join(_gb(size) for size in (plan.weight_bytes, plan.drafter_bytes, plan.activation_bytes, plan.reserve_bytes) if size)
-    if knobs.kv_rule == "gpu_memory_utilization":
-        return f"KV cache = {knobs.kv_fraction:g} × {memory} − {taken} = {_gb(plan.kv_budget_bytes)} per GPU (gpu_memory_utilization)"
+    if knobs.kv_rule in OF_ALL_MEMORY:
+        return f"KV cache = {knobs.kv_fraction:g} × {memory} − {taken} = {_gb(plan.kv_budget_bytes)} per GPU ({knobs.kv_rule})"
     return f"KV cache = {knobs.kv_fraction:g} × ({memory} − {taken}) = {_gb(plan.kv_budget_bytes)} per GPU (free_gpu_memory_fraction)"
 
 

@@ -18,7 +18,7 @@ from tonnage.errors import InputError
 Kind = Literal["text", "count", "measure"]
 
 TEXTS = ("model", "gpu", "precision", "engine", "source")
-COUNTS = ("tp", "pp", "ep", "isl", "osl", "batch", "concurrency", "requests")
+COUNTS = ("tp", "pp", "ep", "dp", "isl", "osl", "batch", "concurrency", "requests")
 LATENCIES = ("ttft", "itl", "tpot", "e2e")
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 
@@ -79,6 +79,9 @@ _PLAIN = {
     "pp size": "pp",
     "expert parallelism": "ep",
     "ep size": "ep",
+    "attention data parallelism": "dp",
+    "attention dp": "dp",
+    "attention dp size": "dp",
     "input length": "isl",
     "input len": "isl",
     "input tokens": "isl",

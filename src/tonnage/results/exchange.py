@@ -69,7 +69,7 @@ def _row(table: Table, line: Line) -> dict[str, Any]:
         raise InputError(f"{table.path}, line {line.number}: has {what}; give exactly one of batch, concurrency and request_rate")
     row: dict[str, Any] = {"line": line.number}
     row.update({name: values.get(name) for name in (*_REQUIRED, *LOADS, "engine", "source", "requests", "window_s", *ROW_MEASURES)})
-    row["pp"], row["ep"] = values.get("pp", 1), values.get("ep", 1)
+    row["pp"], row["ep"], row["dp"] = (values.get(name, 1) for name in ("pp", "ep", "dp"))
     if row["itl_ms"] is None:
         row["itl_ms"] = row["tpot_ms"]
     return row

@@ -128,7 +128,7 @@ def _row(values: Values, given: Values, where: str, number: int) -> dict[str, An
         raise InputError(f"{where}: has {what}; it needs exactly one of batch, concurrency and request_rate")
     names = (*REQUIRED, *LOADS, "engine", "source", "requests", "window_s", *ROW_MEASURES)
     row: dict[str, Any] = {"line": number, **{name: merged.get(name) for name in names}}
-    row |= {"pp": merged.get("pp", 1), "ep": merged.get("ep", 1)}
+    row |= {name: merged.get(name, 1) for name in ("pp", "ep", "dp")}
     row["itl_ms"] = row["tpot_ms"] if row["tpot_ms"] is not None else row["itl_ms"]
     if all(row[name] is None for name in ROW_MEASURES):
         raise InputError(f"{where}: nothing that was measured; it needs one such as ttft_ms, tpot_ms, e2e_ms or requests_s")

@@ -68,6 +68,7 @@ from tonnage.simulator.steps import (
 )
 from tonnage.units import PS_PER_NS, PS_PER_S
 
+tabulated_seconds: Any = register_jitable(step.tabulated_seconds)
 batch_seconds: Any = register_jitable(step.batch_seconds)
 context_seconds: Any = register_jitable(step.context_seconds)
 step_seconds: Any = register_jitable(step.step_seconds)

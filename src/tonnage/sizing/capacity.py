@@ -15,11 +15,15 @@ from tonnage.errors import DoesNotFit
 from tonnage.perf.pipeline import priced
 from tonnage.perf.step import (
     ATTENTION,
+    COEFFICIENTS,
     EXPERT_MISS,
     EXPERT_REST,
+    EXPERT_UNEVEN,
     HOST_PREFILL,
     NORM,
     SMALL_TOKENS,
+    STARVED_FROM,
+    STARVED_TO,
     StepModel,
     batch_seconds,
     context_seconds,
@@ -99,7 +103,7 @@ STEP_DOWN, STEP_GROWTH, MOST_DOWN = 0.02, 1.5, 0.3
 MEASURED = (0.2, 0.85)
 """Share of a run's requests, in order of arrival, that the statistics are over: neither ramp nor drain."""
 
-PURE_NUMBERS = (NORM, EXPERT_MISS, EXPERT_REST, SMALL_TOKENS)
+PURE_NUMBERS = (NORM, EXPERT_MISS, EXPERT_REST, EXPERT_UNEVEN, SMALL_TOKENS, STARVED_FROM, STARVED_TO)
 """Places of the coefficient array that are no seconds."""
 
 
@@ -275,6 +279,7 @@ def _scaled(c: NDArray[np.float64], factor: float) -> NDArray[np.float64]:
     scaled = c * factor
     for place in PURE_NUMBERS:
         scaled[place] = c[place]
+    scaled[COEFFICIENTS::2] = c[COEFFICIENTS::2]
     return scaled
 
 

@@ -8,7 +8,7 @@ paced by the client's serial turnaround. ``request_rate`` is an open loop with P
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,13 @@ OPEN_REQUESTS, OPEN_SECONDS, OPEN_MOST = 1_000, 60.0, 20_000
 SEED = 0
 """Of the arrivals of an open loop."""
 
+RATES = ("requests_s", "output_tok_s")
+"""Metrics that the attention ranks of an instance have together; of the others each has its own."""
+
 PERCENTILES = (50, 90, 95, 99)
+
+Load = Callable[[StepModel, float], Workload]
+"""The workload of a row, from its step model and the seconds of the client's turnaround."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +78,21 @@ class Point:
         """One of "static", "closed" and "open"."""
         return "static" if self.batch is not None else "closed" if self.concurrency is not None else "open"
 
+    @property
+    def ranks(self) -> int:
+        """Attention ranks that share the load."""
+        return self.deployment.parallelism.dp
+
+    @property
+    def of_rank(self) -> Point:
+        """What one attention rank of the deployment has of the load, the fullest where it does not divide evenly."""
+        dp = self.ranks
+        if dp == 1:
+            return self
+        batch, clients, requests = (None if n is None else math.ceil(n / dp) for n in (self.batch, self.concurrency, self.requests))
+        rate = None if self.request_rate is None else self.request_rate / dp
+        return replace(self, batch=batch, concurrency=clients, requests=requests, request_rate=rate)
+
 
 def read_point(row: Mapping[str, Any], calibration: Calibration | None = None) -> Point:
     """The point of a row of ``results.exchange.read_rows``, under a calibration if there is one.
@@ -90,7 +111,7 @@ def read_point(row: Mapping[str, Any], calibration: Calibration | None = None) -
         model=model,
         gpu=gpu,
         precision=precision,
-        parallelism=Parallelism(tp=row["tp"], pp=row.get("pp") or 1),
+        parallelism=Parallelism(tp=row["tp"], pp=row.get("pp") or 1, dp=row.get("dp") or 1, ep=row.get("ep") or 1),
         engine=engine.name,
         knobs=knobs,
         calibration=calibration,
@@ -107,14 +128,22 @@ def read_point(row: Mapping[str, Any], calibration: Calibration | None = None) -
     )
 
 
-def predict(point: Point) -> dict[str, float]:
+def predict(point: Point, load: Load | None = None) -> dict[str, float]:
     """Every metric by the name of its column: latencies in ms, rates per second, memory in GB.
+
+    Args:
+        point: the row.
+        load: its workload, where that is not ``workload_of``; not for a static batch.
 
     Raises:
         DoesNotFit: the memory does not hold the model, or not one such request.
         InputError: a parallelism that is not priced.
     """
-    return _static(point) if point.batch is not None else _loaded(point)
+    found = _static(point.of_rank) if point.batch is not None else _loaded(point.of_rank, load)
+    for name in RATES:
+        if name in found:
+            found[name] *= point.ranks
+    return found
 
 
 def static_latencies_s(step: StepModel, batch: int, isl: int, osl: int) -> tuple[float, float]:
@@ -144,12 +173,14 @@ def _static(point: Point) -> dict[str, float]:
     return found
 
 
-def _loaded(point: Point) -> dict[str, float]:
+def _loaded(point: Point, load: Load | None) -> dict[str, float]:
     from tonnage.simulator.kernel import run
 
     deployment = point.deployment
     plan, step = memory_plan(deployment), step_model(deployment)
-    trace = workload_of(point, step, turnaround_s=client_turnaround_s(deployment)).trace(SEED)
+    turnaround_s = client_turnaround_s(deployment)
+    workload = workload_of(point, step, turnaround_s=turnaround_s) if load is None else load(step, turnaround_s)
+    trace = workload.trace(SEED)
     window = -1 if point.window_s is None or point.concurrency is None else to_ps(point.window_s)
     record = run(trace, step, deployment.knobs, plan.blocks, window_ps=window)
     return measured_metrics(record)

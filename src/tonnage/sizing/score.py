@@ -13,18 +13,21 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError, UnknownName
+from tonnage.perf.external import check_source, reduction, source_mark
 from tonnage.perf.overlay import calibration_mark
 from tonnage.results.columns import MEASURES
-from tonnage.results.exchange import read_rows
-from tonnage.sizing.intervals import intervals_of, regime_of
-from tonnage.sizing.predict import Point, predict, read_point
+from tonnage.sizing.intervals import Regime, intervals_of, regime_of
+from tonnage.sizing.measured_table import MeasuredTable, measured_table
+from tonnage.sizing.predict import Load, Point, predict
+from tonnage.sizing.reasons import cache_group, reason
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.catalog import find_engine
+from tonnage.spec.step_times import StepSource, owner_of
 
 STEADY = 0.95
 """Requests/s × mean E2E / clients from which a closed loop counts as steady."""
@@ -80,8 +83,9 @@ class ScoredRow:
     def group(self) -> dict[str, str]:
         """What the row belongs to, by kind of group."""
         d, p = self.point.deployment, self.point
-        name = " × ".join((d.model.name, d.gpu.name, d.precision.name, f"tp{d.parallelism.tp}"))
-        family = "moe" if d.model.is_moe else "dense"
+        regime, cache = self.regime, cache_group(p)
+        name = " × ".join((d.model.name, d.gpu.name, d.precision.name, d.parallelism.label))
+        family = "mla" if d.model.latent is not None else "moe" if d.model.is_moe else "dense"
         return {
             "family": family,
             "model": d.model.name,
@@ -91,8 +95,26 @@ class ScoredRow:
             "engine": d.engine,
             "load": p.load,
             "lengths": f"{p.isl}/{p.osl}",
+            "regime": regime.load if regime.load == "open" else f"{regime.load}, {regime.mix}",
+            **({"cache": cache} if cache else {}),
             "deployment": name,
         }
+
+    @property
+    def regime(self) -> Regime:
+        """What the row is a measurement of."""
+        p = self.point
+        return regime_of(p.deployment, isl=p.isl, osl=p.osl, batch=p.batch, clients=p.concurrency)
+
+    @property
+    def worst_metric(self) -> str:
+        """The metric with the largest error; empty where nothing was compared."""
+        return max(self.errors, key=lambda name: abs(self.errors[name]), default="")
+
+    @property
+    def reason(self) -> str:
+        """What decides that metric, and what of it was not fitted, in words."""
+        return reason(self.point, self.worst_metric, steady=self.steady)
 
     def to_json(self) -> dict[str, Any]:
         """Where it stands, what it is, and its numbers."""
@@ -103,6 +125,7 @@ class ScoredRow:
             "line": self.line,
             **where,
             "tp": p.deployment.parallelism.tp,
+            **p.deployment.parallelism.further,
             "isl": p.isl,
             "osl": p.osl,
             **{name: value for name, value in load.items() if value is not None},
@@ -111,6 +134,7 @@ class ScoredRow:
             "measured": self.measured,
             "predicted": {name: self.predicted[name] for name in self.errors},
             "intervals": {name: list(bounds) for name, bounds in self.intervals.items()},
+            "reason": self.reason,
         }
 
 
@@ -130,7 +154,7 @@ class ScoreReport:
         rows: rows of the table; predicted: how many of them were predicted.
         overall: errors over all of these; steady, not_steady: over the two parts, where any row is not.
         coverage: share of the measured values inside their 80 % intervals, in percent, by metric.
-        groups: errors by kind of group (family, model, gpu, precision, tp, engine, load, lengths, deployment) and name.
+        groups: errors by kind of group (family, model, gpu, precision, tp, engine, load, lengths, regime, cache, deployment) and name.
         worst: the rows with the largest error of any metric, largest first.
         unknown: names that are in no catalog, by kind ("model", "GPU", …), with the number of rows that have them.
         skipped: the rows that were not predicted.
@@ -177,6 +201,7 @@ def score(
     progress: Progress | None = None,
     workers: int | None = None,
     calibration: Calibration | None = None,
+    step_source: StepSource | None = None,
 ) -> ScoreReport:
     """Predict every row of a measured table and compare.
 
@@ -186,15 +211,30 @@ def score(
         progress: called in the calling thread after each row.
         workers: threads; one per core if not given.
         calibration: factors on the terms that the predictions use; the shipped ones as they are if not given.
+        step_source: whose step times price the rows; the fitted terms if not given.
 
     Raises:
         InputError: the file cannot be read as such a table; the message names file, line and column.
     """
-    rows = read_rows(table) if isinstance(table, Path | str) else list(table)
-    points, skipped, unknown = _look_up(rows, calibration)
-    scored, more = _predict_all(rows, points, progress, workers or os.cpu_count() or 1)
-    return ScoreReport(
-        rows=len(rows),
+    measured = measured_table(table)
+    return report_of(measured, worst=worst, progress=progress, workers=workers, calibration=calibration, step_source=step_source)[0]
+
+
+def report_of(
+    table: MeasuredTable,
+    *,
+    worst: int = 10,
+    progress: Progress | None = None,
+    workers: int | None = None,
+    calibration: Calibration | None = None,
+    step_source: StepSource | None = None,
+) -> tuple[ScoreReport, list[ScoredRow]]:
+    """As ``score``, of a table that was read before, with every row that was predicted."""
+    points, skipped, unknown = _look_up(table, calibration, step_source)
+    check_source(step_source, calibration, len({owner_of(point.deployment) for point in points.values()}))
+    scored, more = _predict_all(table, points, progress, workers or os.cpu_count() or 1)
+    report = ScoreReport(
+        rows=len(table.rows),
         predicted=len(scored),
         overall=errors_of(scored),
         steady=errors_of(row for row in scored if row.steady),
@@ -204,7 +244,24 @@ def score(
         worst=tuple(sorted(scored, key=_worst_error, reverse=True)[: max(worst, 0)]),
         unknown={kind: dict(names.most_common()) for kind, names in unknown.items()},
         skipped=tuple(sorted((*skipped, *more), key=lambda s: s.line)),
-        remarks=(*_remarks(rows), *_calibrated(points.values())),
+        remarks=(*table.remarks, *_calibrated(points.values()), *_reduced(scored)),
+    )
+    return report, scored
+
+
+def _reduced(scored: Iterable[ScoredRow]) -> tuple[str, ...]:
+    """How well step times that are not the fitted terms' were reduced, in one sentence."""
+    deployments = {owner_of(row.point.deployment): row.point.deployment for row in scored if row.point.deployment.step_source}
+    if not deployments:
+        return ()
+    if len(deployments) == 1:
+        return tuple(f"{source_mark(d)}." for d in deployments.values())
+    found = [reduction(d) for d in deployments.values()]
+    decode, prefill = (statistics.fmean(getattr(r, part) for r in found) for part in ("decode_mape", "prefill_mape"))
+    name = next(d.step_source.name for d in deployments.values() if d.step_source is not None)
+    return (
+        f"step times of {name}: those of {len(found)} deployments, {sum(r.steps for r in found):,} steps, were reduced with an error of "
+        f"{decode:.1f} % in decode steps and {prefill:.1f} % in steps with prefill; the front end is the preset's.",
     )
 
 
@@ -215,22 +272,17 @@ def _calibrated(points: Iterable[Point]) -> tuple[str, ...]:
     return tuple(f"{count} rows {mark}." for mark, count in found.items() if mark)
 
 
-def _remarks(rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    expert_parallel = sum((row.get("ep") or 1) > 1 for row in rows)
-    if not expert_parallel:
-        return ()
-    return (f"{expert_parallel} rows say ep above 1: priced as if the experts were split by TP, as expert parallelism is not priced yet.",)
-
-
 def _look_up(
-    rows: Sequence[Mapping[str, Any]], calibration: Calibration | None
+    table: MeasuredTable, calibration: Calibration | None, step_source: StepSource | None
 ) -> tuple[dict[int, Point], list[Skipped], dict[str, Counter[str]]]:
     points: dict[int, Point] = {}
     skipped: list[Skipped] = []
     unknown: dict[str, Counter[str]] = {}
-    for index, row in enumerate(rows):
+    for index, row in enumerate(table.rows):
         try:
-            points[index] = read_point(row, calibration)
+            point = table.point(index)
+            deployment = replace(point.deployment, calibration=calibration, step_source=step_source)
+            points[index] = replace(point, deployment=deployment)
         except UnknownName as error:
             unknown.setdefault(error.kind, Counter())[error.name] += 1
             skipped.append(Skipped(line=_line(row, index), reason=str(error)))
@@ -244,16 +296,16 @@ def _line(row: Mapping[str, Any], index: int) -> int:
 
 
 def _predict_all(
-    rows: Sequence[Mapping[str, Any]], points: Mapping[int, Point], progress: Progress | None, workers: int
+    table: MeasuredTable, points: Mapping[int, Point], progress: Progress | None, workers: int
 ) -> tuple[list[ScoredRow], list[Skipped]]:
     """The rows in order, predicted in threads: the simulator holds no interpreter lock."""
     if any(point.load != "static" for point in points.values()):
         from tonnage.simulator.kernel import warm_up
 
         warm_up()
-    found: dict[int, ScoredRow | Skipped] = {}
+    rows, found = table.rows, dict[int, ScoredRow | Skipped]()
     with ThreadPoolExecutor(max_workers=workers) as pool:
-        futures = {pool.submit(_score_row, rows[i], _line(rows[i], i), point): i for i, point in points.items()}
+        futures = {pool.submit(_score_row, rows[i], _line(rows[i], i), point, table.load(i)): i for i, point in points.items()}
         try:
             for done, future in enumerate(as_completed(futures), start=1):
                 found[futures[future]] = future.result()
@@ -266,10 +318,10 @@ def _predict_all(
     return [r for r in ordered if isinstance(r, ScoredRow)], [r for r in ordered if isinstance(r, Skipped)]
 
 
-def _score_row(row: Mapping[str, Any], line: int, point: Point) -> ScoredRow | Skipped:
+def _score_row(row: Mapping[str, Any], line: int, point: Point, load: Load | None) -> ScoredRow | Skipped:
     measured = {name: float(row[name]) for name in SCORED if row.get(name) is not None}
     try:
-        predicted = predict(point)
+        predicted = predict(point, load)
     except InputError as error:
         return Skipped(line=line, reason=str(error))
     if not predicted:

@@ -13,6 +13,7 @@ from tonnage.sizing.plan import Candidate, fleet
 from tonnage.sizing.trials import asked
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.engine import default_knobs
+from tonnage.spec.step_times import FITTED
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def scenario(question: Question) -> dict[str, Any]:
         "mode": question.mode,
         "pps": list(question.pps),
         "step_factor": question.step_factor,
+        "step_model": FITTED if question.step_source is None else question.step_source.name,
         "load": question.load,
         "arrivals": question.process if question.recording is None else "trace",
         "cv": question.cv if question.demand.cv is None else question.demand.cv,
@@ -61,6 +63,7 @@ def provenance(question: Question, candidates: Sequence[Candidate]) -> dict[str,
         "data": "simulated; no measurement of this deployment went in",
         "seed": question.seed,
         **({} if question.calibration is None else {"calibration": asdict(question.calibration)}),
+        **({} if question.step_source is None else {"step_model": question.step_source.name}),
     }
 
 

@@ -87,6 +87,7 @@ def trials(question: Question) -> Iterator[Trial]:
                 knobs=knobs,
                 calibration=question.calibration,
                 speculation=speculation,
+                step_source=question.step_source,
             )
             yield Trial(deployment=deployment, system=system)
 
@@ -138,10 +139,8 @@ def _kind(trial: Trial) -> tuple[str, str, str]:
 def prepared_trial(question: Question, trial: Trial, place: int) -> Ready | Rejected:
     """One trial, priced, or why it cannot be."""
     d = trial.deployment
-    if d.gpu.vendor not in find_engine(d.engine).vendors:
-        return trial.rejected(f"{engine_label(d.engine)} does not run on {d.gpu.vendor} accelerators")
-    if not d.gpu.supports(d.precision):
-        return trial.rejected(f"{d.gpu.arch} has no {d.precision.name.upper()} matrix units")
+    if lacking := _lacking(d):
+        return trial.rejected(lacking)
     if d.parallelism.tp > trial.system.gpus:
         return trial.rejected(f"TP {d.parallelism.tp} needs more GPUs than the {trial.system.gpus} of one {trial.system.name}")
     if d.parallelism.pp > d.model.layers:
@@ -155,6 +154,15 @@ def prepared_trial(question: Question, trial: Trial, place: int) -> Ready | Reje
     except InputError as error:
         return trial.rejected(str(error).removeprefix("--tp: "))
     return Ready(trial=changed, instance=instance, place=place, first=trial)
+
+
+def _lacking(d: Deployment) -> str:
+    """What hardware or engine cannot do, in words; empty where both can."""
+    engine = find_engine(d.engine)
+    if d.gpu.vendor not in engine.vendors:
+        return f"{engine_label(d.engine)} does not run on {d.gpu.vendor} accelerators"
+    lacks = d.gpu.lacks(d.precision)
+    return f"{d.gpu.arch} has {lacks}" if lacks else engine.lacks(d.precision)
 
 
 def _pipelined(question: Question, trial: Trial, place: int) -> Ready | None:

@@ -12,10 +12,11 @@ from tonnage.spec.hardware import Gpu
 from tonnage.spec.model import Model
 from tonnage.spec.precision import Precision
 from tonnage.spec.speculation import Speculation
+from tonnage.spec.step_times import StepSource
 from tonnage.units import format_duration, parse_duration
 
 Scheduler = Literal["static", "tensorrt-llm", "vllm", "sglang"]
-KvRule = Literal["free_gpu_memory_fraction", "gpu_memory_utilization"]
+KvRule = Literal["free_gpu_memory_fraction", "gpu_memory_utilization", "mem_fraction_static"]
 LimitMetric = Literal["ttft", "itl", "tpot", "e2e"]
 Statistic = Literal["mean", "p50", "p90", "p95", "p99"]
 
@@ -25,20 +26,53 @@ STATISTICS: tuple[Statistic, ...] = ("mean", "p50", "p90", "p95", "p99")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parallelism:
-    """How many GPUs one instance spans.
+    """How many GPUs one instance spans, and what each holds.
+
+    Attention runs in ``dp`` ranks of ``tp`` GPUs; each rank has its own requests, scheduler and KV cache, and
+    all weights but those of routed experts. The routed experts are spread over all ``tp · dp`` GPUs together:
+    in ``ep`` groups, each of whole experts, and within a group every expert is split over the group's GPUs.
 
     Attributes:
-        tp: tensor-parallel degree.
-        pp: pipeline-parallel degree; 1 is the only one priced today.
+        tp: tensor-parallel degree, of one attention rank.
+        pp: pipeline-parallel degree.
+        dp: attention ranks of an instance (attention data parallelism).
+        ep: groups of experts (expert parallelism); divides ``tp · dp``.
     """
 
     tp: int = 1
     pp: int = 1
+    dp: int = 1
+    ep: int = 1
 
     @property
     def gpus(self) -> int:
         """GPUs of one instance."""
-        return self.tp * self.pp
+        return self.tp * self.pp * self.dp
+
+    @property
+    def stage_gpus(self) -> int:
+        """GPUs that one layer's experts are spread over."""
+        return self.tp * self.dp
+
+    @property
+    def moe_tp(self) -> int:
+        """GPUs that one expert is split over."""
+        return self.stage_gpus // self.ep
+
+    @property
+    def further(self) -> dict[str, int]:
+        """The degrees above 1 of what only a mixture of experts has, by name."""
+        return {name: degree for name, degree in (("dp", self.dp), ("ep", self.ep)) if degree > 1}
+
+    @property
+    def label(self) -> str:
+        """Such as "tp4" or "tp1 dp8 ep8", without pipeline stages."""
+        return " ".join(f"{name}{degree}" for name, degree in {"tp": self.tp, **self.further}.items())
+
+    def __str__(self) -> str:
+        """Such as "TP 4" or "TP 1 DP 8 EP 8": degrees of 1 are left out, TP apart."""
+        stages = {"pp": self.pp} if self.pp > 1 else {}
+        return " ".join(f"{name.upper()} {degree}" for name, degree in {"tp": self.tp, **stages, **self.further}.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +89,8 @@ class EngineKnobs:
         tokens_per_block: tokens per KV-cache block.
         kv_rule: of which memory ``kv_fraction`` is a share.
         kv_fraction: share of the GPU memory that is free after loading (TensorRT-LLM
-            ``free_gpu_memory_fraction``), or of all of it (vLLM ``gpu_memory_utilization``).
+            ``free_gpu_memory_fraction``), or of all of it, for everything (vLLM ``gpu_memory_utilization``)
+            or for weights and KV cache alone (SGLang ``mem_fraction_static``).
     """
 
     scheduler: Scheduler
@@ -75,6 +110,7 @@ class Deployment:
         engine: name of the engine preset, such as "tensorrt-llm" or "nim-2024".
         calibration: factors on the fitted terms from measurements of one's own; None for the terms as shipped.
         speculation: speculative decoding; None without.
+        step_source: whose step times price it; None for the fitted terms.
     """
 
     model: Model
@@ -85,6 +121,7 @@ class Deployment:
     knobs: EngineKnobs
     calibration: Calibration | None = None
     speculation: Speculation | None = None
+    step_source: StepSource | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.hardware import Gpu
+from tonnage.spec.precision import Precision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,12 +17,14 @@ class MemoryDefault:
         min_bytes: memory of the GPU from which this holds, in bytes.
         excluded: GPUs whose id contains this text do not count; empty for none.
         max_batch_size, max_num_tokens: as in ``EngineKnobs``.
+        kv_fraction: likewise; None where it does not depend on the memory.
     """
 
     min_bytes: int
     excluded: str
     max_batch_size: int
     max_num_tokens: int
+    kv_fraction: float | None = None
 
     def applies_to(self, gpu: Gpu) -> bool:
         """Whether the engine would choose these limits on that GPU."""
@@ -34,7 +37,7 @@ class EngineSpec:
 
     Attributes:
         name: lower-case id, such as "tensorrt-llm-0.15".
-        family: "tensorrt-llm", "nim" or "vllm".
+        family: "tensorrt-llm", "nim", "vllm" or "sglang".
         since: first version that these defaults speak for, such as "0.14".
         vendors: makers of the accelerators that it runs on.
         knobs: defaults where no ``by_memory`` applies.
@@ -47,6 +50,7 @@ class EngineSpec:
             measured on TensorRT-LLM stand for them.
         reserve_bytes: workspaces and CUDA graphs beside context and communication, in bytes per GPU.
         by_memory: batch limits by GPU memory; the first that applies wins.
+        without: number formats that it has no kernels for.
         source, date: where the defaults come from and when they were taken down.
     """
 
@@ -62,14 +66,21 @@ class EngineSpec:
     reserve_bytes: int
     communication_bytes: int | None = None
     by_memory: tuple[MemoryDefault, ...] = ()
+    without: tuple[str, ...] = ()
     source: str = ""
     date: str = ""
     notes: str = ""
+
+    def lacks(self, precision: Precision) -> str:
+        """Why the engine cannot run a precision, such as "vllm has no int8-wo"; empty where it can."""
+        return f"{self.name} has no {precision.weight_format}" if precision.weight_format in self.without else ""
 
 
 def default_knobs(engine: EngineSpec, gpu: Gpu) -> EngineKnobs:
     """The knobs that an engine runs with on a GPU when its operator sets none."""
     for default in engine.by_memory:
         if default.applies_to(gpu):
-            return replace(engine.knobs, max_batch_size=default.max_batch_size, max_num_tokens=default.max_num_tokens)
+            fraction = engine.knobs.kv_fraction if default.kv_fraction is None else default.kv_fraction
+            knobs = replace(engine.knobs, max_batch_size=default.max_batch_size, max_num_tokens=default.max_num_tokens)
+            return replace(knobs, kv_fraction=fraction)
     return engine.knobs

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tonnage.spec.precision import Arithmetic, Precision
 
 LinkKind = Literal["nvlink", "nvlink-bridge", "pcie", "other"]
+
+BEFORE_SPARSITY = ("Volta", "Turing")
+"""NVIDIA's generations before Ampere, whose matrix units came first to skip the zeros of 2:4 (Ampere architecture whitepaper, 2020)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +22,8 @@ class Gpu:
         vendor, arch: such as "NVIDIA" and "Hopper".
         fp16_tflops: dense FP16/BF16 matrix rate in TFLOP/s.
         fp8_tflops: dense FP8 matrix rate in TFLOP/s; None where the hardware has none.
+        int8_tops: dense INT8 matrix rate in TOP/s; None where the hardware has none.
+        fp4_tflops: dense FP4 matrix rate in TFLOP/s of blocks with a scale each; None where the hardware has none.
         memory_gb: memory as sold, decimal gigabytes.
         memory_bytes: memory that the driver reports, in bytes.
         memory_source: where ``memory_bytes`` comes from.
@@ -39,6 +44,8 @@ class Gpu:
     arch: str
     fp16_tflops: float
     fp8_tflops: float | None
+    int8_tops: float | None
+    fp4_tflops: float | None
     memory_gb: float
     memory_bytes: int
     memory_bandwidth_gb_s: float
@@ -55,15 +62,33 @@ class Gpu:
     bridge_gpus: int = 2
 
     def flops(self, arithmetic: Arithmetic) -> float | None:
-        """Dense matrix rate in FLOP/s for that arithmetic, or None where the hardware has none."""
-        tflops = self.fp8_tflops if arithmetic == "fp8" else self.fp16_tflops
-        return None if tflops is None else tflops * 1e12
+        """Dense matrix rate in FLOP/s (INT8: in OP/s) for that arithmetic, or None where the hardware has none."""
+        rates = {"fp16": self.fp16_tflops, "fp8": self.fp8_tflops, "int8": self.int8_tops, "fp4": self.fp4_tflops}
+        rate = rates[arithmetic]
+        return None if rate is None else rate * 1e12
+
+    def executes(self, precision: Precision) -> Precision:
+        """The precision as this hardware runs it: block-scaled formats that other hardware knows how to unpack are unpacked to 16 bits."""
+        if precision.weight_format == "mxfp4" and self.fp4_tflops is None:
+            return replace(precision, arithmetic="fp16", unpacked=True, block_scaled=False)
+        return precision
+
+    def lacks(self, precision: Precision) -> str:
+        """What of a precision the hardware cannot do, such as "no FP8 matrix units"; empty where it can do all of it."""
+        run = self.executes(precision)
+        if run.weight_format == "bf16" and not self.bf16:
+            return "no BF16 matrix units"
+        if self.flops(run.arithmetic) is None or (run.block_scaled and self.fp4_tflops is None):
+            return f"no {run.arithmetic.upper()} matrix units"
+        if run.weight_format == "nvfp4" and self.vendor != "NVIDIA":
+            return "no matrix units for the block scales of NVFP4"
+        if run.sparse and (self.vendor != "NVIDIA" or self.arch in BEFORE_SPARSITY):
+            return "no matrix units that skip the zeros of 2:4 sparsity"
+        return ""
 
     def supports(self, precision: Precision) -> bool:
-        """Whether the matrix units can compute in that precision."""
-        if precision.name == "bf16" and not self.bf16:
-            return False
-        return self.flops(precision.arithmetic) is not None
+        """Whether the hardware can compute in that precision."""
+        return not self.lacks(precision)
 
     def tp_link(self, tp: int) -> LinkKind:
         """The link that a tensor-parallel group of ``tp`` GPUs runs over; a bridge joins ``bridge_gpus``."""

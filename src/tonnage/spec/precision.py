@@ -1,18 +1,37 @@
 """Number formats of weights, activations and KV cache.
 
-A precision says how many bits each kind of value takes and which of the GPU's arithmetic rates
-its matrix products use. Embeddings, the output head and attention stay in 16 bits, as the engines
-keep them.
+A precision says how many bits each kind of value takes and which of the GPU's arithmetic rates its
+matrix products use. It acts on the matrices of the decoder layers: embeddings, the output head, an
+expert router and attention itself stay in 16 bits, as the engines keep them.
+
+It is written as a format, and behind it, each after a plus sign, what differs from the format's own:
+``fp8``, ``fp8+kv-fp16``, ``awq+kv-int8``, ``fp8+2:4``, ``nvfp4+experts`` (of a mixture of experts only the experts, as in the
+checkpoints that NVIDIA and Moonshot publish).
+
+Sources of the bits: AWQ and GPTQ checkpoints in groups of 128 with a 16-bit scale and a 4-bit zero point
+(AutoAWQ, GPTQModel); W4A8 in groups of 128 with a 16-bit scale (TensorRT-LLM ``w4a8_awq``); NVFP4 blocks of
+16 with an 8-bit scale (NVIDIA, "Introducing NVFP4", 2025); MXFP4 blocks of 32 with an 8-bit exponent (OCP
+Microscaling Formats 1.0, 2023); INT8 and INT4 weight-only and SmoothQuant one scale per channel, which is
+less than 0.01 bits. 2:4 keeps two of four values and two bits of position for each (NVIDIA Ampere
+architecture whitepaper).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
 
-from tonnage.errors import UnknownName
+from tonnage.errors import InputError, UnknownName
 
-Arithmetic = Literal["fp16", "fp8"]
+Arithmetic = Literal["fp16", "fp8", "int8", "fp4"]
+KvFormat = Literal["fp16", "fp8", "int8"]
+
+BITS: dict[Arithmetic, int] = {"fp16": 16, "fp8": 8, "int8": 8, "fp4": 4}
+"""Bits of one value of each kind."""
+
+SPARSE = "2:4"
+KV = "kv-"
+EXPERTS = "experts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,16 +39,26 @@ class Precision:
     """One combination of formats, such as FP8 weights and activations with an FP8 KV cache.
 
     Attributes:
-        name: what users write, such as "fp8".
-        weight_bits: bits per weight of the linear layers.
-        kv_bits: bits per element of the KV cache, as the engines choose by default.
-        arithmetic: the GPU rate that the linear layers use.
+        name: what users write, such as "fp8" or "fp8+kv-fp16".
+        weight_bits: bits per weight of the linear layers as stored, with its share of scales, zero points and positions.
+        value_bits: bits of the weight's value alone.
+        kv: format of the KV cache; without a word about it the one that engines choose for these weights.
+        arithmetic: the rate that the products of the linear layers use; activations enter them in this format.
+        unpacked: weights are stored narrower than they are multiplied, and are unpacked on the way.
+        block_scaled: the matrix units must take blocks with a scale each, as those with FP4 do.
+        experts_only: in a mixture of experts the other matrices stay in 16 bits, as in the checkpoints of gpt-oss.
+        sparse: two of every four weights are zero and neither stored nor multiplied.
     """
 
     name: str
-    weight_bits: int
-    kv_bits: int
+    weight_bits: float
+    value_bits: int
+    kv: KvFormat
     arithmetic: Arithmetic
+    unpacked: bool = False
+    block_scaled: bool = False
+    experts_only: bool = False
+    sparse: bool = False
 
     @property
     def weight_bytes(self) -> float:
@@ -37,25 +66,101 @@ class Precision:
         return self.weight_bits / 8
 
     @property
+    def activation_bits(self) -> int:
+        """Bits of an activation that enters a linear layer."""
+        return BITS[self.arithmetic]
+
+    @property
+    def kv_bits(self) -> int:
+        """Bits per element of the KV cache."""
+        return BITS[self.kv]
+
+    @property
     def kv_bytes(self) -> float:
         """Bytes per element of the KV cache."""
         return self.kv_bits / 8
 
+    @property
+    def weight_format(self) -> str:
+        """The name without what is said about KV cache and sparsity, such as "fp8"."""
+        return self.name.partition("+")[0]
+
+
+def _format(name: str, *, weight_bits: float, value_bits: int, arithmetic: Arithmetic, kv: KvFormat = "fp16") -> Precision:
+    unpacked = value_bits < BITS[arithmetic]
+    return Precision(name=name, weight_bits=weight_bits, value_bits=value_bits, kv=kv, arithmetic=arithmetic, unpacked=unpacked)
+
+
+_GROUP_OF_128 = (16 + 4) / 128
+"""Bits per weight of a 16-bit scale and a 4-bit zero point for 128 weights."""
 
 PRECISIONS: dict[str, Precision] = {
-    "fp16": Precision(name="fp16", weight_bits=16, kv_bits=16, arithmetic="fp16"),
-    "bf16": Precision(name="bf16", weight_bits=16, kv_bits=16, arithmetic="fp16"),
-    "fp8": Precision(name="fp8", weight_bits=8, kv_bits=8, arithmetic="fp8"),
+    made.name: made
+    for made in (
+        _format("fp16", weight_bits=16, value_bits=16, arithmetic="fp16"),
+        _format("bf16", weight_bits=16, value_bits=16, arithmetic="fp16"),
+        _format("fp8", weight_bits=8, value_bits=8, arithmetic="fp8", kv="fp8"),
+        _format("int8-sq", weight_bits=8, value_bits=8, arithmetic="int8"),
+        _format("int8-wo", weight_bits=8, value_bits=8, arithmetic="fp16"),
+        _format("int4-wo", weight_bits=4, value_bits=4, arithmetic="fp16"),
+        _format("awq", weight_bits=4 + _GROUP_OF_128, value_bits=4, arithmetic="fp16"),
+        _format("gptq", weight_bits=4 + _GROUP_OF_128, value_bits=4, arithmetic="fp16"),
+        _format("w4a8", weight_bits=4 + 16 / 128, value_bits=4, arithmetic="fp8", kv="fp8"),
+        replace(_format("nvfp4", weight_bits=4 + 8 / 16, value_bits=4, arithmetic="fp4", kv="fp8"), block_scaled=True),
+        replace(
+            _format("mxfp4", weight_bits=4 + 8 / 32, value_bits=4, arithmetic="fp8"), block_scaled=True, unpacked=False, experts_only=True
+        ),
+    )
 }
+"""Every format with its own KV format.
+
+``mxfp4`` is multiplied with 8-bit activations by matrix units that take blocks (TensorRT-LLM ``W4A8_MXFP4_MXFP8``);
+others unpack it to 16 bits: ``Gpu.executes``.
+"""
+
+ALIASES = {
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "smoothquant": "int8-sq",
+    "w8a16": "int8-wo",
+    "int4-awq": "awq",
+    "int4-gptq": "gptq",
+    "w4a8-awq": "w4a8",
+    "fp4": "nvfp4",
+}
+"""Other spellings, as engines and benchmark files write them."""
 
 
 def find_precision(name: str) -> Precision:
-    """The precision of that name, in any case.
+    """The precision of that name, in any case: a format, and behind plus signs its KV format or "2:4".
 
     Raises:
-        UnknownName: the name is not in ``PRECISIONS``.
+        UnknownName: the format, or what stands behind it, is not known.
+        InputError: a sparse format that no matrix unit multiplies.
     """
+    first, *further = (part.strip() for part in name.lower().split("+"))
     try:
-        return PRECISIONS[name.strip().lower()]
+        found = PRECISIONS[ALIASES.get(first, first)]
     except KeyError:
         raise UnknownName("precision", name, PRECISIONS) from None
+    kv, sparse = found.kv, False
+    if EXPERTS in further:
+        further.remove(EXPERTS)
+        found = found if found.experts_only else replace(found, name=f"{found.name}+{EXPERTS}", experts_only=True)
+    for part in further:
+        chosen: KvFormat | None = next((kind for kind in get_args(KvFormat) if part == KV + kind), None)
+        if chosen is None and part != SPARSE:
+            raise UnknownName(
+                "precision", name, [f"{found.name}+{rest}" for rest in (*(KV + k for k in get_args(KvFormat)), SPARSE, EXPERTS)]
+            )
+        kv, sparse = chosen or kv, sparse or part == SPARSE
+    return _with(found, kv, sparse)
+
+
+def _with(own: Precision, kv: KvFormat, sparse: bool) -> Precision:
+    name = own.name + (f"+{SPARSE}" if sparse else "") + (f"+{KV}{kv}" if kv != own.kv else "")
+    if not sparse:
+        return replace(own, name=name, kv=kv)
+    if own.unpacked or own.block_scaled:
+        raise InputError(f"precision '{name}': weights that are unpacked or have block scales cannot be 2:4 sparse; use fp8+2:4")
+    return replace(own, name=name, kv=kv, sparse=True, weight_bits=own.value_bits / 2 + 1)

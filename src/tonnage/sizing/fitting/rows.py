@@ -25,7 +25,7 @@ from tonnage.perf.terms import coefficients, resolve
 from tonnage.results.requests import COMPLETED
 from tonnage.simulator import steps as record
 from tonnage.simulator.kernel import run_recorded
-from tonnage.sizing.predict import SEED, Point, measured_metrics, read_point, workload_of
+from tonnage.sizing.predict import RATES, SEED, Point, measured_metrics, read_point, workload_of
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.workload import Workload
@@ -73,11 +73,16 @@ def price(c: Floats, of: NDArray[np.int64], tokens: Floats, sequences: Floats) -
     """
     k = c[of].T
     arithmetic = k[s.LINEAR_FLOPS] * tokens
-    weights = k[s.LINEAR_BYTES] + k[s.EXPERT_BYTES] * (1.0 - k[s.EXPERT_REST] * k[s.EXPERT_MISS] ** tokens)
-    linear = (arithmetic ** k[s.NORM] + weights ** k[s.NORM]) ** (1.0 / k[s.NORM])
+    linear = (arithmetic ** k[s.NORM] + k[s.LINEAR_BYTES] ** k[s.NORM]) ** (1.0 / k[s.NORM])
+    if k[s.EXPERT_BYTES].any():
+        touched = 1.0 - k[s.EXPERT_REST] * k[s.EXPERT_MISS] ** tokens
+        fullest = np.minimum(touched + k[s.EXPERT_UNEVEN] * np.sqrt(np.maximum(touched * (1.0 - touched), 0.0)), 1.0)
+        reading = k[s.EXPERT_BYTES] * fullest
+        linear = linear + ((k[s.EXPERT_FLOPS] * tokens) ** k[s.NORM] + reading ** k[s.NORM]) ** (1.0 / k[s.NORM])
     head = np.maximum(k[s.HEAD_FLOPS] * sequences, k[s.HEAD_BYTES])
     small, large = k[s.COMM_STEP] + k[s.COMM_SMALL] * tokens, k[s.COMM_LARGE] + k[s.COMM_TOKEN] * tokens
-    communication = np.where(tokens <= k[s.SMALL_TOKENS], np.minimum(small, large), large)
+    starved = np.where((tokens > k[s.STARVED_FROM]) & (tokens <= k[s.STARVED_TO]), k[s.STARVED], 0.0)
+    communication = np.where(tokens <= k[s.SMALL_TOKENS], np.minimum(small, large), large + starved)
     host = k[s.HOST_STEP] + k[s.HOST_SEQUENCE] * sequences
     return np.asarray(linear + head + k[s.ACTIVATION] * tokens + communication + host)
 
@@ -107,8 +112,8 @@ class Deployments:
         """Coefficient arrays of shape (deployments, COEFFICIENTS), and their front-end seconds."""
         rows, fronts = [], []
         for d in self.unique:
-            found = resolve(terms, d.model, d.gpu, d.precision, d.parallelism.tp, find_engine(d.engine).coefficients)
-            rows.append(coefficients(found, d.model, d.gpu, d.precision, d.parallelism.tp))
+            found = resolve(terms, d.model, d.gpu, d.precision, d.parallelism, find_engine(d.engine).coefficients)
+            rows.append(coefficients(found, d.model, d.gpu, d.precision, d.parallelism))
             fronts.append(found.frontend_s)
         return np.array(rows), np.array(fronts)
 
@@ -124,9 +129,10 @@ class StaticRows:
     def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
         """Look the rows up once."""
         self.rows = list(rows)
-        self.points = [read_point(row) for row in rows]
+        self.points = [read_point(row).of_rank for row in rows]
         self.deployments = Deployments.among(self.points)
-        self.batch, self.isl, self.osl = (column(rows, name) for name in ("batch", "isl", "osl"))
+        self.batch = np.array([float(point.batch or 1) for point in self.points])
+        self.isl, self.osl = (column(rows, name) for name in ("isl", "osl"))
         self.measured = {name: column(rows, name) for name in ("ttft_ms", "itl_ms")}
 
     def simulate(self, terms: Terms) -> None:
@@ -205,12 +211,15 @@ class LoadedRows:
     def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
         """Look the rows up once."""
         self.rows = list(rows)
-        self.points = [self.point(row) for row in rows]
+        whole = [self.point(row) for row in rows]
+        self.points = [point.of_rank for point in whole]
         self.deployments = Deployments.among(self.points)
         self.blocks = [memory_plan(point.deployment).blocks for point in self.points]
         columns = {name: column(rows, name) for name in METRICS}
         if np.isfinite(columns["requests_s"]).all():  # the same number as tokens per second
             del columns["output_tok_s"]
+        ranks = np.array([point.ranks for point in whole])
+        columns |= {name: columns[name] / ranks for name in RATES if name in columns}
         self.measured = {name: values for name, values in columns.items() if np.isfinite(values).any()}
         self.gaps = np.maximum(column(rows, "osl") - 1, 1)
         self.bins: list[Bins] = []

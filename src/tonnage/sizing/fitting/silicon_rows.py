@@ -4,7 +4,6 @@ The file comes with the wheel aiconfigurator-core 0.12 and is read there. What i
 
 - aggregated rows (prefill and decode in one instance) of dense models; that leaves out the unlabelled MTP
   rows (DeepSeek), the corrupt ones (gpt-oss) and the dumps that multiply tp, dp and ep (MoE);
-- no FP4, which the package does not price yet, and no SGLang, whose steps of prompts alone the simulator does not have yet;
 - a row names its number of clients; where that is not ``batch_size``, the clients per replica, several
   replicas stood behind one front end, and where it is missing the load is unknown;
 - an instance is ``tp_size`` GPUs of one server, without attention data parallelism or pipeline stages;
@@ -52,14 +51,22 @@ DENSE = {
     "Qwen3-32B": "qwen3-32b",
 }
 GPUS = {"h100_sxm": "h100-sxm-80gb", "h200_sxm": "h200-sxm-141gb", "b200_sxm": "b200-sxm-180gb"}
-ENGINES = {"vllm": "vllm-0.19", "trtllm": "tensorrt-llm-1.0"}
+ENGINES = {"vllm": "vllm-0.19", "trtllm": "tensorrt-llm-1.0", "sglang": "sglang-0.5"}
 INFERENCEMAX_TRTLLM = "tensorrt-llm-1.1"
 """Engine presets; NVIDIA's own TensorRT-LLM rows are of 1.0.0rc3, InferenceMAX's of October 2025, version not stated."""
 PRECISIONS = {"": "bf16", "bf16": "bf16", "fp8": "fp8"}
+DENSE_PRECISIONS = PRECISIONS | {"fp4": "nvfp4"}
+"""The same for dense models, whose FP4 checkpoints narrow all matrices."""
 GPUS_PER_SERVER = 8
 
 SPREAD = 0.2
 """InferenceMAX: lengths are uniform in (1 − SPREAD … 1) × nominal."""
+
+SGLANG_TOKENS = 8192
+"""``chunked_prefill_size`` of SGLang on GPUs of 60 to 160 GiB, its default."""
+
+MIXED: Row = {"precision": "fp8+kv-fp16", "scheduler": "vllm"}
+"""SGLang's later rows: decodes ride along with chunks, and the KV cache stays in 16 bits, its default."""
 
 VLLM_TOKENS, H200_TOKENS, LONGEST_BEYOND = 8192, 16384, 200
 """InferenceMAX: tokens a step of vLLM and of TensorRT-LLM on H200; on B200 prompt + output + 200."""
@@ -90,15 +97,7 @@ def select(file: Path) -> Selection:
     Raises:
         InputError: it cannot be read, or is no such file.
     """
-    try:
-        with file.open(encoding="utf-8", newline="") as stream:
-            reader = csv.DictReader(stream)
-            missing = [name for name in (*COLUMNS, *MEASURED.values()) if name not in (reader.fieldnames or ())]
-            lines = [] if missing else list(reader)
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--silicon: {file} cannot be read ({error}); give the file of the wheel aiconfigurator-core") from None
-    if missing:
-        raise InputError(f"--silicon: {file} has no column '{missing[0]}'; give {FILE} of the wheel aiconfigurator-core")
+    lines = read_sample(file)
     reasons: Counter[str] = Counter()
     rows: dict[tuple[Any, ...], Row] = {}
     for line in lines:
@@ -112,16 +111,36 @@ def select(file: Path) -> Selection:
     return Selection(rows=list(rows.values()), left_out=dict(reasons.most_common()))
 
 
+def read_sample(file: Path) -> list[dict[str, str]]:
+    """The lines of the file by column.
+
+    Raises:
+        InputError: it cannot be read, or is no such file.
+    """
+    try:
+        with file.open(encoding="utf-8", newline="") as stream:
+            reader = csv.DictReader(stream)
+            missing = [name for name in (*COLUMNS, *MEASURED.values()) if name not in (reader.fieldnames or ())]
+            lines = [] if missing else list(reader)
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--silicon: {file} cannot be read ({error}); give the file of the wheel aiconfigurator-core") from None
+    if missing:
+        raise InputError(f"--silicon: {file} has no column '{missing[0]}'; give {FILE} of the wheel aiconfigurator-core")
+    return lines
+
+
 def _model(line: Mapping[str, str]) -> str:
     return DENSE.get(line["model_path"].rsplit("/", 1)[-1], "")
 
 
-def _clients(line: Mapping[str, str]) -> int:
+def clients_of(line: Mapping[str, str]) -> int:
+    """Clients that a row names; 0 where it names none."""
     found = re.search(r"silicon_concurrency=(\d+)", line["silicon_data_source"])
     return int(found[1]) if found else 0
 
 
-def _measured(line: Mapping[str, str]) -> dict[str, float]:
+def measured_of(line: Mapping[str, str]) -> dict[str, float]:
+    """What a row measured, by the names of this package; NaN where it is empty."""
     return {name: float(line[column] or "nan") for name, column in MEASURED.items()}
 
 
@@ -131,7 +150,7 @@ def _unusable(line: Mapping[str, str]) -> str:
         "disaggregated": line["mode"] != "agg",
         "not one of the dense models": not _model(line),
         "another GPU or engine": line["system"] not in GPUS or line["backend"] not in ENGINES,
-        f"precision {line['precision']}": line["precision"] not in PRECISIONS,
+        f"precision {line['precision']}": line["precision"] not in DENSE_PRECISIONS,
     }
     found = next((reason for reason, holds in reasons.items() if holds), "")
     return found or _unusable_run(line)
@@ -139,12 +158,12 @@ def _unusable(line: Mapping[str, str]) -> str:
 
 def _unusable_run(line: Mapping[str, str]) -> str:
     alone = all((line.get(name) or "1") == "1" for name in ("pp_size", "attention_dp_size"))
-    values = _measured(line).values()
+    values = measured_of(line).values()
     reasons = {
         "pipeline stages or attention data parallelism": not alone,
         "more GPUs than a server has": int(line["tp_size"]) > GPUS_PER_SERVER,
-        "load not stated": _clients(line) == 0,
-        "several replicas": _clients(line) != int(line["batch_size"]),
+        "load not stated": clients_of(line) == 0,
+        "several replicas": clients_of(line) != int(line["batch_size"]),
         "prompts cached": line["backend"] == "vllm" and _model(line) == "llama-3.1-8b",
         "no measured value": not all(math.isfinite(v) and v > 0 for v in values),
     }
@@ -156,13 +175,13 @@ def _row(line: Mapping[str, str]) -> Row:
     row: Row = {
         "model": _model(line),
         "gpu": GPUS[line["system"]],
-        "precision": PRECISIONS[line["precision"]],
+        "precision": DENSE_PRECISIONS[line["precision"]],
         "engine": ENGINES[line["backend"]],
         "tp": int(line["tp_size"]),
         "isl": int(line["isl"]),
         "osl": int(line["osl"]),
         "concurrency": int(line["batch_size"]),
-        **_measured(line),
+        **measured_of(line),
     }
     dump = re.match(r"(source_file=\d{4}-\d\d-\d\d\.csv|db-dump/)", line["silicon_data_source"])
     return row | (_inferencemax(row) if dump else _nvidia(row))
@@ -181,7 +200,10 @@ def _inferencemax(row: Row) -> Row:
 def _nvidia(row: Row) -> Row:
     clients = row["concurrency"]
     one_waits = row["engine"] == ENGINES["trtllm"] and row["model"] == "llama-3.1-8b"
-    return {"spread": 0.0, "slots": max(clients - one_waits, 1), "budget": row["isl"] + clients}
+    run: Row = {"spread": 0.0, "slots": max(clients - one_waits, 1), "budget": row["isl"] + clients}
+    if row["engine"] != ENGINES["sglang"]:
+        return run
+    return run | {"budget": SGLANG_TOKENS} | (MIXED if row["precision"] == "fp8" else {})
 
 
 class SiliconRows(LoadedRows):
@@ -192,7 +214,9 @@ class SiliconRows(LoadedRows):
     def point(self, row: Row) -> Point:
         """The point of a row, with the knobs of its run."""
         point = read_point(row)
-        knobs = replace(point.deployment.knobs, max_batch_size=row["slots"], max_num_tokens=row["budget"])
+        own = point.deployment.knobs
+        tokens, scheduler = row["budget"] or own.max_num_tokens, row.get("scheduler", own.scheduler)
+        knobs = replace(own, max_batch_size=row["slots"], max_num_tokens=tokens, scheduler=scheduler)
         return replace(point, deployment=replace(point.deployment, knobs=knobs))
 
     def workload(self, i: int, model: StepModel, *, turnaround_s: float) -> Workload:

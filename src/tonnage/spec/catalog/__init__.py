@@ -14,10 +14,13 @@ from tonnage.spec.catalog.lookup import (
     system_of,
     systems,
 )
+from tonnage.spec.catalog.trade_offs import TradeOff, accuracy_and_calibration, trade_offs
 
 __all__ = [
     "Entry",
     "QualityScore",
+    "TradeOff",
+    "accuracy_and_calibration",
     "engines",
     "find_engine",
     "find_gpu",
@@ -30,4 +33,5 @@ __all__ = [
     "search",
     "system_of",
     "systems",
+    "trade_offs",
 ]

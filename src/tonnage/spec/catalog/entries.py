@@ -131,9 +131,10 @@ def _engine(raw: Raw) -> EngineSpec:
             excluded=default.get("except", ""),
             max_batch_size=default["max_batch_size"],
             max_num_tokens=default["max_num_tokens"],
+            kv_fraction=default.get("kv_fraction"),
         )
         for default in raw.get("by_memory", [])
     ]
     knobs = EngineKnobs(**{field.name: raw[field.name] for field in fields(EngineKnobs)})
-    rest = dict(raw, vendors=tuple(raw["vendors"]), by_memory=tuple(defaults), knobs=knobs)
+    rest = dict(raw, vendors=tuple(raw["vendors"]), without=tuple(raw.get("without", ())), by_memory=tuple(defaults), knobs=knobs)
     return _make(EngineSpec, rest, "engines.yaml")

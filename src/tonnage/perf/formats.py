@@ -1,0 +1,101 @@
+"""Where a number format acts in a step: rate of the arithmetic, bytes of the weights, and the price of unpacking.
+
+Weight-only formats move fewer bytes and multiply in 16 bits: they gain while a step waits for weights and lose once it
+waits for arithmetic, for unpacking takes its share of both. Formats of weights and activations multiply at the rate of
+their format as well. 2:4 sparsity doubles the rate on paper and shrinks the bytes.
+
+What a format reaches of the efficiencies fitted to 16 and 8 bits lies in the group ``formats`` of ``terms.json``, by its
+name, or by its name and a GPU generation where that is known to differ; what measurements here did not fit is a prior
+(``sizing/fitting/formats.py`` has the sources), and predictions that rest on one say so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from tonnage.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tonnage.spec.hardware import Gpu
+    from tonnage.spec.precision import Precision
+
+FITTED = ("fp16", "bf16", "fp8")
+"""Formats whose efficiencies are the fitted ones themselves."""
+
+SPARSE = "2:4"
+SPARSE_RATE = 2.0
+"""What skipping zeros does to the datasheet's rate (NVIDIA Ampere architecture whitepaper)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shares:
+    """What a format reaches of the fitted efficiencies: of the matrix rate, and of the bandwidth of reading weights."""
+
+    compute: float
+    memory: float
+
+
+def fitted_bits(precision: Precision) -> Literal["8", "16"]:
+    """The bits whose fitted efficiencies a format starts from: those of its arithmetic; INT8 kernels were compared with 16 bits."""
+    return "8" if precision.arithmetic in {"fp8", "fp4"} else "16"
+
+
+def matrix_rate(gpu: Gpu, precision: Precision) -> float:
+    """Datasheet FLOP/s of the linear layers, that of 16 bits where the hardware has none of the format's."""
+    rate = gpu.flops(precision.arithmetic)
+    rate = gpu.fp16_tflops * 1e12 if rate is None else rate
+    return rate * SPARSE_RATE if precision.sparse else rate
+
+
+def shares(groups: Mapping[str, Mapping[str, float]], precision: Precision, gpu: Gpu) -> Shares:
+    """What the format, as the GPU executes it, reaches of the fitted efficiencies.
+
+    Args:
+        groups: the group ``formats`` of ``terms.json``.
+        precision: as ``Gpu.executes`` gives it.
+        gpu: whose generation may have a share of its own.
+
+    Raises:
+        DataError: the group has nothing about the format.
+    """
+    compute = memory = 1.0
+    for name in _names(precision):
+        entry = _entry(groups, name, gpu)
+        if entry not in groups:
+            raise DataError(f"perf/coefficients/terms.json: nothing about the format '{name}'; write it again with `tonnage fit`")
+        compute *= groups[entry]["compute"]
+        memory *= groups[entry]["memory"]
+    return Shares(compute=compute, memory=memory)
+
+
+def format_name(precision: Precision) -> str:
+    """The format as a GPU executes it: MXFP4 may be multiplied as it is, or unpacked."""
+    unpacked = precision.unpacked and precision.weight_format == "mxfp4"
+    return "mxfp4 unpacked" if unpacked else precision.weight_format
+
+
+def _names(precision: Precision) -> list[str]:
+    """The entries that apply: of the format, and of sparsity."""
+    names = [] if precision.weight_format in FITTED else [format_name(precision)]
+    return names + ([SPARSE] if precision.sparse else [])
+
+
+def _entry(groups: Mapping[str, object], name: str, gpu: Gpu) -> str:
+    """The entry of a format on a GPU: of its generation where there is one."""
+    own = f"{name} {gpu.arch}"
+    return own if own in groups else name
+
+
+def format_mark(precision: Precision, gpu: Gpu, origins: Mapping[str, str]) -> str:
+    """In words, what of a format no measurement here was fitted to; empty where all is fitted.
+
+    Args:
+        precision: as ``Gpu.executes`` gives it.
+        gpu: whose generation may have an entry of its own.
+        origins: ``formats`` of the origins in ``terms.json``: where each entry that is not fitted comes from.
+    """
+    unfitted = ((name, _entry(origins, name, gpu)) for name in _names(precision))
+    return "; ".join(f"format {name} not fitted: {origins[entry]}" for name, entry in unfitted if entry in origins)

@@ -1,0 +1,200 @@
+"""The usable rows of ``silicon_sample.csv`` with mixtures of experts; ``silicon_rows`` says what the dense ones are.
+
+Of the same file, by the same rules, and further:
+
+- models: MiniMax M2.5, Qwen3 235B, gpt-oss 120B, DeepSeek R1 and V3, Kimi K2.5. Left out are GLM-5 (sparse
+  attention) and Qwen3.5 (linear attention), which no term here describes;
+- the dumps of 2026-04-06 and 2026-04-27 multiply tp and attention dp with ep (tp 64 with ep 8 is tp 8 ep 8; tp 4
+  dp 4 with ep 16 is tp 4 ep 4): the same measurements stand in the dump of 2026-03-25 as they ran;
+- DeepSeek rows of TensorRT-LLM measured on 2026-01-14, 2026-01-28, 2026-02-05 and 2026-02-06 ran with
+  multi-token prediction and do not say so: token latencies are up to 2 × lower than on 2025-11-02, 2025-12-15,
+  2026-01-29 and 2026-02-03. The same holds of SGLang in FP8 on B200 where a measurement stands in one dump only,
+  beside a slower one that stands in two;
+- rows of Dynamo state the clients of several replicas; instances of more GPUs than a server has are several nodes;
+- Qwen3 235B on vLLM 0.12: 50 ms a token at TP 2 and 35 at TP 4 whatever the clients (4 to 48) and lengths, 2 to 3 times what
+  the same engine needs for larger models: it had no tuned kernel for those experts, or something else slowed it;
+- the number of clients is that of the whole instance, over all attention ranks;
+- nine rows of gpt-oss on H100 of 2025-11 and 2025-12 are corrupt, and so those runs are left out.
+
+KV caches are in 16 bits where an engine's default is not changed by InferenceMAX's scripts: vLLM but for
+gpt-oss on Blackwell. FP4 checkpoints of NVIDIA and Kimi's INT4 keep all but the experts in 16 bits.
+Recalled: InferenceMAX's scripts, but for the token budgets that ``silicon_rows`` names.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tonnage.sizing.fitting.silicon_rows import (
+    GPUS,
+    GPUS_PER_SERVER,
+    PRECISIONS,
+    SPREAD,
+    Row,
+    Selection,
+    SiliconRows,
+    clients_of,
+    measured_of,
+    read_sample,
+)
+
+MOE = {
+    "MiniMax-M2.5": "minimax-m2.5",
+    "Qwen3-235B-A22B-FP8": "qwen3-235b-a22b",
+    "gpt-oss-120b": "gpt-oss-120b",
+    "DeepSeek-R1": "deepseek-r1",
+    "DeepSeek-V3": "deepseek-r1",
+    "Kimi-K2.5": "kimi-k2.5",
+}
+"""R1 and V3 are the same architecture, and the dumps name the same measurements by either."""
+
+SYSTEMS = GPUS | {"b300_sxm": "b300-sxm-270gb"}
+ENGINES = {"vllm": "vllm-0.19", "trtllm": "tensorrt-llm-1.1"}
+NVIDIA_TRTLLM = "tensorrt-llm-1.0"
+"""Of NVIDIA's own rows: 1.0.0rc3."""
+
+MULTIPLIED = ("2026-04-06", "db-dump/2026-04-27")
+MTP_DAYS = ("2026-01-14", "2026-01-28", "2026-02-05", "2026-02-06")
+CORRUPT = ("2025-11-02", "2025-12-05", "2025-12-08")
+"""Days of the gpt-oss runs on H100."""
+
+DIGITS = 4
+"""The same measurement agrees in so many digits between dumps."""
+
+BUDGETS = {"gpt-oss-120b": 8192}
+"""Tokens a step that InferenceMAX sets on vLLM; elsewhere it leaves the engine's default."""
+
+TRTLLM_BEYOND = 64
+"""TensorRT-LLM on MoE: tokens a step are clients + prompt + this."""
+
+
+def select_moe(file: Path) -> Selection:
+    """The usable rows of the file.
+
+    Raises:
+        InputError: it cannot be read, or is no such file.
+    """
+    reasons: Counter[str] = Counter()
+    rows: dict[tuple[Any, ...], Row] = {}
+    lines = sorted(read_sample(file), key=_is_multiplied)
+    seen = Counter(_measurement(line) for line in lines if _unusable(line) == "")
+    for line in lines:
+        reason = _unusable(line) or _alone_with_mtp(line, seen)
+        if reason:
+            reasons[reason] += 1
+        elif _measurement(line) in rows:
+            reasons["same measurement in another dump"] += 1
+        else:
+            rows[_measurement(line)] = _row(line)
+    return Selection(rows=list(rows.values()), left_out=dict(reasons.most_common()))
+
+
+def _model(line: Mapping[str, str]) -> str:
+    return MOE.get(line["model_path"].rsplit("/", 1)[-1], "")
+
+
+def _is_multiplied(line: Mapping[str, str]) -> bool:
+    return any(name in line["silicon_data_source"] for name in MULTIPLIED)
+
+
+def _day(line: Mapping[str, str]) -> str:
+    found = re.search(r"measured=(\d{4}-\d\d-\d\d)", line["silicon_data_source"])
+    return found[1] if found else ""
+
+
+def degrees(line: Mapping[str, str]) -> tuple[int, int, int]:
+    """tp, attention dp and ep of a row as it ran.
+
+    A dump that multiplies has ep in tp or dp once more where experts are split by both, and in dp and ep where not.
+    """
+    tp, dp, moe_tp, ep = (int(line[name] or 1) for name in ("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size"))
+    if _is_multiplied(line) and ep > 1 and tp * dp == moe_tp * ep:
+        root = math.isqrt(tp * dp)
+        if moe_tp == ep == root and 1 in (tp, dp):
+            return (root, 1, root) if dp == 1 else (1, root, root)
+        if moe_tp == 1 and tp == dp == root:
+            return root, 1, root
+    if not line["attention_dp_size"]:
+        dp = max(1, moe_tp * ep // tp)
+    return tp, dp, ep
+
+
+def _measurement(line: Mapping[str, str]) -> tuple[Any, ...]:
+    values = (float(f"{value:.{DIGITS}g}") for value in measured_of(line).values())
+    return (_model(line), *(line[name] for name in ("system", "backend", "precision", "isl", "osl")), clients_of(line), *values)
+
+
+def _unusable(line: Mapping[str, str]) -> str:
+    """Why a line is not used; empty if it is."""
+    tp, dp, _ = degrees(line)
+    deepseek = _model(line) == "deepseek-r1"
+    reasons = {
+        "disaggregated": line["mode"] != "agg",
+        "not one of the models": not _model(line),
+        "another GPU or engine": line["system"] not in SYSTEMS or line["backend"] not in ENGINES,
+        f"precision {line['precision']}": _precision(line) == "",
+        "pipeline stages": (line["pp_size"] or "1") != "1",
+        "more GPUs than a server has": tp * dp > GPUS_PER_SERVER,
+        "load not stated": clients_of(line) == 0,
+        "clients of several replicas": "dynamo" in line["silicon_data_source"],
+        "no tuned kernel": _model(line) == "qwen3-235b-a22b" and line["backend"] == "vllm",
+        "multi-token prediction, not said": deepseek and line["backend"] == "trtllm" and _day(line) in MTP_DAYS,
+        "corrupt": _model(line) == "gpt-oss-120b" and line["system"] == "h100_sxm" and _day(line) in CORRUPT,
+        "no measured value": not all(math.isfinite(v) and v > 0 for v in measured_of(line).values()),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def _alone_with_mtp(line: Mapping[str, str], seen: Counter[tuple[Any, ...]]) -> str:
+    """SGLang's runs of DeepSeek on B200 in FP8 with multi-token prediction: those that one dump alone has."""
+    suspect = (line["backend"], line["system"], line["precision"], _model(line)) == ("sglang", "b200_sxm", "fp8", "deepseek-r1")
+    return "multi-token prediction, not said" if suspect and seen[_measurement(line)] == 1 else ""
+
+
+def _precision(line: Mapping[str, str]) -> str:
+    """The package's name of a row's formats; empty where it has none."""
+    blackwell = line["system"] in ("b200_sxm", "b300_sxm")
+    if line["precision"] == "fp4" and _model(line) == "gpt-oss-120b":
+        return "mxfp4+kv-fp8" if blackwell or line["backend"] == "trtllm" else "mxfp4"
+    if line["precision"] == "fp4":
+        return "nvfp4+experts" if blackwell else ""
+    if line["precision"] == "int4":
+        return "gptq+experts"
+    name = PRECISIONS.get(line["precision"], "")
+    return f"{name}+kv-fp16" if name == "fp8" and line["backend"] == "vllm" else name
+
+
+def _row(line: Mapping[str, str]) -> Row:
+    """The columns of a measured table, and ``spread``, ``slots`` and ``budget`` of the run."""
+    tp, dp, ep = degrees(line)
+    nvidia = not re.match(r"(source_file=\d{4}-\d\d-\d\d\.csv|source_file=kimi|db-dump/)", line["silicon_data_source"])
+    clients = clients_of(line)
+    engine = ENGINES[line["backend"]]
+    row: Row = {
+        "model": _model(line),
+        "gpu": SYSTEMS[line["system"]],
+        "precision": _precision(line),
+        "engine": NVIDIA_TRTLLM if nvidia and line["backend"] == "trtllm" else engine,
+        "tp": tp,
+        "dp": dp,
+        "ep": ep,
+        "isl": int(line["isl"]),
+        "osl": int(line["osl"]),
+        "concurrency": clients,
+        **measured_of(line),
+    }
+    each = math.ceil(clients / dp)
+    if nvidia:
+        return row | {"spread": 0.0, "slots": each, "budget": row["isl"] + each}
+    if line["backend"] == "vllm":
+        return row | {"spread": SPREAD, "slots": each, "budget": BUDGETS.get(row["model"], 0)}
+    return row | {"spread": SPREAD, "slots": 2048, "budget": row["isl"] + each + TRTLLM_BEYOND}
+
+
+class MoeRows(SiliconRows):
+    """Such rows as residuals."""

@@ -1,0 +1,91 @@
+"""Rows of measured benchmarks as points that can be predicted: tables of our columns, and ``silicon_sample.csv``.
+
+The latter is a file of the wheel aiconfigurator-core with columns of its own; which of its rows can be used, and with which
+knobs and lengths they were measured, is said by ``fitting/silicon_rows.py``. Asked for by its name alone, it is
+the one of the installed wheel.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tonnage.results.exchange import read_rows
+from tonnage.sizing.predict import Load, Point, read_point
+
+SILICON_COLUMN = "silicon_ttft_ms"
+"""Only ``silicon_sample.csv`` has it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredTable:
+    """The rows of a file.
+
+    Attributes:
+        rows: as ``results.exchange.read_rows`` gives them, or with the same keys as far as they are known.
+        point: looks row ``i`` up.
+        load: the workload of row ``i`` where it is not what its columns say alone.
+        remarks: what of the file was left out, one sentence each.
+    """
+
+    rows: list[dict[str, Any]]
+    point: Callable[[int], Point]
+    load: Callable[[int], Load | None]
+    remarks: tuple[str, ...] = ()
+
+
+def measured_table(table: Path | str | Sequence[Mapping[str, Any]]) -> MeasuredTable:
+    """The rows of a file, or rows that were read before.
+
+    Raises:
+        InputError: the file cannot be read as such a table.
+    """
+    if isinstance(table, Path | str):
+        silicon = _silicon_file(Path(table))
+        if silicon is not None:
+            return _silicon_table(silicon)
+    rows = read_rows(table) if isinstance(table, Path | str) else [dict(row) for row in table]
+    return MeasuredTable(rows=rows, point=lambda i: read_point(rows[i]), load=lambda _: None)
+
+
+def _silicon_file(path: Path) -> Path | None:
+    """The file, if it is ``silicon_sample.csv``; that of the installed wheel where only its name is given."""
+    from tonnage.sizing.fitting.silicon_rows import FILE, installed_sample
+
+    if not path.exists() and str(path) == FILE:
+        return installed_sample()
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            header = next(csv.reader(stream), [])
+    except (OSError, ValueError, csv.Error):
+        return None
+    return path if SILICON_COLUMN in header else None
+
+
+def _silicon_table(path: Path) -> MeasuredTable:
+    """Dense models first, then mixtures of experts; each by the rules of the file that fits them."""
+    from tonnage.sizing.fitting.moe_rows import MoeRows, select_moe
+    from tonnage.sizing.fitting.silicon_rows import SiliconRows, select
+
+    places: list[tuple[SiliconRows, int]] = []
+    rows: list[dict[str, Any]] = []
+    remarks = []
+    for what, chosen, kind in (("dense models", select(path), SiliconRows), ("mixtures of experts", select_moe(path), MoeRows)):
+        parts = kind(chosen.rows)
+        places += [(parts, i) for i in range(len(chosen.rows))]
+        rows += chosen.rows
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in chosen.left_out.items())
+        remarks.append(f"{path.name}, {what}: {len(chosen.rows):,} rows are used; other lines: {reasons or 'none'}.")
+
+    def point(place: int) -> Point:
+        parts, i = places[place]
+        return parts.point(parts.rows[i])
+
+    def load(place: int) -> Load:
+        parts, i = places[place]
+        return lambda step, turnaround_s: parts.workload(i, step, turnaround_s=turnaround_s)
+
+    return MeasuredTable(rows=rows, point=point, load=load, remarks=tuple(remarks))

@@ -1,0 +1,70 @@
+"""What number formats cost in accuracy and calibration: the published table of ``trade_offs.yaml``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from tonnage.errors import DataError
+from tonnage.spec.precision import SPARSE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tonnage.spec.precision import Precision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TradeOff:
+    """What is published of one format.
+
+    Attributes:
+        name: the format, or "2:4".
+        gain_small, gain_large: speed over 16 bits at batch 4 and less, and at 16 and more: "none", "medium" or "high"; "" where unsaid.
+        accuracy_impact: from "very low" to "high".
+        calibration: how long it takes, in words.
+        source, date: where that is said, and when it was taken down.
+    """
+
+    name: str
+    gain_small: str
+    gain_large: str
+    accuracy_impact: str
+    calibration: str
+    source: str
+    date: str
+
+
+@cache
+def _trade_offs() -> Mapping[str, TradeOff]:
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    text = resources.files("tonnage.spec.catalog").joinpath("trade_offs.yaml").read_text(encoding="utf-8")
+    try:
+        made = [TradeOff(**{**raw, "date": str(raw["date"])}) for raw in yaml.load(text, Loader=loader)]
+    except (yaml.YAMLError, KeyError, TypeError) as error:
+        raise DataError(f"catalog/trade_offs.yaml cannot be read: {error}") from None
+    return MappingProxyType({one.name: one for one in made})
+
+
+def trade_offs(precision: Precision) -> tuple[TradeOff, ...]:
+    """What is published of a precision's weight format, and of sparsity where it is sparse; empty where nothing is.
+
+    Raises:
+        DataError: ``trade_offs.yaml`` is damaged.
+    """
+    names = (precision.weight_format, *((SPARSE,) if precision.sparse else ()))
+    return tuple(_trade_offs()[name] for name in names if name in _trade_offs())
+
+
+def accuracy_and_calibration(precision: Precision) -> tuple[str, str]:
+    """Accuracy impact and calibration of a precision, such as ("very low", "1 min"); ("", "") where nothing is published."""
+    found = trade_offs(precision)
+    if len(found) < 2:
+        return (found[0].accuracy_impact, found[0].calibration) if found else ("", "")
+    impact, calibration = ([f"{getattr(one, key)} ({one.name})" for one in found] for key in ("accuracy_impact", "calibration"))
+    return " and ".join(impact), " and ".join(calibration)

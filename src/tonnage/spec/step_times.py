@@ -1,0 +1,86 @@
+"""Step times that someone else gives: a table of a user's own measurements, or the name of another step model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tonnage.errors import InputError
+
+if TYPE_CHECKING:
+    from tonnage.spec.deployment import Deployment
+
+FITTED, AICONFIGURATOR = "fitted", "aiconfigurator"
+
+OWNERS = ("model", "gpu", "precision", "tp", "engine")
+"""What says whose step one is."""
+
+Owner = tuple[str, ...]
+"""Values of ``OWNERS``; empty text where the file has no such column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedStep:
+    """One engine step and how long it took.
+
+    Attributes:
+        prefill_tokens, prefill_sequences: new prompt tokens, and the prompts that they belong to.
+        past_tokens: tokens of each of these prompts that were computed before.
+        decode_sequences, context_tokens: sequences that decode, and the sum of their contexts.
+        seconds: duration.
+    """
+
+    prefill_tokens: int
+    prefill_sequences: int
+    past_tokens: int
+    decode_sequences: int
+    context_tokens: int
+    seconds: float
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that the step computes."""
+        return self.prefill_tokens + self.decode_sequences
+
+    @property
+    def attention_pairs_2(self) -> float:
+        """Twice the pairs of a new prompt token and a token it attends to; prompts are taken to be equal."""
+        if self.prefill_tokens == 0:
+            return 0.0
+        return self.prefill_tokens * (2 * self.past_tokens + self.prefill_tokens / self.prefill_sequences)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSource:
+    """Whose step times price a deployment, where it is not the fitted terms.
+
+    Attributes:
+        name: ``AICONFIGURATOR``, or the file.
+        table: the steps of the file by their owner; empty for AIConfigurator.
+    """
+
+    name: str
+    table: tuple[tuple[Owner, tuple[TimedStep, ...]], ...] = ()
+
+    @property
+    def names_owners(self) -> bool:
+        """Whether the file says of every step which deployment it is of."""
+        return all(any(owner) for owner, _ in self.table)
+
+    def steps_of(self, deployment: Deployment) -> tuple[TimedStep, ...]:
+        """The steps of a deployment.
+
+        Raises:
+            InputError: the file has none.
+        """
+        mine = owner_of(deployment)
+        found = [step for owner, steps in self.table if all(a in ("", b) for a, b in zip(owner, mine, strict=True)) for step in steps]
+        if not found:
+            raise InputError(f"--step-model: {self.name} has no step times of {', '.join(mine[:3])}, TP {mine[3]}, {mine[4]}")
+        return tuple(found)
+
+
+def owner_of(deployment: Deployment) -> Owner:
+    """Values of ``OWNERS`` of a deployment."""
+    d = deployment
+    return (d.model.name, d.gpu.name, d.precision.name, str(d.parallelism.tp), d.engine)

@@ -1,0 +1,72 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.step_times import timed
+from tests.strategies import ROOFLINE, step_models
+from tonnage.errors import InputError
+from tonnage.perf.reduction import reduced
+from tonnage.perf.step import COEFFICIENTS, NORM, StepModel, batch_seconds, step_seconds, tabulated_seconds
+from tonnage.spec.step_times import TimedStep
+
+
+@settings(max_examples=30, deadline=None)
+@given(step_models())
+def test_steps_of_our_own_model_come_back_within_the_stated_error(model: StepModel) -> None:
+    steps = list(timed(model.coefficients))
+    found = reduced(steps, "ours")
+    errors = [
+        100 * abs(step_seconds(found.coefficients, s.prefill_tokens, s.prefill_sequences if s.prefill_tokens else 0,
+                               s.decode_sequences, s.attention_pairs_2, s.context_tokens) / s.seconds - 1)  # type: ignore[arg-type]
+        for s in steps
+    ]  # fmt: skip
+    decode = [error for error, s in zip(errors, steps, strict=True) if s.prefill_tokens == 0]
+    assert max(errors) == pytest.approx(found.worst, abs=1e-6)
+    assert np.mean(decode) == pytest.approx(found.decode_mape, abs=1e-6)
+    assert found.decode_mape < 2
+    assert found.prefill_mape < 2
+    assert found.steps == len(steps)
+
+
+@settings(max_examples=30, deadline=None)
+@given(step_models(), st.integers(1, 300), st.integers(1, 300), st.integers(0, 10**6))
+def test_a_reduced_step_costs_something_and_more_context_more(model: StepModel, fewer: int, more: int, context: int) -> None:
+    c = reduced(list(timed(model.coefficients)), "ours").coefficients
+    assert (c[COEFFICIENTS + 1 :: 2] >= 0).all()
+    assert (np.diff(c[COEFFICIENTS::2]) > 0).all()
+    assert step_seconds(c, 0, 0, fewer, 0, context + more) >= step_seconds(c, 0, 0, fewer, 0, context) > 0
+
+
+def test_the_table_is_linear_between_entries_and_goes_on() -> None:
+    c = np.concatenate([np.zeros(COEFFICIENTS), [1, 2.0, 10, 3.0, 100, 30.0]])
+    c[NORM] = 1.0
+    assert [tabulated_seconds(c, t) for t in (0, 1, 10, 55, 100, 200)] == pytest.approx([2.0, 2.0, 3.0, 16.5, 30.0, 60.0])
+    assert batch_seconds(c, 55, 3) == pytest.approx(16.5)
+
+
+def test_an_array_without_a_table_is_priced_as_before() -> None:
+    assert batch_seconds(ROOFLINE, 9, 9) == batch_seconds(ROOFLINE[:COEFFICIENTS].copy(), 9, 9)
+    longer = np.concatenate([ROOFLINE, [1, 0.5, 2, 0.5]])
+    assert batch_seconds(longer, 9, 9) == pytest.approx(batch_seconds(ROOFLINE, 9, 9) + 0.5)
+
+
+def test_an_odd_measurement_is_said_to_be_off() -> None:
+    steps = list(timed(ROOFLINE))
+    steps[0] = replace(steps[0], seconds=steps[0].seconds * 3)
+    found = reduced(steps, "ours")
+    assert found.worst > 10
+    assert f"{found.worst:.0f} % at most" in str(found)
+
+
+def test_steps_that_do_not_say_enough_are_refused() -> None:
+    def step(p: int, b: int, context: int) -> TimedStep:
+        return TimedStep(prefill_tokens=p, prefill_sequences=1, past_tokens=0, decode_sequences=b, context_tokens=context, seconds=0.01)
+
+    enough = [step(0, 1, 9), step(0, 1, 99), step(8, 0, 0), step(16, 0, 0)]
+    assert reduced(enough, "x.csv").steps == 4
+    for left, says in (((1, 2, 3), "two context_tokens"), ((0, 1, 2), "two numbers of prefill_tokens")):
+        with pytest.raises(InputError, match=rf"--step-model: x\.csv needs .*{says}"):
+            reduced([enough[i] for i in left], "x.csv")
