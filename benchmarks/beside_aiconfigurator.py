@@ -60,6 +60,7 @@ def comparison(data: Path, files: Sequence[str]) -> Iterator[str]:
     yield f"{PACKAGE} {version}, with the engine versions that its tables hold today: newer ones than most rows were measured on."
     yield "Its step times are asked for on a grid and reduced to our array; under our scheduler, memory plan and client they predict"
     yield "what the second column of figures says. Its own estimate is `run_static` for static batches and `run_agg` for closed loops."
+    yield "Formats are those that it infers of the checkpoints itself."
     yield "Only rows count that all of the ways shown predict; peak memory is ours in each and left out."
     compared = {name: list(_compared(data / name if name != SILICON else _sample())) for name in (*files, SILICON)}
     yield ""
