@@ -47,6 +47,7 @@ class Candidate:
         load: what the load is, in words.
         marks: which parts of the prediction rest on something else than measurements of this GPU and engine.
         memory: where the memory goes, in one line.
+        confidence: how sure the number of systems is; None where nothing was simulated for it.
     """
 
     gpu: str
@@ -77,6 +78,7 @@ class Candidate:
     marks: tuple[str, ...]
     memory: str
     engine_preset: str = ""
+    confidence: Confidence | None = None
 
     @property
     def gpus(self) -> int:
