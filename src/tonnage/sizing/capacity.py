@@ -31,6 +31,7 @@ from tonnage.perf.step import (
 from tonnage.perf.terms import client_turnaround_s
 from tonnage.results.metrics import Summary, summarize
 from tonnage.simulator.kernel import run, run_recorded
+from tonnage.sizing.intervals import statistic_noise
 from tonnage.spec.deployment import Deployment, Limit, Slo
 from tonnage.spec.lengths import Lengths, Pairs
 from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, Trace, Workload
@@ -146,6 +147,7 @@ class Capacity:
         binds: what stops it there: a limit, or saturation.
         reason: why there is no such load; empty when there is one.
         simulated_requests: requests of the deciding run.
+        noise: standard error of the limited statistic in that run, as a share of it: that of a finite run.
     """
 
     rate: float
@@ -155,6 +157,7 @@ class Capacity:
     binds: str
     reason: str
     simulated_requests: int
+    noise: float = 0.0
 
 
 class Instance:
@@ -168,6 +171,7 @@ class Instance:
         """
         self.deployment = deployment
         self.asked = asked
+        self.trail: dict[float, float] = {}  # the strain on the limits at every rate that was run; 0 for a single client
         isl, osl = math.ceil(asked.isl.mean), math.ceil(asked.osl.mean)
         price = priced(deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=isl)
         self.memory = price.memory
@@ -230,22 +234,32 @@ class Instance:
 
     def measured(self, rate: float) -> Summary:
         """The metrics of a short run of an open loop, neither ramp nor drain."""
-        return summarize(middle(self.open(rate, self.count(rate), self.asked.seed)))
+        return self._noted(rate, summarize(middle(self.open(rate, self.count(rate), self.asked.seed))))
+
+    def _noted(self, rate: float, summary: Summary) -> Summary:
+        self.trail[rate] = strain(summary, self.asked.slo)
+        return summary
 
     def glanced(self, rate: float) -> Summary:
         """As ``measured``, by a shorter run where that leaves no doubt whether the limits hold."""
         first = summarize(middle(self.open(rate, self.count(rate) // GLANCE, self.asked.seed)))
-        return first if not 1 / CLEAR < strain(first, self.asked.slo) < CLEAR else self.measured(rate)
+        return self._noted(rate, first) if not 1 / CLEAR < strain(first, self.asked.slo) < CLEAR else self.measured(rate)
 
     def alone(self) -> Summary:
         """The metrics of a single client: what no load can beat."""
         equal = self.asked.pairs is None and self.asked.isl.kind == self.asked.osl.kind == "fixed"
-        return summarize(self.closed(1, ALONE_EQUAL if equal else ALONE_REQUESTS))
+        summary = summarize(self.closed(1, ALONE_EQUAL if equal else ALONE_REQUESTS))
+        return self._noted(0.0 if self.asked.load == "open" else summary.requests_per_second, summary)
 
     def closed(self, clients: int, requests: int) -> Requests:
         """A run of a closed loop of ``clients``."""
         turnaround = client_turnaround_s(self.deployment)
         return self.under(ClosedLoop(concurrency=clients, turnaround_s=turnaround), requests, self.asked.seed)
+
+    def under_clients(self, clients: int) -> Summary:
+        """The metrics of a closed loop of ``clients``."""
+        summary = summarize(self.closed(clients, max(ALONE_REQUESTS, CLOSED_ROUNDS * clients)))
+        return self._noted(summary.requests_per_second, summary)
 
     def under(self, arrivals: Arrivals, requests: int, seed: int) -> Requests:
         """A run under any arrivals."""
@@ -427,9 +441,11 @@ def _verified(instance: Instance, rate: float, saturated: float, binds: str, run
     count, seed = runs * instance.count(rate), instance.asked.seed + 1
     why, down = "", STEP_DOWN
     for _ in range(VERIFICATIONS):
-        summary = summarize(middle(instance.open(rate, count, seed)))
+        record = middle(instance.open(rate, count, seed))
+        summary = summarize(record)
         broken = worst_limit(summary, instance.asked.slo)
         if broken is None:
+            limit = next((limit for limit in instance.asked.slo if str(limit) == binds), None)
             return Capacity(
                 rate=rate,
                 concurrency=rate * summary.statistic_ms("e2e", "mean") / 1e3,
@@ -438,6 +454,7 @@ def _verified(instance: Instance, rate: float, saturated: float, binds: str, run
                 binds=binds,
                 reason="",
                 simulated_requests=count,
+                noise=0.0 if limit is None else statistic_noise(record, limit.metric, limit.statistic),
             )
         why = f"{comparison(summary, broken)} at {rate:.3g} requests/s in the verifying run"
         binds, rate = str(broken), rate * (1 - down)
@@ -450,7 +467,7 @@ def _closed_capacity(instance: Instance, alone: Summary) -> Capacity:
     most = 2 * instance.batch
 
     def at(clients: int) -> Summary:
-        return summarize(instance.closed(clients, max(ALONE_REQUESTS, CLOSED_ROUNDS * clients)))
+        return instance.under_clients(clients)
 
     top = at(most)
     saturation = top.requests_per_second
