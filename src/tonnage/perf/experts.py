@@ -43,7 +43,10 @@ class ExpertTerms:
         spread: how independent the tokens' choices of experts are; 0 if all tokens are alike, 1 if random.
         first: experts that one token touches; 0 for as many as it chooses, which are fewer only where choices coincide.
         rows: passes through memory of every token's copy for each of its experts.
-        layer_s: seconds per layer of experts and step: router, sorting, launches.
+        layer_s: seconds per layer of experts and step beyond those of a dense layer: router, sorting, launches; negative where less.
+        each_s: seconds per expert, layer and step: what grows with their number.
+        sequence_s: host seconds per sequence beyond those of a dense model; negative where less.
+        prefill_s: as ``layer_s``, once more in a step with prefill.
         skew: see the module.
         dispatch_s: latency of one dispatch or combine.
         dispatch_bytes_s: bytes/s per GPU and direction that they reach.
@@ -55,6 +58,9 @@ class ExpertTerms:
     first: float = 0.0
     rows: float = 0.0
     layer_s: float = 0.0
+    each_s: float = 0.0
+    sequence_s: float = 0.0
+    prefill_s: float = 0.0
     skew: float = SKEW
     dispatch_s: float = 0.0
     dispatch_bytes_s: float = math.inf
@@ -91,7 +97,9 @@ def add_experts(
     layers = model.layers - model.dense_layers
     copies = fullest * dp * model.experts_per_token / ep
     c[step.ACTIVATION] += terms.rows * TOKEN_BYTES * layers * model.hidden * copies / bandwidth
-    c[step.HOST_STEP] += terms.layer_s * layers
+    c[step.HOST_STEP] += (terms.layer_s + terms.each_s * model.experts) * layers
+    c[step.HOST_SEQUENCE] += terms.sequence_s
+    c[step.HOST_PREFILL] += terms.prefill_s * layers
 
 
 def add_dispatch(c: list[float], terms: ExpertTerms, model: Model, parallelism: Parallelism) -> None:

@@ -4,7 +4,8 @@ The terms lie in ``coefficients/terms.json`` in groups. ``shared`` holds for eve
 ``architectures`` for a GPU generation, ``gpus`` are corrections to the generation (a GPU without
 measurements has those of the measured one that ``siblings`` names, or none, and so gets its
 generation's mean), ``links`` for NVLink and PCIe, and ``engines`` for one engine generation each:
-host terms, decode attention, all-reduce latency.
+host terms, decode attention, all-reduce latency. ``formats`` says what a number format reaches of the
+efficiencies (``perf.formats``).
 
 Sources: the form is DESIGN §5 with what ``sizing/fitting/fit.py`` found; the numbers are fitted there.
 """
@@ -22,7 +23,7 @@ from tonnage.errors import DataError
 from tonnage.perf import step
 from tonnage.perf.experts import SKEW, ExpertTerms, add_dispatch, add_experts
 from tonnage.perf.external import reduction, source_mark
-from tonnage.perf.formats import fitted_bits, format_mark, matrix_rate, shares
+from tonnage.perf.formats import fitted_bits, format_mark, format_name, matrix_rate, shares
 from tonnage.perf.overlay import calibration_mark, overlaid
 from tonnage.perf.step import StepModel
 from tonnage.spec.catalog import find_engine
@@ -47,6 +48,8 @@ LOW_LATENCY_BYTES = 0.8e6
 
 ACTIVATION_BYTES = 2.0
 """Bytes of one activation."""
+
+BITS_16 = 16
 
 BYTES_16 = 2.0
 """Bytes of one weight of the output head, and of others that engines keep in 16 bits."""
@@ -217,7 +220,7 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
 
 
 def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision, parallelism: Parallelism, preset: str) -> Terms:
-    """The terms of one deployment out of the five groups.
+    """The terms of one deployment out of the groups.
 
     Raises:
         DataError: no terms of that engine preset.
@@ -230,7 +233,7 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
 
     def efficiency(kind: str, of_bits: str) -> float:
         value = generation[f"{kind}_{of_bits}"] * own.get(kind, 1.0) * own.get(f"{kind}_{of_bits}", 1.0)
-        return value * engine.get(kind, 1.0) * _power(gpu, generation, shared, kind)
+        return value * engine.get(kind, 1.0) * engine.get(f"{kind}_{of_bits}", 1.0) * _power(gpu, generation, shared, kind)
 
     kv = engine["kv_bandwidth"] * (engine["kv_8bit"] if precision.kv_bits == 8 else 1.0)
     attention = shared["attention"] * generation["attention"] * engine.get("attention", 1.0)
@@ -260,11 +263,11 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
         small_s=latency,
         large_s=latency * link["large"],
         block_bytes_s=engine.get("block_bytes_s", 0.0) if kind == "nvlink" else 0.0,
-        layer_s=engine["layer_s"],
+        layer_s=_layer_s(engine, model, precision) * (engine.get("latent_layer", 1.0) if model.latent is not None else 1.0),
         step_s=engine["step_s"],
         sequence_s=engine["sequence_s"] * engine.get(f"sequence_{gpu.arch.lower()}", 1.0),
         prefill_s=_prefill_s(engine, model, tp),
-        experts=_experts(engine, shared, gpu, _dispatch(terms, generation, engine, gpu, parallelism)),
+        experts=_experts(engine, shared, gpu, precision, _dispatch(terms, generation, engine, gpu, parallelism)),
         frontend_s=engine["frontend_s"],
     )
 
@@ -284,14 +287,24 @@ def _power(gpu: Gpu, generation: dict[str, float], shared: dict[str, float], kin
     return factor
 
 
-def _experts(engine: dict[str, float], shared: dict[str, float], gpu: Gpu, dispatch: tuple[float, float]) -> ExpertTerms:
-    """The terms of experts of an engine on a GPU."""
+def _experts(
+    engine: dict[str, float], shared: dict[str, float], gpu: Gpu, precision: Precision, dispatch: tuple[float, float]
+) -> ExpertTerms:
+    """The terms of experts of an engine on a GPU, in a precision as the GPU executes it."""
+    arch, form = gpu.arch.lower(), format_name(precision)
+    layer = engine.get("expert_layer", 1.0) * engine.get(f"expert_layer_{arch}", 1.0)
     return ExpertTerms(
-        compute=shared["expert_compute"] * engine.get("expert_compute", 1.0) * engine.get(f"expert_{gpu.arch.lower()}", 1.0),
-        memory=engine["expert_memory"],
+        compute=shared["expert_compute"]
+        * engine.get("expert_compute", 1.0)
+        * engine.get(f"expert_{arch}", 1.0)
+        * engine.get(f"expert_compute_{form}", 1.0),
+        memory=engine["expert_memory"] * engine.get(f"expert_memory_{form}", 1.0),
         spread=engine["expert_spread"],
         rows=engine.get("expert_rows", 0.0),
-        layer_s=engine.get("expert_layer_s", 0.0),
+        layer_s=engine["layer_s"] * (layer - 1.0),
+        each_s=engine.get("expert_each_s", 0.0),
+        sequence_s=engine["sequence_s"] * (engine.get("expert_sequence", 1.0) - 1.0),
+        prefill_s=engine.get("expert_prefill_s", 0.0),
         first=engine.get("expert_first", 0.0),
         skew=engine.get("expert_skew", SKEW),
         dispatch_s=dispatch[0],
@@ -311,10 +324,17 @@ def _dispatch(
     return latency * engine.get("dispatch", 1.0), bytes_s * link["efficiency"] * link.get(f"tp{gpus}", 1.0)
 
 
+def _layer_s(engine: dict[str, float], model: Model, precision: Precision) -> float:
+    """Launches of a layer, with the kernels that narrow its activations and those that normalise query and key heads."""
+    narrow = engine.get("layer_narrow_s", 0.0) if precision.activation_bits < BITS_16 else 0.0
+    return engine["layer_s"] + narrow + (engine.get("layer_norms_s", 0.0) if model.head_norms else 0.0)
+
+
 def _prefill_s(engine: dict[str, float], model: Model, tp: int) -> float:
     """Host seconds of a step with prefill: per step, among several ranks, and per layer where no CUDA graph holds such steps."""
     among_ranks = engine.get("prefill_ranks_s", 0.0) if tp > 1 else 0.0
-    return engine["prefill_s"] + among_ranks + engine.get("prefill_layer_s", 0.0) * model.layers
+    latent = engine.get("latent_prefill_s", 0.0) if model.latent is not None else 0.0
+    return engine["prefill_s"] + among_ranks + (engine.get("prefill_layer_s", 0.0) + latent) * model.layers
 
 
 def _of_gpu(terms: dict[str, Any], gpu: Gpu) -> dict[str, float]:
@@ -368,7 +388,7 @@ def coefficients(terms: Terms, model: Model, gpu: Gpu, precision: Precision, par
     if tp > 1:
         _communication(c, terms, model, parallelism)
     c[step.HOST_STEP] = terms.step_s + terms.layer_s * model.layers
-    c[step.HOST_SEQUENCE] = terms.sequence_s
+    c[step.HOST_SEQUENCE] += terms.sequence_s
     c[step.HOST_PREFILL] = terms.prefill_s
     if model.is_moe:
         _experts_of(c, terms, model, gpu, precision, parallelism)
@@ -414,6 +434,8 @@ def _attention(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: 
     c[step.WALK] = terms.walk_s * model.layers * model.head_dim / WALKED_DIM
     if terms.walk_s > 0.0:
         _blocks(c, terms, model, gpu, read, tp)
+    if model.windowed_layers:
+        _windows(c, model)
 
 
 def _blocks(c: list[float], terms: Terms, model: Model, gpu: Gpu, read: float, tp: int) -> None:
@@ -439,6 +461,15 @@ def _joined(read: float, arithmetic: float) -> float:
 def _eight(model: Model) -> bool:
     """Whether a KV head has the eight query heads that kernels of 2024 took together on the tensor cores."""
     return model.heads == 8 * model.kv_heads
+
+
+def _windows(c: list[float], model: Model) -> None:
+    """Layers that attend within a window cost what its tokens do, once per sequence and new token: contexts are taken to be longer."""
+    share = model.windowed_layers / model.layers
+    c[step.ACTIVATION] += share * c[step.ATTENTION] * model.window
+    c[step.HOST_SEQUENCE] += share * (c[step.CONTEXT] + c[step.WALK]) * model.window
+    for place in (step.ATTENTION, step.CONTEXT, step.HEADS, step.WALK):
+        c[place] *= 1.0 - share
 
 
 def _communication(c: list[float], terms: Terms, model: Model, parallelism: Parallelism) -> None:
