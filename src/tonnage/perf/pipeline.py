@@ -101,8 +101,9 @@ def _round(stage: StepModel, deployment: Deployment, gpus_per_system: int, promp
     for fixed in (step.LINEAR_BYTES, step.EXPERT_BYTES, step.COMM_STEP, step.COMM_LARGE, step.STARVED, step.HOST_STEP, step.WALK):
         c[fixed] *= pp
     c[step.EXPERT_MISS] **= 1 / pp
-    c[step.HEAD_FLOPS] /= pp
-    for limit in (step.SMALL_TOKENS, step.STARVED_FROM, step.STARVED_TO):
+    for each in (step.HEAD_FLOPS, step.WAVE):
+        c[each] /= pp
+    for limit in (step.SMALL_TOKENS, step.STARVED_FROM, step.STARVED_TO, step.GROUPED_FROM):
         c[limit] *= pp
     latency_s, token_s = _hops(deployment, gpus_per_system)
     for once, each in ((step.COMM_STEP, step.COMM_SMALL), (step.COMM_LARGE, step.COMM_TOKEN)):

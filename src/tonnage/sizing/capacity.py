@@ -19,11 +19,13 @@ from tonnage.perf.step import (
     EXPERT_MISS,
     EXPERT_REST,
     EXPERT_UNEVEN,
+    GROUPED_FROM,
     HOST_PREFILL,
     NORM,
     SMALL_TOKENS,
     STARVED_FROM,
     STARVED_TO,
+    WAVE,
     StepModel,
     batch_seconds,
     context_seconds,
@@ -104,7 +106,7 @@ STEP_DOWN, STEP_GROWTH, MOST_DOWN = 0.02, 1.5, 0.3
 MEASURED = (0.2, 0.85)
 """Share of a run's requests, in order of arrival, that the statistics are over: neither ramp nor drain."""
 
-PURE_NUMBERS = (NORM, EXPERT_MISS, EXPERT_REST, EXPERT_UNEVEN, SMALL_TOKENS, STARVED_FROM, STARVED_TO)
+PURE_NUMBERS = (NORM, EXPERT_MISS, EXPERT_REST, EXPERT_UNEVEN, SMALL_TOKENS, STARVED_FROM, STARVED_TO, WAVE, GROUPED_FROM)
 """Places of the coefficient array that are no seconds."""
 
 
