@@ -189,9 +189,9 @@ def _splits(model: Model, tp: int) -> bool:
 def weight_bytes(deployment: Deployment) -> int:
     """Bytes of weights on each GPU.
 
-    Attention and MLP matrices are in the weight format (attention in 16 bits where the format is for experts only)
-    and split over the GPUs: routed experts over all, the others over those of an attention rank; embedding, output head
-    and router are in 16 bits. The router is on every GPU; so is the embedding table where the engine replicates it
+    Attention and MLP matrices are in the weight format (of a format for experts only, all others are in 16 bits) and split
+    over the GPUs: routed experts over all, the others over those of an attention rank; embedding, output head and router
+    are in 16 bits. The router is on every GPU; so is the embedding table where the engine replicates it
     (``EngineSpec.replicated_embedding``), and the head is always split.
     """
     model, tp = deployment.model, deployment.parallelism.tp

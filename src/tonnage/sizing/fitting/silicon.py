@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tonnage.perf.terms import shipped
+from tonnage.sizing.fitting.residuals import HeldOut, held_out_rows
 from tonnage.sizing.fitting.rows import Progress, errors
 from tonnage.sizing.fitting.silicon_rows import FILE, GPUS, Row, Selection, SiliconRows, select
 from tonnage.sizing.fitting.terms import CURRENT, Layout, Prior
@@ -85,7 +86,7 @@ OF_FP4: dict[str, Prior] = {"compute": (0.79, 0.2), "memory": (0.80, 0.15)}
 """Shares of Blackwell's 8-bit efficiencies that NVFP4 reaches."""
 
 CONSTANT = {"kv_single": 1.0, "head_arithmetic": 0.0, "walk_s": 0.0, "turnaround_s": 0.0}
-EXPERTS = ("expert_ada", "expert_ampere", "expert_compute", "expert_memory", "expert_spread")
+EXPERTS = ("expert_compute", "expert_memory", "expert_spread")
 """Taken from TensorRT-LLM 0.15: no row here has experts."""
 
 MEASURED_GPU, MEASURED_BITS = "b200-sxm-180gb", "8"
@@ -100,10 +101,11 @@ ELSEWHERE = "host terms and decode attention were fitted on {gpus}; on this GPU 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """One part left out."""
+    """One part left out, by a column."""
 
     title: str
     name: str
+    column: str
     train: list[Row]
     test: list[Row]
 
@@ -157,14 +159,23 @@ def folds(rows: Sequence[Row]) -> Iterable[Fold]:
         part = {id(row): family(row) if column == "engine" else row[column] for row in rows}
         for name in sorted(set(part.values())):
             train, test = ([row for row in rows if (part[id(row)] == name) == out] for out in (False, True))
-            yield Fold(title=TITLE.format(what), name=name, train=train, test=test)
+            yield Fold(title=TITLE.format(what), name=name, column=column, train=train, test=test)
 
 
-def figures(rows: Sequence[Row], terms: Terms) -> Figures:
-    """The errors of ``SCORED`` in percent."""
+def figures(rows: Sequence[Row], terms: Terms, *, without: str = "", residuals: list[HeldOut] | None = None) -> Figures:
+    """The errors of ``SCORED`` in percent.
+
+    Args:
+        rows: what is predicted; terms: with what.
+        without: the column, if any, whose whole value the terms have not seen.
+        residuals: to which the errors are appended.
+    """
     parts = SiliconRows(rows)
     fits = np.array(parts.cache_holds_all())
     found = errors(parts, terms)
+    if residuals is not None:
+        errors_of = {"itl_ms": found["itl_ms"], "ttft_ms": np.where(fits, found["ttft_ms"], np.nan)}
+        residuals += held_out_rows(parts.points, errors_of, strange_gpu=without == "gpu", strange_engine=without == "engine")
     ttft = np.abs(found["ttft_ms"])
     values = (_mean(np.abs(found["itl_ms"])), _mean(ttft[fits]), _mean(ttft), float(np.median(found["itl_ms"])))
     return {name: round(100 * value, 2) for name, value in zip(SCORED, values, strict=True)}
@@ -176,7 +187,9 @@ def _mean(values: NDArray[np.float64]) -> float:
     return float(known.mean()) if known.size else float("nan")
 
 
-def refit(terms: Terms, file: Path, *, progress: Progress | None = None, cross_validate: bool = True) -> Terms:
+def refit(
+    terms: Terms, file: Path, *, progress: Progress | None = None, cross_validate: bool = True, residuals: list[HeldOut] | None = None
+) -> Terms:
     """The content of ``terms.json`` with the terms of current engines, of Blackwell and of FP4 fitted anew.
 
     Args:
@@ -184,6 +197,7 @@ def refit(terms: Terms, file: Path, *, progress: Progress | None = None, cross_v
         file: ``silicon_sample.csv``.
         progress: called with (done, total, name).
         cross_validate: also fit without each part that is held out.
+        residuals: to which the errors of these parts are appended.
 
     Raises:
         InputError: the file cannot be read.
@@ -206,7 +220,8 @@ def refit(terms: Terms, file: Path, *, progress: Progress | None = None, cross_v
     tables: dict[str, dict[str, Figures]] = {}
     for number, fold in enumerate(parts, start=1):
         report(number, len(parts) + 1, f"{fold.title}: without {fold.name}")
-        tables.setdefault(fold.title, {})[fold.name] = figures(fold.test, solve_silicon(layout, fold.train))
+        left_out = figures(fold.test, solve_silicon(layout, fold.train), without=fold.column, residuals=residuals)
+        tables.setdefault(fold.title, {})[fold.name] = left_out
     for table in tables.values():
         table["mean"] = {name: round(float(np.mean([abs(each[name]) for each in table.values()])), 2) for name in SCORED}
     _report(found, rows, tables)
