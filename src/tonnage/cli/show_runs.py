@@ -26,7 +26,7 @@ def show_runs(runs: Sequence[SimulatedRun]) -> str:
     from tonnage.results.metrics import DEFINITIONS
 
     first = runs[0].to_json()
-    where = f"{first['model']} {first['precision'].upper()} on {first['tp']} × {first['gpu']}, {first['engine']}"
+    where = f"{first['model']} {first['precision'].upper()} on {first['tp'] * first.get('dp', 1)} × {first['gpu']}{_ranks(first)}, {first['engine']}"
     title = f"{where}, {first['isl']} tokens in, {first['osl']} out"
     body = _one(runs[0]) if len(runs) == 1 else _sweep(runs)
     marks = [wrapped(f"· {mark}") for mark in runs[0].marks]

@@ -26,6 +26,8 @@ def simulate(
     gpu: str | None = None,
     precision: str | None = None,
     tp: int | None = None,
+    dp: int | None = None,
+    ep: int | None = None,
     engine: str | None = None,
     isl: str | None = None,
     osl: str | None = None,
@@ -67,6 +69,10 @@ def simulate(
         fp16, bf16 or fp8 (default: fp16).
     tp
         Tensor-parallel degree (default: 1).
+    dp
+        Attention ranks of a mixture of experts, each of so many GPUs and with its own requests (default: 1).
+    ep
+        Groups that the experts are spread over (default: 1).
     engine
         tensorrt-llm, vllm, nim-2024 or tensorrt-llm-0.9 (default: tensorrt-llm).
     isl
@@ -140,6 +146,8 @@ def simulate(
         "gpu": gpu,
         "precision": precision,
         "tp": tp,
+        "dp": dp,
+        "ep": ep,
         "engine": engine,
         "isl": isl,
         "osl": osl,

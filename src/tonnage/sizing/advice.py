@@ -100,7 +100,7 @@ def _input_tokens(chosen: Carried) -> Warned | None:
     """Engine time of an output token over that of an input token, both at full batches."""
     instance = chosen.ready.instance
     c, isl = instance.step.coefficients, round(instance.asked.isl.mean)
-    batch = max(1, min(instance.batch, round(chosen.capacity.concurrency)))
+    batch = max(1, min(instance.batch, round(chosen.capacity.concurrency / instance.deployment.parallelism.dp)))
     output = step_seconds(c, 0, 0, batch, 0, round(batch * (isl + instance.asked.osl.mean / 2))) / batch
     prompt = step_seconds(c, isl, 1, 0, isl * isl, 0) / isl
     ratio = output / prompt

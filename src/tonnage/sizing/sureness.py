@@ -26,7 +26,7 @@ def confidence_of(question: Question, found: Answer, workers: int | None = None)
     """
     best, chosen = found.candidates[0], found.carried[0]
     instance, stated = chosen.ready.instance, chosen.capacity
-    demand, gpus = question.demand.sizing_requests_per_second, best.tp * best.pp
+    demand, gpus = question.demand.sizing_requests_per_second, best.parallelism.gpus
 
     def measured(factor: float) -> float:
         asked = replace(instance.asked, step_factor=instance.asked.step_factor * factor)
