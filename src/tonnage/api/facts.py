@@ -54,7 +54,7 @@ class MemoryReport:
         }
 
 
-def memory(  # noqa: PLR0913
+def memory(
     *,
     model: str,
     gpu: str = "h100-sxm-80gb",

@@ -214,7 +214,10 @@ def expert_weights(model: Model) -> int:
 
 
 def kv_bytes_per_token(deployment: Deployment) -> int:
-    """Bytes of KV cache of one token on each GPU of its attention rank; with more GPUs than key/value heads each GPU keeps one, a latent vector all of them."""
+    """Bytes of KV cache of one token on each GPU of its attention rank.
+
+    With more GPUs than key/value heads each GPU keeps one head; a latent vector is on all of them.
+    """
     return math.ceil(deployment.model.kv_elements_per_gpu(deployment.parallelism.tp) * deployment.precision.kv_bytes)
 
 

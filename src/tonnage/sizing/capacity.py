@@ -251,7 +251,9 @@ class Instance:
         """The engine steps of an open loop at ``rate``, the first ``most_steps`` of one attention rank."""
         arrivals = OpenLoop(rate=rate, process=self.asked.process, cv=self.asked.cv)
         trace = self.workload(arrivals, requests).trace(self.asked.seed)
-        return run_recorded(rank_traces(trace, self.deployment.parallelism.dp)[0], self.step, self.knobs, self.memory.blocks, most_steps=most_steps)[1]
+        return run_recorded(
+            rank_traces(trace, self.deployment.parallelism.dp)[0], self.step, self.knobs, self.memory.blocks, most_steps=most_steps
+        )[1]
 
     def workload(self, arrivals: Arrivals, requests: int) -> Workload:
         """The question's lengths under any arrivals."""

@@ -7,7 +7,6 @@ what a router that balances a little is worth.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 

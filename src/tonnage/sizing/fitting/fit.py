@@ -147,10 +147,14 @@ def fit(
 
 def _with_current_engines(terms: Terms, silicon: Path | str | None, progress: Progress | None, cross_validate: bool) -> Terms:
     from tonnage.sizing.fitting.silicon import carried_over, refit
+    from tonnage.sizing.fitting.silicon_moe import experts_carried_over, refit_experts
     from tonnage.sizing.fitting.silicon_rows import installed_sample
 
     file = installed_sample() if silicon is None else Path(silicon)
-    return carried_over(terms) if file is None else refit(terms, file, progress=progress, cross_validate=cross_validate)
+    if file is None:
+        return experts_carried_over(carried_over(terms))
+    dense = refit(terms, file, progress=progress, cross_validate=cross_validate)
+    return refit_experts(dense, file, progress=progress, cross_validate=cross_validate)
 
 
 def _steady(row: Row) -> bool:
