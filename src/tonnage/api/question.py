@@ -20,7 +20,7 @@ from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system
 from tonnage.spec.deployment import METRICS, Limit, Slo, parse_limit
 from tonnage.spec.lengths import WORDS_PER_TOKEN, parse_lengths
-from tonnage.spec.precision import find_precision
+from tonnage.spec.precision import PRECISIONS, find_precision
 from tonnage.spec.recording import Recording, load_profile, read_recording
 from tonnage.spec.scenario import DemandAsked, LengthsAsked, LimitsAsked, Mode, Scenario
 from tonnage.spec.use_cases import with_defaults
@@ -28,6 +28,8 @@ from tonnage.units import format_duration, parse_duration
 
 DEFAULT_GPUS = "h100-sxm-80gb,h200-sxm-141gb,a100-sxm-80gb,l40s"
 DEFAULT_PRECISIONS = "fp16,fp8"
+EVERY = "all"
+"""What stands for every number format; BF16 is as fast as FP16."""
 DEFAULT_TPS = "1,2,4,8"
 DEFAULT_ENGINES = "tensorrt-llm,vllm"
 PLACES = ("on-prem", "cloud", "hybrid", "api")
@@ -170,6 +172,7 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
     asked = scenario.search
     gpus = _names(asked.gpu or DEFAULT_GPUS, "--gpu", faults) if asked.gpu is not None or not scenario.have else ()
     precisions = _names(DEFAULT_PRECISIONS if asked.precision is None else asked.precision, "--precision", faults)
+    precisions = tuple(name for name in PRECISIONS if name != "bf16") if precisions == (EVERY,) else precisions
     engines = _names(DEFAULT_ENGINES if asked.engine is None else asked.engine, "--engine", faults)
     have = faults.named("--have", owned, scenario.have) if scenario.have is not None else ()
     growth = faults.of(growth_of, scenario.growth) if scenario.growth is not None else None

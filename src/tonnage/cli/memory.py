@@ -30,7 +30,8 @@ def memory(
     gpu
         GPU id.
     precision
-        fp16, bf16 or fp8.
+        fp16, bf16, fp8, int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4 or mxfp4; with +kv-fp16, +kv-fp8, +kv-int8 or +2:4
+        behind it, too.
     tp
         Tensor-parallel degree.
     dp

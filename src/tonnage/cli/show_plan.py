@@ -64,6 +64,7 @@ def _answer(plan: Plan) -> str:
         f"utilisation at the peak {best.utilisation:.0%} of what the limits allow; bound by {best.binds}; the fleet saturates at "
         f"{number(best.saturation_requests_per_second_per_instance * best.instances)} requests/s",
         f"memory: {best.memory}" if best.memory else "",
+        f"{best.precision}: accuracy impact {best.accuracy_impact}, calibration {best.calibration}" if best.accuracy_impact else "",
         f"fleet check: {plan.fleet_check.text}" if plan.fleet_check is not None else "",
         plan.confidence.text() if plan.confidence is not None else "",
     ]

@@ -66,7 +66,8 @@ def simulate(
     gpu
         GPU id (default: h100-sxm-80gb).
     precision
-        fp16, bf16 or fp8 (default: fp16).
+        fp16, bf16, fp8, int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4 or mxfp4; with +kv-fp16, +kv-fp8, +kv-int8 or +2:4
+        behind it, too (default: fp16).
     tp
         Tensor-parallel degree (default: 1).
     dp

@@ -8,6 +8,8 @@ step waits for the fullest: with n = E/ep experts each, binomial, the largest of
 √(2 ln ep) standard deviations above the mean (``EXPERT_UNEVEN``). The arithmetic and the copies of tokens on the
 fullest GPU are ``skew`` above the mean per doubling of ``ep``: routers favour some experts.
 
+Their matrices are kernels of their own: arithmetic and reading are joined apart from those of dense matrices.
+
 With tp alone the sum of the experts' outputs is the all-reduce of ``terms``. With attention ranks, tokens
 travel to the GPUs of their experts and back: one dispatch and one combine per layer.
 """
@@ -39,6 +41,7 @@ class ExpertTerms:
     Attributes:
         compute, memory: share of rate and bandwidth that expert matrices reach, relative to dense ones.
         spread: how independent the tokens' choices of experts are; 0 if all tokens are alike, 1 if random.
+        first: experts that one token touches; 0 for as many as it chooses, which are fewer only where choices coincide.
         rows: passes through memory of every token's copy for each of its experts.
         layer_s: seconds per layer of experts and step beyond those of a dense layer: router, sorting, launches; negative where less.
         each_s: seconds per expert, layer and step: what grows with their number.
@@ -52,6 +55,7 @@ class ExpertTerms:
     compute: float
     memory: float
     spread: float
+    first: float = 0.0
     rows: float = 0.0
     layer_s: float = 0.0
     each_s: float = 0.0
@@ -83,12 +87,12 @@ def add_experts(
     bandwidth, memory = bytes_s
     fullest = 1.0 + terms.skew * math.log2(ep)
     chosen = model.experts_per_token * model.expert_parameters
-    c[step.LINEAR_FLOPS] += fullest * (2 * chosen / (flops_s * terms.compute))
+    c[step.EXPERT_FLOPS] = fullest * (2 * chosen / (flops_s * terms.compute))
     reached = bandwidth * min(memory * terms.memory, 1.0)
     c[step.EXPERT_BYTES] = model.experts * model.expert_parameters * precision.weight_bytes / (parallelism.stage_gpus * reached)
     miss = 1.0 - model.experts_per_token / model.experts
     c[step.EXPERT_MISS] = miss**terms.spread
-    c[step.EXPERT_REST] = miss / c[step.EXPERT_MISS]
+    c[step.EXPERT_REST] = (1.0 - (terms.first or model.experts_per_token) / model.experts) / c[step.EXPERT_MISS]
     c[step.EXPERT_MISS] **= dp
     c[step.EXPERT_UNEVEN] = math.sqrt(2 * math.log(ep) * ep / model.experts)
     layers = model.layers - model.dense_layers

@@ -134,6 +134,8 @@ def _deployment(plan: Json) -> Section:
         ("fleet saturates at", saturation),
         ("engine knobs", knobs),
         ("memory", lambda c: words_of(c, "memory")),
+        ("accuracy impact of the format", lambda c: words_of(c, "accuracy_impact")),
+        ("its calibration", lambda c: words_of(c, "calibration")),
     )
     rows = [(name, *(read(c) or ABSENT for _, c in columns)) for name, read in properties]
     rows = [row for row in rows if set(row[1:]) != {ABSENT}]

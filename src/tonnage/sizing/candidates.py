@@ -9,6 +9,7 @@ from tonnage.perf.pipeline import MARK
 from tonnage.perf.terms import marks
 from tonnage.sizing.plan import Candidate, fleet, fleet_of
 from tonnage.sizing.trials import engine_label
+from tonnage.spec.catalog import accuracy_and_calibration
 from tonnage.units import format_gb
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def candidate(question: Question, carried: Carried) -> Candidate:
     gpus = d.parallelism.gpus
     need = fleet(question.demand.sizing_requests_per_second, capacity.rate, gpus, system.gpus, question.spare)
     summary = capacity.summary
+    impact, calibration = accuracy_and_calibration(d.precision)
     saturated = capacity.saturation * need.instances / question.demand.sizing_requests_per_second
     return Candidate(
         gpu=d.gpu.name,
@@ -56,6 +58,8 @@ def candidate(question: Question, carried: Carried) -> Candidate:
         load=_load_in_words(question, capacity),
         marks=(*marks(d), *((MARK,) if d.parallelism.pp > 1 else ())),
         memory=_memory_in_words(instance),
+        accuracy_impact=impact,
+        calibration=calibration,
     )
 
 

@@ -47,6 +47,7 @@ class Candidate:
         load: what the load is, in words.
         marks: which parts of the prediction rest on something else than measurements of this GPU and engine.
         memory: where the memory goes, in one line.
+        accuracy_impact, calibration: what is published of the number format: "very low" to "high", and how long; "" where nothing is.
     """
 
     gpu: str
@@ -77,6 +78,8 @@ class Candidate:
     marks: tuple[str, ...]
     memory: str
     engine_preset: str = ""
+    accuracy_impact: str = ""
+    calibration: str = ""
     dp: int = 1
     ep: int = 1
 

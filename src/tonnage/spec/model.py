@@ -73,6 +73,7 @@ class Model:
         windowed_layers: how many layers have it. Only the time of their attention is less here: KV memory is counted in full.
         tied_embeddings: the output head shares the embedding table.
         parallel_block: attention and MLP of a layer add to one residual, so that a layer has one all-reduce.
+        head_norms: every query and key head is normalised before attention, by kernels of their own (Qwen3).
         source, date: where the figures come from and when they were taken down.
         notes: anything a user should know, such as what is approximated.
     """
@@ -97,6 +98,7 @@ class Model:
     windowed_layers: int = 0
     tied_embeddings: bool = False
     parallel_block: bool = False
+    head_norms: bool = False
     source: str = ""
     date: str = ""
     notes: str = ""

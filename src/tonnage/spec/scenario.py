@@ -93,7 +93,10 @@ class SearchAsked:
     __pydantic_config__ = FORBID
 
     gpu: Texts = leaf("GPUs to try, with commas between (default: h100-sxm-80gb,h200-sxm-141gb,a100-sxm-80gb,l40s).")
-    precision: Texts = leaf("fp16, bf16, fp8, with commas between (default: fp16,fp8).")
+    precision: Texts = leaf(
+        "fp16, bf16, fp8, int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4, mxfp4, with commas between, or all; "
+        "each with +kv-fp16, +kv-fp8, +kv-int8 or +2:4 behind it, too (default: fp16,fp8)."
+    )
     tp: Counts = leaf("Tensor-parallel degrees, with commas between (default: 1,2,4,8).")
     pp: Counts = leaf("Pipeline-parallel degrees, with commas between (default: 1, and more where a model needs it).")
     dp: Counts = leaf("Attention ranks of a mixture of experts, with commas between (default: 1, with latent attention also one per GPU).")

@@ -17,6 +17,7 @@ import numpy as np
 
 from tonnage.perf.terms import shipped
 from tonnage.sizing.fitting.moe_rows import MoeRows, select_moe
+from tonnage.sizing.fitting.residuals import HeldOut, held_out_rows
 from tonnage.sizing.fitting.rows import Progress, errors
 from tonnage.sizing.fitting.silicon_rows import FILE, Row
 from tonnage.sizing.fitting.terms import Layout, Prior
@@ -120,10 +121,11 @@ def solve_moe(layout: MoeLayout, rows: Sequence[Row]) -> Terms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """One part left out."""
+    """One part left out, by a column."""
 
     title: str
     name: str
+    column: str
     train: list[Row]
     test: list[Row]
 
@@ -133,19 +135,30 @@ def folds(rows: Sequence[Row]) -> Iterable[Fold]:
     for column, what in TITLES.items():
         for name in sorted({row[column] for row in rows}):
             train, test = ([row for row in rows if (row[column] == name) == out] for out in (False, True))
-            yield Fold(title=TITLE.format(what), name=name, train=train, test=test)
+            yield Fold(title=TITLE.format(what), name=name, column=column, train=train, test=test)
 
 
-def figures(rows: Sequence[Row], terms: Terms) -> Figures:
-    """MAPE in percent of TPOT over all rows, and of mean TTFT where the KV cache holds all clients."""
+def figures(rows: Sequence[Row], terms: Terms, *, without: str = "", residuals: list[HeldOut] | None = None) -> Figures:
+    """MAPE in percent of TPOT over all rows, and of mean TTFT where the KV cache holds all clients.
+
+    Args:
+        rows: what is predicted; terms: with what.
+        without: the column, if any, whose whole value the terms have not seen, for
+        residuals: to which the errors are appended.
+    """
     parts = MoeRows(rows)
     fits = np.array(parts.cache_holds_all())
     found = errors(parts, terms)
     used = {"itl_ms": found["itl_ms"], "ttft_ms": found["ttft_ms"][fits]}
+    if residuals is not None:
+        errors_of = {"itl_ms": found["itl_ms"], "ttft_ms": np.where(fits, found["ttft_ms"], np.nan)}
+        residuals += held_out_rows(parts.points, errors_of, strange_gpu=without == "gpu", strange_engine=without == "engine")
     return {name: round(float(100 * np.nanmean(np.abs(used[name]))), 2) for name in SCORED}
 
 
-def refit_experts(terms: Terms, file: Path, *, progress: Progress | None = None, cross_validate: bool = True) -> Terms:
+def refit(
+    terms: Terms, file: Path, *, progress: Progress | None = None, cross_validate: bool = True, residuals: list[HeldOut] | None = None
+) -> Terms:
     """The content of ``terms.json`` with the terms of experts and latent attention of current engines fitted anew.
 
     Args:
@@ -153,6 +166,7 @@ def refit_experts(terms: Terms, file: Path, *, progress: Progress | None = None,
         file: ``silicon_sample.csv``.
         progress: called with (done, total, name).
         cross_validate: also fit without each part that is held out.
+        residuals: to which the errors of these parts are appended.
 
     Raises:
         InputError: the file cannot be read.
@@ -170,7 +184,9 @@ def refit_experts(terms: Terms, file: Path, *, progress: Progress | None = None,
     tables: dict[str, dict[str, Figures]] = {}
     for number, fold in enumerate(parts, start=1):
         report(number, len(parts) + 1, f"{fold.title}: without {fold.name}")
-        tables.setdefault(fold.title, {})[fold.name] = figures(fold.test, solve_moe(layout, fold.train))
+        tables.setdefault(fold.title, {})[fold.name] = figures(
+            fold.test, solve_moe(layout, fold.train), without=fold.column, residuals=residuals
+        )
     for table in tables.values():
         table["mean"] = {name: round(float(np.mean([each[name] for each in table.values()])), 2) for name in SCORED}
     _report(found, rows, tables)
@@ -190,8 +206,8 @@ def _report(found: Terms, rows: Sequence[Row], tables: dict[str, dict[str, Figur
     found["origins"]["latent"] = latent
 
 
-def experts_carried_over(terms: Terms) -> Terms:
-    """The content with what an earlier ``refit_experts`` gave, as the package ships it."""
+def carried_over(terms: Terms) -> Terms:
+    """The content with what an earlier ``refit`` gave, as the package ships it."""
     old, found = shipped(), deepcopy(terms)
     for engine in old["origins"].get("experts", {}):
         fitted: Mapping[str, float] = old["engines"][engine]
