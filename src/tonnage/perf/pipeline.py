@@ -85,7 +85,7 @@ def stage_of(deployment: Deployment) -> Deployment:
     """The stage with the most layers as a deployment of its own; it is taken to hold both embedding and head."""
     p = deployment.parallelism
     layers = math.ceil(deployment.model.layers / p.pp)
-    return replace(deployment, model=deployment.model.part(layers), parallelism=Parallelism(tp=p.tp))
+    return replace(deployment, model=deployment.model.part(layers), parallelism=Parallelism(tp=p.tp, dp=p.dp, ep=p.ep))
 
 
 def pipeline_knobs(deployment: Deployment) -> EngineKnobs:

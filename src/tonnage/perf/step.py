@@ -124,7 +124,8 @@ def context_seconds(c: NDArray[np.float64], decode_sequences: int) -> float:
     if decode_sequences == 0:
         return 0.0
     if decode_sequences < c[GROUPED_FROM]:
-        return max(c[HEADS], c[WALK] * math.ceil(c[WAVE] * decode_sequences) / decode_sequences)
+        waves: float = max(c[HEADS], c[WALK] * math.ceil(c[WAVE] * decode_sequences) / decode_sequences)
+        return waves
     seconds: float = c[CONTEXT] + c[WALK] / decode_sequences
     return seconds
 

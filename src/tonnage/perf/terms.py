@@ -222,10 +222,12 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
             found.append(f"{gpu.name}: no measurements; {origin}")
     if not fitted_engine(engine, gpu.name):
         found.append(f"{deployment.engine}: {terms['origins']['engine_rows'][engine]['elsewhere']}")
-    if deployment.model.latent is not None:
+    if deployment.model.latent is not None and engine not in terms["origins"].get("latent", ()):
         found.append(f"{deployment.model.name}: MLA priced by datasheet, not fitted")
     if deployment.speculation is not None:
         found.append(DRAFTING_MARK)
+    if deployment.parallelism.further and engine not in terms["origins"].get("experts", {}):
+        found.append(f"{deployment.engine}: expert parallelism and attention ranks priced by datasheet, not fitted")
     if unfitted := format_mark(precision, gpu, terms["origins"]["formats"]):
         found.append(unfitted)
     calibrated = calibration_mark(deployment, engine)
@@ -432,7 +434,15 @@ def _linear(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Pre
 def _experts_of(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Precision, parallelism: Parallelism) -> None:
     """The routed experts, and where attention has ranks of its own, the tokens' way to them."""
     reached = parallelism.tp * matrix_rate(gpu, precision) * terms.compute
-    add_experts(c, terms.experts, model, precision, parallelism, reached, (gpu.memory_bandwidth_gb_s * 1e9, terms.memory))
+    add_experts(
+        c,
+        terms=terms.experts,
+        model=model,
+        precision=precision,
+        parallelism=parallelism,
+        flops_s=reached,
+        bytes_s=(gpu.memory_bandwidth_gb_s * 1e9, terms.memory),
+    )
     if parallelism.dp > 1:
         add_dispatch(c, terms.experts, model, parallelism)
 

@@ -33,6 +33,7 @@ from tonnage.perf.step import (
 from tonnage.perf.terms import client_turnaround_s
 from tonnage.results.metrics import Summary, summarize
 from tonnage.simulator.kernel import run, run_recorded
+from tonnage.simulator.ranks import pooled, rank_traces
 from tonnage.sizing.intervals import statistic_noise
 from tonnage.spec.deployment import Deployment, Limit, Slo
 from tonnage.spec.lengths import Lengths, Pairs
@@ -163,7 +164,10 @@ class Capacity:
 
 
 class Instance:
-    """One instance under varying load: the runs that the search asks for."""
+    """One instance under varying load: the runs that the search asks for.
+
+    ``batch`` is how many requests an attention rank holds at once, ``in_flight`` the instance.
+    """
 
     def __init__(self, deployment: Deployment, asked: Asked) -> None:
         """Price the deployment once.
@@ -184,6 +188,7 @@ class Instance:
             held = self.memory.concurrent_requests(isl, osl)
         self._check_longest()
         self.batch = max(1, held)
+        self.in_flight = self.batch * deployment.parallelism.dp
         self.alone_e2e_s = self.unloaded_ttft_s() + asked.osl.mean * self.unloaded_tpot_s()
 
     def _check_longest(self) -> None:
@@ -214,7 +219,7 @@ class Instance:
         tokens = batch * (isl + osl) / osl
         step = batch_seconds(c, round(tokens), batch) + context_seconds(c, batch) * batch * (isl + osl / 2)
         attention = 0.5 * isl * isl * float(c[ATTENTION])
-        return 1.0 / (step * osl / batch + attention)
+        return self.deployment.parallelism.dp / (step * osl / batch + attention)
 
     def _drafted_saturation(self) -> float:
         """The same with guesses: fewer steps of more tokens each."""
@@ -222,11 +227,11 @@ class Instance:
         isl, steps = self.asked.isl.mean, self.asked.osl.mean / self.step.tokens_per_step
         context = round(batch * (isl + self.asked.osl.mean / 2))
         step = self.step.seconds(round(batch * isl / steps), 0, batch, 0, context) - float(c[HOST_PREFILL])
-        return 1.0 / (step * steps / batch + 0.5 * isl * isl * float(c[ATTENTION]))
+        return self.deployment.parallelism.dp / (step * steps / batch + 0.5 * isl * isl * float(c[ATTENTION]))
 
     def count(self, rate: float) -> int:
         """Requests of a short run at that rate: several times what is in flight."""
-        in_flight = min(self.batch, math.ceil(LOADED * rate * self.alone_e2e_s))
+        in_flight = min(self.in_flight, math.ceil(LOADED * rate * self.alone_e2e_s))
         return max(MINIMUM_REQUESTS, BATCHES_PER_RUN * in_flight) // 2
 
     def open(self, rate: float, requests: int, seed: int) -> Requests:
@@ -268,14 +273,18 @@ class Instance:
         return self.serve(self.workload(arrivals, requests).trace(seed))
 
     def serve(self, trace: Trace) -> Requests:
-        """A run of given requests."""
-        return run(trace, self.step, self.knobs, self.memory.blocks)
+        """A run of given requests, split over the attention ranks."""
+        ranks = self.deployment.parallelism.dp
+        parts = [run(part, self.step, self.knobs, self.memory.blocks) for part in rank_traces(trace, ranks)]
+        return parts[0] if ranks == 1 else pooled(parts)
 
     def recorded(self, rate: float, requests: int, most_steps: int) -> StepRecord:
-        """The engine steps of an open loop at ``rate``, the first ``most_steps`` of them."""
+        """The engine steps of an open loop at ``rate``, the first ``most_steps`` of one attention rank."""
         arrivals = OpenLoop(rate=rate, process=self.asked.process, cv=self.asked.cv)
         trace = self.workload(arrivals, requests).trace(self.asked.seed)
-        return run_recorded(trace, self.step, self.knobs, self.memory.blocks, most_steps=most_steps)[1]
+        return run_recorded(
+            rank_traces(trace, self.deployment.parallelism.dp)[0], self.step, self.knobs, self.memory.blocks, most_steps=most_steps
+        )[1]
 
     def workload(self, arrivals: Arrivals, requests: int) -> Workload:
         """The question's lengths under any arrivals."""
@@ -372,7 +381,7 @@ def saturation_rate(requests: Requests) -> float:
 
 def saturation(instance: Instance) -> float:
     """Requests per second that the instance completes when always busy, from a run under ``OVERLOAD``."""
-    requests = min(max(MINIMUM_REQUESTS, SATURATED_BATCHES * instance.batch), SATURATED_MOST)
+    requests = min(max(MINIMUM_REQUESTS, SATURATED_BATCHES * instance.in_flight), SATURATED_MOST)
     return saturation_rate(instance.open(OVERLOAD * instance.saturation_estimate(), requests, instance.asked.seed))
 
 
@@ -466,7 +475,7 @@ def _verified(instance: Instance, rate: float, saturated: float, binds: str, run
 
 def _closed_capacity(instance: Instance, alone: Summary) -> Capacity:
     """Bisection over the number of clients: the latencies grow with it."""
-    most = 2 * instance.batch
+    most = 2 * instance.in_flight
 
     def at(clients: int) -> Summary:
         return instance.under_clients(clients)

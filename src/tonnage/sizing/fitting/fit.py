@@ -159,12 +159,14 @@ def fit(
 def _with_current_engines(terms: Terms, file_given: Path | str | None, progress: Progress | None, residuals: list[HeldOut] | None) -> Terms:
     """The terms with those of current engines; their held-out errors are appended to ``residuals``, None for no folds."""
     from tonnage.sizing.fitting import silicon as current
+    from tonnage.sizing.fitting import silicon_moe as experts
     from tonnage.sizing.fitting.silicon_rows import installed_sample
 
     file = installed_sample() if file_given is None else Path(file_given)
     if file is None:
-        return current.carried_over(terms)
-    return current.refit(terms, file, progress=progress, cross_validate=residuals is not None, residuals=residuals)
+        return experts.carried_over(current.carried_over(terms))
+    folds: dict[str, Any] = {"cross_validate": residuals is not None, "residuals": residuals}
+    return experts.refit(current.refit(terms, file, progress=progress, **folds), file, progress=progress, **folds)
 
 
 def _steady(row: Row) -> bool:
