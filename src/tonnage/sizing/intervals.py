@@ -19,6 +19,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DataError
+from tonnage.perf.formats import fitted_bits, format_mark
 from tonnage.perf.terms import fitted_engine, shipped
 from tonnage.spec.catalog import find_engine
 
@@ -57,7 +58,7 @@ class Regime:
         load: "small batch", "large batch", "light", "middle", "heavy" or "open".
         mix: "prompt" where it is the longer part by at least two, "output" otherwise.
         family: "dense" or "moe".
-        known_gpu: rows of this GPU, in as many bits, were in the fit.
+        known_gpu: rows of this GPU, in as many bits and no format that rests on a prior, were in the fit.
         known_engine: so were rows of this engine generation; never where the step times are not the fitted terms'.
     """
 
@@ -86,12 +87,13 @@ def regime_of(deployment: Deployment, *, isl: float, osl: float, batch: int | No
     else:
         load = "open"
     terms, gpu = shipped(), deployment.gpu.name
-    bits = "16" if deployment.gpu.executes(deployment.precision).activation_bits == 16 else "8"
+    precision = deployment.gpu.executes(deployment.precision)
+    measured = f"compute_{fitted_bits(precision)}" in terms["gpus"].get(gpu, {})
     return Regime(
         load=load,
         mix="prompt" if isl >= 2 * osl else "output",
         family="moe" if deployment.model.is_moe else "dense",
-        known_gpu=f"compute_{bits}" in terms["gpus"].get(gpu, {}),
+        known_gpu=measured and not format_mark(precision, deployment.gpu, terms["origins"]["formats"]),
         known_engine=deployment.step_source is None and fitted_engine(find_engine(deployment.engine).coefficients, gpu),
     )
 
