@@ -30,6 +30,7 @@ def coefficient_array(**seconds: float) -> np.ndarray:
 ROOFLINE = coefficient_array(
     linear_flops=2.3e-5,
     linear_bytes=3.1e-3,
+    expert_flops=1.3e-5,
     expert_bytes=1.7e-3,
     expert_miss=0.75,
     head_flops=1.1e-6,
@@ -57,6 +58,10 @@ def step_models(draw: st.DrawFn) -> StepModel:
     coefficients = ROOFLINE * np.array(scale)
     coefficients[terms.NORM] = draw(st.floats(1.0, 4.0))
     coefficients[terms.EXPERT_MISS] = draw(st.floats(0.0, 1.0))
+    if draw(st.booleans()):
+        coefficients[[terms.STARVED, terms.STARVED_FROM, terms.STARVED_TO]] = 1.1e-3, 2.0, 9.0
+    if draw(st.booleans()):
+        coefficients[[terms.EXPERT_FLOPS, terms.EXPERT_BYTES]] = 0.0
     return StepModel(coefficients=coefficients, frontend_s=frontend)
 
 

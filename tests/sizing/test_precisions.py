@@ -173,10 +173,10 @@ def test_every_format_can_be_asked_for_at_once() -> None:
     assert reasons["nvfp4"] == "Hopper has no FP4 matrix units"
 
 
-def test_predictions_that_rest_on_a_prior_have_the_intervals_of_a_strange_gpu() -> None:
+def test_intervals_know_which_formats_were_measured() -> None:
     def known(precision: str) -> bool:
         d = api.deployment_of(model="llama-3-8b", gpu="h100-sxm-80gb", precision=precision, tp=1, engine="nim-2024")
-        return regime_of(d, isl=2000, osl=200, clients=8).known_gpu
+        return regime_of(d, isl=2000, osl=200, clients=8).known_format
 
     assert [known(name) for name in ("fp16", "bf16", "fp8", "fp8+kv-fp16")] == [True] * 4
     assert not any(known(name) for name in ("awq", "int8-sq", "w4a8", "fp8+2:4"))

@@ -2,8 +2,10 @@
 
 Every engine has its own rule for the KV cache. TensorRT-LLM takes a share of what is free once
 weights and activations are loaded (``free_gpu_memory_fraction``); vLLM takes a share of all memory
-and pays weights, activations and graphs out of it (``gpu_memory_utilization``). Sources: their
-batch managers (``cpp/tensorrt_llm/batch_manager/kvCacheManager.cpp``, ``vllm/v1/worker/gpu_worker.py``).
+and pays weights, activations and graphs out of it (``gpu_memory_utilization``); SGLang takes a share of all
+memory for weights and KV cache, and activations and graphs live in the rest (``mem_fraction_static``). Sources: their
+batch managers (``cpp/tensorrt_llm/batch_manager/kvCacheManager.cpp``, ``vllm/v1/worker/gpu_worker.py``,
+``sglang/srt/arg_groups/memory_hook.py``).
 
 What engines set aside beyond weights and KV was fitted to measured peaks: ``coefficients/memory.json``.
 vLLM's pools follow from the same constants with smaller communication buffers: four pools printed by
@@ -26,6 +28,9 @@ from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.model import Model
 from tonnage.spec.precision import Precision
 from tonnage.units import format_gb
+
+OF_ALL_MEMORY = ("gpu_memory_utilization", "mem_fraction_static")
+"""KV rules whose share is one of all memory."""
 
 BYTES_16 = 2  # embeddings, output head, router and activations stay in 16 bits
 
@@ -109,9 +114,10 @@ def _unchecked(deployment: Deployment) -> MemoryPlan:
     knobs, gpu = deployment.knobs, deployment.gpu
     weights = weight_bytes(deployment)
     static = knobs.scheduler == "static"
-    activations = 0 if static else _step_activation_bytes(deployment)
+    left_out = static or knobs.kv_rule == "mem_fraction_static"
+    activations = 0 if left_out else _step_activation_bytes(deployment)
     reserve = _reserve_bytes(deployment)
-    if knobs.kv_rule == "gpu_memory_utilization":
+    if knobs.kv_rule in OF_ALL_MEMORY:
         budget = knobs.kv_fraction * gpu.memory_bytes - weights - activations - reserve
     else:
         budget = knobs.kv_fraction * (gpu.memory_bytes - weights - activations - reserve)
@@ -282,7 +288,7 @@ def _does_not_fit(plan: MemoryPlan) -> str:
     weights = format_gb(plan.weight_bytes * gpus)
     rest = format_gb((plan.activation_bytes + plan.reserve_bytes) * gpus)
     fraction = plan.deployment.knobs.kv_fraction
-    share = f"{100 * fraction:.0f} % of " if plan.deployment.knobs.kv_rule == "gpu_memory_utilization" and fraction < 1 else ""
+    share = f"{100 * fraction:.0f} % of " if plan.deployment.knobs.kv_rule in OF_ALL_MEMORY and fraction < 1 else ""
     return f"weights {weights} + {rest} do not fit {share}{gpus} × {gpu.memory_gb:g} GB"
 
 
@@ -313,6 +319,8 @@ def _rest_equations(plan: MemoryPlan) -> list[str]:
     if knobs.scheduler == "static":
         each = f"{plan.request_bytes:,.0f} B per prompt token + {plan.logit_bytes:,.0f} B per request"
         return [f"activations and logits = {each}, as the batch needs", reserve]
+    if knobs.kv_rule == "mem_fraction_static":
+        return [f"activations and graphs = in the {100 * (1 - knobs.kv_fraction):.0f} % that mem_fraction_static leaves", reserve]
     tokens = f"{knobs.max_num_tokens:,} tokens × {_step_bytes_per_token(plan.deployment):,.0f} B"
     logits = f"{knobs.max_batch_size:,} slots × {model.vocab:,} × {engine.logit_bytes_per_vocabulary_row:g} B"
     return [f"activations = {tokens} + {logits} = {_gb(plan.activation_bytes)} per GPU", reserve]
@@ -321,8 +329,8 @@ def _rest_equations(plan: MemoryPlan) -> list[str]:
 def _budget_equation(plan: MemoryPlan) -> str:
     knobs, memory = plan.deployment.knobs, _gb(plan.deployment.gpu.memory_bytes)
     taken = " − ".join(_gb(size) for size in (plan.weight_bytes, plan.activation_bytes, plan.reserve_bytes) if size)
-    if knobs.kv_rule == "gpu_memory_utilization":
-        return f"KV cache = {knobs.kv_fraction:g} × {memory} − {taken} = {_gb(plan.kv_budget_bytes)} per GPU (gpu_memory_utilization)"
+    if knobs.kv_rule in OF_ALL_MEMORY:
+        return f"KV cache = {knobs.kv_fraction:g} × {memory} − {taken} = {_gb(plan.kv_budget_bytes)} per GPU ({knobs.kv_rule})"
     return f"KV cache = {knobs.kv_fraction:g} × ({memory} − {taken}) = {_gb(plan.kv_budget_bytes)} per GPU (free_gpu_memory_fraction)"
 
 

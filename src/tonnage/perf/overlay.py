@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tonnage.spec.calibration import deployment_key
+
 if TYPE_CHECKING:
     from tonnage.spec.calibration import Calibration
     from tonnage.spec.deployment import Deployment
@@ -44,6 +46,14 @@ def overlaid(terms: dict[str, Any], calibration: Calibration, gpu: str) -> dict[
             if term in engine or name in OF_THE_GPU:
                 engine[term] = engine.get(term, 1.0) * factor**power
     return {**terms, "engines": {**terms["engines"], calibration.preset: engine}}
+
+
+def calibrated_for(deployment: Deployment, preset: str) -> bool:
+    """Whether a deployment's calibration was measured on it: engine, GPU, model, precision and TP."""
+    c = deployment.calibration
+    if c is None or not c.multipliers or deployment.step_source is not None or preset != c.preset or deployment.gpu.name != c.gpu:
+        return False
+    return deployment_key(deployment.model.name, deployment.precision.name, deployment.parallelism.tp) in c.deployments
 
 
 def calibration_mark(deployment: Deployment, preset: str) -> str:

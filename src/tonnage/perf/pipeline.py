@@ -96,11 +96,12 @@ def _round(stage: StepModel, deployment: Deployment, gpus_per_system: int, promp
     """The round of ``pp`` micro-batches through ``pp`` stages, from the step of one stage."""
     pp = deployment.parallelism.pp
     c = stage.coefficients.copy()
-    for fixed in (step.LINEAR_BYTES, step.EXPERT_BYTES, step.COMM_STEP, step.COMM_LARGE, step.HOST_STEP, step.WALK):
+    for fixed in (step.LINEAR_BYTES, step.EXPERT_BYTES, step.COMM_STEP, step.COMM_LARGE, step.STARVED, step.HOST_STEP, step.WALK):
         c[fixed] *= pp
     c[step.EXPERT_MISS] **= 1 / pp
     c[step.HEAD_FLOPS] /= pp
-    c[step.SMALL_TOKENS] *= pp
+    for limit in (step.SMALL_TOKENS, step.STARVED_FROM, step.STARVED_TO):
+        c[limit] *= pp
     latency_s, token_s = _hops(deployment, gpus_per_system)
     for once, each in ((step.COMM_STEP, step.COMM_SMALL), (step.COMM_LARGE, step.COMM_TOKEN)):
         c[once] += latency_s

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # Places in the coefficient array.
-LINEAR_FLOPS = 0  # s per token: arithmetic of the decoder layers' matrices
+LINEAR_FLOPS = 0  # s per token: arithmetic of the decoder layers' matrices but routed experts
 LINEAR_BYTES = 1  # s per step: reading the weights that every step touches
 EXPERT_BYTES = 2  # s per step if every expert is touched: reading the experts' weights
 EXPERT_MISS = 3  # factor by which one more token shrinks the share of untouched experts
@@ -42,7 +42,11 @@ HOST_STEP = 17  # s per step
 HOST_SEQUENCE = 18  # s per sequence in the step
 HOST_PREFILL = 19  # s per step with any prefill in it
 EXPERT_UNEVEN = 20  # how far the fullest GPU's touched share f lies above the mean: by this times the root of f · (1 − f)
-COEFFICIENTS = 21
+EXPERT_FLOPS = 21  # s per token: arithmetic of the routed experts' matrices
+STARVED = 22  # s per step: large all-reduces whose kernel is left with few blocks
+STARVED_FROM = 23  # tokens above which it is
+STARVED_TO = 24  # tokens up to which it is
+COEFFICIENTS = 25
 # Behind them may stand a table, as pairs of tokens and seconds per step, tokens ascending: step times that somebody
 # else measured or predicted, which no roofline repeats (``reduction.py``).
 
@@ -77,15 +81,18 @@ def step_seconds(
 def batch_seconds(c: NDArray[np.float64], tokens: int, sequences: int) -> float:
     """Seconds of a step that depend only on its number of tokens and sequences: the a(B) of a decode step."""
     arithmetic = c[LINEAR_FLOPS] * tokens
-    touched = 1.0 - c[EXPERT_REST] * c[EXPERT_MISS] ** tokens
-    fullest = min(touched + c[EXPERT_UNEVEN] * math.sqrt(max(touched * (1.0 - touched), 0.0)), 1.0)
-    weights = c[LINEAR_BYTES] + c[EXPERT_BYTES] * fullest
     p = c[NORM]
-    linear = (arithmetic**p + weights**p) ** (1.0 / p)
+    linear = (arithmetic**p + c[LINEAR_BYTES] ** p) ** (1.0 / p)
+    if c[EXPERT_BYTES] > 0.0:
+        touched = 1.0 - c[EXPERT_REST] * c[EXPERT_MISS] ** tokens
+        fullest = min(touched + c[EXPERT_UNEVEN] * math.sqrt(max(touched * (1.0 - touched), 0.0)), 1.0)
+        linear += ((c[EXPERT_FLOPS] * tokens) ** p + (c[EXPERT_BYTES] * fullest) ** p) ** (1.0 / p)
     head = max(c[HEAD_FLOPS] * sequences, c[HEAD_BYTES])
     communication = c[COMM_LARGE] + c[COMM_TOKEN] * tokens
     if tokens <= c[SMALL_TOKENS]:
         communication = min(communication, c[COMM_STEP] + c[COMM_SMALL] * tokens)
+    elif c[STARVED_FROM] < tokens <= c[STARVED_TO]:
+        communication += c[STARVED]
     seconds: float = linear + head + c[ACTIVATION] * tokens + communication + c[HOST_STEP] + c[HOST_SEQUENCE] * sequences
     if len(c) > COEFFICIENTS:
         seconds += tabulated_seconds(c, tokens)

@@ -23,7 +23,7 @@ from tonnage.errors import DataError
 from tonnage.perf import step
 from tonnage.perf.experts import SKEW, ExpertTerms, add_dispatch, add_experts
 from tonnage.perf.external import reduction, source_mark
-from tonnage.perf.formats import fitted_bits, format_mark, matrix_rate, shares
+from tonnage.perf.formats import fitted_bits, format_mark, format_name, matrix_rate, shares
 from tonnage.perf.overlay import calibration_mark, overlaid
 from tonnage.perf.step import StepModel
 from tonnage.spec.catalog import find_engine
@@ -39,14 +39,23 @@ Group = dict[str, dict[str, float]]
 ONE_SHOT_BYTES = {2: 16e6, 4: 1e6}
 """Largest message of a one-shot all-reduce over NVLink by GPUs; 0.5 MB over more (TensorRT-LLM, ``customAllReduceKernels``)."""
 
+TWO_SHOT_BYTES, TWO_SHOT_THREADS, TWO_SHOT_BLOCKS, FEWER_BLOCKS, THREAD_BYTES = 8e6, 1024, 24, 16, 16
+"""The two-shot all-reduce of TensorRT-LLM 0.9 over NVLink by more than two GPUs (``customAllReduceKernels``): largest message,
+threads of a block, most blocks, the most of powers of two, and bytes that a thread takes at once."""
+
 LOW_LATENCY_BYTES = 0.8e6
 """The same over PCIe times the number of GPUs: where NCCL leaves its low-latency protocol, as the step times of L40S and H100 NVL show."""
 
 ACTIVATION_BYTES = 2.0
 """Bytes of one activation."""
 
+BITS_16 = 16
+
 BYTES_16 = 2.0
 """Bytes of one weight of the output head, and of others that engines keep in 16 bits."""
+
+GRACE_W = 250.0
+"""Watts of a Grace Hopper module that its CPU and the CPU's memory can take (recalled)."""
 
 CONTEXT_NORM = 4.0
 """Exponent of the smooth maximum of KV bandwidth and query-head arithmetic."""
@@ -70,6 +79,7 @@ class Terms:
         small_bytes_s: the same for small all-reduces, which move (tp − 1) copies.
         small_bytes: largest message of a small all-reduce, in bytes.
         small_s, large_s: latency of a small and of a large all-reduce.
+        block_bytes_s: bytes/s of one block of the two-shot all-reduce; 0 where the kernel is another.
         layer_s, step_s, sequence_s, prefill_s: host seconds per layer, step, sequence, step with prefill.
         experts: those of a mixture of experts.
         frontend_s: see ``StepModel``.
@@ -90,6 +100,7 @@ class Terms:
     small_bytes: float
     small_s: float
     large_s: float
+    block_bytes_s: float
     layer_s: float
     step_s: float
     sequence_s: float
@@ -208,7 +219,7 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
 
     def efficiency(kind: str, of_bits: str) -> float:
         value = generation[f"{kind}_{of_bits}"] * own.get(kind, 1.0) * own.get(f"{kind}_{of_bits}", 1.0)
-        return value * engine.get(kind, 1.0)
+        return value * engine.get(kind, 1.0) * engine.get(f"{kind}_{of_bits}", 1.0) * _power(gpu, generation, shared, kind)
 
     kv = engine["kv_bandwidth"] * (engine["kv_8bit"] if precision.kv_bits == 8 else 1.0)
     attention = shared["attention"] * generation["attention"] * engine.get("attention", 1.0)
@@ -237,23 +248,50 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
         small_bytes=ONE_SHOT_BYTES.get(tp, 0.5e6) if kind == "nvlink" else LOW_LATENCY_BYTES / tp,
         small_s=latency,
         large_s=latency * link["large"],
-        layer_s=engine["layer_s"],
+        block_bytes_s=engine.get("block_bytes_s", 0.0) if kind == "nvlink" else 0.0,
+        layer_s=_layer_s(engine, model, precision) * (engine.get("latent_layer", 1.0) if model.latent is not None else 1.0),
         step_s=engine["step_s"],
         sequence_s=engine["sequence_s"] * engine.get(f"sequence_{gpu.arch.lower()}", 1.0),
         prefill_s=_prefill_s(engine, model, tp),
-        experts=_experts(engine, shared, gpu, _dispatch(terms, generation, engine, gpu, parallelism)),
+        experts=_experts(engine, shared, gpu, precision, _dispatch(terms, generation, engine, gpu, parallelism)),
         frontend_s=engine["frontend_s"],
     )
 
 
-def _experts(engine: dict[str, float], shared: dict[str, float], gpu: Gpu, dispatch: tuple[float, float]) -> ExpertTerms:
-    """The terms of experts of an engine on a GPU."""
+def _power(gpu: Gpu, generation: dict[str, float], shared: dict[str, float], kind: str) -> float:
+    """What the board's power limit leaves of an efficiency.
+
+    It is relative to a card of ``watts_compute`` watts per TFLOP/s, or of ``watts_memory`` watts per GB/s. The same chip under
+    a lower limit clocks lower, so that cards with few watts for their datasheet rates reach less of them. Power grows as the
+    cube of the clock: an exponent of a third is expected of arithmetic.
+    """
+    if gpu.tdp_w is None:
+        return 1.0
+    watts = gpu.tdp_w - (GRACE_W if gpu.name.startswith("gh200") else 0.0)
+    rate = gpu.fp16_tflops if kind == "compute" else gpu.memory_bandwidth_gb_s
+    factor: float = (watts / rate / generation[f"watts_{kind}"]) ** shared[f"power_{kind}"]
+    return factor
+
+
+def _experts(
+    engine: dict[str, float], shared: dict[str, float], gpu: Gpu, precision: Precision, dispatch: tuple[float, float]
+) -> ExpertTerms:
+    """The terms of experts of an engine on a GPU, in a precision as the GPU executes it."""
+    arch, form = gpu.arch.lower(), format_name(precision)
+    layer = engine.get("expert_layer", 1.0) * engine.get(f"expert_layer_{arch}", 1.0)
     return ExpertTerms(
-        compute=shared["expert_compute"] * engine.get("expert_compute", 1.0) * engine.get(f"expert_{gpu.arch.lower()}", 1.0),
-        memory=engine["expert_memory"],
+        compute=shared["expert_compute"]
+        * engine.get("expert_compute", 1.0)
+        * engine.get(f"expert_{arch}", 1.0)
+        * engine.get(f"expert_compute_{form}", 1.0),
+        memory=engine["expert_memory"] * engine.get(f"expert_memory_{form}", 1.0),
         spread=engine["expert_spread"],
         rows=engine.get("expert_rows", 0.0),
-        layer_s=engine.get("expert_layer_s", 0.0),
+        layer_s=engine["layer_s"] * (layer - 1.0),
+        each_s=engine.get("expert_each_s", 0.0),
+        sequence_s=engine["sequence_s"] * (engine.get("expert_sequence", 1.0) - 1.0),
+        prefill_s=engine.get("expert_prefill_s", 0.0),
+        first=engine.get("expert_first", 0.0),
         skew=engine.get("expert_skew", SKEW),
         dispatch_s=dispatch[0],
         dispatch_bytes_s=dispatch[1],
@@ -272,10 +310,17 @@ def _dispatch(
     return latency * engine.get("dispatch", 1.0), bytes_s * link["efficiency"] * link.get(f"tp{gpus}", 1.0)
 
 
+def _layer_s(engine: dict[str, float], model: Model, precision: Precision) -> float:
+    """Launches of a layer, with the kernels that narrow its activations and those that normalise query and key heads."""
+    narrow = engine.get("layer_narrow_s", 0.0) if precision.activation_bits < BITS_16 else 0.0
+    return engine["layer_s"] + narrow + (engine.get("layer_norms_s", 0.0) if model.head_norms else 0.0)
+
+
 def _prefill_s(engine: dict[str, float], model: Model, tp: int) -> float:
     """Host seconds of a step with prefill: per step, among several ranks, and per layer where no CUDA graph holds such steps."""
     among_ranks = engine.get("prefill_ranks_s", 0.0) if tp > 1 else 0.0
-    return engine["prefill_s"] + among_ranks + engine.get("prefill_layer_s", 0.0) * model.layers
+    latent = engine.get("latent_prefill_s", 0.0) if model.latent is not None else 0.0
+    return engine["prefill_s"] + among_ranks + (engine.get("prefill_layer_s", 0.0) + latent) * model.layers
 
 
 def _of_gpu(terms: dict[str, Any], gpu: Gpu) -> dict[str, float]:
@@ -330,7 +375,7 @@ def coefficients(terms: Terms, model: Model, gpu: Gpu, precision: Precision, par
     if tp > 1:
         _communication(c, terms, model, parallelism)
     c[step.HOST_STEP] = terms.step_s + terms.layer_s * model.layers
-    c[step.HOST_SEQUENCE] = terms.sequence_s
+    c[step.HOST_SEQUENCE] += terms.sequence_s
     c[step.HOST_PREFILL] = terms.prefill_s
     if model.is_moe:
         _experts_of(c, terms, model, gpu, precision, parallelism)
@@ -373,6 +418,17 @@ def _attention(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: 
     c[step.ATTENTION] = model.prefill_flops_per_pair / tp / (peak * terms.attention)
     c[step.CONTEXT] = (read**CONTEXT_NORM + heads**CONTEXT_NORM) ** (1 / CONTEXT_NORM)
     c[step.WALK] = terms.walk_s * model.layers
+    if model.windowed_layers:
+        _windows(c, model)
+
+
+def _windows(c: list[float], model: Model) -> None:
+    """Layers that attend within a window cost what its tokens do, once per sequence and new token: contexts are taken to be longer."""
+    share = model.windowed_layers / model.layers
+    c[step.ACTIVATION] += share * c[step.ATTENTION] * model.window
+    c[step.HOST_SEQUENCE] += share * (c[step.CONTEXT] + c[step.WALK]) * model.window
+    for place in (step.ATTENTION, step.CONTEXT, step.WALK):
+        c[place] *= 1.0 - share
 
 
 def _communication(c: list[float], terms: Terms, model: Model, parallelism: Parallelism) -> None:
@@ -387,3 +443,21 @@ def _communication(c: list[float], terms: Terms, model: Model, parallelism: Para
     c[step.SMALL_TOKENS] = terms.small_bytes / token_bytes
     c[step.COMM_LARGE] = reduces * terms.large_s
     c[step.COMM_TOKEN] = reduces * token_bytes * 2 * (tp - 1) / tp / terms.link_bytes_s
+    if terms.block_bytes_s > 0.0 and tp > 2:
+        _starvation(c, terms, model, tp, reduces)
+
+
+def _starvation(c: list[float], terms: Terms, model: Model, tp: int, reduces: int) -> None:
+    """A two-shot all-reduce splits its threads evenly over at most 24 blocks.
+
+    Beyond 16 blocks of work a hidden size with a larger odd factor leaves no such split but by that factor (29 of 14,848),
+    and then each block carries that many blocks' bytes, in and out.
+    """
+    odd = model.hidden // (model.hidden & -model.hidden)
+    if odd <= TWO_SHOT_BLOCKS:
+        return
+    token_bytes = ACTIVATION_BYTES * model.hidden
+    block_bytes = TWO_SHOT_THREADS * THREAD_BYTES * tp
+    c[step.STARVED] = reduces * 2 * odd * block_bytes / terms.block_bytes_s
+    c[step.STARVED_FROM] = FEWER_BLOCKS * block_bytes / token_bytes
+    c[step.STARVED_TO] = TWO_SHOT_BYTES / token_bytes

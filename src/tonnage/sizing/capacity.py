@@ -21,6 +21,8 @@ from tonnage.perf.step import (
     EXPERT_UNEVEN,
     NORM,
     SMALL_TOKENS,
+    STARVED_FROM,
+    STARVED_TO,
     StepModel,
     batch_seconds,
     context_seconds,
@@ -98,7 +100,7 @@ STEP_DOWN, STEP_GROWTH, MOST_DOWN = 0.02, 1.5, 0.3
 MEASURED = (0.2, 0.85)
 """Share of a run's requests, in order of arrival, that the statistics are over: neither ramp nor drain."""
 
-PURE_NUMBERS = (NORM, EXPERT_MISS, EXPERT_REST, EXPERT_UNEVEN, SMALL_TOKENS)
+PURE_NUMBERS = (NORM, EXPERT_MISS, EXPERT_REST, EXPERT_UNEVEN, SMALL_TOKENS, STARVED_FROM, STARVED_TO)
 """Places of the coefficient array that are no seconds."""
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tonnage.sizing.bounds import Carried
     from tonnage.sizing.capacity import Instance
 
+    Floats = NDArray[np.float64]
+
 MOST_STEPS = 50_000
 """Engine steps that the mean is over, at most."""
 
@@ -138,24 +140,35 @@ def step_terms(c: NDArray[np.float64], steps: NDArray[np.int64]) -> dict[str, ND
     prefill, starts, decodes = (steps[:, column].astype(np.float64) for column in (PREFILL_TOKENS, PREFILL_SEQUENCES, DECODE_SEQUENCES))
     tokens, sequences, context = prefill + decodes, starts + decodes, steps[:, CONTEXT_TOKENS].astype(np.float64)
     p = c[step.NORM]
-    arithmetic = (c[step.LINEAR_FLOPS] * tokens) ** p
-    weights = (c[step.LINEAR_BYTES] + c[step.EXPERT_BYTES] * (1.0 - c[step.EXPERT_REST] * c[step.EXPERT_MISS] ** tokens)) ** p
-    both = np.maximum(arithmetic + weights, np.finfo(np.float64).tiny)
-    linear = both ** (1.0 / p)
+    touched = 1.0 - c[step.EXPERT_REST] * c[step.EXPERT_MISS] ** tokens
+    fullest = np.minimum(touched + c[step.EXPERT_UNEVEN] * np.sqrt(np.maximum(touched * (1.0 - touched), 0.0)), 1.0)
+    dense = _joined(c[step.LINEAR_FLOPS] * tokens, np.full(len(tokens), c[step.LINEAR_BYTES]), p)
+    experts = _joined(c[step.EXPERT_FLOPS] * tokens, c[step.EXPERT_BYTES] * fullest, p)
     small = c[step.COMM_STEP] + c[step.COMM_SMALL] * tokens
+    starved = np.where((tokens > c[step.STARVED_FROM]) & (tokens <= c[step.STARVED_TO]), c[step.STARVED], 0.0)
     large = c[step.COMM_LARGE] + c[step.COMM_TOKEN] * tokens
     table = np.array([step.tabulated_seconds(c, int(t)) for t in tokens]) if len(c) > step.COEFFICIENTS else None
     walk = np.where(decodes > 0, c[step.CONTEXT] + c[step.WALK] / np.maximum(decodes, 1.0), 0.0)
     found = {
-        "compute": linear * arithmetic / both + c[step.ACTIVATION] * tokens,
-        "bandwidth": linear * weights / both,
+        "compute": dense[0] + experts[0] + c[step.ACTIVATION] * tokens,
+        "bandwidth": dense[1] + experts[1],
         "attention": 0.5 * c[step.ATTENTION] * steps[:, PAIRS_2],
         "kv": walk * context,
         "head": np.maximum(c[step.HEAD_FLOPS] * sequences, c[step.HEAD_BYTES]),
-        "link": np.where(tokens <= c[step.SMALL_TOKENS], np.minimum(small, large), large),
+        "link": np.where(tokens <= c[step.SMALL_TOKENS], np.minimum(small, large), large + starved),
         "host": c[step.HOST_STEP] + c[step.HOST_SEQUENCE] * sequences + np.where(prefill > 0, c[step.HOST_PREFILL], 0.0),
     }
     return found if table is None else found | {"table": table}
+
+
+def _joined(arithmetic: Floats, reading: Floats, p: float) -> tuple[Floats, Floats]:
+    """The p-norm of two times, shared between them by their powers."""
+    import numpy as np
+
+    powers = arithmetic**p, reading**p
+    both = np.maximum(powers[0] + powers[1], np.finfo(np.float64).tiny)
+    joined = both ** (1.0 / p)
+    return joined * powers[0] / both, joined * powers[1] / both
 
 
 def _limits(carried: Carried) -> tuple[LimitUse, ...]:

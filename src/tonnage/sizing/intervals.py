@@ -3,7 +3,9 @@
 ``perf/coefficients/residuals.json``, which ``fit`` writes, holds quantiles of log(predicted / measured) over rows that
 the fit had not seen, by regime: kind of load, which of prompt and output is the longer, dense or experts. A GPU that
 nobody measured widens them by what leaving whole GPUs out of the fit did to static batches; an engine whose terms are
-not fitted by what the fourth study found for presets on no rows of their own (docs/intervals.md).
+not fitted by what the fourth study found for presets on no rows of their own (docs/intervals.md). Predictions of a deployment
+that was calibrated have errors of their own: those that curves of NIM groups showed when calibrated on another curve of
+the group, drawn towards what the calibration's own points showed where these were left out.
 """
 
 from __future__ import annotations
@@ -12,14 +14,15 @@ import json
 import math
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DataError
-from tonnage.perf.formats import fitted_bits, format_mark
+from tonnage.perf.formats import fitted_bits
+from tonnage.perf.overlay import calibrated_for
 from tonnage.perf.terms import fitted_engine, shipped
 from tonnage.spec.catalog import find_engine
 
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
     from tonnage.results.requests import Requests
     from tonnage.spec.deployment import Deployment
+    from tonnage.spec.model import Model
 
 LEVELS = (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975)
 """Quantiles that the table holds; between them, and beyond, the normal scale of probability is used."""
@@ -40,14 +44,38 @@ STRANGE_ENGINE = 2.2
 """Widening for an engine whose terms are not fitted: held-out over joint error of presets refitted on none of their rows, median
 of four sets (TPOT of static batches 8.3 / 4.4, of NIM 18 / 4.3, of silicon_sample 12.6 / 6.4, tokens/s of 0.15 10.5 / 4.6)."""
 
+STRANGE_FORMAT = 1.5
+"""The same for a format of weights that no row is in: errors of static batches with all FP8, or all 16-bit rows left out of the fit
+(TTFT 7.3 and 13.4, TPOT 9.3 and 8.0 %), over those of models left out (6.4, 6.5 %)."""
+
+STRANGE_FAMILY = 2.1
+"""The same for experts or latent attention in an engine that no such row is of: Mixtral left out of the static batches
+(13.3, 13.6 %) over the mean of models left out."""
+
+FORMATS = ("bf16", "fp16", "fp8")
+"""Formats of weights with rows, where the table does not say."""
+
+WITH_EXPERTS = ("tensorrt-llm-0.9", "tensorrt-llm-0.15")
+"""Presets whose rows of the project's own files hold a mixture of experts."""
+
 SMALL_BATCH, FEW_CLIENTS, MANY_CLIENTS = 8, 8, 64
 """Static batches and closed loops up to which a load is small or light, and from which a closed loop is heavy."""
+
+OWN_PULL = {True: 20.0, False: 60.0}
+"""Left-out points of one's own calibration that the table counts for, where whole curves and where single points were left out."""
+
+FEWEST_OWN = 6
+"""Left-out points below which one's own say nothing."""
 
 BLOCKS = 10
 """Parts of a run, in order of arrival, whose scatter tells the noise of the whole."""
 
 LIKE = {"tpot": "itl_ms", "itl": "itl_ms", "e2e": "e2e_ms", "output_tok_s": "requests_s"}
 """The metric whose errors stand for one that has none of its own."""
+
+
+STANDS_IN = {"ttft_p95_ms": "ttft_ms", "e2e_ms": "itl_ms", "requests_s": "itl_ms", "output_tok_s": "itl_ms"}
+"""The metric whose errors stand for another's where that was not measured; rates err the other way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +86,13 @@ class Regime:
         load: "small batch", "large batch", "light", "middle", "heavy" or "open".
         mix: "prompt" where it is the longer part by at least two, "output" otherwise.
         family: "dense" or "moe".
-        known_gpu: rows of this GPU, in as many bits and no format that rests on a prior, were in the fit.
+        known_gpu: rows of this GPU, in as many bits, were in the fit.
         known_engine: so were rows of this engine generation; never where the step times are not the fitted terms'.
+        known_format: so were weights of this format, and
+        known_family: experts or latent attention in this engine.
+        current: the engine is of a generation whose steps were measured one system at a time (``silicon_sample.csv``).
+        calibrated: measurements of this deployment on this GPU shifted its terms.
+        own: by metric, root mean square and count of the calibration's own left-out errors; by_curve as it says.
     """
 
     load: str
@@ -67,15 +100,24 @@ class Regime:
     family: str
     known_gpu: bool = True
     known_engine: bool = True
+    known_format: bool = True
+    known_family: bool = True
+    current: bool = False
+    calibrated: bool = False
+    own: tuple[tuple[str, float, int], ...] = ()
+    by_curve: bool = False
 
     @property
     def kind(self) -> str:
-        """One of "static", for a single batch, and "loaded", for requests that come and go."""
-        return "static" if self.load in ("small batch", "large batch") else "loaded"
+        """One of "static", for a single batch, and for requests that come and go "calibrated", "current" or "loaded"."""
+        if self.load in ("small batch", "large batch"):
+            return "static"
+        return "calibrated" if self.calibrated else "current" if self.current else "loaded"
 
     def names(self) -> tuple[str, ...]:
         """Names in the table from wide to narrow."""
-        return (self.kind, self.load, f"{self.load}, {self.mix}", f"{self.load}, {self.mix}, {self.family}")
+        load = f"{self.kind}, {self.load}" if self.kind in ("calibrated", "current") else self.load
+        return (self.kind, load, f"{load}, {self.mix}", f"{load}, {self.mix}, {self.family}")
 
 
 def regime_of(deployment: Deployment, *, isl: float, osl: float, batch: int | None = None, clients: float | None = None) -> Regime:
@@ -86,16 +128,29 @@ def regime_of(deployment: Deployment, *, isl: float, osl: float, batch: int | No
         load = "light" if clients <= FEW_CLIENTS else "heavy" if clients >= MANY_CLIENTS else "middle"
     else:
         load = "open"
-    terms, gpu = shipped(), deployment.gpu.name
-    precision = deployment.gpu.executes(deployment.precision)
-    measured = f"compute_{fitted_bits(precision)}" in terms["gpus"].get(gpu, {})
+    terms, gpu, preset = shipped(), deployment.gpu.name, find_engine(deployment.engine).coefficients
+    calibration = deployment.calibration if calibrated_for(deployment, preset) else None
+    bits = fitted_bits(deployment.gpu.executes(deployment.precision))
     return Regime(
         load=load,
         mix="prompt" if isl >= 2 * osl else "output",
         family="moe" if deployment.model.is_moe else "dense",
-        known_gpu=measured and not format_mark(precision, deployment.gpu, terms["origins"]["formats"]),
-        known_engine=deployment.step_source is None and fitted_engine(find_engine(deployment.engine).coefficients, gpu),
+        known_gpu=f"compute_{bits}" in terms["gpus"].get(gpu, {}),
+        known_engine=deployment.step_source is None and fitted_engine(preset, gpu),
+        known_format=deployment.precision.weight_format in shipped_residuals().formats and not deployment.precision.sparse,
+        known_family=_known_family(deployment.model, preset, terms["origins"]),
+        current=preset in terms["origins"].get("engine_rows", {}),
+        calibrated=calibration is not None,
+        own=() if calibration is None else calibration.left_out,
+        by_curve=calibration is not None and calibration.by_curve,
     )
+
+
+def _known_family(model: Model, preset: str, origins: Mapping[str, Any]) -> bool:
+    """Whether rows of an engine have what the model has beyond dense layers; TensorRT-LLM's of 2024 have Mixtral's experts."""
+    if model.latent is not None:
+        return preset in origins.get("latent", ())
+    return not model.is_moe or preset in WITH_EXPERTS or preset in origins.get("experts", {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,12 +162,18 @@ class Residuals:
         stretch: by metric and kind of load, how much wider intervals must be for groups of rows that the table has not seen.
         strange_gpu: by metric, how much wider for a GPU that the fit has not seen.
         report: how the table was made, and its coverage.
+        strange_engine: by metric and kind of load, how much wider for an engine on hardware that its terms were not fitted on.
+        formats: of weights, that the rows are in.
+        widths: by term of a calibration, the width of the logarithm of its factor among groups that the fit had not seen.
     """
 
     quantiles: Mapping[str, Mapping[str, tuple[float, ...]]]
     stretch: Mapping[str, Mapping[str, float]]
     strange_gpu: Mapping[str, float]
     report: Mapping[str, Any]
+    strange_engine: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    formats: tuple[str, ...] = FORMATS
+    widths: Mapping[str, float] = field(default_factory=dict)
 
     def knows(self, metric: str) -> bool:
         """Whether there are errors of this metric, or of one that stands for it."""
@@ -124,13 +185,28 @@ class Residuals:
         if found is None:
             return math.nan
         table = self.quantiles[found]
-        kind = regime.kind if regime.kind in table else next(iter(table))
+        if regime.kind == "calibrated" and "calibrated" not in table:
+            regime = replace(regime, calibrated=False)
+        other = STANDS_IN.get(found, "")
+        if regime.kind not in table and regime.kind in self.quantiles.get(other, {}):
+            return -self.log_error(other, regime, 1 - p) if found == "requests_s" else self.log_error(other, regime, p)
+        kind = regime.kind if regime.kind in table else "loaded" if "loaded" in table else next(iter(table))
         values = next(table[key] for key in (*reversed(regime.names()), kind) if key in table)
         middle = values[LEVELS.index(0.5)]
-        factor = self.stretch.get(found, {}).get(kind, 1.0)
-        factor *= 1.0 if regime.known_gpu else self.strange_gpu.get(found, 1.0)
-        factor *= 1.0 if regime.known_engine else STRANGE_ENGINE
+        factor = self.stretch.get(found, {}).get(kind, 1.0) * self._strange(found, regime, kind)
+        factor = _with_own(factor, found, regime, values)
         return middle + factor * (interpolated(values, p) - middle)
+
+    def _strange(self, metric: str, regime: Regime, kind: str) -> float:
+        """How much wider for all that was not measured; the causes are independent, so their squares add."""
+        engine = self.strange_engine.get(metric, {}).get(kind, STRANGE_ENGINE)
+        causes = (
+            (regime.known_gpu, self.strange_gpu.get(metric, 1.0)),
+            (regime.known_engine and kind == regime.kind, engine),
+            (regime.known_format, STRANGE_FORMAT),
+            (regime.known_family, STRANGE_FAMILY),
+        )
+        return math.sqrt(1.0 + sum(max(factor, 1.0) ** 2 - 1.0 for known, factor in causes if not known))
 
     def interval(self, metric: str, value: float, regime: Regime, *, share: float = SHARE, noise: float = 0.0) -> tuple[float, float]:
         """Where a measurement lies with probability ``share``, for a predicted value.
@@ -148,6 +224,17 @@ class Residuals:
         z = NormalDist().inv_cdf(1 - tail)
         below, above = math.hypot(low - middle, z * noise), math.hypot(middle - high, z * noise)
         return value * math.exp(-middle - below), value * math.exp(-middle + above)
+
+
+def _with_own(factor: float, metric: str, regime: Regime, values: tuple[float, ...]) -> float:
+    """The widening drawn towards what a calibration's own left-out points ask for, by their number."""
+    own = next(((rms, n) for name, rms, n in regime.own if name == metric and n >= FEWEST_OWN), None)
+    usual = (values[LEVELS.index(0.9)] - values[LEVELS.index(0.1)]) / (2 * NormalDist().inv_cdf(0.9))
+    if own is None or regime.kind != "calibrated" or usual <= 0:
+        return factor
+    rms, n = own
+    pull = OWN_PULL[regime.by_curve]
+    return math.sqrt((pull * factor**2 + n * (rms / usual) ** 2) / (pull + n))
 
 
 def _like(metric: str, quantiles: Mapping[str, Any]) -> str | None:
@@ -189,7 +276,13 @@ def residuals_of(document: Mapping[str, Any]) -> Residuals:
         metric: {key: tuple(float(v) for v in values) for key, values in table.items()} for metric, table in document["quantiles"].items()
     }
     return Residuals(
-        quantiles=quantiles, stretch=document["stretch"], strange_gpu=document["strange_gpu"], report=document.get("report", {})
+        quantiles=quantiles,
+        stretch=document["stretch"],
+        strange_gpu=document["strange_gpu"],
+        report=document.get("report", {}),
+        strange_engine=document.get("strange_engine", {}),
+        formats=tuple(document.get("formats", FORMATS)),
+        widths=document.get("widths", {}),
     )
 
 

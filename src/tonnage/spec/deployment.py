@@ -15,7 +15,7 @@ from tonnage.spec.step_times import StepSource
 from tonnage.units import format_duration, parse_duration
 
 Scheduler = Literal["static", "tensorrt-llm", "vllm", "sglang"]
-KvRule = Literal["free_gpu_memory_fraction", "gpu_memory_utilization"]
+KvRule = Literal["free_gpu_memory_fraction", "gpu_memory_utilization", "mem_fraction_static"]
 LimitMetric = Literal["ttft", "itl", "tpot", "e2e"]
 Statistic = Literal["mean", "p50", "p90", "p95", "p99"]
 
@@ -88,7 +88,8 @@ class EngineKnobs:
         tokens_per_block: tokens per KV-cache block.
         kv_rule: of which memory ``kv_fraction`` is a share.
         kv_fraction: share of the GPU memory that is free after loading (TensorRT-LLM
-            ``free_gpu_memory_fraction``), or of all of it (vLLM ``gpu_memory_utilization``).
+            ``free_gpu_memory_fraction``), or of all of it, for everything (vLLM ``gpu_memory_utilization``)
+            or for weights and KV cache alone (SGLang ``mem_fraction_static``).
     """
 
     scheduler: Scheduler

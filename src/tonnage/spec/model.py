@@ -69,8 +69,11 @@ class Model:
         dense_layers: layers of a mixture of experts that have one plain MLP instead.
         dense_ffn: inner width of that MLP.
         latent: the dimensions of multi-head latent attention; None for attention with key/value heads.
+        window: tokens that a layer with sliding-window attention attends to; 0 where none has it.
+        windowed_layers: how many layers have it. Only the time of their attention is less here: KV memory is counted in full.
         tied_embeddings: the output head shares the embedding table.
         parallel_block: attention and MLP of a layer add to one residual, so that a layer has one all-reduce.
+        head_norms: every query and key head is normalised before attention, by kernels of their own (Qwen3).
         source, date: where the figures come from and when they were taken down.
         notes: anything a user should know, such as what is approximated.
     """
@@ -91,8 +94,11 @@ class Model:
     dense_layers: int = 0
     dense_ffn: int = 0
     latent: LatentAttention | None = None
+    window: int = 0
+    windowed_layers: int = 0
     tied_embeddings: bool = False
     parallel_block: bool = False
+    head_norms: bool = False
     source: str = ""
     date: str = ""
     notes: str = ""

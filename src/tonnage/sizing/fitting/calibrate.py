@@ -15,7 +15,7 @@ from tonnage.errors import InputError
 from tonnage.perf.terms import shipped
 from tonnage.sizing.predict import read_point
 from tonnage.sizing.score import STEADY
-from tonnage.spec.calibration import SCHEMA, Calibration
+from tonnage.spec.calibration import OWN_METRICS, SCHEMA, Calibration, deployment_key
 from tonnage.spec.catalog import find_engine
 
 if TYPE_CHECKING:
@@ -81,6 +81,9 @@ class CalibrationReport:
             "preset": c.preset,
             "gpu": c.gpu,
             "multipliers": dict(c.multipliers),
+            "deployments": list(c.deployments),
+            "left_out_by": self.units,
+            "left_out_errors": {name: {"rms": rms, "points": n} for name, rms, n in c.left_out},
             "data": c.data,
             "date": date,
             "points": self.points,
@@ -113,13 +116,19 @@ def _change(before: Mapping[str, float], after: Mapping[str, float]) -> str:
 
 
 def calibrate(
-    rows: Sequence[Row], *, terms: dict[str, Any] | None = None, data: str, progress: Progress | None = None
+    rows: Sequence[Row],
+    *,
+    terms: dict[str, Any] | None = None,
+    widths: Mapping[str, float] | None = None,
+    data: str,
+    progress: Progress | None = None,
 ) -> CalibrationReport:
     """Fit factors to measured rows of one engine on one GPU.
 
     Args:
         rows: as ``results.exchange.read_rows`` gives them.
         terms: the groups of ``perf.terms`` that are calibrated; those shipped if not given.
+        widths: of the logarithm of each factor; those that the fit learned if not given.
         data: what the rows are, in words.
         progress: called with (done, total, name).
 
@@ -135,7 +144,7 @@ def calibrate(
     steady = [dict(row) for row in rows if _steady(row)]
     preset, gpu = _one_of_each(steady, len(rows))
     warm_up()
-    sample = Sample(steady, terms or shipped(), preset=preset, gpu=gpu)
+    sample = Sample(steady, terms or shipped(), preset=preset, gpu=gpu, widths=widths)
     return _Calibrating(sample, data=f"{len(steady)} points of {data}", set_aside=len(rows) - len(steady), progress=progress).report()
 
 
@@ -196,7 +205,13 @@ class _Calibrating:
         factors = fitted.multipliers()
         return CalibrationReport(
             calibration=Calibration(
-                preset=sample.preset, gpu=sample.gpu, multipliers=tuple(factors.items()) if kept else (), data=self.data
+                preset=sample.preset,
+                gpu=sample.gpu,
+                multipliers=tuple(factors.items()) if kept else (),
+                data=self.data,
+                deployments=_deployments(sample.rows),
+                left_out=_root_mean_squares(left_out if kept else before),
+                by_curve=self.units == "curve",
             ),
             kept=kept,
             strength=chosen,
@@ -239,6 +254,19 @@ def _mape(errors: Errors) -> dict[str, float]:
     import numpy as np
 
     return {name: round(float(100 * np.nanmean(np.abs(np.expm1(values)))), 3) for name, values in errors.items()}
+
+
+def _deployments(rows: Sequence[Row]) -> tuple[str, ...]:
+    found = [read_point(row).deployment for row in rows]
+    return tuple(sorted({deployment_key(d.model.name, d.precision.name, d.parallelism.tp) for d in found}))
+
+
+def _root_mean_squares(errors: Errors) -> tuple[tuple[str, float, int], ...]:
+    """Of the logarithms of each metric, with how many there are; static batches have intervals of their own."""
+    import numpy as np
+
+    known = {name: values[np.isfinite(values)] for name, values in errors.items() if name in OWN_METRICS}
+    return tuple((n, round(float(np.sqrt(np.mean(v**2))), 4), len(v)) for n, v in sorted(known.items()) if len(v))
 
 
 def _no_metric_worse(before: Errors, after: Errors) -> bool:

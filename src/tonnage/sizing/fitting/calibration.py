@@ -1,14 +1,14 @@
 """A few measured points to factors on the fitted terms: least squares with a prior on every factor.
 
-A factor moves in its logarithm, from 0 (as shipped), and pays (log / width)² for it: the widths say how far an
-engine's build, clocks or host may lie from what the shipped terms were fitted on. What the points cannot tell
-therefore stays as shipped. Rows are linear in their steps' prices between simulations (``rows``); the
-client's turnaround, which shifts arrivals and not prices, enters by a difference of two simulations.
+A factor moves in its logarithm, from 0 (as shipped), and pays (log / width)² for it: the widths (``widths``) say how far
+an engine's build, clocks or host lay from what the terms were fitted on, for groups that were left out of the fit. What
+the points cannot tell therefore stays as shipped. Rows are linear in their steps' prices between simulations (``rows``);
+the client's turnaround, which shifts arrivals and not prices, enters by a difference of two simulations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ import numpy as np
 from tonnage.perf.overlay import ACTS_ON, OF_THE_GPU, overlaid
 from tonnage.perf.terms import fitted_engine
 from tonnage.sizing.fitting.rows import SIGMA, STATIC_SIGMA, LoadedRows, Rows, StaticRows, Terms, robust
+from tonnage.sizing.intervals import shipped_residuals
 from tonnage.spec.calibration import MULTIPLIERS, Calibration
 
 if TYPE_CHECKING:
@@ -24,24 +25,11 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-WIDTHS = {
-    "compute": 0.05,
-    "memory": 0.04,
-    "kv_bandwidth": 0.06,
-    "allreduce_s": 0.15,
-    "step_s": 0.2,
-    "sequence_s": 0.4,
-    "prefill_s": 0.3,
-    "frontend_s": 0.3,
-    "turnaround_s": 0.1,
-}
-"""Width of the logarithm of each factor: what may differ between a measured machine and the ones that were fitted.
-
-Of the order of the scatter between the four NIM groups where each is refitted alone; what the GPU is known by is narrow.
-"""
+START_WIDTH = 0.1
+"""Width of the logarithm of each factor before any group has been looked at; ``widths`` learns them from groups that were left out."""
 
 STRANGER = 2.5
-"""The same for a GPU or an engine that no fitted row is of, relative to ``WIDTHS``."""
+"""Widths for a GPU or an engine that no fitted row is of, relative to those of measured ones."""
 
 WEIGHT = 0.5
 """Of a residual: E2E, TPOT and requests/s of one point are nearly one number, and points of one curve are alike."""
@@ -83,8 +71,17 @@ class _Part:
 class Sample:
     """Measured rows of one engine preset on one GPU."""
 
-    def __init__(self, rows: Sequence[dict[str, Any]], terms: Terms, *, preset: str, gpu: str) -> None:
-        """Look the rows up once; ``terms`` are the groups of ``perf.terms`` that are calibrated."""
+    def __init__(
+        self, rows: Sequence[dict[str, Any]], terms: Terms, *, preset: str, gpu: str, widths: Mapping[str, float] | None = None
+    ) -> None:
+        """Look the rows up once.
+
+        Args:
+            rows: what was measured.
+            terms: the groups of ``perf.terms`` that are calibrated.
+            preset, gpu: what all rows are of.
+            widths: of the logarithm of each factor; those that the fit learned if not given.
+        """
         self.rows, self.terms, self.preset, self.gpu = list(rows), terms, preset, gpu
         static = np.array([row.get("batch") is not None for row in self.rows])
         self.parts: list[_Part] = []
@@ -97,7 +94,9 @@ class Sample:
             self.parts.append(_Part(LoadedRows(mine), places, LoadedRows(mine)))
         self.names = self._tellable()
         strange = {True: gpu not in terms["gpus"], False: not fitted_engine(preset, gpu)}
-        self.widths = np.array([WIDTHS[name] * (STRANGER if strange[name in OF_THE_GPU] else 1.0) for name in self.names])
+        given = shipped_residuals().widths if widths is None else widths
+        of_one = [given.get(name, START_WIDTH) for name in self.names]
+        self.widths = np.array([w * (STRANGER if strange[n in OF_THE_GPU] else 1.0) for n, w in zip(self.names, of_one, strict=True)])
 
     def _tellable(self) -> tuple[str, ...]:
         """The factors that act on anything in these rows."""

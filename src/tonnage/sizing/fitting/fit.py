@@ -17,6 +17,7 @@ import itertools
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +29,11 @@ from tonnage.perf.formats import fitted_bits
 from tonnage.results.exchange import read_rows
 from tonnage.simulator.kernel import warm_up
 from tonnage.sizing.fitting.formats import ORIGINS as FORMAT_ORIGINS
-from tonnage.sizing.fitting.residuals import HeldOut, held_out_rows, residual_table
+from tonnage.sizing.fitting.residuals import HeldOut, carried_over, held_out_rows, residual_table
 from tonnage.sizing.fitting.rows import LoadedRows, Progress, Rows, StaticRows, Terms, errors, require_scipy
 from tonnage.sizing.fitting.terms import CURRENT, NIM, ORIGINS, STATIC, Layout, layout
+from tonnage.sizing.fitting.widths import Learned, learned
+from tonnage.sizing.intervals import shipped_residuals
 from tonnage.sizing.score import STEADY
 from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.precision import find_precision
@@ -61,6 +64,8 @@ CURVE = (
     (250, 1163.412, 13.827163, 288),
 )
 """Clients, mean TTFT in ms, requests/s, and the window in seconds (inferred, as in the NIM file)."""
+
+CALIBRATED = "NIM, the other five curves of a group that was left out, {} on each curve in turn"
 
 Row = dict[str, Any]
 Figures = dict[str, float]
@@ -131,6 +136,11 @@ def fit(
         found, found_errors = fitting.held_out(fold)
         held_out.setdefault(fold.title, {})[fold.name] = mape_of(found_errors)
         residuals += held_out_rows(found.points, found_errors, strange_gpu=fold.title.endswith("a GPU left out"))
+    if folds:
+        report(len(folds), len(folds) + 1, "NIM, calibrated on one curve")
+        taught = fitting.calibrated()
+        residuals += taught.errors
+        held_out |= {CALIBRATED.format(kind): table for kind, table in taught.scores.items()}
     for title, table in held_out.items():
         table["mean"] = _mean(list(table.values()))
         held_out[title] = table
@@ -138,20 +148,24 @@ def fit(
     terms = shipped_form(fitting.layout.terms(final), counts)
     in_sample = fitting.in_sample(terms)
     terms["report"] = {"date": DATE, "rows": counts, "terms": len(fitting.layout.names), "in_sample": in_sample, "held_out": held_out}
-    terms = _with_current_engines(terms, silicon, progress, cross_validate)
+    terms = _with_current_engines(terms, silicon, progress, residuals if cross_validate else None)
     file = _write("terms.json", terms, output)
     if residuals:
-        _write("residuals.json", residual_table(residuals, DATE), output)
+        table_of_errors = carried_over(residual_table(residuals, DATE), shipped_residuals(), "current")
+        _write("residuals.json", table_of_errors | {"widths": taught.widths}, output)
     kept = terms["report"]
     return FitReport(terms=terms, file=file, rows=kept["rows"], in_sample=kept["in_sample"], held_out=kept["held_out"])
 
 
-def _with_current_engines(terms: Terms, silicon: Path | str | None, progress: Progress | None, cross_validate: bool) -> Terms:
-    from tonnage.sizing.fitting.silicon import carried_over, refit
+def _with_current_engines(terms: Terms, file_given: Path | str | None, progress: Progress | None, residuals: list[HeldOut] | None) -> Terms:
+    """The terms with those of current engines; their held-out errors are appended to ``residuals``, None for no folds."""
+    from tonnage.sizing.fitting import silicon as current
     from tonnage.sizing.fitting.silicon_rows import installed_sample
 
-    file = installed_sample() if silicon is None else Path(silicon)
-    return carried_over(terms) if file is None else refit(terms, file, progress=progress, cross_validate=cross_validate)
+    file = installed_sample() if file_given is None else Path(file_given)
+    if file is None:
+        return current.carried_over(terms)
+    return current.refit(terms, file, progress=progress, cross_validate=residuals is not None, residuals=residuals)
 
 
 def _steady(row: Row) -> bool:
@@ -239,6 +253,19 @@ class Fitting:
             x = solve(self.layout, _parts(fold.train), self.layout.start, self.layout.free(fold.train))
         rows = rows_of(fold.engine, fold.test)
         return rows, errors(rows, self.layout.terms(x))
+
+    def calibrated(self) -> Learned:
+        """What calibrating NIM groups that the terms have not seen teaches."""
+
+        @cache
+        def terms_without(out: tuple[tuple[Any, ...], ...]) -> Terms:
+            train = {STATIC: self.rows[STATIC], NIM: [row for row in self.rows[NIM] if _group(row) not in out]}
+            return self.layout.terms(solve(self.layout, _parts(train), self.layout.start, self.layout.free(train)))
+
+        groups: dict[tuple[Any, ...], list[Row]] = {}
+        for row in self.rows[NIM]:
+            groups.setdefault(_group(row), []).append(row)
+        return learned(groups, terms_without)
 
     def in_sample(self, terms: Terms) -> dict[str, dict[str, Figures]]:
         """MAPE in percent with the final terms, dense and experts apart where a file has both."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tonnage.sizing.intervals import LEVELS, SHARE, Regime, Residuals, regime_of, residuals_of
+from tonnage.sizing.intervals import FORMATS, LEVELS, SHARE, STANDS_IN, Regime, Residuals, regime_of, residuals_of
 
 if TYPE_CHECKING:
     from tonnage.sizing.predict import Point
@@ -26,9 +27,6 @@ FEWEST = 12
 WIDEST = 3.0
 """Largest stretch, and largest widening for an unseen GPU."""
 
-FALL_BACK = {"ttft_p95_ms": "ttft_ms", "e2e_ms": "itl_ms", "requests_s": "itl_ms", "output_tok_s": "itl_ms"}
-"""Metrics that no left-out GPU measured, and the one whose widening they take."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOut:
@@ -39,7 +37,8 @@ class HeldOut:
         log_error: log(predicted / measured).
         regime: of the row.
         group: rows with the same label have errors that are alike.
-        strange_gpu: whether the whole GPU was left out.
+        strange_gpu, strange_engine: whether the whole GPU, or every row of the engine, was left out.
+        format: of the weights.
     """
 
     metric: str
@@ -47,15 +46,24 @@ class HeldOut:
     regime: Regime
     group: str
     strange_gpu: bool
+    strange_engine: bool = False
+    format: str = "fp16"
+
+    @property
+    def usual(self) -> bool:
+        """Whether GPU and engine were known to the fit."""
+        return not (self.strange_gpu or self.strange_engine)
 
 
-def held_out_rows(points: Sequence[Point], errors: Mapping[str, Iterable[float]], *, strange_gpu: bool) -> list[HeldOut]:
+def held_out_rows(
+    points: Sequence[Point], errors: Mapping[str, Iterable[float]], *, strange_gpu: bool = False, strange_engine: bool = False
+) -> list[HeldOut]:
     """The errors of one fold.
 
     Args:
         points: its left-out rows.
         errors: signed relative errors by metric, in their order; NaN where not measured.
-        strange_gpu: whether their whole GPU was left out.
+        strange_gpu, strange_engine: whether their whole GPU, or their engine, was left out.
     """
     found = []
     for metric, values in errors.items():
@@ -68,6 +76,8 @@ def held_out_rows(points: Sequence[Point], errors: Mapping[str, Iterable[float]]
                         regime=regime_of(point.deployment, isl=point.isl, osl=point.osl, batch=point.batch, clients=point.concurrency),
                         group=_group(point),
                         strange_gpu=strange_gpu,
+                        strange_engine=strange_engine,
+                        format=point.deployment.precision.weight_format,
                     )
                 )
     return found
@@ -82,15 +92,19 @@ def _group(point: Point) -> str:
 def residual_table(rows: Iterable[HeldOut], date: str) -> dict[str, Any]:
     """The document of ``residuals.json``."""
     everything = list(rows)
-    usual = [row for row in everything if not row.strange_gpu]
+    usual = [row for row in everything if row.usual]
     by_metric = {metric: [row for row in usual if row.metric == metric] for metric in sorted({row.metric for row in usual})}
+    static = [row for row in everything if row.regime.kind == "static"]
     wider: dict[str, float] = {}
-    for metric in sorted(by_metric, key=lambda name: name in FALL_BACK):
-        wider[metric] = _wider(everything, metric) or wider.get(FALL_BACK.get(metric, ""), 1.0)
+    for metric in sorted(by_metric, key=lambda name: name in STANDS_IN):
+        gpus = [row for row in static if row.metric == metric and row.strange_gpu]
+        wider[metric] = _wider(gpus, static, metric) or wider.get(STANDS_IN.get(metric, ""), 1.0)
     document: dict[str, Any] = {
         "quantiles": {metric: _quantiles(mine) for metric, mine in by_metric.items()},
         "stretch": {metric: {kind: _stretch(part) for kind, part in _by_kind(mine).items()} for metric, mine in by_metric.items()},
         "strange_gpu": dict(sorted(wider.items())),
+        "strange_engine": _strange_engines(everything),
+        "formats": sorted({row.format for row in everything} | set(FORMATS)),
         "report": {
             "date": date,
             "share": SHARE,
@@ -98,19 +112,64 @@ def residual_table(rows: Iterable[HeldOut], date: str) -> dict[str, Any]:
             "rows": {metric: len(mine) for metric, mine in by_metric.items()},
             "groups": {metric: len({row.group for row in mine}) for metric, mine in by_metric.items()},
             "coverage": coverage(usual),
+            "coverage_by_regime": coverage_by_regime(usual),
         },
     }
-    document["report"]["coverage_strange_gpu"] = _strange_coverage([row for row in everything if row.strange_gpu], document)
+    report, table = document["report"], residuals_of(document)
+    gpus = [replace(row, regime=replace(row.regime, known_gpu=False)) for row in everything if row.strange_gpu]
+    engines = [replace(row, regime=replace(row.regime, known_engine=False)) for row in everything if row.strange_engine]
+    report |= {"coverage_strange_gpu": _coverage_of(gpus, table), "coverage_strange_engine": _coverage_of(engines, table)}
     return document
 
 
-def _strange_coverage(rows: Sequence[HeldOut], document: Mapping[str, Any]) -> dict[str, float]:
-    """Share of the errors of left-out GPUs inside the widened intervals of the finished table, in percent."""
-    table = residuals_of(document)
-    found = {}
+def carried_over(document: dict[str, Any], old: Residuals, kind: str) -> dict[str, Any]:
+    """The document with an older table's regimes of a kind that no new rows are of."""
+    if any(kind in table for table in document["quantiles"].values()):
+        return document
+    found = deepcopy(document)
+    for metric, table in old.quantiles.items():
+        found["quantiles"].setdefault(metric, {}).update({key: list(v) for key, v in table.items() if key.startswith(kind)})
+    for name, tables in (("stretch", old.stretch), ("strange_engine", old.strange_engine)):
+        for metric, kinds in tables.items():
+            found[name].setdefault(metric, {}).update({key: value for key, value in kinds.items() if key == kind})
+    return found
+
+
+def _coverage_of(rows: Sequence[HeldOut], table: Residuals) -> dict[str, dict[str, float]]:
+    """Share of errors inside the intervals of a finished table, in percent, by metric and kind of load."""
+    found: dict[str, dict[str, float]] = {}
     for metric in sorted({row.metric for row in rows} & set(table.quantiles)):
-        mine = [replace(row, regime=replace(row.regime, known_gpu=False)) for row in rows if row.metric == metric]
-        found[metric] = round(100 * _covered(mine, table, SHARE), 1)
+        for kind, mine in _by_kind([row for row in rows if row.metric == metric]).items():
+            found.setdefault(metric, {})[kind] = round(100 * _covered(mine, table, SHARE), 1)
+    return found
+
+
+def _strange_engines(rows: Sequence[HeldOut]) -> dict[str, dict[str, float]]:
+    """How much wider the errors of left-out engines are than those of left-out models, by metric and kind of load."""
+    found: dict[str, dict[str, float]] = {}
+    for kind, mine in _by_kind(rows).items():
+        for metric in sorted({row.metric for row in mine if row.strange_engine}):
+            factor = _wider([row for row in mine if row.metric == metric and row.strange_engine], mine, metric)
+            if factor is not None:
+                found.setdefault(metric, {})[kind] = factor
+    return found
+
+
+def coverage_by_regime(rows: Sequence[HeldOut], share: float = SHARE) -> dict[str, dict[str, dict[str, float]]]:
+    """Coverage by metric, then by what the rows are (kind, load, mix, family, group): percent inside, and rows.
+
+    Each row is judged by a table and a stretch made without its group.
+    """
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for metric in sorted({row.metric for row in rows}):
+        inside: dict[str, list[bool]] = {}
+        for mine in _by_kind([row for row in rows if row.metric == metric]).values():
+            for table, left in _without_each(mine, stretched=True):
+                for row in left:
+                    within = _covered([row], table, share) == 1.0
+                    for name in (*row.regime.names()[:3], f"{row.regime.kind}, {row.regime.family}", f"{row.regime.kind}: {row.group}"):
+                        inside.setdefault(name, []).append(within)
+        found[metric] = {name: {"percent": round(100 * sum(v) / len(v), 1), "rows": len(v)} for name, v in sorted(inside.items())}
     return found
 
 
@@ -170,14 +229,14 @@ def _stretch(rows: Sequence[HeldOut]) -> float:
     return WIDEST
 
 
-def _wider(rows: Sequence[HeldOut], metric: str) -> float | None:
-    """How much wider the errors of left-out GPUs are than those of left-out models, same kinds of load."""
-    strange = sorted(abs(row.log_error) for row in rows if row.metric == metric and row.strange_gpu)
-    loads = {row.regime.load for row in rows if row.strange_gpu}
-    usual = sorted(abs(row.log_error) for row in rows if row.metric == metric and not row.strange_gpu and row.regime.load in loads)
+def _wider(strange: Sequence[HeldOut], rows: Sequence[HeldOut], metric: str) -> float | None:
+    """How much wider these errors are than those of rows whose GPU and engine were known, same kinds of load."""
+    loads = {row.regime.load for row in strange}
+    usual = sorted(abs(row.log_error) for row in rows if row.metric == metric and row.usual and row.regime.load in loads)
     if len(strange) < FEWEST or len(usual) < FEWEST:
         return None
-    return round(min(max(_quantile(strange, SHARE) / _quantile(usual, SHARE), 1.0), WIDEST), 3)
+    wide = _quantile(sorted(abs(row.log_error) for row in strange), SHARE)
+    return round(min(max(wide / _quantile(usual, SHARE), 1.0), WIDEST), 3)
 
 
 def _quantiles(rows: Sequence[HeldOut]) -> dict[str, list[float]]:

@@ -73,13 +73,16 @@ def price(c: Floats, of: NDArray[np.int64], tokens: Floats, sequences: Floats) -
     """
     k = c[of].T
     arithmetic = k[s.LINEAR_FLOPS] * tokens
-    touched = 1.0 - k[s.EXPERT_REST] * k[s.EXPERT_MISS] ** tokens
-    fullest = np.minimum(touched + k[s.EXPERT_UNEVEN] * np.sqrt(np.maximum(touched * (1.0 - touched), 0.0)), 1.0)
-    weights = k[s.LINEAR_BYTES] + k[s.EXPERT_BYTES] * fullest
-    linear = (arithmetic ** k[s.NORM] + weights ** k[s.NORM]) ** (1.0 / k[s.NORM])
+    linear = (arithmetic ** k[s.NORM] + k[s.LINEAR_BYTES] ** k[s.NORM]) ** (1.0 / k[s.NORM])
+    if k[s.EXPERT_BYTES].any():
+        touched = 1.0 - k[s.EXPERT_REST] * k[s.EXPERT_MISS] ** tokens
+        fullest = np.minimum(touched + k[s.EXPERT_UNEVEN] * np.sqrt(np.maximum(touched * (1.0 - touched), 0.0)), 1.0)
+        reading = k[s.EXPERT_BYTES] * fullest
+        linear = linear + ((k[s.EXPERT_FLOPS] * tokens) ** k[s.NORM] + reading ** k[s.NORM]) ** (1.0 / k[s.NORM])
     head = np.maximum(k[s.HEAD_FLOPS] * sequences, k[s.HEAD_BYTES])
     small, large = k[s.COMM_STEP] + k[s.COMM_SMALL] * tokens, k[s.COMM_LARGE] + k[s.COMM_TOKEN] * tokens
-    communication = np.where(tokens <= k[s.SMALL_TOKENS], np.minimum(small, large), large)
+    starved = np.where((tokens > k[s.STARVED_FROM]) & (tokens <= k[s.STARVED_TO]), k[s.STARVED], 0.0)
+    communication = np.where(tokens <= k[s.SMALL_TOKENS], np.minimum(small, large), large + starved)
     host = k[s.HOST_STEP] + k[s.HOST_SEQUENCE] * sequences
     return np.asarray(linear + head + k[s.ACTIVATION] * tokens + communication + host)
 

@@ -4,7 +4,6 @@ The file comes with the wheel aiconfigurator-core 0.12 and is read there. What i
 
 - aggregated rows (prefill and decode in one instance) of dense models; that leaves out the unlabelled MTP
   rows (DeepSeek), the corrupt ones (gpt-oss) and the dumps that multiply tp, dp and ep (MoE);
-- no FP4, which the package does not price yet, and no SGLang, whose steps of prompts alone the simulator does not have yet;
 - a row names its number of clients; where that is not ``batch_size``, the clients per replica, several
   replicas stood behind one front end, and where it is missing the load is unknown;
 - an instance is ``tp_size`` GPUs of one server, without attention data parallelism or pipeline stages;
@@ -52,14 +51,22 @@ DENSE = {
     "Qwen3-32B": "qwen3-32b",
 }
 GPUS = {"h100_sxm": "h100-sxm-80gb", "h200_sxm": "h200-sxm-141gb", "b200_sxm": "b200-sxm-180gb"}
-ENGINES = {"vllm": "vllm-0.19", "trtllm": "tensorrt-llm-1.0"}
+ENGINES = {"vllm": "vllm-0.19", "trtllm": "tensorrt-llm-1.0", "sglang": "sglang-0.5"}
 INFERENCEMAX_TRTLLM = "tensorrt-llm-1.1"
 """Engine presets; NVIDIA's own TensorRT-LLM rows are of 1.0.0rc3, InferenceMAX's of October 2025, version not stated."""
 PRECISIONS = {"": "bf16", "bf16": "bf16", "fp8": "fp8"}
+DENSE_PRECISIONS = PRECISIONS | {"fp4": "nvfp4"}
+"""The same for dense models, whose FP4 checkpoints narrow all matrices."""
 GPUS_PER_SERVER = 8
 
 SPREAD = 0.2
 """InferenceMAX: lengths are uniform in (1 − SPREAD … 1) × nominal."""
+
+SGLANG_TOKENS = 8192
+"""``chunked_prefill_size`` of SGLang on GPUs of 60 to 160 GiB, its default."""
+
+MIXED: Row = {"precision": "fp8+kv-fp16", "scheduler": "vllm"}
+"""SGLang's later rows: decodes ride along with chunks, and the KV cache stays in 16 bits, its default."""
 
 VLLM_TOKENS, H200_TOKENS, LONGEST_BEYOND = 8192, 16384, 200
 """InferenceMAX: tokens a step of vLLM and of TensorRT-LLM on H200; on B200 prompt + output + 200."""
@@ -143,7 +150,7 @@ def _unusable(line: Mapping[str, str]) -> str:
         "disaggregated": line["mode"] != "agg",
         "not one of the dense models": not _model(line),
         "another GPU or engine": line["system"] not in GPUS or line["backend"] not in ENGINES,
-        f"precision {line['precision']}": line["precision"] not in PRECISIONS,
+        f"precision {line['precision']}": line["precision"] not in DENSE_PRECISIONS,
     }
     found = next((reason for reason, holds in reasons.items() if holds), "")
     return found or _unusable_run(line)
@@ -168,7 +175,7 @@ def _row(line: Mapping[str, str]) -> Row:
     row: Row = {
         "model": _model(line),
         "gpu": GPUS[line["system"]],
-        "precision": PRECISIONS[line["precision"]],
+        "precision": DENSE_PRECISIONS[line["precision"]],
         "engine": ENGINES[line["backend"]],
         "tp": int(line["tp_size"]),
         "isl": int(line["isl"]),
@@ -193,7 +200,10 @@ def _inferencemax(row: Row) -> Row:
 def _nvidia(row: Row) -> Row:
     clients = row["concurrency"]
     one_waits = row["engine"] == ENGINES["trtllm"] and row["model"] == "llama-3.1-8b"
-    return {"spread": 0.0, "slots": max(clients - one_waits, 1), "budget": row["isl"] + clients}
+    run: Row = {"spread": 0.0, "slots": max(clients - one_waits, 1), "budget": row["isl"] + clients}
+    if row["engine"] != ENGINES["sglang"]:
+        return run
+    return run | {"budget": SGLANG_TOKENS} | (MIXED if row["precision"] == "fp8" else {})
 
 
 class SiliconRows(LoadedRows):
@@ -204,9 +214,9 @@ class SiliconRows(LoadedRows):
     def point(self, row: Row) -> Point:
         """The point of a row, with the knobs of its run."""
         point = read_point(row)
-        knobs = replace(
-            point.deployment.knobs, max_batch_size=row["slots"], max_num_tokens=row["budget"] or point.deployment.knobs.max_num_tokens
-        )
+        own = point.deployment.knobs
+        tokens, scheduler = row["budget"] or own.max_num_tokens, row.get("scheduler", own.scheduler)
+        knobs = replace(own, max_batch_size=row["slots"], max_num_tokens=tokens, scheduler=scheduler)
         return replace(point, deployment=replace(point.deployment, knobs=knobs))
 
     def workload(self, i: int, model: StepModel, *, turnaround_s: float) -> Workload:
