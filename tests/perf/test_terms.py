@@ -175,9 +175,9 @@ def test_old_decode_kernels_took_groups_of_eight_heads_together() -> None:
     """A context token costs Llama 3 8B (groups of 4) more than its bytes on engines of 2024, and the 70B (groups of 8) only its bytes."""
     for model, dearer in (("llama-3-8b", True), ("llama-3-70b", False)):
         d = deployment(model=model, precision="fp8")
-        t = resolve(shipped(), d.model, d.gpu, d.precision, ONE_GPU, "nim-2024")
-        bytes_only = coefficients(replace(t, head_arithmetic=math.inf), d.model, d.gpu, d.precision, ONE_GPU)[step.CONTEXT]
-        assert (coefficients(t, d.model, d.gpu, d.precision, ONE_GPU)[step.CONTEXT] > 1.2 * bytes_only) == dearer
+        t = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "nim-2024")
+        bytes_only = coefficients(replace(t, head_arithmetic=math.inf), d.model, d.gpu, d.precision, d.parallelism)[step.CONTEXT]
+        assert (coefficients(t, d.model, d.gpu, d.precision, d.parallelism)[step.CONTEXT] > 1.2 * bytes_only) == dearer
 
 
 def test_few_sequences_leave_old_kernels_head_by_head() -> None:
