@@ -34,6 +34,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+
 from tonnage.errors import InputError
 from tonnage.perf.step import StepModel
 from tonnage.sizing.fitting.rows import LoadedRows
@@ -58,6 +60,9 @@ PRECISIONS = {"": "bf16", "bf16": "bf16", "fp8": "fp8"}
 DENSE_PRECISIONS = PRECISIONS | {"fp4": "nvfp4"}
 """The same for dense models, whose FP4 checkpoints narrow all matrices."""
 GPUS_PER_SERVER = 8
+
+LIKE_PROMPTS, LIKE_DECODES, LIKE_MIXED, LEAST = 1.12, 1.2, 1.5, 1e-9
+"""Steps are alike whose prompt tokens, and decodes without and with prompts, are within these factors; weight of what no metric sees."""
 
 SPREAD = 0.2
 """InferenceMAX: lengths are uniform in (1 − SPREAD … 1) × nominal."""
@@ -229,7 +234,30 @@ class SiliconRows(LoadedRows):
     def simulate(self, terms: dict[str, Any]) -> None:
         """As for all rows; output lengths differ, so the mean gap is that of the simulation."""
         super().simulate(terms)
+        self._gather_like_steps(terms)
         self.gaps = 1e3 * self.base[:, 1] / self.simulated("itl_ms")
+
+    def _gather_like_steps(self, terms: dict[str, Any]) -> None:
+        """Bins of like steps as one, at their weighted mean: the fit is several times faster, and the sums stay those of the simulation."""
+        tokens, starting, decoding = self.shape
+        width = np.where(tokens > 0, np.log(LIKE_MIXED), np.log(LIKE_DECODES))
+        like = np.array(
+            [
+                self.row,
+                np.round(np.log(np.maximum(tokens, 1)) / np.log(LIKE_PROMPTS)),
+                starting,
+                np.round(np.log(np.maximum(decoding, 1)) / width) + (decoding > 0),
+            ]
+        )
+        _, first, group = np.unique(like.astype(np.int64), axis=1, return_index=True, return_inverse=True)
+        group, count = group.ravel(), first.size
+        weight = self.weights[0, 0] + self.weights[1, 0] + LEAST * (1.0 + self.weights[2, 0])
+        total = np.bincount(group, weight, count)
+        self.shape = np.array([np.bincount(group, weight * values, count) / total for values in self.shape])
+        self.weights = np.array([[np.bincount(group, values, count) for values in span] for span in self.weights])
+        self.row = self.row[first]
+        c, _ = self.deployments.prices(terms)
+        self.rest = self.base - self._sums(c)
 
     def cache_holds_all(self) -> list[bool]:
         """Whether the KV cache holds the longest request of every client at once."""
