@@ -78,7 +78,7 @@ def test_kv_heads_are_not_split_below_one() -> None:
     values = {}
     for tp in (4, 8, 16):
         t = resolve(shipped(), d.model, d.gpu, d.precision, tp, "tensorrt-llm-0.15")
-        values[tp] = coefficients(t, d.model, d.gpu, d.precision, tp)[step.CONTEXT]
+        values[tp] = coefficients(t, d.model, d.gpu, d.precision, Parallelism(tp=tp))[step.CONTEXT]
     assert values[4] == pytest.approx(2 * values[8])
     assert values[16] == pytest.approx(values[8])
 
@@ -125,9 +125,9 @@ def test_choosing_experts_costs_the_host_time_of_every_layer() -> None:
     d = deployment(model="mixtral-8x7b", tp=2, engine="tensorrt-llm-0.9")
     t = resolve(shipped(), d.model, d.gpu, d.precision, 2, "tensorrt-llm-0.9")
     with_it, without = (
-        coefficients(replace(t, expert_layer_s=each), d.model, d.gpu, d.precision, 2)[step.HOST_STEP] for each in (3e-5, 0.0)
+        coefficients(replace(t, experts=replace(t.experts, layer_s=each)), d.model, d.gpu, d.precision, 2)[step.HOST_STEP] for each in (3e-5, 0.0)
     )
-    assert t.expert_layer_s > 0.0
+    assert t.experts.layer_s > 0.0
     assert with_it - without == pytest.approx(32 * 3e-5)
 
 
@@ -178,7 +178,7 @@ def test_old_decode_kernels_took_groups_of_eight_heads_together() -> None:
         t = resolve(shipped(), d.model, d.gpu, d.precision, 1, "nim-2024")
         assert math.isfinite(t.head_arithmetic) == dearer
         bytes_only = coefficients(replace(t, head_arithmetic=math.inf), d.model, d.gpu, d.precision, 1)[step.CONTEXT]
-        assert (coefficients(t, d.model, d.gpu, d.precision, 1)[step.CONTEXT] > 1.2 * bytes_only) == dearer
+        assert (coefficients(t, d.model, d.gpu, d.precision, Parallelism(tp=1))[step.CONTEXT] > 1.2 * bytes_only) == dearer
 
 
 def test_current_kernels_read_a_context_at_most_at_the_bandwidth() -> None:
@@ -264,7 +264,7 @@ def test_latent_attention_is_priced_by_bytes_or_arithmetic_whichever_takes_longe
         read = 61 * 576 / (d.gpu.memory_bandwidth_gb_s * 1e9 * t.kv_bandwidth)
         work = 61 * 128 / tp * 1088 * 2 / (d.gpu.fp16_tflops * 1e12 * t.attention)
         assert (read > work) == (bound == "bytes")
-        c = coefficients(t, d.model, d.gpu, d.precision, tp)
+        c = coefficients(t, d.model, d.gpu, d.precision, Parallelism(tp=tp))
         assert max(read, work) <= c[step.CONTEXT] < 1.2 * max(read, work)
         assert c[step.ATTENTION] == pytest.approx(61 * 128 / tp * 320 * 2 / (d.gpu.fp16_tflops * 1e12 * t.attention))
 
