@@ -18,6 +18,7 @@ DEFINED = (
     ("requests/s", "requests_per_second"),
     ("tokens/s", "output_tokens_per_second"),
 )
+GAIN = "output tokens/s over those without speculative decoding; in an open loop mean E2E without over with"
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 
 
@@ -28,9 +29,12 @@ def show_runs(runs: Sequence[SimulatedRun]) -> str:
     first = runs[0].to_json()
     gpus = first["tp"] * first.get("dp", 1)
     where = f"{first['model']} {first['precision'].upper()} on {gpus} × {first['gpu']}{_ranks(first)}, {first['engine']}"
-    title = f"{where}, {first['isl']} tokens in, {first['osl']} out"
+    guessing = f", {first['speculation']}" if "speculation" in first else ""
+    title = f"{where}{guessing}, {first['isl']} tokens in, {first['osl']} out"
     body = _one(runs[0]) if len(runs) == 1 else _sweep(runs)
     marks = [wrapped(f"· {mark}") for mark in runs[0].marks]
+    if runs[0].plain is not None:
+        marks.append(wrapped(f"  gain: {GAIN}"))
     definitions = [wrapped(f"{label}: {DEFINITIONS[name]}") for label, name in DEFINED]
     return "\n".join([title, "", body, "", *marks, *definitions])
 
@@ -56,6 +60,8 @@ def _one(run: SimulatedRun) -> str:
     ]
     of_rate = f" ({_between(sure['requests_s'])})" if "requests_s" in sure else ""
     rates = f"{number(point['requests_per_second'])}{of_rate} requests/s, {number(point['output_tokens_per_second'])} output tokens/s"
+    if run.gain is not None:
+        rates += f"; gain {run.gain:.2f}"
     return f"{_load(point)}: {rates}\n\n{table(('', *STATISTICS, 'mean, 80 %'), rows)}"
 
 
@@ -66,6 +72,7 @@ def _between(bounds: tuple[float, float] | None) -> str:
 
 def _sweep(runs: Sequence[SimulatedRun]) -> str:
     header = ("load", "requests/s", "tokens/s", "TTFT ms", "TTFT p95", "ITL p99", "TPOT ms", "E2E ms", "E2E p95")
+    guessed = runs[0].gain is not None
     rows = []
     for run in runs:
         p = run.to_json()
@@ -80,6 +87,7 @@ def _sweep(runs: Sequence[SimulatedRun]) -> str:
                 number(p["tpot_ms"]["mean"]),
                 number(p["e2e_ms"]["mean"]),
                 number(p["e2e_ms"]["p95"]),
+                *([f"{run.gain:.2f}"] if guessed else []),
             )
         )
-    return table(header, rows)
+    return table((*header, "gain") if guessed else header, rows)

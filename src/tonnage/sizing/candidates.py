@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tonnage.perf.pipeline import MARK
 from tonnage.perf.terms import marks
 from tonnage.sizing.plan import Candidate, fleet, fleet_of
-from tonnage.sizing.trials import engine_label
+from tonnage.sizing.trials import runs_on
 from tonnage.spec.catalog import accuracy_and_calibration
 from tonnage.units import format_gb
 
@@ -36,7 +36,7 @@ def candidate(question: Question, carried: Carried) -> Candidate:
         pp=d.parallelism.pp,
         dp=d.parallelism.dp,
         ep=d.parallelism.ep,
-        engine=engine_label(d.engine),
+        engine=runs_on(d),
         engine_preset=d.engine,
         knobs=d.knobs,
         instances=need.instances,
@@ -86,7 +86,8 @@ def _load_in_words(question: Question, capacity: Capacity) -> str:
 
 def _memory_in_words(instance: Instance) -> str:
     m = instance.memory
+    drafter = f"{format_gb(m.drafter_bytes)} drafter + " if m.drafter_bytes else ""
     return (
-        f"{format_gb(m.weight_bytes)} weights + {format_gb(m.activation_bytes + m.reserve_bytes)} activations and reserve + "
+        f"{format_gb(m.weight_bytes)} weights + {drafter}{format_gb(m.activation_bytes + m.reserve_bytes)} activations and reserve + "
         f"{format_gb(m.kv_budget_bytes)} KV cache per GPU ({m.tokens:,} tokens)"
     )

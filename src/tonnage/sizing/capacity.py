@@ -19,25 +19,31 @@ from tonnage.perf.step import (
     EXPERT_MISS,
     EXPERT_REST,
     EXPERT_UNEVEN,
+    GROUPED_FROM,
+    HOST_PREFILL,
     NORM,
     SMALL_TOKENS,
     STARVED_FROM,
     STARVED_TO,
+    WAVE,
     StepModel,
     batch_seconds,
     context_seconds,
-    step_seconds,
 )
 from tonnage.perf.terms import client_turnaround_s
 from tonnage.results.metrics import Summary, summarize
 from tonnage.simulator.kernel import run, run_recorded
 from tonnage.simulator.ranks import pooled, rank_traces
+from tonnage.sizing.intervals import statistic_noise
 from tonnage.spec.deployment import Deployment, Limit, Slo
 from tonnage.spec.lengths import Lengths, Pairs
 from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, Trace, Workload
 from tonnage.units import format_duration
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from tonnage.results.requests import Requests
     from tonnage.simulator.steps import StepRecord
 
@@ -101,7 +107,7 @@ STEP_DOWN, STEP_GROWTH, MOST_DOWN = 0.02, 1.5, 0.3
 MEASURED = (0.2, 0.85)
 """Share of a run's requests, in order of arrival, that the statistics are over: neither ramp nor drain."""
 
-PURE_NUMBERS = (NORM, EXPERT_MISS, EXPERT_REST, EXPERT_UNEVEN, SMALL_TOKENS, STARVED_FROM, STARVED_TO)
+PURE_NUMBERS = (NORM, EXPERT_MISS, EXPERT_REST, EXPERT_UNEVEN, SMALL_TOKENS, STARVED_FROM, STARVED_TO, WAVE, GROUPED_FROM)
 """Places of the coefficient array that are no seconds."""
 
 
@@ -144,6 +150,7 @@ class Capacity:
         binds: what stops it there: a limit, or saturation.
         reason: why there is no such load; empty when there is one.
         simulated_requests: requests of the deciding run.
+        noise: standard error of the limited statistic in that run, as a share of it: that of a finite run.
     """
 
     rate: float
@@ -153,6 +160,7 @@ class Capacity:
     binds: str
     reason: str
     simulated_requests: int
+    noise: float = 0.0
 
 
 class Instance:
@@ -169,6 +177,7 @@ class Instance:
         """
         self.deployment = deployment
         self.asked = asked
+        self.trail: dict[float, float] = {}  # the strain on the limits at every rate that was run; 0 for a single client
         isl, osl = math.ceil(asked.isl.mean), math.ceil(asked.osl.mean)
         price = priced(deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=isl)
         self.memory = price.memory
@@ -195,20 +204,30 @@ class Instance:
     def unloaded_ttft_s(self) -> float:
         """Closed form: prefill of one prompt of mean length, alone, and the front end, in seconds."""
         tokens = round(self.asked.isl.mean)
-        return self.step.frontend_s + step_seconds(self.step.coefficients, tokens, 1, 0, tokens * tokens, 0)
+        return self.step.frontend_s + self.step.seconds(tokens, 1, 0, tokens * tokens, 0)
 
     def unloaded_tpot_s(self) -> float:
-        """Closed form: a decode step of one request half through its output, in seconds."""
-        return step_seconds(self.step.coefficients, 0, 0, 1, 0, round(self.asked.isl.mean + self.asked.osl.mean / 2))
+        """Closed form: a decode step of one request half through its output, in seconds, over the tokens that it brings."""
+        return self.step.seconds(0, 0, 1, 0, round(self.asked.isl.mean + self.asked.osl.mean / 2)) / self.step.tokens_per_step
 
     def saturation_estimate(self) -> float:
         """Closed form: requests per second with the batch always full, prefills riding along."""
         c = self.step.coefficients
         isl, osl, batch = self.asked.isl.mean, self.asked.osl.mean, self.batch
+        if self.step.drafting is not None:
+            return self._drafted_saturation()
         tokens = batch * (isl + osl) / osl
         step = batch_seconds(c, round(tokens), batch) + context_seconds(c, batch) * batch * (isl + osl / 2)
         attention = 0.5 * isl * isl * float(c[ATTENTION])
         return self.deployment.parallelism.dp / (step * osl / batch + attention)
+
+    def _drafted_saturation(self) -> float:
+        """The same with guesses: fewer steps of more tokens each."""
+        c, batch = self.step.coefficients, self.batch
+        isl, steps = self.asked.isl.mean, self.asked.osl.mean / self.step.tokens_per_step
+        context = round(batch * (isl + self.asked.osl.mean / 2))
+        step = self.step.seconds(round(batch * isl / steps), 0, batch, 0, context) - float(c[HOST_PREFILL])
+        return self.deployment.parallelism.dp / (step * steps / batch + 0.5 * isl * isl * float(c[ATTENTION]))
 
     def count(self, rate: float) -> int:
         """Requests of a short run at that rate: several times what is in flight."""
@@ -222,22 +241,32 @@ class Instance:
 
     def measured(self, rate: float) -> Summary:
         """The metrics of a short run of an open loop, neither ramp nor drain."""
-        return summarize(middle(self.open(rate, self.count(rate), self.asked.seed)))
+        return self._noted(rate, summarize(middle(self.open(rate, self.count(rate), self.asked.seed))))
+
+    def _noted(self, rate: float, summary: Summary) -> Summary:
+        self.trail[rate] = strain(summary, self.asked.slo)
+        return summary
 
     def glanced(self, rate: float) -> Summary:
         """As ``measured``, by a shorter run where that leaves no doubt whether the limits hold."""
         first = summarize(middle(self.open(rate, self.count(rate) // GLANCE, self.asked.seed)))
-        return first if not 1 / CLEAR < strain(first, self.asked.slo) < CLEAR else self.measured(rate)
+        return self._noted(rate, first) if not 1 / CLEAR < strain(first, self.asked.slo) < CLEAR else self.measured(rate)
 
     def alone(self) -> Summary:
         """The metrics of a single client: what no load can beat."""
         equal = self.asked.pairs is None and self.asked.isl.kind == self.asked.osl.kind == "fixed"
-        return summarize(self.closed(1, ALONE_EQUAL if equal else ALONE_REQUESTS))
+        summary = summarize(self.closed(1, ALONE_EQUAL if equal else ALONE_REQUESTS))
+        return self._noted(0.0 if self.asked.load == "open" else summary.requests_per_second, summary)
 
     def closed(self, clients: int, requests: int) -> Requests:
         """A run of a closed loop of ``clients``."""
         turnaround = client_turnaround_s(self.deployment)
         return self.under(ClosedLoop(concurrency=clients, turnaround_s=turnaround), requests, self.asked.seed)
+
+    def under_clients(self, clients: int) -> Summary:
+        """The metrics of a closed loop of ``clients``."""
+        summary = summarize(self.closed(clients, max(ALONE_REQUESTS, CLOSED_ROUNDS * clients)))
+        return self._noted(summary.requests_per_second, summary)
 
     def under(self, arrivals: Arrivals, requests: int, seed: int) -> Requests:
         """A run under any arrivals."""
@@ -266,11 +295,17 @@ def _slower(step: StepModel, factor: float) -> StepModel:
     """Every second of the step times ``factor``; the front end is not the step's."""
     if factor == 1.0:
         return step
-    scaled = step.coefficients * factor
+    drafting = step.drafting
+    drafted = None if drafting is None else replace(drafting, coefficients=_scaled(drafting.coefficients, factor))
+    return replace(step, coefficients=_scaled(step.coefficients, factor), drafting=drafted)
+
+
+def _scaled(c: NDArray[np.float64], factor: float) -> NDArray[np.float64]:
+    scaled = c * factor
     for place in PURE_NUMBERS:
-        scaled[place] = step.coefficients[place]
-    scaled[COEFFICIENTS::2] = step.coefficients[COEFFICIENTS::2]
-    return StepModel(coefficients=scaled, frontend_s=step.frontend_s)
+        scaled[place] = c[place]
+    scaled[COEFFICIENTS::2] = c[COEFFICIENTS::2]
+    return scaled
 
 
 def find_capacity(instance: Instance, screen: Callable[[], str] = str) -> Capacity:
@@ -417,9 +452,11 @@ def _verified(instance: Instance, rate: float, saturated: float, binds: str, run
     count, seed = runs * instance.count(rate), instance.asked.seed + 1
     why, down = "", STEP_DOWN
     for _ in range(VERIFICATIONS):
-        summary = summarize(middle(instance.open(rate, count, seed)))
+        record = middle(instance.open(rate, count, seed))
+        summary = summarize(record)
         broken = worst_limit(summary, instance.asked.slo)
         if broken is None:
+            limit = next((limit for limit in instance.asked.slo if str(limit) == binds), None)
             return Capacity(
                 rate=rate,
                 concurrency=rate * summary.statistic_ms("e2e", "mean") / 1e3,
@@ -428,6 +465,7 @@ def _verified(instance: Instance, rate: float, saturated: float, binds: str, run
                 binds=binds,
                 reason="",
                 simulated_requests=count,
+                noise=0.0 if limit is None else statistic_noise(record, limit.metric, limit.statistic),
             )
         why = f"{comparison(summary, broken)} at {rate:.3g} requests/s in the verifying run"
         binds, rate = str(broken), rate * (1 - down)
@@ -440,7 +478,7 @@ def _closed_capacity(instance: Instance, alone: Summary) -> Capacity:
     most = 2 * instance.in_flight
 
     def at(clients: int) -> Summary:
-        return summarize(instance.closed(clients, max(ALONE_REQUESTS, CLOSED_ROUNDS * clients)))
+        return instance.under_clients(clients)
 
     top = at(most)
     saturation = top.requests_per_second

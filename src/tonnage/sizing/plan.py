@@ -48,6 +48,7 @@ class Candidate:
         marks: which parts of the prediction rest on something else than measurements of this GPU and engine.
         memory: where the memory goes, in one line.
         accuracy_impact, calibration: what is published of the number format: "very low" to "high", and how long; "" where nothing is.
+        confidence: how sure the number of systems is; None where nothing was simulated for it.
     """
 
     gpu: str
@@ -80,6 +81,7 @@ class Candidate:
     engine_preset: str = ""
     accuracy_impact: str = ""
     calibration: str = ""
+    confidence: Confidence | None = None
     dp: int = 1
     ep: int = 1
 

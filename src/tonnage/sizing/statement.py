@@ -51,6 +51,7 @@ def scenario(question: Question) -> dict[str, Any]:
         "cv": question.cv if question.demand.cv is None else question.demand.cv,
         "spare_systems": question.spare,
         "seed": question.seed,
+        **({} if question.speculation is None else {"speculation": str(question.speculation)}),
     }
 
 

@@ -27,6 +27,12 @@ def engine_label(preset: str) -> str:
     return spec.family if find_engine(spec.family).name == spec.name else spec.name
 
 
+def runs_on(deployment: Deployment) -> str:
+    """The engine as users call it, and its speculative decoding, such as "vllm + eagle k=3"."""
+    asked = deployment.speculation
+    return engine_label(deployment.engine) + (f" + {asked.label}" if asked is not None else "")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """One deployment to try, and the system that it would be bought in."""
@@ -39,15 +45,14 @@ class Trial:
         """Such as "h100-sxm-80gb fp8 TP 4 tensorrt-llm"."""
         d = self.deployment
         p = d.parallelism
-        return f"{d.gpu.name} {d.precision.name} {p} {engine_label(d.engine)}"
+        return f"{d.gpu.name} {d.precision.name} {p} {runs_on(d)}"
 
     def rejected(self, reason: str) -> Rejected:
         """This trial, with why it cannot be."""
         d = self.deployment
         p = d.parallelism
-        return Rejected(
-            gpu=d.gpu.name, precision=d.precision.name, tp=p.tp, pp=p.pp, dp=p.dp, ep=p.ep, engine=engine_label(d.engine), reason=reason
-        )
+        split = {"tp": p.tp, "pp": p.pp, "dp": p.dp, "ep": p.ep}
+        return Rejected(gpu=d.gpu.name, precision=d.precision.name, **split, engine=runs_on(d), reason=reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +76,8 @@ def trials(question: Question) -> Iterator[Trial]:
     """Every combination that the question allows, pipelines as asked for; without that none."""
     owned = {o.system.gpu: o.system for o in question.have}
     splits = tuple(splits_of(question))
-    for gpu, engine, precision, parallelism in product(question.gpus, question.engines, question.precisions, splits):
+    guesses = (None,) if question.speculation is None else (None, question.speculation)
+    for gpu, engine, precision, parallelism, speculation in product(question.gpus, question.engines, question.precisions, splits, guesses):
         system = owned.get(gpu.name) or system_of(gpu)
         for knobs in _knobs(question, default_knobs(find_engine(engine), gpu)):
             deployment = Deployment(
@@ -82,6 +88,7 @@ def trials(question: Question) -> Iterator[Trial]:
                 engine=engine,
                 knobs=knobs,
                 calibration=question.calibration,
+                speculation=speculation,
                 step_source=question.step_source,
             )
             yield Trial(deployment=deployment, system=system)
@@ -144,7 +151,7 @@ def prepare(question: Question) -> list[Ready | Rejected]:
 
 def _kind(trial: Trial) -> tuple[str, str, str]:
     d = trial.deployment
-    return d.gpu.name, d.precision.name, d.engine
+    return d.gpu.name, d.precision.name, runs_on(d)
 
 
 def prepared_trial(question: Question, trial: Trial, place: int) -> Ready | Rejected:
