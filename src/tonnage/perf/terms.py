@@ -302,7 +302,7 @@ def _experts(
         memory=engine["expert_memory"] * engine.get(f"expert_memory_{form}", 1.0),
         spread=engine["expert_spread"],
         rows=engine.get("expert_rows", 0.0),
-        layer_s=engine["layer_s"] * (layer - 1.0),
+        layer_s=engine["layer_s"] * (layer - 1.0) + engine.get("expert_layer_s", 0.0),
         each_s=engine.get("expert_each_s", 0.0),
         sequence_s=engine["sequence_s"] * (engine.get("expert_sequence", 1.0) - 1.0),
         prefill_s=engine.get("expert_prefill_s", 0.0),
