@@ -17,6 +17,7 @@ def memory(
     engine: str = "tensorrt-llm",
     isl: int = 2000,
     osl: int = 200,
+    speculation: str | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
     """Where an instance's GPU memory goes, with the arithmetic.
@@ -38,12 +39,14 @@ def memory(
         Prompt tokens of one request, to count concurrent requests.
     osl
         Output tokens of one request.
+    speculation
+        Speculative decoding, whose drafter takes memory too, such as "eagle k=3 acceptance=0.7".
     json
         Print one JSON object.
     """
     from tonnage import api
 
-    report = api.memory(model=model, gpu=gpu, precision=precision, tp=tp, engine=engine, isl=isl, osl=osl)
+    report = api.memory(model=model, gpu=gpu, precision=precision, tp=tp, engine=engine, isl=isl, osl=osl, speculation=speculation)
     if json:
         from tonnage.results.store import json_text
 
