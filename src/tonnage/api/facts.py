@@ -39,6 +39,7 @@ class MemoryReport:
             "gpu": d.gpu.name,
             "precision": d.precision.name,
             "tp": d.parallelism.tp,
+            **d.parallelism.further,
             "engine": d.engine,
             "weight_bytes": p.weight_bytes,
             "activation_bytes": p.activation_bytes,
@@ -60,6 +61,8 @@ def memory(
     gpu: str = "h100-sxm-80gb",
     precision: str = "fp16",
     tp: int = 1,
+    dp: int = 1,
+    ep: int = 1,
     engine: str = "tensorrt-llm",
     isl: int,
     osl: int,
@@ -73,7 +76,8 @@ def memory(
     """
     from tonnage.perf.memory import memory_plan
 
-    deployment = deployment_of(model=model, gpu=gpu, precision=precision, tp=tp, engine=engine, speculation=speculation)
+    place: dict[str, Any] = {"model": model, "gpu": gpu, "precision": precision, "tp": tp, "dp": dp, "ep": ep, "engine": engine}
+    deployment = deployment_of(**place, speculation=speculation)
     for where, length in (("--isl", isl), ("--osl", osl)):
         if length < 1:
             raise InputError(f"{where}: {length} is below one token; write 1 or more")

@@ -183,6 +183,8 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
         "engines": tuple(engine.name for name in engines if (engine := faults.named("--engine", find_engine, name))),
         "tps": faults.of(whole_numbers, DEFAULT_TPS if asked.tp is None else asked.tp, "--tp"),
         "pps": _counts(asked.pp, "--pp", faults),
+        "dps": _counts(asked.dp, "--dp", faults),
+        "eps": _counts(asked.ep, "--ep", faults),
         "max_batch_sizes": _counts(asked.max_batch_size, "--max-batch-size", faults),
         "max_num_tokens": _counts(asked.max_num_tokens, "--max-num-tokens", faults),
         "chunked_prefill": asked.chunked_prefill,

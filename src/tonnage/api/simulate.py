@@ -74,6 +74,7 @@ class SimulatedRun:
             "gpu": d.gpu.name,
             "precision": d.precision.name,
             "tp": d.parallelism.tp,
+            **d.parallelism.further,
             "engine": engine_label(d.engine),
             "engine_preset": d.engine,
             "isl": str(w.isl),
@@ -115,6 +116,7 @@ class SimulatedRun:
             "gpu": d.gpu.name,
             "precision": d.precision.name,
             "tp": d.parallelism.tp,
+            **d.parallelism.further,
             "engine": d.engine,
             "knobs": asdict(d.knobs),
             "isl": str(w.isl),
@@ -135,6 +137,8 @@ def deployment_of(
     precision: str,
     tp: int,
     engine: str,
+    dp: int = 1,
+    ep: int = 1,
     knobs: Mapping[str, int | bool | float | str | None] | None = None,
     coefficients: str | Path | None = None,
     step_model: str | Path | None = None,
@@ -162,7 +166,7 @@ def deployment_of(
         model=find_model(model),
         gpu=found_gpu,
         precision=found_precision,
-        parallelism=Parallelism(tp=tp),
+        parallelism=Parallelism(tp=tp, dp=dp, ep=ep),
         engine=spec.name,
         knobs=chosen,
         calibration=calibration,
@@ -204,6 +208,8 @@ def simulate_sweep(
     precision: str = "fp16",
     tp: int = 1,
     engine: str = "tensorrt-llm",
+    dp: int = 1,
+    ep: int = 1,
     concurrency: Many | None = None,
     request_rate: str | float | Iterable[float] | None = None,
     requests: int | None = None,
@@ -225,6 +231,7 @@ def simulate_sweep(
     Args:
         model, isl, osl: as in ``simulate``.
         gpu, precision, tp, engine: the deployment.
+        dp, ep: ranks of attention and groups of experts of a mixture of experts; loads are those of all ranks.
         concurrency: clients of a closed loop, one point each ("1,2,5"); or
         request_rate: requests per second of an open loop, one point each.
         requests: requests per point; 1,000, and in a closed loop at least 10 per client, if not given.
@@ -252,8 +259,9 @@ def simulate_sweep(
         "chunked_prefill": chunked_prefill,
     }
     seed_of(seed)
+    place: dict[str, Any] = {"model": model, "gpu": gpu, "precision": precision, "tp": tp, "dp": dp, "ep": ep, "engine": engine}
     whose: dict[str, Any] = {"coefficients": coefficients, "step_model": step_model, "speculation": speculation}
-    deployment = deployment_of(model=model, gpu=gpu, precision=precision, tp=tp, engine=engine, knobs=knobs, **whose)
+    deployment = deployment_of(**place, knobs=knobs, **whose)
     loads = _loads(concurrency, request_rate, arrivals, cv, client_turnaround_s(deployment))
     window_s = None if window is None else _window(window, loads)
     lengths = (lengths_of(isl, "--isl"), lengths_of(osl, "--osl"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tonnage.cli.table import number, table, wrapped
 
@@ -27,7 +27,8 @@ def show_runs(runs: Sequence[SimulatedRun]) -> str:
     from tonnage.results.metrics import DEFINITIONS
 
     first = runs[0].to_json()
-    where = f"{first['model']} {first['precision'].upper()} on {first['tp']} × {first['gpu']}, {first['engine']}"
+    gpus = first["tp"] * first.get("dp", 1)
+    where = f"{first['model']} {first['precision'].upper()} on {gpus} × {first['gpu']}{_ranks(first)}, {first['engine']}"
     guessing = f", {first['speculation']}" if "speculation" in first else ""
     title = f"{where}{guessing}, {first['isl']} tokens in, {first['osl']} out"
     body = _one(runs[0]) if len(runs) == 1 else _sweep(runs)
@@ -36,6 +37,12 @@ def show_runs(runs: Sequence[SimulatedRun]) -> str:
         marks.append(wrapped(f"  gain: {GAIN}"))
     definitions = [wrapped(f"{label}: {DEFINITIONS[name]}") for label, name in DEFINED]
     return "\n".join([title, "", body, "", *marks, *definitions])
+
+
+def _ranks(point: dict[str, Any]) -> str:
+    """How a mixture of experts is split, where by more than TP: ", TP 1 DP 8 EP 8"."""
+    further = "".join(f" {name.upper()} {point[name]}" for name in ("dp", "ep") if name in point)
+    return f", TP {point['tp']}{further}" if further else ""
 
 
 def _load(point: dict[str, object]) -> str:

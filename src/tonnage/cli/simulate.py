@@ -26,6 +26,8 @@ def simulate(
     gpu: str | None = None,
     precision: str | None = None,
     tp: int | None = None,
+    dp: int | None = None,
+    ep: int | None = None,
     engine: str | None = None,
     isl: str | None = None,
     osl: str | None = None,
@@ -69,6 +71,10 @@ def simulate(
         behind it, too (default: fp16).
     tp
         Tensor-parallel degree (default: 1).
+    dp
+        Attention ranks of a mixture of experts, each of so many GPUs and with its own requests (default: 1).
+    ep
+        Groups that the experts are spread over (default: 1).
     engine
         tensorrt-llm, vllm, sglang, nim-2024 or tensorrt-llm-0.9 (default: tensorrt-llm).
     isl
@@ -144,6 +150,8 @@ def simulate(
         "gpu": gpu,
         "precision": precision,
         "tp": tp,
+        "dp": dp,
+        "ep": ep,
         "engine": engine,
         "isl": isl,
         "osl": osl,

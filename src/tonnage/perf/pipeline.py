@@ -85,7 +85,7 @@ def stage_of(deployment: Deployment) -> Deployment:
     """The stage with the most layers as a deployment of its own; it is taken to hold both embedding and head."""
     p = deployment.parallelism
     layers = math.ceil(deployment.model.layers / p.pp)
-    return replace(deployment, model=deployment.model.part(layers), parallelism=Parallelism(tp=p.tp))
+    return replace(deployment, model=deployment.model.part(layers), parallelism=Parallelism(tp=p.tp, dp=p.dp, ep=p.ep))
 
 
 def pipeline_knobs(deployment: Deployment) -> EngineKnobs:
@@ -101,8 +101,9 @@ def _round(stage: StepModel, deployment: Deployment, gpus_per_system: int, promp
     for fixed in (step.LINEAR_BYTES, step.EXPERT_BYTES, step.COMM_STEP, step.COMM_LARGE, step.STARVED, step.HOST_STEP, step.WALK):
         c[fixed] *= pp
     c[step.EXPERT_MISS] **= 1 / pp
-    c[step.HEAD_FLOPS] /= pp
-    for limit in (step.SMALL_TOKENS, step.STARVED_FROM, step.STARVED_TO):
+    for each in (step.HEAD_FLOPS, step.WAVE):
+        c[each] /= pp
+    for limit in (step.SMALL_TOKENS, step.STARVED_FROM, step.STARVED_TO, step.GROUPED_FROM):
         c[limit] *= pp
     latency_s, token_s = _hops(deployment, gpus_per_system)
     for once, each in ((step.COMM_STEP, step.COMM_SMALL), (step.COMM_LARGE, step.COMM_TOKEN)):

@@ -32,7 +32,7 @@ HEAD_FLOPS = 7  # s per sequence: arithmetic of the output head
 HEAD_BYTES = 8  # s per step: reading the output head
 ATTENTION = 9  # s per pair of (new token, token it attends to) in prefill
 CONTEXT = 10  # s per context token read by decode sequences: KV bandwidth, or arithmetic of the query heads
-WALK = 11  # s per token of mean context: the latency of walking one context
+WALK = 11  # s per token of mean context and wave of blocks: the latency of walking one context
 COMM_STEP = 12  # s per step: latency of small all-reduces
 COMM_SMALL = 13  # s per token: bytes of small all-reduces, one-shot kernels that move every GPU's copy
 SMALL_TOKENS = 14  # tokens up to which an all-reduce is small
@@ -46,7 +46,10 @@ EXPERT_FLOPS = 21  # s per token: arithmetic of the routed experts' matrices
 STARVED = 22  # s per step: large all-reduces whose kernel is left with few blocks
 STARVED_FROM = 23  # tokens above which it is
 STARVED_TO = 24  # tokens up to which it is
-COEFFICIENTS = 25
+HEADS = 25  # s per context token while each query head is a block of its own
+WAVE = 26  # waves of such blocks per decode sequence: query heads per multiprocessor
+GROUPED_FROM = 27  # decode sequences from which blocks take the query heads of a KV head together
+COEFFICIENTS = 28
 # Behind them may stand a table, as pairs of tokens and seconds per step, tokens ascending: step times that somebody
 # else measured or predicted, which no roofline repeats (``reduction.py``).
 
@@ -120,6 +123,9 @@ def context_seconds(c: NDArray[np.float64], decode_sequences: int) -> float:
     """Seconds per context token of a decode step: the c(B)."""
     if decode_sequences == 0:
         return 0.0
+    if decode_sequences < c[GROUPED_FROM]:
+        waves: float = max(c[HEADS], c[WALK] * math.ceil(c[WAVE] * decode_sequences) / decode_sequences)
+        return waves
     seconds: float = c[CONTEXT] + c[WALK] / decode_sequences
     return seconds
 

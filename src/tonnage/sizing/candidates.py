@@ -34,6 +34,8 @@ def candidate(question: Question, carried: Carried) -> Candidate:
         precision=d.precision.name,
         tp=d.parallelism.tp,
         pp=d.parallelism.pp,
+        dp=d.parallelism.dp,
+        ep=d.parallelism.ep,
         engine=runs_on(d),
         engine_preset=d.engine,
         knobs=d.knobs,
@@ -64,7 +66,7 @@ def candidate(question: Question, carried: Carried) -> Candidate:
 def resized(question: Question, found: Candidate, systems: int) -> Candidate:
     """The candidate on another number of systems, spare ones not counted."""
     peak, rate = question.demand.sizing_requests_per_second, found.requests_per_second_per_instance
-    need = fleet_of(systems + question.spare, found.systems_exact, peak, rate, found.tp * found.pp, found.gpus_per_system)
+    need = fleet_of(systems + question.spare, found.systems_exact, peak, rate, found.parallelism.gpus, found.gpus_per_system)
     saturated = found.saturation_requests_per_second_per_instance * need.instances / peak
     return replace(
         found, systems=need.systems, instances=need.instances, utilisation=need.utilisation, headroom_to_saturation=saturated - 1.0

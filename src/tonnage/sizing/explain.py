@@ -155,12 +155,12 @@ def step_terms(c: NDArray[np.float64], steps: NDArray[np.int64], drafting: Draft
     starved = np.where((tokens > c[step.STARVED_FROM]) & (tokens <= c[step.STARVED_TO]), c[step.STARVED], 0.0)
     large = c[step.COMM_LARGE] + c[step.COMM_TOKEN] * tokens
     table = np.array([step.tabulated_seconds(c, int(t)) for t in tokens]) if len(c) > step.COEFFICIENTS else None
-    walk = np.where(decodes > 0, c[step.CONTEXT] + c[step.WALK] / np.maximum(decodes, 1.0), 0.0)
+    each = np.array([step.context_seconds(c, int(b)) for b in decodes])
     found = {
         "compute": dense[0] + experts[0] + c[step.ACTIVATION] * tokens,
         "bandwidth": dense[1] + experts[1],
         "attention": 0.5 * c[step.ATTENTION] * steps[:, PAIRS_2],
-        "kv": walk * context,
+        "kv": each * context,
         "head": np.maximum(c[step.HEAD_FLOPS] * sequences, c[step.HEAD_BYTES]),
         "link": np.where(tokens <= c[step.SMALL_TOKENS], np.minimum(small, large), large + starved),
         "host": c[step.HOST_STEP] + c[step.HOST_SEQUENCE] * (starts + decodes) + np.where(prefill > 0, c[step.HOST_PREFILL], 0.0),

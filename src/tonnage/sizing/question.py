@@ -57,6 +57,7 @@ class Question:
         seed: of every random draw.
         pps: pipeline-parallel degrees; empty to try more than 1 only where no tensor-parallel degree fits, and
             then the least that does.
+        dps, eps: ranks of attention and groups of experts of a mixture of experts; empty for what ``trials.splits_of`` tries.
         mode: which limits count; see ``DECIDING``.
         pairs: lengths drawn together; ``isl`` and ``osl`` are then their distributions.
         recording: traffic to replay instead of drawn arrivals; a deployment then carries what it shows to.
@@ -89,6 +90,8 @@ class Question:
     spare: int = 0
     seed: int = 0
     pps: tuple[int, ...] = ()
+    dps: tuple[int, ...] = ()
+    eps: tuple[int, ...] = ()
     mode: Mode = "streaming"
     pairs: Pairs | None = None
     recording: Recording | None = None

@@ -99,6 +99,8 @@ class SearchAsked:
     )
     tp: Counts = leaf("Tensor-parallel degrees, with commas between (default: 1,2,4,8).")
     pp: Counts = leaf("Pipeline-parallel degrees, with commas between (default: 1, and more where a model needs it).")
+    dp: Counts = leaf("Attention ranks of a mixture of experts, with commas between (default: 1, with latent attention also one per GPU).")
+    ep: Counts = leaf("Groups that experts are spread over, with commas between (default: 1, and one per GPU).")
     engine: Texts = leaf("tensorrt-llm, vllm, sglang, nim-2024, with commas between (default: tensorrt-llm,vllm).")
     max_batch_size: Counts = leaf("Sequences that run at once, to try (default: the engine's own).")
     max_num_tokens: Counts = leaf("Token budgets of one step, to try (default: the engine's own).")
