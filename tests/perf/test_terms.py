@@ -175,10 +175,21 @@ def test_old_decode_kernels_took_groups_of_eight_heads_together() -> None:
     """A context token costs Llama 3 8B (groups of 4) more than its bytes on engines of 2024, and the 70B (groups of 8) only its bytes."""
     for model, dearer in (("llama-3-8b", True), ("llama-3-70b", False)):
         d = deployment(model=model, precision="fp8")
-        t = resolve(shipped(), d.model, d.gpu, d.precision, 1, "nim-2024")
-        assert math.isfinite(t.head_arithmetic) == dearer
-        bytes_only = coefficients(replace(t, head_arithmetic=math.inf), d.model, d.gpu, d.precision, 1)[step.CONTEXT]
-        assert (coefficients(t, d.model, d.gpu, d.precision, 1)[step.CONTEXT] > 1.2 * bytes_only) == dearer
+        t = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "nim-2024")
+        bytes_only = coefficients(replace(t, head_arithmetic=math.inf), d.model, d.gpu, d.precision, d.parallelism)[step.CONTEXT]
+        assert (coefficients(t, d.model, d.gpu, d.precision, d.parallelism)[step.CONTEXT] > 1.2 * bytes_only) == dearer
+
+
+def test_few_sequences_leave_old_kernels_head_by_head() -> None:
+    """70B on 4 H100: 16 query heads and 2 KV heads a GPU. Up to 16 sequences the 132 multiprocessors walk 16 blocks each; then groups."""
+    old, now = (array(model="llama-3-70b", precision="fp8", tp=4, engine=e) for e in ("nim", "tensorrt-llm"))
+    assert old[step.WAVE] == pytest.approx(16 / 132)
+    assert old[step.GROUPED_FROM] == pytest.approx(132 / 4 / 2)
+    one_wave, two_waves = (context_seconds(old, b) * b for b in (8, 9))
+    assert two_waves == pytest.approx(2 * one_wave)
+    assert context_seconds(old, 17) < 0.7 * context_seconds(old, 16)
+    assert [context_seconds(now, b) for b in (1, 8, 9, 17)] == [now[step.CONTEXT]] * 4
+    assert array(model="llama-3-8b")[step.GROUPED_FROM] > 1e6  # groups of 4 never are
 
 
 def test_current_kernels_read_a_context_at_most_at_the_bandwidth() -> None:

@@ -39,6 +39,7 @@ class MemoryReport:
             "gpu": d.gpu.name,
             "precision": d.precision.name,
             "tp": d.parallelism.tp,
+            **d.parallelism.further,
             "engine": d.engine,
             "weight_bytes": p.weight_bytes,
             "activation_bytes": p.activation_bytes,
@@ -54,7 +55,16 @@ class MemoryReport:
 
 
 def memory(
-    *, model: str, gpu: str = "h100-sxm-80gb", precision: str = "fp16", tp: int = 1, engine: str = "tensorrt-llm", isl: int, osl: int
+    *,
+    model: str,
+    gpu: str = "h100-sxm-80gb",
+    precision: str = "fp16",
+    tp: int = 1,
+    dp: int = 1,
+    ep: int = 1,
+    engine: str = "tensorrt-llm",
+    isl: int,
+    osl: int,
 ) -> MemoryReport:
     """Where the memory of an instance goes, by its engine's rule.
 
@@ -64,7 +74,7 @@ def memory(
     """
     from tonnage.perf.memory import memory_plan
 
-    deployment = deployment_of(model=model, gpu=gpu, precision=precision, tp=tp, engine=engine)
+    deployment = deployment_of(model=model, gpu=gpu, precision=precision, tp=tp, dp=dp, ep=ep, engine=engine)
     for where, length in (("--isl", isl), ("--osl", osl)):
         if length < 1:
             raise InputError(f"{where}: {length} is below one token; write 1 or more")

@@ -14,6 +14,8 @@ def memory(
     gpu: str = "h100-sxm-80gb",
     precision: str = "fp16",
     tp: int = 1,
+    dp: int = 1,
+    ep: int = 1,
     engine: str = "tensorrt-llm",
     isl: int = 2000,
     osl: int = 200,
@@ -32,6 +34,10 @@ def memory(
         behind it, too.
     tp
         Tensor-parallel degree.
+    dp
+        Attention ranks of a mixture of experts.
+    ep
+        Groups that the experts are spread over.
     engine
         Engine preset; each has its own rule for the KV cache.
     isl
@@ -43,7 +49,7 @@ def memory(
     """
     from tonnage import api
 
-    report = api.memory(model=model, gpu=gpu, precision=precision, tp=tp, engine=engine, isl=isl, osl=osl)
+    report = api.memory(model=model, gpu=gpu, precision=precision, tp=tp, dp=dp, ep=ep, engine=engine, isl=isl, osl=osl)
     if json:
         from tonnage.results.store import json_text
 

@@ -68,6 +68,7 @@ class ExpertTerms:
 
 def add_experts(
     c: list[float],
+    *,
     terms: ExpertTerms,
     model: Model,
     precision: Precision,

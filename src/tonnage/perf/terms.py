@@ -14,22 +14,25 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DataError
 from tonnage.perf import step
+from tonnage.perf.drafting import MARK as DRAFTING_MARK
+from tonnage.perf.drafting import drafting
 from tonnage.perf.experts import SKEW, ExpertTerms, add_dispatch, add_experts
 from tonnage.perf.external import reduction, source_mark
 from tonnage.perf.formats import fitted_bits, format_mark, format_name, matrix_rate, shares
 from tonnage.perf.overlay import calibration_mark, overlaid
 from tonnage.perf.step import StepModel
 from tonnage.spec.catalog import find_engine
+from tonnage.spec.deployment import Parallelism
 
 if TYPE_CHECKING:
-    from tonnage.spec.deployment import Deployment, Parallelism
+    from tonnage.spec.deployment import Deployment
     from tonnage.spec.hardware import Gpu
     from tonnage.spec.model import Model
     from tonnage.spec.precision import Precision
@@ -54,6 +57,20 @@ BITS_16 = 16
 BYTES_16 = 2.0
 """Bytes of one weight of the output head, and of others that engines keep in 16 bits."""
 
+MULTIPROCESSORS = {"Volta": 80, "Turing": 40, "Ampere": 108, "Ada": 142, "Hopper": 132}
+FEWER_MULTIPROCESSORS = {"a30-24gb": 56, "a10-24gb": 72, "a10g-24gb": 80, "l4": 58, "l20": 92, "h100-pcie-80gb": 114}
+"""Streaming multiprocessors of a generation's data-centre cards, and of those that have fewer (datasheets, recalled)."""
+
+ENOUGH_BLOCKS = 4
+"""Kernels of 2024 take the heads of a KV head together from this share of the multiprocessors on: blocks · 4 ≥ multiprocessors
+(``mayHavePerfGain`` of TensorRT-LLM's XQA runner); blocks are KV heads of the GPU times sequences."""
+
+WALKED_DIM = 128
+"""Width of a head that ``walk_s`` is for."""
+
+NEVER = 1e9
+"""More decode sequences than there are."""
+
 GRACE_W = 250.0
 """Watts of a Grace Hopper module that its CPU and the CPU's memory can take (recalled)."""
 
@@ -74,7 +91,7 @@ class Terms:
         kv_bandwidth: share of the memory bandwidth in decode attention.
         head_arithmetic: decode attention of one query head after another, as a share of the 16-bit
             matrix rate; infinite where the kernel takes all heads of a KV head at once.
-        walk_s: seconds per token and layer of walking one context.
+        walk_s: seconds per token and layer that one block takes to walk a context with heads 128 wide; 0 where contexts are split.
         link_bytes_s: bytes/s per GPU and direction that all-reduces reach.
         small_bytes_s: the same for small all-reduces, which move (tp − 1) copies.
         small_bytes: largest message of a small all-reduce, in bytes.
@@ -120,12 +137,22 @@ def step_model(deployment: Deployment) -> StepModel:
 
     preset = find_engine(deployment.engine).coefficients
     split = deployment.parallelism
+    drafted = drafting(deployment, lambda model: _drafter(deployment, model))
     if deployment.step_source is not None:
         frontend_s = _engine(_terms_of(deployment), preset)["frontend_s"]
-        return StepModel(coefficients=reduction(deployment).coefficients, frontend_s=frontend_s)
+        return StepModel(coefficients=reduction(deployment).coefficients, frontend_s=frontend_s, drafting=drafted)
     terms = resolve(_terms_of(deployment), deployment.model, deployment.gpu, deployment.precision, split, preset)
     array = np.array(coefficients(terms, deployment.model, deployment.gpu, deployment.precision, split))
-    return StepModel(coefficients=array, frontend_s=terms.frontend_s)
+    return StepModel(coefficients=array, frontend_s=terms.frontend_s, drafting=drafted)
+
+
+def _drafter(deployment: Deployment, model: Model) -> list[float]:
+    """The fitted coefficients of a model in the same place, without what the host does once per step, sequence and prefill."""
+    preset, split = find_engine(deployment.engine).coefficients, deployment.parallelism
+    placed = split if model.is_moe else Parallelism(tp=split.tp)
+    terms = resolve(_terms_of(deployment), model, deployment.gpu, deployment.precision, placed, preset)
+    alone = replace(terms, step_s=0.0, sequence_s=0.0, prefill_s=0.0)
+    return coefficients(alone, model, deployment.gpu, deployment.precision, placed)
 
 
 def client_turnaround_s(deployment: Deployment) -> float:
@@ -195,8 +222,12 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
             found.append(f"{gpu.name}: no measurements; {origin}")
     if not fitted_engine(engine, gpu.name):
         found.append(f"{deployment.engine}: {terms['origins']['engine_rows'][engine]['elsewhere']}")
-    if deployment.model.latent is not None:
+    if deployment.model.latent is not None and engine not in terms["origins"].get("latent", ()):
         found.append(f"{deployment.model.name}: MLA priced by datasheet, not fitted")
+    if deployment.speculation is not None:
+        found.append(DRAFTING_MARK)
+    if deployment.parallelism.further and engine not in terms["origins"].get("experts", {}):
+        found.append(f"{deployment.engine}: expert parallelism and attention ranks priced by datasheet, not fitted")
     if unfitted := format_mark(precision, gpu, terms["origins"]["formats"]):
         found.append(unfitted)
     calibrated = calibration_mark(deployment, engine)
@@ -348,15 +379,14 @@ def _link_bytes_s(kind: str, gpu: Gpu, tp: int) -> float:
 def _head_arithmetic(
     engine: dict[str, float], generation: dict[str, float], shared: dict[str, float], model: Model, precision: Precision
 ) -> float:
-    """Kernels of 2024 took groups of 8 query heads together on the tensor cores, and any other group head by head.
+    """Kernels of 2024 computed head by head where they did not take groups together (``_blocks``); later ones always do.
 
     Latent attention is arithmetic on the tensor cores in every engine; where no row says, it reaches prefill's share of their rate.
     """
     if model.latent is not None:
         return shared["attention"] * generation["attention"] * engine.get("attention", 1.0) * engine.get("latent_arithmetic", 1.0)
-    together = engine["head_arithmetic"] == 0.0 or model.heads == 8 * model.kv_heads
     narrow = engine.get("head_8bit", 1.0) if precision.kv_bits == 8 else 1.0
-    return math.inf if together else engine["head_arithmetic"] * generation["head_arithmetic"] * narrow
+    return (engine["head_arithmetic"] or math.inf) * generation["head_arithmetic"] * narrow
 
 
 def coefficients(terms: Terms, model: Model, gpu: Gpu, precision: Precision, parallelism: Parallelism) -> list[float]:
@@ -404,7 +434,15 @@ def _linear(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Pre
 def _experts_of(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Precision, parallelism: Parallelism) -> None:
     """The routed experts, and where attention has ranks of its own, the tokens' way to them."""
     reached = parallelism.tp * matrix_rate(gpu, precision) * terms.compute
-    add_experts(c, terms.experts, model, precision, parallelism, reached, (gpu.memory_bandwidth_gb_s * 1e9, terms.memory))
+    add_experts(
+        c,
+        terms=terms.experts,
+        model=model,
+        precision=precision,
+        parallelism=parallelism,
+        flops_s=reached,
+        bytes_s=(gpu.memory_bandwidth_gb_s * 1e9, terms.memory),
+    )
     if parallelism.dp > 1:
         add_dispatch(c, terms.experts, model, parallelism)
 
@@ -415,11 +453,39 @@ def _attention(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: 
     peak = gpu.fp16_tflops * 1e12
     read = kv_bytes / (gpu.memory_bandwidth_gb_s * 1e9 * terms.kv_bandwidth)
     heads = model.decode_flops_per_pair / tp / (peak * terms.head_arithmetic)
+    together = model.latent is None and _eight(model)
     c[step.ATTENTION] = model.prefill_flops_per_pair / tp / (peak * terms.attention)
-    c[step.CONTEXT] = (read**CONTEXT_NORM + heads**CONTEXT_NORM) ** (1 / CONTEXT_NORM)
-    c[step.WALK] = terms.walk_s * model.layers
+    c[step.CONTEXT] = read if together else _joined(read, heads)
+    c[step.WALK] = terms.walk_s * model.layers * model.head_dim / WALKED_DIM
+    if terms.walk_s > 0.0:
+        _blocks(c, terms, model, gpu, read, tp)
     if model.windowed_layers:
         _windows(c, model)
+
+
+def _blocks(c: list[float], terms: Terms, model: Model, gpu: Gpu, read: float, tp: int) -> None:
+    """Decode attention of 2024, a block per sequence and query head: waves of blocks over the multiprocessors.
+
+    While there are fewer blocks than multiprocessors, each walks its context at its own pace; one block more than a full
+    wave takes as long as two waves. With many waves the arithmetic head by head decides. Groups of 8 heads are taken
+    together once their own, fewer blocks fill a quarter of the multiprocessors.
+    """
+    multiprocessors = FEWER_MULTIPROCESSORS.get(gpu.name) or MULTIPROCESSORS.get(gpu.arch, MULTIPROCESSORS["Hopper"])
+    c[step.HEADS] = _joined(read, model.decode_flops_per_pair / tp / (gpu.fp16_tflops * 1e12 * terms.head_arithmetic))
+    c[step.WAVE] = model.heads / tp / multiprocessors
+    kv_heads = max(model.kv_heads / tp, 1.0)
+    c[step.GROUPED_FROM] = multiprocessors / ENOUGH_BLOCKS / kv_heads if _eight(model) else NEVER
+
+
+def _joined(read: float, arithmetic: float) -> float:
+    """A smooth maximum of two times."""
+    seconds: float = (read**CONTEXT_NORM + arithmetic**CONTEXT_NORM) ** (1 / CONTEXT_NORM)
+    return seconds
+
+
+def _eight(model: Model) -> bool:
+    """Whether a KV head has the eight query heads that kernels of 2024 took together on the tensor cores."""
+    return model.heads == 8 * model.kv_heads
 
 
 def _windows(c: list[float], model: Model) -> None:
@@ -427,7 +493,7 @@ def _windows(c: list[float], model: Model) -> None:
     share = model.windowed_layers / model.layers
     c[step.ACTIVATION] += share * c[step.ATTENTION] * model.window
     c[step.HOST_SEQUENCE] += share * (c[step.CONTEXT] + c[step.WALK]) * model.window
-    for place in (step.ATTENTION, step.CONTEXT, step.WALK):
+    for place in (step.ATTENTION, step.CONTEXT, step.HEADS, step.WALK):
         c[place] *= 1.0 - share
 
 

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tonnage.errors import InputError
+from tonnage.perf.formats import fitted_bits
 from tonnage.results.exchange import read_rows
 from tonnage.simulator.kernel import warm_up
 from tonnage.sizing.fitting.formats import ORIGINS as FORMAT_ORIGINS
@@ -159,12 +160,14 @@ def fit(
 def _with_current_engines(terms: Terms, file_given: Path | str | None, progress: Progress | None, residuals: list[HeldOut] | None) -> Terms:
     """The terms with those of current engines; their held-out errors are appended to ``residuals``, None for no folds."""
     from tonnage.sizing.fitting import silicon as current
+    from tonnage.sizing.fitting import silicon_moe as experts
     from tonnage.sizing.fitting.silicon_rows import installed_sample
 
     file = installed_sample() if file_given is None else Path(file_given)
     if file is None:
-        return current.carried_over(terms)
-    return current.refit(terms, file, progress=progress, cross_validate=residuals is not None, residuals=residuals)
+        return experts.carried_over(current.carried_over(terms))
+    folds: dict[str, Any] = {"cross_validate": residuals is not None, "residuals": residuals}
+    return experts.refit(current.refit(terms, file, progress=progress, **folds), file, progress=progress, **folds)
 
 
 def _steady(row: Row) -> bool:
@@ -179,7 +182,7 @@ def curve_rows() -> list[Row]:
 
 
 def _bits(row: Row) -> str:
-    return "8" if find_precision(row["precision"]).arithmetic == "fp8" else "16"
+    return fitted_bits(find_gpu(row["gpu"]).executes(find_precision(row["precision"])))
 
 
 def _measured(rows: Iterable[Row]) -> set[tuple[str, str]]:

@@ -17,7 +17,7 @@ Of the same file, by the same rules, and further:
 - nine rows of gpt-oss on H100 of 2025-11 and 2025-12 are corrupt, and so those runs are left out.
 
 KV caches are in 16 bits where an engine's default is not changed by InferenceMAX's scripts: vLLM but for
-gpt-oss on Blackwell. FP4 checkpoints of NVIDIA and Kimi's INT4 keep all but the experts in 16 bits.
+gpt-oss on Blackwell, SGLang on Hopper. FP4 checkpoints of NVIDIA and Kimi's INT4 keep all but the experts in 16 bits.
 Recalled: InferenceMAX's scripts, but for the token budgets that ``silicon_rows`` names.
 """
 
@@ -42,6 +42,7 @@ from tonnage.sizing.fitting.silicon_rows import (
     measured_of,
     read_sample,
 )
+from tonnage.spec.catalog import find_engine
 
 MOE = {
     "MiniMax-M2.5": "minimax-m2.5",
@@ -54,7 +55,7 @@ MOE = {
 """R1 and V3 are the same architecture, and the dumps name the same measurements by either."""
 
 SYSTEMS = GPUS | {"b300_sxm": "b300-sxm-270gb"}
-ENGINES = {"vllm": "vllm-0.19", "trtllm": "tensorrt-llm-1.1"}
+ENGINES = {"vllm": "vllm-0.19", "trtllm": "tensorrt-llm-1.1", "sglang": "sglang-0.5"}
 NVIDIA_TRTLLM = "tensorrt-llm-1.0"
 """Of NVIDIA's own rows: 1.0.0rc3."""
 
@@ -68,6 +69,13 @@ DIGITS = 4
 
 BUDGETS = {"gpt-oss-120b": 8192}
 """Tokens a step that InferenceMAX sets on vLLM; elsewhere it leaves the engine's default."""
+
+SGLANG_TOKENS = 16384
+"""The same on SGLang (``chunked_prefill_size``)."""
+
+COMPILED_AHEAD = "2025-12"
+"""SGLang's runs of DeepSeek before have a mean TTFT of 5 to 9 s at any load, with token latencies as later: first requests waited
+for kernels to be compiled; their TTFT is not used."""
 
 TRTLLM_BEYOND = 64
 """TensorRT-LLM on MoE: tokens a step are clients + prompt + this."""
@@ -137,6 +145,7 @@ def _unusable(line: Mapping[str, str]) -> str:
         "disaggregated": line["mode"] != "agg",
         "not one of the models": not _model(line),
         "another GPU or engine": line["system"] not in SYSTEMS or line["backend"] not in ENGINES,
+        "engine without terms of its own": _terms_borrowed(line),
         f"precision {line['precision']}": _precision(line) == "",
         "pipeline stages": (line["pp_size"] or "1") != "1",
         "more GPUs than a server has": tp * dp > GPUS_PER_SERVER,
@@ -148,6 +157,12 @@ def _unusable(line: Mapping[str, str]) -> str:
         "no measured value": not all(math.isfinite(v) and v > 0 for v in measured_of(line).values()),
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def _terms_borrowed(line: Mapping[str, str]) -> bool:
+    """Whether the dense terms of a row's engine are those of another until they are fitted."""
+    engine = find_engine(ENGINES.get(line["backend"], "vllm"))
+    return not engine.coefficients.startswith(engine.family)
 
 
 def _alone_with_mtp(line: Mapping[str, str], seen: Counter[tuple[Any, ...]]) -> str:
@@ -166,7 +181,8 @@ def _precision(line: Mapping[str, str]) -> str:
     if line["precision"] == "int4":
         return "gptq+experts"
     name = PRECISIONS.get(line["precision"], "")
-    return f"{name}+kv-fp16" if name == "fp8" and line["backend"] == "vllm" else name
+    wide = line["backend"] == "vllm" or (line["backend"] == "sglang" and not blackwell)
+    return f"{name}+kv-fp16" if name == "fp8" and wide else name
 
 
 def _row(line: Mapping[str, str]) -> Row:
@@ -193,6 +209,9 @@ def _row(line: Mapping[str, str]) -> Row:
         return row | {"spread": 0.0, "slots": each, "budget": row["isl"] + each}
     if line["backend"] == "vllm":
         return row | {"spread": SPREAD, "slots": each, "budget": BUDGETS.get(row["model"], 0)}
+    if line["backend"] == "sglang":
+        late = {"ttft_ms": None} if _day(line) < COMPILED_AHEAD else {}
+        return row | {"spread": SPREAD, "slots": each, "budget": SGLANG_TOKENS, **late}
     return row | {"spread": SPREAD, "slots": 2048, "budget": row["isl"] + each + TRTLLM_BEYOND}
 
 

@@ -156,7 +156,7 @@ def figures(rows: Sequence[Row], terms: Terms, *, without: str = "", residuals: 
     return {name: round(float(100 * np.nanmean(np.abs(used[name]))), 2) for name in SCORED}
 
 
-def refit_experts(
+def refit(
     terms: Terms, file: Path, *, progress: Progress | None = None, cross_validate: bool = True, residuals: list[HeldOut] | None = None
 ) -> Terms:
     """The content of ``terms.json`` with the terms of experts and latent attention of current engines fitted anew.
@@ -206,8 +206,8 @@ def _report(found: Terms, rows: Sequence[Row], tables: dict[str, dict[str, Figur
     found["origins"]["latent"] = latent
 
 
-def experts_carried_over(terms: Terms) -> Terms:
-    """The content with what an earlier ``refit_experts`` gave, as the package ships it."""
+def carried_over(terms: Terms) -> Terms:
+    """The content with what an earlier ``refit`` gave, as the package ships it."""
     old, found = shipped(), deepcopy(terms)
     for engine in old["origins"].get("experts", {}):
         fitted: Mapping[str, float] = old["engines"][engine]
