@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -22,15 +22,18 @@ from typing import TYPE_CHECKING, Any
 from tonnage.errors import DataError
 from tonnage.perf import step
 from tonnage.perf.attention import add_attention
+from tonnage.perf.drafting import MARK as DRAFTING_MARK
+from tonnage.perf.drafting import drafting
 from tonnage.perf.experts import SKEW, ExpertTerms, add_dispatch, add_experts
 from tonnage.perf.external import reduction, source_mark
 from tonnage.perf.formats import fitted_bits, format_mark, format_name, matrix_rate, shares
 from tonnage.perf.overlay import calibration_mark, overlaid
 from tonnage.perf.step import StepModel
 from tonnage.spec.catalog import find_engine
+from tonnage.spec.deployment import Parallelism
 
 if TYPE_CHECKING:
-    from tonnage.spec.deployment import Deployment, Parallelism
+    from tonnage.spec.deployment import Deployment
     from tonnage.spec.hardware import Gpu
     from tonnage.spec.model import Model
     from tonnage.spec.precision import Precision
@@ -118,12 +121,22 @@ def step_model(deployment: Deployment) -> StepModel:
 
     preset = find_engine(deployment.engine).coefficients
     split = deployment.parallelism
+    drafted = drafting(deployment, lambda model: _drafter(deployment, model))
     if deployment.step_source is not None:
         frontend_s = _engine(_terms_of(deployment), preset)["frontend_s"]
-        return StepModel(coefficients=reduction(deployment).coefficients, frontend_s=frontend_s)
+        return StepModel(coefficients=reduction(deployment).coefficients, frontend_s=frontend_s, drafting=drafted)
     terms = resolve(_terms_of(deployment), deployment.model, deployment.gpu, deployment.precision, split, preset)
     array = np.array(coefficients(terms, deployment.model, deployment.gpu, deployment.precision, split))
-    return StepModel(coefficients=array, frontend_s=terms.frontend_s)
+    return StepModel(coefficients=array, frontend_s=terms.frontend_s, drafting=drafted)
+
+
+def _drafter(deployment: Deployment, model: Model) -> list[float]:
+    """The fitted coefficients of a model in the same place, without what the host does once per step, sequence and prefill."""
+    preset, split = find_engine(deployment.engine).coefficients, deployment.parallelism
+    placed = split if model.is_moe else Parallelism(tp=split.tp)
+    terms = resolve(_terms_of(deployment), model, deployment.gpu, deployment.precision, placed, preset)
+    alone = replace(terms, step_s=0.0, sequence_s=0.0, prefill_s=0.0)
+    return coefficients(alone, model, deployment.gpu, deployment.precision, placed)
 
 
 def client_turnaround_s(deployment: Deployment) -> float:
@@ -193,8 +206,12 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
             found.append(f"{gpu.name}: no measurements; {origin}")
     if not fitted_engine(engine, gpu.name):
         found.append(f"{deployment.engine}: {terms['origins']['engine_rows'][engine]['elsewhere']}")
-    if deployment.model.latent is not None:
+    if deployment.model.latent is not None and engine not in terms["origins"].get("latent", ()):
         found.append(f"{deployment.model.name}: MLA priced by datasheet, not fitted")
+    if deployment.speculation is not None:
+        found.append(DRAFTING_MARK)
+    if deployment.parallelism.further and engine not in terms["origins"].get("experts", {}):
+        found.append(f"{deployment.engine}: expert parallelism and attention ranks priced by datasheet, not fitted")
     if unfitted := format_mark(precision, gpu, terms["origins"]["formats"]):
         found.append(unfitted)
     calibrated = calibration_mark(deployment, engine)
@@ -285,7 +302,7 @@ def _experts(
         memory=engine["expert_memory"] * engine.get(f"expert_memory_{form}", 1.0),
         spread=engine["expert_spread"],
         rows=engine.get("expert_rows", 0.0),
-        layer_s=engine["layer_s"] * (layer - 1.0),
+        layer_s=engine["layer_s"] * (layer - 1.0) + engine.get("expert_layer_s", 0.0),
         each_s=engine.get("expert_each_s", 0.0),
         sequence_s=engine["sequence_s"] * (engine.get("expert_sequence", 1.0) - 1.0),
         prefill_s=engine.get("expert_prefill_s", 0.0),
@@ -401,7 +418,15 @@ def _linear(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Pre
 def _experts_of(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Precision, parallelism: Parallelism) -> None:
     """The routed experts, and where attention has ranks of its own, the tokens' way to them."""
     reached = parallelism.tp * matrix_rate(gpu, precision) * terms.compute
-    add_experts(c, terms.experts, model, precision, parallelism, reached, (gpu.memory_bandwidth_gb_s * 1e9, terms.memory))
+    add_experts(
+        c,
+        terms=terms.experts,
+        model=model,
+        precision=precision,
+        parallelism=parallelism,
+        flops_s=reached,
+        bytes_s=(gpu.memory_bandwidth_gb_s * 1e9, terms.memory),
+    )
     if parallelism.dp > 1:
         add_dispatch(c, terms.experts, model, parallelism)
 
