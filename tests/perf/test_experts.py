@@ -67,7 +67,9 @@ def test_the_fullest_group_is_about_as_full_as_a_count_says(experts: int, chosen
 
 
 @pytest.mark.parametrize("model", ["deepseek-v3", "qwen3-235b-a22b", "gpt-oss-120b"])
-@pytest.mark.parametrize("split", [{"tp": 8}, {"tp": 8, "ep": 8}, {"tp": 4, "dp": 2, "ep": 8}, {"dp": 8, "ep": 8}, {"tp": 2, "dp": 4, "ep": 2}])
+@pytest.mark.parametrize(
+    "split", [{"tp": 8}, {"tp": 8, "ep": 8}, {"tp": 4, "dp": 2, "ep": 8}, {"dp": 8, "ep": 8}, {"tp": 2, "dp": 4, "ep": 2}]
+)
 def test_the_weights_of_all_gpus_are_the_whole_and_a_copy_of_attention_per_rank(model: str, split: dict[str, int]) -> None:
     d = deployment(model, engine="tensorrt-llm", **split)
     m, p = d.model, d.parallelism

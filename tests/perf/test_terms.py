@@ -125,7 +125,8 @@ def test_choosing_experts_costs_the_host_time_of_every_layer() -> None:
     d = deployment(model="mixtral-8x7b", tp=2, engine="tensorrt-llm-0.9")
     t = resolve(shipped(), d.model, d.gpu, d.precision, 2, "tensorrt-llm-0.9")
     with_it, without = (
-        coefficients(replace(t, experts=replace(t.experts, layer_s=each)), d.model, d.gpu, d.precision, 2)[step.HOST_STEP] for each in (3e-5, 0.0)
+        coefficients(replace(t, experts=replace(t.experts, layer_s=each)), d.model, d.gpu, d.precision, 2)[step.HOST_STEP]
+        for each in (3e-5, 0.0)
     )
     assert t.experts.layer_s > 0.0
     assert with_it - without == pytest.approx(32 * 3e-5)
