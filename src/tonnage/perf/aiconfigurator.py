@@ -155,6 +155,8 @@ def tables_of(deployment: Deployment) -> Tables:
     if d.gpu.name not in SYSTEMS:
         raise InputError(f"--step-model: {PACKAGE} has no tables of {d.gpu.name}; it has {', '.join(SYSTEMS)}")
     gemm, experts = _formats(d.model, d.precision)
+    if experts == "w4a16_mxfp4" and d.gpu.arch == "Blackwell" and _backend(d) == "trtllm":
+        experts = "w4a8_mxfp4_mxfp8"
     return Tables(
         model=d.model,
         system=SYSTEMS[d.gpu.name],
