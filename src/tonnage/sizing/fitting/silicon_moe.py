@@ -7,6 +7,7 @@ factor for Blackwell are free; nothing of a dense model moves. Systems, models a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -63,14 +64,18 @@ OWN = {
 }
 """Spread of an engine's own correction."""
 
-FORMATS = ("nvfp4", "mxfp4", "mxfp4 unpacked", "gptq")
-OF_FORMAT = {"expert_compute": 0.3, "expert_memory": 0.15}
-"""Spread of what expert matrices reach in a format, beside the format's share in dense ones."""
+FORMATS = {"fp4": ("nvfp4", "mxfp4"), "unpacked": ("mxfp4 unpacked", "gptq")}
+OF_FORMAT: dict[str, Prior] = {"expert_compute": (1.2, 0.3), "expert_memory": (1.2, 0.2)}
+OWN_FORMAT = {"expert_compute": 0.1, "expert_memory": 0.07}
+"""What expert matrices reach in a kind of formats, beside the format's share in dense ones, and the spread of a format's own correction."""
 
 OF_BLACKWELL = {"expert": 0.3, "expert_layer": 0.2}
 """The same of Blackwell's expert arithmetic, relative to dense, and of its time per layer."""
 
-FURTHER: dict[str, Prior] = {f"{term}_{name}": (1.0, spread) for name in FORMATS for term, spread in OF_FORMAT.items()}
+KINDS: dict[str, Prior] = {f"{term}_{kind}": prior for kind in FORMATS for term, prior in OF_FORMAT.items()}
+FURTHER: dict[str, Prior] = {
+    f"{term}_{name}": (1.0, spread) for names in FORMATS.values() for name in names for term, spread in OWN_FORMAT.items()
+}
 GENERATIONS: dict[str, Prior] = {f"{term}_blackwell": (1.0, spread) for term, spread in OF_BLACKWELL.items()}
 
 EXPERTS, LATENT, DISPATCH = "expert_", "latent_", "dispatch"
@@ -96,7 +101,8 @@ class MoeLayout(Layout):
             own = found["engines"].setdefault(engine, {})
             for term in SHARED:
                 own[term] = value[term] * value.get(f"{engine}.{term}", 1.0)
-            own |= {term: value[term] for term in FURTHER}
+            for (kind, names), term in itertools.product(FORMATS.items(), OF_FORMAT):
+                own |= {f"{term}_{name}": value[f"{term}_{kind}"] * value[f"{term}_{name}"] for name in names}
             own |= {f"{term}{ultra}": value[term] for term in GENERATIONS for ultra in ("", " ultra")}
         return found
 
@@ -105,7 +111,7 @@ def moe_layout(terms: Terms, engines: Iterable[str]) -> MoeLayout:
     """What the fit moves, on top of fitted terms that stay as they are."""
     base = {group: deepcopy(values) for group, values in terms.items() if group not in ("origins", "report")}
     names = tuple(sorted(engines))
-    priors = SHARED | FURTHER | GENERATIONS
+    priors = SHARED | KINDS | FURTHER | GENERATIONS
     priors |= {f"{engine}.{term}": (1.0, spread) for engine in names for term, spread in OWN.items()}
     start, spread = (np.array([prior[i] for prior in priors.values()]) for i in (0, 1))
     return MoeLayout(names=tuple(priors), start=np.log(start), spread=spread, base=base, engines=names)
