@@ -108,6 +108,17 @@ def test_the_rule_of_vllm_takes_a_share_of_all_memory() -> None:
     assert plan.kv_budget_bytes - memory_plan(half).kv_budget_bytes == pytest.approx(0.46 * 85_520_809_984, abs=2)
 
 
+def test_the_rule_of_sglang_leaves_activations_in_the_rest() -> None:
+    plan = memory_plan(deployment("llama-3-8b", "h100", engine="sglang"))
+    assert plan.activation_bytes == 0
+    assert plan.kv_budget_bytes == int(0.83 * 85_520_809_984 - plan.weight_bytes - plan.reserve_bytes)
+    longer = replace(plan.deployment, knobs=replace(plan.deployment.knobs, max_num_tokens=65_536))
+    assert memory_plan(longer).kv_budget_bytes == plan.kv_budget_bytes
+    lines = plan.equations()
+    assert "activations and graphs = in the 17 % that mem_fraction_static leaves" in lines
+    assert any(line.startswith("KV cache = 0.83 × ") and line.endswith("(mem_fraction_static)") for line in lines)
+
+
 @pytest.mark.parametrize(
     ("place", "tokens", "gibibytes"),
     [

@@ -321,6 +321,18 @@ def test_knobs_of_vllm_follow_the_memory() -> None:
     assert default_knobs(find_engine("vllm-0.19"), find_gpu("h100")).kv_fraction == 0.9
 
 
+def test_knobs_of_sglang_follow_the_memory() -> None:
+    """By the formula of ENGINES.md: 512 MiB, 1.5 MiB per token of a chunk, 128 MiB for a GPU and graphs of 0.5 to 1 GiB."""
+    for gpu in ("l40s", "h100", "h200", "b200"):
+        knobs, mib = default_knobs(find_engine("sglang"), find_gpu(gpu)), find_gpu(gpu).memory_bytes / 2**20
+        kept = 512 + 1.5 * knobs.max_num_tokens + 128 + (1024 if gpu == "b200" else 512)
+        assert knobs.kv_fraction == pytest.approx(1 - kept / mib, abs=0.012), gpu
+
+
+def test_qwen3_normalises_its_heads() -> None:
+    assert {model.name for model in models() if model.head_norms} == {model.name for model in models() if model.name.startswith("qwen3-")}
+
+
 def test_knobs_of_tensorrt_llm_do_not() -> None:
     for gpu in gpus():
         assert default_knobs(find_engine("nim"), gpu).max_num_tokens == 32768

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -19,6 +19,7 @@ def memory(
     engine: str = "tensorrt-llm",
     isl: int = 2000,
     osl: int = 200,
+    speculation: str | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
     """Where an instance's GPU memory goes, with the arithmetic.
@@ -44,12 +45,15 @@ def memory(
         Prompt tokens of one request, to count concurrent requests.
     osl
         Output tokens of one request.
+    speculation
+        Speculative decoding, whose drafter takes memory too, such as "eagle k=3 acceptance=0.7".
     json
         Print one JSON object.
     """
     from tonnage import api
 
-    report = api.memory(model=model, gpu=gpu, precision=precision, tp=tp, dp=dp, ep=ep, engine=engine, isl=isl, osl=osl)
+    place: dict[str, Any] = {"gpu": gpu, "precision": precision, "tp": tp, "dp": dp, "ep": ep, "engine": engine}
+    report = api.memory(model=model, **place, isl=isl, osl=osl, speculation=speculation)
     if json:
         from tonnage.results.store import json_text
 

@@ -84,7 +84,8 @@ class MemoryPlan:
             each = self.kv_bytes_per_token * (isl + osl) + self.request_bytes * isl + self.logit_bytes
             fitting = int(self.kv_budget_bytes // each)
         else:
-            fitting = self.blocks // math.ceil((isl + osl) / self.deployment.knobs.tokens_per_block)
+            guesses = 0 if self.deployment.speculation is None else self.deployment.speculation.tokens
+            fitting = self.blocks // math.ceil((isl + osl + guesses) / self.deployment.knobs.tokens_per_block)
         return min(fitting, self.deployment.knobs.max_batch_size)
 
     def equations(self, isl: int = 0, osl: int = 0) -> list[str]:

@@ -123,10 +123,9 @@ def context_seconds(c: NDArray[np.float64], decode_sequences: int) -> float:
     """Seconds per context token of a decode step: the c(B)."""
     if decode_sequences == 0:
         return 0.0
-    if decode_sequences < c[GROUPED_FROM]:
-        waves: float = max(c[HEADS], c[WALK] * math.ceil(c[WAVE] * decode_sequences) / decode_sequences)
-        return waves
     seconds: float = c[CONTEXT] + c[WALK] / decode_sequences
+    if decode_sequences < c[GROUPED_FROM]:
+        seconds = max(c[HEADS], c[WALK] * math.ceil(c[WAVE] * decode_sequences) / decode_sequences)
     return seconds
 
 

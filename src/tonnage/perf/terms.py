@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DataError
 from tonnage.perf import step
+from tonnage.perf.attention import add_attention
 from tonnage.perf.drafting import MARK as DRAFTING_MARK
 from tonnage.perf.drafting import drafting
 from tonnage.perf.experts import SKEW, ExpertTerms, add_dispatch, add_experts
@@ -57,25 +58,8 @@ BITS_16 = 16
 BYTES_16 = 2.0
 """Bytes of one weight of the output head, and of others that engines keep in 16 bits."""
 
-MULTIPROCESSORS = {"Volta": 80, "Turing": 40, "Ampere": 108, "Ada": 142, "Hopper": 132}
-FEWER_MULTIPROCESSORS = {"a30-24gb": 56, "a10-24gb": 72, "a10g-24gb": 80, "l4": 58, "l20": 92, "h100-pcie-80gb": 114}
-"""Streaming multiprocessors of a generation's data-centre cards, and of those that have fewer (datasheets, recalled)."""
-
-ENOUGH_BLOCKS = 4
-"""Kernels of 2024 take the heads of a KV head together from this share of the multiprocessors on: blocks · 4 ≥ multiprocessors
-(``mayHavePerfGain`` of TensorRT-LLM's XQA runner); blocks are KV heads of the GPU times sequences."""
-
-WALKED_DIM = 128
-"""Width of a head that ``walk_s`` is for."""
-
-NEVER = 1e9
-"""More decode sequences than there are."""
-
 GRACE_W = 250.0
 """Watts of a Grace Hopper module that its CPU and the CPU's memory can take (recalled)."""
-
-CONTEXT_NORM = 4.0
-"""Exponent of the smooth maximum of KV bandwidth and query-head arithmetic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -318,7 +302,7 @@ def _experts(
         memory=engine["expert_memory"] * engine.get(f"expert_memory_{form}", 1.0),
         spread=engine["expert_spread"],
         rows=engine.get("expert_rows", 0.0),
-        layer_s=engine["layer_s"] * (layer - 1.0),
+        layer_s=engine["layer_s"] * (layer - 1.0) + engine.get("expert_layer_s", 0.0),
         each_s=engine.get("expert_each_s", 0.0),
         sequence_s=engine["sequence_s"] * (engine.get("expert_sequence", 1.0) - 1.0),
         prefill_s=engine.get("expert_prefill_s", 0.0),
@@ -401,7 +385,7 @@ def coefficients(terms: Terms, model: Model, gpu: Gpu, precision: Precision, par
     precision, tp = gpu.executes(precision), parallelism.tp
     c = [0.0] * step.COEFFICIENTS
     _linear(c, terms, model, gpu, precision, tp)
-    _attention(c, terms, model, gpu, precision, tp)
+    add_attention(c, terms, model, gpu, precision, tp)
     if tp > 1:
         _communication(c, terms, model, parallelism)
     c[step.HOST_STEP] = terms.step_s + terms.layer_s * model.layers
@@ -445,56 +429,6 @@ def _experts_of(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision:
     )
     if parallelism.dp > 1:
         add_dispatch(c, terms.experts, model, parallelism)
-
-
-def _attention(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Precision, tp: int) -> None:
-    """Prefill attention by its pairs, decode attention by the context it reads."""
-    kv_bytes = model.kv_elements_per_gpu(tp) * precision.kv_bytes
-    peak = gpu.fp16_tflops * 1e12
-    read = kv_bytes / (gpu.memory_bandwidth_gb_s * 1e9 * terms.kv_bandwidth)
-    heads = model.decode_flops_per_pair / tp / (peak * terms.head_arithmetic)
-    together = model.latent is None and _eight(model)
-    c[step.ATTENTION] = model.prefill_flops_per_pair / tp / (peak * terms.attention)
-    c[step.CONTEXT] = read if together else _joined(read, heads)
-    c[step.WALK] = terms.walk_s * model.layers * model.head_dim / WALKED_DIM
-    if terms.walk_s > 0.0:
-        _blocks(c, terms, model, gpu, read, tp)
-    if model.windowed_layers:
-        _windows(c, model)
-
-
-def _blocks(c: list[float], terms: Terms, model: Model, gpu: Gpu, read: float, tp: int) -> None:
-    """Decode attention of 2024, a block per sequence and query head: waves of blocks over the multiprocessors.
-
-    While there are fewer blocks than multiprocessors, each walks its context at its own pace; one block more than a full
-    wave takes as long as two waves. With many waves the arithmetic head by head decides. Groups of 8 heads are taken
-    together once their own, fewer blocks fill a quarter of the multiprocessors.
-    """
-    multiprocessors = FEWER_MULTIPROCESSORS.get(gpu.name) or MULTIPROCESSORS.get(gpu.arch, MULTIPROCESSORS["Hopper"])
-    c[step.HEADS] = _joined(read, model.decode_flops_per_pair / tp / (gpu.fp16_tflops * 1e12 * terms.head_arithmetic))
-    c[step.WAVE] = model.heads / tp / multiprocessors
-    kv_heads = max(model.kv_heads / tp, 1.0)
-    c[step.GROUPED_FROM] = multiprocessors / ENOUGH_BLOCKS / kv_heads if _eight(model) else NEVER
-
-
-def _joined(read: float, arithmetic: float) -> float:
-    """A smooth maximum of two times."""
-    seconds: float = (read**CONTEXT_NORM + arithmetic**CONTEXT_NORM) ** (1 / CONTEXT_NORM)
-    return seconds
-
-
-def _eight(model: Model) -> bool:
-    """Whether a KV head has the eight query heads that kernels of 2024 took together on the tensor cores."""
-    return model.heads == 8 * model.kv_heads
-
-
-def _windows(c: list[float], model: Model) -> None:
-    """Layers that attend within a window cost what its tokens do, once per sequence and new token: contexts are taken to be longer."""
-    share = model.windowed_layers / model.layers
-    c[step.ACTIVATION] += share * c[step.ATTENTION] * model.window
-    c[step.HOST_SEQUENCE] += share * (c[step.CONTEXT] + c[step.WALK]) * model.window
-    for place in (step.ATTENTION, step.CONTEXT, step.HEADS, step.WALK):
-        c[place] *= 1.0 - share
 
 
 def _communication(c: list[float], terms: Terms, model: Model, parallelism: Parallelism) -> None:

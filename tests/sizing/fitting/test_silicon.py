@@ -105,6 +105,7 @@ def test_rows_say_how_their_benchmark_ran(tmp_path: Path) -> None:
     assert [row["spread"] for row in rows] == [0.0, 0.2, 0.2, 0.2, 0.0, 0.2, 0.2]
     assert [row["budget"] for row in rows] == [1024 + 16, 8192, 16384, 1024 + 512 + 200, 1024 + 16, 16384, 16384]
     assert [row["slots"] for row in rows] == [16, 16, 2048, 2048, 15, 2048, 2048]
+    assert [row.get("kv_fraction") for row in rows] == [None] * 4 + [0.8, None, None]
     assert [row["ttft_ms"] for row in rows] == [189.6] * 5 + [None, 189.6]
     engines = [read_point(row).deployment.engine for row in rows]
     assert engines == ["vllm-0.19", "vllm-0.19", TRTLLM, TRTLLM, "tensorrt-llm-1.0", TRTLLM, TRTLLM]

@@ -302,8 +302,18 @@ def _mean(tables: Sequence[Figures]) -> Figures:
     return {name: round(float(np.mean([table[name] for table in tables])), 2) for name in tables[0]}
 
 
-def solve(layout: Layout, parts: Sequence[tuple[float, Rows]], start: Vector, free: NDArray[np.int64]) -> Vector:
-    """The vector that explains the rows best, terms outside ``free`` held at ``start``."""
+def solve(
+    layout: Layout,
+    parts: Sequence[tuple[float, Rows]],
+    start: Vector,
+    free: NDArray[np.int64],
+    *,
+    evaluations: tuple[int, int] = (EVALUATIONS, LAST_EVALUATIONS),
+) -> Vector:
+    """The vector that explains the rows best, terms outside ``free`` held at ``start``.
+
+    ``evaluations`` of the residuals at most, after the first simulation and after the last.
+    """
     from scipy.optimize import least_squares
 
     x = start.copy()
@@ -313,7 +323,7 @@ def solve(layout: Layout, parts: Sequence[tuple[float, Rows]], start: Vector, fr
             rows.simulate(layout.terms(x))
         residuals = _objective(layout, parts, x, free)
         last = not loaded or number == ROUNDS - 1
-        found = least_squares(residuals, x[free], x_scale=layout.spread[free], max_nfev=LAST_EVALUATIONS if last else EVALUATIONS)
+        found = least_squares(residuals, x[free], x_scale=layout.spread[free], max_nfev=evaluations[1 if last else 0])
         x[free] = found.x
     return x
 

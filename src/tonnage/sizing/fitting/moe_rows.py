@@ -13,6 +13,7 @@ Of the same file, by the same rules, and further:
 - rows of Dynamo state the clients of several replicas; instances of more GPUs than a server has are several nodes;
 - Qwen3 235B on vLLM 0.12: 50 ms a token at TP 2 and 35 at TP 4 whatever the clients (4 to 48) and lengths, 2 to 3 times what
   the same engine needs for larger models: it had no tuned kernel for those experts, or something else slowed it;
+- DeepSeek on SGLang 0.5.10 on B300: prompts of 8,192 tokens take 4 to 10 times what 0.5.9 needs on B200, a card that is no faster;
 - the number of clients is that of the whole instance, over all attention ranks;
 - nine rows of gpt-oss on H100 of 2025-11 and 2025-12 are corrupt, and so those runs are left out.
 
@@ -30,6 +31,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tonnage.errors import DoesNotFit
+from tonnage.perf.memory import memory_plan
 from tonnage.sizing.fitting.silicon_rows import (
     GPUS,
     GPUS_PER_SERVER,
@@ -37,11 +40,11 @@ from tonnage.sizing.fitting.silicon_rows import (
     SPREAD,
     Row,
     Selection,
-    SiliconRows,
     clients_of,
     measured_of,
     read_sample,
 )
+from tonnage.sizing.predict import read_point
 from tonnage.spec.catalog import find_engine
 
 MOE = {
@@ -97,9 +100,18 @@ def select_moe(file: Path) -> Selection:
             reasons[reason] += 1
         elif _measurement(line) in rows:
             reasons["same measurement in another dump"] += 1
+        elif not _fits(row := _row(line)):
+            reasons["weights beyond the engine's default share of memory"] += 1
         else:
-            rows[_measurement(line)] = _row(line)
+            rows[_measurement(line)] = row
     return Selection(rows=list(rows.values()), left_out=dict(reasons.most_common()))
+
+
+def _fits(row: Row) -> bool:
+    try:
+        return memory_plan(read_point(row).deployment).blocks > 0
+    except DoesNotFit:
+        return False
 
 
 def _model(line: Mapping[str, str]) -> str:
@@ -151,12 +163,16 @@ def _unusable(line: Mapping[str, str]) -> str:
         "more GPUs than a server has": tp * dp > GPUS_PER_SERVER,
         "load not stated": clients_of(line) == 0,
         "clients of several replicas": "dynamo" in line["silicon_data_source"],
-        "no tuned kernel": _model(line) == "qwen3-235b-a22b" and line["backend"] == "vllm",
+        "no tuned kernel": (_model(line), line["backend"]) == ("qwen3-235b-a22b", "vllm") or (deepseek and _slow_on_b300(line)),
         "multi-token prediction, not said": deepseek and line["backend"] == "trtllm" and _day(line) in MTP_DAYS,
         "corrupt": _model(line) == "gpt-oss-120b" and line["system"] == "h100_sxm" and _day(line) in CORRUPT,
         "no measured value": not all(math.isfinite(v) and v > 0 for v in measured_of(line).values()),
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def _slow_on_b300(line: Mapping[str, str]) -> bool:
+    return line["system"] == "b300_sxm" and line["backend"] == "sglang"
 
 
 def _terms_borrowed(line: Mapping[str, str]) -> bool:
@@ -213,7 +229,3 @@ def _row(line: Mapping[str, str]) -> Row:
         late = {"ttft_ms": None} if _day(line) < COMPILED_AHEAD else {}
         return row | {"spread": SPREAD, "slots": each, "budget": SGLANG_TOKENS, **late}
     return row | {"spread": SPREAD, "slots": 2048, "budget": row["isl"] + each + TRTLLM_BEYOND}
-
-
-class MoeRows(SiliconRows):
-    """Such rows as residuals."""

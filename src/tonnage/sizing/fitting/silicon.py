@@ -91,6 +91,10 @@ EXPERTS = ("expert_compute", "expert_memory", "expert_spread")
 
 MEASURED_GPU, MEASURED_BITS = "b200-sxm-180gb", "8"
 ORIGIN = "efficiencies transferred from B200, fitted in FP8 and FP4; in 16 bits those of a study"
+ROUNDS, EVALUATIONS, TOLERANCE, SLOPE = 2, 15, 1e-4, 1e-5
+PRIOR_WEIGHT = 2.0
+"""Simulations of every row, evaluations after each, where the search ends, step of the differences, weight of the start values."""
+
 SCORED = ("itl_ms", "ttft_ms", "ttft_all_ms", "itl_median_ms")
 """MAPE of TPOT, of TTFT where the KV cache holds all clients, of TTFT over all rows, and the median signed error of TPOT, whose
 mean over parts is one of magnitudes."""
@@ -142,10 +146,53 @@ def silicon_layout(terms: Terms) -> SiliconLayout:
 
 def solve_silicon(layout: Layout, rows: Sequence[Row]) -> Terms:
     """The terms that explain the rows best."""
-    from tonnage.sizing.fitting.fit import solve
+    from scipy.optimize import least_squares
 
-    everything = np.arange(len(layout.names))
-    return layout.terms(solve(layout, [(1.0, SiliconRows(rows))], layout.start, everything))
+    parts, x = SiliconRows(rows), layout.start
+    for _ in range(ROUNDS):
+        parts.simulate(layout.terms(x))
+        slopes = Slopes(layout, parts)
+        x = least_squares(
+            slopes.residuals, x, slopes.jacobian, x_scale=layout.spread, ftol=TOLERANCE, xtol=TOLERANCE, max_nfev=EVALUATIONS
+        ).x
+    return layout.terms(x)
+
+
+class Slopes:
+    """Residuals of rows and priors, and how they change with each term.
+
+    The correction of an engine moves its own rows only, so the same term of all engines is moved at once.
+    """
+
+    def __init__(self, layout: Layout, parts: SiliconRows) -> None:
+        """Say which residual is of which engine."""
+        self.layout, self.parts = layout, parts
+        engines = np.array([find_engine(point.deployment.engine).coefficients for point in parts.points])
+        self.engine = np.concatenate([engines[np.isfinite(values)] for values in parts.measured.values()])
+        together: dict[str, list[tuple[int, str]]] = {}
+        for place, name in enumerate(layout.names):
+            owner, _, term = name.rpartition(".")
+            engine = owner if owner in ENGINES else ""
+            together.setdefault(f"own {term}" if engine else name, []).append((place, engine))
+        self.groups = list(together.values())
+
+    def residuals(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Of the rows, then of the priors."""
+        prior = PRIOR_WEIGHT * (x - self.layout.start) / self.layout.spread
+        return np.concatenate([self.parts.residuals(self.layout.terms(x)), prior])
+
+    def jacobian(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """By differences over ``SLOPE`` of each term's logarithm, shape (residuals, terms)."""
+        here, count = self.parts.residuals(self.layout.terms(x)), len(self.engine)
+        found = np.zeros((count + len(x), len(x)))
+        found[count + np.arange(len(x)), np.arange(len(x))] = PRIOR_WEIGHT / self.layout.spread
+        for group in self.groups:
+            moved = x.copy()
+            moved[[place for place, _ in group]] += SLOPE
+            change = (self.parts.residuals(self.layout.terms(moved)) - here) / SLOPE
+            for place, engine in group:
+                found[:count, place] = np.where(self.engine == engine, change, 0.0) if engine else change
+        return found
 
 
 def family(row: Row) -> str:
@@ -153,13 +200,13 @@ def family(row: Row) -> str:
     return find_engine(row["engine"]).family
 
 
-def folds(rows: Sequence[Row]) -> Iterable[Fold]:
+def folds(rows: Sequence[Row], title: str = TITLE) -> Iterable[Fold]:
     """Every system, model and engine family left out in turn."""
     for column, what in TITLES.items():
         part = {id(row): family(row) if column == "engine" else row[column] for row in rows}
         for name in sorted(set(part.values())):
             train, test = ([row for row in rows if (part[id(row)] == name) == out] for out in (False, True))
-            yield Fold(title=TITLE.format(what), name=name, column=column, train=train, test=test)
+            yield Fold(title=title.format(what), name=name, column=column, train=train, test=test)
 
 
 def figures(rows: Sequence[Row], terms: Terms, *, without: str = "", residuals: list[HeldOut] | None = None) -> Figures:
