@@ -63,7 +63,7 @@ def _page(data: Path) -> Iterator[str]:
 def _silicon() -> Iterator[str]:
     """The rows of the installed wheel, where there is one."""
     sample = installed_sample()
-    title = "vLLM 0.19 and TensorRT-LLM 1.x, closed loops (silicon_sample.csv of the wheel aiconfigurator-core)"
+    title = "Current engines, closed loops (silicon_sample.csv of the wheel aiconfigurator-core)"
     if sample is None:
         yield from ("", f"### {title}", "", "Not scored: the wheel is not installed where this page was made.")
         return

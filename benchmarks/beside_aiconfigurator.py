@@ -60,6 +60,7 @@ def comparison(data: Path, files: Sequence[str]) -> Iterator[str]:
     yield f"{PACKAGE} {version}, with the engine versions that its tables hold today: newer ones than most rows were measured on."
     yield "Its step times are asked for on a grid and reduced to our array; under our scheduler, memory plan and client they predict"
     yield "what the second column of figures says. Its own estimate is `run_static` for static batches and `run_agg` for closed loops."
+    yield "Formats are those that it infers of the checkpoints itself."
     yield "Only rows count that all of the ways shown predict; peak memory is ours in each and left out."
     compared = {name: list(_compared(data / name if name != SILICON else _sample())) for name in (*files, SILICON)}
     yield ""
@@ -91,8 +92,9 @@ def _parts(rows: Sequence[Compared]) -> list[tuple[str, list[Compared]]]:
     parts: dict[str, list[Compared]] = {"all": list(rows)}
     if any(not c.row.steady for c in rows):
         parts = {"steady": [c for c in rows if c.row.steady]}
-    families = {family: [c for c in rows if c.row.group["family"] == family] for family in ("dense", "moe")}
-    return [*parts.items(), *(families.items() if all(families.values()) else ())]
+    families = {family: [c for c in rows if c.row.group["family"] == family] for family in ("dense", "moe", "mla")}
+    found = {family: part for family, part in families.items() if part}
+    return [*parts.items(), *(found.items() if len(found) > 1 else ())]
 
 
 def _metrics(rows: Sequence[Compared]) -> list[str]:
@@ -136,7 +138,7 @@ def _table(title: str, folds: dict[str, dict[str, float]], rows: Sequence[Compar
     yield f"| {title} | {' | '.join(NAMES[m] for m in metrics)} | n |"
     yield "|---" * (len(metrics) + 2) + "|"
     for name, found in cells.items():
-        of = [c for c in rows if _in_fold(c.row, name) and c.row.steady]
+        of = [c for c in rows if _in_fold(c.row, title, name)]
         priced = sum(bool(c.predicted[1]) for c in of)
         yield f"| {name} | {' | '.join(_shown(found.get(m)) for m in metrics)} | {priced} of {len(of)} |"
     means = {m: _means([found[m] for found in cells.values() if m in found]) for m in metrics}
@@ -147,8 +149,8 @@ def _table(title: str, folds: dict[str, dict[str, float]], rows: Sequence[Compar
 def _cells(title: str, name: str, ours: dict[str, float], rows: Sequence[Compared]) -> dict[str, Cell]:
     found: dict[str, Cell] = {}
     for metric, error in ours.items():
-        fits_only = "KV fits" in title and metric == "ttft_ms"
-        used = [c for c in rows if _in_fold(c.row, name) and c.row.steady and metric in c.row.measured]
+        fits_only = title.startswith("current engines") and metric == "ttft_ms"
+        used = [c for c in rows if _in_fold(c.row, title, name) and metric in c.row.measured]
         errors = [c.errors(metric) for c in used if _fits(c.row) or not fits_only]
         steps, own = (_mean([e[i] for e in errors]) for i in (1, 2))
         if steps is not None:
@@ -181,9 +183,11 @@ def _fits(row: ScoredRow) -> bool:
     return row.group.get("cache", HOLDS) == HOLDS
 
 
-def _in_fold(row: ScoredRow, name: str) -> bool:
-    """Whether a fold of that name leaves the row out: all words of one of its groups are the row's."""
+def _in_fold(row: ScoredRow, title: str, name: str) -> bool:
+    """Whether a fold of that name leaves the row out: all words of one of its groups are the row's; of current engines, of its family."""
     group: dict[str, Any] = row.group
+    if title.startswith("current engines") and ("MoE" in title) == (group["family"] == "dense"):
+        return False
     gpu = group["gpu"]
     words = {group["model"], gpu, gpu.split("-")[0], group["precision"], f"tp{group['tp']}", group["engine"]}
-    return any(set(part.split()) <= words for part in name.split(" + "))
+    return row.steady and any(set(part.split()) <= words for part in name.split(" + "))

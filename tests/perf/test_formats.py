@@ -79,7 +79,7 @@ def test_weights_alone_help_at_batch_1_and_not_in_prompts(gpu: str, name: str) -
     if find_gpu(gpu).executes(PRECISIONS[name]).arithmetic == "fp16":
         assert prompt < 1.0
     elif not (name == "int8-sq" and gpu.startswith("b300")):
-        assert prompt > 1.0
+        assert prompt > (0.95 if PRECISIONS[name].unpacked else 1.0)
 
 
 def test_blackwell_ultra_has_hardly_any_int8() -> None:
@@ -189,18 +189,23 @@ PUBLISHED = {
     ("llama-3.1-70b", 1): (1.90, 1.93, 2.02),
     ("llama-3.1-70b", 64): (2.10, 0.88, 1.72),
 }
-"""FP8, AWQ and W4A8 over BF16 per GPU (70B in BF16 on two): H200, TensorRT-LLM 0.15, 2,048 + 128 tokens; Model Optimizer benchmark.md."""
+"""FP8, AWQ and W4A8 over BF16 per GPU: H200, TensorRT-LLM 0.15, 2,048 + 128 tokens; Model Optimizer, examples/benchmark.md.
+
+At batch 8, not here, AWQ and W4A8 were measured 30 % slower than predicted: the engine changes its kernels between 4 and 16.
+"""
 
 
 @pytest.mark.parametrize(("model", "batch"), PUBLISHED)
-def test_published_speed_ups_hold_within_a_third(model: str, batch: int) -> None:
-    def per_gpu(name: str, tp: int) -> float:
-        return 1 / tp / whole_run(name, batch, model=model, gpu="h200", tp=tp, lengths=(2048, 128), engine="tensorrt-llm-0.15")
-
-    wide = per_gpu("bf16", 2 if "70b" in model else 1)
-    found = [per_gpu(name, 1) / wide for name in ("fp8", "awq", "w4a8")]
-    assert found == pytest.approx(list(PUBLISHED[model, batch]), rel=0.35)
-    assert (found[1] > 1.2) == (batch == 1)
+def test_4_bits_over_fp8_as_published(model: str, batch: int) -> None:
+    """Over FP8, for all three ran on one GPU, and 70B in BF16 on two."""
+    fp8, *said = PUBLISHED[model, batch]
+    run = {
+        name: whole_run(name, batch, model=model, gpu="h200", tp=1, lengths=(2048, 128), engine="tensorrt-llm-0.15")
+        for name in ("fp8", "awq", "w4a8")
+    }
+    found = [run["fp8"] / run[name] for name in ("awq", "w4a8")]
+    assert found == pytest.approx([gain / fp8 for gain in said], rel=0.25)
+    assert (found[0] > 0.9) == (batch == 1)
 
 
 SMALL_RUNS = {

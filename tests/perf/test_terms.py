@@ -55,7 +55,7 @@ def test_no_efficiency_is_above_the_datasheet(gpu: str, engine: str) -> None:
         if not find_gpu(gpu).supports(find_precision(precision)):
             continue
         d = deployment(gpu=gpu, precision=precision, tp=4, engine=engine)
-        t = resolve(shipped(), d.model, d.gpu, d.precision, 4, find_engine(engine).coefficients)
+        t = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, find_engine(engine).coefficients)
         for efficiency in (t.compute, t.compute_16, t.memory, t.memory_16, t.attention):
             assert 0.2 < efficiency < 1.0
         assert 0.3 < t.kv_bandwidth <= 1.2  # a share of it can come from the cache
@@ -77,8 +77,8 @@ def test_kv_heads_are_not_split_below_one() -> None:
     d = deployment(precision="fp16", engine="tensorrt-llm")
     values = {}
     for tp in (4, 8, 16):
-        t = resolve(shipped(), d.model, d.gpu, d.precision, tp, "tensorrt-llm-0.15")
-        values[tp] = coefficients(t, d.model, d.gpu, d.precision, tp)[step.CONTEXT]
+        t = resolve(shipped(), d.model, d.gpu, d.precision, Parallelism(tp=tp), "tensorrt-llm-0.15")
+        values[tp] = coefficients(t, d.model, d.gpu, d.precision, Parallelism(tp=tp))[step.CONTEXT]
     assert values[4] == pytest.approx(2 * values[8])
     assert values[16] == pytest.approx(values[8])
 
@@ -123,11 +123,12 @@ def test_experts_of_a_random_batch_are_all_read_and_those_of_equal_prompts_are_n
 
 def test_choosing_experts_costs_the_host_time_of_every_layer() -> None:
     d = deployment(model="mixtral-8x7b", tp=2, engine="tensorrt-llm-0.9")
-    t = resolve(shipped(), d.model, d.gpu, d.precision, 2, "tensorrt-llm-0.9")
+    t = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "tensorrt-llm-0.9")
     with_it, without = (
-        coefficients(replace(t, expert_layer_s=each), d.model, d.gpu, d.precision, 2)[step.HOST_STEP] for each in (3e-5, 0.0)
+        coefficients(replace(t, experts=replace(t.experts, layer_s=each)), d.model, d.gpu, d.precision, d.parallelism)[step.HOST_STEP]
+        for each in (3e-5, 0.0)
     )
-    assert t.expert_layer_s > 0.0
+    assert t.experts.layer_s > 0.0
     assert with_it - without == pytest.approx(32 * 3e-5)
 
 
@@ -137,7 +138,7 @@ def test_a_lower_power_limit_lowers_the_efficiencies() -> None:
 
     def efficiencies(watts: float | None) -> tuple[float, float]:
         gpu = replace(d.gpu, tdp_w=watts)
-        t = resolve(shipped(), d.model, gpu, d.precision, 1, "nim-2024")
+        t = resolve(shipped(), d.model, gpu, d.precision, d.parallelism, "nim-2024")
         return t.compute, t.memory
 
     whole, half, unknown = efficiencies(700.0), efficiencies(350.0), efficiencies(None)
@@ -150,7 +151,7 @@ def test_a_lower_power_limit_lowers_the_efficiencies() -> None:
 def test_a_generation_known_by_one_card_has_its_efficiencies_at_that_card() -> None:
     d = deployment(gpu="b200-sxm-180gb", precision="fp8", engine="vllm")
     engine = shipped()["engines"]["vllm"]
-    t = resolve(shipped(), d.model, d.gpu, d.precision, 1, "vllm")
+    t = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "vllm")
     assert t.compute == pytest.approx(shipped()["architectures"]["Blackwell"]["compute_8"] * engine.get("compute", 1.0))
 
 
@@ -175,10 +176,21 @@ def test_old_decode_kernels_took_groups_of_eight_heads_together() -> None:
     """A context token costs Llama 3 8B (groups of 4) more than its bytes on engines of 2024, and the 70B (groups of 8) only its bytes."""
     for model, dearer in (("llama-3-8b", True), ("llama-3-70b", False)):
         d = deployment(model=model, precision="fp8")
-        t = resolve(shipped(), d.model, d.gpu, d.precision, 1, "nim-2024")
-        assert math.isfinite(t.head_arithmetic) == dearer
-        bytes_only = coefficients(replace(t, head_arithmetic=math.inf), d.model, d.gpu, d.precision, 1)[step.CONTEXT]
-        assert (coefficients(t, d.model, d.gpu, d.precision, 1)[step.CONTEXT] > 1.2 * bytes_only) == dearer
+        t = resolve(shipped(), d.model, d.gpu, d.precision, Parallelism(), "nim-2024")
+        bytes_only = coefficients(replace(t, head_arithmetic=math.inf), d.model, d.gpu, d.precision, Parallelism())[step.CONTEXT]
+        assert (coefficients(t, d.model, d.gpu, d.precision, Parallelism())[step.CONTEXT] > 1.2 * bytes_only) == dearer
+
+
+def test_few_sequences_leave_old_kernels_head_by_head() -> None:
+    """70B on 4 H100: 16 query heads and 2 KV heads a GPU. Up to 16 sequences the 132 multiprocessors walk 16 blocks each; then groups."""
+    old, now = (array(model="llama-3-70b", precision="fp8", tp=4, engine=e) for e in ("nim", "tensorrt-llm"))
+    assert old[step.WAVE] == pytest.approx(16 / 132)
+    assert old[step.GROUPED_FROM] == pytest.approx(132 / 4 / 2)
+    one_wave, two_waves = (context_seconds(old, b) * b for b in (8, 9))
+    assert two_waves == pytest.approx(2 * one_wave)
+    assert context_seconds(old, 17) < 0.7 * context_seconds(old, 16)
+    assert [context_seconds(now, b) for b in (1, 8, 9, 17)] == [now[step.CONTEXT]] * 4
+    assert array(model="llama-3-8b")[step.GROUPED_FROM] > 1e6  # groups of 4 never are
 
 
 def test_current_kernels_read_a_context_at_most_at_the_bandwidth() -> None:
@@ -225,7 +237,7 @@ def test_only_the_closed_loop_of_nim_has_a_serial_turnaround() -> None:
 def test_a_preset_without_terms_is_named() -> None:
     d = deployment()
     with pytest.raises(DataError, match="no terms of the engine preset 'ghost'"):
-        resolve(shipped(), d.model, d.gpu, d.precision, 1, "ghost")
+        resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "ghost")
 
 
 def test_damaged_coefficients_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +258,7 @@ def test_an_unmeasured_card_takes_after_its_measured_sibling() -> None:
     shares = {}
     for gpu in ("h100-pcie-80gb", "h100-nvl-94gb", "h100-sxm-80gb"):
         d = deployment(gpu=gpu)
-        shares[gpu] = resolve(shipped(), d.model, d.gpu, d.precision, 1, "nim-2024").compute
+        shares[gpu] = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "nim-2024").compute
     assert shares["h100-pcie-80gb"] == pytest.approx(shares["h100-nvl-94gb"], rel=0.05)  # 0.46 and 0.48 W per TFLOP/s
     assert shares["h100-nvl-94gb"] < shares["h100-sxm-80gb"]
     assert marks(deployment(gpu="h100-pcie-80gb")) == ("h100-pcie-80gb: no measurements; efficiencies transferred from h100-nvl-94gb",)
@@ -260,11 +272,11 @@ def test_latent_attention_is_priced_by_bytes_or_arithmetic_whichever_takes_longe
     """On 8 GPUs a token of DeepSeek is 16 heads of arithmetic over 576 bytes: bandwidth decides; on one GPU the 128 heads do."""
     for tp, bound in ((8, "bytes"), (1, "arithmetic")):
         d = deployment(model="deepseek-r1", gpu="h200-sxm-141gb", precision="fp8", tp=tp, engine="vllm")
-        t = resolve(shipped(), d.model, d.gpu, d.precision, tp, find_engine("vllm").coefficients)
+        t = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, find_engine("vllm").coefficients)
         read = 61 * 576 / (d.gpu.memory_bandwidth_gb_s * 1e9 * t.kv_bandwidth)
         work = 61 * 128 / tp * 1088 * 2 / (d.gpu.fp16_tflops * 1e12 * t.attention)
         assert (read > work) == (bound == "bytes")
-        c = coefficients(t, d.model, d.gpu, d.precision, tp)
+        c = coefficients(t, d.model, d.gpu, d.precision, d.parallelism)
         assert max(read, work) <= c[step.CONTEXT] < 1.2 * max(read, work)
         assert c[step.ATTENTION] == pytest.approx(61 * 128 / tp * 320 * 2 / (d.gpu.fp16_tflops * 1e12 * t.attention))
 

@@ -13,6 +13,7 @@ from tonnage.cli.main import run
 from tonnage.cli.show_plan import show_plan
 from tonnage.errors import InputError
 from tonnage.report.markdown import markdown
+from tonnage.sizing.intervals import regime_of
 from tonnage.sizing.precisions import HIGH_FROM, LARGE, NONE_BELOW, SMALL, FormatGain, band, format_gains
 from tonnage.sizing.search import size
 from tonnage.spec.catalog import find_gpu, find_model, gpus, trade_offs
@@ -170,3 +171,12 @@ def test_every_format_can_be_asked_for_at_once() -> None:
     plan = size(asked)
     reasons = {one.precision: one.reason for one in plan.rejected}
     assert reasons["nvfp4"] == "Hopper has no FP4 matrix units"
+
+
+def test_intervals_know_which_formats_were_measured() -> None:
+    def known(precision: str) -> bool:
+        d = api.deployment_of(model="llama-3-8b", gpu="h100-sxm-80gb", precision=precision, tp=1, engine="nim-2024")
+        return regime_of(d, isl=2000, osl=200, clients=8).known_format
+
+    assert [known(name) for name in ("fp16", "bf16", "fp8", "fp8+kv-fp16")] == [True] * 4
+    assert not any(known(name) for name in ("awq", "int8-sq", "w4a8", "fp8+2:4"))

@@ -5,7 +5,12 @@ from typing import Any
 import pytest
 
 from tonnage import api
+from tonnage.api.size import ask
 from tonnage.cli.main import run
+from tonnage.cli.show_plan import show_plan
+from tonnage.sizing.contest import answer
+from tonnage.sizing.sureness import confidence_of, confidences
+from tonnage.sizing.trials import prepare
 from tonnage.spec.calibration import SCHEMA
 
 ASKED: dict[str, Any] = {"model": "llama-3-8b", "isl": 500, "osl": 50, "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": "1"}
@@ -55,3 +60,35 @@ def test_size_takes_a_calibration(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert run(["size", *flags, "--engine=nim-2024", "--peak-rps=9", f"--coefficients={file}", "--json"]) == 0
     assert any("a slow machine" in mark for mark in json.loads(capsys.readouterr().out)["choice"]["marks"])
     assert run(["size", *flags, "--peak-rps=9", "--coefficients=nowhere.json"]) == 2
+
+
+def test_every_candidate_says_how_sure_it_is_and_the_runs_at_hand_agree_with_slower_ones() -> None:
+    """The choice is simulated again with slower steps; read from the runs that found its capacity, its confidence is nearly the same."""
+    asked = {**ASKED, "tp": "1,2", "engine": "nim-2024", "tpot": "mean<=25ms", "peak_rps": 100}
+    question = ask(**asked).questions[0]
+    found = answer(question, prepare(question))
+    simulated = confidence_of(question, found)
+    each = confidences(question, found)
+    assert len(each) == len(found.candidates) > 1
+    assert None not in each
+    read = each[0]
+    assert read is not None
+    assert read.meets == pytest.approx(simulated.meets, abs=0.08)
+    for share, systems in simulated.systems.items():
+        got = read.systems[share]
+        assert systems is None or (got is not None and abs(got - systems) <= max(1, 0.1 * systems))
+
+
+def test_the_plan_its_table_and_its_json_hold_the_confidence_of_every_candidate(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = plan_of(peak_rps=100, tp="1,2")
+    assert all(c.confidence is not None for c in plan.candidates)
+    assert plan.candidates[0].confidence == plan.confidence
+    assert [c["confidence"]["meets"] for c in plan.to_json()["candidates"]] == [c.confidence.meets for c in plan.candidates]
+    shown = show_plan(plan)
+    assert "P(meets)" in shown
+    assert f"{plan.confidence.meets:.0%}" in shown
+
+
+def test_a_job_has_no_confidence_but_that_of_the_choice() -> None:
+    plan = api.size(model="llama-3-8b", isl=500, osl=50, gpu="h100-sxm-80gb", requests=100_000, within="1h")
+    assert all(c.confidence is None for c in plan.candidates[1:])

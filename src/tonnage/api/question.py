@@ -23,6 +23,7 @@ from tonnage.spec.lengths import WORDS_PER_TOKEN, parse_lengths
 from tonnage.spec.precision import PRECISIONS, find_precision
 from tonnage.spec.recording import Recording, load_profile, read_recording
 from tonnage.spec.scenario import DemandAsked, LengthsAsked, LimitsAsked, Mode, Scenario
+from tonnage.spec.speculation import parse_speculation
 from tonnage.spec.use_cases import with_defaults
 from tonnage.units import format_duration, parse_duration
 
@@ -182,6 +183,8 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
         "engines": tuple(engine.name for name in engines if (engine := faults.named("--engine", find_engine, name))),
         "tps": faults.of(whole_numbers, DEFAULT_TPS if asked.tp is None else asked.tp, "--tp"),
         "pps": _counts(asked.pp, "--pp", faults),
+        "dps": _counts(asked.dp, "--dp", faults),
+        "eps": _counts(asked.ep, "--ep", faults),
         "max_batch_sizes": _counts(asked.max_batch_size, "--max-batch-size", faults),
         "max_num_tokens": _counts(asked.max_num_tokens, "--max-num-tokens", faults),
         "chunked_prefill": asked.chunked_prefill,
@@ -192,6 +195,7 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
         "seed": scenario.seed or 0,
         "have": have or (),
         "growth_per_month": growth,
+        "speculation": faults.of(parse_speculation, asked.speculation),
         "calibration": None if asked.coefficients is None else faults.of(read_calibration, asked.coefficients),
         "step_source": None if asked.step_model is None else faults.of(checked_source, asked.step_model),
     }

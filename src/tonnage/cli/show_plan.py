@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 CANDIDATES_SHOWN = 12
 REJECTED_SHOWN = 8
 HANGING = " " * 10
+SURE = "P(meets): the chance that so many systems meet the limits; at 95%: how many do with 95 % probability"
 MARKED = "* rests in part on transferred or published values, not on measurements of this GPU and engine"
 
-COLUMNS = (
-    *("GPU", "prec.", "TP", "engine", "req/s/inst.", "req/s/8 GPUs", "systems exactly", "systems"),
-    *("TTFT p95 ms", "TPOT ms", "E2E ms", "bound by"),
-)
-SPARE = (4, 10, 9, 8, 1, 5)
+COLUMNS = ("GPU", "prec.", "TP", "engine", "req/s/inst.", "req/s/8 GPUs", "systems exactly", "systems")
+LATENCIES = ("TTFT p95 ms", "TPOT ms", "E2E ms", "bound by")
+CONFIDENCE = ("P(meets)", "at 95%")
+SPARE = ("req/s/inst.", "E2E ms", "TPOT ms", "TTFT p95 ms", "prec.", "req/s/8 GPUs")
 """Columns that a narrow terminal does without, in that order."""
 
 
@@ -73,7 +73,13 @@ def _answer(plan: Plan) -> str:
 
 
 def _name(c: Candidate) -> str:
-    return f"{c.precision.upper()}, TP {c.tp}{f', PP {c.pp}' if c.pp > 1 else ''}, {c.engine} on {c.gpu}"
+    return f"{c.precision.upper()}, {_split(c)}, {c.engine} on {c.gpu}"
+
+
+def _split(c: Candidate) -> str:
+    """Such as "TP 4" or "TP 1, DP 8, EP 8"."""
+    stages = {"pp": c.pp} if c.pp > 1 else {}
+    return ", ".join(f"{name.upper()} {degree}" for name, degree in {"tp": c.tp, **stages, **c.parallelism.further}.items())
 
 
 def _latencies(c: Candidate) -> str:
@@ -140,22 +146,27 @@ def _candidates(plan: Plan) -> str:
     left = len(plan.candidates) - len(shown)
     s = plan.scenario
     title = f"Candidates, fewest GPUs first ({s['model']}, {s['isl']}/{s['osl']} tokens, at the highest load inside the limits)"
-    lines = [wrapped(title, "", "  "), table(COLUMNS, [_candidate(c) for c in shown], spare=SPARE)]
+    sure = any(c.confidence is not None for c in plan.candidates)
+    header = (*COLUMNS, *(CONFIDENCE if sure else ()), *LATENCIES)
+    spare = tuple(header.index(name) for name in SPARE)
+    lines = [wrapped(title, "", "  "), table(header, [_candidate(c, sure=sure) for c in shown], spare=spare)]
     lines += [f"… and {left} more (--json has them all)"] if left > 0 else []
+    lines += [wrapped(SURE, "", "  ")] if sure else []
     lines += [wrapped(MARKED, "", "  ")] if any(c.marks for c in plan.candidates) else []
     return "\n".join(lines)
 
 
-def _candidate(c: Candidate) -> tuple[str, ...]:
+def _candidate(c: Candidate, *, sure: bool) -> tuple[str, ...]:
     return (
         c.gpu,
         c.precision,
-        f"{c.tp}{f'×{c.pp}' if c.pp > 1 else ''}",
+        "".join((f"{c.tp}{f'×{c.pp}' if c.pp > 1 else ''}", *(f" {name}{n}" for name, n in c.parallelism.further.items()))),
         c.engine + ("*" if c.marks else ""),
         number(c.requests_per_second_per_instance),
         number(c.requests_per_second_per_8_gpus),
         number(c.systems_exact),
         str(c.systems),
+        *(_sure(c) if sure else ()),
         number(c.ttft_ms.get("p95")),
         number(c.tpot_ms.get("mean")),
         number(c.e2e_ms.get("mean")),
@@ -163,11 +174,19 @@ def _candidate(c: Candidate) -> tuple[str, ...]:
     )
 
 
+def _sure(c: Candidate) -> tuple[str, str]:
+    """The chance that its systems meet the limits, and how many do with 95 %."""
+    if c.confidence is None:
+        return "–", "–"
+    most = c.confidence.systems["95"]
+    return f"{c.confidence.meets:.0%}", "none" if most is None else str(most)
+
+
 def _rejected(plan: Plan) -> str:
     """Deployments of one GPU with one reason share a row."""
     groups: dict[tuple[str, str], list[str]] = {}
     for r in plan.rejected:
-        groups.setdefault((r.gpu, r.reason), []).append(f"{r.precision} TP {r.tp}{f' PP {r.pp}' if r.pp > 1 else ''} {r.engine}")
+        groups.setdefault((r.gpu, r.reason), []).append(f"{r.precision} {r.parallelism} {r.engine}")
     if not groups:
         return ""
     rows = [(gpu, ", ".join(which), reason) for (gpu, reason), which in groups.items()]

@@ -155,6 +155,8 @@ def tables_of(deployment: Deployment) -> Tables:
     if d.gpu.name not in SYSTEMS:
         raise InputError(f"--step-model: {PACKAGE} has no tables of {d.gpu.name}; it has {', '.join(SYSTEMS)}")
     gemm, experts = _formats(d.model, d.precision)
+    if experts == "w4a16_mxfp4" and d.gpu.arch == "Blackwell" and _backend(d) == "trtllm":
+        experts = "w4a8_mxfp4_mxfp8"
     return Tables(
         model=d.model,
         system=SYSTEMS[d.gpu.name],
@@ -209,8 +211,10 @@ def compiled(tables: Tables) -> Any:
 
 
 def formats(tables: Tables) -> dict[str, Any]:
-    """Formats, and for experts how they are split, by the wheel's names."""
-    found: dict[str, Any] = {"gemm_quant_mode": tables.gemm, "kvcache_quant_mode": tables.kv, "fmha_quant_mode": "bfloat16"}
+    """Formats, those that the wheel infers of such checkpoints, and for experts how they are split."""
+    narrow = tables.backend == "trtllm" and tables.kv == "fp8" and tables.model.latent is None
+    attention = "fp8" if narrow else "bfloat16"
+    found: dict[str, Any] = {"gemm_quant_mode": tables.gemm, "kvcache_quant_mode": tables.kv, "fmha_quant_mode": attention}
     if tables.model.is_moe:
         p = tables.parallelism
         found |= {"moe_quant_mode": tables.experts, "attention_dp_size": p.dp, "moe_tp_size": p.moe_tp, "moe_ep_size": p.ep}

@@ -4,8 +4,8 @@ A rank of attention (``Parallelism.dp``) brings T tokens to a step. All ranks ar
 tokens choose experts together. Of E experts of which a token chooses k, one that nobody chose is not read; with
 choices at random the expected touched share after t tokens is 1 − (1 − k/E)^t, with choices that are alike
 (``spread`` below 1) less. The experts of one of ``ep`` groups are touched more than the mean at times, and the
-step waits for the fullest: with n = E/ep experts each, binomial, the largest of ep such counts is about
-√(2 ln ep) standard deviations above the mean (``EXPERT_UNEVEN``). The arithmetic and the copies of tokens on the
+step waits for the fullest: with n = E/ep experts each, binomial, the largest of ep such counts is some
+standard deviations above the mean (``largest_of``, ``EXPERT_UNEVEN``). The arithmetic and the copies of tokens on the
 fullest GPU are ``skew`` above the mean per doubling of ``ep``: routers favour some experts.
 
 Their matrices are kernels of their own: arithmetic and reading are joined apart from those of dense matrices.
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from tonnage.perf import step
@@ -68,6 +69,7 @@ class ExpertTerms:
 
 def add_experts(
     c: list[float],
+    *,
     terms: ExpertTerms,
     model: Model,
     precision: Precision,
@@ -93,7 +95,7 @@ def add_experts(
     c[step.EXPERT_MISS] = miss**terms.spread
     c[step.EXPERT_REST] = (1.0 - (terms.first or model.experts_per_token) / model.experts) / c[step.EXPERT_MISS]
     c[step.EXPERT_MISS] **= dp
-    c[step.EXPERT_UNEVEN] = math.sqrt(2 * math.log(ep) * ep / model.experts)
+    c[step.EXPERT_UNEVEN] = largest_of(ep) * math.sqrt(ep / model.experts)
     layers = model.layers - model.dense_layers
     copies = fullest * dp * model.experts_per_token / ep
     c[step.ACTIVATION] += terms.rows * TOKEN_BYTES * layers * model.hidden * copies / bandwidth
@@ -109,6 +111,11 @@ def add_dispatch(c: list[float], terms: ExpertTerms, model: Model, parallelism: 
     for once, each in ((step.COMM_STEP, step.COMM_SMALL), (step.COMM_LARGE, step.COMM_TOKEN)):
         c[once] += 2 * layers * terms.dispatch_s
         c[each] += 2 * layers * sent / terms.dispatch_bytes_s
+
+
+def largest_of(count: int) -> float:
+    """Expected largest of so many standard normal draws; Blom, Statistical Estimates and Transformed Beta-Variables, 1958."""
+    return NormalDist().inv_cdf((count - 0.375) / (count + 0.25)) if count > 1 else 0.0
 
 
 def remote_copies(model: Model, parallelism: Parallelism) -> float:

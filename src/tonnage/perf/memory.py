@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -55,6 +55,7 @@ class MemoryPlan:
         kv_bytes_per_token: one token of one request, on the GPUs of its attention rank.
         request_bytes: what a request of a static batch takes beside its KV cache, per prompt token; 0 where the pool is paged.
         logit_bytes: what a request of a static batch takes for its logits; 0 where the pool is paged.
+        drafter_bytes: the GPU's share of a drafter's weights; 0 without speculative decoding.
     """
 
     deployment: Deployment
@@ -65,6 +66,7 @@ class MemoryPlan:
     kv_bytes_per_token: int
     request_bytes: float = 0.0
     logit_bytes: float = 0.0
+    drafter_bytes: int = 0
 
     @property
     def blocks(self) -> int:
@@ -82,12 +84,13 @@ class MemoryPlan:
             each = self.kv_bytes_per_token * (isl + osl) + self.request_bytes * isl + self.logit_bytes
             fitting = int(self.kv_budget_bytes // each)
         else:
-            fitting = self.blocks // math.ceil((isl + osl) / self.deployment.knobs.tokens_per_block)
+            guesses = 0 if self.deployment.speculation is None else self.deployment.speculation.tokens
+            fitting = self.blocks // math.ceil((isl + osl + guesses) / self.deployment.knobs.tokens_per_block)
         return min(fitting, self.deployment.knobs.max_batch_size)
 
     def equations(self, isl: int = 0, osl: int = 0) -> list[str]:
         """The arithmetic as printable lines; the last line counts requests of ``isl`` + ``osl`` tokens, where these are given."""
-        lines = [_weight_equation(self), *_rest_equations(self), _budget_equation(self), *_token_equations(self)]
+        lines = [_weight_equation(self), *_drafter_equation(self), *_rest_equations(self), _budget_equation(self), *_token_equations(self)]
         if isl + osl > 0:
             count = self.concurrent_requests(isl, osl)
             lines.append(
@@ -117,10 +120,12 @@ def _unchecked(deployment: Deployment) -> MemoryPlan:
     left_out = static or knobs.kv_rule == "mem_fraction_static"
     activations = 0 if left_out else _step_activation_bytes(deployment)
     reserve = _reserve_bytes(deployment)
+    drafter = drafter_bytes(deployment)
+    taken = weights + drafter + activations + reserve
     if knobs.kv_rule in OF_ALL_MEMORY:
-        budget = knobs.kv_fraction * gpu.memory_bytes - weights - activations - reserve
+        budget = knobs.kv_fraction * gpu.memory_bytes - taken
     else:
-        budget = knobs.kv_fraction * (gpu.memory_bytes - weights - activations - reserve)
+        budget = knobs.kv_fraction * (gpu.memory_bytes - taken)
     return MemoryPlan(
         deployment=deployment,
         weight_bytes=weights,
@@ -130,6 +135,7 @@ def _unchecked(deployment: Deployment) -> MemoryPlan:
         kv_bytes_per_token=kv_bytes_per_token(deployment),
         request_bytes=activation_bytes_per_token(deployment) if static else 0.0,
         logit_bytes=logit_bytes_per_sequence(deployment.model) if static else 0.0,
+        drafter_bytes=drafter,
     )
 
 
@@ -220,8 +226,31 @@ def expert_weights(model: Model) -> int:
 
 
 def kv_bytes_per_token(deployment: Deployment) -> int:
-    """Bytes of KV cache of one token on each GPU of its attention rank; with more GPUs than key/value heads each GPU keeps one, a latent vector all of them."""
-    return math.ceil(deployment.model.kv_elements_per_gpu(deployment.parallelism.tp) * deployment.precision.kv_bytes)
+    """Bytes of KV cache of one token on each GPU of its attention rank, a drafter's included.
+
+    With more GPUs than key/value heads each GPU keeps one, a latent vector all of them.
+    """
+    asked, model, tp = deployment.speculation, deployment.model, deployment.parallelism.tp
+    drafter = None if asked is None else asked.layers_of(model)
+    elements = model.kv_elements_per_gpu(tp) + (0 if drafter is None else drafter.kv_elements_per_gpu(tp))
+    return math.ceil(elements * deployment.precision.kv_bytes)
+
+
+def drafter_bytes(deployment: Deployment) -> int:
+    """Bytes of a drafter's weights on each GPU: layers as the model's, heads of its own in 16 bits; 0 without speculative decoding."""
+    asked, model, split = deployment.speculation, deployment.model, deployment.parallelism
+    if asked is None:
+        return 0
+    if asked.draft is not None:
+        placed = split if asked.draft.is_moe else Parallelism(tp=split.tp)
+        whole = replace(deployment, model=asked.draft, parallelism=placed, speculation=None)
+        check_split(whole)
+        return weight_bytes(whole)
+    layers = asked.layers_of(model)
+    narrow = asked.projection_parameters(model) + (0 if layers is None else layers.linear_parameters)
+    experts = 0 if layers is None else expert_weights(layers)
+    own = (narrow - experts) / split.tp + experts / split.stage_gpus
+    return math.ceil(own * deployment.precision.weight_bytes + asked.head_parameters(model) * BYTES_16 / split.tp)
 
 
 def activation_bytes_per_token(deployment: Deployment) -> float:
@@ -285,7 +314,7 @@ def _context_bytes(deployment: Deployment) -> float:
 
 def _does_not_fit(plan: MemoryPlan) -> str:
     gpu, gpus = plan.deployment.gpu, plan.deployment.parallelism.stage_gpus
-    weights = format_gb(plan.weight_bytes * gpus)
+    weights = format_gb((plan.weight_bytes + plan.drafter_bytes) * gpus)
     rest = format_gb((plan.activation_bytes + plan.reserve_bytes) * gpus)
     fraction = plan.deployment.knobs.kv_fraction
     share = f"{100 * fraction:.0f} % of " if plan.deployment.knobs.kv_rule in OF_ALL_MEMORY and fraction < 1 else ""
@@ -313,6 +342,11 @@ def _weight_equation(plan: MemoryPlan) -> str:
     )
 
 
+def _drafter_equation(plan: MemoryPlan) -> list[str]:
+    asked = plan.deployment.speculation
+    return [] if asked is None else [f"drafter ({asked}) = {_gb(plan.drafter_bytes)} per GPU"]
+
+
 def _rest_equations(plan: MemoryPlan) -> list[str]:
     knobs, model, engine = plan.deployment.knobs, plan.deployment.model, find_engine(plan.deployment.engine)
     reserve = f"context, communication and graphs = {_gb(plan.reserve_bytes)} per GPU"
@@ -328,7 +362,7 @@ def _rest_equations(plan: MemoryPlan) -> list[str]:
 
 def _budget_equation(plan: MemoryPlan) -> str:
     knobs, memory = plan.deployment.knobs, _gb(plan.deployment.gpu.memory_bytes)
-    taken = " − ".join(_gb(size) for size in (plan.weight_bytes, plan.activation_bytes, plan.reserve_bytes) if size)
+    taken = " − ".join(_gb(size) for size in (plan.weight_bytes, plan.drafter_bytes, plan.activation_bytes, plan.reserve_bytes) if size)
     if knobs.kv_rule in OF_ALL_MEMORY:
         return f"KV cache = {knobs.kv_fraction:g} × {memory} − {taken} = {_gb(plan.kv_budget_bytes)} per GPU ({knobs.kv_rule})"
     return f"KV cache = {knobs.kv_fraction:g} × ({memory} − {taken}) = {_gb(plan.kv_budget_bytes)} per GPU (free_gpu_memory_fraction)"
@@ -340,7 +374,10 @@ def _token_equations(plan: MemoryPlan) -> list[str]:
         width = f"2 × {model.layers} layers × {max(1, model.kv_heads // tp)} KV heads × {model.head_dim}"
     else:
         width = f"{model.layers} layers × ({model.latent.kv_lora_rank} + {model.latent.qk_rope_head_dim}) latent"
-    token = f"{width} × {precision.kv_bytes:g} B"
+    asked = plan.deployment.speculation
+    drafter = None if asked is None else asked.layers_of(model)
+    further = 0 if drafter is None else drafter.kv_elements_per_gpu(tp)
+    token = f"({width} + {further:g} of the drafter) × {precision.kv_bytes:g} B" if further else f"{width} × {precision.kv_bytes:g} B"
     size = plan.deployment.knobs.tokens_per_block
     return [
         f"KV per token = {token} = {plan.kv_bytes_per_token:,} B per GPU",

@@ -14,22 +14,26 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DataError
 from tonnage.perf import step
+from tonnage.perf.attention import add_attention
+from tonnage.perf.drafting import MARK as DRAFTING_MARK
+from tonnage.perf.drafting import drafting
 from tonnage.perf.experts import SKEW, ExpertTerms, add_dispatch, add_experts
 from tonnage.perf.external import reduction, source_mark
 from tonnage.perf.formats import fitted_bits, format_mark, format_name, matrix_rate, shares
 from tonnage.perf.overlay import calibration_mark, overlaid
 from tonnage.perf.step import StepModel
 from tonnage.spec.catalog import find_engine
+from tonnage.spec.deployment import Parallelism
 
 if TYPE_CHECKING:
-    from tonnage.spec.deployment import Deployment, Parallelism
+    from tonnage.spec.deployment import Deployment
     from tonnage.spec.hardware import Gpu
     from tonnage.spec.model import Model
     from tonnage.spec.precision import Precision
@@ -57,9 +61,6 @@ BYTES_16 = 2.0
 GRACE_W = 250.0
 """Watts of a Grace Hopper module that its CPU and the CPU's memory can take (recalled)."""
 
-CONTEXT_NORM = 4.0
-"""Exponent of the smooth maximum of KV bandwidth and query-head arithmetic."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
@@ -74,7 +75,7 @@ class Terms:
         kv_bandwidth: share of the memory bandwidth in decode attention.
         head_arithmetic: decode attention of one query head after another, as a share of the 16-bit
             matrix rate; infinite where the kernel takes all heads of a KV head at once.
-        walk_s: seconds per token and layer of walking one context.
+        walk_s: seconds per token and layer that one block takes to walk a context with heads 128 wide; 0 where contexts are split.
         link_bytes_s: bytes/s per GPU and direction that all-reduces reach.
         small_bytes_s: the same for small all-reduces, which move (tp − 1) copies.
         small_bytes: largest message of a small all-reduce, in bytes.
@@ -120,12 +121,22 @@ def step_model(deployment: Deployment) -> StepModel:
 
     preset = find_engine(deployment.engine).coefficients
     split = deployment.parallelism
+    drafted = drafting(deployment, lambda model: _drafter(deployment, model))
     if deployment.step_source is not None:
         frontend_s = _engine(_terms_of(deployment), preset)["frontend_s"]
-        return StepModel(coefficients=reduction(deployment).coefficients, frontend_s=frontend_s)
+        return StepModel(coefficients=reduction(deployment).coefficients, frontend_s=frontend_s, drafting=drafted)
     terms = resolve(_terms_of(deployment), deployment.model, deployment.gpu, deployment.precision, split, preset)
     array = np.array(coefficients(terms, deployment.model, deployment.gpu, deployment.precision, split))
-    return StepModel(coefficients=array, frontend_s=terms.frontend_s)
+    return StepModel(coefficients=array, frontend_s=terms.frontend_s, drafting=drafted)
+
+
+def _drafter(deployment: Deployment, model: Model) -> list[float]:
+    """The fitted coefficients of a model in the same place, without what the host does once per step, sequence and prefill."""
+    preset, split = find_engine(deployment.engine).coefficients, deployment.parallelism
+    placed = split if model.is_moe else Parallelism(tp=split.tp)
+    terms = resolve(_terms_of(deployment), model, deployment.gpu, deployment.precision, placed, preset)
+    alone = replace(terms, step_s=0.0, sequence_s=0.0, prefill_s=0.0)
+    return coefficients(alone, model, deployment.gpu, deployment.precision, placed)
 
 
 def client_turnaround_s(deployment: Deployment) -> float:
@@ -195,8 +206,12 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
             found.append(f"{gpu.name}: no measurements; {origin}")
     if not fitted_engine(engine, gpu.name):
         found.append(f"{deployment.engine}: {terms['origins']['engine_rows'][engine]['elsewhere']}")
-    if deployment.model.latent is not None:
+    if deployment.model.latent is not None and engine not in terms["origins"].get("latent", ()):
         found.append(f"{deployment.model.name}: MLA priced by datasheet, not fitted")
+    if deployment.speculation is not None:
+        found.append(DRAFTING_MARK)
+    if deployment.parallelism.further and engine not in terms["origins"].get("experts", {}):
+        found.append(f"{deployment.engine}: expert parallelism and attention ranks priced by datasheet, not fitted")
     if unfitted := format_mark(precision, gpu, terms["origins"]["formats"]):
         found.append(unfitted)
     calibrated = calibration_mark(deployment, engine)
@@ -287,7 +302,7 @@ def _experts(
         memory=engine["expert_memory"] * engine.get(f"expert_memory_{form}", 1.0),
         spread=engine["expert_spread"],
         rows=engine.get("expert_rows", 0.0),
-        layer_s=engine["layer_s"] * (layer - 1.0),
+        layer_s=engine["layer_s"] * (layer - 1.0) + engine.get("expert_layer_s", 0.0),
         each_s=engine.get("expert_each_s", 0.0),
         sequence_s=engine["sequence_s"] * (engine.get("expert_sequence", 1.0) - 1.0),
         prefill_s=engine.get("expert_prefill_s", 0.0),
@@ -348,15 +363,14 @@ def _link_bytes_s(kind: str, gpu: Gpu, tp: int) -> float:
 def _head_arithmetic(
     engine: dict[str, float], generation: dict[str, float], shared: dict[str, float], model: Model, precision: Precision
 ) -> float:
-    """Kernels of 2024 took groups of 8 query heads together on the tensor cores, and any other group head by head.
+    """Kernels of 2024 computed head by head where they did not take groups together (``_blocks``); later ones always do.
 
     Latent attention is arithmetic on the tensor cores in every engine; where no row says, it reaches prefill's share of their rate.
     """
     if model.latent is not None:
         return shared["attention"] * generation["attention"] * engine.get("attention", 1.0) * engine.get("latent_arithmetic", 1.0)
-    together = engine["head_arithmetic"] == 0.0 or model.heads == 8 * model.kv_heads
     narrow = engine.get("head_8bit", 1.0) if precision.kv_bits == 8 else 1.0
-    return math.inf if together else engine["head_arithmetic"] * generation["head_arithmetic"] * narrow
+    return (engine["head_arithmetic"] or math.inf) * generation["head_arithmetic"] * narrow
 
 
 def coefficients(terms: Terms, model: Model, gpu: Gpu, precision: Precision, parallelism: Parallelism) -> list[float]:
@@ -371,7 +385,7 @@ def coefficients(terms: Terms, model: Model, gpu: Gpu, precision: Precision, par
     precision, tp = gpu.executes(precision), parallelism.tp
     c = [0.0] * step.COEFFICIENTS
     _linear(c, terms, model, gpu, precision, tp)
-    _attention(c, terms, model, gpu, precision, tp)
+    add_attention(c, terms, model, gpu, precision, tp)
     if tp > 1:
         _communication(c, terms, model, parallelism)
     c[step.HOST_STEP] = terms.step_s + terms.layer_s * model.layers
@@ -404,31 +418,17 @@ def _linear(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Pre
 def _experts_of(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Precision, parallelism: Parallelism) -> None:
     """The routed experts, and where attention has ranks of its own, the tokens' way to them."""
     reached = parallelism.tp * matrix_rate(gpu, precision) * terms.compute
-    add_experts(c, terms.experts, model, precision, parallelism, reached, (gpu.memory_bandwidth_gb_s * 1e9, terms.memory))
+    add_experts(
+        c,
+        terms=terms.experts,
+        model=model,
+        precision=precision,
+        parallelism=parallelism,
+        flops_s=reached,
+        bytes_s=(gpu.memory_bandwidth_gb_s * 1e9, terms.memory),
+    )
     if parallelism.dp > 1:
         add_dispatch(c, terms.experts, model, parallelism)
-
-
-def _attention(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Precision, tp: int) -> None:
-    """Prefill attention by its pairs, decode attention by the context it reads."""
-    kv_bytes = model.kv_elements_per_gpu(tp) * precision.kv_bytes
-    peak = gpu.fp16_tflops * 1e12
-    read = kv_bytes / (gpu.memory_bandwidth_gb_s * 1e9 * terms.kv_bandwidth)
-    heads = model.decode_flops_per_pair / tp / (peak * terms.head_arithmetic)
-    c[step.ATTENTION] = model.prefill_flops_per_pair / tp / (peak * terms.attention)
-    c[step.CONTEXT] = (read**CONTEXT_NORM + heads**CONTEXT_NORM) ** (1 / CONTEXT_NORM)
-    c[step.WALK] = terms.walk_s * model.layers
-    if model.windowed_layers:
-        _windows(c, model)
-
-
-def _windows(c: list[float], model: Model) -> None:
-    """Layers that attend within a window cost what its tokens do, once per sequence and new token: contexts are taken to be longer."""
-    share = model.windowed_layers / model.layers
-    c[step.ACTIVATION] += share * c[step.ATTENTION] * model.window
-    c[step.HOST_SEQUENCE] += share * (c[step.CONTEXT] + c[step.WALK]) * model.window
-    for place in (step.ATTENTION, step.CONTEXT, step.WALK):
-        c[place] *= 1.0 - share
 
 
 def _communication(c: list[float], terms: Terms, model: Model, parallelism: Parallelism) -> None:

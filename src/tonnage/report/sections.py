@@ -17,7 +17,7 @@ from tonnage.report.existing import existing_section
 from tonnage.report.figure import Plot
 from tonnage.report.job_section import job_section
 from tonnage.report.numbers import ABSENT, counted, number, percent, plain, sentence_of, usd
-from tonnage.report.reading import Json, at, deployment, figure_of, gpus, knobs, latency, listed, same, words_of
+from tonnage.report.reading import Json, at, deployment, figure_of, further_degrees, gpus, knobs, latency, listed, same, words_of
 from tonnage.report.swings import relaxed, sensitivity
 
 CANDIDATES_OPEN = 15
@@ -130,6 +130,8 @@ def _deployment(plan: Json) -> Section:
         ("in flight per instance", lambda c: number(figure_of(c, "concurrency_per_instance"))),
         ("latency there", latency),
         ("what ends the load", lambda c: words_of(c, "binds")),
+        ("P(meets the limits)", lambda c: percent(figure_of(c, "confidence", "meets"))),
+        ("systems at 50, 80, 95 %", _systems_by_confidence),
         ("used at the peak", lambda c: percent(figure_of(c, "utilisation"))),
         ("fleet saturates at", saturation),
         ("engine knobs", knobs),
@@ -143,6 +145,12 @@ def _deployment(plan: Json) -> Section:
     table = Table(caption=caption, header=("", *(name for name, _ in columns)), rows=tuple(rows))
     checked = words_of(plan, "fleet_check", "text")
     return section("deployment", "Deployment", table, Text(text=f"The whole fleet at its peak: {checked}.") if checked else None)
+
+
+def _systems_by_confidence(c: Json) -> str:
+    if at(c, "confidence") is None:
+        return ABSENT
+    return ", ".join(words_of(c, "confidence", "systems", share) or "none" for share in ("50", "80", "95"))
 
 
 def _curve(plan: Json) -> Section:
@@ -186,11 +194,13 @@ def _candidates(plan: Json) -> Section:
     costs = yearly_costs(plan)
     priced = any(cost is not None for cost in costs)
     header = ["GPU", "precision", "TP", "engine", "requests/s per 8 GPUs", "systems exactly", "systems", "GPUs"]
+    sure = any(at(c, "confidence") is not None for c in candidates)
+    header += ["P(meets)", "systems at 95 %"] if sure else []
     header += ["TTFT p95, ms", "TPOT mean, ms", "E2E mean, ms", *(["USD a year"] if priced else []), "ends at"]
     table = Table(
         caption=f"{counted(len(candidates), 'deployment')} inside the limits, fewest GPUs first",
         header=tuple(header),
-        rows=tuple(_candidate_row(c, cost, priced) for c, cost in zip(candidates, costs, strict=True)),
+        rows=tuple(_candidate_row(c, cost, priced, sure) for c, cost in zip(candidates, costs, strict=True)),
         chosen=next((i for i, c in enumerate(candidates) if same(c, at(plan, "choice"))), None),
         folded=len(candidates) > CANDIDATES_OPEN,
         note="* rests in part on transferred or published values, not on measurements of this GPU and engine."
@@ -201,20 +211,20 @@ def _candidates(plan: Json) -> Section:
     return section("candidates", "Candidates", drawing(figures.pareto(plan), reading, table) or table)
 
 
-def _candidate_row(c: Json, cost: float | None, priced: bool) -> tuple[str, ...]:
-    pp = figure_of(c, "pp") or 1
+def _candidate_row(c: Json, cost: float | None, priced: bool, sure: bool) -> tuple[str, ...]:
     latencies = [
         number(figure_of(c, f"{metric}_ms", statistic)) for metric, statistic in (("ttft", "p95"), ("tpot", "mean"), ("e2e", "mean"))
     ]
     return (
         words_of(c, "gpu"),
         words_of(c, "precision"),
-        words_of(c, "tp") + (f" × PP {pp:.0f}" if pp > 1 else ""),
+        words_of(c, "tp") + further_degrees(c, " × "),
         words_of(c, "engine") + ("*" if listed(c, "marks") else ""),
         number(figure_of(c, "requests_per_second_per_8_gpus")),
         number(figure_of(c, "systems_exact")),
         words_of(c, "systems"),
         f"{gpus(c):,}",
+        *((percent(figure_of(c, "confidence", "meets")), words_of(c, "confidence", "systems", "95") or "none") if sure else ()),
         *latencies,
         *([usd(cost)] if priced else []),
         words_of(c, "binds"),
@@ -256,8 +266,7 @@ def _rejected(plan: Json) -> Section:
     groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
     rejected = listed(plan, "rejected")
     for r in rejected:
-        pp = figure_of(r, "pp") or 1
-        degrees = f"{words_of(r, 'tp')}{f' × PP {pp:.0f}' if pp > 1 else ''}"
+        degrees = words_of(r, "tp") + further_degrees(r, " × ")
         kind = f"{words_of(r, 'precision')} {words_of(r, 'engine')}"
         groups.setdefault((words_of(r, "gpu"), words_of(r, "reason")), []).append((kind, degrees))
     if not groups:

@@ -104,8 +104,9 @@ def _input_tokens(chosen: Carried) -> Warned | None:
     """Engine time of an output token over that of an input token, both at full batches."""
     instance = chosen.ready.instance
     c, isl = instance.step.coefficients, round(instance.asked.isl.mean)
-    batch = max(1, min(instance.batch, round(chosen.capacity.concurrency)))
-    output = step_seconds(c, 0, 0, batch, 0, round(batch * (isl + instance.asked.osl.mean / 2))) / batch
+    batch = max(1, min(instance.batch, round(chosen.capacity.concurrency / instance.deployment.parallelism.dp)))
+    context = round(batch * (isl + instance.asked.osl.mean / 2))
+    output = instance.step.seconds(0, 0, batch, 0, context) / (batch * instance.step.tokens_per_step)
     prompt = step_seconds(c, isl, 1, 0, isl * isl, 0) / isl
     ratio = output / prompt
     if ratio < CHEAP:

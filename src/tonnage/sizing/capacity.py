@@ -19,24 +19,31 @@ from tonnage.perf.step import (
     EXPERT_MISS,
     EXPERT_REST,
     EXPERT_UNEVEN,
+    GROUPED_FROM,
+    HOST_PREFILL,
     NORM,
     SMALL_TOKENS,
     STARVED_FROM,
     STARVED_TO,
+    WAVE,
     StepModel,
     batch_seconds,
     context_seconds,
-    step_seconds,
 )
 from tonnage.perf.terms import client_turnaround_s
 from tonnage.results.metrics import Summary, summarize
 from tonnage.simulator.kernel import run, run_recorded
+from tonnage.simulator.ranks import pooled, rank_traces
+from tonnage.sizing.intervals import statistic_noise
 from tonnage.spec.deployment import Deployment, Limit, Slo
 from tonnage.spec.lengths import Lengths, Pairs
 from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, Trace, Workload
 from tonnage.units import format_duration
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from tonnage.results.requests import Requests
     from tonnage.simulator.steps import StepRecord
 
@@ -100,7 +107,7 @@ STEP_DOWN, STEP_GROWTH, MOST_DOWN = 0.02, 1.5, 0.3
 MEASURED = (0.2, 0.85)
 """Share of a run's requests, in order of arrival, that the statistics are over: neither ramp nor drain."""
 
-PURE_NUMBERS = (NORM, EXPERT_MISS, EXPERT_REST, EXPERT_UNEVEN, SMALL_TOKENS, STARVED_FROM, STARVED_TO)
+PURE_NUMBERS = (NORM, EXPERT_MISS, EXPERT_REST, EXPERT_UNEVEN, SMALL_TOKENS, STARVED_FROM, STARVED_TO, WAVE, GROUPED_FROM)
 """Places of the coefficient array that are no seconds."""
 
 
@@ -143,6 +150,7 @@ class Capacity:
         binds: what stops it there: a limit, or saturation.
         reason: why there is no such load; empty when there is one.
         simulated_requests: requests of the deciding run.
+        noise: standard error of the limited statistic in that run, as a share of it: that of a finite run.
     """
 
     rate: float
@@ -152,10 +160,14 @@ class Capacity:
     binds: str
     reason: str
     simulated_requests: int
+    noise: float = 0.0
 
 
 class Instance:
-    """One instance under varying load: the runs that the search asks for."""
+    """One instance under varying load: the runs that the search asks for.
+
+    ``batch`` is how many requests an attention rank holds at once, ``in_flight`` the instance.
+    """
 
     def __init__(self, deployment: Deployment, asked: Asked) -> None:
         """Price the deployment once.
@@ -165,6 +177,7 @@ class Instance:
         """
         self.deployment = deployment
         self.asked = asked
+        self.trail: dict[float, float] = {}  # the strain on the limits at every rate that was run; 0 for a single client
         isl, osl = math.ceil(asked.isl.mean), math.ceil(asked.osl.mean)
         price = priced(deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=isl)
         self.memory = price.memory
@@ -175,6 +188,7 @@ class Instance:
             held = self.memory.concurrent_requests(isl, osl)
         self._check_longest()
         self.batch = max(1, held)
+        self.in_flight = self.batch * deployment.parallelism.dp
         self.alone_e2e_s = self.unloaded_ttft_s() + asked.osl.mean * self.unloaded_tpot_s()
 
     def _check_longest(self) -> None:
@@ -190,24 +204,34 @@ class Instance:
     def unloaded_ttft_s(self) -> float:
         """Closed form: prefill of one prompt of mean length, alone, and the front end, in seconds."""
         tokens = round(self.asked.isl.mean)
-        return self.step.frontend_s + step_seconds(self.step.coefficients, tokens, 1, 0, tokens * tokens, 0)
+        return self.step.frontend_s + self.step.seconds(tokens, 1, 0, tokens * tokens, 0)
 
     def unloaded_tpot_s(self) -> float:
-        """Closed form: a decode step of one request half through its output, in seconds."""
-        return step_seconds(self.step.coefficients, 0, 0, 1, 0, round(self.asked.isl.mean + self.asked.osl.mean / 2))
+        """Closed form: a decode step of one request half through its output, in seconds, over the tokens that it brings."""
+        return self.step.seconds(0, 0, 1, 0, round(self.asked.isl.mean + self.asked.osl.mean / 2)) / self.step.tokens_per_step
 
     def saturation_estimate(self) -> float:
         """Closed form: requests per second with the batch always full, prefills riding along."""
         c = self.step.coefficients
         isl, osl, batch = self.asked.isl.mean, self.asked.osl.mean, self.batch
+        if self.step.drafting is not None:
+            return self._drafted_saturation()
         tokens = batch * (isl + osl) / osl
         step = batch_seconds(c, round(tokens), batch) + context_seconds(c, batch) * batch * (isl + osl / 2)
         attention = 0.5 * isl * isl * float(c[ATTENTION])
-        return 1.0 / (step * osl / batch + attention)
+        return self.deployment.parallelism.dp / (step * osl / batch + attention)
+
+    def _drafted_saturation(self) -> float:
+        """The same with guesses: fewer steps of more tokens each."""
+        c, batch = self.step.coefficients, self.batch
+        isl, steps = self.asked.isl.mean, self.asked.osl.mean / self.step.tokens_per_step
+        context = round(batch * (isl + self.asked.osl.mean / 2))
+        step = self.step.seconds(round(batch * isl / steps), 0, batch, 0, context) - float(c[HOST_PREFILL])
+        return self.deployment.parallelism.dp / (step * steps / batch + 0.5 * isl * isl * float(c[ATTENTION]))
 
     def count(self, rate: float) -> int:
         """Requests of a short run at that rate: several times what is in flight."""
-        in_flight = min(self.batch, math.ceil(LOADED * rate * self.alone_e2e_s))
+        in_flight = min(self.in_flight, math.ceil(LOADED * rate * self.alone_e2e_s))
         return max(MINIMUM_REQUESTS, BATCHES_PER_RUN * in_flight) // 2
 
     def open(self, rate: float, requests: int, seed: int) -> Requests:
@@ -217,36 +241,50 @@ class Instance:
 
     def measured(self, rate: float) -> Summary:
         """The metrics of a short run of an open loop, neither ramp nor drain."""
-        return summarize(middle(self.open(rate, self.count(rate), self.asked.seed)))
+        return self._noted(rate, summarize(middle(self.open(rate, self.count(rate), self.asked.seed))))
+
+    def _noted(self, rate: float, summary: Summary) -> Summary:
+        self.trail[rate] = strain(summary, self.asked.slo)
+        return summary
 
     def glanced(self, rate: float) -> Summary:
         """As ``measured``, by a shorter run where that leaves no doubt whether the limits hold."""
         first = summarize(middle(self.open(rate, self.count(rate) // GLANCE, self.asked.seed)))
-        return first if not 1 / CLEAR < strain(first, self.asked.slo) < CLEAR else self.measured(rate)
+        return self._noted(rate, first) if not 1 / CLEAR < strain(first, self.asked.slo) < CLEAR else self.measured(rate)
 
     def alone(self) -> Summary:
         """The metrics of a single client: what no load can beat."""
         equal = self.asked.pairs is None and self.asked.isl.kind == self.asked.osl.kind == "fixed"
-        return summarize(self.closed(1, ALONE_EQUAL if equal else ALONE_REQUESTS))
+        summary = summarize(self.closed(1, ALONE_EQUAL if equal else ALONE_REQUESTS))
+        return self._noted(0.0 if self.asked.load == "open" else summary.requests_per_second, summary)
 
     def closed(self, clients: int, requests: int) -> Requests:
         """A run of a closed loop of ``clients``."""
         turnaround = client_turnaround_s(self.deployment)
         return self.under(ClosedLoop(concurrency=clients, turnaround_s=turnaround), requests, self.asked.seed)
 
+    def under_clients(self, clients: int) -> Summary:
+        """The metrics of a closed loop of ``clients``."""
+        summary = summarize(self.closed(clients, max(ALONE_REQUESTS, CLOSED_ROUNDS * clients)))
+        return self._noted(summary.requests_per_second, summary)
+
     def under(self, arrivals: Arrivals, requests: int, seed: int) -> Requests:
         """A run under any arrivals."""
         return self.serve(self.workload(arrivals, requests).trace(seed))
 
     def serve(self, trace: Trace) -> Requests:
-        """A run of given requests."""
-        return run(trace, self.step, self.knobs, self.memory.blocks)
+        """A run of given requests, split over the attention ranks."""
+        ranks = self.deployment.parallelism.dp
+        parts = [run(part, self.step, self.knobs, self.memory.blocks) for part in rank_traces(trace, ranks)]
+        return parts[0] if ranks == 1 else pooled(parts)
 
     def recorded(self, rate: float, requests: int, most_steps: int) -> StepRecord:
-        """The engine steps of an open loop at ``rate``, the first ``most_steps`` of them."""
+        """The engine steps of an open loop at ``rate``, the first ``most_steps`` of one attention rank."""
         arrivals = OpenLoop(rate=rate, process=self.asked.process, cv=self.asked.cv)
         trace = self.workload(arrivals, requests).trace(self.asked.seed)
-        return run_recorded(trace, self.step, self.knobs, self.memory.blocks, most_steps=most_steps)[1]
+        return run_recorded(
+            rank_traces(trace, self.deployment.parallelism.dp)[0], self.step, self.knobs, self.memory.blocks, most_steps=most_steps
+        )[1]
 
     def workload(self, arrivals: Arrivals, requests: int) -> Workload:
         """The question's lengths under any arrivals."""
@@ -257,11 +295,17 @@ def _slower(step: StepModel, factor: float) -> StepModel:
     """Every second of the step times ``factor``; the front end is not the step's."""
     if factor == 1.0:
         return step
-    scaled = step.coefficients * factor
+    drafting = step.drafting
+    drafted = None if drafting is None else replace(drafting, coefficients=_scaled(drafting.coefficients, factor))
+    return replace(step, coefficients=_scaled(step.coefficients, factor), drafting=drafted)
+
+
+def _scaled(c: NDArray[np.float64], factor: float) -> NDArray[np.float64]:
+    scaled = c * factor
     for place in PURE_NUMBERS:
-        scaled[place] = step.coefficients[place]
-    scaled[COEFFICIENTS::2] = step.coefficients[COEFFICIENTS::2]
-    return StepModel(coefficients=scaled, frontend_s=step.frontend_s)
+        scaled[place] = c[place]
+    scaled[COEFFICIENTS::2] = c[COEFFICIENTS::2]
+    return scaled
 
 
 def find_capacity(instance: Instance, screen: Callable[[], str] = str) -> Capacity:
@@ -337,7 +381,7 @@ def saturation_rate(requests: Requests) -> float:
 
 def saturation(instance: Instance) -> float:
     """Requests per second that the instance completes when always busy, from a run under ``OVERLOAD``."""
-    requests = min(max(MINIMUM_REQUESTS, SATURATED_BATCHES * instance.batch), SATURATED_MOST)
+    requests = min(max(MINIMUM_REQUESTS, SATURATED_BATCHES * instance.in_flight), SATURATED_MOST)
     return saturation_rate(instance.open(OVERLOAD * instance.saturation_estimate(), requests, instance.asked.seed))
 
 
@@ -408,9 +452,11 @@ def _verified(instance: Instance, rate: float, saturated: float, binds: str, run
     count, seed = runs * instance.count(rate), instance.asked.seed + 1
     why, down = "", STEP_DOWN
     for _ in range(VERIFICATIONS):
-        summary = summarize(middle(instance.open(rate, count, seed)))
+        record = middle(instance.open(rate, count, seed))
+        summary = summarize(record)
         broken = worst_limit(summary, instance.asked.slo)
         if broken is None:
+            limit = next((limit for limit in instance.asked.slo if str(limit) == binds), None)
             return Capacity(
                 rate=rate,
                 concurrency=rate * summary.statistic_ms("e2e", "mean") / 1e3,
@@ -419,6 +465,7 @@ def _verified(instance: Instance, rate: float, saturated: float, binds: str, run
                 binds=binds,
                 reason="",
                 simulated_requests=count,
+                noise=0.0 if limit is None else statistic_noise(record, limit.metric, limit.statistic),
             )
         why = f"{comparison(summary, broken)} at {rate:.3g} requests/s in the verifying run"
         binds, rate = str(broken), rate * (1 - down)
@@ -428,10 +475,10 @@ def _verified(instance: Instance, rate: float, saturated: float, binds: str, run
 
 def _closed_capacity(instance: Instance, alone: Summary) -> Capacity:
     """Bisection over the number of clients: the latencies grow with it."""
-    most = 2 * instance.batch
+    most = 2 * instance.in_flight
 
     def at(clients: int) -> Summary:
-        return summarize(instance.closed(clients, max(ALONE_REQUESTS, CLOSED_ROUNDS * clients)))
+        return instance.under_clients(clients)
 
     top = at(most)
     saturation = top.requests_per_second

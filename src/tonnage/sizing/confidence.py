@@ -5,7 +5,8 @@ held-out errors of the metric that binds (``intervals``): of TTFT where a TTFT l
 requests/s at saturation. Capacity is found again, limits and all, with steps slower by the factor's 50th, 80th and
 95th percentile; the systems follow from it. The chance at the chosen number is that of the factor at which its
 instances carry exactly the peak, read between these capacities. A TTFT under load grows faster than its steps, so
-taking its error for the steps' is on the safe side. Traffic is taken as asked: its own uncertainty is not in this.
+taking its error for the steps' is on the safe side. The scatter of a finite run is in it, as the standard error of the
+limited latency. Traffic is taken as asked: its own uncertainty is not in this.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ def confidence(
     residuals: Residuals,
     rates_at: Callable[[Sequence[float]], Sequence[float]],
     systems_for: Callable[[float], int],
+    noise: float = 0.0,
 ) -> Confidence:
     """How sure the answer is.
 
@@ -74,11 +77,18 @@ def confidence(
         rates_at: the rate again, with every step so many times as long, for each of several factors; 0 where no load
             meets the limits.
         systems_for: whole systems, spare ones included, when one instance carries a rate above 0.
+        noise: standard error of the limited latency in the run that found the rate, as a share of it.
     """
     metric = METRICS.get(binds.split(" ", maxsplit=1)[0].upper(), "requests_s")
 
-    def log_factor(p: float) -> float:
+    def of_steps(p: float) -> float:
         return residuals.log_error(metric, regime, p) if metric == "requests_s" else -residuals.log_error(metric, regime, 1 - p)
+
+    middle = of_steps(0.5)
+
+    def log_factor(p: float) -> float:
+        away = math.hypot(of_steps(p) - middle, noise * NormalDist().inv_cdf(p))
+        return middle + math.copysign(away, p - 0.5)
 
     factors = {p: math.exp(log_factor(p)) for p in ASKED}
     rates = dict(zip(ASKED, rates_at(list(factors.values())), strict=True))

@@ -21,6 +21,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DataError
+from tonnage.perf.formats import fitted_bits
 from tonnage.perf.overlay import calibrated_for
 from tonnage.perf.terms import fitted_engine, shipped
 from tonnage.spec.catalog import find_engine
@@ -129,14 +130,14 @@ def regime_of(deployment: Deployment, *, isl: float, osl: float, batch: int | No
         load = "open"
     terms, gpu, preset = shipped(), deployment.gpu.name, find_engine(deployment.engine).coefficients
     calibration = deployment.calibration if calibrated_for(deployment, preset) else None
-    bits = "16" if deployment.gpu.executes(deployment.precision).activation_bits == 16 else "8"
+    bits = fitted_bits(deployment.gpu.executes(deployment.precision))
     return Regime(
         load=load,
         mix="prompt" if isl >= 2 * osl else "output",
         family="moe" if deployment.model.is_moe else "dense",
         known_gpu=f"compute_{bits}" in terms["gpus"].get(gpu, {}),
         known_engine=deployment.step_source is None and fitted_engine(preset, gpu),
-        known_format=deployment.precision.weight_format in shipped_residuals().formats,
+        known_format=deployment.precision.weight_format in shipped_residuals().formats and not deployment.precision.sparse,
         known_family=_known_family(deployment.model, preset, terms["origins"]),
         current=preset in terms["origins"].get("engine_rows", {}),
         calibrated=calibration is not None,
@@ -314,6 +315,23 @@ def run_noise(requests: Requests) -> dict[str, float]:
     """
     import numpy as np
 
+    values = _by_arrival(requests)
+    found = {f"{name}_ms": _standard_error(values[name]) for name in ("ttft", "itl", "e2e") if name in values}
+    if found:
+        found["requests_s"] = _standard_error(np.diff(np.sort(values["last"])))
+    return found
+
+
+def statistic_noise(requests: Requests, metric: str, statistic: str) -> float:
+    """Standard error of a statistic such as "ttft" "p95", as a share of it; that of gaps is of each request's mean gap. 0 if unknown."""
+    values = _by_arrival(requests).get("itl" if metric == "tpot" else metric)
+    return 0.0 if values is None else _standard_error(values, statistic)
+
+
+def _by_arrival(requests: Requests) -> dict[str, NDArray[np.float64]]:
+    """Latencies of the completed requests in order of arrival, and when they ended, in ns; empty where too few completed."""
+    import numpy as np
+
     from tonnage.results.requests import COMPLETED
 
     done = np.flatnonzero(requests.status == COMPLETED)
@@ -322,15 +340,14 @@ def run_noise(requests: Requests) -> dict[str, float]:
     ordered = done[np.argsort(requests.due_ns[done], kind="stable")]
     due, first, last = (column[ordered].astype(float) for column in (requests.due_ns, requests.first_token_ns, requests.last_token_ns))
     per_token = (last - first) / np.maximum(requests.osl[ordered] - 1, 1)
-    found = {name: _standard_error(values) for name, values in (("ttft_ms", first - due), ("itl_ms", per_token), ("e2e_ms", last - due))}
-    ends = np.sort(last)
-    found["requests_s"] = _standard_error(np.diff(ends))
-    return found
+    return {"ttft": first - due, "itl": per_token, "e2e": last - due, "last": last}
 
 
-def _standard_error(values: NDArray[np.float64]) -> float:
+def _standard_error(values: NDArray[np.float64], statistic: str = "mean") -> float:
     import numpy as np
 
-    means = np.array([block.mean() for block in np.array_split(values, BLOCKS)])
-    whole = float(means.mean())
-    return float(means.std(ddof=1) / math.sqrt(BLOCKS) / whole) if whole > 0 else 0.0
+    blocks = np.array_split(values, BLOCKS)
+    percentile = statistic.removeprefix("p")
+    of_each = np.array([np.percentile(b, float(percentile)) if percentile != statistic else b.mean() for b in blocks])
+    whole = float(of_each.mean())
+    return float(of_each.std(ddof=1) / math.sqrt(BLOCKS) / whole) if whole > 0 else 0.0

@@ -67,14 +67,14 @@ def _silicon_file(path: Path) -> Path | None:
 
 def _silicon_table(path: Path) -> MeasuredTable:
     """Dense models first, then mixtures of experts; each by the rules of the file that fits them."""
-    from tonnage.sizing.fitting.moe_rows import MoeRows, select_moe
+    from tonnage.sizing.fitting.moe_rows import select_moe
     from tonnage.sizing.fitting.silicon_rows import SiliconRows, select
 
     places: list[tuple[SiliconRows, int]] = []
     rows: list[dict[str, Any]] = []
     remarks = []
-    for what, chosen, kind in (("dense models", select(path), SiliconRows), ("mixtures of experts", select_moe(path), MoeRows)):
-        parts = kind(chosen.rows)
+    for what, chosen in (("dense models", select(path)), ("mixtures of experts", select_moe(path))):
+        parts = SiliconRows(chosen.rows)
         places += [(parts, i) for i in range(len(chosen.rows))]
         rows += chosen.rows
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in chosen.left_out.items())

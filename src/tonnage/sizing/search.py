@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from tonnage.sizing.advice import warnings
 from tonnage.sizing.contest import Answer, Progress, answer, no_progress
@@ -15,8 +16,12 @@ from tonnage.sizing.question import Question
 from tonnage.sizing.replay import replayed_at
 from tonnage.sizing.sensitivity import sensitivity
 from tonnage.sizing.statement import notes, percentile_answer, provenance, scenario
-from tonnage.sizing.sureness import confidence_of
+from tonnage.sizing.sureness import confidence_of, confidences
 from tonnage.sizing.trials import engine_label, prepare
+
+if TYPE_CHECKING:
+    from tonnage.sizing.confidence import Confidence
+    from tonnage.sizing.plan import Candidate
 
 __all__ = ["Progress", "engine_label", "no_progress", "size"]
 
@@ -38,7 +43,7 @@ def size(question: Question, *, progress: Progress = no_progress, workers: int |
     return Plan(
         scenario=scenario(question),
         demand=question.demand,
-        candidates=found.candidates,
+        candidates=_with_confidence(question, found, deep.get("confidence")),
         rejected=found.rejected,
         notes=notes(question, found),
         percentile_answer=percentile_answer(question, found.candidates, found.carried[0] if found.carried else None),
@@ -48,6 +53,14 @@ def size(question: Question, *, progress: Progress = no_progress, workers: int |
         existing=existing(question, found) if question.have else None,
         **deep,
     )
+
+
+def _with_confidence(question: Question, found: Answer, chosen: Confidence | None) -> tuple[Candidate, ...]:
+    """Every candidate with how sure its number of systems is; that of the choice as it was simulated."""
+    each = list(confidences(question, found))
+    if chosen is not None:
+        each[0] = chosen
+    return tuple(replace(candidate, confidence=sure) for candidate, sure in zip(found.candidates, each, strict=True))
 
 
 def _deepened(question: Question, found: Answer, workers: int | None) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from tonnage.spec.calibration import Calibration
 from tonnage.spec.hardware import Gpu
 from tonnage.spec.model import Model
 from tonnage.spec.precision import Precision
+from tonnage.spec.speculation import Speculation
 from tonnage.spec.step_times import StepSource
 from tonnage.units import format_duration, parse_duration
 
@@ -108,6 +109,7 @@ class Deployment:
     Attributes:
         engine: name of the engine preset, such as "tensorrt-llm" or "nim-2024".
         calibration: factors on the fitted terms from measurements of one's own; None for the terms as shipped.
+        speculation: speculative decoding; None without.
         step_source: whose step times price it; None for the fitted terms.
     """
 
@@ -118,6 +120,7 @@ class Deployment:
     engine: str
     knobs: EngineKnobs
     calibration: Calibration | None = None
+    speculation: Speculation | None = None
     step_source: StepSource | None = None
 
 

@@ -150,7 +150,9 @@ def find_precision(name: str) -> Precision:
     for part in further:
         chosen: KvFormat | None = next((kind for kind in get_args(KvFormat) if part == KV + kind), None)
         if chosen is None and part != SPARSE:
-            raise UnknownName("precision", name, [f"{found.name}+{rest}" for rest in (*(KV + k for k in get_args(KvFormat)), SPARSE, EXPERTS)])
+            raise UnknownName(
+                "precision", name, [f"{found.name}+{rest}" for rest in (*(KV + k for k in get_args(KvFormat)), SPARSE, EXPERTS)]
+            )
         kv, sparse = chosen or kv, sparse or part == SPARSE
     return _with(found, kv, sparse)
 

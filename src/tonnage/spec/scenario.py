@@ -99,10 +99,15 @@ class SearchAsked:
     )
     tp: Counts = leaf("Tensor-parallel degrees, with commas between (default: 1,2,4,8).")
     pp: Counts = leaf("Pipeline-parallel degrees, with commas between (default: 1, and more where a model needs it).")
-    engine: Texts = leaf("tensorrt-llm, vllm, nim-2024, with commas between (default: tensorrt-llm,vllm).")
+    dp: Counts = leaf("Attention ranks of a mixture of experts, with commas between (default: 1, with latent attention also one per GPU).")
+    ep: Counts = leaf("Groups that experts are spread over, with commas between (default: 1, and one per GPU).")
+    engine: Texts = leaf("tensorrt-llm, vllm, sglang, nim-2024, with commas between (default: tensorrt-llm,vllm).")
     max_batch_size: Counts = leaf("Sequences that run at once, to try (default: the engine's own).")
     max_num_tokens: Counts = leaf("Token budgets of one step, to try (default: the engine's own).")
     chunked_prefill: bool | None = leaf("Whether a prompt may be split over several steps (default: the engine's own).")
+    speculation: Text = leaf(
+        'Speculative decoding to try beside none: draft=MODEL, eagle, mtp, medusa, redrafter or ngram, such as "eagle k=3 acceptance=0.7".'
+    )
     load: Literal["open", "closed"] | None = leaf(
         "open: requests arrive on a schedule (default); closed: clients keep busy, as in benchmarks."
     )

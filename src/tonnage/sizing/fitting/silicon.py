@@ -200,13 +200,13 @@ def family(row: Row) -> str:
     return find_engine(row["engine"]).family
 
 
-def folds(rows: Sequence[Row]) -> Iterable[Fold]:
+def folds(rows: Sequence[Row], title: str = TITLE) -> Iterable[Fold]:
     """Every system, model and engine family left out in turn."""
     for column, what in TITLES.items():
         part = {id(row): family(row) if column == "engine" else row[column] for row in rows}
         for name in sorted(set(part.values())):
             train, test = ([row for row in rows if (part[id(row)] == name) == out] for out in (False, True))
-            yield Fold(title=TITLE.format(what), name=name, column=column, train=train, test=test)
+            yield Fold(title=title.format(what), name=name, column=column, train=train, test=test)
 
 
 def figures(rows: Sequence[Row], terms: Terms, *, without: str = "", residuals: list[HeldOut] | None = None) -> Figures:

@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tonnage.perf.terms import shipped
-from tonnage.sizing.fitting.moe_rows import MoeRows, select_moe
-from tonnage.sizing.fitting.residuals import HeldOut, held_out_rows
-from tonnage.sizing.fitting.rows import Progress, errors
-from tonnage.sizing.fitting.silicon_rows import FILE, Row
+from tonnage.sizing.fitting.moe_rows import select_moe
+from tonnage.sizing.fitting.rows import Progress
+from tonnage.sizing.fitting.silicon import SCORED, VLLM, figures, folds
+from tonnage.sizing.fitting.silicon_rows import FILE, Row, SiliconRows
 from tonnage.sizing.fitting.terms import Layout, Prior
 from tonnage.spec.catalog import find_engine, find_model
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from tonnage.sizing.fitting.residuals import HeldOut
 
 Figures = dict[str, float]
 Terms = dict[str, Any]
@@ -71,10 +73,13 @@ OF_BLACKWELL = {"expert": 0.3, "expert_layer": 0.2}
 FURTHER: dict[str, Prior] = {f"{term}_{name}": (1.0, spread) for name in FORMATS for term, spread in OF_FORMAT.items()}
 GENERATIONS: dict[str, Prior] = {f"{term}_blackwell": (1.0, spread) for term, spread in OF_BLACKWELL.items()}
 
-SCORED = ("itl_ms", "ttft_ms")
-TITLES = {"gpu": "a system", "model": "a model", "engine": "an engine"}
-TITLE = "current engines, MoE, {} left out"
 EXPERTS, LATENT, DISPATCH = "expert_", "latent_", "dispatch"
+TITLE = "current engines, MoE, {} left out; TTFT where KV fits"
+EVALUATIONS, FEWER_EVALUATIONS = 12, 8
+"""Of the residuals after each of two simulations: for the terms that are shipped, and with a part left out."""
+
+THINNED = 3
+"""Every so many rows are fitted to with a part left out; all of the part are scored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,52 +116,15 @@ def preset(row: Row) -> str:
     return find_engine(row["engine"]).coefficients
 
 
-def solve_moe(layout: MoeLayout, rows: Sequence[Row]) -> Terms:
+def solve_moe(layout: MoeLayout, rows: Sequence[Row], evaluations: int = EVALUATIONS) -> Terms:
     """The terms that explain the rows best."""
     from tonnage.sizing.fitting.fit import solve
 
     everything = np.arange(len(layout.names))
-    return layout.terms(solve(layout, [(1.0, MoeRows(rows))], layout.start, everything))
+    return layout.terms(solve(layout, [(1.0, SiliconRows(rows))], layout.start, everything, evaluations=(evaluations, evaluations)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fold:
-    """One part left out, by a column."""
-
-    title: str
-    name: str
-    column: str
-    train: list[Row]
-    test: list[Row]
-
-
-def folds(rows: Sequence[Row]) -> Iterable[Fold]:
-    """Every system, model and engine left out in turn."""
-    for column, what in TITLES.items():
-        for name in sorted({row[column] for row in rows}):
-            train, test = ([row for row in rows if (row[column] == name) == out] for out in (False, True))
-            yield Fold(title=TITLE.format(what), name=name, column=column, train=train, test=test)
-
-
-def figures(rows: Sequence[Row], terms: Terms, *, without: str = "", residuals: list[HeldOut] | None = None) -> Figures:
-    """MAPE in percent of TPOT over all rows, and of mean TTFT where the KV cache holds all clients.
-
-    Args:
-        rows: what is predicted; terms: with what.
-        without: the column, if any, whose whole value the terms have not seen, for
-        residuals: to which the errors are appended.
-    """
-    parts = MoeRows(rows)
-    fits = np.array(parts.cache_holds_all())
-    found = errors(parts, terms)
-    used = {"itl_ms": found["itl_ms"], "ttft_ms": found["ttft_ms"][fits]}
-    if residuals is not None:
-        errors_of = {"itl_ms": found["itl_ms"], "ttft_ms": np.where(fits, found["ttft_ms"], np.nan)}
-        residuals += held_out_rows(parts.points, errors_of, strange_gpu=without == "gpu", strange_engine=without == "engine")
-    return {name: round(float(100 * np.nanmean(np.abs(used[name]))), 2) for name in SCORED}
-
-
-def refit_experts(
+def refit(
     terms: Terms, file: Path, *, progress: Progress | None = None, cross_validate: bool = True, residuals: list[HeldOut] | None = None
 ) -> Terms:
     """The content of ``terms.json`` with the terms of experts and latent attention of current engines fitted anew.
@@ -175,7 +143,7 @@ def refit_experts(
 
     rows = select_moe(file).rows
     layout = moe_layout(terms, {preset(row) for row in rows})
-    parts = list(folds(rows)) if cross_validate else []
+    parts = list(folds(rows, TITLE)) if cross_validate else []
     report = progress or (lambda done, total, name: None)
     report(0, len(parts) + 1, "experts of current engines")
     fitted, found = solve_moe(layout, rows), deepcopy(terms)
@@ -184,13 +152,23 @@ def refit_experts(
     tables: dict[str, dict[str, Figures]] = {}
     for number, fold in enumerate(parts, start=1):
         report(number, len(parts) + 1, f"{fold.title}: without {fold.name}")
-        tables.setdefault(fold.title, {})[fold.name] = figures(
-            fold.test, solve_moe(layout, fold.train), without=fold.column, residuals=residuals
-        )
-    for table in tables.values():
-        table["mean"] = {name: round(float(np.mean([each[name] for each in table.values()])), 2) for name in SCORED}
+        left_out = solve_moe(layout, fold.train[::THINNED], evaluations=FEWER_EVALUATIONS)
+        table = tables.setdefault(fold.title, {})
+        table[fold.name] = figures(fold.test, left_out, without=fold.column, residuals=residuals)
+        vllm = [row for row in fold.test if preset(row) == VLLM]
+        if vllm and len(vllm) < len(fold.test):
+            table[f"{fold.name}, vLLM"] = figures(vllm, left_out)
+    tables = {title: table | _means(table) for title, table in tables.items()}
     _report(found, rows, tables)
     return found
+
+
+def _means(table: Mapping[str, Figures]) -> dict[str, Figures]:
+    """Over the parts, and over those of vLLM alone."""
+    whole = [each for name, each in table.items() if not name.endswith(", vLLM")]
+    of_vllm = [table.get(f"{name}, vLLM", each) for name, each in table.items() if not name.endswith(", vLLM")]
+    found = {"mean": whole, "mean, vLLM where it has rows": of_vllm}
+    return {title: {name: round(float(np.nanmean([each[name] for each in parts])), 2) for name in SCORED} for title, parts in found.items()}
 
 
 def _report(found: Terms, rows: Sequence[Row], tables: dict[str, dict[str, Figures]]) -> None:
@@ -206,8 +184,8 @@ def _report(found: Terms, rows: Sequence[Row], tables: dict[str, dict[str, Figur
     found["origins"]["latent"] = latent
 
 
-def experts_carried_over(terms: Terms) -> Terms:
-    """The content with what an earlier ``refit_experts`` gave, as the package ships it."""
+def carried_over(terms: Terms) -> Terms:
+    """The content with what an earlier ``refit`` gave, as the package ships it."""
     old, found = shipped(), deepcopy(terms)
     for engine in old["origins"].get("experts", {}):
         fitted: Mapping[str, float] = old["engines"][engine]
