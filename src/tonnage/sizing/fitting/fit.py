@@ -48,7 +48,7 @@ WEIGHTS = {STATIC: 0.35, NIM: 1.0, CURRENT: 1.0}
 PRIOR_WEIGHT = 2.0
 """Of a term's distance from its start value, in spreads."""
 
-ROUNDS, EVALUATIONS, LAST_EVALUATIONS = 2, 15, 30
+ROUNDS, EVALUATIONS, LAST_EVALUATIONS = 2, 20, 40
 
 CURVE_SOURCE = "NVIDIA course Sizing LLM Inference Systems, NIM benchmarks: Llama-3-8B, H100, FP8, TP 1, 2000 in, 200 out"
 CURVE = (
