@@ -83,7 +83,7 @@ TITLE = "current engines, MoE, {} left out; TTFT where KV fits"
 EVALUATIONS, FEWER_EVALUATIONS = 12, 8
 """Of the residuals after each of two simulations: for the terms that are shipped, and with a part left out."""
 
-THINNED = 3
+THINNED = 5
 """Every so many rows are fitted to with a part left out; all of the part are scored."""
 
 
