@@ -98,7 +98,7 @@ def test_the_shipped_table_covers_what_its_own_folds_held_out() -> None:
     assert set(of_kind) == {"static", "loaded", "current", "calibrated"}
     assert all(75 <= np.mean(percents) <= 85 for percents in of_kind.values())
     for strange in ("coverage_strange_gpu", "coverage_strange_engine"):
-        assert all(75 <= percent for kinds in table.report[strange].values() for percent in kinds.values())
+        assert all(percent >= 75 for kinds in table.report[strange].values() for percent in kinds.values())
     for by_regime in table.report["coverage_by_regime"].values():
         for load in ("light", "middle", "heavy", "small batch", "large batch"):
             assert 70 <= by_regime.get(load, {"percent": 80})["percent"] <= 90
