@@ -100,13 +100,13 @@ def test_walking_one_context_is_shared_by_the_batch() -> None:
 
 def test_blocks_of_heads_run_in_waves_until_they_are_taken_together() -> None:
     """64 blocks a sequence on 128 multiprocessors: two sequences are one wave, three are two; from five on, groups."""
-    c = coefficient_array(context=2e-9, heads=1e-8, walk=1e-7, wave=0.5, grouped_from=4.5)
+    c = coefficient_array(context=2e-9, heads=1e-9, walk=1e-7, wave=0.5, grouped_from=4.5)
     assert context_seconds(c, 0) == 0.0
     per_mean_context = [context_seconds(c, b) * b for b in (1, 2, 3, 4)]
-    assert per_mean_context == pytest.approx([1e-7, 1e-7, 2e-7, 2e-7])
+    assert per_mean_context == pytest.approx([1e-7, 1e-7, 2e-7, 2e-7], rel=1e-6)
     assert context_seconds(c, 5) == pytest.approx(2e-9 + 1e-7 / 5)
-    c[step.HEADS] = 3e-7  # arithmetic head by head takes longer than the waves
-    assert context_seconds(c, 4) == pytest.approx(3e-7)
+    c[step.HEADS] = 3e-6  # arithmetic head by head takes longer than the waves
+    assert context_seconds(c, 4) == pytest.approx(3e-6, rel=1e-6)
     assert context_seconds(c, 5) == pytest.approx(2e-9 + 1e-7 / 5)
 
 

@@ -187,7 +187,7 @@ def test_few_sequences_leave_old_kernels_head_by_head() -> None:
     assert old[step.WAVE] == pytest.approx(16 / 132)
     assert old[step.GROUPED_FROM] == pytest.approx(132 / 4 / 2)
     one_wave, two_waves = (context_seconds(old, b) * b for b in (8, 9))
-    assert two_waves == pytest.approx(2 * one_wave)
+    assert two_waves > 1.7 * one_wave
     assert context_seconds(old, 17) < 0.7 * context_seconds(old, 16)
     assert [context_seconds(now, b) for b in (1, 8, 9, 17)] == [now[step.CONTEXT]] * 4
     assert array(model="llama-3-8b")[step.GROUPED_FROM] > 1e6  # groups of 4 never are

@@ -125,7 +125,9 @@ def context_seconds(c: NDArray[np.float64], decode_sequences: int) -> float:
         return 0.0
     seconds: float = c[CONTEXT] + c[WALK] / decode_sequences
     if decode_sequences < c[GROUPED_FROM]:
-        seconds = max(c[HEADS], c[WALK] * math.ceil(c[WAVE] * decode_sequences) / decode_sequences)
+        walking = c[WALK] * math.ceil(c[WAVE] * decode_sequences) / decode_sequences
+        arithmetic, walked = c[HEADS] * c[HEADS], walking * walking
+        seconds = math.sqrt(math.sqrt(arithmetic * arithmetic + walked * walked))  # a smooth maximum
     return seconds
 
 

@@ -90,7 +90,7 @@ def price(c: Floats, of: NDArray[np.int64], tokens: Floats, sequences: Floats) -
 def contexts(c: Floats, sequences: Floats) -> Floats:
     """``context_seconds`` of many steps at once: coefficient arrays of shape (steps, COEFFICIENTS), and decode sequences of each."""
     k, b = c.T, np.maximum(sequences, 1)
-    apart = np.maximum(k[s.HEADS], k[s.WALK] * np.ceil(k[s.WAVE] * b) / b)
+    apart = (k[s.HEADS] ** 4 + (k[s.WALK] * np.ceil(k[s.WAVE] * b) / b) ** 4) ** 0.25
     found = np.where(b < k[s.GROUPED_FROM], apart, k[s.CONTEXT] + k[s.WALK] / b)
     return np.where(sequences > 0, found, 0.0)
 
