@@ -86,7 +86,8 @@ LINKS: dict[str, dict[str, Prior]] = {
 
 # ``expert_hopper``: grouped kernels of 2024 used Ampere's matrix instructions, which reach 0.63 of Hopper's rate (arXiv 2402.13499,
 # recalled). ``sequence_ampere``: the hosts of A100 machines (EPYC of 2019) against those of H100 machines, whose single
-# threads are about 1.5 times as fast (recalled). ``block_bytes_s``: NCCL's tuning counts 24 GB/s per block and channel on Ampere (``graph/tuning.cc``, recalled).
+# threads are about 1.5 times as fast (recalled). ``block_bytes_s``: NCCL's tuning counts 24 GB/s per block and channel on
+# Ampere (``graph/tuning.cc``, recalled).
 ENGINES: dict[str, dict[str, Prior]] = {
     STATIC: {
         "kv_bandwidth": (0.8, 0.3),
