@@ -150,9 +150,8 @@ def test_a_lower_power_limit_lowers_the_efficiencies() -> None:
 
 def test_a_generation_known_by_one_card_has_its_efficiencies_at_that_card() -> None:
     d = deployment(gpu="b200-sxm-180gb", precision="fp8", engine="vllm")
-    engine = shipped()["engines"]["vllm"]
-    t = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "vllm")
-    assert t.compute == pytest.approx(shipped()["architectures"]["Blackwell"]["compute_8"] * engine.get("compute", 1.0))
+    card, unknown = (resolve(shipped(), d.model, gpu, d.precision, d.parallelism, "vllm") for gpu in (d.gpu, replace(d.gpu, tdp_w=None)))
+    assert (card.compute, card.memory) == pytest.approx((unknown.compute, unknown.memory), rel=1e-3)
 
 
 def test_an_all_reduce_of_an_odd_width_is_left_with_few_blocks() -> None:
@@ -187,7 +186,7 @@ def test_few_sequences_leave_old_kernels_head_by_head() -> None:
     assert old[step.WAVE] == pytest.approx(16 / 132)
     assert old[step.GROUPED_FROM] == pytest.approx(132 / 4 / 2)
     one_wave, two_waves = (context_seconds(old, b) * b for b in (8, 9))
-    assert two_waves > 1.7 * one_wave
+    assert two_waves > 1.3 * one_wave
     assert context_seconds(old, 17) < 0.7 * context_seconds(old, 16)
     assert [context_seconds(now, b) for b in (1, 8, 9, 17)] == [now[step.CONTEXT]] * 4
     assert array(model="llama-3-8b")[step.GROUPED_FROM] > 1e6  # groups of 4 never are
