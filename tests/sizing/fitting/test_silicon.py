@@ -104,7 +104,7 @@ def test_rows_say_how_their_benchmark_ran(tmp_path: Path) -> None:
     lines = (NVIDIA, MAX, trtllm, trtllm | {"system": "b200_sxm"}, own_8b, held_back, held_back | {"tp_size": "8"})
     rows = select(sample(tmp_path, *lines)).rows
     assert [row["precision"] for row in rows] == ["bf16", "fp8", "fp8", "fp8", "bf16", "fp8", "fp8"]
-    assert [row["spread"] for row in rows] == [0.0, 0.2, 0.2, 0.2, 0.0, 0.2, 0.2]
+    assert [row["spread"] for row in rows] == [0.04, 0.2, 0.2, 0.2, 0.0, 0.2, 0.2]
     assert [row["budget"] for row in rows] == [1024 + 16, 8192, 16384, 1024 + 512 + 200, 1024 + 16, 16384, 16384]
     assert [row["slots"] for row in rows] == [16, 16, 2048, 2048, 15, 2048, 2048]
     assert [row.get("kv_fraction") for row in rows] == [None] * 4 + [0.8, None, None]
@@ -271,9 +271,9 @@ def test_marks_know_on_which_gpus_an_engine_was_measured() -> None:
 
 
 HELD_OUT = {
-    "current engines, a system left out; TTFT where KV fits": {"itl_ms": 8, "ttft_ms": 20, "ttft_all_ms": 24},
-    "current engines, a model left out; TTFT where KV fits": {"itl_ms": 9, "ttft_ms": 20, "ttft_all_ms": 24},
-    "current engines, an engine left out; TTFT where KV fits": {"itl_ms": 8, "ttft_ms": 20, "ttft_all_ms": 24},
+    "current engines, a system left out; TTFT where KV fits": {"itl_ms": 8, "ttft_ms": 22, "ttft_all_ms": 24},
+    "current engines, a model left out; TTFT where KV fits": {"itl_ms": 9, "ttft_ms": 22, "ttft_all_ms": 24},
+    "current engines, an engine left out; TTFT where KV fits": {"itl_ms": 8, "ttft_ms": 22, "ttft_all_ms": 24},
 }
 
 
