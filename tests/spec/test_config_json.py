@@ -273,7 +273,7 @@ def test_normalised_heads_are_known(tmp_path: Path) -> None:
 def test_deepseek_is_read_as_the_catalog_has_it(tmp_path: Path) -> None:
     read, known = read_config(write(tmp_path, DEEPSEEK)), find_model("deepseek-v3")
     assert replace(read, name=known.name, source=known.source, date=known.date, notes=known.notes) == known
-    for word in ("not fitted", "multi-token prediction", "quantized"):
+    for word in ("fitted to measurements", "multi-token prediction", "quantized"):
         assert word in read.notes
 
 

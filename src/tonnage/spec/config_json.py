@@ -366,7 +366,7 @@ class _Reader:
 
     def notes(self, layout: Layout) -> list[str]:
         """What a user should know about the numbers."""
-        notes = ["Multi-head latent attention: priced by datasheet, not fitted to measurements."] if layout.latent else []
+        notes = ["Multi-head latent attention: fitted to measurements of current engines alone."] if layout.latent else []
         if self.config.get("num_nextn_predict_layers"):
             notes.append("The module for multi-token prediction is left out.")
         if layout.window and self.windowed(layout.window):
