@@ -14,9 +14,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from beside_aiconfigurator import comparison
+
 from tonnage import api
 from tonnage.cli.show_score import NAMES
 from tonnage.perf.terms import shipped
+from tonnage.sizing.fitting.silicon_rows import installed_sample
 from tonnage.sizing.intervals import shipped_residuals
 from tonnage.sizing.score import Errors, ScoreReport
 
@@ -27,6 +30,9 @@ FILES = {
 }
 CURVE = Path(__file__).resolve().parent.parent / "examples" / "nim-llama-3-8b-h100-fp8.csv"
 DAY_S = 8 * 3600
+HELD_OUT_NAMES = NAMES | {"ttft_all_ms": "TTFT, all rows", "itl_median_ms": "TPOT, median error"}
+"""The median error has a sign; in the row of means it is the mean of magnitudes."""
+KINDS = ("model", "gpu", "precision", "engine", "regime", "cache")
 
 
 def main() -> None:
@@ -49,26 +55,41 @@ def _page(data: Path) -> Iterator[str]:
     yield "## In sample"
     for name, title in FILES.items():
         yield from _file(data / name, title)
+    yield from _silicon()
     yield from _held_out()
     yield from _coverage()
+    yield from comparison(data, list(FILES))
     yield from _cases()
 
 
-def _file(path: Path, title: str) -> Iterator[str]:
+def _silicon() -> Iterator[str]:
+    """The rows of the installed wheel, where there is one."""
+    sample = installed_sample()
+    title = "Current engines, closed loops (silicon_sample.csv of the wheel aiconfigurator-core)"
+    if sample is None:
+        yield from ("", f"### {title}", "", "Not scored: the wheel is not installed where this page was made.")
+        return
+    yield from _file(sample, title, command=f"./tonnage score {sample.name}")
+    yield from ("", *api.score(sample).remarks)
+
+
+def _file(path: Path, title: str, command: str = "") -> Iterator[str]:
     report = api.score(path)
     yield ""
     yield f"### {title}"
     yield ""
-    yield f"`./tonnage score ../shared/data/{path.name}`: {report.predicted} of {report.rows} rows predicted."
+    yield f"`{command or f'./tonnage score ../shared/data/{path.name}'}`: {report.predicted} of {report.rows} rows predicted."
     yield ""
     yield "| rows | metric | MAPE | median | bias | n |"
     yield "|---|---|---|---|---|---|"
     for kind, errors in _parts(report):
         for metric, e in errors.items():
             yield f"| {kind} | {NAMES[metric]} | {e.mape:.1f} | {e.median_ape:.1f} | {e.bias:+.1f} | {e.n} |"
-    for kind in ("model", "gpu"):
-        yield ""
-        yield from _groups(kind, report)
+    for kind in KINDS:
+        if kind in ("model", "gpu") or len(report.groups.get(kind, {})) > 1:
+            yield ""
+            yield from _groups(kind, report)
+    yield from _worst(report)
 
 
 def _parts(report: ScoreReport) -> list[tuple[str, Errors]]:
@@ -88,6 +109,19 @@ def _groups(kind: str, report: ScoreReport) -> Iterator[str]:
         yield f"| {name} | {cells} | {max(e.n for e in errors.values())} |"
 
 
+def _worst(report: ScoreReport) -> Iterator[str]:
+    """The rows that are furthest off, and what decides them."""
+    yield ""
+    yield "| row | metric | measured | predicted | error % | decided by |"
+    yield "|---|---|---|---|---|---|"
+    for row in report.worst:
+        metric, group, p = row.worst_metric, row.group, row.point
+        load = f"{group['load']} {p.batch or p.concurrency or p.request_rate:g}"
+        what = f"{group['deployment']}, {group['engine']}, {group['lengths']}, {load}"
+        values = f"{row.measured[metric]:,.4g} | {row.predicted[metric]:,.4g} | {row.errors[metric]:+.0f}"
+        yield f"| {what} | {NAMES[metric]} | {values} | {row.reason} |"
+
+
 def _held_out() -> Iterator[str]:
     report = shipped().get("report", {}).get("held_out", {})
     if not report:
@@ -101,7 +135,7 @@ def _held_out() -> Iterator[str]:
         yield ""
         yield f"### {title}"
         yield ""
-        yield f"| left out | {' | '.join(NAMES.get(m, m) for m in metrics)} |"
+        yield f"| left out | {' | '.join(HELD_OUT_NAMES.get(m, m) for m in metrics)} |"
         yield "|---" * (len(metrics) + 1) + "|"
         for name, errors in folds.items():
             yield f"| {name} | {' | '.join(f'{errors[m]:.1f}' for m in metrics)} |"

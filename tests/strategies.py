@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from hypothesis import strategies as st
 
 from tonnage.perf import step as terms
-from tonnage.perf.step import COEFFICIENTS, StepModel
+from tonnage.perf.step import COEFFICIENTS, Drafting, StepModel
 from tonnage.spec.deployment import EngineKnobs, Scheduler
 from tonnage.spec.workload import Trace
 
@@ -30,6 +30,7 @@ def coefficient_array(**seconds: float) -> np.ndarray:
 ROOFLINE = coefficient_array(
     linear_flops=2.3e-5,
     linear_bytes=3.1e-3,
+    expert_flops=1.3e-5,
     expert_bytes=1.7e-3,
     expert_miss=0.75,
     head_flops=1.1e-6,
@@ -57,7 +58,29 @@ def step_models(draw: st.DrawFn) -> StepModel:
     coefficients = ROOFLINE * np.array(scale)
     coefficients[terms.NORM] = draw(st.floats(1.0, 4.0))
     coefficients[terms.EXPERT_MISS] = draw(st.floats(0.0, 1.0))
+    if draw(st.booleans()):
+        coefficients[[terms.STARVED, terms.STARVED_FROM, terms.STARVED_TO]] = 1.1e-3, 2.0, 9.0
+    if draw(st.booleans()):
+        coefficients[[terms.HEADS, terms.WAVE, terms.GROUPED_FROM]] = 5.1e-8, 0.37, draw(st.sampled_from([3.3, 1e9]))
+    if draw(st.booleans()):
+        coefficients[[terms.EXPERT_FLOPS, terms.EXPERT_BYTES]] = 0.0
     return StepModel(coefficients=coefficients, frontend_s=frontend)
+
+
+@st.composite
+def draftings(draw: st.DrawFn) -> Drafting:
+    """One guess or several, right never, always or sometimes, by no pass of a drafter or several."""
+    scale = draw(st.floats(0.0, 0.5))
+    coefficients = ROOFLINE * scale
+    coefficients[terms.NORM] = 1.5
+    coefficients[terms.EXPERT_MISS] = 0.75
+    acceptance = draw(st.sampled_from([0.7, 0.4, 0.9, 0.0, 1.0]))
+    return Drafting(
+        tokens=draw(st.sampled_from([1, 2, 3, 7])),
+        acceptance=acceptance,
+        passes=draw(st.sampled_from([0, 1, 3])),
+        coefficients=coefficients,
+    )
 
 
 @st.composite
@@ -111,4 +134,9 @@ def runs(draw: st.DrawFn, schedulers: tuple[Scheduler, ...] = SCHEDULERS) -> Run
     window = draw(st.sampled_from([-1, -1, -1, 0, 15 * MS // 2, 40 * MS, 123_456_789_012, 700 * MS]))
     context = draw(st.sampled_from([0, 0, 0, 0, longest, longest - 1]))
     blocks = -(-round(cache) // block)
-    return Run(trace=trace, step=draw(step_models()), knobs=knobs, kv_blocks=blocks, window_ps=window, max_context=context)
+    step = draw(step_models())
+    if knobs.scheduler != "static" and draw(st.integers(0, 2)) == 0:
+        step = replace(step, drafting=draw(draftings()))
+        trace = replace(trace, seed=draw(st.integers(0, 2**70)))
+        knobs = replace(knobs, max_num_tokens=max(knobs.max_num_tokens, step.drafting.tokens + 1))
+    return Run(trace=trace, step=step, knobs=knobs, kv_blocks=blocks, window_ps=window, max_context=context)

@@ -17,6 +17,7 @@ from tonnage.spec.catalog import engines, find_engine, find_gpu, find_model, gpu
 from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.precision import find_precision
+from tonnage.spec.speculation import parse_speculation
 
 STATIC = Path(__file__).resolve().parents[3] / "shared" / "data" / "trtllm_static_batch.csv"
 needs_data = pytest.mark.skipif(not STATIC.is_file(), reason="the measured data lie beside the repository, not in it")
@@ -105,6 +106,17 @@ def test_the_rule_of_vllm_takes_a_share_of_all_memory() -> None:
     assert plan.kv_budget_bytes == int(0.92 * 85_520_809_984 - spent)
     half = replace(plan.deployment, knobs=replace(plan.deployment.knobs, kv_fraction=0.46))
     assert plan.kv_budget_bytes - memory_plan(half).kv_budget_bytes == pytest.approx(0.46 * 85_520_809_984, abs=2)
+
+
+def test_the_rule_of_sglang_leaves_activations_in_the_rest() -> None:
+    plan = memory_plan(deployment("llama-3-8b", "h100", engine="sglang"))
+    assert plan.activation_bytes == 0
+    assert plan.kv_budget_bytes == int(0.83 * 85_520_809_984 - plan.weight_bytes - plan.reserve_bytes)
+    longer = replace(plan.deployment, knobs=replace(plan.deployment.knobs, max_num_tokens=65_536))
+    assert memory_plan(longer).kv_budget_bytes == plan.kv_budget_bytes
+    lines = plan.equations()
+    assert "activations and graphs = in the 17 % that mem_fraction_static leaves" in lines
+    assert any(line.startswith("KV cache = 0.83 × ") and line.endswith("(mem_fraction_static)") for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -271,3 +283,29 @@ def test_deepseek_in_8_bits_fits_8_h200_and_not_8_h100() -> None:
     assert memory_plan(deployment("deepseek-r1", "h200", "fp8", 8, "vllm")).tokens > 100_000
     with pytest.raises(DoesNotFit, match=r"8 × 80 GB"):
         memory_plan(deployment("deepseek-r1", "h100", "fp8", 8, "vllm"))
+
+
+def test_a_drafter_takes_memory_for_weights_and_cache() -> None:
+    plain = deployment("llama-3-8b", "h100")
+    eagle = replace(plain, speculation=parse_speculation("eagle k=3 acceptance=0.7"))
+    with_it, without = memory_plan(eagle), memory_plan(plain)
+    # One layer and a projection of 2 × 4,096 × 4,096, in 16 bits; one layer's keys and values beside 32.
+    assert with_it.drafter_bytes == 2 * (218_103_808 + 33_554_432)
+    assert with_it.kv_bytes_per_token == without.kv_bytes_per_token * 33 // 32
+    assert without.drafter_bytes == 0
+    assert with_it.weight_bytes == without.weight_bytes
+    assert with_it.kv_budget_bytes == pytest.approx(without.kv_budget_bytes - 0.9 * with_it.drafter_bytes, abs=2)
+    assert [line for line in with_it.equations() if line.startswith("drafter")] == ["drafter (eagle k=3 acceptance=0.7) = 0.50 GB per GPU"]
+
+
+def test_a_draft_model_takes_its_own_weights_and_must_be_split_as_well() -> None:
+    plain = deployment("llama-3-8b", "h100")
+    small = parse_speculation("draft=llama-3.2-1b k=3 acceptance=0.7")
+    plan = memory_plan(replace(plain, speculation=small))
+    assert plan.drafter_bytes == weight_bytes(deployment("llama-3.2-1b", "h100"))
+    own = kv_bytes_per_token(deployment("llama-3.2-1b", "h100"))
+    assert plan.kv_bytes_per_token == kv_bytes_per_token(plain) + own
+    assert memory_plan(replace(plain, speculation=parse_speculation("ngram k=3 acceptance=0.3"))).drafter_bytes == 0
+    odd = parse_speculation("draft=qwen2.5-0.5b k=3 acceptance=0.7")  # 14 heads
+    with pytest.raises(InputError, match=r"qwen2.5-0.5b with 14 query and 2 key/value heads cannot be split over 8 GPUs"):
+        memory_plan(replace(deployment("llama-3-70b", "h100", "fp8", 8), speculation=odd))

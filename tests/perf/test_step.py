@@ -58,6 +58,25 @@ def test_alike_tokens_touch_no_more_experts_than_one() -> None:
     assert batch_seconds(c, 1, 1) == batch_seconds(c, 1000, 1) == pytest.approx(2e-3)
 
 
+def test_experts_are_kernels_of_their_own() -> None:
+    """Dense matrices and experts each join their arithmetic and their reading; the two follow one another."""
+    c = coefficient_array(linear_flops=3e-3, linear_bytes=4e-3, expert_flops=6e-3, expert_bytes=8e-3, norm=2.0)
+    assert batch_seconds(c, 1, 1) == pytest.approx(5e-3 + 10e-3)
+    c[step.EXPERT_BYTES] = 0.0  # a dense model has none
+    assert batch_seconds(c, 1, 1) == pytest.approx(5e-3)
+
+
+def test_a_starved_all_reduce_costs_more_between_its_bounds_only() -> None:
+    c = coefficient_array(comm_large=2e-3, starved=5e-3, starved_from=70.0, starved_to=269.0, norm=1.0)
+    assert [batch_seconds(c, t, 1) for t in (70, 71, 269, 270)] == pytest.approx([2e-3, 7e-3, 7e-3, 2e-3])
+
+
+def test_a_small_all_reduce_is_never_starved() -> None:
+    c = coefficient_array(comm_step=1e-3, comm_large=2e-3, small_tokens=100.0, starved=5e-3, starved_from=70.0, starved_to=269.0, norm=1.0)
+    assert batch_seconds(c, 100, 1) == pytest.approx(1e-3)
+    assert batch_seconds(c, 101, 1) == pytest.approx(7e-3)
+
+
 def test_all_reduces_change_regime_and_never_get_cheaper_by_it() -> None:
     c = coefficient_array(comm_step=1e-3, comm_small=1e-4, small_tokens=10.0, comm_large=1.8e-3, comm_token=2e-5, norm=1.0)
     assert batch_seconds(c, 5, 1) == pytest.approx(1.5e-3)
@@ -77,6 +96,18 @@ def test_walking_one_context_is_shared_by_the_batch() -> None:
     assert context_seconds(c, 0) == 0.0
     assert context_seconds(c, 1) == pytest.approx(1.02e-7)
     assert context_seconds(c, 100) == pytest.approx(3e-9)
+
+
+def test_blocks_of_heads_run_in_waves_until_they_are_taken_together() -> None:
+    """64 blocks a sequence on 128 multiprocessors: two sequences are one wave, three are two; from five on, groups."""
+    c = coefficient_array(context=2e-9, heads=1e-9, walk=1e-7, wave=0.5, grouped_from=4.5)
+    assert context_seconds(c, 0) == 0.0
+    per_mean_context = [context_seconds(c, b) * b for b in (1, 2, 3, 4)]
+    assert per_mean_context == pytest.approx([1e-7, 1e-7, 2e-7, 2e-7], rel=1e-6)
+    assert context_seconds(c, 5) == pytest.approx(2e-9 + 1e-7 / 5)
+    c[step.HEADS] = 3e-6  # arithmetic head by head takes longer than the waves
+    assert context_seconds(c, 4) == pytest.approx(3e-6, rel=1e-6)
+    assert context_seconds(c, 5) == pytest.approx(2e-9 + 1e-7 / 5)
 
 
 def test_the_decode_line_is_the_price_of_a_decode_step() -> None:

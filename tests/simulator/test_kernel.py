@@ -64,6 +64,7 @@ def test_kernel_equals_reference(scheduler, data):  # type: ignore[no-untyped-de
         event(STATUS_NAMES[status])
     if requests.preemptions.any():
         event("pre-empted")
+    event(f"guesses: {r.step.drafting is not None}")
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)

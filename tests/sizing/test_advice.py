@@ -11,6 +11,7 @@ from tonnage.sizing.plan import Plan
 from tonnage.sizing.question import Question
 from tonnage.sizing.search import size
 from tonnage.sizing.trials import prepare
+from tonnage.spec.catalog import find_model, find_score
 
 
 def found(asked: Question) -> Answer:
@@ -50,6 +51,23 @@ def test_a_limit_that_halves_throughput_is_shown_with_the_throughput_without_it(
 def test_cheap_input_tokens_come_with_the_ratio() -> None:
     assert rules(tp="1", tpot="mean 9ms")["input-tokens-cheaper"] > 5
     assert "input-tokens-cheaper" not in rules(tp="1", ttft=None)
+
+
+def test_a_smaller_model_with_the_same_published_score_is_named() -> None:
+    asked = question(model="llama-2-70b", gpu="h100", tp="4", ttft=None, peak_rps=5)
+    warned = next(w for w in warnings(asked, found(asked)) if w.rule == "smaller-model")
+    named = find_model(warned.text.partition(",")[0])
+    assert warned.value == pytest.approx(asked.model.parameters / named.parameters)
+    assert warned.value >= 2
+    scores = [find_score(name) for name in (named.name, "llama-2-70b")]
+    assert all(score is not None and f"{score.score:g}" in warned.text for score in scores)
+    assert scores[0].score >= scores[1].score  # type: ignore[union-attr]
+    assert "smaller-model" not in rules(model="llama-3.1-8b", ttft=None)
+
+
+def test_scores_asked_another_way_name_no_smaller_model() -> None:
+    """Phi 4's 84.8 without examples is no answer to the 83.3 of a base model with five."""
+    assert "smaller-model" not in rules(model="qwen2.5-32b", gpu="h100", tp="1,2", ttft=None)
 
 
 def test_the_plan_holds_them_as_values() -> None:

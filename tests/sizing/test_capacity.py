@@ -10,8 +10,9 @@ from tonnage import api
 from tonnage.errors import DoesNotFit
 from tonnage.perf.step import step_seconds
 from tonnage.results.metrics import summarize
-from tonnage.sizing.capacity import Asked, Instance, find_capacity, middle, worst_limit
+from tonnage.sizing.capacity import Asked, Instance, find_capacity, middle, saturation, worst_limit
 from tonnage.spec.deployment import Deployment
+from tonnage.spec.speculation import parse_speculation
 from tonnage.spec.workload import Lengths
 
 
@@ -93,3 +94,18 @@ def test_a_request_larger_than_the_cache_does_not_fit() -> None:
 def test_same_seed_same_answer() -> None:
     first, second = (find_capacity(Instance(deployment(), asked(ttft="p95<=200ms"))) for _ in range(2))
     assert first == second
+
+
+@pytest.mark.parametrize("speculation", ["eagle k=3 acceptance=0.7", "draft=llama-3.2-1b k=2 acceptance=0.5", "ngram k=4 acceptance=0.2"])
+@pytest.mark.parametrize("engine", ["tensorrt-llm", "sglang"])
+def test_closed_forms_hold_with_guesses(engine: str, speculation: str) -> None:
+    place = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1}
+    instance = Instance(api.deployment_of(**place, engine=engine, speculation=speculation), asked(isl=300, osl=300))
+    assert 0.9 < saturation(instance) / instance.saturation_estimate() < 1.05
+    assert instance.alone().tpot_ms.mean / 1e3 == pytest.approx(instance.unloaded_tpot_s(), rel=0.06)
+
+
+def test_a_slower_step_has_a_slower_drafter() -> None:
+    guessing = replace(deployment(), speculation=parse_speculation("draft=llama-3.2-1b k=2 acceptance=0.5"))
+    usual, slower = (Instance(guessing, replace(asked(), step_factor=factor)) for factor in (1.0, 1.5))
+    assert slower.unloaded_tpot_s() == pytest.approx(1.5 * usual.unloaded_tpot_s(), rel=1e-9)

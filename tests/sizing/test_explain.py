@@ -1,5 +1,7 @@
 """The step taken apart adds up to the step, and the memory to the GPU's."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -24,6 +26,21 @@ def test_the_terms_of_every_step_sum_to_the_price_of_it(model: str) -> None:
     c = one.ready.instance.step.coefficients
     prices = [step_seconds(c, *(int(v) for v in row[PREFILL_TOKENS : CONTEXT_TOKENS + 1])) for row in steps]
     np.testing.assert_allclose(sum(step_terms(c, steps).values()), prices, rtol=1e-12)
+
+
+def test_guesses_have_a_term_of_their_own() -> None:
+    guessed = "mtp k=2 acceptance=0.6"
+    ready = next(r for r in prepare(question(speculation=guessed, tp="2")) if isinstance(r, Ready) and r.trial.deployment.speculation)
+    instance, drafting = ready.instance, ready.instance.step.drafting
+    assert drafting is not None
+    steps = instance.recorded(50.0, 500, 2_000).steps
+    free = replace(instance.step, drafting=replace(drafting, passes=0))
+    prices = [free.seconds(*(int(v) for v in row[PREFILL_TOKENS : CONTEXT_TOKENS + 1])) for row in steps]
+    np.testing.assert_allclose(sum(step_terms(free.coefficients, steps, drafting).values()), prices, rtol=1e-12)
+    found = explained(Carried(ready=ready, capacity=find_capacity(instance)))
+    assert 0 < next(t.share for t in found.terms if t.term == "drafter") < 0.5
+    assert sum(term.share for term in found.terms) == pytest.approx(1.0)
+    assert next(part.bytes_per_gpu for part in found.memory if part.part == "drafter") == instance.memory.drafter_bytes > 0
 
 
 def test_the_shares_add_up_and_the_largest_binds() -> None:

@@ -9,6 +9,7 @@ from tonnage.perf.external import checked_source
 from tonnage.perf.terms import step_model
 from tonnage.sizing.score import score
 from tonnage.sizing.score_models import score_models
+from tonnage.sizing.slower import PURE_NUMBERS
 
 CLOSED = {"model": "llama-3.1-8b", "gpu": "h100-sxm-80gb", "precision": "fp8", "engine": "vllm", "tp": 1, "isl": 400, "osl": 40}
 
@@ -32,7 +33,7 @@ def test_a_table_of_our_own_steps_agrees_with_us(tmp_path: Path) -> None:
 def test_slower_steps_are_as_far_apart_as_they_are_slower(tmp_path: Path) -> None:
     step = step_model(deployment())
     slower = step.coefficients * 2
-    slower[[3, 4, 5, 14]] = step.coefficients[[3, 4, 5, 14]]  # pure numbers
+    slower[list(PURE_NUMBERS)] = step.coefficients[list(PURE_NUMBERS)]
     found = score_models(rows(), [None, checked_source(written(slower, tmp_path / "slow.csv"))])
     (apart,) = found.disagreement.values()
     assert apart["itl_ms"] == pytest.approx(100, rel=0.05)

@@ -26,3 +26,19 @@ def test_pipelines_that_are_asked_for_are_each_a_deployment() -> None:
 
 def test_systems_that_exist_take_the_place_of_the_usual_ones() -> None:
     assert {t.system.name for t in trials(question(have="2xdgx-h100"))} == {"dgx-h100"}
+
+
+def test_speculation_is_tried_beside_none() -> None:
+    found = list(trials(question(speculation="eagle k=3 acceptance=0.7")))
+    assert [t.name for t in found] == [
+        f"h100-sxm-80gb fp8 TP {tp} tensorrt-llm{guesses}" for tp in (1, 2) for guesses in ("", " + eagle k=3")
+    ]
+
+
+def test_speculation_over_a_pipeline_is_refused_by_name() -> None:
+    found = prepare(question(speculation="eagle k=3 acceptance=0.7", tp="1", pp="2"))
+    ready, rejected = ([r for r in found if isinstance(r, kind)] for kind in (Ready, Rejected))
+    assert [r.trial.deployment.speculation for r in ready] == [None]
+    assert [(r.engine, r.reason) for r in rejected] == [
+        ("tensorrt-llm + eagle k=3", "--speculation: is not priced together with PP 2; use --pp 1, or leave it out")
+    ]

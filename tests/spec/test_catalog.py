@@ -67,6 +67,8 @@ PUBLISHED = {
     "gpt-oss-120b": 116.83,
     "deepseek-v3": 671.0,
     "deepseek-r1": 671.0,
+    "kimi-k2.5": 1026.0,
+    "minimax-m2.5": 228.7,
     "llama-4-scout": 107.8,  # 109 with the image encoder
     "llama-4-maverick": 400.7,
     "gemma-2-2b": 2.614,
@@ -319,6 +321,18 @@ def test_knobs_of_vllm_follow_the_memory() -> None:
     assert [limits[gpu].max_num_tokens for gpu in limits] == [8192, 2048, 2048, 16384]
     assert {knobs.kv_fraction for knobs in limits.values()} == {0.92}
     assert default_knobs(find_engine("vllm-0.19"), find_gpu("h100")).kv_fraction == 0.9
+
+
+def test_knobs_of_sglang_follow_the_memory() -> None:
+    """By the formula of ENGINES.md: 512 MiB, 1.5 MiB per token of a chunk, 128 MiB for a GPU and graphs of 0.5 to 1 GiB."""
+    for gpu in ("l40s", "h100", "h200", "b200"):
+        knobs, mib = default_knobs(find_engine("sglang"), find_gpu(gpu)), find_gpu(gpu).memory_bytes / 2**20
+        kept = 512 + 1.5 * knobs.max_num_tokens + 128 + (1024 if gpu == "b200" else 512)
+        assert knobs.kv_fraction == pytest.approx(1 - kept / mib, abs=0.012), gpu
+
+
+def test_qwen3_normalises_its_heads() -> None:
+    assert {model.name for model in models() if model.head_norms} == {model.name for model in models() if model.name.startswith("qwen3-")}
 
 
 def test_knobs_of_tensorrt_llm_do_not() -> None:

@@ -265,6 +265,11 @@ def test_the_same_numbers_as_the_catalog(tmp_path: Path) -> None:
     assert [getattr(read, field) for field in same] == [getattr(known, field) for field in same]
 
 
+def test_normalised_heads_are_known(tmp_path: Path) -> None:
+    assert read_config(write(tmp_path, QWEN_MOE)).head_norms
+    assert not read_config(write(tmp_path, LLAMA)).head_norms
+
+
 def test_deepseek_is_read_as_the_catalog_has_it(tmp_path: Path) -> None:
     read, known = read_config(write(tmp_path, DEEPSEEK)), find_model("deepseek-v3")
     assert replace(read, name=known.name, source=known.source, date=known.date, notes=known.notes) == known

@@ -25,7 +25,8 @@ def test_plain_models_are_counted_to_the_bit_as_before_mixed_ones_were_known(mod
     for tp in (1, 2, 8, 64):
         kv = 2 * model.layers * max(model.kv_heads / tp, 1.0) * model.head_dim
         assert model.kv_elements_per_gpu(tp) == kv
-    assert model.part(model.layers // 2) == replace(model, layers=model.layers // 2)
+    half = model.part(model.layers // 2)
+    assert half == replace(model, layers=model.layers // 2, windowed_layers=model.windowed_layers // 2)
 
 
 def test_deepseek_as_its_report_counts_it() -> None:

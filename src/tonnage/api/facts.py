@@ -39,10 +39,12 @@ class MemoryReport:
             "gpu": d.gpu.name,
             "precision": d.precision.name,
             "tp": d.parallelism.tp,
+            **d.parallelism.further,
             "engine": d.engine,
             "weight_bytes": p.weight_bytes,
             "activation_bytes": p.activation_bytes,
             "reserve_bytes": p.reserve_bytes,
+            **({"speculation": str(d.speculation), "drafter_bytes": p.drafter_bytes} if d.speculation is not None else {}),
             "kv_bytes": p.kv_budget_bytes,
             "kv_bytes_per_token": p.kv_bytes_per_token,
             "kv_tokens": p.tokens,
@@ -54,9 +56,19 @@ class MemoryReport:
 
 
 def memory(
-    *, model: str, gpu: str = "h100-sxm-80gb", precision: str = "fp16", tp: int = 1, engine: str = "tensorrt-llm", isl: int, osl: int
+    *,
+    model: str,
+    gpu: str = "h100-sxm-80gb",
+    precision: str = "fp16",
+    tp: int = 1,
+    dp: int = 1,
+    ep: int = 1,
+    engine: str = "tensorrt-llm",
+    isl: int,
+    osl: int,
+    speculation: str | None = None,
 ) -> MemoryReport:
-    """Where the memory of an instance goes, by its engine's rule.
+    """Where the memory of an instance goes, by its engine's rule; a drafter's weights and cache too.
 
     Raises:
         DoesNotFit: weights and reserves leave no room for the KV cache.
@@ -64,7 +76,8 @@ def memory(
     """
     from tonnage.perf.memory import memory_plan
 
-    deployment = deployment_of(model=model, gpu=gpu, precision=precision, tp=tp, engine=engine)
+    place: dict[str, Any] = {"model": model, "gpu": gpu, "precision": precision, "tp": tp, "dp": dp, "ep": ep, "engine": engine}
+    deployment = deployment_of(**place, speculation=speculation)
     for where, length in (("--isl", isl), ("--osl", osl)):
         if length < 1:
             raise InputError(f"{where}: {length} is below one token; write 1 or more")

@@ -20,14 +20,17 @@ from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system
 from tonnage.spec.deployment import METRICS, Limit, Slo, parse_limit
 from tonnage.spec.lengths import WORDS_PER_TOKEN, parse_lengths
-from tonnage.spec.precision import find_precision
+from tonnage.spec.precision import PRECISIONS, find_precision
 from tonnage.spec.recording import Recording, load_profile, read_recording
 from tonnage.spec.scenario import DemandAsked, LengthsAsked, LimitsAsked, Mode, Scenario
+from tonnage.spec.speculation import parse_speculation
 from tonnage.spec.use_cases import with_defaults
 from tonnage.units import format_duration, parse_duration
 
 DEFAULT_GPUS = "h100-sxm-80gb,h200-sxm-141gb,a100-sxm-80gb,l40s"
 DEFAULT_PRECISIONS = "fp16,fp8"
+EVERY = "all"
+"""What stands for every number format; BF16 is as fast as FP16."""
 DEFAULT_TPS = "1,2,4,8"
 DEFAULT_ENGINES = "tensorrt-llm,vllm"
 PLACES = ("on-prem", "cloud", "hybrid", "api")
@@ -170,6 +173,7 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
     asked = scenario.search
     gpus = _names(asked.gpu or DEFAULT_GPUS, "--gpu", faults) if asked.gpu is not None or not scenario.have else ()
     precisions = _names(DEFAULT_PRECISIONS if asked.precision is None else asked.precision, "--precision", faults)
+    precisions = tuple(name for name in PRECISIONS if name != "bf16") if precisions == (EVERY,) else precisions
     engines = _names(DEFAULT_ENGINES if asked.engine is None else asked.engine, "--engine", faults)
     have = faults.named("--have", owned, scenario.have) if scenario.have is not None else ()
     growth = faults.of(growth_of, scenario.growth) if scenario.growth is not None else None
@@ -179,6 +183,8 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
         "engines": tuple(engine.name for name in engines if (engine := faults.named("--engine", find_engine, name))),
         "tps": faults.of(whole_numbers, DEFAULT_TPS if asked.tp is None else asked.tp, "--tp"),
         "pps": _counts(asked.pp, "--pp", faults),
+        "dps": _counts(asked.dp, "--dp", faults),
+        "eps": _counts(asked.ep, "--ep", faults),
         "max_batch_sizes": _counts(asked.max_batch_size, "--max-batch-size", faults),
         "max_num_tokens": _counts(asked.max_num_tokens, "--max-num-tokens", faults),
         "chunked_prefill": asked.chunked_prefill,
@@ -189,6 +195,7 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
         "seed": scenario.seed or 0,
         "have": have or (),
         "growth_per_month": growth,
+        "speculation": faults.of(parse_speculation, asked.speculation),
         "calibration": None if asked.coefficients is None else faults.of(read_calibration, asked.coefficients),
         "step_source": None if asked.step_model is None else faults.of(checked_source, asked.step_model),
     }

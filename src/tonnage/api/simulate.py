@@ -16,6 +16,7 @@ from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism, Scheduler
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.precision import find_precision
+from tonnage.spec.speculation import parse_speculation
 from tonnage.spec.workload import Arrivals, ClosedLoop, Lengths, OpenLoop, Process, Workload
 from tonnage.units import parse_duration
 
@@ -32,13 +33,29 @@ MOST_REQUESTS = 5_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedRun:
-    """One simulated point: what was run, what happened to each request, and the metrics of it."""
+    """One simulated point: what was run, what happened to each request, and the metrics of it.
+
+    Attributes:
+        deployment, workload, seed: what was run.
+        requests, summary: what happened.
+        plain: of speculative decoding, the metrics of the same point without it; None otherwise.
+    """
 
     deployment: Deployment
     workload: Workload
     seed: int
     requests: Requests
     summary: Summary
+    plain: Summary | None = None
+
+    @property
+    def gain(self) -> float | None:
+        """What speculative decoding brings: output tokens/s over those without; in an open loop mean E2E without over with."""
+        if self.plain is None:
+            return None
+        if isinstance(self.workload.arrivals, ClosedLoop):
+            return self.summary.output_tokens_per_second / self.plain.output_tokens_per_second
+        return self.plain.e2e_ms.mean / self.summary.e2e_ms.mean
 
     def to_json(self) -> dict[str, Any]:
         """The summary with its qualifiers: deployment, lengths, load, seed."""
@@ -57,6 +74,7 @@ class SimulatedRun:
             "gpu": d.gpu.name,
             "precision": d.precision.name,
             "tp": d.parallelism.tp,
+            **d.parallelism.further,
             "engine": engine_label(d.engine),
             "engine_preset": d.engine,
             "isl": str(w.isl),
@@ -64,6 +82,7 @@ class SimulatedRun:
             **load,
             "requests": w.requests,
             "seed": self.seed,
+            **({} if d.speculation is None else {"speculation": str(d.speculation), "speculation_gain": self.gain}),
             "marks": list(self.marks),
             "intervals": {name: list(bounds) for name, bounds in self.intervals.items()},
             **summary,
@@ -97,6 +116,7 @@ class SimulatedRun:
             "gpu": d.gpu.name,
             "precision": d.precision.name,
             "tp": d.parallelism.tp,
+            **d.parallelism.further,
             "engine": d.engine,
             "knobs": asdict(d.knobs),
             "isl": str(w.isl),
@@ -105,6 +125,7 @@ class SimulatedRun:
             "requests": w.requests,
             "seed": self.seed,
             **({"calibration": asdict(d.calibration)} if d.calibration is not None else {}),
+            **({"speculation": str(d.speculation)} if d.speculation is not None else {}),
             **({"step_model": d.step_source.name, "marks": list(self.marks)} if d.step_source is not None else {}),
         }
 
@@ -116,9 +137,12 @@ def deployment_of(
     precision: str,
     tp: int,
     engine: str,
+    dp: int = 1,
+    ep: int = 1,
     knobs: Mapping[str, int | bool | float | str | None] | None = None,
     coefficients: str | Path | None = None,
     step_model: str | Path | None = None,
+    speculation: str | None = None,
 ) -> Deployment:
     """A deployment by catalog names, with any of the engine's knobs set, a calibration's file, and whose step times price it.
 
@@ -142,11 +166,12 @@ def deployment_of(
         model=find_model(model),
         gpu=found_gpu,
         precision=found_precision,
-        parallelism=Parallelism(tp=tp),
+        parallelism=Parallelism(tp=tp, dp=dp, ep=ep),
         engine=spec.name,
         knobs=chosen,
         calibration=calibration,
         step_source=source,
+        speculation=parse_speculation(speculation),
     )
 
 
@@ -183,6 +208,8 @@ def simulate_sweep(
     precision: str = "fp16",
     tp: int = 1,
     engine: str = "tensorrt-llm",
+    dp: int = 1,
+    ep: int = 1,
     concurrency: Many | None = None,
     request_rate: str | float | Iterable[float] | None = None,
     requests: int | None = None,
@@ -194,6 +221,7 @@ def simulate_sweep(
     max_batch_size: int | None = None,
     max_num_tokens: int | None = None,
     chunked_prefill: bool | None = None,
+    speculation: str | None = None,
     coefficients: str | Path | None = None,
     step_model: str | Path | None = None,
     progress: Progress | None = None,
@@ -203,6 +231,7 @@ def simulate_sweep(
     Args:
         model, isl, osl: as in ``simulate``.
         gpu, precision, tp, engine: the deployment.
+        dp, ep: ranks of attention and groups of experts of a mixture of experts; loads are those of all ranks.
         concurrency: clients of a closed loop, one point each ("1,2,5"); or
         request_rate: requests per second of an open loop, one point each.
         requests: requests per point; 1,000, and in a closed loop at least 10 per client, if not given.
@@ -211,6 +240,7 @@ def simulate_sweep(
         seed: of every random draw.
         batcher: "static" or "in-flight"; the engine's own if not given.
         max_batch_size, max_num_tokens, chunked_prefill: engine knobs; the engine's own if not given.
+        speculation: speculative decoding, such as "eagle k=3 acceptance=0.7"; every point is then run without it too.
         coefficients: file that ``calibrate`` wrote; the shipped terms if not given.
         step_model: whose step times: "fitted", "aiconfigurator", or a CSV (``spec.step_times_file``).
         progress: called with (done, total, name) after each point.
@@ -229,18 +259,22 @@ def simulate_sweep(
         "chunked_prefill": chunked_prefill,
     }
     seed_of(seed)
-    whose = {"coefficients": coefficients, "step_model": step_model}
-    deployment = deployment_of(model=model, gpu=gpu, precision=precision, tp=tp, engine=engine, knobs=knobs, **whose)
+    place: dict[str, Any] = {"model": model, "gpu": gpu, "precision": precision, "tp": tp, "dp": dp, "ep": ep, "engine": engine}
+    whose: dict[str, Any] = {"coefficients": coefficients, "step_model": step_model, "speculation": speculation}
+    deployment = deployment_of(**place, knobs=knobs, **whose)
     loads = _loads(concurrency, request_rate, arrivals, cv, client_turnaround_s(deployment))
     window_s = None if window is None else _window(window, loads)
     lengths = (lengths_of(isl, "--isl"), lengths_of(osl, "--osl"))
     check_context(deployment, *lengths)
     workloads = [_workload(*lengths, load, requests, window_s) for load in loads]
-    runs = simulate_many([(deployment, workload) for workload in workloads], seed=seed, window_s=window_s, progress=progress)
-    return [
-        SimulatedRun(deployment=deployment, workload=workload, seed=seed, requests=run, summary=summarize(run))
-        for workload, run in zip(workloads, runs, strict=True)
-    ]
+    points = [(deployment, workload) for workload in workloads]
+    if deployment.speculation is not None:
+        points += [(replace(deployment, speculation=None), workload) for workload in workloads]
+    runs = simulate_many(points, seed=seed, window_s=window_s, progress=progress)
+    summaries = [summarize(run) for run in runs]
+    plain: list[Summary | None] = [*summaries[len(loads) :]] or [None] * len(loads)
+    made = zip(workloads, runs, summaries, plain, strict=False)
+    return [SimulatedRun(deployment=deployment, workload=w, seed=seed, requests=r, summary=s, plain=p) for w, r, s, p in made]
 
 
 def _scheduler(batcher: str | None, engine: str) -> Scheduler | None:

@@ -42,7 +42,7 @@ def calibrate(
     gpu
         GPU, likewise.
     precision
-        fp16, bf16 or fp8, likewise.
+        Number format, such as fp16, fp8 or awq, likewise.
     tp
         Tensor-parallel degree, likewise.
     engine

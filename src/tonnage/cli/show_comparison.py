@@ -76,7 +76,7 @@ def show_beside(plan: Plan, predicted: Plan, measured: Plan, cost: CostCompariso
 
 def _twin(plan: Plan, best: Candidate) -> Candidate | None:
     """The candidate of a plan that is the measured deployment: the same engine where it is there."""
-    same = (c for c in plan.candidates if (c.gpu, c.precision, c.tp, c.pp) == (best.gpu, best.precision, best.tp, best.pp))
+    same = (c for c in plan.candidates if (c.gpu, c.precision, c.parallelism) == (best.gpu, best.precision, best.parallelism))
     return min(same, key=lambda c: (_family(c.engine) != _family(best.engine), c.systems_exact), default=None)
 
 
@@ -100,7 +100,7 @@ def _family(engine: str) -> str:
 
 
 def _deployment(c: Candidate | None) -> tuple[str]:
-    return ("none meets the limits" if c is None else f"{c.gpu} {c.precision.upper()} TP {c.tp}{f' PP {c.pp}' * (c.pp > 1)}, {c.engine}",)
+    return ("none meets the limits" if c is None else f"{c.gpu} {c.precision.upper()} {c.parallelism}, {c.engine}",)
 
 
 def _numbers(c: Candidate | None) -> tuple[str, ...]:

@@ -64,6 +64,7 @@ def _answer(plan: Plan) -> str:
         f"utilisation at the peak {best.utilisation:.0%} of what the limits allow; bound by {best.binds}; the fleet saturates at "
         f"{number(best.saturation_requests_per_second_per_instance * best.instances)} requests/s",
         f"memory: {best.memory}" if best.memory else "",
+        f"{best.precision}: accuracy impact {best.accuracy_impact}, calibration {best.calibration}" if best.accuracy_impact else "",
         f"fleet check: {plan.fleet_check.text}" if plan.fleet_check is not None else "",
         plan.confidence.text() if plan.confidence is not None else "",
     ]
@@ -72,7 +73,13 @@ def _answer(plan: Plan) -> str:
 
 
 def _name(c: Candidate) -> str:
-    return f"{c.precision.upper()}, TP {c.tp}{f', PP {c.pp}' if c.pp > 1 else ''}, {c.engine} on {c.gpu}"
+    return f"{c.precision.upper()}, {_split(c)}, {c.engine} on {c.gpu}"
+
+
+def _split(c: Candidate) -> str:
+    """Such as "TP 4" or "TP 1, DP 8, EP 8"."""
+    stages = {"pp": c.pp} if c.pp > 1 else {}
+    return ", ".join(f"{name.upper()} {degree}" for name, degree in {"tp": c.tp, **stages, **c.parallelism.further}.items())
 
 
 def _latencies(c: Candidate) -> str:
@@ -153,7 +160,7 @@ def _candidate(c: Candidate, *, sure: bool) -> tuple[str, ...]:
     return (
         c.gpu,
         c.precision,
-        f"{c.tp}{f'×{c.pp}' if c.pp > 1 else ''}",
+        "".join((f"{c.tp}{f'×{c.pp}' if c.pp > 1 else ''}", *(f" {name}{n}" for name, n in c.parallelism.further.items()))),
         c.engine + ("*" if c.marks else ""),
         number(c.requests_per_second_per_instance),
         number(c.requests_per_second_per_8_gpus),
@@ -179,7 +186,7 @@ def _rejected(plan: Plan) -> str:
     """Deployments of one GPU with one reason share a row."""
     groups: dict[tuple[str, str], list[str]] = {}
     for r in plan.rejected:
-        groups.setdefault((r.gpu, r.reason), []).append(f"{r.precision} TP {r.tp}{f' PP {r.pp}' if r.pp > 1 else ''} {r.engine}")
+        groups.setdefault((r.gpu, r.reason), []).append(f"{r.precision} {r.parallelism} {r.engine}")
     if not groups:
         return ""
     rows = [(gpu, ", ".join(which), reason) for (gpu, reason), which in groups.items()]

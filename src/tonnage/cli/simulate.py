@@ -26,6 +26,8 @@ def simulate(
     gpu: str | None = None,
     precision: str | None = None,
     tp: int | None = None,
+    dp: int | None = None,
+    ep: int | None = None,
     engine: str | None = None,
     isl: str | None = None,
     osl: str | None = None,
@@ -44,6 +46,7 @@ def simulate(
     max_batch_size: Knob = None,
     max_num_tokens: Knob = None,
     chunked_prefill: Annotated[bool | None, Parameter(group=KNOBS)] = None,
+    speculation: Annotated[str | None, Parameter(group=KNOBS)] = None,
     ticks: Annotated[bool, Parameter(group=LESSON, negative=())] = False,
     slots: Lesson = None,
     prefill_ticks: LessonNumber = None,
@@ -64,11 +67,16 @@ def simulate(
     gpu
         GPU id (default: h100-sxm-80gb).
     precision
-        fp16, bf16 or fp8 (default: fp16).
+        fp16, bf16, fp8, int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4 or mxfp4; with +kv-fp16, +kv-fp8, +kv-int8 or +2:4
+        behind it, too (default: fp16).
     tp
         Tensor-parallel degree (default: 1).
+    dp
+        Attention ranks of a mixture of experts, each of so many GPUs and with its own requests (default: 1).
+    ep
+        Groups that the experts are spread over (default: 1).
     engine
-        tensorrt-llm, vllm, nim-2024 or tensorrt-llm-0.9 (default: tensorrt-llm).
+        tensorrt-llm, vllm, sglang, nim-2024 or tensorrt-llm-0.9 (default: tensorrt-llm).
     isl
         Prompt length in tokens: 2000, 2000+-500, lognormal:2000,500 or uniform:1600-2000.
     osl
@@ -103,6 +111,8 @@ def simulate(
         Token budget of one step.
     chunked_prefill
         Whether a prompt may be split over several steps.
+    speculation
+        Speculative decoding: draft=MODEL, eagle, mtp, medusa, redrafter or ngram, such as "eagle k=3 acceptance=0.7".
     ticks
         Run the lesson: an engine in ticks, without a model.
     slots
@@ -140,6 +150,8 @@ def simulate(
         "gpu": gpu,
         "precision": precision,
         "tp": tp,
+        "dp": dp,
+        "ep": ep,
         "engine": engine,
         "isl": isl,
         "osl": osl,
@@ -154,6 +166,7 @@ def simulate(
         "max_batch_size": max_batch_size,
         "max_num_tokens": max_num_tokens,
         "chunked_prefill": chunked_prefill,
+        "speculation": speculation,
     }
     if ticks:
         _refuse(engine_run, "belongs to a simulated engine, not to the lesson; leave it out or leave out --ticks")

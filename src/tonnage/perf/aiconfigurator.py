@@ -25,8 +25,9 @@ from tonnage.spec.catalog import find_engine
 from tonnage.spec.step_times import TimedStep
 
 if TYPE_CHECKING:
-    from tonnage.spec.deployment import Deployment
+    from tonnage.spec.deployment import Deployment, Parallelism
     from tonnage.spec.model import Model
+    from tonnage.spec.precision import Precision
 
 PACKAGE = "aiconfigurator-core"
 
@@ -35,6 +36,8 @@ SYSTEMS = {
     "h100-sxm-80gb": "h100_sxm",
     "h200-sxm-141gb": "h200_sxm",
     "b200-sxm-180gb": "b200_sxm",
+    "gb200-186gb": "gb200",
+    "b300-sxm-270gb": "b300_sxm",
     "l40s": "l40s",
 }
 """Systems of the wheel that have measured tables, by GPU."""
@@ -42,27 +45,33 @@ SYSTEMS = {
 BACKENDS = {"tensorrt-llm": "trtllm", "nim": "trtllm", "vllm": "vllm", "sglang": "sglang"}
 """By family of the engine."""
 
-GEMM = {
-    "fp16": "bfloat16",
-    "bf16": "bfloat16",
-    "fp8": "fp8_static",
-    "int8-sq": "sq",
-    "int8-wo": "int8_wo",
-    "int4-wo": "int4_wo",
-    "awq": "int4_wo",
-    "gptq": "int4_wo",
-    "nvfp4": "nvfp4",
+FORMATS: dict[str, tuple[str, str]] = {
+    "fp16": ("bfloat16", "bfloat16"),
+    "bf16": ("bfloat16", "bfloat16"),
+    "fp8": ("fp8_static", "fp8"),
+    "int8-sq": ("sq", ""),
+    "int8-wo": ("int8_wo", ""),
+    "int4-wo": ("int4_wo", "int4_wo"),
+    "awq": ("int4_wo", "int4_wo"),
+    "gptq": ("int4_wo", "int4_wo"),
+    "nvfp4": ("nvfp4", "nvfp4"),
+    "mxfp4": ("", "w4a16_mxfp4"),
 }
-"""Names of its matrix formats. FP8 is that of ModelOpt's checkpoints, static scales, as the wheel itself infers of them."""
+"""Its formats of matrices and of experts; empty where it has none. FP8 is that of ModelOpt's checkpoints, static scales, as the
+wheel itself infers of them."""
 
-EXPERTS = {"fp8_static": "fp8"}
-"""Formats of experts where they are not called as those of other matrices."""
+BLOCK_SCALED = ("deepseek-r1", "deepseek-v3", "minimax-m2.5", "qwen3-30b-a3b", "qwen3-235b-a22b")
+"""Models whose FP8 checkpoints have a scale for each block of weights."""
+
+KV = {16: "bfloat16", 8: "fp8"}
 
 NAMED = {
     "deepseek-r1": "deepseek-ai/DeepSeek-R1",
     "deepseek-v3": "deepseek-ai/DeepSeek-V3",
     "gpt-oss-20b": "openai/gpt-oss-20b",
     "gpt-oss-120b": "openai/gpt-oss-120b",
+    "kimi-k2.5": "moonshotai/Kimi-K2.5",
+    "minimax-m2.5": "MiniMaxAI/MiniMax-M2.5",
     "llama-4-scout": "meta-llama/Llama-4-Scout-17B-16E-Instruct",
     "llama-4-maverick": "meta-llama/Llama-4-Maverick-17B-128E-Instruct",
     "qwen3-30b-a3b": "Qwen/Qwen3-30B-A3B",
@@ -109,18 +118,19 @@ def described(deployment: Deployment) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """Whose tables a deployment asks for, in the wheel's words: system, backend, tensor parallelism, formats of matrices and KV."""
+    """Whose tables a deployment asks for, in the wheel's words: system, backend, parallelism, formats of matrices, experts and KV."""
 
     model: Model
     system: str
     backend: str
-    tp: int
+    parallelism: Parallelism
     gemm: str
+    experts: str
     kv: str
 
     def refuse(self, why: object) -> InputError:
         """What the wheel says of a deployment that it cannot price, on one line."""
-        what = f"{self.model.name}, {self.system} {self.backend} {self.gemm} TP {self.tp}"
+        what = f"{self.model.name}, {self.system} {self.backend} {self.gemm} TP {self.parallelism.tp}"
         return InputError(f"--step-model: {PACKAGE} cannot price {what}: {' '.join(str(why).split())[:160]}")
 
 
@@ -144,11 +154,31 @@ def tables_of(deployment: Deployment) -> Tables:
     d = deployment
     if d.gpu.name not in SYSTEMS:
         raise InputError(f"--step-model: {PACKAGE} has no tables of {d.gpu.name}; it has {', '.join(SYSTEMS)}")
-    if d.precision.name not in GEMM:
-        raise InputError(f"--step-model: {PACKAGE} is not asked for {d.precision.name}; it is for {', '.join(GEMM)}")
-    gemm = "fp8_block" if d.model.latent is not None and d.precision.name == "fp8" else GEMM[d.precision.name]
-    kv = "bfloat16" if d.precision.kv_bits == 16 else "fp8"
-    return Tables(model=d.model, system=SYSTEMS[d.gpu.name], backend=_backend(d), tp=d.parallelism.tp, gemm=gemm, kv=kv)
+    gemm, experts = _formats(d.model, d.precision)
+    if experts == "w4a16_mxfp4" and d.gpu.arch == "Blackwell" and _backend(d) == "trtllm":
+        experts = "w4a8_mxfp4_mxfp8"
+    return Tables(
+        model=d.model,
+        system=SYSTEMS[d.gpu.name],
+        backend=_backend(d),
+        parallelism=d.parallelism,
+        gemm=gemm,
+        experts=experts,
+        kv=KV[d.precision.kv_bits],
+    )
+
+
+def _formats(model: Model, precision: Precision) -> tuple[str, str]:
+    """Formats of matrices and of experts."""
+    gemm, experts = FORMATS.get(precision.weight_format, ("", ""))
+    if precision.weight_format == "fp8" and model.name in BLOCK_SCALED:
+        gemm = experts = "fp8_block"
+    if precision.experts_only:
+        gemm = "bfloat16"
+    missing = not gemm or (model.is_moe and not experts) or precision.sparse or precision.kv_bits not in KV
+    if missing:
+        raise InputError(f"--step-model: {PACKAGE} is not asked for {precision.name} of {model.name}; it is for {', '.join(FORMATS)}")
+    return gemm, experts
 
 
 def _backend(deployment: Deployment) -> str:
@@ -159,27 +189,39 @@ def _backend(deployment: Deployment) -> str:
 
 
 @lru_cache(maxsize=32)
-def _compiled(tables: Tables) -> Any:
-    """The wheel's ``EngineHandle``."""
+def compiled(tables: Tables) -> Any:
+    """The wheel's ``EngineHandle``.
+
+    Raises:
+        InputError: the wheel cannot be imported, or has no such tables.
+    """
     try:
         from aiconfigurator_core.sdk.engine import EngineHandle
     except ImportError as error:
         raise InputError(f"--step-model: {PACKAGE} cannot be imported ({error}); pip install 'tonnage[aiconfigurator]'") from None
     logging.getLogger("aiconfigurator_core").setLevel(logging.ERROR)
-    formats: dict[str, Any] = {"gemm_quant_mode": tables.gemm, "kvcache_quant_mode": tables.kv, "fmha_quant_mode": "bfloat16"}
-    if tables.model.is_moe:
-        formats |= {"moe_quant_mode": EXPERTS.get(tables.gemm, tables.gemm), "moe_tp_size": tables.tp, "moe_ep_size": 1}
     try:
         with tempfile.TemporaryDirectory() as folder:
-            path = NAMED.get(tables.model.name) or _written(tables.model, Path(folder))
-            return EngineHandle.compile(path, tables.system, tables.backend, tp_size=tables.tp, **formats)
+            path = NAMED.get(tables.model.name) or written(tables.model, Path(folder))
+            return EngineHandle.compile(path, tables.system, tables.backend, tp_size=tables.parallelism.tp, **formats(tables))
     except InputError:
         raise
     except Exception as error:  # the wheel raises many kinds, and some are of no module of its own
         raise tables.refuse(error) from None
 
 
-def _written(model: Model, folder: Path) -> str:
+def formats(tables: Tables) -> dict[str, Any]:
+    """Formats, those that the wheel infers of such checkpoints, and for experts how they are split."""
+    narrow = tables.backend == "trtllm" and tables.kv == "fp8" and tables.model.latent is None
+    attention = "fp8" if narrow else "bfloat16"
+    found: dict[str, Any] = {"gemm_quant_mode": tables.gemm, "kvcache_quant_mode": tables.kv, "fmha_quant_mode": attention}
+    if tables.model.is_moe:
+        p = tables.parallelism
+        found |= {"moe_quant_mode": tables.experts, "attention_dp_size": p.dp, "moe_tp_size": p.moe_tp, "moe_ep_size": p.ep}
+    return found
+
+
+def written(model: Model, folder: Path) -> str:
     """A folder with the model's sizes as a ``config.json`` of Llama or Mixtral."""
     plain = model.gated and model.latent is None and model.shared_experts == 0 and model.dense_layers == 0 and not model.parallel_block
     if not plain:
@@ -205,7 +247,7 @@ def _written(model: Model, folder: Path) -> str:
 
 @lru_cache(maxsize=256)
 def _grid(tables: Tables) -> tuple[TimedStep, ...]:
-    handle, most = _compiled(tables), tables.model.max_context
+    handle, most = compiled(tables), tables.model.max_context
     try:
         return (*_decodes(handle, most), *_prefills(handle, most), *_mixed(handle, most))
     except Exception as error:  # as above

@@ -4,9 +4,11 @@ A rank of attention (``Parallelism.dp``) brings T tokens to a step. All ranks ar
 tokens choose experts together. Of E experts of which a token chooses k, one that nobody chose is not read; with
 choices at random the expected touched share after t tokens is 1 − (1 − k/E)^t, with choices that are alike
 (``spread`` below 1) less. The experts of one of ``ep`` groups are touched more than the mean at times, and the
-step waits for the fullest: with n = E/ep experts each, binomial, the largest of ep such counts is about
-√(2 ln ep) standard deviations above the mean (``EXPERT_UNEVEN``). The arithmetic and the copies of tokens on the
+step waits for the fullest: with n = E/ep experts each, binomial, the largest of ep such counts is some
+standard deviations above the mean (``largest_of``, ``EXPERT_UNEVEN``). The arithmetic and the copies of tokens on the
 fullest GPU are ``skew`` above the mean per doubling of ``ep``: routers favour some experts.
+
+Their matrices are kernels of their own: arithmetic and reading are joined apart from those of dense matrices.
 
 With tp alone the sum of the experts' outputs is the all-reduce of ``terms``. With attention ranks, tokens
 travel to the GPUs of their experts and back: one dispatch and one combine per layer.
@@ -16,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from tonnage.perf import step
@@ -39,8 +42,12 @@ class ExpertTerms:
     Attributes:
         compute, memory: share of rate and bandwidth that expert matrices reach, relative to dense ones.
         spread: how independent the tokens' choices of experts are; 0 if all tokens are alike, 1 if random.
+        first: experts that one token touches; 0 for as many as it chooses, which are fewer only where choices coincide.
         rows: passes through memory of every token's copy for each of its experts.
-        layer_s: seconds per layer of experts and step: router, sorting, launches.
+        layer_s: seconds per layer of experts and step beyond those of a dense layer: router, sorting, launches; negative where less.
+        each_s: seconds per expert, layer and step: what grows with their number.
+        sequence_s: host seconds per sequence beyond those of a dense model; negative where less.
+        prefill_s: as ``layer_s``, once more in a step with prefill.
         skew: see the module.
         dispatch_s: latency of one dispatch or combine.
         dispatch_bytes_s: bytes/s per GPU and direction that they reach.
@@ -49,8 +56,12 @@ class ExpertTerms:
     compute: float
     memory: float
     spread: float
+    first: float = 0.0
     rows: float = 0.0
     layer_s: float = 0.0
+    each_s: float = 0.0
+    sequence_s: float = 0.0
+    prefill_s: float = 0.0
     skew: float = SKEW
     dispatch_s: float = 0.0
     dispatch_bytes_s: float = math.inf
@@ -58,6 +69,7 @@ class ExpertTerms:
 
 def add_experts(
     c: list[float],
+    *,
     terms: ExpertTerms,
     model: Model,
     precision: Precision,
@@ -76,18 +88,20 @@ def add_experts(
     bandwidth, memory = bytes_s
     fullest = 1.0 + terms.skew * math.log2(ep)
     chosen = model.experts_per_token * model.expert_parameters
-    c[step.LINEAR_FLOPS] += fullest * (2 * chosen / (flops_s * terms.compute))
+    c[step.EXPERT_FLOPS] = fullest * (2 * chosen / (flops_s * terms.compute))
     reached = bandwidth * min(memory * terms.memory, 1.0)
     c[step.EXPERT_BYTES] = model.experts * model.expert_parameters * precision.weight_bytes / (parallelism.stage_gpus * reached)
     miss = 1.0 - model.experts_per_token / model.experts
     c[step.EXPERT_MISS] = miss**terms.spread
-    c[step.EXPERT_REST] = miss / c[step.EXPERT_MISS]
+    c[step.EXPERT_REST] = (1.0 - (terms.first or model.experts_per_token) / model.experts) / c[step.EXPERT_MISS]
     c[step.EXPERT_MISS] **= dp
-    c[step.EXPERT_UNEVEN] = math.sqrt(2 * math.log(ep) * ep / model.experts)
+    c[step.EXPERT_UNEVEN] = largest_of(ep) * math.sqrt(ep / model.experts)
     layers = model.layers - model.dense_layers
     copies = fullest * dp * model.experts_per_token / ep
     c[step.ACTIVATION] += terms.rows * TOKEN_BYTES * layers * model.hidden * copies / bandwidth
-    c[step.HOST_STEP] += terms.layer_s * layers
+    c[step.HOST_STEP] += (terms.layer_s + terms.each_s * model.experts) * layers
+    c[step.HOST_SEQUENCE] += terms.sequence_s
+    c[step.HOST_PREFILL] += terms.prefill_s * layers
 
 
 def add_dispatch(c: list[float], terms: ExpertTerms, model: Model, parallelism: Parallelism) -> None:
@@ -97,6 +111,11 @@ def add_dispatch(c: list[float], terms: ExpertTerms, model: Model, parallelism: 
     for once, each in ((step.COMM_STEP, step.COMM_SMALL), (step.COMM_LARGE, step.COMM_TOKEN)):
         c[once] += 2 * layers * terms.dispatch_s
         c[each] += 2 * layers * sent / terms.dispatch_bytes_s
+
+
+def largest_of(count: int) -> float:
+    """Expected largest of so many standard normal draws; Blom, Statistical Estimates and Transformed Beta-Variables, 1958."""
+    return NormalDist().inv_cdf((count - 0.375) / (count + 0.25)) if count > 1 else 0.0
 
 
 def remote_copies(model: Model, parallelism: Parallelism) -> float:

@@ -82,5 +82,5 @@ def check_source(source: StepSource | None, calibration: Calibration | None, dep
     if deployments > 1 and not source.names_owners:
         raise InputError(
             f"--step-model: {source.name} does not say which of {deployments} deployments its steps are of; "
-            f"add the columns {', '.join(OWNERS)}, or ask for one deployment"
+            f"add columns such as {', '.join(OWNERS[:5])}, or ask for one deployment"
         )

@@ -71,11 +71,15 @@ def shares(groups: Mapping[str, Mapping[str, float]], precision: Precision, gpu:
     return Shares(compute=compute, memory=memory)
 
 
+def format_name(precision: Precision) -> str:
+    """The format as a GPU executes it: MXFP4 may be multiplied as it is, or unpacked."""
+    unpacked = precision.unpacked and precision.weight_format == "mxfp4"
+    return "mxfp4 unpacked" if unpacked else precision.weight_format
+
+
 def _names(precision: Precision) -> list[str]:
     """The entries that apply: of the format, and of sparsity."""
-    names = [] if precision.weight_format in FITTED else [precision.weight_format]
-    if names and precision.unpacked and precision.weight_format == "mxfp4":
-        names = ["mxfp4 unpacked"]
+    names = [] if precision.weight_format in FITTED else [format_name(precision)]
     return names + ([SPARSE] if precision.sparse else [])
 
 

@@ -2,8 +2,10 @@
 
 Every engine has its own rule for the KV cache. TensorRT-LLM takes a share of what is free once
 weights and activations are loaded (``free_gpu_memory_fraction``); vLLM takes a share of all memory
-and pays weights, activations and graphs out of it (``gpu_memory_utilization``). Sources: their
-batch managers (``cpp/tensorrt_llm/batch_manager/kvCacheManager.cpp``, ``vllm/v1/worker/gpu_worker.py``).
+and pays weights, activations and graphs out of it (``gpu_memory_utilization``); SGLang takes a share of all
+memory for weights and KV cache, and activations and graphs live in the rest (``mem_fraction_static``). Sources: their
+batch managers (``cpp/tensorrt_llm/batch_manager/kvCacheManager.cpp``, ``vllm/v1/worker/gpu_worker.py``,
+``sglang/srt/arg_groups/memory_hook.py``).
 
 What engines set aside beyond weights and KV was fitted to measured peaks: ``coefficients/memory.json``.
 vLLM's pools follow from the same constants with smaller communication buffers: four pools printed by
@@ -15,7 +17,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -26,6 +28,9 @@ from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.model import Model
 from tonnage.spec.precision import Precision
 from tonnage.units import format_gb
+
+OF_ALL_MEMORY = ("gpu_memory_utilization", "mem_fraction_static")
+"""KV rules whose share is one of all memory."""
 
 BYTES_16 = 2  # embeddings, output head, router and activations stay in 16 bits
 
@@ -50,6 +55,7 @@ class MemoryPlan:
         kv_bytes_per_token: one token of one request, on the GPUs of its attention rank.
         request_bytes: what a request of a static batch takes beside its KV cache, per prompt token; 0 where the pool is paged.
         logit_bytes: what a request of a static batch takes for its logits; 0 where the pool is paged.
+        drafter_bytes: the GPU's share of a drafter's weights; 0 without speculative decoding.
     """
 
     deployment: Deployment
@@ -60,6 +66,7 @@ class MemoryPlan:
     kv_bytes_per_token: int
     request_bytes: float = 0.0
     logit_bytes: float = 0.0
+    drafter_bytes: int = 0
 
     @property
     def blocks(self) -> int:
@@ -77,12 +84,13 @@ class MemoryPlan:
             each = self.kv_bytes_per_token * (isl + osl) + self.request_bytes * isl + self.logit_bytes
             fitting = int(self.kv_budget_bytes // each)
         else:
-            fitting = self.blocks // math.ceil((isl + osl) / self.deployment.knobs.tokens_per_block)
+            guesses = 0 if self.deployment.speculation is None else self.deployment.speculation.tokens
+            fitting = self.blocks // math.ceil((isl + osl + guesses) / self.deployment.knobs.tokens_per_block)
         return min(fitting, self.deployment.knobs.max_batch_size)
 
     def equations(self, isl: int = 0, osl: int = 0) -> list[str]:
         """The arithmetic as printable lines; the last line counts requests of ``isl`` + ``osl`` tokens, where these are given."""
-        lines = [_weight_equation(self), *_rest_equations(self), _budget_equation(self), *_token_equations(self)]
+        lines = [_weight_equation(self), *_drafter_equation(self), *_rest_equations(self), _budget_equation(self), *_token_equations(self)]
         if isl + osl > 0:
             count = self.concurrent_requests(isl, osl)
             lines.append(
@@ -109,12 +117,15 @@ def _unchecked(deployment: Deployment) -> MemoryPlan:
     knobs, gpu = deployment.knobs, deployment.gpu
     weights = weight_bytes(deployment)
     static = knobs.scheduler == "static"
-    activations = 0 if static else _step_activation_bytes(deployment)
+    left_out = static or knobs.kv_rule == "mem_fraction_static"
+    activations = 0 if left_out else _step_activation_bytes(deployment)
     reserve = _reserve_bytes(deployment)
-    if knobs.kv_rule == "gpu_memory_utilization":
-        budget = knobs.kv_fraction * gpu.memory_bytes - weights - activations - reserve
+    drafter = drafter_bytes(deployment)
+    taken = weights + drafter + activations + reserve
+    if knobs.kv_rule in OF_ALL_MEMORY:
+        budget = knobs.kv_fraction * gpu.memory_bytes - taken
     else:
-        budget = knobs.kv_fraction * (gpu.memory_bytes - weights - activations - reserve)
+        budget = knobs.kv_fraction * (gpu.memory_bytes - taken)
     return MemoryPlan(
         deployment=deployment,
         weight_bytes=weights,
@@ -124,6 +135,7 @@ def _unchecked(deployment: Deployment) -> MemoryPlan:
         kv_bytes_per_token=kv_bytes_per_token(deployment),
         request_bytes=activation_bytes_per_token(deployment) if static else 0.0,
         logit_bytes=logit_bytes_per_sequence(deployment.model) if static else 0.0,
+        drafter_bytes=drafter,
     )
 
 
@@ -183,9 +195,9 @@ def _splits(model: Model, tp: int) -> bool:
 def weight_bytes(deployment: Deployment) -> int:
     """Bytes of weights on each GPU.
 
-    Attention and MLP matrices are in the weight format (attention in 16 bits where the format is for experts only)
-    and split over the GPUs: routed experts over all, the others over those of an attention rank; embedding, output head
-    and router are in 16 bits. The router is on every GPU; so is the embedding table where the engine replicates it
+    Attention and MLP matrices are in the weight format (of a format for experts only, all others are in 16 bits) and split
+    over the GPUs: routed experts over all, the others over those of an attention rank; embedding, output head and router
+    are in 16 bits. The router is on every GPU; so is the embedding table where the engine replicates it
     (``EngineSpec.replicated_embedding``), and the head is always split.
     """
     model, tp = deployment.model, deployment.parallelism.tp
@@ -214,8 +226,31 @@ def expert_weights(model: Model) -> int:
 
 
 def kv_bytes_per_token(deployment: Deployment) -> int:
-    """Bytes of KV cache of one token on each GPU of its attention rank; with more GPUs than key/value heads each GPU keeps one, a latent vector all of them."""
-    return math.ceil(deployment.model.kv_elements_per_gpu(deployment.parallelism.tp) * deployment.precision.kv_bytes)
+    """Bytes of KV cache of one token on each GPU of its attention rank, a drafter's included.
+
+    With more GPUs than key/value heads each GPU keeps one, a latent vector all of them.
+    """
+    asked, model, tp = deployment.speculation, deployment.model, deployment.parallelism.tp
+    drafter = None if asked is None else asked.layers_of(model)
+    elements = model.kv_elements_per_gpu(tp) + (0 if drafter is None else drafter.kv_elements_per_gpu(tp))
+    return math.ceil(elements * deployment.precision.kv_bytes)
+
+
+def drafter_bytes(deployment: Deployment) -> int:
+    """Bytes of a drafter's weights on each GPU: layers as the model's, heads of its own in 16 bits; 0 without speculative decoding."""
+    asked, model, split = deployment.speculation, deployment.model, deployment.parallelism
+    if asked is None:
+        return 0
+    if asked.draft is not None:
+        placed = split if asked.draft.is_moe else Parallelism(tp=split.tp)
+        whole = replace(deployment, model=asked.draft, parallelism=placed, speculation=None)
+        check_split(whole)
+        return weight_bytes(whole)
+    layers = asked.layers_of(model)
+    narrow = asked.projection_parameters(model) + (0 if layers is None else layers.linear_parameters)
+    experts = 0 if layers is None else expert_weights(layers)
+    own = (narrow - experts) / split.tp + experts / split.stage_gpus
+    return math.ceil(own * deployment.precision.weight_bytes + asked.head_parameters(model) * BYTES_16 / split.tp)
 
 
 def activation_bytes_per_token(deployment: Deployment) -> float:
@@ -279,10 +314,10 @@ def _context_bytes(deployment: Deployment) -> float:
 
 def _does_not_fit(plan: MemoryPlan) -> str:
     gpu, gpus = plan.deployment.gpu, plan.deployment.parallelism.stage_gpus
-    weights = format_gb(plan.weight_bytes * gpus)
+    weights = format_gb((plan.weight_bytes + plan.drafter_bytes) * gpus)
     rest = format_gb((plan.activation_bytes + plan.reserve_bytes) * gpus)
     fraction = plan.deployment.knobs.kv_fraction
-    share = f"{100 * fraction:.0f} % of " if plan.deployment.knobs.kv_rule == "gpu_memory_utilization" and fraction < 1 else ""
+    share = f"{100 * fraction:.0f} % of " if plan.deployment.knobs.kv_rule in OF_ALL_MEMORY and fraction < 1 else ""
     return f"weights {weights} + {rest} do not fit {share}{gpus} × {gpu.memory_gb:g} GB"
 
 
@@ -307,12 +342,19 @@ def _weight_equation(plan: MemoryPlan) -> str:
     )
 
 
+def _drafter_equation(plan: MemoryPlan) -> list[str]:
+    asked = plan.deployment.speculation
+    return [] if asked is None else [f"drafter ({asked}) = {_gb(plan.drafter_bytes)} per GPU"]
+
+
 def _rest_equations(plan: MemoryPlan) -> list[str]:
     knobs, model, engine = plan.deployment.knobs, plan.deployment.model, find_engine(plan.deployment.engine)
     reserve = f"context, communication and graphs = {_gb(plan.reserve_bytes)} per GPU"
     if knobs.scheduler == "static":
         each = f"{plan.request_bytes:,.0f} B per prompt token + {plan.logit_bytes:,.0f} B per request"
         return [f"activations and logits = {each}, as the batch needs", reserve]
+    if knobs.kv_rule == "mem_fraction_static":
+        return [f"activations and graphs = in the {100 * (1 - knobs.kv_fraction):.0f} % that mem_fraction_static leaves", reserve]
     tokens = f"{knobs.max_num_tokens:,} tokens × {_step_bytes_per_token(plan.deployment):,.0f} B"
     logits = f"{knobs.max_batch_size:,} slots × {model.vocab:,} × {engine.logit_bytes_per_vocabulary_row:g} B"
     return [f"activations = {tokens} + {logits} = {_gb(plan.activation_bytes)} per GPU", reserve]
@@ -320,9 +362,9 @@ def _rest_equations(plan: MemoryPlan) -> list[str]:
 
 def _budget_equation(plan: MemoryPlan) -> str:
     knobs, memory = plan.deployment.knobs, _gb(plan.deployment.gpu.memory_bytes)
-    taken = " − ".join(_gb(size) for size in (plan.weight_bytes, plan.activation_bytes, plan.reserve_bytes) if size)
-    if knobs.kv_rule == "gpu_memory_utilization":
-        return f"KV cache = {knobs.kv_fraction:g} × {memory} − {taken} = {_gb(plan.kv_budget_bytes)} per GPU (gpu_memory_utilization)"
+    taken = " − ".join(_gb(size) for size in (plan.weight_bytes, plan.drafter_bytes, plan.activation_bytes, plan.reserve_bytes) if size)
+    if knobs.kv_rule in OF_ALL_MEMORY:
+        return f"KV cache = {knobs.kv_fraction:g} × {memory} − {taken} = {_gb(plan.kv_budget_bytes)} per GPU ({knobs.kv_rule})"
     return f"KV cache = {knobs.kv_fraction:g} × ({memory} − {taken}) = {_gb(plan.kv_budget_bytes)} per GPU (free_gpu_memory_fraction)"
 
 
@@ -332,7 +374,10 @@ def _token_equations(plan: MemoryPlan) -> list[str]:
         width = f"2 × {model.layers} layers × {max(1, model.kv_heads // tp)} KV heads × {model.head_dim}"
     else:
         width = f"{model.layers} layers × ({model.latent.kv_lora_rank} + {model.latent.qk_rope_head_dim}) latent"
-    token = f"{width} × {precision.kv_bytes:g} B"
+    asked = plan.deployment.speculation
+    drafter = None if asked is None else asked.layers_of(model)
+    further = 0 if drafter is None else drafter.kv_elements_per_gpu(tp)
+    token = f"({width} + {further:g} of the drafter) × {precision.kv_bytes:g} B" if further else f"{width} × {precision.kv_bytes:g} B"
     size = plan.deployment.knobs.tokens_per_block
     return [
         f"KV per token = {token} = {plan.kv_bytes_per_token:,} B per GPU",

@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tonnage.errors import DoesNotFit
+from tonnage.errors import DoesNotFit, InputError
 from tonnage.perf import step
 from tonnage.perf.memory import MemoryPlan, memory_plan
 from tonnage.perf.step import StepModel, step_seconds
@@ -69,6 +69,8 @@ def priced(deployment: Deployment, *, gpus_per_system: int, prompt_tokens: int) 
     pp = deployment.parallelism.pp
     if pp == 1:
         return PricedInstance(step=step_model(deployment), memory=memory_plan(deployment), knobs=deployment.knobs)
+    if deployment.speculation is not None:
+        raise InputError(f"--speculation: is not priced together with PP {pp}; use --pp 1, or leave it out")
     stage = stage_of(deployment)
     try:
         memory = memory_plan(stage)
@@ -83,7 +85,7 @@ def stage_of(deployment: Deployment) -> Deployment:
     """The stage with the most layers as a deployment of its own; it is taken to hold both embedding and head."""
     p = deployment.parallelism
     layers = math.ceil(deployment.model.layers / p.pp)
-    return replace(deployment, model=deployment.model.part(layers), parallelism=Parallelism(tp=p.tp))
+    return replace(deployment, model=deployment.model.part(layers), parallelism=Parallelism(tp=p.tp, dp=p.dp, ep=p.ep))
 
 
 def pipeline_knobs(deployment: Deployment) -> EngineKnobs:
@@ -96,11 +98,13 @@ def _round(stage: StepModel, deployment: Deployment, gpus_per_system: int, promp
     """The round of ``pp`` micro-batches through ``pp`` stages, from the step of one stage."""
     pp = deployment.parallelism.pp
     c = stage.coefficients.copy()
-    for fixed in (step.LINEAR_BYTES, step.EXPERT_BYTES, step.COMM_STEP, step.COMM_LARGE, step.HOST_STEP, step.WALK):
+    for fixed in (step.LINEAR_BYTES, step.EXPERT_BYTES, step.COMM_STEP, step.COMM_LARGE, step.STARVED, step.HOST_STEP, step.WALK):
         c[fixed] *= pp
     c[step.EXPERT_MISS] **= 1 / pp
-    c[step.HEAD_FLOPS] /= pp
-    c[step.SMALL_TOKENS] *= pp
+    for each in (step.HEAD_FLOPS, step.WAVE):
+        c[each] /= pp
+    for limit in (step.SMALL_TOKENS, step.STARVED_FROM, step.STARVED_TO, step.GROUPED_FROM):
+        c[limit] *= pp
     latency_s, token_s = _hops(deployment, gpus_per_system)
     for once, each in ((step.COMM_STEP, step.COMM_SMALL), (step.COMM_LARGE, step.COMM_TOKEN)):
         c[once] += latency_s

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 # Places in the coefficient array.
-LINEAR_FLOPS = 0  # s per token: arithmetic of the decoder layers' matrices
+LINEAR_FLOPS = 0  # s per token: arithmetic of the decoder layers' matrices but routed experts
 LINEAR_BYTES = 1  # s per step: reading the weights that every step touches
 EXPERT_BYTES = 2  # s per step if every expert is touched: reading the experts' weights
 EXPERT_MISS = 3  # factor by which one more token shrinks the share of untouched experts
@@ -32,7 +32,7 @@ HEAD_FLOPS = 7  # s per sequence: arithmetic of the output head
 HEAD_BYTES = 8  # s per step: reading the output head
 ATTENTION = 9  # s per pair of (new token, token it attends to) in prefill
 CONTEXT = 10  # s per context token read by decode sequences: KV bandwidth, or arithmetic of the query heads
-WALK = 11  # s per token of mean context: the latency of walking one context
+WALK = 11  # s per token of mean context and wave of blocks: the latency of walking one context
 COMM_STEP = 12  # s per step: latency of small all-reduces
 COMM_SMALL = 13  # s per token: bytes of small all-reduces, one-shot kernels that move every GPU's copy
 SMALL_TOKENS = 14  # tokens up to which an all-reduce is small
@@ -42,7 +42,14 @@ HOST_STEP = 17  # s per step
 HOST_SEQUENCE = 18  # s per sequence in the step
 HOST_PREFILL = 19  # s per step with any prefill in it
 EXPERT_UNEVEN = 20  # how far the fullest GPU's touched share f lies above the mean: by this times the root of f · (1 − f)
-COEFFICIENTS = 21
+EXPERT_FLOPS = 21  # s per token: arithmetic of the routed experts' matrices
+STARVED = 22  # s per step: large all-reduces whose kernel is left with few blocks
+STARVED_FROM = 23  # tokens above which it is
+STARVED_TO = 24  # tokens up to which it is
+HEADS = 25  # s per context token while each query head is a block of its own
+WAVE = 26  # waves of such blocks per decode sequence: query heads per multiprocessor
+GROUPED_FROM = 27  # decode sequences from which blocks take the query heads of a KV head together
+COEFFICIENTS = 28
 # Behind them may stand a table, as pairs of tokens and seconds per step, tokens ascending: step times that somebody
 # else measured or predicted, which no roofline repeats (``reduction.py``).
 
@@ -77,15 +84,18 @@ def step_seconds(
 def batch_seconds(c: NDArray[np.float64], tokens: int, sequences: int) -> float:
     """Seconds of a step that depend only on its number of tokens and sequences: the a(B) of a decode step."""
     arithmetic = c[LINEAR_FLOPS] * tokens
-    touched = 1.0 - c[EXPERT_REST] * c[EXPERT_MISS] ** tokens
-    fullest = min(touched + c[EXPERT_UNEVEN] * math.sqrt(max(touched * (1.0 - touched), 0.0)), 1.0)
-    weights = c[LINEAR_BYTES] + c[EXPERT_BYTES] * fullest
     p = c[NORM]
-    linear = (arithmetic**p + weights**p) ** (1.0 / p)
+    linear = (arithmetic**p + c[LINEAR_BYTES] ** p) ** (1.0 / p)
+    if c[EXPERT_BYTES] > 0.0:
+        touched = 1.0 - c[EXPERT_REST] * c[EXPERT_MISS] ** tokens
+        fullest = min(touched + c[EXPERT_UNEVEN] * math.sqrt(max(touched * (1.0 - touched), 0.0)), 1.0)
+        linear += ((c[EXPERT_FLOPS] * tokens) ** p + (c[EXPERT_BYTES] * fullest) ** p) ** (1.0 / p)
     head = max(c[HEAD_FLOPS] * sequences, c[HEAD_BYTES])
     communication = c[COMM_LARGE] + c[COMM_TOKEN] * tokens
     if tokens <= c[SMALL_TOKENS]:
         communication = min(communication, c[COMM_STEP] + c[COMM_SMALL] * tokens)
+    elif c[STARVED_FROM] < tokens <= c[STARVED_TO]:
+        communication += c[STARVED]
     seconds: float = linear + head + c[ACTIVATION] * tokens + communication + c[HOST_STEP] + c[HOST_SEQUENCE] * sequences
     if len(c) > COEFFICIENTS:
         seconds += tabulated_seconds(c, tokens)
@@ -114,7 +124,90 @@ def context_seconds(c: NDArray[np.float64], decode_sequences: int) -> float:
     if decode_sequences == 0:
         return 0.0
     seconds: float = c[CONTEXT] + c[WALK] / decode_sequences
+    if decode_sequences < c[GROUPED_FROM]:
+        walking = c[WALK] * math.ceil(c[WAVE] * decode_sequences) / decode_sequences
+        arithmetic, walked = c[HEADS] * c[HEADS], walking * walking
+        seconds = math.sqrt(math.sqrt(arithmetic * arithmetic + walked * walked))  # a smooth maximum
     return seconds
+
+
+def drafted_step_seconds(
+    c: NDArray[np.float64],
+    draft: NDArray[np.float64],
+    drafted: int,
+    passes: int,
+    prefill_tokens: int,
+    prefill_sequences: int,
+    decode_sequences: int,
+    attention_pairs_2: int,
+    context_tokens: int,
+) -> float:
+    """Seconds of one step in which every decode sequence has ``drafted`` tokens guessed and verified.
+
+    The prompts go through the drafter in its first pass.
+
+    Args:
+        c: coefficient array of the model.
+        draft: the same of one pass of the drafter.
+        drafted: tokens guessed per decode sequence (k).
+        passes: passes of the drafter, one after the other.
+        prefill_tokens, prefill_sequences, decode_sequences, attention_pairs_2, context_tokens: as in ``step_seconds``.
+    """
+    seconds: float = (
+        verify_seconds(c, drafted, prefill_tokens, prefill_sequences, decode_sequences)
+        + 0.5 * c[ATTENTION] * attention_pairs_2
+        + context_seconds(c, decode_sequences) * context_tokens
+        + (c[HOST_PREFILL] if prefill_tokens > 0 else 0.0)
+    )
+    if passes > 0:
+        seconds += step_seconds(draft, prefill_tokens, prefill_sequences, decode_sequences, attention_pairs_2, context_tokens)
+    if passes > 1 and decode_sequences > 0:
+        again = batch_seconds(draft, decode_sequences, decode_sequences) + context_seconds(draft, decode_sequences) * context_tokens
+        seconds += (passes - 1) * again
+    return seconds
+
+
+def verify_seconds(c: NDArray[np.float64], drafted: int, prefill_tokens: int, prefill_sequences: int, decode_sequences: int) -> float:
+    """``batch_seconds`` with k + 1 tokens and logits of each decode sequence, which the host handles once."""
+    tokens = (drafted + 1) * decode_sequences
+    whole = batch_seconds(c, prefill_tokens + tokens, prefill_sequences + tokens)
+    seconds: float = whole - c[HOST_SEQUENCE] * drafted * decode_sequences
+    return seconds
+
+
+def drafted_batch_seconds(c: NDArray[np.float64], draft: NDArray[np.float64], drafted: int, passes: int, decode_sequences: int) -> float:
+    """The a(B) of a decode step with drafts."""
+    seconds = verify_seconds(c, drafted, 0, 0, decode_sequences)
+    if passes > 0:
+        seconds += passes * batch_seconds(draft, decode_sequences, decode_sequences)
+    return seconds
+
+
+def drafted_context_seconds(c: NDArray[np.float64], draft: NDArray[np.float64], passes: int, decode_sequences: int) -> float:
+    """The c(B) of a decode step with drafts: the model's cache is read once, the drafter's in every pass."""
+    return context_seconds(c, decode_sequences) + passes * context_seconds(draft, decode_sequences)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drafting:
+    """Speculative decoding as a step prices it.
+
+    Attributes:
+        tokens: guessed per decode sequence and step (k).
+        acceptance: probability that a guess is right where those before it were.
+        passes: of the drafter in a step.
+        coefficients: float64 of shape (COEFFICIENTS,): one pass of the drafter.
+    """
+
+    tokens: int
+    acceptance: float
+    passes: int
+    coefficients: NDArray[np.float64]
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Expected output tokens of a sequence and step: 1 + a + … + a^k = (1 − a^(k+1)) / (1 − a)."""
+        return sum(self.acceptance**i for i in range(self.tokens + 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,10 +218,27 @@ class StepModel:
         coefficients: float64 of shape (COEFFICIENTS,), or longer by a table of two entries or more.
         frontend_s: seconds from sending a request until the engine has it, and from the engine's
             token until the client has it, together; charged before the engine.
+        drafting: speculative decoding; None without.
     """
 
     coefficients: NDArray[np.float64]
     frontend_s: float
+    drafting: Drafting | None = None
+
+    def seconds(
+        self, prefill_tokens: int, prefill_sequences: int, decode_sequences: int, attention_pairs_2: int, context_tokens: int
+    ) -> float:
+        """Seconds of one step; the arguments are those of ``step_seconds``."""
+        made = prefill_tokens, prefill_sequences, decode_sequences, attention_pairs_2, context_tokens
+        d = self.drafting
+        if d is None:
+            return step_seconds(self.coefficients, *made)
+        return drafted_step_seconds(self.coefficients, d.coefficients, d.tokens, d.passes, *made)
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Expected output tokens of a decode sequence in a step; 1 without drafts."""
+        return 1.0 if self.drafting is None else self.drafting.tokens_per_step
 
     def decode_line(self, max_batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Whole picoseconds a(B) and c(B) of pure decode steps, a(B) + c(B)·C, for B = 0 … max_batch_size.
@@ -138,6 +248,12 @@ class StepModel:
         """
         import numpy as np
 
-        a = [round(batch_seconds(self.coefficients, b, b) * PS_PER_S) for b in range(max_batch_size + 1)]
-        c = [round(context_seconds(self.coefficients, b) * PS_PER_S) for b in range(max_batch_size + 1)]
-        return np.array(a, dtype=np.int64), np.array(c, dtype=np.int64)
+        sizes, d = range(max_batch_size + 1), self.drafting
+        if d is None:
+            a = [batch_seconds(self.coefficients, b, b) for b in sizes]
+            c = [context_seconds(self.coefficients, b) for b in sizes]
+        else:
+            a = [drafted_batch_seconds(self.coefficients, d.coefficients, d.tokens, d.passes, b) for b in sizes]
+            c = [drafted_context_seconds(self.coefficients, d.coefficients, d.passes, b) for b in sizes]
+        whole = [[round(seconds * PS_PER_S) for seconds in line] for line in (a, c)]
+        return np.array(whole[0], dtype=np.int64), np.array(whole[1], dtype=np.int64)

@@ -4,7 +4,8 @@ The terms lie in ``coefficients/terms.json`` in groups. ``shared`` holds for eve
 ``architectures`` for a GPU generation, ``gpus`` are corrections to the generation (a GPU without
 measurements has those of the measured one that ``siblings`` names, or none, and so gets its
 generation's mean), ``links`` for NVLink and PCIe, and ``engines`` for one engine generation each:
-host terms, decode attention, all-reduce latency.
+host terms, decode attention, all-reduce latency. ``formats`` says what a number format reaches of the
+efficiencies (``perf.formats``).
 
 Sources: the form is DESIGN §5 with what ``sizing/fitting/fit.py`` found; the numbers are fitted there.
 """
@@ -13,22 +14,26 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DataError
 from tonnage.perf import step
+from tonnage.perf.attention import add_attention
+from tonnage.perf.drafting import MARK as DRAFTING_MARK
+from tonnage.perf.drafting import drafting
 from tonnage.perf.experts import SKEW, ExpertTerms, add_dispatch, add_experts
 from tonnage.perf.external import reduction, source_mark
-from tonnage.perf.formats import fitted_bits, format_mark, matrix_rate, shares
+from tonnage.perf.formats import fitted_bits, format_mark, format_name, matrix_rate, shares
 from tonnage.perf.overlay import calibration_mark, overlaid
 from tonnage.perf.step import StepModel
 from tonnage.spec.catalog import find_engine
+from tonnage.spec.deployment import Parallelism
 
 if TYPE_CHECKING:
-    from tonnage.spec.deployment import Deployment, Parallelism
+    from tonnage.spec.deployment import Deployment
     from tonnage.spec.hardware import Gpu
     from tonnage.spec.model import Model
     from tonnage.spec.precision import Precision
@@ -38,17 +43,23 @@ Group = dict[str, dict[str, float]]
 ONE_SHOT_BYTES = {2: 16e6, 4: 1e6}
 """Largest message of a one-shot all-reduce over NVLink by GPUs; 0.5 MB over more (TensorRT-LLM, ``customAllReduceKernels``)."""
 
+TWO_SHOT_BYTES, TWO_SHOT_THREADS, TWO_SHOT_BLOCKS, FEWER_BLOCKS, THREAD_BYTES = 8e6, 1024, 24, 16, 16
+"""The two-shot all-reduce of TensorRT-LLM 0.9 over NVLink by more than two GPUs (``customAllReduceKernels``): largest message,
+threads of a block, most blocks, the most of powers of two, and bytes that a thread takes at once."""
+
 LOW_LATENCY_BYTES = 0.8e6
 """The same over PCIe times the number of GPUs: where NCCL leaves its low-latency protocol, as the step times of L40S and H100 NVL show."""
 
 ACTIVATION_BYTES = 2.0
 """Bytes of one activation."""
 
+BITS_16 = 16
+
 BYTES_16 = 2.0
 """Bytes of one weight of the output head, and of others that engines keep in 16 bits."""
 
-CONTEXT_NORM = 4.0
-"""Exponent of the smooth maximum of KV bandwidth and query-head arithmetic."""
+GRACE_W = 250.0
+"""Watts of a Grace Hopper module that its CPU and the CPU's memory can take (recalled)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +75,12 @@ class Terms:
         kv_bandwidth: share of the memory bandwidth in decode attention.
         head_arithmetic: decode attention of one query head after another, as a share of the 16-bit
             matrix rate; infinite where the kernel takes all heads of a KV head at once.
-        walk_s: seconds per token and layer of walking one context.
+        walk_s: seconds per token and layer that one block takes to walk a context with heads 128 wide; 0 where contexts are split.
         link_bytes_s: bytes/s per GPU and direction that all-reduces reach.
         small_bytes_s: the same for small all-reduces, which move (tp − 1) copies.
         small_bytes: largest message of a small all-reduce, in bytes.
         small_s, large_s: latency of a small and of a large all-reduce.
+        block_bytes_s: bytes/s of one block of the two-shot all-reduce; 0 where the kernel is another.
         layer_s, step_s, sequence_s, prefill_s: host seconds per layer, step, sequence, step with prefill.
         experts: those of a mixture of experts.
         frontend_s: see ``StepModel``.
@@ -89,6 +101,7 @@ class Terms:
     small_bytes: float
     small_s: float
     large_s: float
+    block_bytes_s: float
     layer_s: float
     step_s: float
     sequence_s: float
@@ -108,12 +121,22 @@ def step_model(deployment: Deployment) -> StepModel:
 
     preset = find_engine(deployment.engine).coefficients
     split = deployment.parallelism
+    drafted = drafting(deployment, lambda model: _drafter(deployment, model))
     if deployment.step_source is not None:
         frontend_s = _engine(_terms_of(deployment), preset)["frontend_s"]
-        return StepModel(coefficients=reduction(deployment).coefficients, frontend_s=frontend_s)
+        return StepModel(coefficients=reduction(deployment).coefficients, frontend_s=frontend_s, drafting=drafted)
     terms = resolve(_terms_of(deployment), deployment.model, deployment.gpu, deployment.precision, split, preset)
     array = np.array(coefficients(terms, deployment.model, deployment.gpu, deployment.precision, split))
-    return StepModel(coefficients=array, frontend_s=terms.frontend_s)
+    return StepModel(coefficients=array, frontend_s=terms.frontend_s, drafting=drafted)
+
+
+def _drafter(deployment: Deployment, model: Model) -> list[float]:
+    """The fitted coefficients of a model in the same place, without what the host does once per step, sequence and prefill."""
+    preset, split = find_engine(deployment.engine).coefficients, deployment.parallelism
+    placed = split if model.is_moe else Parallelism(tp=split.tp)
+    terms = resolve(_terms_of(deployment), model, deployment.gpu, deployment.precision, placed, preset)
+    alone = replace(terms, step_s=0.0, sequence_s=0.0, prefill_s=0.0)
+    return coefficients(alone, model, deployment.gpu, deployment.precision, placed)
 
 
 def client_turnaround_s(deployment: Deployment) -> float:
@@ -183,8 +206,12 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
             found.append(f"{gpu.name}: no measurements; {origin}")
     if not fitted_engine(engine, gpu.name):
         found.append(f"{deployment.engine}: {terms['origins']['engine_rows'][engine]['elsewhere']}")
-    if deployment.model.latent is not None:
+    if deployment.model.latent is not None and engine not in terms["origins"].get("latent", ()):
         found.append(f"{deployment.model.name}: MLA priced by datasheet, not fitted")
+    if deployment.speculation is not None:
+        found.append(DRAFTING_MARK)
+    if deployment.parallelism.further and engine not in terms["origins"].get("experts", {}):
+        found.append(f"{deployment.engine}: expert parallelism and attention ranks priced by datasheet, not fitted")
     if unfitted := format_mark(precision, gpu, terms["origins"]["formats"]):
         found.append(unfitted)
     calibrated = calibration_mark(deployment, engine)
@@ -194,7 +221,7 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
 
 
 def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision, parallelism: Parallelism, preset: str) -> Terms:
-    """The terms of one deployment out of the five groups.
+    """The terms of one deployment out of the groups.
 
     Raises:
         DataError: no terms of that engine preset.
@@ -207,7 +234,7 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
 
     def efficiency(kind: str, of_bits: str) -> float:
         value = generation[f"{kind}_{of_bits}"] * own.get(kind, 1.0) * own.get(f"{kind}_{of_bits}", 1.0)
-        return value * engine.get(kind, 1.0)
+        return value * engine.get(kind, 1.0) * engine.get(f"{kind}_{of_bits}", 1.0) * _power(gpu, generation, shared, kind)
 
     kv = engine["kv_bandwidth"] * (engine["kv_8bit"] if precision.kv_bits == 8 else 1.0)
     attention = shared["attention"] * generation["attention"] * engine.get("attention", 1.0)
@@ -236,23 +263,50 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
         small_bytes=ONE_SHOT_BYTES.get(tp, 0.5e6) if kind == "nvlink" else LOW_LATENCY_BYTES / tp,
         small_s=latency,
         large_s=latency * link["large"],
-        layer_s=engine["layer_s"],
+        block_bytes_s=engine.get("block_bytes_s", 0.0) if kind == "nvlink" else 0.0,
+        layer_s=_layer_s(engine, model, precision) * (engine.get("latent_layer", 1.0) if model.latent is not None else 1.0),
         step_s=engine["step_s"],
         sequence_s=engine["sequence_s"] * engine.get(f"sequence_{gpu.arch.lower()}", 1.0),
         prefill_s=_prefill_s(engine, model, tp),
-        experts=_experts(engine, shared, gpu, _dispatch(terms, generation, engine, gpu, parallelism)),
+        experts=_experts(engine, shared, gpu, precision, _dispatch(terms, generation, engine, gpu, parallelism)),
         frontend_s=engine["frontend_s"],
     )
 
 
-def _experts(engine: dict[str, float], shared: dict[str, float], gpu: Gpu, dispatch: tuple[float, float]) -> ExpertTerms:
-    """The terms of experts of an engine on a GPU."""
+def _power(gpu: Gpu, generation: dict[str, float], shared: dict[str, float], kind: str) -> float:
+    """What the board's power limit leaves of an efficiency.
+
+    It is relative to a card of ``watts_compute`` watts per TFLOP/s, or of ``watts_memory`` watts per GB/s. The same chip under
+    a lower limit clocks lower, so that cards with few watts for their datasheet rates reach less of them. Power grows as the
+    cube of the clock: an exponent of a third is expected of arithmetic.
+    """
+    if gpu.tdp_w is None:
+        return 1.0
+    watts = gpu.tdp_w - (GRACE_W if gpu.name.startswith("gh200") else 0.0)
+    rate = gpu.fp16_tflops if kind == "compute" else gpu.memory_bandwidth_gb_s
+    factor: float = (watts / rate / generation[f"watts_{kind}"]) ** shared[f"power_{kind}"]
+    return factor
+
+
+def _experts(
+    engine: dict[str, float], shared: dict[str, float], gpu: Gpu, precision: Precision, dispatch: tuple[float, float]
+) -> ExpertTerms:
+    """The terms of experts of an engine on a GPU, in a precision as the GPU executes it."""
+    arch, form = gpu.arch.lower(), format_name(precision)
+    layer = engine.get("expert_layer", 1.0) * engine.get(f"expert_layer_{arch}", 1.0)
     return ExpertTerms(
-        compute=shared["expert_compute"] * engine.get("expert_compute", 1.0) * engine.get(f"expert_{gpu.arch.lower()}", 1.0),
-        memory=engine["expert_memory"],
+        compute=shared["expert_compute"]
+        * engine.get("expert_compute", 1.0)
+        * engine.get(f"expert_{arch}", 1.0)
+        * engine.get(f"expert_compute_{form}", 1.0),
+        memory=engine["expert_memory"] * engine.get(f"expert_memory_{form}", 1.0),
         spread=engine["expert_spread"],
         rows=engine.get("expert_rows", 0.0),
-        layer_s=engine.get("expert_layer_s", 0.0),
+        layer_s=engine["layer_s"] * (layer - 1.0) + engine.get("expert_layer_s", 0.0),
+        each_s=engine.get("expert_each_s", 0.0),
+        sequence_s=engine["sequence_s"] * (engine.get("expert_sequence", 1.0) - 1.0),
+        prefill_s=engine.get("expert_prefill_s", 0.0),
+        first=engine.get("expert_first", 0.0),
         skew=engine.get("expert_skew", SKEW),
         dispatch_s=dispatch[0],
         dispatch_bytes_s=dispatch[1],
@@ -271,10 +325,17 @@ def _dispatch(
     return latency * engine.get("dispatch", 1.0), bytes_s * link["efficiency"] * link.get(f"tp{gpus}", 1.0)
 
 
+def _layer_s(engine: dict[str, float], model: Model, precision: Precision) -> float:
+    """Launches of a layer, with the kernels that narrow its activations and those that normalise query and key heads."""
+    narrow = engine.get("layer_narrow_s", 0.0) if precision.activation_bits < BITS_16 else 0.0
+    return engine["layer_s"] + narrow + (engine.get("layer_norms_s", 0.0) if model.head_norms else 0.0)
+
+
 def _prefill_s(engine: dict[str, float], model: Model, tp: int) -> float:
     """Host seconds of a step with prefill: per step, among several ranks, and per layer where no CUDA graph holds such steps."""
     among_ranks = engine.get("prefill_ranks_s", 0.0) if tp > 1 else 0.0
-    return engine["prefill_s"] + among_ranks + engine.get("prefill_layer_s", 0.0) * model.layers
+    latent = engine.get("latent_prefill_s", 0.0) if model.latent is not None else 0.0
+    return engine["prefill_s"] + among_ranks + (engine.get("prefill_layer_s", 0.0) + latent) * model.layers
 
 
 def _of_gpu(terms: dict[str, Any], gpu: Gpu) -> dict[str, float]:
@@ -302,15 +363,14 @@ def _link_bytes_s(kind: str, gpu: Gpu, tp: int) -> float:
 def _head_arithmetic(
     engine: dict[str, float], generation: dict[str, float], shared: dict[str, float], model: Model, precision: Precision
 ) -> float:
-    """Kernels of 2024 took groups of 8 query heads together on the tensor cores, and any other group head by head.
+    """Kernels of 2024 computed head by head where they did not take groups together (``_blocks``); later ones always do.
 
     Latent attention is arithmetic on the tensor cores in every engine; where no row says, it reaches prefill's share of their rate.
     """
     if model.latent is not None:
         return shared["attention"] * generation["attention"] * engine.get("attention", 1.0) * engine.get("latent_arithmetic", 1.0)
-    together = engine["head_arithmetic"] == 0.0 or model.heads == 8 * model.kv_heads
     narrow = engine.get("head_8bit", 1.0) if precision.kv_bits == 8 else 1.0
-    return math.inf if together else engine["head_arithmetic"] * generation["head_arithmetic"] * narrow
+    return (engine["head_arithmetic"] or math.inf) * generation["head_arithmetic"] * narrow
 
 
 def coefficients(terms: Terms, model: Model, gpu: Gpu, precision: Precision, parallelism: Parallelism) -> list[float]:
@@ -325,11 +385,11 @@ def coefficients(terms: Terms, model: Model, gpu: Gpu, precision: Precision, par
     precision, tp = gpu.executes(precision), parallelism.tp
     c = [0.0] * step.COEFFICIENTS
     _linear(c, terms, model, gpu, precision, tp)
-    _attention(c, terms, model, gpu, precision, tp)
+    add_attention(c, terms, model, gpu, precision, tp)
     if tp > 1:
         _communication(c, terms, model, parallelism)
     c[step.HOST_STEP] = terms.step_s + terms.layer_s * model.layers
-    c[step.HOST_SEQUENCE] = terms.sequence_s
+    c[step.HOST_SEQUENCE] += terms.sequence_s
     c[step.HOST_PREFILL] = terms.prefill_s
     if model.is_moe:
         _experts_of(c, terms, model, gpu, precision, parallelism)
@@ -358,20 +418,17 @@ def _linear(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Pre
 def _experts_of(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Precision, parallelism: Parallelism) -> None:
     """The routed experts, and where attention has ranks of its own, the tokens' way to them."""
     reached = parallelism.tp * matrix_rate(gpu, precision) * terms.compute
-    add_experts(c, terms.experts, model, precision, parallelism, reached, (gpu.memory_bandwidth_gb_s * 1e9, terms.memory))
+    add_experts(
+        c,
+        terms=terms.experts,
+        model=model,
+        precision=precision,
+        parallelism=parallelism,
+        flops_s=reached,
+        bytes_s=(gpu.memory_bandwidth_gb_s * 1e9, terms.memory),
+    )
     if parallelism.dp > 1:
         add_dispatch(c, terms.experts, model, parallelism)
-
-
-def _attention(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Precision, tp: int) -> None:
-    """Prefill attention by its pairs, decode attention by the context it reads."""
-    kv_bytes = model.kv_elements_per_gpu(tp) * precision.kv_bytes
-    peak = gpu.fp16_tflops * 1e12
-    read = kv_bytes / (gpu.memory_bandwidth_gb_s * 1e9 * terms.kv_bandwidth)
-    heads = model.decode_flops_per_pair / tp / (peak * terms.head_arithmetic)
-    c[step.ATTENTION] = model.prefill_flops_per_pair / tp / (peak * terms.attention)
-    c[step.CONTEXT] = (read**CONTEXT_NORM + heads**CONTEXT_NORM) ** (1 / CONTEXT_NORM)
-    c[step.WALK] = terms.walk_s * model.layers
 
 
 def _communication(c: list[float], terms: Terms, model: Model, parallelism: Parallelism) -> None:
@@ -386,3 +443,21 @@ def _communication(c: list[float], terms: Terms, model: Model, parallelism: Para
     c[step.SMALL_TOKENS] = terms.small_bytes / token_bytes
     c[step.COMM_LARGE] = reduces * terms.large_s
     c[step.COMM_TOKEN] = reduces * token_bytes * 2 * (tp - 1) / tp / terms.link_bytes_s
+    if terms.block_bytes_s > 0.0 and tp > 2:
+        _starvation(c, terms, model, tp, reduces)
+
+
+def _starvation(c: list[float], terms: Terms, model: Model, tp: int, reduces: int) -> None:
+    """A two-shot all-reduce splits its threads evenly over at most 24 blocks.
+
+    Beyond 16 blocks of work a hidden size with a larger odd factor leaves no such split but by that factor (29 of 14,848),
+    and then each block carries that many blocks' bytes, in and out.
+    """
+    odd = model.hidden // (model.hidden & -model.hidden)
+    if odd <= TWO_SHOT_BLOCKS:
+        return
+    token_bytes = ACTIVATION_BYTES * model.hidden
+    block_bytes = TWO_SHOT_THREADS * THREAD_BYTES * tp
+    c[step.STARVED] = reduces * 2 * odd * block_bytes / terms.block_bytes_s
+    c[step.STARVED_FROM] = FEWER_BLOCKS * block_bytes / token_bytes
+    c[step.STARVED_TO] = TWO_SHOT_BYTES / token_bytes

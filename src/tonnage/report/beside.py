@@ -54,7 +54,7 @@ def _difference(best: Json, twin: Json | None) -> str:
 
 def _twin(candidates: Sequence[Json], best: Json) -> Json | None:
     """The predicted candidate of the same GPU, precision and degrees; the one of the same engine first."""
-    keys = ("gpu", "precision", "tp", "pp")
+    keys = ("gpu", "precision", "tp", "pp", "dp", "ep")
     alike: list[Json] = [c for c in candidates if all(at(c, key) == at(best, key) for key in keys)]
 
     def distance(candidate: Json) -> tuple[bool, float]:

@@ -83,10 +83,14 @@ def memory_parts(plan: Json) -> tuple[tuple[str, float], ...]:
 
 def deployment(candidate: Json) -> str:
     """Such as "FP8, TP 2, vllm on h100-sxm-80gb"."""
-    pp = figure_of(candidate, "pp") or 1
-    pipeline = f", PP {pp:.0f}" if pp > 1 else ""
-    where = f"{words_of(candidate, 'precision').upper()}, TP {words_of(candidate, 'tp')}{pipeline}"
+    where = f"{words_of(candidate, 'precision').upper()}, TP {words_of(candidate, 'tp')}{further_degrees(candidate, ', ')}"
     return f"{where}, {words_of(candidate, 'engine')} on {words_of(candidate, 'gpu')}"
+
+
+def further_degrees(candidate: Json, joint: str) -> str:
+    """Degrees above 1 of pipeline, attention ranks and expert groups, each after ``joint``: ", DP 8, EP 8"."""
+    degrees = ((name, figure_of(candidate, name) or 1) for name in ("pp", "dp", "ep"))
+    return "".join(f"{joint}{name.upper()} {degree:.0f}" for name, degree in degrees if degree > 1)
 
 
 def gpus(candidate: Json) -> int:
@@ -96,7 +100,7 @@ def gpus(candidate: Json) -> int:
 
 def same(one: Json | None, other: Json | None) -> bool:
     """Whether two candidates are one deployment."""
-    keys = ("model", "gpu", "system", "precision", "tp", "pp", "engine", "knobs")
+    keys = ("model", "gpu", "system", "precision", "tp", "pp", "dp", "ep", "engine", "knobs")
     return one is not None and other is not None and all(one.get(key) == other.get(key) for key in keys)
 
 

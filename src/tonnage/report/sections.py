@@ -17,7 +17,7 @@ from tonnage.report.existing import existing_section
 from tonnage.report.figure import Plot
 from tonnage.report.job_section import job_section
 from tonnage.report.numbers import ABSENT, counted, number, percent, plain, sentence_of, usd
-from tonnage.report.reading import Json, at, deployment, figure_of, gpus, knobs, latency, listed, same, words_of
+from tonnage.report.reading import Json, at, deployment, figure_of, further_degrees, gpus, knobs, latency, listed, same, words_of
 from tonnage.report.swings import relaxed, sensitivity
 
 CANDIDATES_OPEN = 15
@@ -136,6 +136,8 @@ def _deployment(plan: Json) -> Section:
         ("fleet saturates at", saturation),
         ("engine knobs", knobs),
         ("memory", lambda c: words_of(c, "memory")),
+        ("accuracy impact of the format", lambda c: words_of(c, "accuracy_impact")),
+        ("its calibration", lambda c: words_of(c, "calibration")),
     )
     rows = [(name, *(read(c) or ABSENT for _, c in columns)) for name, read in properties]
     rows = [row for row in rows if set(row[1:]) != {ABSENT}]
@@ -210,14 +212,13 @@ def _candidates(plan: Json) -> Section:
 
 
 def _candidate_row(c: Json, cost: float | None, priced: bool, sure: bool) -> tuple[str, ...]:
-    pp = figure_of(c, "pp") or 1
     latencies = [
         number(figure_of(c, f"{metric}_ms", statistic)) for metric, statistic in (("ttft", "p95"), ("tpot", "mean"), ("e2e", "mean"))
     ]
     return (
         words_of(c, "gpu"),
         words_of(c, "precision"),
-        words_of(c, "tp") + (f" × PP {pp:.0f}" if pp > 1 else ""),
+        words_of(c, "tp") + further_degrees(c, " × "),
         words_of(c, "engine") + ("*" if listed(c, "marks") else ""),
         number(figure_of(c, "requests_per_second_per_8_gpus")),
         number(figure_of(c, "systems_exact")),
@@ -265,8 +266,7 @@ def _rejected(plan: Json) -> Section:
     groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
     rejected = listed(plan, "rejected")
     for r in rejected:
-        pp = figure_of(r, "pp") or 1
-        degrees = f"{words_of(r, 'tp')}{f' × PP {pp:.0f}' if pp > 1 else ''}"
+        degrees = words_of(r, "tp") + further_degrees(r, " × ")
         kind = f"{words_of(r, 'precision')} {words_of(r, 'engine')}"
         groups.setdefault((words_of(r, "gpu"), words_of(r, "reason")), []).append((kind, degrees))
     if not groups:

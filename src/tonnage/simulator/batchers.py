@@ -7,6 +7,10 @@ Every request carries ``computed``, the tokens in its KV cache, and ``generated`
 far. A step that brings ``computed`` up to prompt + generated yields the next output token. So a
 request decodes when exactly one token is missing, the one it generated last; else it prefills.
 
+With speculative decoding a decode computes further tokens, ``drafted`` guesses: they take their part of the token
+budget and have their place in the cache, right or wrong. Blocks once taken are kept for the tokens to come. The
+one token that a pre-empted request may have left of its recomputation is computed without guesses.
+
 A decode reads a context of prompt + generated tokens: what the cache holds and the token it computes.
 A prefill chunk of ``new`` tokens after ``past`` ones counts new·(2·past + new) for twice its attention pairs.
 """
@@ -37,6 +41,8 @@ class Job:
     first_step: int = -1
     last_step: int = -1
     status: int = UNFINISHED
+    drafts: bool = False
+    """Whether its decodes come with guesses: it has had a token since it last entered."""
 
     @property
     def tokens(self) -> int:
@@ -86,13 +92,15 @@ class Batcher:
     """What all share: a queue, a list of running requests in the order they entered, free KV blocks.
 
     vLLM and TensorRT-LLM run at most ``max_num_tokens`` sequences, also with more slots, so that each can have
-    a token in every step: vLLM refuses to start otherwise, TensorRT-LLM's builder raises the budget.
+    a token in every step: vLLM refuses to start otherwise, TensorRT-LLM's builder raises the budget. With
+    guesses that is a token and its guesses.
     """
 
-    def __init__(self, knobs: EngineKnobs, kv_blocks: int, max_context: int) -> None:
+    def __init__(self, knobs: EngineKnobs, kv_blocks: int, max_context: int, drafted: int = 0) -> None:
         """Start empty, with all blocks free."""
         self.knobs = knobs
-        self.slots = min(knobs.max_batch_size, knobs.max_num_tokens)
+        self.drafted = drafted
+        self.slots = min(knobs.max_batch_size, knobs.max_num_tokens // (drafted + 1))
         self.kv_blocks = kv_blocks
         self.max_context = max_context
         self.free = kv_blocks
@@ -106,7 +114,11 @@ class Batcher:
     def never_fits(self, job: Job) -> bool:
         """Whether not even an idle engine could serve the request to its end: such a one is rejected."""
         longest = job.isl + job.osl
-        return self.blocks(longest) > self.kv_blocks or 0 < self.max_context < longest
+        return self.blocks(longest + self.drafted) > self.kv_blocks or 0 < self.max_context < longest
+
+    def guesses(self, job: Job) -> int:
+        """Guesses that the request's next decode comes with."""
+        return self.drafted if job.drafts else 0
 
     def schedule(self) -> Step:
         """The next step; there is something to do."""
@@ -162,7 +174,7 @@ class Static(Batcher):
 class TensorRtLlm(Batcher):
     """In-flight batching of TensorRT-LLM under GUARANTEED_NO_EVICT.
 
-    Admission, in order: a slot, and blocks for prompt + maximum output; the first that finds none blocks
+    Admission, in order: a slot, and blocks for prompt + maximum output (+ guesses); the first that finds none blocks
     those behind it. A step then takes one token of every running request past its prompt, and of the
     rest, in order, whole prompts while they fit into what is left of ``max_num_tokens``; with
     ``chunked_prefill`` as much of a prompt as is left, in whole blocks unless it ends the prompt.
@@ -182,7 +194,7 @@ class TensorRtLlm(Batcher):
         budget = self.knobs.max_num_tokens
         for job in [job for job in self.running if job.decodes]:
             step.add(job, 1)
-        budget -= step.decode_sequences
+        budget -= step.decode_sequences * (self.drafted + 1)
         for job in [job for job in self.running if job.generated == 0]:
             new = job.isl - job.computed
             if new > budget:
@@ -197,7 +209,7 @@ class TensorRtLlm(Batcher):
     def _admit(self) -> None:
         while self.waiting and len(self.running) < self.slots:
             job = self.waiting[0]
-            need = self.blocks(job.isl + job.osl)
+            need = self.blocks(job.isl + job.osl + self.drafted)
             if need > self.free:
                 break
             self.waiting.popleft()
@@ -240,7 +252,8 @@ class Vllm(Batcher):
             if budget == 0 or job not in self.running:
                 break
             new = min(job.tokens - job.computed, budget)
-            need = self.blocks(job.computed + new) - job.blocks
+            guesses = self.guesses(job)
+            need = self.blocks(job.computed + new + guesses) - job.blocks
             while need > self.free and job in self.running:
                 self._preempt(self.running.pop())
                 preempted = True
@@ -248,7 +261,7 @@ class Vllm(Batcher):
                 break
             self._allocate(job, need)
             step.add(job, new)
-            budget -= new
+            budget -= new + guesses
         return budget, preempted
 
     def _admit(self, step: Step, budget: int) -> None:
@@ -273,5 +286,6 @@ class Vllm(Batcher):
         self.free += job.blocks
         job.blocks = 0
         job.computed = 0
+        job.drafts = False
         job.preemptions += 1
         self.waiting.appendleft(job)

@@ -22,11 +22,14 @@ from tonnage.results import requests as requests_module
 from tonnage.results.requests import COMPLETED, GAP_BINS, POSITION_BUCKETS, REJECTED, Requests, gap_edges_ns
 from tonnage.simulator import layout, rules, sglang, sglang_rules, tokens
 from tonnage.simulator import steps as steps_module
+from tonnage.simulator.acceptance import mixed, threshold
 from tonnage.simulator.layout import (
     BASE,
+    BELOW,
     BLOCK_TOKENS,
     CHUNKED,
     CONCURRENCY,
+    DRAFTED,
     FIRST,
     FIRST_STEP,
     FREE,
@@ -42,12 +45,14 @@ from tonnage.simulator.layout import (
     NEXT_ARRIVAL,
     NEXT_EVENT,
     NEXT_SEND,
+    PASSES,
     PREEMPTIONS,
     RATIO,
     REQUEST_ROWS,
     ROUND,
     RUNNING,
     SCHEDULER,
+    SEED,
     SENT,
     SETTINGS,
     SGLANG,
@@ -108,6 +113,7 @@ def _build(version: int) -> Callable[..., Any]:
     def loop(
         cfg,
         c,
+        draft,
         due,
         isl,
         osl,
@@ -154,7 +160,7 @@ def _build(version: int) -> Callable[..., Any]:
                 schedule_sglang(cfg, state, table, isl, osl, queue, running, filling, take, made, positions, phases)
             else:
                 schedule_vllm(cfg, state, table, isl, queue, stack, running, filling, take, made, positions, phases, now)
-            lasts = price(c, line_a, line_c, made)
+            lasts = price(cfg, c, draft, line_a, line_c, made)
             if 0 <= window < now + lasts:
                 take_arrivals(cfg, state, table, isl, osl, queue, window)
                 break
@@ -204,7 +210,8 @@ def run(trace: Trace, step: StepModel, knobs: EngineKnobs, kv_blocks: int, *, wi
         the tokens that were produced; an unfinished request has them and no ``last_token_ns``.
 
     Raises:
-        InputError: due times out of order, lengths below one token, an engine without slots, tokens or blocks.
+        InputError: due times out of order, lengths below one token, an engine without slots, tokens or blocks, or whose
+            steps do not hold a token and its guesses.
     """
     return run_recorded(trace, step, knobs, kv_blocks, window_ps=window_ps, max_context=max_context, most_steps=0)[0]
 
@@ -225,24 +232,30 @@ def run_recorded(
     ``stop`` is an int64 array of one element: another thread that sets it to 1 ends the run between
     two steps, and what it returns is then of no use.
     """
-    check_run(trace, knobs, kv_blocks)
-    count = len(trace)
+    check_run(trace, step, knobs, kv_blocks)
+    count, drafting = len(trace), step.drafting
+    drafted = 0 if drafting is None else drafting.tokens
     cfg = np.zeros(SETTINGS, np.int64)
-    cfg[SCHEDULER], cfg[SLOTS], cfg[MAX_TOKENS] = _CODES[knobs.scheduler], slots(knobs), knobs.max_num_tokens
+    cfg[SCHEDULER], cfg[SLOTS], cfg[MAX_TOKENS] = _CODES[knobs.scheduler], slots(knobs, drafted), knobs.max_num_tokens
     cfg[CHUNKED], cfg[BLOCK_TOKENS], cfg[KV_BLOCKS] = knobs.chunked_prefill, knobs.tokens_per_block, kv_blocks
     cfg[MAX_CONTEXT], cfg[FRONTEND], cfg[WINDOW] = max_context, to_ps(step.frontend_s), window_ps
     cfg[TURNAROUND], cfg[CONCURRENCY] = trace.turnaround_ps, trace.concurrency
+    draft = np.zeros(COEFFICIENTS) if drafting is None else drafting.coefficients
+    if drafting is not None:
+        cfg[DRAFTED], cfg[PASSES], cfg[BELOW] = drafted, drafting.passes, threshold(drafting.acceptance)
+        cfg[SEED] = np.uint64(mixed(trace.seed)).astype(np.int64)
     table = np.empty((REQUEST_ROWS, count), np.int64)
     gaps = np.zeros((POSITION_BUCKETS, GAP_BINS), np.int64)
     steps = np.zeros((most_steps, STEP_COLUMNS), np.int64)
     due, isl, osl = (_plain(column, np.int64) for column in (trace.due_ps, trace.isl, trace.osl))
+    prices = _plain(step.coefficients, np.float64), _plain(draft, np.float64)
     halt = np.zeros(1, np.int64) if stop is None else stop
     most = cfg[SLOTS]
     queue, (running, filling, take, stack) = np.empty(count, np.int64), np.empty((4, most), np.int64)
     line_a, line_c = np.full((2, most + 1), -1)
     state, positions, phases, made = (np.zeros(n, np.int64) for n in (STATE, POSITION_BUCKETS, knobs.tokens_per_block, STEP_COLUMNS))
     scratch = queue, running, filling, take, stack, line_a, line_c, state, positions, phases, made
-    number, sent, _ = _loop(cfg, _plain(step.coefficients, np.float64), due, isl, osl, table, *scratch, gaps, _EDGES, steps, halt)
+    number, sent, _ = _loop(cfg, *prices, due, isl, osl, table, *scratch, gaps, _EDGES, steps, halt)
     table = table[:, :sent]
     if window_ps >= 0:
         table = table[:, : int(np.searchsorted(table[SENT], window_ps, side="right"))]
@@ -271,12 +284,16 @@ def _requests(table: NDArray[np.int64], isl: NDArray[np.int64], gaps: NDArray[np
     )
 
 
-def slots(knobs: EngineKnobs) -> int:
+def slots(knobs: EngineKnobs, drafted: int = 0) -> int:
     """Sequences that run at once: engines that hold decodes to a token budget take care that each can have one in every step."""
-    return knobs.max_batch_size if knobs.scheduler in ("static", "sglang") else min(knobs.max_batch_size, knobs.max_num_tokens)
+    return (
+        knobs.max_batch_size
+        if knobs.scheduler in ("static", "sglang")
+        else min(knobs.max_batch_size, knobs.max_num_tokens // (drafted + 1))
+    )
 
 
-def check_run(trace: Trace, knobs: EngineKnobs, kv_blocks: int) -> None:
+def check_run(trace: Trace, step: StepModel, knobs: EngineKnobs, kv_blocks: int) -> None:
     """Refuse what no engine could run.
 
     Raises:
@@ -284,6 +301,14 @@ def check_run(trace: Trace, knobs: EngineKnobs, kv_blocks: int) -> None:
     """
     if min(knobs.max_batch_size, knobs.max_num_tokens, knobs.tokens_per_block) < 1 or kv_blocks < 0:
         raise InputError("engine knobs: max_batch_size, max_num_tokens and tokens_per_block are 1 or more")
+    if step.drafting is not None:
+        k = step.drafting.tokens
+        if knobs.scheduler == "static":
+            raise InputError("--speculation: static batching has no speculative decoding here; use in-flight batching")
+        if k < 1 or k + 1 > knobs.max_num_tokens:
+            raise InputError(
+                f"--speculation: k={k} is not possible in steps of {knobs.max_num_tokens:,} tokens; write 1 or more, below that"
+            )
     if len(trace) and (int(trace.isl.min()) < 1 or int(trace.osl.min()) < 1):
         raise InputError("lengths: a prompt and an output have one token or more")
     if trace.concurrency == 0 and len(trace) and (int(trace.due_ps[0]) < 0 or bool(np.any(trace.due_ps[1:] < trace.due_ps[:-1]))):

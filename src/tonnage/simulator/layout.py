@@ -8,13 +8,16 @@ from __future__ import annotations
 STATIC, TENSORRT_LLM, VLLM, SGLANG = 0, 1, 2, 3
 """Codes of the schedulers."""
 
-# Places in the array of settings. SLOTS is how many sequences run at once.
+# Places in the array of settings. SLOTS is how many sequences run at once. DRAFTED guesses of PASSES passes come
+# with a decode; draws BELOW are right, of those from SEED, which is mixed already.
 (SCHEDULER, SLOTS, MAX_TOKENS, CHUNKED, BLOCK_TOKENS, KV_BLOCKS, MAX_CONTEXT, FRONTEND, TURNAROUND, CONCURRENCY, WINDOW) = range(11)
-SETTINGS = 11
+(DRAFTED, PASSES, BELOW, SEED) = range(11, 15)
+SETTINGS = 15
 
 # Rows of the table of requests. What a decoding request has generated is ROUND − BASE, and its UNTIL is
 # the round at which it ends or its output position enters the next BUCKET of the gap histogram.
-# GENERATED, COMPUTED and LAST are kept for the others; BLOCKS as long as the prompt is computed (vLLM) or to the end.
+# GENERATED, COMPUTED and LAST are kept for the others; BLOCKS as long as the prompt is computed (vLLM, SGLang) or
+# to the end (TensorRT-LLM, and all with guesses). A right guess moves BASE and UNTIL a round back.
 (SENT, FIRST, LAST, GENERATED, COMPUTED, BLOCKS, STATUS, PREEMPTIONS, FIRST_STEP, LAST_STEP, BASE, UNTIL, BUCKET) = range(13)
 REQUEST_ROWS = 13
 

@@ -4,13 +4,16 @@ Time is a whole number of picoseconds. The engine works in steps; whenever one e
 
 1. arrivals: what reached the engine before this instant joins the queue;
 2. finishes: every request whose tokens the step completed gets its next one; those with their last one
-   leave, and in a closed loop their clients are free;
+   leave, and in a closed loop their clients are free. With speculative decoding a decode yields one token and
+   those guesses before it that were right (``acceptance.py``), all at this instant: the gaps between them are 0,
+   and are counted as such;
 3. arrivals at this very instant;
 4. admission (``batchers.py``, ``sglang.py``), and the next step begins, if there is anything to do. An idle engine
    begins at the instant of the next arrival with what is there.
 
 A step with any prefill in it costs ``step_seconds``, rounded once, half to even; a step of decodes
-alone costs a(B) + c(B)·C of ``StepModel.decode_line``, where a and c are whole.
+alone costs a(B) + c(B)·C of ``StepModel.decode_line``, where a and c are whole. With guesses the price is
+``drafted_step_seconds``: P, n, B and C of a step count as without, and every one of the B has k guesses.
 
 A request reaches the engine ``frontend_s`` after it was sent. In an open loop it is sent when it is due. In a
 closed loop the client program is serial: clients are free at time 0 and after each of their requests,
@@ -30,8 +33,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tonnage.perf.step import StepModel, step_seconds
+from tonnage.perf.step import StepModel
 from tonnage.results.requests import COMPLETED, GAP_BINS, POSITION_BUCKETS, REJECTED, Requests, gap_edges_ns
+from tonnage.simulator.acceptance import accepted, threshold
 from tonnage.simulator.batchers import Batcher, Job, Static, Step, TensorRtLlm, Vllm
 from tonnage.simulator.sglang import Sglang
 from tonnage.spec.deployment import EngineKnobs
@@ -77,7 +81,7 @@ class Prices:
 
     def __init__(self, step: StepModel, max_batch_size: int) -> None:
         """Round the decode line once."""
-        self.coefficients = step.coefficients
+        self.step = step
         a, c = step.decode_line(max_batch_size)
         self.a, self.c = [int(v) for v in a], [int(v) for v in c]
 
@@ -86,7 +90,7 @@ class Prices:
         p, n, b = step.prefill_tokens, step.prefill_sequences, step.decode_sequences
         if p == 0:
             return self.a[b] + self.c[b] * step.context_tokens
-        return to_ps(float(step_seconds(self.coefficients, p, n, b, step.pairs_2, step.context_tokens)))
+        return to_ps(float(self.step.seconds(p, n, b, step.pairs_2, step.context_tokens)))
 
 
 class Gaps:
@@ -135,6 +139,8 @@ class Engine:
 
     def __init__(self, source: Source, batcher: Batcher, prices: Prices, frontend_ps: int, window_ps: int) -> None:
         """Start at time 0."""
+        drafting = prices.step.drafting
+        self.below = 0 if drafting is None else threshold(drafting.acceptance)
         self.source = source
         self.batcher = batcher
         self.prices = prices
@@ -192,7 +198,15 @@ class Engine:
         for job, new in step.work:
             job.computed += new
             if job.computed == job.tokens:
-                self.token(job)
+                self.tokens(job)
+
+    def tokens(self, job: Job) -> None:
+        """The tokens of a computation that is complete: one, and of a decode the guesses before it that were right."""
+        right = accepted(self.source.trace.seed, job.id, job.generated, self.batcher.guesses(job), self.below)
+        further = min(right, job.osl - job.generated - 1)
+        job.computed += further
+        for _ in range(further + 1):
+            self.token(job)
 
     def token(self, job: Job) -> None:
         """One output token; the first comes with the end of the prompt, and the last ends the request."""
@@ -202,6 +216,7 @@ class Engine:
         else:
             self.gaps.add(job.generated, self.now - job.last_token)
         job.generated += 1
+        job.drafts = True
         job.last_token = self.now
         if job.generated == job.osl:
             job.status, job.last_step = COMPLETED, number
@@ -214,11 +229,16 @@ class Engine:
         self.steps.append((self.now, lasts, *made, len(self.batcher.running), len(self.batcher.waiting)))
 
 
+def drafted_tokens(step: StepModel) -> int:
+    """Guesses of a decode; 0 without speculative decoding."""
+    return 0 if step.drafting is None else step.drafting.tokens
+
+
 def run_reference(
     trace: Trace, step: StepModel, knobs: EngineKnobs, kv_blocks: int, *, window_ps: int = -1, max_context: int = 0
 ) -> Reference:
     """Simulate one engine; the arguments are those of ``kernel.run``."""
-    batcher = BATCHERS[knobs.scheduler](knobs, kv_blocks, max_context)
+    batcher = BATCHERS[knobs.scheduler](knobs, kv_blocks, max_context, drafted_tokens(step))
     engine = Engine(Source(trace), batcher, Prices(step, knobs.max_batch_size), to_ps(step.frontend_s), window_ps)
     engine.run()
     jobs = [job for job in engine.source.sent if not engine.beyond(job.due)]

@@ -20,6 +20,7 @@ from tonnage.simulator.layout import (
     CONCURRENCY,
     CONTEXT,
     DECODING,
+    DRAFTED,
     FILLING,
     FIRST,
     FIRST_STEP,
@@ -70,7 +71,7 @@ def blocks_of(tokens, block):
 @njit(inline="always")
 def never_fits(cfg, isl, osl):
     """Whether a request could not be served even by an idle engine."""
-    if blocks_of(isl + osl, cfg[BLOCK_TOKENS]) > cfg[KV_BLOCKS]:
+    if blocks_of(isl + osl + cfg[DRAFTED], cfg[BLOCK_TOKENS]) > cfg[KV_BLOCKS]:
         return True
     if cfg[MAX_CONTEXT] > 0 and isl + osl > cfg[MAX_CONTEXT]:
         return True
@@ -79,7 +80,7 @@ def never_fits(cfg, isl, osl):
     if cfg[SCHEDULER] == VLLM:
         return isl + osl > cfg[MAX_TOKENS] and cfg[CHUNKED] == 0
     if cfg[SCHEDULER] == SGLANG:
-        return isl + osl + cfg[BLOCK_TOKENS] >= cfg[KV_BLOCKS] * cfg[BLOCK_TOKENS]
+        return isl + osl + cfg[DRAFTED] + cfg[BLOCK_TOKENS] >= cfg[KV_BLOCKS] * cfg[BLOCK_TOKENS]
     return False
 
 
@@ -198,7 +199,7 @@ def schedule_tensorrt_llm(cfg, state, table, isl, osl, queue, running, filling, 
     """Admit in order while slots and blocks to completion last; decodes first, then contexts."""
     while state[HEAD] < state[TAIL] and state[RUNNING] < cfg[SLOTS]:
         r = queue[state[HEAD]]
-        need = blocks_of(isl[r] + osl[r], cfg[BLOCK_TOKENS])
+        need = blocks_of(isl[r] + osl[r] + cfg[DRAFTED], cfg[BLOCK_TOKENS])
         if need > state[FREE]:
             break
         state[HEAD] += 1
@@ -206,7 +207,7 @@ def schedule_tensorrt_llm(cfg, state, table, isl, osl, queue, running, filling, 
         table[BLOCKS, r] = need
         enter(state, table, running, filling, r)
     add_decoding(state, made)
-    budget = cfg[MAX_TOKENS] - state[DECODING]
+    budget = cfg[MAX_TOKENS] - state[DECODING] * (cfg[DRAFTED] + 1)
     stopped = False
     for i in range(state[FILLING]):
         r = filling[i]
@@ -218,6 +219,44 @@ def schedule_tensorrt_llm(cfg, state, table, isl, osl, queue, running, filling, 
         if take[i] > 0:
             budget -= new
             add_filling(table, isl, made, r, new)
+
+
+@njit(inline="always")
+def held(cfg, table, isl, r, generated):
+    """Blocks of a request that decodes: those of its context, and those once taken for guesses."""
+    if cfg[DRAFTED] > 0:
+        return table[BLOCKS, r]
+    return blocks_of(isl[r] + generated - 1, cfg[BLOCK_TOKENS])
+
+
+@njit(inline="always")
+def growth(cfg, state, table, isl, r):
+    """Blocks that a decoding request needs for its next token and guesses."""
+    context = isl[r] + state[ROUND] - table[BASE, r]
+    if cfg[DRAFTED] > 0:
+        return blocks_of(context + cfg[DRAFTED], cfg[BLOCK_TOKENS]) - table[BLOCKS, r]
+    return 1 if (context - 1) % cfg[BLOCK_TOKENS] == 0 else 0
+
+
+@njit(inline="always")
+def growth_of_all(cfg, state, table, isl, running, phases):
+    """The same of all decoding requests together."""
+    if cfg[DRAFTED] == 0:
+        return phases[-state[ROUND] % cfg[BLOCK_TOKENS]]
+    total = 0
+    for i in range(state[RUNNING]):
+        if table[UNTIL, running[i]] < NEVER:
+            total += growth(cfg, state, table, isl, running[i])
+    return total
+
+
+@njit(inline="always")
+def grow_all(cfg, state, table, isl, running):
+    """Note who has the blocks for guesses; without guesses the context tells."""
+    if cfg[DRAFTED] > 0:
+        for i in range(state[RUNNING]):
+            if table[UNTIL, running[i]] < NEVER:
+                table[BLOCKS, running[i]] += growth(cfg, state, table, isl, running[i])
 
 
 @njit(inline="always")
@@ -239,7 +278,7 @@ def preempt_last(cfg, state, table, isl, running, stack, positions, phases, now)
     if table[UNTIL, r] < NEVER:
         leave_decoding(cfg, state, table, isl, r, positions, phases)
         table[LAST, r] = now
-        state[FREE] += blocks_of(isl[r] + table[GENERATED, r] - 1, cfg[BLOCK_TOKENS])
+        state[FREE] += held(cfg, table, isl, r, table[GENERATED, r])
     else:
         state[FILLING] -= 1
         state[FREE] += table[BLOCKS, r]
@@ -253,21 +292,21 @@ def preempt_last(cfg, state, table, isl, running, stack, positions, phases, now)
 @njit(inline="always")
 def chunk_vllm(cfg, state, table, isl, r):
     """New tokens of a filling request in a step, and the blocks that they need."""
-    new = min(isl[r] + table[GENERATED, r] - table[COMPUTED, r], cfg[MAX_TOKENS] - state[DECODING])
+    new = min(isl[r] + table[GENERATED, r] - table[COMPUTED, r], cfg[MAX_TOKENS] - state[DECODING] * (cfg[DRAFTED] + 1))
     return new, max(blocks_of(table[COMPUTED, r] + new, cfg[BLOCK_TOKENS]) - table[BLOCKS, r], 0)
 
 
 @njit(inline="always")
 def continue_vllm(cfg, state, table, isl, stack, running, filling, take, positions, phases, now):
     """Allocate for the running requests, all decoding but for one at most, the last; whether anyone was pre-empted."""
-    block = cfg[BLOCK_TOKENS]
-    needed = phases[-state[ROUND] % block]
+    needed = growth_of_all(cfg, state, table, isl, running, phases)
     if state[FILLING] > 0:
         new, more = chunk_vllm(cfg, state, table, isl, filling[0])
         take[0] = new
         needed += more
     if needed <= state[FREE]:
         state[FREE] -= needed
+        grow_all(cfg, state, table, isl, running)
         if state[FILLING] > 0:
             table[BLOCKS, filling[0]] += more
         return False
@@ -275,7 +314,7 @@ def continue_vllm(cfg, state, table, isl, stack, running, filling, take, positio
     while i < state[RUNNING]:
         r = running[i]
         if table[UNTIL, r] < NEVER:
-            more = 1 if (isl[r] - 1 - table[BASE, r] + state[ROUND]) % block == 0 else 0
+            more = growth(cfg, state, table, isl, r)
         else:
             take[0], more = chunk_vllm(cfg, state, table, isl, r)
         while more > state[FREE] and i < state[RUNNING]:
@@ -283,7 +322,7 @@ def continue_vllm(cfg, state, table, isl, stack, running, filling, take, positio
         if i == state[RUNNING]:
             break
         state[FREE] -= more
-        if table[UNTIL, r] == NEVER:
+        if table[UNTIL, r] == NEVER or cfg[DRAFTED] > 0:
             table[BLOCKS, r] += more
         i += 1
     return True
@@ -294,7 +333,7 @@ def schedule_vllm(cfg, state, table, isl, queue, stack, running, filling, take, 
     """Running ones in order while the budget lasts, then waiting ones if nobody lost its blocks."""
     preempted = continue_vllm(cfg, state, table, isl, stack, running, filling, take, positions, phases, now)
     add_decoding(state, made)
-    budget = cfg[MAX_TOKENS] - state[DECODING]
+    budget = cfg[MAX_TOKENS] - state[DECODING] * (cfg[DRAFTED] + 1)
     if state[FILLING] > 0 and take[0] > 0:
         add_filling(table, isl, made, filling[0], take[0])
         budget -= take[0]

@@ -51,9 +51,9 @@ class Sglang(Batcher):
     mem_cache/prefill_budget.py of SGLang 0.5.23.
     """
 
-    def __init__(self, knobs: EngineKnobs, kv_blocks: int, max_context: int) -> None:
+    def __init__(self, knobs: EngineKnobs, kv_blocks: int, max_context: int, drafted: int = 0) -> None:
         """Start empty; slots are not held to the token budget, which is one of prompts."""
-        super().__init__(knobs, kv_blocks, max_context)
+        super().__init__(knobs, kv_blocks, max_context, drafted)
         self.slots = knobs.max_batch_size
         self.chunked: Job | None = None
         self.full = False
@@ -62,7 +62,7 @@ class Sglang(Batcher):
     def never_fits(self, job: Job) -> bool:
         """Also one that leaves no token beside itself and a block: it would not be admitted to an idle engine."""
         block = self.knobs.tokens_per_block
-        return super().never_fits(job) or job.isl + job.osl + block >= self.kv_blocks * block
+        return super().never_fits(job) or job.isl + job.osl + self.drafted + block >= self.kv_blocks * block
 
     def idle(self) -> None:
         """The ratio starts again."""
@@ -127,7 +127,7 @@ class Sglang(Batcher):
         return self.blocks(new) * self.knobs.tokens_per_block
 
     def _allocate(self, job: Job, new: int) -> None:
-        more = self.blocks(job.computed + new) - job.blocks
+        more = self.blocks(job.computed + new + self.guesses(job)) - job.blocks
         self.free -= more
         job.blocks += more
 
@@ -147,13 +147,14 @@ class Sglang(Batcher):
             step.add(job, 1)
 
     def _lacking(self, decoding: list[Job]) -> bool:
-        return sum(self.blocks(job.computed + 1) - job.blocks for job in decoding) > self.free
+        return sum(self.blocks(job.computed + 1 + self.guesses(job)) - job.blocks for job in decoding) > self.free
 
     def _retract(self, job: Job) -> None:
         self.running.remove(job)
         self.free += job.blocks
         job.blocks = 0
         job.computed = 0
+        job.drafts = False
         job.preemptions += 1
         self.waiting.append(job)
         self.full = False

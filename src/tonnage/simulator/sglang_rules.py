@@ -28,7 +28,7 @@ from tonnage.simulator.layout import (
     TAIL,
     UNTIL,
 )
-from tonnage.simulator.rules import add_decoding, blocks_of, enter, leave_decoding
+from tonnage.simulator.rules import add_decoding, blocks_of, enter, grow_all, growth_of_all, held, leave_decoding
 from tonnage.simulator.sglang import MOST_NEW, RATIO_DECAY, RATIO_LEAST, RETRACT_STEPS
 from tonnage.simulator.sglang import RATIO as UNITS
 from tonnage.simulator.steps import PAIRS_2, PREFILL_SEQUENCES, PREFILL_TOKENS
@@ -109,19 +109,20 @@ def take_prompt(cfg, state, table, take, made, i, r, new):
 @njit(inline="always")
 def decode_sglang(cfg, state, table, isl, osl, queue, running, positions, phases):
     """Blocks for the next round, after as many retractions as it takes; and the ratio."""
-    block = cfg[BLOCK_TOKENS]
-    phase = -state[ROUND] % block
-    if phases[phase] <= state[FREE]:
+    needed = growth_of_all(cfg, state, table, isl, running, phases)
+    if needed <= state[FREE]:
         state[RATIO] = max(state[RATIO] - RATIO_DECAY, RATIO_LEAST)
     else:
-        while state[DECODING] > 1 and phases[phase] > state[FREE]:
+        while state[DECODING] > 1 and needed > state[FREE]:
             retract(cfg, state, table, isl, queue, running, positions, phases)
+            needed = growth_of_all(cfg, state, table, isl, running, phases)
         made, most = 0, 0
         for i in range(state[RUNNING]):
             made += state[ROUND] - table[BASE, running[i]]
             most += osl[running[i]]
         state[RATIO] = min((made + RETRACT_STEPS * state[DECODING]) * UNITS // (most + 1), UNITS)
-    state[FREE] -= phases[phase]
+    state[FREE] -= needed
+    grow_all(cfg, state, table, isl, running)
 
 
 @njit(inline="always")
@@ -139,7 +140,7 @@ def retract(cfg, state, table, isl, queue, running, positions, phases):
         running[i] = running[i + 1]
     leave_decoding(cfg, state, table, isl, r, positions, phases)
     table[LAST, r] = max(table[LAST, r], state[DECODED])
-    state[FREE] += blocks_of(isl[r] + table[GENERATED, r] - 1, cfg[BLOCK_TOKENS])
+    state[FREE] += held(cfg, table, isl, r, table[GENERATED, r])
     table[BLOCKS, r] = 0
     table[COMPUTED, r] = 0
     table[PREEMPTIONS, r] += 1

@@ -16,6 +16,7 @@ import numpy as np
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.terms import step_model
 from tonnage.simulator.kernel import run_recorded, warm_up
+from tonnage.simulator.ranks import pooled, rank_traces
 from tonnage.simulator.steps import StepRecord
 from tonnage.spec.workload import ClosedLoop
 from tonnage.units import to_ps
@@ -94,9 +95,12 @@ def simulate_many(
 def simulate_recorded(
     deployment: Deployment, workload: Workload, *, seed: int, most_steps: int, window_s: float | None = None
 ) -> tuple[Requests, StepRecord]:
-    """As ``simulate``, with the first ``most_steps`` engine steps: their composition, duration and queue."""
+    """As ``simulate``, with the first ``most_steps`` engine steps: their composition, duration and queue.
+
+    Of an instance with attention ranks, the first rank and its requests.
+    """
     return run_recorded(
-        workload.trace(seed),
+        rank_traces(workload.trace(seed), deployment.parallelism.dp)[0],
         step_model(deployment),
         deployment.knobs,
         memory_plan(deployment).blocks,
@@ -108,17 +112,21 @@ def simulate_recorded(
 
 def _one(point: Point, seed: int, window_s: float | None, stop: NDArray[np.int64]) -> Requests:
     deployment, workload = point
-    blocks = memory_plan(deployment).blocks
-    return run_recorded(
-        workload.trace(seed),
-        step_model(deployment),
-        deployment.knobs,
-        blocks,
-        most_steps=0,
-        window_ps=-1 if window_s is None else to_ps(window_s),
-        max_context=deployment.model.max_context,
-        stop=stop,
-    )[0]
+    blocks, ranks = memory_plan(deployment).blocks, deployment.parallelism.dp
+    parts = [
+        run_recorded(
+            trace,
+            step_model(deployment),
+            deployment.knobs,
+            blocks,
+            most_steps=0,
+            window_ps=-1 if window_s is None else to_ps(window_s),
+            max_context=deployment.model.max_context,
+            stop=stop,
+        )[0]
+        for trace in rank_traces(workload.trace(seed), ranks)
+    ]
+    return parts[0] if ranks == 1 else pooled(parts)
 
 
 def _watch(futures: list[Future[Requests]], points: Sequence[Point], progress: Progress | None) -> None:

@@ -16,6 +16,7 @@ from tonnage.perf import step
 from tonnage.results.requests import COMPLETED, POSITION_BUCKETS
 from tonnage.simulator.layout import (
     BASE,
+    BELOW,
     BLOCK_TOKENS,
     BLOCKS,
     BUCKET,
@@ -24,6 +25,7 @@ from tonnage.simulator.layout import (
     CONTEXT,
     DECODED,
     DECODING,
+    DRAFTED,
     FILLING,
     FIRST,
     FIRST_STEP,
@@ -36,10 +38,12 @@ from tonnage.simulator.layout import (
     LAST_STEP,
     NEVER,
     NEXT_EVENT,
+    PASSES,
     PAUSED,
     ROUND,
     RUNNING,
     SCHEDULER,
+    SEED,
     SGLANG,
     STACK,
     STATUS,
@@ -49,7 +53,7 @@ from tonnage.simulator.layout import (
     UNTIL,
     VLLM,
 )
-from tonnage.simulator.rules import blocks_of, leave_decoding, send_next
+from tonnage.simulator.rules import held, leave_decoding, send_next
 from tonnage.simulator.steps import (
     CONTEXT_TOKENS,
     DECODE_SEQUENCES,
@@ -68,6 +72,10 @@ tabulated_seconds: Any = register_jitable(step.tabulated_seconds)
 batch_seconds: Any = register_jitable(step.batch_seconds)
 context_seconds: Any = register_jitable(step.context_seconds)
 step_seconds: Any = register_jitable(step.step_seconds)
+verify_seconds: Any = register_jitable(step.verify_seconds)
+drafted_batch_seconds: Any = register_jitable(step.drafted_batch_seconds)
+drafted_context_seconds: Any = register_jitable(step.drafted_context_seconds)
+drafted_step_seconds: Any = register_jitable(step.drafted_step_seconds)
 
 
 @njit(inline="always")
@@ -77,19 +85,22 @@ def whole_ps(seconds):
 
 
 @njit(inline="always")
-def price(c, line_a, line_c, made):
+def price(cfg, c, draft, line_a, line_c, made):
     """Picoseconds of a step: the decode line when nothing is prefilled, else priced and rounded once."""
-    b = made[DECODE_SEQUENCES]
+    b, drafted, passes = made[DECODE_SEQUENCES], float(cfg[DRAFTED]), float(cfg[PASSES])
     if made[PREFILL_TOKENS] == 0:
         if line_a[b] < 0:
-            line_a[b] = whole_ps(batch_seconds(c, float(b), float(b)))
-            line_c[b] = whole_ps(context_seconds(c, float(b)))
+            if cfg[DRAFTED] > 0:
+                line_a[b] = whole_ps(drafted_batch_seconds(c, draft, drafted, passes, float(b)))
+                line_c[b] = whole_ps(drafted_context_seconds(c, draft, passes, float(b)))
+            else:
+                line_a[b] = whole_ps(batch_seconds(c, float(b), float(b)))
+                line_c[b] = whole_ps(context_seconds(c, float(b)))
         return line_a[b] + line_c[b] * made[CONTEXT_TOKENS]
-    return whole_ps(
-        step_seconds(
-            c, float(made[PREFILL_TOKENS]), float(made[PREFILL_SEQUENCES]), float(b), float(made[PAIRS_2]), float(made[CONTEXT_TOKENS])
-        )
-    )
+    p, n, pairs, context = float(made[PREFILL_TOKENS]), float(made[PREFILL_SEQUENCES]), float(made[PAIRS_2]), float(made[CONTEXT_TOKENS])
+    if cfg[DRAFTED] > 0:
+        return whole_ps(drafted_step_seconds(c, draft, drafted, passes, p, n, float(b), pairs, context))
+    return whole_ps(step_seconds(c, p, n, float(b), pairs, context))
 
 
 @njit(inline="always")
@@ -145,7 +156,7 @@ def end_events(cfg, state, table, isl, osl, running, positions, phases, now):
     kept, soonest = 0, NEVER
     for i in range(state[RUNNING]):
         r = running[i]
-        if table[UNTIL, r] == state[ROUND]:
+        if table[UNTIL, r] <= state[ROUND]:
             generated = state[ROUND] - table[BASE, r]
             if generated == osl[r]:
                 leave_decoding(cfg, state, table, isl, r, positions, phases)
@@ -156,14 +167,14 @@ def end_events(cfg, state, table, isl, osl, running, positions, phases, now):
                     state[FREE] += table[BLOCKS, r]
                 elif cfg[SCHEDULER] == VLLM or cfg[SCHEDULER] == SGLANG:
                     state[FULL] = 0
-                    state[FREE] += blocks_of(isl[r] + osl[r] - 1, cfg[BLOCK_TOKENS])
+                    state[FREE] += held(cfg, table, isl, r, osl[r])
                 if cfg[CONCURRENCY] > 0:
                     send_next(cfg, state, table, now)
                 continue
             positions[table[BUCKET, r]] -= 1
             table[BUCKET, r] = bucket_of(generated)
             positions[table[BUCKET, r]] += 1
-            table[UNTIL, r] = table[BASE, r] + min(osl[r], 2 * generated)
+            table[UNTIL, r] = table[BASE, r] + min(osl[r], 2 << table[BUCKET, r])
         soonest = min(soonest, table[UNTIL, r])
         running[kept] = r
         kept += 1
@@ -181,10 +192,51 @@ def end_pause(state, table, running, gaps, edges, now):
 
 
 @njit(inline="always")
+def mixed(bits):
+    """``acceptance.mixed`` on 64 bits that wrap by themselves."""
+    bits += np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
+@njit(inline="always")
+def accepted(cfg, r, generated, most):
+    """How many of at most so many guesses after ``generated`` tokens are right before the first wrong one."""
+    stream = mixed(np.uint64(cfg[SEED]) ^ np.uint64(r))
+    count = 0
+    while count < most and np.int64(mixed(stream ^ np.uint64(generated + count + 1)) >> np.uint64(11)) < cfg[BELOW]:
+        count += 1
+    return count
+
+
+@njit(inline="always")
+def end_guesses(cfg, state, table, isl, osl, running, gaps, edges, now, lasts):
+    """Hand out the right guesses of a round, ahead of the token that every request gets; gaps after the first token are 0."""
+    for i in range(state[RUNNING]):
+        r = running[i]
+        if table[UNTIL, r] == NEVER:
+            continue
+        generated = state[ROUND] - table[BASE, r]
+        gap = now - max(table[LAST, r], state[DECODED]) if state[PAUSED] > 0 else lasts
+        gaps[bucket_of(generated), bin_of(edges, gap)] += 1
+        right = accepted(cfg, r, generated, min(cfg[DRAFTED], osl[r] - generated - 1))
+        for position in range(generated + 1, generated + right + 1):
+            gaps[bucket_of(position), 0] += 1
+        table[BASE, r] -= right
+        table[UNTIL, r] -= right
+        state[CONTEXT] += right
+        state[NEXT_EVENT] = min(state[NEXT_EVENT], table[UNTIL, r])
+
+
+@njit(inline="always")
 def end_step(cfg, state, table, isl, osl, running, filling, take, gaps, edges, positions, phases, now, lasts):
     """Hand out the tokens of a step that ends at ``now``; in one of SGLang's prompts nobody decodes."""
     alone = cfg[SCHEDULER] == SGLANG and state[FILLING] > 0
-    if state[PAUSED] > 0 and not alone:
+    if cfg[DRAFTED] > 0:
+        if not alone:
+            end_guesses(cfg, state, table, isl, osl, running, gaps, edges, now, lasts)
+    elif state[PAUSED] > 0 and not alone:
         end_pause(state, table, running, gaps, edges, now)
     elif state[DECODING] > 0 and not alone:
         place, gap = state[LAST_BIN], lasts // PS_PER_NS

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tonnage.perf import step
 from tonnage.perf.step import batch_seconds, step_seconds
 from tonnage.sizing.capacity import STABLE, Instance, find_capacity
+from tonnage.spec.catalog import QualityScore, find_score, models
 
 if TYPE_CHECKING:
     from tonnage.sizing.bounds import Carried
@@ -25,6 +26,9 @@ CHEAP = 5.0
 
 HALVES = 2.0
 """Throughput without a limit over that with it from which the limit is named."""
+
+SMALLER = 2.0
+"""Ratio of parameters from which a model is called smaller."""
 
 FILLED = 64
 """Decode sequences that share a step at most in the comparison of input and output tokens."""
@@ -51,7 +55,7 @@ def warnings(question: Question, found: Answer) -> tuple[Warned, ...]:
     if not found.carried:
         return ()
     chosen = found.carried[0]
-    each = (_nvlink(chosen), _pcie(chosen), _input_tokens(chosen), _halved(question, chosen), _bursty(question))
+    each = (_nvlink(chosen), _pcie(chosen), _input_tokens(chosen), _halved(question, chosen), _bursty(question), _smaller(question))
     return tuple(warned for warned in each if warned is not None)
 
 
@@ -60,7 +64,7 @@ def link_share(instance: Instance) -> float:
     batch = min(instance.batch, FILLED)
     c = instance.step.coefficients
     bare = c.copy()
-    for place in (step.COMM_STEP, step.COMM_SMALL, step.COMM_LARGE, step.COMM_TOKEN):
+    for place in (step.COMM_STEP, step.COMM_SMALL, step.COMM_LARGE, step.COMM_TOKEN, step.STARVED):
         bare[place] = 0.0
     return 1.0 - batch_seconds(bare, batch, batch) / batch_seconds(c, batch, batch)
 
@@ -100,8 +104,9 @@ def _input_tokens(chosen: Carried) -> Warned | None:
     """Engine time of an output token over that of an input token, both at full batches."""
     instance = chosen.ready.instance
     c, isl = instance.step.coefficients, round(instance.asked.isl.mean)
-    batch = max(1, min(instance.batch, round(chosen.capacity.concurrency)))
-    output = step_seconds(c, 0, 0, batch, 0, round(batch * (isl + instance.asked.osl.mean / 2))) / batch
+    batch = max(1, min(instance.batch, round(chosen.capacity.concurrency / instance.deployment.parallelism.dp)))
+    context = round(batch * (isl + instance.asked.osl.mean / 2))
+    output = instance.step.seconds(0, 0, batch, 0, context) / (batch * instance.step.tokens_per_step)
     prompt = step_seconds(c, isl, 1, 0, isl * isl, 0) / isl
     ratio = output / prompt
     if ratio < CHEAP:
@@ -155,3 +160,40 @@ def _bursty(question: Question) -> Warned | None:
         value=demand.cv,
         unit="coefficient of variation",
     )
+
+
+def _smaller(question: Question) -> Warned | None:
+    """The smallest model that publishes at least the same score, asked the same way, and takes such requests."""
+    model, own = question.model, find_score(question.model.name)
+    if own is None:
+        return None
+    longest = question.isl.mean + question.osl.mean
+    found = [
+        (other, score)
+        for other in models()
+        if (score := find_score(other.name)) is not None
+        and score.score >= own.score
+        and _asked_alike(score, own)
+        and other.parameters * SMALLER <= model.parameters
+        and other.active_parameters <= model.active_parameters
+        and longest <= other.max_context
+    ]
+    if not found:
+        return None
+    other, score = min(found, key=lambda pair: pair[0].parameters)
+    ratio = model.parameters / other.parameters
+    return Warned(
+        rule="smaller-model",
+        text=(
+            f"{other.name}, with {other.parameters / 1e9:.3g} billion parameters to {model.parameters / 1e9:.3g}, publishes "
+            f"{score.score:g} in {score.benchmark} ({score.setting}) to the {own.score:g} of {model.name}: see whether it does"
+        ),
+        value=ratio,
+        unit="parameters over those of the smaller model",
+    )
+
+
+def _asked_alike(one: QualityScore, other: QualityScore) -> bool:
+    """Whether two scores may stand beside each other: one setting, or base models, which are all asked with 5 examples."""
+    kinds = {score.setting.partition(";")[0] for score in (one, other)}
+    return one.setting == other.setting or kinds == {"base model"}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tonnage.sizing.trials import Ready
 
 MARGIN = 1.1
-"""What the closed form of saturation is multiplied with: simulated saturations lie at 0.94 to 1.01 of it (tests/sizing/test_bounds.py)."""
+"""What the closed form of saturation is multiplied with: simulated saturations lie at 0.93 to 1.04 of it (tests/sizing)."""
 
 FASTER = 1.02
 """Latencies of an empty engine up to this factor of another's count as no slower."""

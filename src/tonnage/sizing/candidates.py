@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from tonnage.perf.pipeline import MARK
 from tonnage.perf.terms import marks
 from tonnage.sizing.plan import Candidate, fleet, fleet_of
-from tonnage.sizing.trials import engine_label
+from tonnage.sizing.trials import runs_on
+from tonnage.spec.catalog import accuracy_and_calibration
 from tonnage.units import format_gb
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def candidate(question: Question, carried: Carried) -> Candidate:
     gpus = d.parallelism.gpus
     need = fleet(question.demand.sizing_requests_per_second, capacity.rate, gpus, system.gpus, question.spare)
     summary = capacity.summary
+    impact, calibration = accuracy_and_calibration(d.precision)
     saturated = capacity.saturation * need.instances / question.demand.sizing_requests_per_second
     return Candidate(
         gpu=d.gpu.name,
@@ -32,7 +34,9 @@ def candidate(question: Question, carried: Carried) -> Candidate:
         precision=d.precision.name,
         tp=d.parallelism.tp,
         pp=d.parallelism.pp,
-        engine=engine_label(d.engine),
+        dp=d.parallelism.dp,
+        ep=d.parallelism.ep,
+        engine=runs_on(d),
         engine_preset=d.engine,
         knobs=d.knobs,
         instances=need.instances,
@@ -54,13 +58,15 @@ def candidate(question: Question, carried: Carried) -> Candidate:
         load=_load_in_words(question, capacity),
         marks=(*marks(d), *((MARK,) if d.parallelism.pp > 1 else ())),
         memory=_memory_in_words(instance),
+        accuracy_impact=impact,
+        calibration=calibration,
     )
 
 
 def resized(question: Question, found: Candidate, systems: int) -> Candidate:
     """The candidate on another number of systems, spare ones not counted."""
     peak, rate = question.demand.sizing_requests_per_second, found.requests_per_second_per_instance
-    need = fleet_of(systems + question.spare, found.systems_exact, peak, rate, found.tp * found.pp, found.gpus_per_system)
+    need = fleet_of(systems + question.spare, found.systems_exact, peak, rate, found.parallelism.gpus, found.gpus_per_system)
     saturated = found.saturation_requests_per_second_per_instance * need.instances / peak
     return replace(
         found, systems=need.systems, instances=need.instances, utilisation=need.utilisation, headroom_to_saturation=saturated - 1.0
@@ -80,7 +86,8 @@ def _load_in_words(question: Question, capacity: Capacity) -> str:
 
 def _memory_in_words(instance: Instance) -> str:
     m = instance.memory
+    drafter = f"{format_gb(m.drafter_bytes)} drafter + " if m.drafter_bytes else ""
     return (
-        f"{format_gb(m.weight_bytes)} weights + {format_gb(m.activation_bytes + m.reserve_bytes)} activations and reserve + "
+        f"{format_gb(m.weight_bytes)} weights + {drafter}{format_gb(m.activation_bytes + m.reserve_bytes)} activations and reserve + "
         f"{format_gb(m.kv_budget_bytes)} KV cache per GPU ({m.tokens:,} tokens)"
     )

@@ -15,21 +15,17 @@ from tonnage.errors import DoesNotFit
 from tonnage.perf.pipeline import priced
 from tonnage.perf.step import (
     ATTENTION,
-    COEFFICIENTS,
-    EXPERT_MISS,
-    EXPERT_REST,
-    EXPERT_UNEVEN,
-    NORM,
-    SMALL_TOKENS,
+    HOST_PREFILL,
     StepModel,
     batch_seconds,
     context_seconds,
-    step_seconds,
 )
 from tonnage.perf.terms import client_turnaround_s
 from tonnage.results.metrics import Summary, summarize
 from tonnage.simulator.kernel import run, run_recorded
+from tonnage.simulator.ranks import pooled, rank_traces
 from tonnage.sizing.intervals import statistic_noise
+from tonnage.sizing.slower import slower
 from tonnage.spec.deployment import Deployment, Limit, Slo
 from tonnage.spec.lengths import Lengths, Pairs
 from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, Trace, Workload
@@ -99,9 +95,6 @@ STEP_DOWN, STEP_GROWTH, MOST_DOWN = 0.02, 1.5, 0.3
 MEASURED = (0.2, 0.85)
 """Share of a run's requests, in order of arrival, that the statistics are over: neither ramp nor drain."""
 
-PURE_NUMBERS = (NORM, EXPERT_MISS, EXPERT_REST, EXPERT_UNEVEN, SMALL_TOKENS)
-"""Places of the coefficient array that are no seconds."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
@@ -156,7 +149,10 @@ class Capacity:
 
 
 class Instance:
-    """One instance under varying load: the runs that the search asks for."""
+    """One instance under varying load: the runs that the search asks for.
+
+    ``batch`` is how many requests an attention rank holds at once, ``in_flight`` the instance.
+    """
 
     def __init__(self, deployment: Deployment, asked: Asked) -> None:
         """Price the deployment once.
@@ -171,12 +167,13 @@ class Instance:
         price = priced(deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=isl)
         self.memory = price.memory
         self.knobs = price.knobs
-        self.step: StepModel = _slower(price.step, asked.step_factor)
+        self.step: StepModel = slower(price.step, asked.step_factor)
         held = min(self.memory.blocks // math.ceil((isl + osl) / self.knobs.tokens_per_block), self.knobs.max_batch_size)
         if self.knobs.scheduler == "static":
             held = self.memory.concurrent_requests(isl, osl)
         self._check_longest()
         self.batch = max(1, held)
+        self.in_flight = self.batch * deployment.parallelism.dp
         self.alone_e2e_s = self.unloaded_ttft_s() + asked.osl.mean * self.unloaded_tpot_s()
 
     def _check_longest(self) -> None:
@@ -192,24 +189,34 @@ class Instance:
     def unloaded_ttft_s(self) -> float:
         """Closed form: prefill of one prompt of mean length, alone, and the front end, in seconds."""
         tokens = round(self.asked.isl.mean)
-        return self.step.frontend_s + step_seconds(self.step.coefficients, tokens, 1, 0, tokens * tokens, 0)
+        return self.step.frontend_s + self.step.seconds(tokens, 1, 0, tokens * tokens, 0)
 
     def unloaded_tpot_s(self) -> float:
-        """Closed form: a decode step of one request half through its output, in seconds."""
-        return step_seconds(self.step.coefficients, 0, 0, 1, 0, round(self.asked.isl.mean + self.asked.osl.mean / 2))
+        """Closed form: a decode step of one request half through its output, in seconds, over the tokens that it brings."""
+        return self.step.seconds(0, 0, 1, 0, round(self.asked.isl.mean + self.asked.osl.mean / 2)) / self.step.tokens_per_step
 
     def saturation_estimate(self) -> float:
         """Closed form: requests per second with the batch always full, prefills riding along."""
         c = self.step.coefficients
         isl, osl, batch = self.asked.isl.mean, self.asked.osl.mean, self.batch
+        if self.step.drafting is not None:
+            return self._drafted_saturation()
         tokens = batch * (isl + osl) / osl
         step = batch_seconds(c, round(tokens), batch) + context_seconds(c, batch) * batch * (isl + osl / 2)
         attention = 0.5 * isl * isl * float(c[ATTENTION])
-        return 1.0 / (step * osl / batch + attention)
+        return self.deployment.parallelism.dp / (step * osl / batch + attention)
+
+    def _drafted_saturation(self) -> float:
+        """The same with guesses: fewer steps of more tokens each."""
+        c, batch = self.step.coefficients, self.batch
+        isl, steps = self.asked.isl.mean, self.asked.osl.mean / self.step.tokens_per_step
+        context = round(batch * (isl + self.asked.osl.mean / 2))
+        step = self.step.seconds(round(batch * isl / steps), 0, batch, 0, context) - float(c[HOST_PREFILL])
+        return self.deployment.parallelism.dp / (step * steps / batch + 0.5 * isl * isl * float(c[ATTENTION]))
 
     def count(self, rate: float) -> int:
         """Requests of a short run at that rate: several times what is in flight."""
-        in_flight = min(self.batch, math.ceil(LOADED * rate * self.alone_e2e_s))
+        in_flight = min(self.in_flight, math.ceil(LOADED * rate * self.alone_e2e_s))
         return max(MINIMUM_REQUESTS, BATCHES_PER_RUN * in_flight) // 2
 
     def open(self, rate: float, requests: int, seed: int) -> Requests:
@@ -251,29 +258,22 @@ class Instance:
         return self.serve(self.workload(arrivals, requests).trace(seed))
 
     def serve(self, trace: Trace) -> Requests:
-        """A run of given requests."""
-        return run(trace, self.step, self.knobs, self.memory.blocks)
+        """A run of given requests, split over the attention ranks."""
+        ranks = self.deployment.parallelism.dp
+        parts = [run(part, self.step, self.knobs, self.memory.blocks) for part in rank_traces(trace, ranks)]
+        return parts[0] if ranks == 1 else pooled(parts)
 
     def recorded(self, rate: float, requests: int, most_steps: int) -> StepRecord:
-        """The engine steps of an open loop at ``rate``, the first ``most_steps`` of them."""
+        """The engine steps of an open loop at ``rate``, the first ``most_steps`` of one attention rank."""
         arrivals = OpenLoop(rate=rate, process=self.asked.process, cv=self.asked.cv)
         trace = self.workload(arrivals, requests).trace(self.asked.seed)
-        return run_recorded(trace, self.step, self.knobs, self.memory.blocks, most_steps=most_steps)[1]
+        return run_recorded(
+            rank_traces(trace, self.deployment.parallelism.dp)[0], self.step, self.knobs, self.memory.blocks, most_steps=most_steps
+        )[1]
 
     def workload(self, arrivals: Arrivals, requests: int) -> Workload:
         """The question's lengths under any arrivals."""
         return Workload(isl=self.asked.isl, osl=self.asked.osl, arrivals=arrivals, requests=requests, pairs=self.asked.pairs)
-
-
-def _slower(step: StepModel, factor: float) -> StepModel:
-    """Every second of the step times ``factor``; the front end is not the step's."""
-    if factor == 1.0:
-        return step
-    scaled = step.coefficients * factor
-    for place in PURE_NUMBERS:
-        scaled[place] = step.coefficients[place]
-    scaled[COEFFICIENTS::2] = step.coefficients[COEFFICIENTS::2]
-    return StepModel(coefficients=scaled, frontend_s=step.frontend_s)
 
 
 def find_capacity(instance: Instance, screen: Callable[[], str] = str) -> Capacity:
@@ -349,7 +349,7 @@ def saturation_rate(requests: Requests) -> float:
 
 def saturation(instance: Instance) -> float:
     """Requests per second that the instance completes when always busy, from a run under ``OVERLOAD``."""
-    requests = min(max(MINIMUM_REQUESTS, SATURATED_BATCHES * instance.batch), SATURATED_MOST)
+    requests = min(max(MINIMUM_REQUESTS, SATURATED_BATCHES * instance.in_flight), SATURATED_MOST)
     return saturation_rate(instance.open(OVERLOAD * instance.saturation_estimate(), requests, instance.asked.seed))
 
 
@@ -443,7 +443,7 @@ def _verified(instance: Instance, rate: float, saturated: float, binds: str, run
 
 def _closed_capacity(instance: Instance, alone: Summary) -> Capacity:
     """Bisection over the number of clients: the latencies grow with it."""
-    most = 2 * instance.batch
+    most = 2 * instance.in_flight
 
     def at(clients: int) -> Summary:
         return instance.under_clients(clients)

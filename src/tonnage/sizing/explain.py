@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from tonnage.perf.step import Drafting
     from tonnage.sizing.bounds import Carried
     from tonnage.sizing.capacity import Instance
+
+    Floats = NDArray[np.float64]
 
 MOST_STEPS = 50_000
 """Engine steps that the mean is over, at most."""
@@ -34,6 +37,7 @@ LABELS = {
     "head": "output head",
     "link": "all-reduces and hops between GPUs",
     "host": "scheduling and launching on the host",
+    "drafter": "guessing ahead (speculative decoding)",
     "table": "step times of --step-model that depend on the tokens of a step alone",
 }
 
@@ -107,7 +111,10 @@ def explained(carried: Carried) -> Explanation:
     steps = instance.recorded(capacity.rate, 2 * instance.count(capacity.rate), MOST_STEPS).steps
     steps = steps[len(steps) // 5 :]
     mean = float(steps[:, DURATION].mean()) / PS_PER_S
-    terms = {name: float(value.mean()) for name, value in step_terms(instance.step.coefficients, steps).items()}
+    drafting = instance.step.drafting
+    terms = {name: float(value.mean()) for name, value in step_terms(instance.step.coefficients, steps, drafting).items()}
+    if drafting is not None:
+        terms["drafter"] = mean - sum(terms.values())
     parts = tuple(
         StepTerm(term=name, label=LABELS[name], seconds=seconds, share=seconds / mean)
         for name, seconds in sorted(terms.items(), key=lambda item: -item[1])
@@ -126,36 +133,49 @@ def explained(carried: Carried) -> Explanation:
     )
 
 
-def step_terms(c: NDArray[np.float64], steps: NDArray[np.int64]) -> dict[str, NDArray[np.float64]]:
-    """Seconds per term of each step; they sum to ``step_seconds`` of it.
+def step_terms(c: NDArray[np.float64], steps: NDArray[np.int64], drafting: Drafting | None = None) -> dict[str, NDArray[np.float64]]:
+    """Seconds per term of each step; they sum to ``step_seconds`` of it, with drafts to what is not the drafter's.
 
     Args:
         c: coefficient array of the deployment.
         steps: rows of ``StepRecord.steps``.
+        drafting: speculative decoding; None without.
     """
     import numpy as np
 
     prefill, starts, decodes = (steps[:, column].astype(np.float64) for column in (PREFILL_TOKENS, PREFILL_SEQUENCES, DECODE_SEQUENCES))
-    tokens, sequences, context = prefill + decodes, starts + decodes, steps[:, CONTEXT_TOKENS].astype(np.float64)
+    verified = decodes if drafting is None else decodes * (drafting.tokens + 1)
+    tokens, sequences, context = prefill + verified, starts + verified, steps[:, CONTEXT_TOKENS].astype(np.float64)
     p = c[step.NORM]
-    arithmetic = (c[step.LINEAR_FLOPS] * tokens) ** p
-    weights = (c[step.LINEAR_BYTES] + c[step.EXPERT_BYTES] * (1.0 - c[step.EXPERT_REST] * c[step.EXPERT_MISS] ** tokens)) ** p
-    both = np.maximum(arithmetic + weights, np.finfo(np.float64).tiny)
-    linear = both ** (1.0 / p)
+    touched = 1.0 - c[step.EXPERT_REST] * c[step.EXPERT_MISS] ** tokens
+    fullest = np.minimum(touched + c[step.EXPERT_UNEVEN] * np.sqrt(np.maximum(touched * (1.0 - touched), 0.0)), 1.0)
+    dense = _joined(c[step.LINEAR_FLOPS] * tokens, np.full(len(tokens), c[step.LINEAR_BYTES]), p)
+    experts = _joined(c[step.EXPERT_FLOPS] * tokens, c[step.EXPERT_BYTES] * fullest, p)
     small = c[step.COMM_STEP] + c[step.COMM_SMALL] * tokens
+    starved = np.where((tokens > c[step.STARVED_FROM]) & (tokens <= c[step.STARVED_TO]), c[step.STARVED], 0.0)
     large = c[step.COMM_LARGE] + c[step.COMM_TOKEN] * tokens
     table = np.array([step.tabulated_seconds(c, int(t)) for t in tokens]) if len(c) > step.COEFFICIENTS else None
-    walk = np.where(decodes > 0, c[step.CONTEXT] + c[step.WALK] / np.maximum(decodes, 1.0), 0.0)
+    each = np.array([step.context_seconds(c, int(b)) for b in decodes])
     found = {
-        "compute": linear * arithmetic / both + c[step.ACTIVATION] * tokens,
-        "bandwidth": linear * weights / both,
+        "compute": dense[0] + experts[0] + c[step.ACTIVATION] * tokens,
+        "bandwidth": dense[1] + experts[1],
         "attention": 0.5 * c[step.ATTENTION] * steps[:, PAIRS_2],
-        "kv": walk * context,
+        "kv": each * context,
         "head": np.maximum(c[step.HEAD_FLOPS] * sequences, c[step.HEAD_BYTES]),
-        "link": np.where(tokens <= c[step.SMALL_TOKENS], np.minimum(small, large), large),
-        "host": c[step.HOST_STEP] + c[step.HOST_SEQUENCE] * sequences + np.where(prefill > 0, c[step.HOST_PREFILL], 0.0),
+        "link": np.where(tokens <= c[step.SMALL_TOKENS], np.minimum(small, large), large + starved),
+        "host": c[step.HOST_STEP] + c[step.HOST_SEQUENCE] * (starts + decodes) + np.where(prefill > 0, c[step.HOST_PREFILL], 0.0),
     }
     return found if table is None else found | {"table": table}
+
+
+def _joined(arithmetic: Floats, reading: Floats, p: float) -> tuple[Floats, Floats]:
+    """The p-norm of two times, shared between them by their powers."""
+    import numpy as np
+
+    powers = arithmetic**p, reading**p
+    both = np.maximum(powers[0] + powers[1], np.finfo(np.float64).tiny)
+    joined = both ** (1.0 / p)
+    return joined * powers[0] / both, joined * powers[1] / both
 
 
 def _limits(carried: Carried) -> tuple[LimitUse, ...]:
@@ -180,6 +200,7 @@ def memory_parts(instance: Instance) -> tuple[MemoryPart, ...]:
     m, whole = instance.memory, instance.deployment.gpu.memory_bytes
     sizes = {
         "weights": m.weight_bytes,
+        **({"drafter": m.drafter_bytes} if m.drafter_bytes else {}),
         "activations": m.activation_bytes,
         "context, communication and graphs": m.reserve_bytes,
         "KV cache": m.kv_budget_bytes,

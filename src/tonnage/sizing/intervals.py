@@ -21,6 +21,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DataError
+from tonnage.perf.formats import fitted_bits
 from tonnage.perf.overlay import calibrated_for
 from tonnage.perf.terms import fitted_engine, shipped
 from tonnage.spec.catalog import find_engine
@@ -132,14 +133,14 @@ def regime_of(deployment: Deployment, *, isl: float, osl: float, batch: int | No
         load = "open"
     terms, gpu, preset = shipped(), deployment.gpu.name, find_engine(deployment.engine).coefficients
     calibration = deployment.calibration if calibrated_for(deployment, preset) else None
-    bits = "16" if deployment.gpu.executes(deployment.precision).activation_bits == 16 else "8"
+    bits = fitted_bits(deployment.gpu.executes(deployment.precision))
     return Regime(
         load=load,
         mix="prompt" if isl >= 2 * osl else "output",
         family="moe" if deployment.model.is_moe else "dense",
         known_gpu=f"compute_{bits}" in terms["gpus"].get(gpu, {}),
         known_engine=deployment.step_source is None and fitted_engine(preset, gpu),
-        known_format=deployment.precision.weight_format in shipped_residuals().formats,
+        known_format=deployment.precision.weight_format in shipped_residuals().formats and not deployment.precision.sparse,
         known_family=_known_family(deployment.model, preset, terms["origins"]),
         current=preset in terms["origins"].get("engine_rows", {}),
         calibrated=calibration is not None,

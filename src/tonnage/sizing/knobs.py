@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError
-from tonnage.perf.step import step_seconds
 from tonnage.sizing.bounds import Carried
 from tonnage.sizing.capacity import STABLE, Instance, capacity_above, saturation, strain
 
@@ -69,7 +68,7 @@ def _full_step_s(instance: Instance, tokens: int) -> float:
     decodes = min(BESIDE, instance.batch)
     new = min(isl, max(1, tokens - decodes))
     context = round(decodes * (isl + instance.asked.osl.mean / 2))
-    return step_seconds(instance.step.coefficients, new, 1, decodes, new * (2 * isl - new), context)
+    return instance.step.seconds(new, 1, decodes, new * (2 * isl - new), context)
 
 
 def tuned(carried: Carried, moves: Sequence[str] = MOVES) -> Carried:

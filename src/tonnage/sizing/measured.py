@@ -20,8 +20,9 @@ from tonnage.results.columns import STATISTICS
 from tonnage.results.points import MeasuredPoint
 from tonnage.sizing.demand import Demand
 from tonnage.sizing.plan import Candidate, Plan, Rejected, Statistics, by_gpus_needed, fleet
-from tonnage.spec.catalog import find_engine, find_gpu, find_model, system_of
+from tonnage.spec.catalog import accuracy_and_calibration, find_engine, find_gpu, find_model, system_of
 from tonnage.spec.deployment import Limit, LimitMetric, Slo
+from tonnage.spec.precision import find_precision
 from tonnage.units import format_duration
 from tonnage.version import VERSION
 
@@ -255,6 +256,7 @@ def _candidate(curve: Curve, best: MeasuredPoint, question: MeasuredQuestion) ->
     peak, rate = question.demand.peak_requests_per_second, _rate(best)
     need = fleet(peak, rate, curve.gpus, curve.gpus_per_system, question.spare)
     saturation = max(_rate(p) for p in curve.points)
+    impact, calibration = _published(best.precision)
     tokens = best.output_tok_s if best.output_tok_s is not None else rate * best.osl
     return Candidate(
         gpu=curve.gpu,
@@ -284,7 +286,17 @@ def _candidate(curve: Curve, best: MeasuredPoint, question: MeasuredQuestion) ->
         load=f"{best.load}, measured",
         marks=(),
         memory="",
+        accuracy_impact=impact,
+        calibration=calibration,
     )
+
+
+def _published(precision: str) -> tuple[str, str]:
+    """Accuracy impact and calibration of a format as a file writes it; ("", "") where it is none of ours."""
+    try:
+        return accuracy_and_calibration(find_precision(precision))
+    except InputError:
+        return "", ""
 
 
 def _statistics(point: MeasuredPoint, metric: LimitMetric) -> Statistics:

@@ -66,16 +66,26 @@ def _silicon_file(path: Path) -> Path | None:
 
 
 def _silicon_table(path: Path) -> MeasuredTable:
+    """Dense models first, then mixtures of experts; each by the rules of the file that fits them."""
+    from tonnage.sizing.fitting.moe_rows import select_moe
     from tonnage.sizing.fitting.silicon_rows import SiliconRows, select
 
-    selection = select(path)
-    parts = SiliconRows(selection.rows)
-    left_out = sum(selection.left_out.values())
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in selection.left_out.items())
-    remark = f"{path.name}: {left_out:,} of {left_out + len(selection.rows):,} lines are not used: {reasons}."
-    return MeasuredTable(
-        rows=selection.rows,
-        point=lambda i: parts.points[i],
-        load=lambda i: lambda step, turnaround_s: parts.workload(i, step, turnaround_s=turnaround_s),
-        remarks=(remark,) if left_out else (),
-    )
+    places: list[tuple[SiliconRows, int]] = []
+    rows: list[dict[str, Any]] = []
+    remarks = []
+    for what, chosen in (("dense models", select(path)), ("mixtures of experts", select_moe(path))):
+        parts = SiliconRows(chosen.rows)
+        places += [(parts, i) for i in range(len(chosen.rows))]
+        rows += chosen.rows
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in chosen.left_out.items())
+        remarks.append(f"{path.name}, {what}: {len(chosen.rows):,} rows are used; other lines: {reasons or 'none'}.")
+
+    def point(place: int) -> Point:
+        parts, i = places[place]
+        return parts.point(parts.rows[i])
+
+    def load(place: int) -> Load:
+        parts, i = places[place]
+        return lambda step, turnaround_s: parts.workload(i, step, turnaround_s=turnaround_s)
+
+    return MeasuredTable(rows=rows, point=point, load=load, remarks=tuple(remarks))

@@ -37,7 +37,7 @@ def offline_capacity(instance: Instance, requests: int, seconds: float) -> Capac
     rate = share / seconds
     return Capacity(
         rate=rate,
-        concurrency=float(instance.batch),
+        concurrency=float(instance.in_flight),
         saturation=max(rate, len(record) / makespan_s(record)),
         summary=summary,
         binds="throughput",

@@ -16,7 +16,7 @@ class ParetoPoint:
     """One candidate as a trade of hardware against latency.
 
     Attributes:
-        gpu, precision, tp, pp, engine: the deployment.
+        gpu, precision, tp, pp, dp, ep, engine: the deployment.
         systems, gpus: bought for the peak.
         cost_per_year: in the plan's currency; None where it is not known.
         ttft_ms, e2e_ms: means in milliseconds at the highest load of the candidate inside the limits; None where not measured.
@@ -38,6 +38,8 @@ class ParetoPoint:
     front_gpus: bool
     front_cost: bool
     chosen: bool
+    dp: int = 1
+    ep: int = 1
 
 
 def pareto(candidates: Sequence[Candidate], costs: Mapping[int, float] | None = None) -> tuple[ParetoPoint, ...]:
@@ -66,6 +68,8 @@ def pareto(candidates: Sequence[Candidate], costs: Mapping[int, float] | None = 
             front_gpus=i in by_gpus,
             front_cost=i in by_cost and i in known,
             chosen=i == 0,
+            dp=c.dp,
+            ep=c.ep,
         )
         for i, c in enumerate(candidates)
     )

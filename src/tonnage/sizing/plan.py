@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tonnage.sizing.demand import Demand
-from tonnage.spec.deployment import EngineKnobs
+from tonnage.spec.deployment import EngineKnobs, Parallelism
 
 if TYPE_CHECKING:
     from tonnage.sizing.advice import Warned
@@ -34,7 +34,7 @@ class Candidate:
     Attributes:
         gpu, system: catalog ids.
         gpus_per_system: GPUs in that system.
-        precision, tp, pp, engine, knobs: the deployment; engine_preset is the range of versions that was simulated.
+        precision, tp, pp, dp, ep, engine, knobs: the deployment; engine_preset is the range of versions that was simulated.
         requests_per_second_per_instance: highest load of one instance inside the limits.
         saturation_requests_per_second_per_instance: what it completes when always busy.
         concurrency_per_instance: requests in flight at the highest load.
@@ -47,6 +47,7 @@ class Candidate:
         load: what the load is, in words.
         marks: which parts of the prediction rest on something else than measurements of this GPU and engine.
         memory: where the memory goes, in one line.
+        accuracy_impact, calibration: what is published of the number format: "very low" to "high", and how long; "" where nothing is.
         confidence: how sure the number of systems is; None where nothing was simulated for it.
     """
 
@@ -78,7 +79,16 @@ class Candidate:
     marks: tuple[str, ...]
     memory: str
     engine_preset: str = ""
+    accuracy_impact: str = ""
+    calibration: str = ""
     confidence: Confidence | None = None
+    dp: int = 1
+    ep: int = 1
+
+    @property
+    def parallelism(self) -> Parallelism:
+        """How an instance is split."""
+        return Parallelism(tp=self.tp, pp=self.pp, dp=self.dp, ep=self.ep)
 
     @property
     def gpus(self) -> int:
@@ -87,7 +97,7 @@ class Candidate:
 
     def to_json(self) -> dict[str, Any]:
         """The candidate as JSON values."""
-        return asdict(self)
+        return without_ones(asdict(self))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +110,22 @@ class Rejected:
     pp: int
     engine: str
     reason: str
+    dp: int = 1
+    ep: int = 1
+
+    @property
+    def parallelism(self) -> Parallelism:
+        """How an instance would be split."""
+        return Parallelism(tp=self.tp, pp=self.pp, dp=self.dp, ep=self.ep)
+
+    def to_json(self) -> dict[str, Any]:
+        """The deployment and the reason as JSON values."""
+        return without_ones(asdict(self))
+
+
+def without_ones(values: dict[str, Any]) -> dict[str, Any]:
+    """JSON values of a deployment; what only a mixture of experts has is left out where it is 1."""
+    return {name: value for name, value in values.items() if name not in ("dp", "ep") or value > 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,12 +194,12 @@ class Plan:
             "choice": one(self.choice),
             "choices": {"latency_optimal": one(self.latency_optimal), "throughput_optimal": one(self.throughput_optimal)},
             "candidates": [c.to_json() for c in self.candidates],
-            "rejected": [asdict(r) for r in self.rejected],
+            "rejected": [r.to_json() for r in self.rejected],
             "notes": list(self.notes),
             "percentile_answer": self.percentile_answer,
             "provenance": self.provenance,
             "curve": [asdict(p) for p in self.curve],
-            "pareto": [asdict(p) for p in self.pareto],
+            "pareto": [without_ones(asdict(p)) for p in self.pareto],
             "explain": None if self.explain is None else asdict(self.explain),
             "sensitivity": None if self.sensitivity is None else asdict(self.sensitivity),
             "warnings": [asdict(w) for w in self.warnings],

@@ -10,8 +10,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from tonnage.errors import DoesNotFit
-from tonnage.perf.memory import memory_plan, weight_bytes
+from tonnage.errors import InputError
+from tonnage.perf.memory import check_split, memory_plan, weight_bytes
 from tonnage.perf.step import step_seconds
 from tonnage.perf.terms import marks, step_model
 from tonnage.spec.catalog import find_engine, gpus, trade_offs
@@ -39,8 +39,8 @@ SMALL, LARGE = (1, 4), (16, 64)
 NONE_BELOW = 1.2
 """Gain below which the word is "none"."""
 
-HIGH_FROM = 1.1
-"""Times the gain of 8-bit weights and activations on the same GPU from which the word is "high"."""
+HIGH_FROM = 1.03
+"""Times the gain of 8-bit weights and activations on the same GPU from which the word is "high": visibly more than they bring."""
 
 EIGHT_BITS = ("fp8", "int8-sq")
 SPARSE = "fp8+2:4"
@@ -102,6 +102,7 @@ def format_gains(model: Model, gpu: Gpu, engine: str, tp: int | None = None) -> 
     base = _deployment(model, gpu, engine, "fp16", tp or 1)
     if tp is None:
         base = _fewest(base)
+    check_split(base)
     tp = base.parallelism.tp
     slow = _seconds(base)
     can = (_deployment(model, gpu, engine, name, tp) for name in EIGHT_BITS if gpu.supports(find_precision(name)))
@@ -123,12 +124,16 @@ def _deployment(model: Model, gpu: Gpu, engine: str, precision: str, tp: int) ->
 
 
 def _fewest(base: Deployment) -> Deployment:
+    """The deployment on the fewest GPUs that hold the largest batch; on the most where none do."""
+    found = base
     for tp in (1, 2, 4, 8):
-        found = _deployment(base.model, base.gpu, base.engine, base.precision.name, tp)
+        wider = _deployment(base.model, base.gpu, base.engine, base.precision.name, tp)
         try:
-            if memory_plan(found).concurrent_requests(ISL, OSL) >= LARGE[-1]:
-                return found
-        except DoesNotFit:
+            check_split(wider)
+            found = wider
+            if memory_plan(wider).concurrent_requests(ISL, OSL) >= LARGE[-1]:
+                return wider
+        except InputError:
             continue
     return found
 

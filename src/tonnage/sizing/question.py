@@ -16,6 +16,7 @@ from tonnage.spec.model import Model
 from tonnage.spec.precision import Precision
 from tonnage.spec.recording import Recording
 from tonnage.spec.scenario import Mode
+from tonnage.spec.speculation import Speculation
 from tonnage.spec.step_times import StepSource
 from tonnage.spec.workload import Process
 
@@ -56,6 +57,7 @@ class Question:
         seed: of every random draw.
         pps: pipeline-parallel degrees; empty to try more than 1 only where no tensor-parallel degree fits, and
             then the least that does.
+        dps, eps: ranks of attention and groups of experts of a mixture of experts; empty for what ``trials.splits_of`` tries.
         mode: which limits count; see ``DECIDING``.
         pairs: lengths drawn together; ``isl`` and ``osl`` are then their distributions.
         recording: traffic to replay instead of drawn arrivals; a deployment then carries what it shows to.
@@ -69,6 +71,7 @@ class Question:
         deepen: whether the plan also holds the curve, the explanation, the sensitivity and the fleet check.
         step_factor: every engine step takes this many times as long as the step model says.
         calibration: factors on the fitted terms from measurements of one's own; None for the terms as shipped.
+        speculation: speculative decoding that is tried beside none; None to try none.
         step_source: whose step times price the candidates; None for the fitted terms.
     """
 
@@ -87,6 +90,8 @@ class Question:
     spare: int = 0
     seed: int = 0
     pps: tuple[int, ...] = ()
+    dps: tuple[int, ...] = ()
+    eps: tuple[int, ...] = ()
     mode: Mode = "streaming"
     pairs: Pairs | None = None
     recording: Recording | None = None
@@ -101,6 +106,7 @@ class Question:
     deepen: bool = True
     step_factor: float = 1.0
     calibration: Calibration | None = None
+    speculation: Speculation | None = None
     step_source: StepSource | None = None
 
     @property

@@ -23,6 +23,7 @@ HOLDS, QUEUES = "holds all clients", "clients queue"
 
 def cache_group(point: Point) -> str:
     """Which of the two a closed loop is; empty for other loads, and where the model does not fit."""
+    point = point.of_rank
     if point.concurrency is None:
         return ""
     try:
@@ -34,6 +35,7 @@ def cache_group(point: Point) -> str:
 
 def reason(point: Point, metric: str, *, steady: bool) -> str:
     """What decides a metric of a row, and what of it was not fitted; parts joined by semicolons."""
+    point = point.of_rank
     parts = [] if steady else ["the run was not steady"]
     parts += _waiting(point) if not metric.startswith("itl") else []
     parts += [mark.partition(";")[0] for mark in marks(point.deployment)]

@@ -85,7 +85,7 @@ class ScoredRow:
         d, p = self.point.deployment, self.point
         regime, cache = self.regime, cache_group(p)
         name = " × ".join((d.model.name, d.gpu.name, d.precision.name, d.parallelism.label))
-        family = "moe" if d.model.is_moe else "dense"
+        family = "mla" if d.model.latent is not None else "moe" if d.model.is_moe else "dense"
         return {
             "family": family,
             "model": d.model.name,

@@ -43,6 +43,7 @@ def scenario(question: Question) -> dict[str, Any]:
         "limits_that_count": [str(limit) for limit in question.limits],
         "mode": question.mode,
         "pps": list(question.pps),
+        **{name: list(found) for name, found in (("dps", question.dps), ("eps", question.eps)) if found},
         "step_factor": question.step_factor,
         "step_model": FITTED if question.step_source is None else question.step_source.name,
         "load": question.load,
@@ -50,6 +51,7 @@ def scenario(question: Question) -> dict[str, Any]:
         "cv": question.cv if question.demand.cv is None else question.demand.cv,
         "spare_systems": question.spare,
         "seed": question.seed,
+        **({} if question.speculation is None else {"speculation": str(question.speculation)}),
     }
 
 
@@ -108,7 +110,7 @@ def percentile_answer(question: Question, candidates: Sequence[Candidate], chose
     capacity = find_capacity(Instance(trial.deployment, asked(question, trial.system.gpus, "closed")))
     if capacity.reason:
         return None
-    need = fleet(demand.peak_requests_per_second, capacity.rate, best.tp * best.pp, best.gpus_per_system, question.spare)
+    need = fleet(demand.peak_requests_per_second, capacity.rate, best.parallelism.gpus, best.gpus_per_system, question.spare)
     return {
         "percentile": demand.percentile,
         "mean_requests_per_second": demand.mean_requests_per_second,

@@ -67,7 +67,7 @@ def confidences(question: Question, found: Answer) -> tuple[Confidence | None, .
 
 def _systems_for(question: Question, candidate: Candidate, rate: float) -> int:
     demand = question.demand.sizing_requests_per_second
-    return fleet(demand, rate, candidate.tp * candidate.pp, candidate.gpus_per_system, question.spare).systems
+    return fleet(demand, rate, candidate.parallelism.gpus, candidate.gpus_per_system, question.spare).systems
 
 
 def _confirmed(question: Question, candidate: Candidate, carried: Carried) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
@@ -26,6 +27,12 @@ def engine_label(preset: str) -> str:
     return spec.family if find_engine(spec.family).name == spec.name else spec.name
 
 
+def runs_on(deployment: Deployment) -> str:
+    """The engine as users call it, and its speculative decoding, such as "vllm + eagle k=3"."""
+    asked = deployment.speculation
+    return engine_label(deployment.engine) + (f" + {asked.label}" if asked is not None else "")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
     """One deployment to try, and the system that it would be bought in."""
@@ -38,13 +45,14 @@ class Trial:
         """Such as "h100-sxm-80gb fp8 TP 4 tensorrt-llm"."""
         d = self.deployment
         p = d.parallelism
-        return f"{d.gpu.name} {d.precision.name} TP {p.tp}{f' PP {p.pp}' if p.pp > 1 else ''} {engine_label(d.engine)}"
+        return f"{d.gpu.name} {d.precision.name} {p} {runs_on(d)}"
 
     def rejected(self, reason: str) -> Rejected:
         """This trial, with why it cannot be."""
         d = self.deployment
         p = d.parallelism
-        return Rejected(gpu=d.gpu.name, precision=d.precision.name, tp=p.tp, pp=p.pp, engine=engine_label(d.engine), reason=reason)
+        split = {"tp": p.tp, "pp": p.pp, "dp": p.dp, "ep": p.ep}
+        return Rejected(gpu=d.gpu.name, precision=d.precision.name, **split, engine=runs_on(d), reason=reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,20 +75,39 @@ class Ready:
 def trials(question: Question) -> Iterator[Trial]:
     """Every combination that the question allows, pipelines as asked for; without that none."""
     owned = {o.system.gpu: o.system for o in question.have}
-    for gpu, engine, precision, pp, tp in product(question.gpus, question.engines, question.precisions, question.pps or (1,), question.tps):
+    splits = tuple(splits_of(question))
+    guesses = (None,) if question.speculation is None else (None, question.speculation)
+    for gpu, engine, precision, parallelism, speculation in product(question.gpus, question.engines, question.precisions, splits, guesses):
         system = owned.get(gpu.name) or system_of(gpu)
         for knobs in _knobs(question, default_knobs(find_engine(engine), gpu)):
             deployment = Deployment(
                 model=question.model,
                 gpu=gpu,
                 precision=precision,
-                parallelism=Parallelism(tp=tp, pp=pp),
+                parallelism=parallelism,
                 engine=engine,
                 knobs=knobs,
                 calibration=question.calibration,
+                speculation=speculation,
                 step_source=question.step_source,
             )
             yield Trial(deployment=deployment, system=system)
+
+
+def splits_of(question: Question) -> Iterator[Parallelism]:
+    """How an instance may be split.
+
+    Where neither degree was asked for, a mixture of experts is also tried with whole experts on every GPU, its attention
+    in tensor parallel, and with latent attention, whose cache tensor parallelism cannot split, in ranks of one GPU.
+    """
+    model, chosen = question.model, question.dps or question.eps
+    for pp, tp in product(question.pps or (1,), question.tps):
+        for dp, ep in product(question.dps or (1,), question.eps or (1,)):
+            yield Parallelism(tp=tp, pp=pp, dp=dp, ep=ep)
+        if model.is_moe and not chosen and tp > 1 and pp == 1 and model.experts % tp == 0:
+            yield Parallelism(tp=tp, ep=tp)
+            if model.latent is not None:
+                yield Parallelism(dp=tp, ep=tp)
 
 
 def _knobs(question: Question, default: EngineKnobs) -> Iterator[EngineKnobs]:
@@ -124,7 +151,7 @@ def prepare(question: Question) -> list[Ready | Rejected]:
 
 def _kind(trial: Trial) -> tuple[str, str, str]:
     d = trial.deployment
-    return d.gpu.name, d.precision.name, d.engine
+    return d.gpu.name, d.precision.name, runs_on(d)
 
 
 def prepared_trial(question: Question, trial: Trial, place: int) -> Ready | Rejected:
@@ -132,8 +159,9 @@ def prepared_trial(question: Question, trial: Trial, place: int) -> Ready | Reje
     d = trial.deployment
     if lacking := _lacking(d):
         return trial.rejected(lacking)
-    if d.parallelism.tp > trial.system.gpus:
-        return trial.rejected(f"TP {d.parallelism.tp} needs more GPUs than the {trial.system.gpus} of one {trial.system.name}")
+    if d.parallelism.stage_gpus > trial.system.gpus:
+        which = f"TP {d.parallelism.tp}{f' × DP {d.parallelism.dp}' if d.parallelism.dp > 1 else ''}"
+        return trial.rejected(f"{which} needs more GPUs than the {trial.system.gpus} of one {trial.system.name}")
     if d.parallelism.pp > d.model.layers:
         return trial.rejected(f"PP {d.parallelism.pp} has more stages than {d.model.name} has layers, {d.model.layers}")
     try:
@@ -143,7 +171,7 @@ def prepared_trial(question: Question, trial: Trial, place: int) -> Ready | Reje
         if changed is not trial:
             instance = Instance(changed.deployment, instance.asked)
     except InputError as error:
-        return trial.rejected(str(error).removeprefix("--tp: "))
+        return trial.rejected(re.sub("^--(tp|dp|ep): ", "", str(error)))
     return Ready(trial=changed, instance=instance, place=place, first=trial)
 
 

@@ -7,21 +7,17 @@ what a router that balances a little is worth.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tonnage.results.metrics import summarize
+from tonnage.simulator.ranks import pooled, split_trace
 from tonnage.sizing.capacity import BATCHES_PER_RUN, LOADED, MINIMUM_REQUESTS, STABLE, Instance, comparison, middle, worst_limit
 from tonnage.sizing.plan import instances_per_system
-from tonnage.spec.workload import OpenLoop, Split, Trace, TraceArrivals
+from tonnage.spec.workload import OpenLoop, Split, TraceArrivals
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from tonnage.results.metrics import Summary
-    from tonnage.results.requests import Requests
     from tonnage.sizing.bounds import Carried
     from tonnage.spec.recording import Recording
 
@@ -90,30 +86,6 @@ class Replayed:
     lengths: bool = True
 
 
-def pooled(parts: Sequence[Requests]) -> Requests:
-    """The requests of several instances as one record, in order of arrival; ``instance`` says whose each is."""
-    import numpy as np
-
-    due = np.concatenate([part.due_ns for part in parts])
-    order = np.argsort(due, kind="stable")
-    names = [f.name for f in fields(parts[0]) if f.name not in ("gaps", "window_ns", "instance")]
-    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts])[order] for name in names}
-    owner = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts])[order]
-    return replace(parts[0], **columns, instance=owner, gaps=np.sum([part.gaps for part in parts], axis=0))
-
-
-def split_trace(trace: Trace, instances: int, split: Split, seed: int) -> list[Trace]:
-    """The requests of an open loop over instances; those that get none are left out."""
-    import numpy as np
-
-    count = len(trace)
-    owner: NDArray[np.int64] = np.arange(count) % instances
-    if split == "random":
-        owner = np.random.default_rng([seed, instances]).integers(0, instances, count)
-    rows = [np.flatnonzero(owner == i) for i in range(instances)]
-    return [replace(trace, due_ps=trace.due_ps[r], isl=trace.isl[r], osl=trace.osl[r]) for r in rows if r.size]
-
-
 def fleet_summary(
     instance: Instance, rate: float, instances: int, split: Split = "random", replayed: Replayed | None = None
 ) -> tuple[Summary, int]:
@@ -133,7 +105,7 @@ def fleet_summary(
         return summarize(pooled([instance.serve(part) for part in parts])), len(whole)
     shown = min(instances, MOST_INSTANCES)
     share = rate / instances
-    in_flight = min(instance.batch, LOADED * share * instance.alone_e2e_s)
+    in_flight = min(instance.in_flight, LOADED * share * instance.alone_e2e_s)
     each = max(LEAST_REQUESTS, BATCHES_PER_RUN * in_flight, MINIMUM_REQUESTS / shown)
     seed = instance.asked.seed + SEED_STEP
     drawn = OpenLoop(rate=share * shown, process=instance.asked.process, cv=instance.asked.cv)

@@ -38,6 +38,7 @@ class Layout:
         experts: keys of the number of experts; empty for a dense model.
         latent: multi-head latent attention, with shared experts and plain first layers as DeepSeek has them; every key must be there.
         window: the key that switches a sliding window on ("sliding_window" by its own presence); empty for none.
+        head_norms: query and key heads are normalised.
     """
 
     layers: tuple[str, ...] = ("num_hidden_layers",)
@@ -59,6 +60,7 @@ class Layout:
     experts: tuple[str, ...] = ()
     latent: bool = False
     window: str = ""
+    head_norms: bool = False
 
 
 DEEPSEEK = Layout(head_dim="v_head_dim", head_dim_required=True, ffn=("moe_intermediate_size",), experts=("n_routed_experts",), latent=True)
@@ -68,12 +70,13 @@ LAYOUTS: dict[str, Layout] = {
     "MistralForCausalLM": Layout(window="sliding_window"),
     "MixtralForCausalLM": Layout(experts=("num_local_experts",), window="sliding_window"),
     "Qwen2ForCausalLM": Layout(head_dim="", window="use_sliding_window"),
-    "Qwen3ForCausalLM": Layout(head_dim_required=True, window="use_sliding_window"),
+    "Qwen3ForCausalLM": Layout(head_dim_required=True, window="use_sliding_window", head_norms=True),
     "Qwen3MoeForCausalLM": Layout(
         head_dim_required=True,
         ffn=("moe_intermediate_size",),
         experts=("num_experts", "num_local_experts"),
         window="use_sliding_window",
+        head_norms=True,
     ),
     "FalconForCausalLM": Layout(
         layers=("num_hidden_layers", "n_layer"),
@@ -241,6 +244,7 @@ class _Reader:
             experts_per_token=used,
             tied_embeddings=self.flag("tie_word_embeddings", layout.tied),
             parallel_block=self.flag(layout.parallel_key, layout.parallel) if layout.parallel_key else layout.parallel,
+            head_norms=layout.head_norms,
             source=f"{self.where} ({architecture})",
             notes=" ".join(self.notes(layout)),
             **(self.latent_parts() if layout.latent else LatentParts()),

@@ -11,11 +11,12 @@ from tonnage.spec.calibration import Calibration
 from tonnage.spec.hardware import Gpu
 from tonnage.spec.model import Model
 from tonnage.spec.precision import Precision
+from tonnage.spec.speculation import Speculation
 from tonnage.spec.step_times import StepSource
 from tonnage.units import format_duration, parse_duration
 
 Scheduler = Literal["static", "tensorrt-llm", "vllm", "sglang"]
-KvRule = Literal["free_gpu_memory_fraction", "gpu_memory_utilization"]
+KvRule = Literal["free_gpu_memory_fraction", "gpu_memory_utilization", "mem_fraction_static"]
 LimitMetric = Literal["ttft", "itl", "tpot", "e2e"]
 Statistic = Literal["mean", "p50", "p90", "p95", "p99"]
 
@@ -88,7 +89,8 @@ class EngineKnobs:
         tokens_per_block: tokens per KV-cache block.
         kv_rule: of which memory ``kv_fraction`` is a share.
         kv_fraction: share of the GPU memory that is free after loading (TensorRT-LLM
-            ``free_gpu_memory_fraction``), or of all of it (vLLM ``gpu_memory_utilization``).
+            ``free_gpu_memory_fraction``), or of all of it, for everything (vLLM ``gpu_memory_utilization``)
+            or for weights and KV cache alone (SGLang ``mem_fraction_static``).
     """
 
     scheduler: Scheduler
@@ -107,6 +109,7 @@ class Deployment:
     Attributes:
         engine: name of the engine preset, such as "tensorrt-llm" or "nim-2024".
         calibration: factors on the fitted terms from measurements of one's own; None for the terms as shipped.
+        speculation: speculative decoding; None without.
         step_source: whose step times price it; None for the fitted terms.
     """
 
@@ -117,6 +120,7 @@ class Deployment:
     engine: str
     knobs: EngineKnobs
     calibration: Calibration | None = None
+    speculation: Speculation | None = None
     step_source: StepSource | None = None
 
 

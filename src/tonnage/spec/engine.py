@@ -17,12 +17,14 @@ class MemoryDefault:
         min_bytes: memory of the GPU from which this holds, in bytes.
         excluded: GPUs whose id contains this text do not count; empty for none.
         max_batch_size, max_num_tokens: as in ``EngineKnobs``.
+        kv_fraction: likewise; None where it does not depend on the memory.
     """
 
     min_bytes: int
     excluded: str
     max_batch_size: int
     max_num_tokens: int
+    kv_fraction: float | None = None
 
     def applies_to(self, gpu: Gpu) -> bool:
         """Whether the engine would choose these limits on that GPU."""
@@ -35,7 +37,7 @@ class EngineSpec:
 
     Attributes:
         name: lower-case id, such as "tensorrt-llm-0.15".
-        family: "tensorrt-llm", "nim" or "vllm".
+        family: "tensorrt-llm", "nim", "vllm" or "sglang".
         since: first version that these defaults speak for, such as "0.14".
         vendors: makers of the accelerators that it runs on.
         knobs: defaults where no ``by_memory`` applies.
@@ -78,5 +80,7 @@ def default_knobs(engine: EngineSpec, gpu: Gpu) -> EngineKnobs:
     """The knobs that an engine runs with on a GPU when its operator sets none."""
     for default in engine.by_memory:
         if default.applies_to(gpu):
-            return replace(engine.knobs, max_batch_size=default.max_batch_size, max_num_tokens=default.max_num_tokens)
+            fraction = engine.knobs.kv_fraction if default.kv_fraction is None else default.kv_fraction
+            knobs = replace(engine.knobs, max_batch_size=default.max_batch_size, max_num_tokens=default.max_num_tokens)
+            return replace(knobs, kv_fraction=fraction)
     return engine.knobs

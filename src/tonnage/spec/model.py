@@ -69,8 +69,11 @@ class Model:
         dense_layers: layers of a mixture of experts that have one plain MLP instead.
         dense_ffn: inner width of that MLP.
         latent: the dimensions of multi-head latent attention; None for attention with key/value heads.
+        window: tokens that a layer with sliding-window attention attends to; 0 where none has it.
+        windowed_layers: how many layers have it. Only the time of their attention is less here: KV memory is counted in full.
         tied_embeddings: the output head shares the embedding table.
         parallel_block: attention and MLP of a layer add to one residual, so that a layer has one all-reduce.
+        head_norms: every query and key head is normalised before attention, by kernels of their own (Qwen3).
         source, date: where the figures come from and when they were taken down.
         notes: anything a user should know, such as what is approximated.
     """
@@ -91,8 +94,11 @@ class Model:
     dense_layers: int = 0
     dense_ffn: int = 0
     latent: LatentAttention | None = None
+    window: int = 0
+    windowed_layers: int = 0
     tied_embeddings: bool = False
     parallel_block: bool = False
+    head_norms: bool = False
     source: str = ""
     date: str = ""
     notes: str = ""
@@ -187,5 +193,6 @@ class Model:
         return self.prefill_flops_per_pair
 
     def part(self, layers: int) -> Model:
-        """The model cut to so many layers, with its share of the plain ones, rounded down: those weigh less."""
-        return replace(self, layers=layers, dense_layers=self.dense_layers * layers // self.layers)
+        """The model cut to so many layers, with its share of the plain and the windowed ones, rounded down: those take less."""
+        plain, windowed = (count * layers // self.layers for count in (self.dense_layers, self.windowed_layers))
+        return replace(self, layers=layers, dense_layers=plain, windowed_layers=windowed)

@@ -5,7 +5,8 @@ matrix products use. It acts on the matrices of the decoder layers: embeddings, 
 expert router and attention itself stay in 16 bits, as the engines keep them.
 
 It is written as a format, and behind it, each after a plus sign, what differs from the format's own:
-``fp8``, ``fp8+kv-fp16``, ``awq+kv-int8``, ``fp8+2:4``.
+``fp8``, ``fp8+kv-fp16``, ``awq+kv-int8``, ``fp8+2:4``, ``nvfp4+experts`` (of a mixture of experts only the experts, as in the
+checkpoints that NVIDIA and Moonshot publish).
 
 Sources of the bits: AWQ and GPTQ checkpoints in groups of 128 with a 16-bit scale and a 4-bit zero point
 (AutoAWQ, GPTQModel); W4A8 in groups of 128 with a 16-bit scale (TensorRT-LLM ``w4a8_awq``); NVFP4 blocks of
@@ -30,6 +31,7 @@ BITS: dict[Arithmetic, int] = {"fp16": 16, "fp8": 8, "int8": 8, "fp4": 4}
 
 SPARSE = "2:4"
 KV = "kv-"
+EXPERTS = "experts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,10 +144,15 @@ def find_precision(name: str) -> Precision:
     except KeyError:
         raise UnknownName("precision", name, PRECISIONS) from None
     kv, sparse = found.kv, False
+    if EXPERTS in further:
+        further.remove(EXPERTS)
+        found = found if found.experts_only else replace(found, name=f"{found.name}+{EXPERTS}", experts_only=True)
     for part in further:
         chosen: KvFormat | None = next((kind for kind in get_args(KvFormat) if part == KV + kind), None)
         if chosen is None and part != SPARSE:
-            raise UnknownName("precision", name, [f"{found.name}+{rest}" for rest in (*(KV + k for k in get_args(KvFormat)), SPARSE)])
+            raise UnknownName(
+                "precision", name, [f"{found.name}+{rest}" for rest in (*(KV + k for k in get_args(KvFormat)), SPARSE, EXPERTS)]
+            )
         kv, sparse = chosen or kv, sparse or part == SPARSE
     return _with(found, kv, sparse)
 

@@ -93,13 +93,21 @@ class SearchAsked:
     __pydantic_config__ = FORBID
 
     gpu: Texts = leaf("GPUs to try, with commas between (default: h100-sxm-80gb,h200-sxm-141gb,a100-sxm-80gb,l40s).")
-    precision: Texts = leaf("fp16, bf16, fp8, with commas between (default: fp16,fp8).")
+    precision: Texts = leaf(
+        "fp16, bf16, fp8, int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4, mxfp4, with commas between, or all; "
+        "each with +kv-fp16, +kv-fp8, +kv-int8 or +2:4 behind it, too (default: fp16,fp8)."
+    )
     tp: Counts = leaf("Tensor-parallel degrees, with commas between (default: 1,2,4,8).")
     pp: Counts = leaf("Pipeline-parallel degrees, with commas between (default: 1, and more where a model needs it).")
-    engine: Texts = leaf("tensorrt-llm, vllm, nim-2024, with commas between (default: tensorrt-llm,vllm).")
+    dp: Counts = leaf("Attention ranks of a mixture of experts, with commas between (default: 1, with latent attention also one per GPU).")
+    ep: Counts = leaf("Groups that experts are spread over, with commas between (default: 1, and one per GPU).")
+    engine: Texts = leaf("tensorrt-llm, vllm, sglang, nim-2024, with commas between (default: tensorrt-llm,vllm).")
     max_batch_size: Counts = leaf("Sequences that run at once, to try (default: the engine's own).")
     max_num_tokens: Counts = leaf("Token budgets of one step, to try (default: the engine's own).")
     chunked_prefill: bool | None = leaf("Whether a prompt may be split over several steps (default: the engine's own).")
+    speculation: Text = leaf(
+        'Speculative decoding to try beside none: draft=MODEL, eagle, mtp, medusa, redrafter or ngram, such as "eagle k=3 acceptance=0.7".'
+    )
     load: Literal["open", "closed"] | None = leaf(
         "open: requests arrive on a schedule (default); closed: clients keep busy, as in benchmarks."
     )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 FITTED, AICONFIGURATOR = "fitted", "aiconfigurator"
 
-OWNERS = ("model", "gpu", "precision", "tp", "engine")
+OWNERS = ("model", "gpu", "precision", "tp", "engine", "dp", "ep")
 """What says whose step one is."""
 
 Owner = tuple[str, ...]
@@ -82,5 +82,5 @@ class StepSource:
 
 def owner_of(deployment: Deployment) -> Owner:
     """Values of ``OWNERS`` of a deployment."""
-    d = deployment
-    return (d.model.name, d.gpu.name, d.precision.name, str(d.parallelism.tp), d.engine)
+    d, p = deployment, deployment.parallelism
+    return (d.model.name, d.gpu.name, d.precision.name, str(p.tp), d.engine, str(p.dp), str(p.ep))

@@ -8,8 +8,9 @@ The file is a CSV with one engine step per line. Needed columns:
     seconds             duration of the step
 
 Optional: ``prefill_sequences`` (prompts that the new tokens belong to, 1 if absent), ``past_tokens`` (tokens of each of
-these prompts that earlier steps computed, 0 if absent), and ``model``, ``gpu``, ``precision``, ``tp``, ``engine``, which say
-whose step it is. Without them the whole file is of the one deployment that is asked about.
+these prompts that earlier steps computed, 0 if absent), and ``model``, ``gpu``, ``precision``, ``tp``, ``engine``, ``dp``,
+``ep``, which say whose step it is, of one attention rank where there are several. Without them the whole file is of the one
+deployment that is asked about.
 """
 
 from __future__ import annotations
@@ -120,10 +121,10 @@ def _owner(row: Mapping[str, str], where: str, errors: list[str]) -> Owner:
 
 
 def _name_of(kind: str, text: str) -> str:
-    if kind == "tp":
+    if kind in ("tp", "dp", "ep"):
         value = number(text)
         if value is None or value < 1 or value != round(value):
-            raise InputError(f"tp '{text}' is not a number of GPUs")
+            raise InputError(f"{kind} '{text}' is not a degree of parallelism; write a whole number from 1")
         return str(round(value))
     if kind == "model":
         return find_model(text).name

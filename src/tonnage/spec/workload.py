@@ -6,7 +6,7 @@ gaps and leaves the lengths alone (common random numbers).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from tonnage.errors import InputError
@@ -146,18 +146,19 @@ class Workload:
         gap_stream, isl_stream, osl_stream = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3))
         arrivals = self.arrivals
         if isinstance(arrivals, TraceArrivals):
-            return self._replayed(arrivals, gap_stream, isl_stream, osl_stream)
+            return replace(self._replayed(arrivals, gap_stream, isl_stream, osl_stream), seed=seed)
         isl, osl = self._lengths(self.requests, isl_stream, osl_stream)
         if isinstance(arrivals, ClosedLoop):
             if arrivals.concurrency < 1:
                 raise InputError(f"--concurrency: {arrivals.concurrency} is not a number of clients; write 1 or more")
             due = np.full(self.requests, -1, dtype=np.int64)
-            return Trace(due_ps=due, isl=isl, osl=osl, concurrency=arrivals.concurrency, turnaround_ps=to_ps(arrivals.turnaround_s))
+            turnaround_ps = to_ps(arrivals.turnaround_s)
+            return Trace(due_ps=due, isl=isl, osl=osl, concurrency=arrivals.concurrency, turnaround_ps=turnaround_ps, seed=seed)
         if not arrivals.rate > 0:
             raise InputError(f"--request-rate: {arrivals.rate:g} is not a rate; write requests per second above 0")
         gaps = np.rint(_unit_gaps(arrivals, self.requests, gap_stream) * (PS_PER_S / arrivals.rate))
         due = gaps.astype(np.int64).cumsum()
-        return Trace(due_ps=due, isl=isl, osl=osl, concurrency=0, turnaround_ps=0)
+        return Trace(due_ps=due, isl=isl, osl=osl, concurrency=0, turnaround_ps=0, seed=seed)
 
     def _lengths(
         self, count: int, isl_stream: np.random.Generator, osl_stream: np.random.Generator
@@ -205,6 +206,7 @@ class Trace:
         isl, osl: int64, prompt and output tokens.
         concurrency: clients of a closed loop, 0 for an open loop.
         turnaround_ps: serial client time per request sent in a closed loop.
+        seed: of what is drawn while they are served: which guesses of a drafter are right.
     """
 
     due_ps: NDArray[np.int64]
@@ -212,6 +214,7 @@ class Trace:
     osl: NDArray[np.int64]
     concurrency: int
     turnaround_ps: int
+    seed: int = 0
 
     def __len__(self) -> int:
         """Number of requests."""

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from tests.strategies import ROOFLINE
 from tonnage.errors import InputError
-from tonnage.perf.step import SMALL_TOKENS, batch_seconds
+from tonnage.perf import step
+from tonnage.perf.step import SMALL_TOKENS, batch_seconds, context_seconds
 from tonnage.perf.terms import shipped
 from tonnage.sizing.fitting.fit import CURVE, FILES, curve_rows, fit, held_out_folds, mape, shipped_form, solve
-from tonnage.sizing.fitting.rows import LoadedRows, StaticRows, errors, price, robust
-from tonnage.sizing.fitting.terms import CURRENT, NIM, STATIC, TIED, Layout, layout
+from tonnage.sizing.fitting.rows import LoadedRows, StaticRows, contexts, errors, price, robust
+from tonnage.sizing.fitting.terms import CURRENT, MEANT, NIM, STATIC, TIED, TRANSFERRED, Layout, constants, layout
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"THE MEASURED FILES ARE ABSENT: no {DATA}; the fit is not checked")
@@ -76,6 +77,26 @@ def test_many_steps_at_once_cost_what_each_costs(steps: list[tuple[int, int]]) -
     assert found == pytest.approx([batch_seconds(c, t, s) for t, s in steps], rel=1e-12)
 
 
+@given(st.lists(st.tuples(st.integers(1, 300), st.integers(1, 300)), min_size=1, max_size=8))
+def test_starved_steps_and_waves_at_once_cost_what_each_costs(steps: list[tuple[int, int]]) -> None:
+    c = ROOFLINE.copy()
+    c[[step.STARVED, step.STARVED_FROM, step.STARVED_TO]] = 2e-3, 70.0, 200.0
+    c[[step.HEADS, step.WAVE, step.GROUPED_FROM]] = 5e-8, 0.12, 17.5
+    tokens, sequences = (np.array(column, float) for column in zip(*steps, strict=True))
+    found = price(np.array([ROOFLINE, c]), np.ones(len(steps), np.int64), tokens, sequences)
+    assert found == pytest.approx([batch_seconds(c, t, s) for t, s in steps], rel=1e-12)
+    decode = np.append(sequences, 0.0)
+    each = contexts(np.tile(c, (len(decode), 1)), decode)
+    assert each == pytest.approx([context_seconds(c, int(b)) for b in decode], rel=1e-12)
+
+
+def test_a_transferred_generation_is_of_one_card() -> None:
+    volta = constants()["architectures"]["Volta"]
+    assert volta["watts_compute"] == pytest.approx(300 / 125)
+    assert volta["watts_memory"] == pytest.approx(300 / 900)
+    assert set(MEANT) == set(TRANSFERRED)
+
+
 def test_odd_rows_count_linearly() -> None:
     assert robust(np.array([0.01, -0.01])) == pytest.approx([0.01, -0.01], rel=1e-3)
     assert robust(np.array([100.0]))[0] ** 2 == pytest.approx(2 * 100, rel=0.02)
@@ -123,7 +144,7 @@ def test_the_fit_finds_terms_again_that_made_the_data(moved: tuple[Layout, np.nd
             assert error < 0.4 * was[name], name
     got = found.terms(x)
     for engine, term in ((NIM, "sequence_s"), (NIM, "prefill_ranks_s"), (STATIC, "layer_s")):
-        assert got["engines"][engine][term] == pytest.approx(terms["engines"][engine][term], rel=0.3), term
+        assert got["engines"][engine][term] == pytest.approx(terms["engines"][engine][term], rel=0.4), term
     hopper = [t["architectures"]["Hopper"]["compute_8"] * t["gpus"]["h100-sxm-80gb"]["compute"] for t in (terms, got)]
     assert hopper[1] == pytest.approx(hopper[0], rel=0.1)
 

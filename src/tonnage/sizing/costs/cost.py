@@ -144,7 +144,7 @@ def serving_of(candidate: Candidate, spare: int = 0) -> Serving:
     return Serving(
         gpu=candidate.gpu,
         system=candidate.system,
-        gpus_per_instance=candidate.tp * candidate.pp,
+        gpus_per_instance=candidate.parallelism.gpus,
         gpus_per_system=candidate.gpus_per_system,
         requests_per_second_per_instance=candidate.requests_per_second_per_instance,
         system_watts=watts,

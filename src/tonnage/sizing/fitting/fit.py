@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tonnage.errors import InputError
+from tonnage.perf.formats import fitted_bits
 from tonnage.results.exchange import read_rows
 from tonnage.simulator.kernel import warm_up
 from tonnage.sizing.fitting.formats import ORIGINS as FORMAT_ORIGINS
@@ -47,7 +48,7 @@ WEIGHTS = {STATIC: 0.35, NIM: 1.0, CURRENT: 1.0}
 PRIOR_WEIGHT = 2.0
 """Of a term's distance from its start value, in spreads."""
 
-ROUNDS, EVALUATIONS, LAST_EVALUATIONS = 2, 15, 30
+ROUNDS, EVALUATIONS, LAST_EVALUATIONS = 2, 20, 40
 
 CURVE_SOURCE = "NVIDIA course Sizing LLM Inference Systems, NIM benchmarks: Llama-3-8B, H100, FP8, TP 1, 2000 in, 200 out"
 CURVE = (
@@ -165,12 +166,14 @@ def widths_of(taught: Learned | None) -> dict[str, float]:
 def _with_current_engines(terms: Terms, file_given: Path | str | None, progress: Progress | None, residuals: list[HeldOut] | None) -> Terms:
     """The terms with those of current engines; their held-out errors are appended to ``residuals``, None for no folds."""
     from tonnage.sizing.fitting import silicon as current
+    from tonnage.sizing.fitting import silicon_moe as experts
     from tonnage.sizing.fitting.silicon_rows import installed_sample
 
     file = installed_sample() if file_given is None else Path(file_given)
     if file is None:
-        return current.carried_over(terms)
-    return current.refit(terms, file, progress=progress, cross_validate=residuals is not None, residuals=residuals)
+        return experts.carried_over(current.carried_over(terms))
+    folds: dict[str, Any] = {"cross_validate": residuals is not None, "residuals": residuals}
+    return experts.refit(current.refit(terms, file, progress=progress, **folds), file, progress=progress, **folds)
 
 
 def _steady(row: Row) -> bool:
@@ -185,7 +188,7 @@ def curve_rows() -> list[Row]:
 
 
 def _bits(row: Row) -> str:
-    return "8" if find_precision(row["precision"]).arithmetic == "fp8" else "16"
+    return fitted_bits(find_gpu(row["gpu"]).executes(find_precision(row["precision"])))
 
 
 def _measured(rows: Iterable[Row]) -> set[tuple[str, str]]:
@@ -305,8 +308,18 @@ def _mean(tables: Sequence[Figures]) -> Figures:
     return {name: round(float(np.mean([table[name] for table in tables])), 2) for name in tables[0]}
 
 
-def solve(layout: Layout, parts: Sequence[tuple[float, Rows]], start: Vector, free: NDArray[np.int64]) -> Vector:
-    """The vector that explains the rows best, terms outside ``free`` held at ``start``."""
+def solve(
+    layout: Layout,
+    parts: Sequence[tuple[float, Rows]],
+    start: Vector,
+    free: NDArray[np.int64],
+    *,
+    evaluations: tuple[int, int] = (EVALUATIONS, LAST_EVALUATIONS),
+) -> Vector:
+    """The vector that explains the rows best, terms outside ``free`` held at ``start``.
+
+    ``evaluations`` of the residuals at most, after the first simulation and after the last.
+    """
     from scipy.optimize import least_squares
 
     x = start.copy()
@@ -316,7 +329,7 @@ def solve(layout: Layout, parts: Sequence[tuple[float, Rows]], start: Vector, fr
             rows.simulate(layout.terms(x))
         residuals = _objective(layout, parts, x, free)
         last = not loaded or number == ROUNDS - 1
-        found = least_squares(residuals, x[free], x_scale=layout.spread[free], max_nfev=LAST_EVALUATIONS if last else EVALUATIONS)
+        found = least_squares(residuals, x[free], x_scale=layout.spread[free], max_nfev=evaluations[1 if last else 0])
         x[free] = found.x
     return x
 

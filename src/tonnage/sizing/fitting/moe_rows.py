@@ -11,11 +11,14 @@ Of the same file, by the same rules, and further:
   2026-01-29 and 2026-02-03. The same holds of SGLang in FP8 on B200 where a measurement stands in one dump only,
   beside a slower one that stands in two;
 - rows of Dynamo state the clients of several replicas; instances of more GPUs than a server has are several nodes;
-- the number of clients is that of the whole instance, over all attention ranks; Qwen3 235B on vLLM states those of a rank;
+- Qwen3 235B on vLLM 0.12: 50 ms a token at TP 2 and 35 at TP 4 whatever the clients (4 to 48) and lengths, 2 to 3 times what
+  the same engine needs for larger models: it had no tuned kernel for those experts, or something else slowed it;
+- DeepSeek on SGLang 0.5.10 on B300: prompts of 8,192 tokens take 4 to 10 times what 0.5.9 needs on B200, a card that is no faster;
+- the number of clients is that of the whole instance, over all attention ranks;
 - nine rows of gpt-oss on H100 of 2025-11 and 2025-12 are corrupt, and so those runs are left out.
 
 KV caches are in 16 bits where an engine's default is not changed by InferenceMAX's scripts: vLLM but for
-gpt-oss on Blackwell. FP4 checkpoints of NVIDIA and Kimi's INT4 keep all but the experts in 16 bits.
+gpt-oss on Blackwell, SGLang on Hopper. FP4 checkpoints of NVIDIA and Kimi's INT4 keep all but the experts in 16 bits.
 Recalled: InferenceMAX's scripts, but for the token budgets that ``silicon_rows`` names.
 """
 
@@ -28,6 +31,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tonnage.errors import DoesNotFit
+from tonnage.perf.memory import memory_plan
 from tonnage.sizing.fitting.silicon_rows import (
     GPUS,
     GPUS_PER_SERVER,
@@ -35,11 +40,12 @@ from tonnage.sizing.fitting.silicon_rows import (
     SPREAD,
     Row,
     Selection,
-    SiliconRows,
     clients_of,
     measured_of,
     read_sample,
 )
+from tonnage.sizing.predict import read_point
+from tonnage.spec.catalog import find_engine
 
 MOE = {
     "MiniMax-M2.5": "minimax-m2.5",
@@ -52,7 +58,7 @@ MOE = {
 """R1 and V3 are the same architecture, and the dumps name the same measurements by either."""
 
 SYSTEMS = GPUS | {"b300_sxm": "b300-sxm-270gb"}
-ENGINES = {"vllm": "vllm-0.19", "trtllm": "tensorrt-llm-1.1"}
+ENGINES = {"vllm": "vllm-0.19", "trtllm": "tensorrt-llm-1.1", "sglang": "sglang-0.5"}
 NVIDIA_TRTLLM = "tensorrt-llm-1.0"
 """Of NVIDIA's own rows: 1.0.0rc3."""
 
@@ -66,6 +72,13 @@ DIGITS = 4
 
 BUDGETS = {"gpt-oss-120b": 8192}
 """Tokens a step that InferenceMAX sets on vLLM; elsewhere it leaves the engine's default."""
+
+SGLANG_TOKENS = 16384
+"""The same on SGLang (``chunked_prefill_size``)."""
+
+COMPILED_AHEAD = "2025-12"
+"""SGLang's runs of DeepSeek before have a mean TTFT of 5 to 9 s at any load, with token latencies as later: first requests waited
+for kernels to be compiled; their TTFT is not used."""
 
 TRTLLM_BEYOND = 64
 """TensorRT-LLM on MoE: tokens a step are clients + prompt + this."""
@@ -87,9 +100,18 @@ def select_moe(file: Path) -> Selection:
             reasons[reason] += 1
         elif _measurement(line) in rows:
             reasons["same measurement in another dump"] += 1
+        elif not _fits(row := _row(line)):
+            reasons["weights beyond the engine's default share of memory"] += 1
         else:
-            rows[_measurement(line)] = _row(line)
+            rows[_measurement(line)] = row
     return Selection(rows=list(rows.values()), left_out=dict(reasons.most_common()))
+
+
+def _fits(row: Row) -> bool:
+    try:
+        return memory_plan(read_point(row).deployment).blocks > 0
+    except DoesNotFit:
+        return False
 
 
 def _model(line: Mapping[str, str]) -> str:
@@ -135,16 +157,28 @@ def _unusable(line: Mapping[str, str]) -> str:
         "disaggregated": line["mode"] != "agg",
         "not one of the models": not _model(line),
         "another GPU or engine": line["system"] not in SYSTEMS or line["backend"] not in ENGINES,
+        "engine without terms of its own": _terms_borrowed(line),
         f"precision {line['precision']}": _precision(line) == "",
         "pipeline stages": (line["pp_size"] or "1") != "1",
         "more GPUs than a server has": tp * dp > GPUS_PER_SERVER,
         "load not stated": clients_of(line) == 0,
         "clients of several replicas": "dynamo" in line["silicon_data_source"],
+        "no tuned kernel": (_model(line), line["backend"]) == ("qwen3-235b-a22b", "vllm") or (deepseek and _slow_on_b300(line)),
         "multi-token prediction, not said": deepseek and line["backend"] == "trtllm" and _day(line) in MTP_DAYS,
         "corrupt": _model(line) == "gpt-oss-120b" and line["system"] == "h100_sxm" and _day(line) in CORRUPT,
         "no measured value": not all(math.isfinite(v) and v > 0 for v in measured_of(line).values()),
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def _slow_on_b300(line: Mapping[str, str]) -> bool:
+    return line["system"] == "b300_sxm" and line["backend"] == "sglang"
+
+
+def _terms_borrowed(line: Mapping[str, str]) -> bool:
+    """Whether the dense terms of a row's engine are those of another until they are fitted."""
+    engine = find_engine(ENGINES.get(line["backend"], "vllm"))
+    return not engine.coefficients.startswith(engine.family)
 
 
 def _alone_with_mtp(line: Mapping[str, str], seen: Counter[tuple[Any, ...]]) -> str:
@@ -155,17 +189,23 @@ def _alone_with_mtp(line: Mapping[str, str], seen: Counter[tuple[Any, ...]]) -> 
 
 def _precision(line: Mapping[str, str]) -> str:
     """The package's name of a row's formats; empty where it has none."""
+    blackwell = line["system"] in ("b200_sxm", "b300_sxm")
+    if line["precision"] == "fp4" and _model(line) == "gpt-oss-120b":
+        return "mxfp4+kv-fp8" if blackwell or line["backend"] == "trtllm" else "mxfp4"
+    if line["precision"] == "fp4":
+        return "nvfp4+experts" if blackwell else ""
+    if line["precision"] == "int4":
+        return "gptq+experts"
     name = PRECISIONS.get(line["precision"], "")
-    if name == "fp8" and line["backend"] == "vllm":
-        return "fp8+kv-fp16"
-    return name
+    wide = line["backend"] == "vllm" or (line["backend"] == "sglang" and not blackwell)
+    return f"{name}+kv-fp16" if name == "fp8" and wide else name
 
 
 def _row(line: Mapping[str, str]) -> Row:
     """The columns of a measured table, and ``spread``, ``slots`` and ``budget`` of the run."""
     tp, dp, ep = degrees(line)
     nvidia = not re.match(r"(source_file=\d{4}-\d\d-\d\d\.csv|source_file=kimi|db-dump/)", line["silicon_data_source"])
-    clients = clients_of(line) * (dp if nvidia else 1)
+    clients = clients_of(line)
     engine = ENGINES[line["backend"]]
     row: Row = {
         "model": _model(line),
@@ -185,8 +225,7 @@ def _row(line: Mapping[str, str]) -> Row:
         return row | {"spread": 0.0, "slots": each, "budget": row["isl"] + each}
     if line["backend"] == "vllm":
         return row | {"spread": SPREAD, "slots": each, "budget": BUDGETS.get(row["model"], 0)}
+    if line["backend"] == "sglang":
+        late = {"ttft_ms": None} if _day(line) < COMPILED_AHEAD else {}
+        return row | {"spread": SPREAD, "slots": each, "budget": SGLANG_TOKENS, **late}
     return row | {"spread": SPREAD, "slots": 2048, "budget": row["isl"] + each + TRTLLM_BEYOND}
-
-
-class MoeRows(SiliconRows):
-    """Such rows as residuals."""

@@ -73,15 +73,26 @@ def price(c: Floats, of: NDArray[np.int64], tokens: Floats, sequences: Floats) -
     """
     k = c[of].T
     arithmetic = k[s.LINEAR_FLOPS] * tokens
-    touched = 1.0 - k[s.EXPERT_REST] * k[s.EXPERT_MISS] ** tokens
-    fullest = np.minimum(touched + k[s.EXPERT_UNEVEN] * np.sqrt(np.maximum(touched * (1.0 - touched), 0.0)), 1.0)
-    weights = k[s.LINEAR_BYTES] + k[s.EXPERT_BYTES] * fullest
-    linear = (arithmetic ** k[s.NORM] + weights ** k[s.NORM]) ** (1.0 / k[s.NORM])
+    linear = (arithmetic ** k[s.NORM] + k[s.LINEAR_BYTES] ** k[s.NORM]) ** (1.0 / k[s.NORM])
+    if k[s.EXPERT_BYTES].any():
+        touched = 1.0 - k[s.EXPERT_REST] * k[s.EXPERT_MISS] ** tokens
+        fullest = np.minimum(touched + k[s.EXPERT_UNEVEN] * np.sqrt(np.maximum(touched * (1.0 - touched), 0.0)), 1.0)
+        reading = k[s.EXPERT_BYTES] * fullest
+        linear = linear + ((k[s.EXPERT_FLOPS] * tokens) ** k[s.NORM] + reading ** k[s.NORM]) ** (1.0 / k[s.NORM])
     head = np.maximum(k[s.HEAD_FLOPS] * sequences, k[s.HEAD_BYTES])
     small, large = k[s.COMM_STEP] + k[s.COMM_SMALL] * tokens, k[s.COMM_LARGE] + k[s.COMM_TOKEN] * tokens
-    communication = np.where(tokens <= k[s.SMALL_TOKENS], np.minimum(small, large), large)
+    starved = np.where((tokens > k[s.STARVED_FROM]) & (tokens <= k[s.STARVED_TO]), k[s.STARVED], 0.0)
+    communication = np.where(tokens <= k[s.SMALL_TOKENS], np.minimum(small, large), large + starved)
     host = k[s.HOST_STEP] + k[s.HOST_SEQUENCE] * sequences
     return np.asarray(linear + head + k[s.ACTIVATION] * tokens + communication + host)
+
+
+def contexts(c: Floats, sequences: Floats) -> Floats:
+    """``context_seconds`` of many steps at once: coefficient arrays of shape (steps, COEFFICIENTS), and decode sequences of each."""
+    k, b = c.T, np.maximum(sequences, 1)
+    apart = (k[s.HEADS] ** 4 + (k[s.WALK] * np.ceil(k[s.WAVE] * b) / b) ** 4) ** 0.25
+    found = np.where(b < k[s.GROUPED_FROM], apart, k[s.CONTEXT] + k[s.WALK] / b)
+    return np.where(sequences > 0, found, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +152,7 @@ class StaticRows:
         of, b, isl = self.deployments.of, self.batch, self.isl
         attention, prefill = c[of, s.ATTENTION], c[of, s.HOST_PREFILL]
         first = price(c, of, b * isl, b) + attention * b * isl**2 / 2 + prefill + front[of]
-        token = price(c, of, b, b) + (c[of, s.CONTEXT] * b + c[of, s.WALK]) * (isl + self.osl / 2)
+        token = price(c, of, b, b) + contexts(c[of], b) * b * (isl + self.osl / 2)
         return {"ttft_ms": 1e3 * first, "itl_ms": 1e3 * token}
 
     def residuals(self, terms: Terms) -> Floats:
@@ -256,7 +267,7 @@ class LoadedRows:
         of = self.deployments.of[self.row]
         prefill, n, b = self.shape
         fixed = price(c, of, prefill + b, n + b) + np.where(prefill > 0, c[of, s.HOST_PREFILL], 0.0)
-        context = np.where(b > 0, c[of, s.CONTEXT] + c[of, s.WALK] / np.maximum(b, 1), 0.0)
+        context = contexts(c[of], b)
         each = self.weights[:, 0] * fixed + self.weights[:, 1] * c[of, s.ATTENTION] + self.weights[:, 2] * context
         return np.array([np.bincount(self.row, values, len(self.bins)) for values in each]).T
 

@@ -1,8 +1,11 @@
 """Engine terms of current engines, fitted on ``silicon_sample.csv`` with the GPU terms of Hopper held.
 
-Free are the terms of the presets ``vllm``, ``tensorrt-llm-1.0`` and ``tensorrt-llm-1.1`` and those of Blackwell,
-which no other rows know. Whole systems, whole models and whole engines are left out in turn: an engine
-without rows is scored with the terms of the one that ``NEAREST`` names, B200 with Blackwell's start values.
+Today's engines call much the same kernels. So a term of an engine is a value that all current engines share times a
+small correction of its own: an engine that no row knows has the shared values, one of another version or
+family moves little. Free are both, the terms of Blackwell and what NVFP4 reaches there, which no other rows know.
+Kernels of 8 and of 16 bits are apart: quantised activations cost the engines much of what FP8 gains in prefill.
+
+Whole systems, whole models and whole engine families are left out in turn; of B200 then stay the start values.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,47 +25,53 @@ from tonnage.sizing.fitting.silicon_rows import FILE, GPUS, Row, Selection, Sili
 from tonnage.sizing.fitting.terms import CURRENT, Layout, Prior
 from tonnage.spec.catalog import find_engine, find_gpu
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 Figures = dict[str, float]
 Terms = dict[str, Any]
 
-VLLM, TRTLLM_RC, TRTLLM = "vllm", "tensorrt-llm-1.0", "tensorrt-llm-1.1"
+VLLM, TRTLLM_RC, TRTLLM, SGLANG = "vllm", "tensorrt-llm-1.0", "tensorrt-llm-1.1", "sglang"
+ENGINES = (VLLM, TRTLLM_RC, TRTLLM, SGLANG)
 
 COMMON: dict[str, Prior] = {
     "kv_bandwidth": (0.9, 0.1),
-    "kv_8bit": (1.0, 0.1),
-    "frontend_s": (25e-3, 0.5),
-    "compute": (1.0, 0.1),
+    "kv_8bit": (0.9, 0.1),
+    "compute_8": (1.0, 0.1),
+    "compute_16": (1.1, 0.1),
     "memory": (1.0, 0.05),
     "attention": (1.0, 0.3),
-}
-"""The last three are relative to the shared terms: an engine's own kernels."""
-
-OF_TRTLLM: dict[str, Prior] = COMMON | {
-    "allreduce_s": (2.8e-6, 0.6),
-    "layer_s": (39e-6, 0.3),
-    "step_s": (0.32e-3, 0.5),
-    "sequence_s": (17e-6, 0.5),
-    "prefill_s": (0.79e-3, 0.5),
+    "allreduce_s": (3e-6, 0.6),
+    "layer_s": (35e-6, 0.3),
+    "layer_narrow_s": (6e-6, 0.5),
+    "layer_norms_s": (8e-6, 0.5),
+    "step_s": (0.3e-3, 0.5),
+    "sequence_s": (18e-6, 0.5),
+    "prefill_s": (0.7e-3, 0.5),
     "prefill_layer_s": (50e-6, 1.0),
+    "frontend_s": (25e-3, 0.5),
 }
+"""What all current engines share; ``compute``, ``memory`` and ``attention`` are relative to the shared terms.
 
-ENGINES: dict[str, dict[str, Prior]] = {
-    VLLM: COMMON
-    | {
-        "allreduce_s": (2.5e-6, 0.6),
-        "layer_s": (48e-6, 0.3),
-        "step_s": (0.55e-3, 0.5),
-        "sequence_s": (30e-6, 0.5),
-        "prefill_s": (0.55e-3, 0.5),
-    },
-    TRTLLM_RC: OF_TRTLLM,
-    TRTLLM: OF_TRTLLM,
+Start values: STEP_MODEL.md, rounded over its engines. Guesses: two kernels of 3 to 4 µs that narrow activations and
+two that normalise heads (``layer_narrow_s``, ``layer_norms_s``), and ``prefill_layer_s``, steps with prompts run without CUDA graphs.
+"""
+
+OWN = {
+    "kv_bandwidth": 0.05,
+    "kv_8bit": 0.05,
+    "compute": 0.08,
+    "memory": 0.03,
+    "attention": 0.1,
+    "allreduce_s": 0.2,
+    "layer_s": 0.15,
+    "step_s": 0.3,
+    "sequence_s": 0.3,
+    "prefill_s": 0.3,
+    "prefill_layer_s": 0.3,
+    "frontend_s": 0.2,
 }
-"""Start values: STEP_MODEL.md, "One model for all of it"; ``prefill_layer_s``, steps with prompts run without CUDA graphs,
-is a guess."""
-
-NEAREST = {VLLM: (TRTLLM, TRTLLM_RC), TRTLLM_RC: (TRTLLM, VLLM), TRTLLM: (TRTLLM_RC, VLLM)}
-"""Whose terms an engine has that no row was left of."""
+"""Spread of an engine's own correction."""
 
 BLACKWELL: dict[str, Prior] = {
     "compute_8": (0.57, 0.2),
@@ -72,14 +81,25 @@ BLACKWELL: dict[str, Prior] = {
     "link": (1.0, 0.2),
 }
 
+FP4 = "nvfp4"
+OF_FP4: dict[str, Prior] = {"compute": (0.79, 0.2), "memory": (0.80, 0.15)}
+"""Shares of Blackwell's 8-bit efficiencies that NVFP4 reaches."""
+
 CONSTANT = {"kv_single": 1.0, "head_arithmetic": 0.0, "walk_s": 0.0, "turnaround_s": 0.0}
-EXPERTS = ("expert_ada", "expert_ampere", "expert_compute", "expert_memory", "expert_spread")
+EXPERTS = ("expert_compute", "expert_memory", "expert_spread")
 """Taken from TensorRT-LLM 0.15: no row here has experts."""
 
 MEASURED_GPU, MEASURED_BITS = "b200-sxm-180gb", "8"
-ORIGIN = "efficiencies transferred from B200, fitted in FP8; in 16 bits those of a study"
-SCORED = ("itl_ms", "ttft_ms")
+ORIGIN = "efficiencies transferred from B200, fitted in FP8 and FP4; in 16 bits those of a study"
+ROUNDS, EVALUATIONS, TOLERANCE, SLOPE = 2, 15, 1e-4, 1e-5
+PRIOR_WEIGHT = 2.0
+"""Simulations of every row, evaluations after each, where the search ends, step of the differences, weight of the start values."""
+
+SCORED = ("itl_ms", "ttft_ms", "ttft_all_ms", "itl_median_ms")
+"""MAPE of TPOT, of TTFT where the KV cache holds all clients, of TTFT over all rows, and the median signed error of TPOT, whose
+mean over parts is one of magnitudes."""
 TITLES = {"gpu": "a system", "model": "a model", "engine": "an engine"}
+TITLE = "current engines, {} left out; TTFT where KV fits"
 ELSEWHERE = "host terms and decode attention were fitted on {gpus}; on this GPU they are transferred"
 
 
@@ -94,68 +114,130 @@ class Fold:
     test: list[Row]
 
 
-def silicon_layout(terms: Terms) -> Layout:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiliconLayout(Layout):
+    """Shared values, corrections and Blackwell's terms as a vector of logarithms; ``terms`` gives every engine its product."""
+
+    def terms(self, x: NDArray[np.float64]) -> Terms:
+        """The groups of ``perf.terms`` for a vector."""
+        found = deepcopy(self.base or {})
+        value = dict(zip(self.names, np.exp(x).tolist(), strict=True))
+        for engine in ENGINES:
+            own = found["engines"].setdefault(engine, {})
+            for term in dict.fromkeys((*COMMON, *OWN)):
+                own[term] = value.get(f"current.{term}", 1.0) * value.get(f"{engine}.{term}", 1.0)
+        found["architectures"]["Blackwell"] |= {term: value[f"Blackwell.{term}"] for term in BLACKWELL}
+        found["formats"][FP4] |= {term: value[f"{FP4}.{term}"] for term in OF_FP4}
+        return found
+
+
+def silicon_layout(terms: Terms) -> SiliconLayout:
     """What the fit moves, on top of fitted terms that stay as they are."""
     base = {group: deepcopy(values) for group, values in terms.items() if group not in ("origins", "report")}
     experts = {term: base["engines"][CURRENT][term] for term in EXPERTS}
-    for engine, priors in ENGINES.items():
-        base["engines"][engine] = {**CONSTANT, **experts, **{term: value for term, (value, _) in priors.items()}}
-    owners = [(f"engines.{engine}", priors) for engine, priors in ENGINES.items()] + [("architectures.Blackwell", BLACKWELL)]
-    priors = {f"{owner}.{term}": prior for owner, named in owners for term, prior in named.items()}
+    for engine in ENGINES:
+        base["engines"][engine] = {**CONSTANT, **experts}
+    groups = (("current", COMMON), ("Blackwell", BLACKWELL), (FP4, OF_FP4))
+    priors = {f"{group}.{term}": prior for group, named in groups for term, prior in named.items()}
+    priors |= {f"{engine}.{term}": (1.0, spread) for engine in ENGINES for term, spread in OWN.items()}
     start, spread = (np.array([prior[i] for prior in priors.values()]) for i in (0, 1))
-    return Layout(names=tuple(priors), start=np.log(start), spread=spread, base=base)
+    return SiliconLayout(names=tuple(priors), start=np.log(start), spread=spread, base=base)
 
 
 def solve_silicon(layout: Layout, rows: Sequence[Row]) -> Terms:
     """The terms that explain the rows best."""
-    from tonnage.sizing.fitting.fit import solve
+    from scipy.optimize import least_squares
 
-    everything = np.arange(len(layout.names))
-    return layout.terms(solve(layout, [(1.0, SiliconRows(rows))], layout.start, everything))
+    parts, x = SiliconRows(rows), layout.start
+    for _ in range(ROUNDS):
+        parts.simulate(layout.terms(x))
+        slopes = Slopes(layout, parts)
+        x = least_squares(
+            slopes.residuals, x, slopes.jacobian, x_scale=layout.spread, ftol=TOLERANCE, xtol=TOLERANCE, max_nfev=EVALUATIONS
+        ).x
+    return layout.terms(x)
 
 
-def folds(rows: Sequence[Row]) -> Iterable[Fold]:
-    """Every system, model and engine left out in turn."""
+class Slopes:
+    """Residuals of rows and priors, and how they change with each term.
+
+    The correction of an engine moves its own rows only, so the same term of all engines is moved at once.
+    """
+
+    def __init__(self, layout: Layout, parts: SiliconRows) -> None:
+        """Say which residual is of which engine."""
+        self.layout, self.parts = layout, parts
+        engines = np.array([find_engine(point.deployment.engine).coefficients for point in parts.points])
+        self.engine = np.concatenate([engines[np.isfinite(values)] for values in parts.measured.values()])
+        together: dict[str, list[tuple[int, str]]] = {}
+        for place, name in enumerate(layout.names):
+            owner, _, term = name.rpartition(".")
+            engine = owner if owner in ENGINES else ""
+            together.setdefault(f"own {term}" if engine else name, []).append((place, engine))
+        self.groups = list(together.values())
+
+    def residuals(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Of the rows, then of the priors."""
+        prior = PRIOR_WEIGHT * (x - self.layout.start) / self.layout.spread
+        return np.concatenate([self.parts.residuals(self.layout.terms(x)), prior])
+
+    def jacobian(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """By differences over ``SLOPE`` of each term's logarithm, shape (residuals, terms)."""
+        here, count = self.parts.residuals(self.layout.terms(x)), len(self.engine)
+        found = np.zeros((count + len(x), len(x)))
+        found[count + np.arange(len(x)), np.arange(len(x))] = PRIOR_WEIGHT / self.layout.spread
+        for group in self.groups:
+            moved = x.copy()
+            moved[[place for place, _ in group]] += SLOPE
+            change = (self.parts.residuals(self.layout.terms(moved)) - here) / SLOPE
+            for place, engine in group:
+                found[:count, place] = np.where(self.engine == engine, change, 0.0) if engine else change
+        return found
+
+
+def family(row: Row) -> str:
+    """The engine of a row, whatever its version."""
+    return find_engine(row["engine"]).family
+
+
+def folds(rows: Sequence[Row], title: str = TITLE) -> Iterable[Fold]:
+    """Every system, model and engine family left out in turn."""
     for column, what in TITLES.items():
-        for name in sorted({row[column] for row in rows}):
-            parts = ([row for row in rows if (row[column] == name) == out] for out in (False, True))
-            train, test = parts
-            yield Fold(title=f"current engines, {what} left out; TTFT where KV fits", name=name, column=column, train=train, test=test)
-
-
-def held_out(layout: Layout, fold: Fold, residuals: list[HeldOut] | None = None) -> Figures:
-    """Errors over what a fold leaves out."""
-    terms = solve_silicon(layout, fold.train)
-    seen = {find_engine(row["engine"]).coefficients for row in fold.train}
-    for engine in ENGINES:
-        if engine not in seen:
-            nearest = next(other for other in NEAREST[engine] if other in seen)
-            terms["engines"][engine] = dict(terms["engines"][nearest])
-    return figures(fold.test, terms, without=fold.column, residuals=residuals)
+        part = {id(row): family(row) if column == "engine" else row[column] for row in rows}
+        for name in sorted(set(part.values())):
+            train, test = ([row for row in rows if (part[id(row)] == name) == out] for out in (False, True))
+            yield Fold(title=title.format(what), name=name, column=column, train=train, test=test)
 
 
 def figures(rows: Sequence[Row], terms: Terms, *, without: str = "", residuals: list[HeldOut] | None = None) -> Figures:
-    """MAPE in percent of TPOT over all rows, and of mean TTFT where the KV cache holds all clients.
+    """The errors of ``SCORED`` in percent.
 
     Args:
         rows: what is predicted; terms: with what.
-        without: the column, if any, whose whole value the terms have not seen, for
+        without: the column, if any, whose whole value the terms have not seen.
         residuals: to which the errors are appended.
     """
     parts = SiliconRows(rows)
     fits = np.array(parts.cache_holds_all())
     found = errors(parts, terms)
-    used = {"itl_ms": found["itl_ms"], "ttft_ms": found["ttft_ms"][fits]}
     if residuals is not None:
         errors_of = {"itl_ms": found["itl_ms"], "ttft_ms": np.where(fits, found["ttft_ms"], np.nan)}
         residuals += held_out_rows(parts.points, errors_of, strange_gpu=without == "gpu", strange_engine=without == "engine")
-    return {name: round(float(100 * np.nanmean(np.abs(used[name]))), 2) for name in SCORED}
+    ttft = np.abs(found["ttft_ms"])
+    values = (_mean(np.abs(found["itl_ms"])), _mean(ttft[fits]), _mean(ttft), float(np.median(found["itl_ms"])))
+    return {name: round(100 * value, 2) for name, value in zip(SCORED, values, strict=True)}
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    """Of what is known; NaN where nothing is."""
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if known.size else float("nan")
 
 
 def refit(
     terms: Terms, file: Path, *, progress: Progress | None = None, cross_validate: bool = True, residuals: list[HeldOut] | None = None
 ) -> Terms:
-    """The content of ``terms.json`` with the terms of current engines and of Blackwell fitted anew.
+    """The content of ``terms.json`` with the terms of current engines, of Blackwell and of FP4 fitted anew.
 
     Args:
         terms: such a content; all its other terms are kept as they are.
@@ -179,14 +261,16 @@ def refit(
     for engine in ENGINES:
         found["engines"][engine] = rounded(fitted["engines"][engine])
     found["architectures"]["Blackwell"] = rounded(fitted["architectures"]["Blackwell"])
+    found["formats"][FP4] = rounded(fitted["formats"][FP4])
     found["gpus"][MEASURED_GPU] = {f"{term}_{MEASURED_BITS}": 1.0 for term in ("compute", "memory")}
     _say_where_from(found, selection)
     tables: dict[str, dict[str, Figures]] = {}
     for number, fold in enumerate(parts, start=1):
         report(number, len(parts) + 1, f"{fold.title}: without {fold.name}")
-        tables.setdefault(fold.title, {})[fold.name] = held_out(layout, fold, residuals)
+        left_out = figures(fold.test, solve_silicon(layout, fold.train), without=fold.column, residuals=residuals)
+        tables.setdefault(fold.title, {})[fold.name] = left_out
     for table in tables.values():
-        table["mean"] = {name: round(float(np.mean([each[name] for each in table.values()])), 2) for name in SCORED}
+        table["mean"] = {name: round(float(np.mean([abs(each[name]) for each in table.values()])), 2) for name in SCORED}
     _report(found, rows, tables)
     return found
 
@@ -194,6 +278,7 @@ def refit(
 def _say_where_from(found: Terms, selection: Selection) -> None:
     origins = found["origins"]
     origins["architectures"]["Blackwell"] = ORIGIN
+    origins["formats"].pop(FP4, None)
     origins["engine_rows"] = {}
     for engine in ENGINES:
         own = [row for row in selection.rows if find_engine(row["engine"]).coefficients == engine]
@@ -221,12 +306,14 @@ def carried_over(terms: Terms) -> Terms:
         found["origins"]["rows"][engine] = old["origins"]["rows"][engine]
     found["architectures"]["Blackwell"] = dict(old["architectures"]["Blackwell"])
     found["gpus"][MEASURED_GPU] = dict(old["gpus"][MEASURED_GPU])
+    found["formats"][FP4] = dict(old["formats"][FP4])
+    found["origins"]["formats"].pop(FP4, None)
     found["origins"]["architectures"]["Blackwell"] = old["origins"]["architectures"]["Blackwell"]
     found["origins"]["engine_rows"] = deepcopy(old["origins"]["engine_rows"])
     kept: Mapping[str, Any] = old["report"]
     found["report"]["rows"][FILE] = kept["rows"][FILE]
     found["report"]["in_sample"][FILE] = deepcopy(kept["in_sample"][FILE])
-    for title, table in kept["held_out"].items():
-        if title.startswith("current engines"):
-            found["report"]["held_out"][title] = deepcopy(table)
+    for title in map(TITLE.format, TITLES.values()):
+        if title in kept["held_out"]:
+            found["report"]["held_out"][title] = deepcopy(kept["held_out"][title])
     return found

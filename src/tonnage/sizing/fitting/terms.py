@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tonnage.sizing.fitting.formats import FORMATS
+from tonnage.spec.catalog import find_gpu
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,23 +31,26 @@ SHARED: dict[str, Prior] = {
     "norm": (1.5, 0.3),
     "activation": (1.4, 0.3),
     "attention": (0.43, 0.3),
-    "expert_compute": (0.5, 0.5),
+    "expert_compute": (0.8, 0.2),
+    "power_compute": (0.33, 0.3),
+    "power_memory": (0.2, 0.5),
 }
 
+# Compute efficiencies are of a card of 1 W per TFLOP/s, memory efficiencies of 0.2 W per GB/s (``perf.terms``).
 GENERATIONS: dict[str, dict[str, Prior]] = {
     "Ampere": {
-        "compute_16": (0.68, 0.25),
+        "compute_16": (0.72, 0.15),
         "memory_16": (0.8, 0.15),
         "attention": (1.0, 0.2),
         "head_arithmetic": (1.4, 0.4),
         "link": (1.0, 0.2),
         "latency": (1.2, 0.3),
     },
-    "Hopper": {"compute_16": (0.68, 0.25), "memory_16": (0.8, 0.15), "compute_8": (0.6, 0.25), "memory_8": (0.75, 0.15)},
+    "Hopper": {"compute_16": (0.72, 0.15), "memory_16": (0.8, 0.15), "compute_8": (0.72, 0.15), "memory_8": (0.75, 0.15)},
     "Ada": {
-        "compute_16": (0.68, 0.25),
+        "compute_16": (0.72, 0.15),
         "memory_16": (0.75, 0.05),
-        "compute_8": (0.6, 0.25),
+        "compute_8": (0.72, 0.15),
         "memory_8": (0.75, 0.15),
         "attention": (1.0, 0.2),
         "head_arithmetic": (4.0, 0.4),
@@ -80,6 +84,8 @@ LINKS: dict[str, dict[str, Prior]] = {
     },
 }
 
+# ``expert_hopper``: grouped kernels of 2024 used Ampere's matrix instructions, which reach 0.63 of Hopper's rate (arXiv 2402.13499,
+# recalled). ``block_bytes_s``: NCCL's tuning counts 24 GB/s per block and channel on Ampere (``graph/tuning.cc``, recalled).
 ENGINES: dict[str, dict[str, Prior]] = {
     STATIC: {
         "kv_bandwidth": (0.8, 0.3),
@@ -88,14 +94,14 @@ ENGINES: dict[str, dict[str, Prior]] = {
         "head_arithmetic": (0.0105, 0.4),
         "walk_s": (5e-9, 0.5),
         "allreduce_s": (8e-6, 0.5),
+        "block_bytes_s": (24e9, 0.3),
         "layer_s": (40e-6, 0.5),
         "step_s": (0.3e-3, 0.7),
         "sequence_s": (7e-6, 0.5),
         "prefill_s": (1.3e-3, 0.5),
         "expert_spread": (0.004, 0.7),
-        "expert_memory": (1.1, 0.15),
-        "expert_ampere": (1.2, 0.3),
-        "expert_ada": (1.2, 0.3),
+        "expert_layer_s": (30e-6, 0.5),
+        "expert_hopper": (0.63, 0.1),
     },
     NIM: {
         "kv_bandwidth": (0.8, 0.25),
@@ -119,13 +125,11 @@ ENGINES: dict[str, dict[str, Prior]] = {
         "prefill_s": (0.5e-3, 0.3),
         "compute": (1.08, 0.08),
         "expert_compute": (1.0, 0.3),
-        "expert_ampere": (1.2, 0.3),
-        "expert_ada": (1.2, 0.3),
     },
 }
 
 CONSTANT_ENGINES: dict[str, dict[str, float]] = {
-    STATIC: {"frontend_s": 0.0, "turnaround_s": 0.0},
+    STATIC: {"expert_first": 1.0, "expert_memory": 1.0, "frontend_s": 0.0, "turnaround_s": 0.0},
     NIM: {"kv_single": 1.2, "expert_spread": 1.0, "expert_memory": 1.0, "turnaround_s": 1.6e-3},
     CURRENT: {
         "kv_8bit": 1.0,
@@ -138,26 +142,29 @@ CONSTANT_ENGINES: dict[str, dict[str, float]] = {
         "turnaround_s": 0.0,
     },
 }
-"""Terms that no data here can tell: 1.6 ms of serial turnaround is a study's value."""
+"""Terms that no data here can tell, and ``expert_first``: in the static file's batches both choices of a token are the same
+expert, as decode times below what two experts' bytes allow on five GPUs show. 1.6 ms of serial turnaround is a study's value."""
 
 TIED = {
     CURRENT: ("layer_s", "allreduce_s"),
-    NIM: ("expert_ampere", "expert_ada"),
+    NIM: ("block_bytes_s", "expert_hopper", "expert_layer_s"),
 }
 """Terms taken from another engine: what throughput alone cannot tell from a cost per step, and what no row tells, from the
 static engine."""
 
 MEAN: dict[str, float] = {
-    "compute_16": 0.65,
-    "compute_8": 0.6,
+    "compute_16": 0.72,
+    "compute_8": 0.72,
     "memory_16": 0.78,
     "memory_8": 0.76,
     "attention": 1.0,
     "head_arithmetic": 1.0,
     "link": 1.0,
     "latency": 1.0,
+    "watts_compute": 1.0,
+    "watts_memory": 0.2,
 }
-"""A generation that nobody measured: about the mean of the measured ones."""
+"""A generation that nobody measured: about the mean of the measured ones, for a card of 1 W per TFLOP/s and 0.2 W per GB/s."""
 
 TRANSFERRED: dict[str, dict[str, float]] = {
     "Volta": {"compute_16": 0.6, "memory_16": 0.72, "memory_8": 0.72},
@@ -168,6 +175,17 @@ TRANSFERRED: dict[str, dict[str, float]] = {
     "CDNA4": {"compute_16": 0.5, "compute_8": 0.48, "memory_16": 0.72, "memory_8": 0.72, "attention": 0.7},
     "Gaudi3": {"compute_16": 0.6, "compute_8": 0.55, "memory_16": 0.7, "memory_8": 0.7},
 }
+
+MEANT = {
+    "Volta": "v100-sxm2-32gb",
+    "Turing": "t4",
+    "Blackwell": "b200-sxm-180gb",
+    "Blackwell Ultra": "b300-sxm-270gb",
+    "CDNA3": "mi300x",
+    "CDNA4": "mi355x",
+    "Gaudi3": "gaudi3",
+}
+"""The card whose efficiencies ``TRANSFERRED`` holds; others of its generation have them by their watts."""
 
 ORIGINS = {
     "Ampere": "efficiencies transferred from the Ampere GPUs that were measured (A100)",
@@ -252,13 +270,21 @@ def constants() -> dict[str, Any]:
     """The groups of ``perf.terms`` with what is not fitted."""
     return {
         "shared": {},
-        "architectures": {"*": dict(MEAN), **{name: dict(values) for name, values in TRANSFERRED.items()}},
+        "architectures": {"*": dict(MEAN), **{name: {**values, **_watts(name)} for name, values in TRANSFERRED.items()}},
         "gpus": {name: {"bridge": 0.0} for name in BRIDGELESS},
         "siblings": dict(SIBLINGS),
         "links": {"nvlink": {"latency": 1.0}},
         "engines": {name: dict(values) for name, values in CONSTANT_ENGINES.items()},
         "formats": {name: dict(values) for name, values in FORMATS.items()},
     }
+
+
+def _watts(generation: str) -> dict[str, float]:
+    """Watts per TFLOP/s and per GB/s of the card that a generation's efficiencies are of."""
+    gpu = find_gpu(MEANT[generation])
+    if gpu.tdp_w is None:
+        return {}
+    return {"watts_compute": gpu.tdp_w / gpu.fp16_tflops, "watts_memory": gpu.tdp_w / gpu.memory_bandwidth_gb_s}
 
 
 def layout(measured: Iterable[tuple[str, str]]) -> Layout:

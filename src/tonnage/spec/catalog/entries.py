@@ -131,6 +131,7 @@ def _engine(raw: Raw) -> EngineSpec:
             excluded=default.get("except", ""),
             max_batch_size=default["max_batch_size"],
             max_num_tokens=default["max_num_tokens"],
+            kv_fraction=default.get("kv_fraction"),
         )
         for default in raw.get("by_memory", [])
     ]

@@ -1,0 +1,85 @@
+"""What attention adds to a step: pairs of a prompt, and the contexts that decode reads.
+
+Decode attention is bandwidth where the kernel takes the query heads of a KV head together. The kernels of 2024
+(TensorRT-LLM 0.9 and 0.10) did so for groups of eight and from a number of sequences on; otherwise each query
+head of each sequence is a block of its own, and blocks run in waves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tonnage.perf import step
+
+if TYPE_CHECKING:
+    from tonnage.perf.terms import Terms
+    from tonnage.spec.hardware import Gpu
+    from tonnage.spec.model import Model
+    from tonnage.spec.precision import Precision
+
+CONTEXT_NORM = 4.0
+"""Exponent of the smooth maximum of KV bandwidth and query-head arithmetic."""
+
+MULTIPROCESSORS = {"Volta": 80, "Turing": 40, "Ampere": 108, "Ada": 142, "Hopper": 132}
+FEWER_MULTIPROCESSORS = {"a30-24gb": 56, "a10-24gb": 72, "a10g-24gb": 80, "l4": 58, "l20": 92, "h100-pcie-80gb": 114}
+"""Streaming multiprocessors of a generation's data-centre cards, and of those that have fewer (datasheets, recalled)."""
+
+ENOUGH_BLOCKS = 4
+"""Kernels of 2024 take the heads of a KV head together from this share of the multiprocessors on: blocks · 4 ≥ multiprocessors
+(``mayHavePerfGain`` of TensorRT-LLM's XQA runner); blocks are KV heads of the GPU times sequences."""
+
+WALKED_DIM = 128
+"""Width of a head that ``walk_s`` is for."""
+
+NEVER = 1e9
+"""More decode sequences than there are."""
+
+
+def add_attention(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Precision, tp: int) -> None:
+    """Put prefill attention by its pairs and decode attention by the context it reads into a coefficient array."""
+    kv_bytes = model.kv_elements_per_gpu(tp) * precision.kv_bytes
+    peak = gpu.fp16_tflops * 1e12
+    read = kv_bytes / (gpu.memory_bandwidth_gb_s * 1e9 * terms.kv_bandwidth)
+    heads = model.decode_flops_per_pair / tp / (peak * terms.head_arithmetic)
+    together = model.latent is None and _eight(model)
+    c[step.ATTENTION] = model.prefill_flops_per_pair / tp / (peak * terms.attention)
+    c[step.CONTEXT] = read if together else _joined(read, heads)
+    c[step.WALK] = terms.walk_s * model.layers * model.head_dim / WALKED_DIM
+    if terms.walk_s > 0.0:
+        _blocks(c, terms, model, gpu, read, tp)
+    if model.windowed_layers:
+        _windows(c, model)
+
+
+def _blocks(c: list[float], terms: Terms, model: Model, gpu: Gpu, read: float, tp: int) -> None:
+    """Decode attention of 2024, a block per sequence and query head: waves of blocks over the multiprocessors.
+
+    While there are fewer blocks than multiprocessors, each walks its context at its own pace; one block more than a full
+    wave takes as long as two waves. With many waves the arithmetic head by head decides. Groups of 8 heads are taken
+    together once their own, fewer blocks fill a quarter of the multiprocessors.
+    """
+    multiprocessors = FEWER_MULTIPROCESSORS.get(gpu.name) or MULTIPROCESSORS.get(gpu.arch, MULTIPROCESSORS["Hopper"])
+    c[step.HEADS] = _joined(read, model.decode_flops_per_pair / tp / (gpu.fp16_tflops * 1e12 * terms.head_arithmetic))
+    c[step.WAVE] = model.heads / tp / multiprocessors
+    kv_heads = max(model.kv_heads / tp, 1.0)
+    c[step.GROUPED_FROM] = multiprocessors / ENOUGH_BLOCKS / kv_heads if _eight(model) else NEVER
+
+
+def _joined(read: float, arithmetic: float) -> float:
+    """A smooth maximum of two times."""
+    seconds: float = (read**CONTEXT_NORM + arithmetic**CONTEXT_NORM) ** (1 / CONTEXT_NORM)
+    return seconds
+
+
+def _eight(model: Model) -> bool:
+    """Whether a KV head has the eight query heads that kernels of 2024 took together on the tensor cores."""
+    return model.heads == 8 * model.kv_heads
+
+
+def _windows(c: list[float], model: Model) -> None:
+    """Layers that attend within a window cost what its tokens do, once per sequence and new token: contexts are taken to be longer."""
+    share = model.windowed_layers / model.layers
+    c[step.ACTIVATION] += share * c[step.ATTENTION] * model.window
+    c[step.HOST_SEQUENCE] += share * (c[step.CONTEXT] + c[step.WALK]) * model.window
+    for place in (step.ATTENTION, step.CONTEXT, step.HEADS, step.WALK):
+        c[place] *= 1.0 - share

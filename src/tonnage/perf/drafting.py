@@ -1,0 +1,56 @@
+"""What guessing ahead costs: one pass of the drafter as a coefficient array, on the same GPUs and terms as the model.
+
+A drafter with layers is priced like a model that has only these. What it lacks of a model's step: the host's
+work per step, sequence and prefill, which the engine does once. No measurement of speculative decoding went into this.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tonnage.perf import step
+from tonnage.perf.step import Drafting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tonnage.spec.deployment import Deployment
+    from tonnage.spec.model import Model
+
+MARK = "speculative decoding: priced by its weights and arithmetic, not fitted; the acceptance is as given"
+
+
+def drafting(deployment: Deployment, price: Callable[[Model], list[float]]) -> Drafting | None:
+    """The deployment's speculative decoding as its steps price it; None without.
+
+    Args:
+        deployment: what is deployed.
+        price: the coefficient array of a model on the deployment's GPUs, without what the host does once per step.
+    """
+    import numpy as np
+
+    asked = deployment.speculation
+    if asked is None:
+        return None
+    layers = asked.layers_of(deployment.model)
+    c = _heads(deployment, price(deployment.model)) if layers is None else _layers(deployment, price(layers), layers)
+    return Drafting(tokens=asked.tokens, acceptance=asked.acceptance, passes=asked.passes, coefficients=np.array(c))
+
+
+def _layers(deployment: Deployment, c: list[float], layers: Model) -> list[float]:
+    """One pass through layers, with the projection before them."""
+    asked = deployment.speculation
+    projection = 0 if asked is None else asked.projection_parameters(deployment.model)
+    for place in (step.LINEAR_FLOPS, step.LINEAR_BYTES):
+        c[place] *= 1 + projection / layers.common_parameters
+    return c
+
+
+def _heads(deployment: Deployment, of_model: list[float]) -> list[float]:
+    """One pass through heads alone, by what they weigh beside the model's."""
+    asked: Any = deployment.speculation
+    share = asked.head_parameters(deployment.model) / deployment.model.head_parameters
+    c = [0.0] * step.COEFFICIENTS
+    c[step.NORM] = 1.0
+    c[step.HEAD_FLOPS], c[step.HEAD_BYTES] = share * of_model[step.HEAD_FLOPS], share * of_model[step.HEAD_BYTES]
+    return c

@@ -1,0 +1,167 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tonnage.errors import InputError
+from tonnage.perf import step
+from tonnage.perf.experts import ExpertTerms, add_experts, remote_copies
+from tonnage.perf.memory import check_split, expert_weights, kv_bytes_per_token, memory_plan, weight_bytes
+from tonnage.perf.step import batch_seconds, step_seconds
+from tonnage.perf.terms import coefficients, resolve, shipped, step_model
+from tonnage.spec.catalog import find_engine, find_gpu, find_model
+from tonnage.spec.deployment import Deployment, Parallelism
+from tonnage.spec.engine import default_knobs
+from tonnage.spec.precision import find_precision
+
+
+def deployment(model: str = "deepseek-v3", precision: str = "fp8", engine: str = "vllm", **split: int) -> Deployment:
+    spec, gpu = find_engine(engine), find_gpu("h200-sxm-141gb")
+    return Deployment(
+        model=find_model(model),
+        gpu=gpu,
+        precision=find_precision(precision),
+        parallelism=Parallelism(**split),
+        engine=spec.name,
+        knobs=default_knobs(spec, gpu),
+    )
+
+
+def touched(experts: int, chosen: int, tokens: int, **split: int) -> tuple[float, float]:
+    """Mean and fullest touched share of the experts of a GPU as the coefficients have it."""
+    c = np.zeros(step.COEFFICIENTS)
+    model = replace(find_model("mixtral-8x7b"), experts=experts, experts_per_token=chosen)
+    array = c.tolist()
+    add_experts(
+        array,
+        terms=ExpertTerms(compute=1.0, memory=1.0, spread=1.0),
+        model=model,
+        precision=find_precision("fp8"),
+        parallelism=Parallelism(**split),
+        flops_s=1e15,
+        bytes_s=(1e12, 1.0),
+    )
+    share = 1.0 - array[step.EXPERT_REST] * array[step.EXPERT_MISS] ** tokens
+    return share, min(share + array[step.EXPERT_UNEVEN] * max(share * (1 - share), 0.0) ** 0.5, 1.0)
+
+
+@pytest.mark.parametrize(("experts", "chosen", "tokens", "ranks"), [(8, 2, 3, 1), (128, 8, 20, 1), (256, 8, 8, 4), (64, 4, 1, 8)])
+def test_the_expected_touched_share_is_that_of_a_count(experts: int, chosen: int, tokens: int, ranks: int) -> None:
+    rng = np.random.default_rng(1)
+    draws = rng.random((2000, tokens * ranks, experts)).argsort(axis=2)[:, :, :chosen]
+    counted = np.mean([np.unique(draw).size for draw in draws]) / experts
+    assert touched(experts, chosen, tokens, dp=ranks)[0] == pytest.approx(counted, rel=0.01)
+
+
+@pytest.mark.parametrize(("experts", "chosen", "tokens", "groups"), [(256, 8, 8, 8), (128, 8, 16, 4), (128, 4, 8, 8)])
+def test_the_fullest_group_is_about_as_full_as_a_count_says(experts: int, chosen: int, tokens: int, groups: int) -> None:
+    rng = np.random.default_rng(2)
+    draws = rng.random((2000, tokens, experts)).argsort(axis=2)[:, :, :chosen]
+    each = experts // groups
+    fullest = np.mean([np.bincount(np.unique(draw) // each, minlength=groups).max() for draw in draws]) / each
+    mean, estimate = touched(experts, chosen, tokens, tp=groups, ep=groups)
+    assert mean < fullest
+    assert estimate == pytest.approx(fullest, rel=0.15)
+
+
+@pytest.mark.parametrize("model", ["deepseek-v3", "qwen3-235b-a22b", "gpt-oss-120b"])
+@pytest.mark.parametrize(
+    "split", [{"tp": 8}, {"tp": 8, "ep": 8}, {"tp": 4, "dp": 2, "ep": 8}, {"dp": 8, "ep": 8}, {"tp": 2, "dp": 4, "ep": 2}]
+)
+def test_the_weights_of_all_gpus_are_the_whole_and_a_copy_of_attention_per_rank(model: str, split: dict[str, int]) -> None:
+    d = deployment(model, engine="tensorrt-llm", **split)
+    m, p = d.model, d.parallelism
+    experts = expert_weights(m)
+    routers = m.router_parameters * 2 * p.gpus
+    common = (m.common_parameters - m.router_parameters) * p.dp + m.head_parameters * 2 * (1 if m.tied_embeddings else 2) * p.dp
+    assert weight_bytes(d) * p.gpus == pytest.approx(experts + common + routers, abs=p.gpus)
+
+
+def test_deepseek_on_eight_h200_by_hand() -> None:
+    """671 B in FP8: 256 experts of 3 · 7168 · 2048 weights in 58 layers over 8 GPUs, all else once per GPU of a rank."""
+    experts = 58 * 256 * 3 * 7168 * 2048
+    assert expert_weights(find_model("deepseek-v3")) == experts
+    tables = 2 * 129280 * 7168 * 2 + 58 * 256 * 7168 * 2
+    others = 671.0e9 - experts - tables / 2
+    ranks = deployment(dp=8, ep=8)
+    assert weight_bytes(ranks) == pytest.approx(experts / 8 + others + tables, rel=0.01)
+    assert weight_bytes(deployment(tp=8, ep=8)) == weight_bytes(deployment(tp=8))
+    assert kv_bytes_per_token(ranks) == 61 * (512 + 64)
+    plan = memory_plan(ranks)
+    assert plan.tokens * plan.kv_bytes_per_token < 0.92 * ranks.gpu.memory_bytes - plan.weight_bytes
+
+
+def test_keys_and_values_of_a_rank_are_split_over_its_gpus_alone() -> None:
+    assert kv_bytes_per_token(deployment("qwen3-235b-a22b", tp=2, dp=4, ep=8)) == 2 * 94 * 2 * 128
+    assert kv_bytes_per_token(deployment("qwen3-235b-a22b", tp=4, ep=4)) == 2 * 94 * 1 * 128
+
+
+@given(model=st.sampled_from(["deepseek-v3", "mixtral-8x7b", "gpt-oss-120b"]), tp=st.sampled_from([1, 2, 4, 8]))
+def test_degrees_of_one_are_what_they_were(model: str, tp: int) -> None:
+    d = deployment(model, engine="tensorrt-llm", tp=tp)
+    same = replace(d, parallelism=Parallelism(tp=tp, dp=1, ep=1))
+    assert step_model(d).coefficients.tolist() == step_model(same).coefficients.tolist()
+    assert step_model(d).coefficients[step.EXPERT_UNEVEN] == 0.0
+    assert weight_bytes(d) == weight_bytes(same)
+
+
+@given(
+    split=st.sampled_from([{"tp": 8}, {"tp": 8, "ep": 8}, {"dp": 8, "ep": 8}, {"tp": 2, "dp": 4, "ep": 8}, {"tp": 4, "dp": 2}]),
+    tokens=st.integers(1, 4000),
+)
+def test_more_tokens_never_cost_less(split: dict[str, int], tokens: int) -> None:
+    c = step_model(deployment(**split)).coefficients
+    assert batch_seconds(c, tokens + 1, 8) >= batch_seconds(c, tokens, 8)
+
+
+def test_ranks_touch_together_what_none_would_alone() -> None:
+    alone, together = (step_model(deployment(tp=1, dp=n, ep=n)).coefficients for n in (2, 8))
+    share = [1.0 - c[step.EXPERT_REST] * c[step.EXPERT_MISS] ** 4 for c in (alone, together)]
+    assert share[1] > 2.5 * share[0]
+    assert together[step.EXPERT_BYTES] == pytest.approx(alone[step.EXPERT_BYTES] / 4)
+
+
+def test_ranks_send_tokens_to_their_experts_in_place_of_reducing_over_all_gpus() -> None:
+    ranks, tensor = (step_model(deployment(**split)).coefficients for split in ({"dp": 8, "ep": 8}, {"tp": 8, "ep": 8}))
+    assert ranks[step.COMM_TOKEN] > 0
+    assert ranks[step.SMALL_TOKENS] == 0
+    assert tensor[step.SMALL_TOKENS] > 0
+    lone = replace(find_model("mixtral-8x7b"), experts_per_token=1)
+    assert remote_copies(lone, Parallelism(dp=8, ep=8)) == pytest.approx(7 / 8)
+    assert remote_copies(lone, Parallelism(tp=2, dp=2)) == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize(
+    ("model", "split", "words"),
+    [
+        ("llama-3.1-8b", {"tp": 2, "ep": 2}, "--ep: llama-3.1-8b has no experts to spread over GPUs; use --tp"),
+        ("llama-3.1-8b", {"dp": 2}, "--dp: llama-3.1-8b has no experts to spread over GPUs; replicate it instead"),
+        ("deepseek-v3", {"tp": 8, "ep": 3}, "--ep: 3 groups of experts do not divide TP 8 × DP 1 = 8 GPUs; use 1, 2, 4, 8"),
+        ("mixtral-8x7b", {"tp": 4, "dp": 4, "ep": 16}, "--ep: 8 experts of mixtral-8x7b cannot be spread over 16 groups evenly"),
+        ("deepseek-v3", {"tp": 8, "dp": 0}, "--dp: must be 1 or more, not 0"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(model: str, split: dict[str, int], words: str) -> None:
+    with pytest.raises(InputError) as error:
+        check_split(deployment(model, **split))
+    assert str(error.value) == words
+
+
+def test_windows_cut_attention_to_the_layers_without_them() -> None:
+    d = deployment("gpt-oss-120b", engine="tensorrt-llm", tp=2)
+    full = replace(d, model=replace(d.model, window=0, windowed_layers=0))
+    c, whole = (step_model(each).coefficients for each in (d, full))
+    assert c[step.CONTEXT] == pytest.approx(whole[step.CONTEXT] / 2)
+    at_window = [step_seconds(each, 0, 0, 16, 0, 16 * d.model.window) for each in (c, whole)]
+    assert at_window[0] == pytest.approx(at_window[1], rel=1e-3)
+    assert step_seconds(c, 0, 0, 16, 0, 16 * 4096) < step_seconds(whole, 0, 0, 16, 0, 16 * 4096)
+
+
+def test_terms_of_experts_leave_a_dense_model_alone() -> None:
+    d = deployment("llama-3.1-8b", engine="vllm")
+    t = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "vllm")
+    other = replace(t, experts=ExpertTerms(compute=0.01, memory=0.01, spread=0.5, rows=9.0, layer_s=1.0, prefill_s=1.0, sequence_s=1.0))
+    arrays = [coefficients(each, d.model, d.gpu, d.precision, d.parallelism) for each in (t, other)]
+    assert arrays[0] == arrays[1]

@@ -1,0 +1,166 @@
+"""Speculative decoding: what it draws, what it holds, and where it pays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.simulator.test_reference import KNOBS, SGLANG, TICK, VLLM, closed_trace, composition, ms, open_trace
+from tests.strategies import MS, ROOFLINE, coefficient_array
+from tonnage.api.simulate import simulate_sweep
+from tonnage.errors import InputError
+from tonnage.perf.step import Drafting, StepModel
+from tonnage.results.requests import COMPLETED, REJECTED
+from tonnage.simulator import kernel
+from tonnage.simulator.acceptance import ONE, accepted, draw, threshold
+from tonnage.simulator.reference import run_reference
+from tonnage.spec.workload import ClosedLoop, Lengths, Workload
+
+NOTHING = coefficient_array(norm=1.0)
+
+
+def drafting(tokens: int, acceptance: float, passes: int = 0, coefficients: np.ndarray = NOTHING) -> Drafting:
+    return Drafting(tokens=tokens, acceptance=acceptance, passes=passes, coefficients=coefficients)
+
+
+def guessing(tokens: int, acceptance: float) -> StepModel:
+    """Steps of 1 ms with guesses that cost nothing."""
+    return replace(TICK, drafting=drafting(tokens, acceptance))
+
+
+def test_draws_are_even_and_independent() -> None:
+    draws = np.array([[draw(7, request, position) for position in range(1, 201)] for request in range(200)]) / ONE
+    assert draws.mean() == pytest.approx(0.5, abs=0.005)
+    assert draws.var() == pytest.approx(1 / 12, abs=0.002)
+    assert np.corrcoef(draws[:-1].ravel(), draws[1:].ravel())[0, 1] == pytest.approx(0.0, abs=0.02)
+    assert np.corrcoef(draws[:, :-1].ravel(), draws[:, 1:].ravel())[0, 1] == pytest.approx(0.0, abs=0.02)
+    assert draw(7, 3, 5) != draw(8, 3, 5)
+
+
+def test_the_first_wrong_guess_ends_the_right_ones() -> None:
+    assert accepted(0, 0, 10, 4, threshold(1.0)) == 4
+    assert accepted(0, 0, 10, 4, threshold(0.0)) == 0
+    one = [draw(5, 2, position) < threshold(0.6) for position in range(1, 40)]
+    for generated in range(30):
+        right = accepted(5, 2, generated, 4, threshold(0.6))
+        assert one[generated : generated + right] == [True] * right
+        assert right == 4 or not one[generated + right]
+
+
+def test_tokens_of_one_step_come_together_and_their_gaps_are_0() -> None:
+    result = run_reference(open_trace((0, 7, 9)), guessing(3, 1.0), KNOBS, 100)
+    # The prompt's token, then 4 a step: 1 + 4 + 4.
+    assert composition(result) == [(7, 1, 0, 49, 0), (0, 0, 1, 0, 8), (0, 0, 1, 0, 12)]
+    assert ms(result.requests.last_token_ns) == [3.0]
+    assert result.requests.gaps[:, 0].sum() == 6
+    assert result.requests.gaps.sum() == 8
+
+
+def test_no_more_tokens_than_were_asked_for() -> None:
+    result = run_reference(open_trace((0, 7, 3)), guessing(7, 1.0), KNOBS, 100)
+    assert result.requests.osl.tolist() == [3]
+    assert len(result.steps) == 2
+
+
+def test_guesses_take_their_part_of_the_token_budget() -> None:
+    knobs = replace(VLLM, max_num_tokens=100)
+    result = run_reference(open_trace((0, 10, 9), (0.1, 250, 2)), guessing(3, 0.0), knobs, 1000)
+    assert composition(result)[1] == (96, 1, 1, 96 * 96, 11)  # 100 − (1 + 3)
+
+
+def test_slots_are_held_to_what_guesses_leave_of_the_budget() -> None:
+    for knobs in (KNOBS, VLLM):
+        narrow = replace(knobs, max_num_tokens=10, chunked_prefill=True, tokens_per_block=1)
+        result = run_reference(open_trace(*[(0.0, 1, 9)] * 5), guessing(3, 0.5), narrow, 1000)
+        assert max(row[7] for row in result.steps) == 2
+    result = run_reference(open_trace(*[(0.0, 1, 9)] * 5), guessing(3, 0.5), replace(SGLANG, max_num_tokens=10), 1000)
+    assert max(row[7] for row in result.steps) == 5
+
+
+@pytest.mark.parametrize("knobs", [KNOBS, VLLM, SGLANG])
+def test_guesses_have_their_place_in_the_cache(knobs) -> None:  # type: ignore[no-untyped-def]
+    knobs = replace(knobs, tokens_per_block=1)
+    room = 13 + (2 if knobs.scheduler == "sglang" else 0)
+    fits, not_quite = (run_reference(open_trace((0, 7, 3)), guessing(3, 0.5), knobs, blocks) for blocks in (room, room - 1))
+    assert fits.requests.status.tolist() == [COMPLETED]
+    assert fits.free_blocks == room
+    assert not_quite.requests.status.tolist() == [REJECTED]
+
+
+def test_vllm_pre_empts_for_guesses() -> None:
+    two = open_trace((0, 8, 6), (0, 8, 6))
+    assert run_reference(two, TICK, VLLM, 8).requests.preemptions.sum() == 0
+    assert run_reference(two, guessing(4, 0.0), VLLM, 8).requests.preemptions.sum() > 0
+
+
+@pytest.mark.parametrize("scheduler", ["tensorrt-llm", "vllm", "sglang"])
+@pytest.mark.parametrize("blocks", [60, 10_000])
+def test_kernel_equals_reference_with_guesses(scheduler, blocks):  # type: ignore[no-untyped-def]
+    from tests.simulator.test_kernel import ENGINE, both
+
+    lengths = {"isl": Lengths(kind="lognormal", mean=200, std=150), "osl": Lengths(kind="normal", mean=60, std=30)}
+    trace = Workload(**lengths, arrivals=ClosedLoop(concurrency=40, turnaround_s=0.0016), requests=300).trace(5)
+    step = StepModel(coefficients=ROOFLINE, frontend_s=0.002, drafting=drafting(3, 0.6, 3, ROOFLINE * 0.1 + NOTHING))
+    requests, _, _ = both(trace, step, replace(ENGINE, scheduler=scheduler), blocks)
+    assert (requests.preemptions.sum() > 0) == (blocks == 60 and scheduler != "tensorrt-llm")
+    both(trace, step, replace(ENGINE, scheduler=scheduler), blocks, window_ps=2_000 * MS)
+
+
+def test_same_seed_same_bytes_and_another_seed_others() -> None:
+    work = Workload(isl=Lengths(mean=50), osl=Lengths(mean=200), arrivals=ClosedLoop(concurrency=3), requests=40)
+    first, again, other = (kernel.run(work.trace(seed), guessing(3, 0.6), VLLM, 1000) for seed in (1, 1, 2))
+    assert first.last_token_ns.tobytes() == again.last_token_ns.tobytes() != other.last_token_ns.tobytes()
+
+
+@pytest.mark.parametrize(("tokens", "acceptance"), [(1, 0.5), (3, 0.7), (5, 0.9), (4, 0.0), (2, 1.0)])
+def test_tokens_per_step_are_the_closed_form(tokens: int, acceptance: float) -> None:
+    work = Workload(isl=Lengths(mean=10), osl=Lengths(mean=4_001), arrivals=ClosedLoop(concurrency=1), requests=20)
+    requests = kernel.run(work.trace(0), guessing(tokens, acceptance), replace(VLLM, max_batch_size=1), 10_000)
+    expected = (1 - acceptance ** (tokens + 1)) / (1 - acceptance) if acceptance < 1 else tokens + 1
+    steps = (requests.last_token_ns - requests.first_token_ns) / 1e6
+    assert 4_000 / steps.mean() == pytest.approx(expected, rel=0.01)
+    assert drafting(tokens, acceptance).tokens_per_step == pytest.approx(expected)
+
+
+def test_a_price_with_guesses_is_that_of_its_parts() -> None:
+    d = drafting(3, 0.5, 2, ROOFLINE * 0.1 + NOTHING)
+    step = StepModel(coefficients=ROOFLINE, frontend_s=0.0, drafting=d)
+    a, c = step.decode_line(5)
+    assert step.seconds(0, 0, 5, 0, 700) == pytest.approx((a[5] + 700 * c[5]) / 1e12, rel=1e-12)
+    plain = StepModel(coefficients=ROOFLINE, frontend_s=0.0).seconds(0, 0, 20, 0, 700)
+    drafter = StepModel(coefficients=d.coefficients, frontend_s=0.0).seconds(0, 0, 5, 0, 700)
+    host = ROOFLINE[18] * 15
+    context = (ROOFLINE[11] / 5 - ROOFLINE[11] / 20) * 700
+    assert step.seconds(0, 0, 5, 0, 700) == pytest.approx(plain + context - host + 2 * drafter, rel=1e-12)
+
+
+def test_static_batches_and_impossible_guesses_are_refused() -> None:
+    trace = closed_trace(1, 0.0, (5, 5))
+    with pytest.raises(InputError, match="static batching has no speculative decoding"):
+        kernel.run(trace, guessing(3, 0.5), replace(KNOBS, scheduler="static"), 100)
+    with pytest.raises(InputError, match="k=3 is not possible in steps of 3 tokens"):
+        kernel.run(trace, guessing(3, 0.5), replace(VLLM, max_num_tokens=3), 100)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
+def test_it_pays_alone_and_costs_in_a_crowd(engine: str) -> None:
+    asked = {"model": "llama-3.1-8b", "isl": 100, "osl": 200, "engine": engine, "max_batch_size": 512}
+    points = simulate_sweep(**asked, concurrency="1,512", speculation="eagle k=4 acceptance=0.5")
+    alone, crowd = (point.gain for point in points)
+    assert alone is not None
+    assert crowd is not None
+    assert alone > 1.4
+    assert crowd < 1.0
+
+
+def test_alone_its_gain_is_the_closed_form() -> None:
+    point = simulate_sweep(model="llama-3.1-8b", isl=100, osl=4_001, concurrency=1, requests=50, speculation="eagle k=3 acceptance=0.7")[0]
+    from tonnage.perf.terms import step_model
+
+    guessed, plain = (step_model(replace(point.deployment, speculation=s)) for s in (point.deployment.speculation, None))
+    context = 100 + 2_000
+    expected = plain.seconds(0, 0, 1, 0, context) / (guessed.seconds(0, 0, 1, 0, context) / guessed.tokens_per_step)
+    assert point.gain == pytest.approx(expected, rel=0.01)
+    assert 1.0 < expected < 2.533

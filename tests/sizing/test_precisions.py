@@ -1,0 +1,182 @@
+"""Predicted gains beside the published words: they agree in direction for dense models on every kind of hardware."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from tests.questions import question
+from tonnage import api
+from tonnage.cli.main import run
+from tonnage.cli.show_plan import show_plan
+from tonnage.errors import InputError
+from tonnage.report.markdown import markdown
+from tonnage.sizing.intervals import regime_of
+from tonnage.sizing.precisions import HIGH_FROM, LARGE, NONE_BELOW, SMALL, FormatGain, band, format_gains
+from tonnage.sizing.search import size
+from tonnage.spec.catalog import find_gpu, find_model, gpus, trade_offs
+from tonnage.spec.precision import PRECISIONS
+
+DENSE = [
+    ("llama-3.1-70b", "h100-sxm-80gb"),
+    ("llama-3.1-8b", "h100-sxm-80gb"),
+    ("llama-3.1-70b", "h200-sxm-141gb"),
+    ("llama-3.1-70b", "a100-sxm-80gb"),
+    ("llama-2-7b", "a100-sxm-80gb"),
+    ("llama-3.1-8b", "l40s"),
+    ("llama-3.1-70b", "b200-sxm-180gb"),
+    ("llama-3-8b", "t4"),
+]
+TABLE = {
+    "fp8": ("medium", "medium", "very low", "1 min"),
+    "int8-sq": ("medium", "medium", "medium", "1 min"),
+    "int8-wo": ("medium", "none", "low", "none"),
+    "int4-wo": ("high", "none", "high", "none"),
+    "awq": ("high", "none", "low", "10 min"),
+    "gptq": ("high", "none", "low", "10 min"),
+    "w4a8": ("high", "medium", "low", "10 min"),
+}
+
+
+def gains(model: str, gpu: str, engine: str = "tensorrt-llm") -> dict[str, FormatGain]:
+    return {one.precision.name: one for one in format_gains(find_model(model), find_gpu(gpu), engine)[1]}
+
+
+def test_the_table_is_the_published_one() -> None:
+    for name, words in TABLE.items():
+        (said,) = trade_offs(PRECISIONS[name])
+        assert (said.gain_small, said.gain_large, said.accuracy_impact, said.calibration) == words
+
+
+@pytest.mark.parametrize(("model", "gpu"), DENSE)
+def test_gains_agree_with_the_published_words_in_direction(model: str, gpu: str) -> None:
+    found = gains(model, gpu)
+    ran = {name: (one.small, one.large) for name, one in found.items() if name in TABLE and not one.lacks}
+    assert ran == {name: TABLE[name][:2] for name in ran}
+    assert {"int8-wo", "int4-wo", "awq", "gptq", "int8-sq"} <= set(ran)
+
+
+@pytest.mark.parametrize(("model", "gpu"), DENSE)
+def test_gains_of_weights_alone_fall_with_the_batch_and_those_of_activations_stay(model: str, gpu: str) -> None:
+    found = gains(model, gpu)
+    for name, one in found.items():
+        if one.gain is None:
+            continue
+        runs, tokens = (list(values.values()) for values in (one.gain.run, one.gain.token))
+        if name in {"int8-wo", "int4-wo", "awq", "gptq"}:
+            assert runs == sorted(runs, reverse=True)
+            assert tokens == sorted(tokens, reverse=True)
+            assert one.gain.prompt <= 1.01
+            assert runs[-1] < 1.1
+        else:
+            assert min(runs) > NONE_BELOW or name == "mxfp4"
+
+
+def test_what_cannot_run_says_why_and_has_no_gain() -> None:
+    found = gains("llama-3.1-8b", "a100-sxm-80gb", "nim-2024")
+    assert found["fp8"].lacks == "Ampere has no FP8 matrix units"
+    assert found["mxfp4"].lacks == "nim-2024 has no mxfp4"
+    assert (found["fp8"].gain, found["fp8"].small, found["fp8"].marks) == (None, None, ())
+    assert found["fp8"].weight_gb > 0
+
+
+def test_every_gpu_can_be_asked() -> None:
+    for gpu in gpus():
+        base, found = format_gains(find_model("llama-3.2-1b"), gpu, "vllm", tp=1)
+        assert base.parallelism.tp == 1
+        assert [one.precision.name for one in found if not one.lacks]
+        assert all(one.gain is not None for one in found if not one.lacks)
+
+
+@pytest.mark.parametrize(
+    ("gain", "word"), [(NONE_BELOW - 0.01, "none"), (NONE_BELOW, "medium"), (1.49, "medium"), (1.5 * HIGH_FROM, "high"), (0.5, "none")]
+)
+def test_bands(gain: float, word: str) -> None:
+    assert band(gain, 1.5) == word
+
+
+def test_the_instance_holds_the_large_batch_in_16_bits() -> None:
+    assert format_gains(find_model("llama-3.1-70b"), find_gpu("h100"), "tensorrt-llm")[0].parallelism.tp == 4
+    assert format_gains(find_model("llama-3.1-8b"), find_gpu("h100"), "tensorrt-llm")[0].parallelism.tp == 1
+
+
+def test_command_prints_gains_and_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["catalog", "precisions", "--model", "llama-3.1-8b", "--gpu", "l40s"]) == 0
+    printed = capsys.readouterr().out
+    row = next(line for line in printed.splitlines() if line.startswith("awq*"))
+    assert row.split()[-5:] == ["high", "none", "low", "10", "min"]
+    assert "nvfp4: Ada has no FP4 matrix units" in printed
+    assert "not fitted" in printed
+
+
+def test_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["catalog", "precisions", "--json"]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["model"], printed["gpu"], printed["tp"]) == ("llama-3.1-70b", "h100-sxm-80gb", 4)
+    fp8 = printed["precisions"][0]
+    assert fp8["published"][0]["accuracy_impact"] == "very low"
+    assert {int(b) for b in fp8["gain"]["run"]} == {*SMALL, *LARGE}
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["catalog", "h100", "--gpu", "h100"], "--gpu: goes with `tonnage catalog precisions` alone"),
+        (["catalog", "precisions", "--model", "lama"], "unknown model"),
+        (["catalog", "precisions", "--tp", "3"], "--tp"),
+        (["catalog", "precisions", "--engine", "warp"], "unknown engine"),
+    ],
+)
+def test_bad_input_is_one_line(words: list[str], what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(words) == 2
+    told = capsys.readouterr()
+    assert what in told.err
+    assert told.err.count("\n") == 1
+    assert not told.out
+
+
+def test_python_takes_the_same() -> None:
+    found = api.precisions(model="llama-3.1-8b", gpu="l40s", engine="vllm")
+    assert found.base.engine.startswith("vllm")
+    with pytest.raises(InputError):
+        api.precisions(gpu="h1000")
+
+
+def test_a_plan_says_what_its_format_costs() -> None:
+    """In the answer, in JSON and in the report."""
+    asked = question(precision="awq", tp="1", ttft=None)
+    plan = size(asked)
+    assert plan.choice is not None
+    assert (plan.choice.accuracy_impact, plan.choice.calibration) == ("low", "10 min")
+    assert "awq: accuracy impact low, calibration 10 min" in show_plan(plan)
+    assert any("format awq not fitted" in mark for mark in plan.choice.marks)
+    document = plan.to_json()
+    assert document["choice"]["accuracy_impact"] == "low"
+    written = markdown(document)
+    assert re.search(r"accuracy impact of the format \| low", written)
+    assert re.search(r"its calibration \| 10 min", written)
+
+
+def test_a_plan_in_16_bits_says_nothing_of_it() -> None:
+    plan = size(question(precision="fp16", tp="1", ttft=None))
+    assert "accuracy impact" not in show_plan(plan)
+    assert "accuracy impact" not in markdown(plan.to_json())
+
+
+def test_every_format_can_be_asked_for_at_once() -> None:
+    asked = question(precision="all", tp="1", ttft=None)
+    assert {one.name for one in asked.precisions} == set(PRECISIONS) - {"bf16"}
+    plan = size(asked)
+    reasons = {one.precision: one.reason for one in plan.rejected}
+    assert reasons["nvfp4"] == "Hopper has no FP4 matrix units"
+
+
+def test_intervals_know_which_formats_were_measured() -> None:
+    def known(precision: str) -> bool:
+        d = api.deployment_of(model="llama-3-8b", gpu="h100-sxm-80gb", precision=precision, tp=1, engine="nim-2024")
+        return regime_of(d, isl=2000, osl=200, clients=8).known_format
+
+    assert [known(name) for name in ("fp16", "bf16", "fp8", "fp8+kv-fp16")] == [True] * 4
+    assert not any(known(name) for name in ("awq", "int8-sq", "w4a8", "fp8+2:4"))

@@ -1,0 +1,162 @@
+"""Formats by name, their bits, what may stand behind them, and which hardware and engines refuse which."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tonnage.errors import InputError, UnknownName
+from tonnage.spec.catalog import accuracy_and_calibration, engines, find_engine, find_gpu, gpus, trade_offs
+from tonnage.spec.precision import ALIASES, BITS, PRECISIONS, find_precision
+
+BITS_PER_WEIGHT = {
+    "fp16": 16.0,
+    "bf16": 16.0,
+    "fp8": 8.0,
+    "int8-sq": 8.0,
+    "int8-wo": 8.0,
+    "int4-wo": 4.0,
+    "awq": 4.15625,  # groups of 128 with 16 + 4 bits
+    "gptq": 4.15625,
+    "w4a8": 4.125,
+    "nvfp4": 4.5,  # blocks of 16 with 8 bits
+    "mxfp4": 4.25,  # blocks of 32 with 8 bits
+}
+WEIGHT_ONLY = ("int8-wo", "int4-wo", "awq", "gptq")
+ANYWHERE = {"fp16", *WEIGHT_ONLY, "mxfp4"}
+"""Formats that need FP16 arithmetic alone."""
+
+CAN = {
+    "Volta": ANYWHERE,
+    "Turing": ANYWHERE | {"int8-sq"},
+    "Ampere": ANYWHERE | {"int8-sq", "bf16"},
+    "Ada": ANYWHERE | {"int8-sq", "bf16", "fp8", "w4a8"},
+    "Hopper": ANYWHERE | {"int8-sq", "bf16", "fp8", "w4a8"},
+    "Blackwell": set(PRECISIONS),
+    "Blackwell Ultra": set(PRECISIONS),
+    "CDNA3": ANYWHERE | {"int8-sq", "bf16", "fp8", "w4a8"},
+    "CDNA4": ANYWHERE | {"int8-sq", "bf16", "fp8", "w4a8"},
+    "Gaudi3": ANYWHERE | {"bf16", "fp8", "w4a8"},
+    "TPU v5e": ANYWHERE | {"int8-sq", "bf16"},
+    "Trillium": ANYWHERE | {"int8-sq", "bf16", "fp8", "w4a8"},
+}
+
+
+def test_bits_per_weight_count_scales() -> None:
+    assert {name: precision.weight_bits for name, precision in PRECISIONS.items()} == BITS_PER_WEIGHT
+
+
+def test_weights_alone_are_unpacked_to_16_bits() -> None:
+    for name in WEIGHT_ONLY:
+        assert PRECISIONS[name].unpacked
+        assert PRECISIONS[name].arithmetic == "fp16"
+        assert PRECISIONS[name].activation_bits == 16
+    assert PRECISIONS["w4a8"].unpacked
+    assert PRECISIONS["w4a8"].arithmetic == "fp8"
+    assert not any(PRECISIONS[name].unpacked for name in ("fp16", "bf16", "fp8", "int8-sq", "nvfp4"))
+
+
+@pytest.mark.parametrize("gpu", gpus(), ids=lambda gpu: gpu.name)
+def test_hardware_refuses_what_it_cannot_do_in_one_line(gpu) -> None:
+    assert {name for name, precision in PRECISIONS.items() if gpu.supports(precision)} == CAN[gpu.arch]
+    for name, precision in PRECISIONS.items():
+        why = gpu.lacks(precision)
+        assert bool(why) == (name not in CAN[gpu.arch])
+        assert "\n" not in why
+        assert not why or why.startswith("no ")
+
+
+@pytest.mark.parametrize("gpu", gpus(), ids=lambda gpu: gpu.name)
+def test_zeros_are_skipped_from_ampere_on(gpu) -> None:
+    newer = gpu.vendor == "NVIDIA" and gpu.arch not in {"Volta", "Turing"}
+    assert gpu.supports(find_precision("fp16+2:4")) == newer
+    assert gpu.supports(find_precision("fp8+2:4")) == (newer and gpu.arch != "Ampere")
+
+
+def test_mxfp4_is_multiplied_in_8_bits_where_there_are_units_for_blocks_and_unpacked_elsewhere() -> None:
+    mxfp4 = find_precision("mxfp4")
+    blackwell, hopper = (find_gpu(name).executes(mxfp4) for name in ("b200", "h100"))
+    assert (blackwell.arithmetic, blackwell.unpacked) == ("fp8", False)
+    assert (hopper.arithmetic, hopper.unpacked) == ("fp16", True)
+    assert hopper.weight_bits == blackwell.weight_bits
+    for gpu in gpus():
+        assert all(gpu.executes(one) == one for name, one in PRECISIONS.items() if name != "mxfp4")
+
+
+def test_rates_of_narrower_formats_are_no_lower() -> None:
+    for gpu in gpus():
+        fp16, fp8, fp4 = (gpu.flops(kind) for kind in ("fp16", "fp8", "fp4"))
+        assert fp16 is not None
+        assert fp8 is None or fp8 >= fp16
+        assert fp4 is None or (fp8 is not None and fp4 >= 1.9 * fp8)
+    b300, b200 = (find_gpu(name).flops("int8") for name in ("b300", "b200"))
+    assert b300 is not None
+    assert b200 is not None
+    assert b300 < b200 / 10  # Blackwell Ultra gave INT8 away
+
+
+@pytest.mark.parametrize(
+    ("engine", "refused"),
+    [
+        ("tensorrt-llm-0.9", {"nvfp4", "mxfp4"}),
+        ("nim-2024", {"nvfp4", "mxfp4"}),
+        ("tensorrt-llm-1.0", {"int8-sq", "int8-wo", "int4-wo"}),
+        ("vllm", set()),
+    ],
+)
+def test_engines_refuse_what_they_have_no_kernels_for(engine: str, refused: set[str]) -> None:
+    spec = find_engine(engine)
+    assert {name for name, precision in PRECISIONS.items() if spec.lacks(precision)} == refused
+    assert all(set(one.without) <= set(PRECISIONS) for one in engines())
+
+
+FORMATS = st.sampled_from(sorted(PRECISIONS))
+KV = st.sampled_from(["fp16", "fp8", "int8"])
+
+
+@given(FORMATS, KV)
+def test_one_thing_has_one_name(name: str, kv: str) -> None:
+    found = find_precision(f"{name.upper()} + kv-{kv}")
+    assert found.kv == kv
+    assert found.kv_bits == BITS[found.kv]
+    assert find_precision(found.name) == found
+    assert found.weight_format == name
+    assert (found.name == name) == (kv == PRECISIONS[name].kv)
+    assert found.weight_bits == PRECISIONS[name].weight_bits
+
+
+@given(FORMATS, KV, st.booleans())
+def test_sparse_weights_take_half_the_values_and_a_bit_of_position(name: str, kv: str, first: bool) -> None:
+    parts = ["2:4", f"kv-{kv}"] if first else [f"kv-{kv}", "2:4"]
+    written = "+".join([name, *parts])
+    own = PRECISIONS[name]
+    if own.unpacked or own.block_scaled:
+        with pytest.raises(InputError, match="cannot be 2:4 sparse"):
+            find_precision(written)
+        return
+    found = find_precision(written)
+    assert found.sparse
+    assert found.weight_bits == own.value_bits / 2 + 1
+    assert find_precision(found.name) == found
+
+
+@pytest.mark.parametrize("written", ["fp7", "fp8+", "fp8+kv-fp7", "fp8+2:8", "+2:4", "", "fp8 kv-fp16"])
+def test_other_names_are_refused(written: str) -> None:
+    with pytest.raises(UnknownName):
+        find_precision(written)
+
+
+def test_other_spellings() -> None:
+    assert {find_precision(alias).name for alias in ALIASES} <= set(PRECISIONS)
+    assert find_precision("INT4-AWQ") == PRECISIONS["awq"]
+
+
+def test_published_words() -> None:
+    table = {one.name: one for name in PRECISIONS for one in trade_offs(PRECISIONS[name])}
+    assert set(table) == {"fp8", "int8-sq", "int8-wo", "int4-wo", "awq", "gptq", "w4a8"}
+    assert all(one.source and len(one.date) == 10 for one in table.values())
+    assert accuracy_and_calibration(PRECISIONS["fp8"]) == ("very low", "1 min")
+    assert accuracy_and_calibration(find_precision("awq+kv-fp8")) == ("low", "10 min")
+    assert accuracy_and_calibration(PRECISIONS["fp16"]) == ("", "")
+    assert accuracy_and_calibration(find_precision("fp8+2:4")) == ("very low (fp8) and high (2:4)", "1 min (fp8) and fine-tuning (2:4)")
