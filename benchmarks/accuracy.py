@@ -20,6 +20,7 @@ from tonnage import api
 from tonnage.cli.show_score import NAMES
 from tonnage.perf.terms import shipped
 from tonnage.sizing.fitting.silicon_rows import installed_sample
+from tonnage.sizing.intervals import shipped_residuals
 from tonnage.sizing.score import Errors, ScoreReport
 
 FILES = {
@@ -56,6 +57,7 @@ def _page(data: Path) -> Iterator[str]:
         yield from _file(data / name, title)
     yield from _silicon()
     yield from _held_out()
+    yield from _coverage()
     yield from comparison(data, list(FILES))
     yield from _cases()
 
@@ -137,6 +139,24 @@ def _held_out() -> Iterator[str]:
         yield "|---" * (len(metrics) + 1) + "|"
         for name, errors in folds.items():
             yield f"| {name} | {' | '.join(f'{errors[m]:.1f}' for m in metrics)} |"
+
+
+def _coverage() -> Iterator[str]:
+    report = shipped_residuals().report.get("coverage_by_regime", {})
+    if not report:
+        return
+    yield ""
+    yield "## Error bars"
+    yield ""
+    yield "Share of held-out measurements inside their 80 % interval, table and stretch made without their group (docs/intervals.md)."
+    yield "After a colon: the rows of one group."
+    yield ""
+    yield f"| regime | {' | '.join(NAMES.get(metric, metric) for metric in report)} | rows |"
+    yield "|---" * (len(report) + 2) + "|"
+    for name in sorted({name for table in report.values() for name in table}):
+        cells = [table.get(name) for table in report.values()]
+        shares = " | ".join("–" if cell is None else f"{cell['percent']:.0f}" for cell in cells)
+        yield f"| {name} | {shares} | {max(cell['rows'] for cell in cells if cell is not None)} |"
 
 
 def _cases() -> Iterator[str]:

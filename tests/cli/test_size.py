@@ -99,3 +99,10 @@ def test_every_leaf_is_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["schema"]) == 0
     assert json.loads(capsys.readouterr().out)["properties"]["model"]
+
+
+@pytest.mark.parametrize("flag", ["--seed=3", "--load=closed", "--arrivals=gamma", "--cv=3"])
+def test_what_only_a_simulation_takes_is_refused_beside_measurements(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["size", "--benchmarks", str(ROOT / "examples" / "nim-llama-3-8b-h100-fp8.csv"), "--peak-rps=10", "--ttft=mean<=500ms"]
+    assert run([*asked, flag]) == 2
+    assert f"{flag.partition('=')[0]}: does not go with --benchmarks" in capsys.readouterr().err

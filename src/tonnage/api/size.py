@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tonnage.sizing.search import Progress
 
 
-OF_A_SIMULATION = ("title", "seed", "load", "arrivals", "cv")
-"""What a plan from measurements has no use for, and does not mind."""
+OF_A_SIMULATION = ("title",)
+"""What a plan from measurements has no use for, and does not mind; how requests arrive and the seed are refused."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

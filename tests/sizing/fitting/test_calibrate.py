@@ -74,7 +74,7 @@ def test_what_the_points_tell_lies_near_the_truth_and_the_rest_is_said_to_be_ope
         moved, true = np.log(machine.factors[name]), np.log(TRUTH.get(name, 1.0))
         if width < DETERMINED:
             assert abs(moved - true) < 0.6 * max(abs(true), 0.1)
-    assert min(machine.shrinkage.values()) < DETERMINED
+    assert min(machine.shrinkage.values()) < 0.75
     assert machine.shrinkage["frontend_s"] > 0.9
     open_terms = next(line for line in machine.verdict() if line.startswith("not determined"))
     assert "frontend_s" in open_terms
@@ -242,3 +242,51 @@ def test_never_worse_than_uncalibrated_on_held_out_rows_of_the_same_file(
             gains.append(np.mean([(after[name] - before[name]) / (100 * SIGMA[name]) for name in METRICS]))
         assert np.mean(gains) < 0
         assert max(gains) < 0.15  # of the believed scatter: single waves of requests fall into other steps
+
+
+def wrong(row: Row) -> Row:
+    """A point of a machine that something else kept busy: steady, and 60 % too slow."""
+    return {**row, **{name: 1.6 * row[name] for name in METRICS[:4]}, "requests_s": row["requests_s"] / 1.6}
+
+
+def test_one_wrong_point_among_those_of_a_made_machine_makes_no_unseen_curve_worse() -> None:
+    truth = with_factors(TRUTH)
+    rows = [wrong(row) if row["concurrency"] == 8 else row for row in measured(800, 100, truth)]
+    unseen = measured(200, 200, truth, clients=(1, 8, 64))
+    report = calibrate(rows, data="one wrong")
+    before, after = mape(unseen, shipped()), mape(unseen, terms_of(report))
+    assert all(after[name] <= before[name] + 0.5 for name in ("itl_ms", "e2e_ms", "requests_s"))
+    assert all(abs(np.log(factor)) < 0.6 for factor in report.factors.values())
+
+
+@needs_data
+def test_few_points_and_one_wrong_point_make_held_out_curves_of_the_group_no_worse(
+    without_a_group: tuple[dict[str, Any], list[Row]],
+) -> None:
+    terms, group = without_a_group
+    gains = []
+    for curve in curves(group)[:5:2]:
+        unseen = [row for row in group if row not in curve]
+        before = mape(unseen, terms)
+        for known in (curve[::3], [wrong(row) if i == 2 else row for i, row in enumerate(curve[::2])]):
+            assert 3 <= len(known) <= 5
+            after = mape(unseen, terms_of(calibrate(known, terms=terms, data="few"), terms))
+            gains.append(np.mean([(after[name] - before[name]) / (100 * SIGMA[name]) for name in METRICS]))
+    assert np.mean(gains) < 0.01
+    assert max(gains) < 0.1
+
+
+def test_the_file_says_what_was_measured_and_how_far_left_out_points_were_off(machine: CalibrationReport, tmp_path: Path) -> None:
+    document = machine.to_json("2026-11-21")
+    file = tmp_path / "my.json"
+    file.write_text(json.dumps(document), encoding="utf-8")
+    read = read_calibration(file)
+    assert read.deployments == ("llama-3-8b fp16 tp1",)
+    assert {name: n for name, _, n in read.left_out} == dict.fromkeys(METRICS, 7)
+    assert not read.by_curve
+    for name, rms, _ in read.left_out:
+        assert 0.5 * machine.left_out[name] / 100 < rms < 3 * machine.left_out[name] / 100
+    for change in ({"deployments": "x"}, {"left_out_errors": {"ttft_ms": {"rms": -1, "points": 3}}}, {"left_out_errors": [1]}):
+        file.write_text(json.dumps({**document, **change}), encoding="utf-8")
+        with pytest.raises(InputError, match=r"my\.json, (deployments|left_out_errors)"):
+            read_calibration(file)

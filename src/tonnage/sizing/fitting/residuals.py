@@ -56,7 +56,12 @@ class HeldOut:
 
 
 def held_out_rows(
-    points: Sequence[Point], errors: Mapping[str, Iterable[float]], *, strange_gpu: bool = False, strange_engine: bool = False
+    points: Sequence[Point],
+    errors: Mapping[str, Iterable[float]],
+    *,
+    strange_gpu: bool = False,
+    strange_engine: bool = False,
+    current: bool | None = None,
 ) -> list[HeldOut]:
     """The errors of one fold.
 
@@ -64,6 +69,7 @@ def held_out_rows(
         points: its left-out rows.
         errors: signed relative errors by metric, in their order; NaN where not measured.
         strange_gpu, strange_engine: whether their whole GPU, or their engine, was left out.
+        current: whether the engines are of today; by the terms that the package ships if not given, which a new engine is not in.
     """
     found = []
     for metric, values in errors.items():
@@ -73,7 +79,7 @@ def held_out_rows(
                     HeldOut(
                         metric="requests_s" if metric == "output_tok_s" else metric,
                         log_error=math.log1p(value),
-                        regime=regime_of(point.deployment, isl=point.isl, osl=point.osl, batch=point.batch, clients=point.concurrency),
+                        regime=_regime(point, current),
                         group=_group(point),
                         strange_gpu=strange_gpu,
                         strange_engine=strange_engine,
@@ -81,6 +87,13 @@ def held_out_rows(
                     )
                 )
     return found
+
+
+def _regime(point: Point, current: bool | None) -> Regime:
+    """Of a measured row: everything about it is known, whatever the terms had seen that the package ships."""
+    found = regime_of(point.deployment, isl=point.isl, osl=point.osl, batch=point.batch, clients=point.concurrency)
+    of_today = found.current if current is None else current
+    return replace(found, known_gpu=True, known_engine=True, known_format=True, known_family=True, current=of_today)
 
 
 def _group(point: Point) -> str:
