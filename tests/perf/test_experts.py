@@ -119,7 +119,7 @@ def test_more_tokens_never_cost_less(split: dict[str, int], tokens: int) -> None
 def test_ranks_touch_together_what_none_would_alone() -> None:
     alone, together = (step_model(deployment(tp=1, dp=n, ep=n)).coefficients for n in (2, 8))
     share = [1.0 - c[step.EXPERT_REST] * c[step.EXPERT_MISS] ** 4 for c in (alone, together)]
-    assert share[1] > 3 * share[0]
+    assert share[1] > 2.5 * share[0]
     assert together[step.EXPERT_BYTES] == pytest.approx(alone[step.EXPERT_BYTES] / 4)
 
 
@@ -155,7 +155,7 @@ def test_windows_cut_attention_to_the_layers_without_them() -> None:
     c, whole = (step_model(each).coefficients for each in (d, full))
     assert c[step.CONTEXT] == pytest.approx(whole[step.CONTEXT] / 2)
     at_window = [step_seconds(each, 0, 0, 16, 0, 16 * d.model.window) for each in (c, whole)]
-    assert at_window[0] == pytest.approx(at_window[1])
+    assert at_window[0] == pytest.approx(at_window[1], rel=1e-3)
     assert step_seconds(c, 0, 0, 16, 0, 16 * 4096) < step_seconds(whole, 0, 0, 16, 0, 16 * 4096)
 
 

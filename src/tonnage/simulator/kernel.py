@@ -24,6 +24,7 @@ from tonnage.simulator import layout, rules, sglang, sglang_rules, tokens
 from tonnage.simulator import steps as steps_module
 from tonnage.simulator.acceptance import mixed, threshold
 from tonnage.simulator.layout import (
+    ALONE,
     BASE,
     BELOW,
     BLOCK_TOKENS,
@@ -61,7 +62,6 @@ from tonnage.simulator.layout import (
     STATE,
     STATIC,
     STATUS,
-    STEPS,
     TAIL,
     TENSORRT_LLM,
     TURNAROUND,
@@ -172,7 +172,7 @@ def _build(version: int) -> Callable[..., Any]:
             r = running[i]
             if table[UNTIL, r] < NEVER:
                 table[GENERATED, r] = state[ROUND] - table[BASE, r]
-        return state[STEPS], state[NEXT_SEND], version
+        return state[ROUND] + state[ALONE], state[NEXT_SEND], version
 
     return loop
 

@@ -22,13 +22,13 @@ SETTINGS = 15
 REQUEST_ROWS = 13
 
 # Places in the array of the engine's state. Every decoding request gets one token a round, so ROUND tells all
-# their lengths at once: the number of steps done, less those of prompts alone (SGLang), which STEPS counts too.
+# their lengths at once: the number of steps done, less those of prompts alone (SGLang), which ALONE counts.
 # CONTEXT is the sum of the decoding requests' contexts and NEXT_EVENT the lowest UNTIL. LAST_BIN is where the
 # last step's duration lies in the gap histogram.
 # Of SGLang: FULL and RATIO as in ``sglang.py``; DECODED, when the last round ended,
 # and PAUSED, whether steps of prompts came after it.
 (FREE, RUNNING, FILLING, HEAD, TAIL, STACK, NEXT_SEND, NEXT_ARRIVAL, PROGRAM_FREE) = range(9)
-(BATCH, LONGEST, ROUND, DECODING, CONTEXT, NEXT_EVENT, LAST_BIN, STEPS, FULL, RATIO, DECODED, PAUSED) = range(9, 21)
+(BATCH, LONGEST, ROUND, DECODING, CONTEXT, NEXT_EVENT, LAST_BIN, ALONE, FULL, RATIO, DECODED, PAUSED) = range(9, 21)
 STATE = 21
 
 NEVER = 1 << 62

@@ -41,7 +41,12 @@ def split_trace(trace: Trace, instances: int, split: Split, seed: int) -> list[T
     if split == "random":
         owner = np.random.default_rng([seed, instances]).integers(0, instances, count)
     rows = [np.flatnonzero(owner == i) for i in range(instances)]
-    return [replace(trace, due_ps=trace.due_ps[r], isl=trace.isl[r], osl=trace.osl[r]) for r in rows if r.size]
+    return [_part(trace, r, i, instances) for i, r in enumerate(rows) if r.size]
+
+
+def _part(trace: Trace, rows: NDArray[np.int64], which: int, parts: int) -> Trace:
+    """Some requests of a trace, with draws of their own: they are counted from 0 again."""
+    return replace(trace, due_ps=trace.due_ps[rows], isl=trace.isl[rows], osl=trace.osl[rows], seed=trace.seed * parts + which)
 
 
 def rank_traces(trace: Trace, ranks: int) -> list[Trace]:
@@ -58,5 +63,5 @@ def rank_traces(trace: Trace, ranks: int) -> list[Trace]:
     for rank in range(min(ranks, trace.concurrency)):
         rows = np.flatnonzero(client % ranks == rank)
         clients = len(range(rank, trace.concurrency, ranks))
-        found.append(replace(trace, due_ps=trace.due_ps[rows], isl=trace.isl[rows], osl=trace.osl[rows], concurrency=clients))
+        found.append(replace(_part(trace, rows, rank, ranks), concurrency=clients))
     return [part for part in found if len(part)]

@@ -6,6 +6,9 @@ agree to the last bit under property tests. Each function becomes part of the on
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
 from numba import njit
 
 from tonnage.results.requests import REJECTED, UNFINISHED
@@ -60,6 +63,9 @@ from tonnage.simulator.steps import (
     PREFILL_SEQUENCES,
     PREFILL_TOKENS,
 )
+
+called: Any = partial(njit, _nrt=False)
+"""For what is called and not made part of the loop; as that, it allocates nothing (``kernel.py``)."""
 
 
 @njit(inline="always")

@@ -1,4 +1,7 @@
-"""SGLang's rules on arrays, compiled; ``sglang.py`` says the same in plain objects. See ``rules.py``."""
+"""SGLang's rules on arrays, compiled; ``sglang.py`` says the same in plain objects. See ``rules.py``.
+
+Its step is called, not made part of the loop: the loop compiles in less time and is no slower for other engines.
+"""
 
 from __future__ import annotations
 
@@ -28,13 +31,13 @@ from tonnage.simulator.layout import (
     TAIL,
     UNTIL,
 )
-from tonnage.simulator.rules import add_decoding, blocks_of, enter, grow_all, growth_of_all, held, leave_decoding
+from tonnage.simulator.rules import add_decoding, blocks_of, called, enter, grow_all, growth_of_all, held, leave_decoding
 from tonnage.simulator.sglang import MOST_NEW, RATIO_DECAY, RATIO_LEAST, RETRACT_STEPS
 from tonnage.simulator.sglang import RATIO as UNITS
 from tonnage.simulator.steps import PAIRS_2, PREFILL_SEQUENCES, PREFILL_TOKENS
 
 
-@njit(inline="always")
+@called()
 def schedule_sglang(cfg, state, table, isl, osl, queue, running, filling, take, made, positions, phases):
     """A step of prompts if any can be admitted, else one of decodes."""
     if state[FILLING] > 0 or state[DECODING] == 0:

@@ -15,6 +15,7 @@ from numba.extending import register_jitable
 from tonnage.perf import step
 from tonnage.results.requests import COMPLETED, POSITION_BUCKETS
 from tonnage.simulator.layout import (
+    ALONE,
     BASE,
     BELOW,
     BLOCK_TOKENS,
@@ -47,13 +48,12 @@ from tonnage.simulator.layout import (
     SGLANG,
     STACK,
     STATUS,
-    STEPS,
     TAIL,
     TENSORRT_LLM,
     UNTIL,
     VLLM,
 )
-from tonnage.simulator.rules import held, leave_decoding, send_next
+from tonnage.simulator.rules import called, held, leave_decoding, send_next
 from tonnage.simulator.steps import (
     CONTEXT_TOKENS,
     DECODE_SEQUENCES,
@@ -87,19 +87,19 @@ def whole_ps(seconds):
 @njit(inline="always")
 def price(cfg, c, draft, line_a, line_c, made):
     """Picoseconds of a step: the decode line when nothing is prefilled, else priced and rounded once."""
-    b, drafted, passes = made[DECODE_SEQUENCES], float(cfg[DRAFTED]), float(cfg[PASSES])
+    b = made[DECODE_SEQUENCES]
     if made[PREFILL_TOKENS] == 0:
         if line_a[b] < 0:
             if cfg[DRAFTED] > 0:
-                line_a[b] = whole_ps(drafted_batch_seconds(c, draft, drafted, passes, float(b)))
-                line_c[b] = whole_ps(drafted_context_seconds(c, draft, passes, float(b)))
+                line_a[b] = whole_ps(drafted_batch_seconds(c, draft, float(cfg[DRAFTED]), float(cfg[PASSES]), float(b)))
+                line_c[b] = whole_ps(drafted_context_seconds(c, draft, float(cfg[PASSES]), float(b)))
             else:
                 line_a[b] = whole_ps(batch_seconds(c, float(b), float(b)))
                 line_c[b] = whole_ps(context_seconds(c, float(b)))
         return line_a[b] + line_c[b] * made[CONTEXT_TOKENS]
     p, n, pairs, context = float(made[PREFILL_TOKENS]), float(made[PREFILL_SEQUENCES]), float(made[PAIRS_2]), float(made[CONTEXT_TOKENS])
     if cfg[DRAFTED] > 0:
-        return whole_ps(drafted_step_seconds(c, draft, drafted, passes, p, n, float(b), pairs, context))
+        return whole_ps(drafted_step_seconds(c, draft, float(cfg[DRAFTED]), float(cfg[PASSES]), p, n, float(b), pairs, context))
     return whole_ps(step_seconds(c, p, n, float(b), pairs, context))
 
 
@@ -142,7 +142,7 @@ def end_filling(cfg, state, table, isl, osl, filling, take, gaps, edges, positio
             continue
         if generated == 0:
             table[FIRST, r] = now
-            table[FIRST_STEP, r] = state[STEPS] - 1
+            table[FIRST_STEP, r] = state[ROUND] + state[ALONE] - 1
         else:
             gaps[bucket_of(generated), bin_of(edges, now - table[LAST, r])] += 1
         table[LAST, r] = now
@@ -161,7 +161,7 @@ def end_events(cfg, state, table, isl, osl, running, positions, phases, now):
             if generated == osl[r]:
                 leave_decoding(cfg, state, table, isl, r, positions, phases)
                 table[LAST, r] = now
-                table[LAST_STEP, r] = state[STEPS] - 1
+                table[LAST_STEP, r] = state[ROUND] + state[ALONE] - 1
                 table[STATUS, r] = COMPLETED
                 if cfg[SCHEDULER] == TENSORRT_LLM:
                     state[FREE] += table[BLOCKS, r]
@@ -210,7 +210,7 @@ def accepted(cfg, r, generated, most):
     return count
 
 
-@njit(inline="always")
+@called()
 def end_guesses(cfg, state, table, isl, osl, running, gaps, edges, now, lasts):
     """Hand out the right guesses of a round, ahead of the token that every request gets; gaps after the first token are 0."""
     for i in range(state[RUNNING]):
@@ -230,15 +230,13 @@ def end_guesses(cfg, state, table, isl, osl, running, gaps, edges, now, lasts):
 
 
 @njit(inline="always")
-def end_step(cfg, state, table, isl, osl, running, filling, take, gaps, edges, positions, phases, now, lasts):
-    """Hand out the tokens of a step that ends at ``now``; in one of SGLang's prompts nobody decodes."""
-    alone = cfg[SCHEDULER] == SGLANG and state[FILLING] > 0
+def end_round(cfg, state, table, isl, osl, running, gaps, edges, positions, now, lasts):
+    """A token for everyone who decodes, and the gap before it; with guesses also the right ones of these."""
     if cfg[DRAFTED] > 0:
-        if not alone:
-            end_guesses(cfg, state, table, isl, osl, running, gaps, edges, now, lasts)
-    elif state[PAUSED] > 0 and not alone:
+        end_guesses(cfg, state, table, isl, osl, running, gaps, edges, now, lasts)
+    elif state[PAUSED] > 0:
         end_pause(state, table, running, gaps, edges, now)
-    elif state[DECODING] > 0 and not alone:
+    elif state[DECODING] > 0:
         place, gap = state[LAST_BIN], lasts // PS_PER_NS
         if gap < edges[place] or (place + 1 < edges.size and gap >= edges[place + 1]):
             place = bin_of(edges, lasts)
@@ -248,12 +246,21 @@ def end_step(cfg, state, table, isl, osl, running, filling, take, gaps, edges, p
             gaps[b, place] += positions[b]
             left -= positions[b]
             b += 1
-    state[STEPS] += 1
-    state[PAUSED] = alone
-    if not alone:
-        state[ROUND] += 1
-        state[CONTEXT] += state[DECODING]
+    state[ROUND] += 1
+    state[CONTEXT] += state[DECODING]
+    if cfg[SCHEDULER] == SGLANG:
+        state[PAUSED] = 0
         state[DECODED] = now
+
+
+@njit(inline="always")
+def end_step(cfg, state, table, isl, osl, running, filling, take, gaps, edges, positions, phases, now, lasts):
+    """Hand out the tokens of a step that ends at ``now``; in one of SGLang's prompts nobody decodes."""
+    if cfg[SCHEDULER] == SGLANG and state[FILLING] > 0:
+        state[ALONE] += 1
+        state[PAUSED] = 1
+    else:
+        end_round(cfg, state, table, isl, osl, running, gaps, edges, positions, now, lasts)
     if state[FILLING] > 0:
         end_filling(cfg, state, table, isl, osl, filling, take, gaps, edges, positions, phases, now)
     if state[NEXT_EVENT] <= state[ROUND]:
@@ -263,7 +270,7 @@ def end_step(cfg, state, table, isl, osl, running, filling, take, gaps, edges, p
 @njit(inline="always")
 def record(state, made, steps, now, lasts):
     """Keep a step that is about to begin, if there is room."""
-    row = state[STEPS]
+    row = state[ROUND] + state[ALONE]
     if row < steps.shape[0]:
         made[START] = now
         made[DURATION] = lasts

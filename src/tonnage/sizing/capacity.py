@@ -15,17 +15,7 @@ from tonnage.errors import DoesNotFit
 from tonnage.perf.pipeline import priced
 from tonnage.perf.step import (
     ATTENTION,
-    COEFFICIENTS,
-    EXPERT_MISS,
-    EXPERT_REST,
-    EXPERT_UNEVEN,
-    GROUPED_FROM,
     HOST_PREFILL,
-    NORM,
-    SMALL_TOKENS,
-    STARVED_FROM,
-    STARVED_TO,
-    WAVE,
     StepModel,
     batch_seconds,
     context_seconds,
@@ -35,15 +25,13 @@ from tonnage.results.metrics import Summary, summarize
 from tonnage.simulator.kernel import run, run_recorded
 from tonnage.simulator.ranks import pooled, rank_traces
 from tonnage.sizing.intervals import statistic_noise
+from tonnage.sizing.slower import slower
 from tonnage.spec.deployment import Deployment, Limit, Slo
 from tonnage.spec.lengths import Lengths, Pairs
 from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, Trace, Workload
 from tonnage.units import format_duration
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from tonnage.results.requests import Requests
     from tonnage.simulator.steps import StepRecord
 
@@ -106,9 +94,6 @@ STEP_DOWN, STEP_GROWTH, MOST_DOWN = 0.02, 1.5, 0.3
 
 MEASURED = (0.2, 0.85)
 """Share of a run's requests, in order of arrival, that the statistics are over: neither ramp nor drain."""
-
-PURE_NUMBERS = (NORM, EXPERT_MISS, EXPERT_REST, EXPERT_UNEVEN, SMALL_TOKENS, STARVED_FROM, STARVED_TO, WAVE, GROUPED_FROM)
-"""Places of the coefficient array that are no seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +167,7 @@ class Instance:
         price = priced(deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=isl)
         self.memory = price.memory
         self.knobs = price.knobs
-        self.step: StepModel = _slower(price.step, asked.step_factor)
+        self.step: StepModel = slower(price.step, asked.step_factor)
         held = min(self.memory.blocks // math.ceil((isl + osl) / self.knobs.tokens_per_block), self.knobs.max_batch_size)
         if self.knobs.scheduler == "static":
             held = self.memory.concurrent_requests(isl, osl)
@@ -289,23 +274,6 @@ class Instance:
     def workload(self, arrivals: Arrivals, requests: int) -> Workload:
         """The question's lengths under any arrivals."""
         return Workload(isl=self.asked.isl, osl=self.asked.osl, arrivals=arrivals, requests=requests, pairs=self.asked.pairs)
-
-
-def _slower(step: StepModel, factor: float) -> StepModel:
-    """Every second of the step times ``factor``; the front end is not the step's."""
-    if factor == 1.0:
-        return step
-    drafting = step.drafting
-    drafted = None if drafting is None else replace(drafting, coefficients=_scaled(drafting.coefficients, factor))
-    return replace(step, coefficients=_scaled(step.coefficients, factor), drafting=drafted)
-
-
-def _scaled(c: NDArray[np.float64], factor: float) -> NDArray[np.float64]:
-    scaled = c * factor
-    for place in PURE_NUMBERS:
-        scaled[place] = c[place]
-    scaled[COEFFICIENTS::2] = c[COEFFICIENTS::2]
-    return scaled
 
 
 def find_capacity(instance: Instance, screen: Callable[[], str] = str) -> Capacity:

@@ -44,6 +44,9 @@ STRANGE_ENGINE = 2.2
 """Widening for an engine whose terms are not fitted: held-out over joint error of presets refitted on none of their rows, median
 of four sets (TPOT of static batches 8.3 / 4.4, of NIM 18 / 4.3, of silicon_sample 12.6 / 6.4, tokens/s of 0.15 10.5 / 4.6)."""
 
+LEAST_STRANGE = 1.1
+"""What was not measured is never as sure as what was."""
+
 STRANGE_FORMAT = 1.5
 """The same for a format of weights that no row is in: errors of static batches with all FP8, or all 16-bit rows left out of the fit
 (TTFT 7.3 and 13.4, TPOT 9.3 and 8.0 %), over those of models left out (6.4, 6.5 %)."""
@@ -159,8 +162,8 @@ class Residuals:
 
     Attributes:
         quantiles: by metric and regime key, log(predicted / measured) at ``LEVELS``, shrunk towards the wider regime.
-        stretch: by metric and kind of load, how much wider intervals must be for groups of rows that the table has not seen.
-        strange_gpu: by metric, how much wider for a GPU that the fit has not seen.
+        stretch: by metric and load or kind of load, how much wider intervals must be for groups of rows that the table has not seen.
+        strange_gpu: by metric and kind of load, how much wider for a GPU that the fit has not seen.
         report: how the table was made, and its coverage.
         strange_engine: by metric and kind of load, how much wider for an engine on hardware that its terms were not fitted on.
         formats: of weights, that the rows are in.
@@ -169,7 +172,7 @@ class Residuals:
 
     quantiles: Mapping[str, Mapping[str, tuple[float, ...]]]
     stretch: Mapping[str, Mapping[str, float]]
-    strange_gpu: Mapping[str, float]
+    strange_gpu: Mapping[str, Mapping[str, float]]
     report: Mapping[str, Any]
     strange_engine: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     formats: tuple[str, ...] = FORMATS
@@ -193,20 +196,22 @@ class Residuals:
         kind = regime.kind if regime.kind in table else "loaded" if "loaded" in table else next(iter(table))
         values = next(table[key] for key in (*reversed(regime.names()), kind) if key in table)
         middle = values[LEVELS.index(0.5)]
-        factor = self.stretch.get(found, {}).get(kind, 1.0) * self._strange(found, regime, kind)
+        stretch = self.stretch.get(found, {})
+        factor = stretch.get(regime.names()[1], stretch.get(kind, 1.0)) * self._strange(found, regime, kind)
         factor = _with_own(factor, found, regime, values)
         return middle + factor * (interpolated(values, p) - middle)
 
     def _strange(self, metric: str, regime: Regime, kind: str) -> float:
         """How much wider for all that was not measured; the causes are independent, so their squares add."""
+        gpus = self.strange_gpu.get(metric, {})
         engine = self.strange_engine.get(metric, {}).get(kind, STRANGE_ENGINE)
         causes = (
-            (regime.known_gpu, self.strange_gpu.get(metric, 1.0)),
+            (regime.known_gpu, gpus.get(kind, gpus.get("static", 1.0))),
             (regime.known_engine and kind == regime.kind, engine),
             (regime.known_format, STRANGE_FORMAT),
             (regime.known_family, STRANGE_FAMILY),
         )
-        return math.sqrt(1.0 + sum(max(factor, 1.0) ** 2 - 1.0 for known, factor in causes if not known))
+        return math.sqrt(1.0 + sum(max(factor, LEAST_STRANGE) ** 2 - 1.0 for known, factor in causes if not known))
 
     def interval(self, metric: str, value: float, regime: Regime, *, share: float = SHARE, noise: float = 0.0) -> tuple[float, float]:
         """Where a measurement lies with probability ``share``, for a predicted value.

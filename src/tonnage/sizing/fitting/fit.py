@@ -136,11 +136,12 @@ def fit(
         found, found_errors = fitting.held_out(fold)
         held_out.setdefault(fold.title, {})[fold.name] = mape_of(found_errors)
         residuals += held_out_rows(found.points, found_errors, strange_gpu=fold.title.endswith("a GPU left out"))
+    taught: Learned | None = None
     if folds:
         report(len(folds), len(folds) + 1, "NIM, calibrated on one curve")
-        taught = fitting.calibrated()
-        residuals += taught.errors
-        held_out |= {CALIBRATED.format(kind): table for kind, table in taught.scores.items()}
+        if (taught := fitting.calibrated()) is not None:
+            residuals += taught.errors
+            held_out |= {CALIBRATED.format(kind): table for kind, table in taught.scores.items()}
     for title, table in held_out.items():
         table["mean"] = _mean(list(table.values()))
         held_out[title] = table
@@ -152,9 +153,14 @@ def fit(
     file = _write("terms.json", terms, output)
     if residuals:
         table_of_errors = carried_over(residual_table(residuals, DATE), shipped_residuals(), "current")
-        _write("residuals.json", table_of_errors | {"widths": taught.widths}, output)
+        _write("residuals.json", table_of_errors | {"widths": widths_of(taught)}, output)
     kept = terms["report"]
     return FitReport(terms=terms, file=file, rows=kept["rows"], in_sample=kept["in_sample"], held_out=kept["held_out"])
+
+
+def widths_of(taught: Learned | None) -> dict[str, float]:
+    """The widths that were learned; those that the package ships where the rows were too few."""
+    return dict(shipped_residuals().widths) if taught is None else taught.widths
 
 
 def _with_current_engines(terms: Terms, file_given: Path | str | None, progress: Progress | None, residuals: list[HeldOut] | None) -> Terms:
@@ -256,7 +262,7 @@ class Fitting:
         rows = rows_of(fold.engine, fold.test)
         return rows, errors(rows, self.layout.terms(x))
 
-    def calibrated(self) -> Learned:
+    def calibrated(self) -> Learned | None:
         """What calibrating NIM groups that the terms have not seen teaches."""
 
         @cache

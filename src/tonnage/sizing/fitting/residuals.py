@@ -101,8 +101,8 @@ def residual_table(rows: Iterable[HeldOut], date: str) -> dict[str, Any]:
         wider[metric] = _wider(gpus, static, metric) or wider.get(STANDS_IN.get(metric, ""), 1.0)
     document: dict[str, Any] = {
         "quantiles": {metric: _quantiles(mine) for metric, mine in by_metric.items()},
-        "stretch": {metric: {kind: _stretch(part) for kind, part in _by_kind(mine).items()} for metric, mine in by_metric.items()},
-        "strange_gpu": dict(sorted(wider.items())),
+        "stretch": {metric: _stretches(mine) for metric, mine in by_metric.items()},
+        "strange_gpu": {metric: {"static": wider[metric], **_strange_kinds(everything, metric)} for metric in sorted(wider)},
         "strange_engine": _strange_engines(everything),
         "formats": sorted({row.format for row in everything} | set(FORMATS)),
         "report": {
@@ -141,6 +141,16 @@ def _coverage_of(rows: Sequence[HeldOut], table: Residuals) -> dict[str, dict[st
     for metric in sorted({row.metric for row in rows} & set(table.quantiles)):
         for kind, mine in _by_kind([row for row in rows if row.metric == metric]).items():
             found.setdefault(metric, {})[kind] = round(100 * _covered(mine, table, SHARE), 1)
+    return found
+
+
+def _strange_kinds(rows: Sequence[HeldOut], metric: str) -> dict[str, float]:
+    """How much wider the errors of left-out GPUs are, for every kind of load but static batches."""
+    found = {}
+    for kind, mine in _by_kind([row for row in rows if row.metric == metric and row.regime.kind != "static"]).items():
+        factor = _wider([row for row in mine if row.strange_gpu], mine, metric)
+        if factor is not None:
+            found[kind] = factor
     return found
 
 
@@ -202,31 +212,51 @@ def _without_each(rows: Sequence[HeldOut], *, stretched: bool) -> Iterator[tuple
     for group in sorted({row.group for row in rows}):
         rest = [row for row in rows if row.group != group]
         if rest:
-            metric, kind = rest[0].metric, rest[0].regime.kind
-            stretch = {metric: {kind: _stretch(rest)}} if stretched else {}
+            metric = rest[0].metric
+            stretch = {metric: _stretches(rest)} if stretched else {}
             document = {"quantiles": {metric: _quantiles(rest)}, "stretch": stretch, "strange_gpu": {}}
-            yield residuals_of(document), [row for row in rows if row.group == group]
+            families = {row.regime.family for row in rest}
+            left = [row for row in rows if row.group == group]
+            yield (
+                residuals_of(document),
+                [replace(row, regime=replace(row.regime, known_family=row.regime.family in families)) for row in left],
+            )
 
 
-def _stretch(rows: Sequence[HeldOut]) -> float:
-    """How much wider a table without a group must be to hold ``SHARE`` of that group's rows, groups counting alike."""
-    if len({row.group for row in rows}) < 2:
-        return 1.0
-    needed: list[tuple[float, float]] = []
+def _stretches(rows: Sequence[HeldOut]) -> dict[str, float]:
+    """The stretch of each kind of load and of each load, that of a load drawn towards its kind's by ``PULL`` rows."""
+    found: dict[str, float] = {}
+    for kind, mine in _by_kind(rows).items():
+        needed = _needed(mine)
+        found[kind] = _holding(needed)
+        for load in sorted({row.regime.names()[1] for row in mine}):
+            own = [need for need in needed if need[2] == load]
+            weight = len(own) / (len(own) + PULL)
+            found[load] = round(math.exp(weight * math.log(_holding(own)) + (1 - weight) * math.log(found[kind])), 3)
+    return found
+
+
+def _needed(rows: Sequence[HeldOut]) -> list[tuple[float, float, str]]:
+    """For each row how much wider a table without its group must be to hold it, its weight (groups count alike), and its load."""
+    needed: list[tuple[float, float, str]] = []
     tail = (1 - SHARE) / 2
     for table, left in _without_each(rows, stretched=False):
         for row in left:
             low, middle, high = (table.log_error(row.metric, row.regime, p) for p in (tail, 0.5, 1 - tail))
             away = row.log_error - middle
             edge = high - middle if away > 0 else low - middle
-            needed.append((away / edge if edge else math.inf, 1 / len(left)))
-    needed.sort()
-    total, reached = sum(weight for _, weight in needed), 0.0
-    for factor, weight in needed:
+            needed.append((away / edge if edge else math.inf, 1 / len(left), row.regime.names()[1]))
+    return needed
+
+
+def _holding(needed: Sequence[tuple[float, float, str]]) -> float:
+    """The factor that holds ``SHARE`` of the weight; 1 where there is only one group."""
+    total, reached = sum(weight for _, weight, _ in needed), 0.0
+    for factor, weight, _ in sorted(needed):
         reached += weight
         if reached >= SHARE * total:
             return round(min(max(factor, 1 / WIDEST), WIDEST), 3)
-    return WIDEST
+    return 1.0 if not needed else WIDEST
 
 
 def _wider(strange: Sequence[HeldOut], rows: Sequence[HeldOut], metric: str) -> float | None:

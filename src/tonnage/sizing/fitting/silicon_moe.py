@@ -7,6 +7,7 @@ factor for Blackwell are free; nothing of a dense model moves. Systems, models a
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -63,14 +64,18 @@ OWN = {
 }
 """Spread of an engine's own correction."""
 
-FORMATS = ("nvfp4", "mxfp4", "mxfp4 unpacked", "gptq")
-OF_FORMAT = {"expert_compute": 0.3, "expert_memory": 0.15}
-"""Spread of what expert matrices reach in a format, beside the format's share in dense ones."""
+FORMATS = {"fp4": ("nvfp4", "mxfp4"), "unpacked": ("mxfp4 unpacked", "gptq")}
+OF_FORMAT: dict[str, Prior] = {"expert_compute": (1.2, 0.3), "expert_memory": (1.2, 0.2)}
+OWN_FORMAT = {"expert_compute": 0.1, "expert_memory": 0.07}
+"""What expert matrices reach in a kind of formats, beside the format's share in dense ones, and the spread of a format's own correction."""
 
 OF_BLACKWELL = {"expert": 0.3, "expert_layer": 0.2}
 """The same of Blackwell's expert arithmetic, relative to dense, and of its time per layer."""
 
-FURTHER: dict[str, Prior] = {f"{term}_{name}": (1.0, spread) for name in FORMATS for term, spread in OF_FORMAT.items()}
+KINDS: dict[str, Prior] = {f"{term}_{kind}": prior for kind in FORMATS for term, prior in OF_FORMAT.items()}
+FURTHER: dict[str, Prior] = {
+    f"{term}_{name}": (1.0, spread) for names in FORMATS.values() for name in names for term, spread in OWN_FORMAT.items()
+}
 GENERATIONS: dict[str, Prior] = {f"{term}_blackwell": (1.0, spread) for term, spread in OF_BLACKWELL.items()}
 
 EXPERTS, LATENT, DISPATCH = "expert_", "latent_", "dispatch"
@@ -78,7 +83,7 @@ TITLE = "current engines, MoE, {} left out; TTFT where KV fits"
 EVALUATIONS, FEWER_EVALUATIONS = 12, 8
 """Of the residuals after each of two simulations: for the terms that are shipped, and with a part left out."""
 
-THINNED = 3
+THINNED = 5
 """Every so many rows are fitted to with a part left out; all of the part are scored."""
 
 
@@ -96,7 +101,8 @@ class MoeLayout(Layout):
             own = found["engines"].setdefault(engine, {})
             for term in SHARED:
                 own[term] = value[term] * value.get(f"{engine}.{term}", 1.0)
-            own |= {term: value[term] for term in FURTHER}
+            for (kind, names), term in itertools.product(FORMATS.items(), OF_FORMAT):
+                own |= {f"{term}_{name}": value[f"{term}_{kind}"] * value[f"{term}_{name}"] for name in names}
             own |= {f"{term}{ultra}": value[term] for term in GENERATIONS for ultra in ("", " ultra")}
         return found
 
@@ -105,7 +111,7 @@ def moe_layout(terms: Terms, engines: Iterable[str]) -> MoeLayout:
     """What the fit moves, on top of fitted terms that stay as they are."""
     base = {group: deepcopy(values) for group, values in terms.items() if group not in ("origins", "report")}
     names = tuple(sorted(engines))
-    priors = SHARED | FURTHER | GENERATIONS
+    priors = SHARED | KINDS | FURTHER | GENERATIONS
     priors |= {f"{engine}.{term}": (1.0, spread) for engine in names for term, spread in OWN.items()}
     start, spread = (np.array([prior[i] for prior in priors.values()]) for i in (0, 1))
     return MoeLayout(names=tuple(priors), start=np.log(start), spread=spread, base=base, engines=names)
@@ -133,7 +139,7 @@ def refit(
         terms: such a content; all its other terms are kept as they are.
         file: ``silicon_sample.csv``.
         progress: called with (done, total, name).
-        cross_validate: also fit without each part that is held out.
+        cross_validate: also fit without each part that is held out, on every fifth of the other rows.
         residuals: to which the errors of these parts are appended.
 
     Raises:
@@ -153,22 +159,16 @@ def refit(
     for number, fold in enumerate(parts, start=1):
         report(number, len(parts) + 1, f"{fold.title}: without {fold.name}")
         left_out = solve_moe(layout, fold.train[::THINNED], evaluations=FEWER_EVALUATIONS)
-        table = tables.setdefault(fold.title, {})
-        table[fold.name] = figures(fold.test, left_out, without=fold.column, residuals=residuals)
+        figures_of = {fold.title: figures(fold.test, left_out, without=fold.column, residuals=residuals)}
         vllm = [row for row in fold.test if preset(row) == VLLM]
-        if vllm and len(vllm) < len(fold.test):
-            table[f"{fold.name}, vLLM"] = figures(vllm, left_out)
-    tables = {title: table | _means(table) for title, table in tables.items()}
+        if vllm and fold.column != "engine":
+            figures_of[f"{fold.title}; rows of vLLM alone"] = figures(vllm, left_out)
+        for title, found_figures in figures_of.items():
+            tables.setdefault(title, {})[fold.name] = found_figures
+    for table in tables.values():
+        table["mean"] = {name: round(float(np.nanmean([each[name] for each in table.values()])), 2) for name in SCORED}
     _report(found, rows, tables)
     return found
-
-
-def _means(table: Mapping[str, Figures]) -> dict[str, Figures]:
-    """Over the parts, and over those of vLLM alone."""
-    whole = [each for name, each in table.items() if not name.endswith(", vLLM")]
-    of_vllm = [table.get(f"{name}, vLLM", each) for name, each in table.items() if not name.endswith(", vLLM")]
-    found = {"mean": whole, "mean, vLLM where it has rows": of_vllm}
-    return {title: {name: round(float(np.nanmean([each[name] for each in parts])), 2) for name in SCORED} for title, parts in found.items()}
 
 
 def _report(found: Terms, rows: Sequence[Row], tables: dict[str, dict[str, Figures]]) -> None:

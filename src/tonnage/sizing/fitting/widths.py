@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tonnage.perf.overlay import overlaid
-from tonnage.sizing.fitting.calibrate import calibrate
+from tonnage.sizing.fitting.calibrate import FEWEST, calibrate
 from tonnage.sizing.fitting.calibration import START_WIDTH, Sample, fit_sample
 from tonnage.sizing.fitting.residuals import HeldOut, held_out_rows
 from tonnage.sizing.fitting.rows import LoadedRows, Terms, errors
@@ -34,6 +34,9 @@ Row = dict[str, Any]
 Group = tuple[Any, ...]
 
 ITERATIONS = 4
+
+FEWEST_GROUPS = 3
+"""One is left out, and of the others each in turn."""
 
 START_GROUPS = 1.0
 """Groups that ``START_WIDTH`` counts for."""
@@ -54,13 +57,18 @@ class Learned:
     scores: dict[str, dict[str, dict[str, float]]]
 
 
-def learned(groups: Mapping[Group, list[Row]], terms_without: Callable[[tuple[Group, ...]], Terms]) -> Learned:
+def learned(groups: Mapping[Group, list[Row]], terms_without: Callable[[tuple[Group, ...]], Terms]) -> Learned | None:
     """Widths from all groups, and the held-out errors of calibrating each of their curves with those of the other groups.
 
     Args:
         groups: measured rows under load, by group.
         terms_without: the terms of a fit that has not seen these groups; asked for each group and each pair.
+
+    Returns:
+        None where the rows are too few for that: less than three groups, or a group without a curve to calibrate on.
     """
+    if len(groups) < FEWEST_GROUPS or not all(curves(rows) for rows in groups.values()):
+        return None
     everything = learned_widths([(terms_without((group,)), rows) for group, rows in groups.items()])
     found: list[HeldOut] = []
     scores: dict[str, dict[str, dict[str, float]]] = {"shipped": {}, "calibrated": {}}
@@ -98,11 +106,11 @@ def _one_curve(
 
 
 def curves(rows: Sequence[Row]) -> list[list[Row]]:
-    """Rows of equal lengths together."""
+    """Rows of equal lengths together, where they are enough to calibrate on."""
     found: dict[tuple[int, int], list[Row]] = {}
     for row in rows:
         found.setdefault((row["isl"], row["osl"]), []).append(row)
-    return list(found.values())
+    return [curve for curve in found.values() if len(curve) >= FEWEST]
 
 
 def learned_widths(cases: Sequence[tuple[Terms, list[Row]]]) -> dict[str, float]:

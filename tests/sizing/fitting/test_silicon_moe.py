@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+
+from tonnage.perf.terms import shipped
+from tonnage.sizing.fitting.rows import errors
+from tonnage.sizing.fitting.silicon_moe import carried_over, moe_layout, preset, solve_moe
+from tonnage.sizing.fitting.silicon_rows import SiliconRows
+
+Row = dict[str, object]
+
+
+def rows() -> list[Row]:
+    found: list[Row] = []
+    for model, engine, precision in (("minimax-m2.5", "vllm-0.19", "fp8"), ("qwen3-235b-a22b", "tensorrt-llm-1.1", "fp8")):
+        for clients in (2, 16, 64):
+            for isl in (200, 2000):
+                what = {"model": model, "gpu": "h200-sxm-141gb", "precision": precision, "engine": engine, "tp": 8, "dp": 1, "ep": 8}
+                run = {"isl": isl, "osl": 40, "concurrency": clients, "spread": 0.0, "slots": 64, "budget": 8192}
+                found.append({**what, **run, "ttft_ms": 1.0, "itl_ms": 1.0})
+    return found
+
+
+def test_the_fit_finds_terms_again_that_made_the_rows() -> None:
+    """Rows made with twice the arithmetic and a different time per layer: the fit comes back to their times from its start."""
+    made = rows()
+    layout = moe_layout(shipped(), {preset(row) for row in made})
+    x = layout.start.copy()
+    x[layout.names.index("expert_compute")] += 0.5
+    x[layout.names.index("expert_layer")] += 0.3
+    parts = SiliconRows(made)
+    parts.simulate(layout.terms(x))
+    for name in ("ttft_ms", "itl_ms"):
+        for row, value in zip(made, parts.simulated(name).tolist(), strict=True):
+            row[name] = value
+    before, after = (errors(SiliconRows(made), t)["itl_ms"] for t in (layout.terms(layout.start), solve_moe(layout, made)))
+    assert np.abs(before).mean() > 0.03
+    assert np.abs(after).mean() < 0.4 * np.abs(before).mean()
+
+
+def test_an_engine_without_a_correction_has_what_all_share_and_dense_terms_stay() -> None:
+    layout = moe_layout(shipped(), {"vllm", "tensorrt-llm-1.1"})
+    x = layout.start.copy()
+    x[layout.names.index("expert_rows")] += 1.0
+    x[layout.names.index("vllm.expert_rows")] += 0.1
+    found = layout.terms(x)["engines"]
+    assert found["vllm"]["expert_rows"] == pytest.approx(found["tensorrt-llm-1.1"]["expert_rows"] * np.exp(0.1))
+    for term, value in shipped()["engines"]["vllm"].items():
+        if not term.startswith(("expert_", "latent_", "dispatch")):
+            assert found["vllm"][term] == value
+    assert found["nim-2024"] == shipped()["engines"]["nim-2024"]
+
+
+def test_without_the_file_the_shipped_terms_stay() -> None:
+    found = carried_over(shipped())
+    assert found["engines"] == shipped()["engines"]
+    assert found["report"] == shipped()["report"]
