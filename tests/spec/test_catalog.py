@@ -67,8 +67,6 @@ PUBLISHED = {
     "gpt-oss-120b": 116.83,
     "deepseek-v3": 671.0,
     "deepseek-r1": 671.0,
-    "kimi-k2.5": 1030,
-    "minimax-m2.5": 229,
     "kimi-k2.5": 1026.0,
     "minimax-m2.5": 228.7,
     "llama-4-scout": 107.8,  # 109 with the image encoder
