@@ -183,6 +183,8 @@ def _engine(terms: dict[str, Any], preset: str) -> dict[str, float]:
 
 def fitted_engine(preset: str, gpu: str) -> bool:
     """Whether an engine's terms were fitted to rows that cover this GPU; engines that name no GPUs hold for all."""
+    if preset in shipped()["origins"]["engines"]:
+        return False
     rows = shipped()["origins"].get("engine_rows", {}).get(preset)
     return rows is None or gpu in rows["gpus"]
 
@@ -204,7 +206,9 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
             found.append(f"{gpu.name}: no {bits}-bit measurements; efficiency transferred from the {gpu.arch} generation")
         else:
             found.append(f"{gpu.name}: no measurements; {origin}")
-    if not fitted_engine(engine, gpu.name):
+    if engine in terms["origins"]["engines"]:
+        found.append(f"{deployment.engine}: {terms['origins']['engines'][engine]}")
+    elif not fitted_engine(engine, gpu.name):
         found.append(f"{deployment.engine}: {terms['origins']['engine_rows'][engine]['elsewhere']}")
     if deployment.model.latent is not None and engine not in terms["origins"].get("latent", ()):
         found.append(f"{deployment.model.name}: MLA priced by datasheet, not fitted")

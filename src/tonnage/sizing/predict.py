@@ -35,6 +35,9 @@ STATIC_ENGINE = "tensorrt-llm-0.9"
 LOADED_ENGINE = "tensorrt-llm"
 """Preset of a row with ``concurrency`` or ``request_rate`` and no engine."""
 
+IN_FLIGHT_OF_OLD = "tensorrt-llm-0.10"
+"""Preset of such a row on an engine whose preset is of static batches."""
+
 ROUNDS = 10
 """Requests per client of a closed loop that says neither ``requests`` nor ``window_s``: what benchmarks commonly send."""
 
@@ -104,6 +107,8 @@ def read_point(row: Mapping[str, Any], calibration: Calibration | None = None) -
     precision = find_precision(str(row["precision"]))
     static = row.get("batch") is not None
     engine = find_engine(str(row.get("engine") or (STATIC_ENGINE if static else LOADED_ENGINE)))
+    if not static and engine.knobs.scheduler == "static":
+        engine = find_engine(IN_FLIGHT_OF_OLD)
     knobs = default_knobs(engine, gpu)
     if static and knobs.scheduler != "static":
         knobs = replace(knobs, scheduler="static", max_num_tokens=max(knobs.max_num_tokens, row["batch"] * row["isl"]))

@@ -31,7 +31,7 @@ from tonnage.simulator.kernel import warm_up
 from tonnage.sizing.fitting.formats import ORIGINS as FORMAT_ORIGINS
 from tonnage.sizing.fitting.residuals import HeldOut, carried_over, held_out_rows, residual_table
 from tonnage.sizing.fitting.rows import LoadedRows, Progress, Rows, StaticRows, Terms, errors, require_scipy
-from tonnage.sizing.fitting.terms import CURRENT, NIM, ORIGINS, STATIC, Layout, layout
+from tonnage.sizing.fitting.terms import CURRENT, DERIVED, NIM, ORIGINS, STATIC, Layout, layout
 from tonnage.sizing.fitting.widths import Learned, learned
 from tonnage.sizing.intervals import shipped_residuals
 from tonnage.sizing.score import STEADY
@@ -349,7 +349,9 @@ def shipped_form(terms: Terms, counts: dict[str, int]) -> dict[str, Any]:
     """The groups rounded to four digits, with where they come from."""
     rows = {engine: f"{counts[name]:,} rows of {name}" for engine, name in FILES.items()}
     rows[NIM] += f"; {len(CURVE)} points of {CURVE_SOURCE}"
-    origins = {"date": DATE, "architectures": dict(ORIGINS), "engines": {}, "rows": rows, "formats": dict(FORMAT_ORIGINS)}
+    rows |= {name: f"none of its own; as {giver}, {rows[giver]}" for name, (giver, _) in DERIVED.items()}
+    engines = {name: f"no row of this version; its terms are those of {giver}" for name, (giver, _) in DERIVED.items()}
+    origins = {"date": DATE, "architectures": dict(ORIGINS), "engines": engines, "rows": rows, "formats": dict(FORMAT_ORIGINS)}
     return {**{group: rounded(values) for group, values in terms.items()}, "origins": origins}
 
 
