@@ -13,7 +13,7 @@ from tonnage.errors import InputError
 from tonnage.perf import step
 from tonnage.perf.step import SMALL_TOKENS, batch_seconds, context_seconds
 from tonnage.perf.terms import shipped
-from tonnage.sizing.fitting.fit import CURVE, FILES, curve_rows, fit, held_out_folds, mape, shipped_form, solve
+from tonnage.sizing.fitting.fit import CURVE, FILES, curve_rows, fit, held_out_folds, mape, package_folder, shipped_form, solve
 from tonnage.sizing.fitting.rows import LoadedRows, StaticRows, contexts, errors, price, robust
 from tonnage.sizing.fitting.terms import CURRENT, MEANT, NIM, STATIC, TIED, TRANSFERRED, Layout, constants, layout
 
@@ -242,3 +242,14 @@ def test_a_left_out_group_of_nim_is_still_predicted() -> None:
     assert found["requests_s"] < 6
     assert found["ttft_ms"] < 12
     assert found["ttft_p95_ms"] < 14
+
+
+def test_the_fit_writes_where_the_package_reads() -> None:
+    assert json.loads((package_folder() / "terms.json").read_text()) == shipped()
+    assert {file.name for file in package_folder().iterdir()} >= {"terms.json", "residuals.json", "memory.json"}
+
+
+def test_versions_without_rows_take_after_the_static_batches() -> None:
+    static, taken = (shipped()["engines"][name] for name in (STATIC, "tensorrt-llm-0.10"))
+    differing = {term for term in static if static[term] != taken.get(term)}
+    assert differing <= {"expert_first", "expert_spread", "frontend_s"}

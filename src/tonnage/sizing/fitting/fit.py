@@ -18,6 +18,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -364,8 +365,13 @@ def rounded(values: Any) -> Any:
     return float(f"{values:.4g}")
 
 
+def package_folder() -> Path:
+    """Where the package keeps what it ships: the folder that ``perf.terms`` reads."""
+    return Path(str(resources.files("tonnage.perf"))) / "coefficients"
+
+
 def _write(name: str, document: dict[str, Any], output: Path | str | None) -> Path:
-    folder = Path(__file__).parent.parent / "perf" / "coefficients" if output is None else Path(output)
+    folder = package_folder() if output is None else Path(output)
     file = folder / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
