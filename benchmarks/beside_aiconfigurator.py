@@ -21,6 +21,7 @@ from tonnage.sizing.fitting.silicon_rows import installed_sample
 from tonnage.sizing.measured_table import measured_table
 from tonnage.sizing.reasons import HOLDS
 from tonnage.sizing.score import ScoredRow, report_of
+from tonnage.spec.catalog import find_engine
 from tonnage.spec.step_times import AICONFIGURATOR, StepSource
 
 SILICON = "silicon_sample.csv"
@@ -133,7 +134,7 @@ def _table(title: str, folds: dict[str, dict[str, float]], rows: Sequence[Compar
     cells = {name: found for name, found in cells.items() if found}
     if not cells:
         return
-    metrics = list(next(iter(folds.values())))
+    metrics = [m for m in next(iter(folds.values())) if m in NAMES]
     yield ""
     yield f"| {title} | {' | '.join(NAMES[m] for m in metrics)} | n |"
     yield "|---" * (len(metrics) + 2) + "|"
@@ -188,6 +189,9 @@ def _in_fold(row: ScoredRow, title: str, name: str) -> bool:
     group: dict[str, Any] = row.group
     if title.startswith("current engines") and ("MoE" in title) == (group["family"] == "dense"):
         return False
+    family = find_engine(group["engine"]).family
+    if "vLLM alone" in title and family != "vllm":
+        return False
     gpu = group["gpu"]
-    words = {group["model"], gpu, gpu.split("-")[0], group["precision"], f"tp{group['tp']}", group["engine"]}
+    words = {group["model"], gpu, gpu.split("-")[0], group["precision"], f"tp{group['tp']}", group["engine"], family}
     return row.steady and any(set(part.split()) <= words for part in name.split(" + "))

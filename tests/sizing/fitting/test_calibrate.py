@@ -17,6 +17,7 @@ from tonnage.sizing.fitting.calibration import Sample, fit_sample
 from tonnage.sizing.fitting.fit import FILES, WEIGHTS, layout, rows_of, solve
 from tonnage.sizing.fitting.rows import SIGMA, LoadedRows, errors
 from tonnage.sizing.fitting.terms import NIM, STATIC
+from tonnage.sizing.intervals import shipped_residuals
 from tonnage.sizing.score import score
 from tonnage.spec.calibration import Calibration, read_calibration
 
@@ -73,7 +74,8 @@ def test_what_the_points_tell_lies_near_the_truth_and_the_rest_is_said_to_be_ope
         assert 0 < width <= 1.01
         moved, true = np.log(machine.factors[name]), np.log(TRUTH.get(name, 1.0))
         if width < DETERMINED:
-            assert abs(moved - true) < 0.6 * max(abs(true), 0.1)
+            left = width * machine.strength * shipped_residuals().widths[name]
+            assert abs(moved - true) < 2.5 * left
     assert min(machine.shrinkage.values()) < 0.75
     assert machine.shrinkage["frontend_s"] > 0.9
     open_terms = next(line for line in machine.verdict() if line.startswith("not determined"))
