@@ -29,6 +29,8 @@ def estimate(point: Point) -> dict[str, float]:
         return _static(point, tables) if point.batch is not None else _closed(point, tables)
     except InputError:
         return {}
+    except ImportError:  # a wheel without what it needs would look like one that has no estimate
+        raise
     except Exception:  # the wheel raises many kinds
         return {}
 
