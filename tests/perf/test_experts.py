@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 
 from tonnage.errors import InputError
 from tonnage.perf import step
-from tonnage.perf.experts import ExpertTerms, add_experts, remote_copies
+from tonnage.perf.experts import NARROW, WIDE, ExpertTerms, add_experts, by_width, remote_copies
 from tonnage.perf.memory import check_split, expert_weights, kv_bytes_per_token, memory_plan, weight_bytes
 from tonnage.perf.step import batch_seconds, step_seconds
 from tonnage.perf.terms import coefficients, resolve, shipped, step_model
@@ -165,3 +166,17 @@ def test_terms_of_experts_leave_a_dense_model_alone() -> None:
     other = replace(t, experts=ExpertTerms(compute=0.01, memory=0.01, spread=0.5, rows=9.0, layer_s=1.0, prefill_s=1.0, sequence_s=1.0))
     arrays = [coefficients(each, d.model, d.gpu, d.precision, d.parallelism) for each in (t, other)]
     assert arrays[0] == arrays[1]
+
+
+@pytest.mark.parametrize(("width", "share"), [(1536, 0.3), (NARROW, 0.3), (6_426, math.sqrt(0.3 * 0.8)), (WIDE, 0.8), (16_384, 0.8)])
+def test_wide_experts_reach_what_mixtrals_do_and_fitted_widths_what_was_fitted(width: int, share: float) -> None:
+    assert by_width(0.3, 0.8, width) == pytest.approx(share, rel=1e-4)
+
+
+def test_current_engines_multiply_wide_experts_as_the_last_engine_with_such_rows_did() -> None:
+    shares = {}
+    for engine in ("tensorrt-llm-0.15", "tensorrt-llm-1.0", "vllm"):
+        d = deployment("mixtral-8x7b", engine=engine, tp=2)
+        shares[engine] = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, find_engine(engine).coefficients).experts.compute
+    assert shares["tensorrt-llm-1.0"] == pytest.approx(shares["tensorrt-llm-0.15"])
+    assert shares["vllm"] == pytest.approx(shares["tensorrt-llm-0.15"])

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 TOKEN_BYTES = 2.0
 """Bytes of one element of a token on its way; engines that dispatch in FP8 save half of one direction."""
 
+NARROW, WIDE = 2_880, 14_336
+"""Inner width of the widest experts that current engines are fitted on (gpt-oss), and of Mixtral 8x7B's."""
+
 SKEW = 0.05
 """Share that the fullest GPU's tokens are above the mean per doubling of ``ep``, where no row says; an estimate."""
 
@@ -65,6 +68,16 @@ class ExpertTerms:
     skew: float = SKEW
     dispatch_s: float = 0.0
     dispatch_bytes_s: float = math.inf
+
+
+def by_width(narrow: float, wide: float, width: int) -> float:
+    """The share of dense arithmetic that experts of an inner width reach, from those of narrow and of wide ones.
+
+    Current engines are fitted on experts up to ``NARROW`` wide, whose matrices are too small to fill a GPU. Experts
+    of ``WIDE`` and more reach what Mixtral's do; between the two the logarithm is interpolated.
+    """
+    share = min(max(math.log(width / NARROW) / math.log(WIDE / NARROW), 0.0), 1.0)
+    return narrow if share == 0.0 else narrow ** (1.0 - share) * wide**share
 
 
 def add_experts(

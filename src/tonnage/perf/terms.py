@@ -24,7 +24,7 @@ from tonnage.perf import step
 from tonnage.perf.attention import add_attention
 from tonnage.perf.drafting import MARK as DRAFTING_MARK
 from tonnage.perf.drafting import drafting
-from tonnage.perf.experts import SKEW, ExpertTerms, add_dispatch, add_experts
+from tonnage.perf.experts import SKEW, ExpertTerms, add_dispatch, add_experts, by_width
 from tonnage.perf.external import reduction, source_mark
 from tonnage.perf.formats import fitted_bits, format_mark, format_name, matrix_rate, shares
 from tonnage.perf.overlay import calibration_mark, overlaid
@@ -272,7 +272,7 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
         step_s=engine["step_s"],
         sequence_s=engine["sequence_s"] * engine.get(f"sequence_{gpu.arch.lower()}", 1.0),
         prefill_s=_prefill_s(engine, model, tp),
-        experts=_experts(engine, shared, gpu, precision, _dispatch(terms, generation, engine, gpu, parallelism)),
+        experts=_experts(engine, shared, model, gpu, precision, _dispatch(terms, generation, engine, gpu, parallelism)),
         frontend_s=engine["frontend_s"],
     )
 
@@ -293,16 +293,21 @@ def _power(gpu: Gpu, generation: dict[str, float], shared: dict[str, float], kin
 
 
 def _experts(
-    engine: dict[str, float], shared: dict[str, float], gpu: Gpu, precision: Precision, dispatch: tuple[float, float]
+    engine: dict[str, float],
+    shared: dict[str, float],
+    model: Model,
+    gpu: Gpu,
+    precision: Precision,
+    dispatch: tuple[float, float],
 ) -> ExpertTerms:
     """The terms of experts of an engine on a GPU, in a precision as the GPU executes it."""
     arch, form = gpu.arch.lower(), format_name(precision)
     layer = engine.get("expert_layer", 1.0) * engine.get(f"expert_layer_{arch}", 1.0)
+    any_width = shared["expert_compute"] * engine.get(f"expert_{arch}", 1.0)
+    narrow = any_width * engine.get("expert_compute", 1.0) * engine.get(f"expert_compute_{form}", 1.0)
+    wide = engine.get("expert_compute_wide")
     return ExpertTerms(
-        compute=shared["expert_compute"]
-        * engine.get("expert_compute", 1.0)
-        * engine.get(f"expert_{arch}", 1.0)
-        * engine.get(f"expert_compute_{form}", 1.0),
+        compute=narrow if wide is None else by_width(narrow, any_width * wide, model.ffn),
         memory=engine["expert_memory"] * engine.get(f"expert_memory_{form}", 1.0),
         spread=engine["expert_spread"],
         rows=engine.get("expert_rows", 0.0),

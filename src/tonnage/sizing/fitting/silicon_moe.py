@@ -21,7 +21,7 @@ from tonnage.sizing.fitting.moe_rows import select_moe
 from tonnage.sizing.fitting.rows import Progress
 from tonnage.sizing.fitting.silicon import SCORED, VLLM, figures, folds
 from tonnage.sizing.fitting.silicon_rows import FILE, Row, SiliconRows
-from tonnage.sizing.fitting.terms import Layout, Prior
+from tonnage.sizing.fitting.terms import CURRENT, Layout, Prior
 from tonnage.spec.catalog import find_engine, find_model
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ class MoeLayout(Layout):
             for (kind, names), term in itertools.product(FORMATS.items(), OF_FORMAT):
                 own |= {f"{term}_{name}": value[f"{term}_{kind}"] * value[f"{term}_{name}"] for name in names}
             own |= {f"{term}{ultra}": value[term] for term in GENERATIONS for ultra in ("", " ultra")}
+            own["expert_compute_wide"] = found["engines"][CURRENT]["expert_compute"]  # no row here has wide experts
         return found
 
 
