@@ -270,10 +270,15 @@ def refit(
         report(number, len(parts) + 1, f"{fold.title}: without {fold.name}")
         left_out = figures(fold.test, solve_silicon(layout, fold.train), without=fold.column, residuals=residuals)
         tables.setdefault(fold.title, {})[fold.name] = left_out
-    for table in tables.values():
-        table["mean"] = {name: round(float(np.mean([abs(each[name]) for each in table.values()])), 2) for name in SCORED}
+    add_means(tables)
     _report(found, rows, tables)
     return found
+
+
+def add_means(tables: dict[str, dict[str, Figures]]) -> None:
+    """Give every table the row "mean", over its folds: of sizes, for errors of both signs would cancel."""
+    for table in tables.values():
+        table["mean"] = {name: round(float(np.nanmean([abs(each[name]) for each in table.values()])), 2) for name in SCORED}
 
 
 def _say_where_from(found: Terms, selection: Selection) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from tonnage.perf.terms import shipped
 from tonnage.sizing.fitting.moe_rows import select_moe
 from tonnage.sizing.fitting.rows import Progress
-from tonnage.sizing.fitting.silicon import SCORED, VLLM, figures, folds
+from tonnage.sizing.fitting.silicon import VLLM, add_means, figures, folds
 from tonnage.sizing.fitting.silicon_rows import FILE, Row, SiliconRows
 from tonnage.sizing.fitting.terms import CURRENT, Layout, Prior
 from tonnage.spec.catalog import find_engine, find_model
@@ -166,8 +166,7 @@ def refit(
             figures_of[f"{fold.title}; rows of vLLM alone"] = figures(vllm, left_out)
         for title, found_figures in figures_of.items():
             tables.setdefault(title, {})[fold.name] = found_figures
-    for table in tables.values():
-        table["mean"] = {name: round(float(np.nanmean([each[name] for each in table.values()])), 2) for name in SCORED}
+    add_means(tables)
     _report(found, rows, tables)
     return found
 
