@@ -51,9 +51,9 @@ ROOFLINE = coefficient_array(
 @st.composite
 def step_models(draw: st.DrawFn) -> StepModel:
     """The roofline, scaled by irregular factors, or whole milliseconds a step, where everything happens at once."""
-    frontend = draw(st.sampled_from([0.0, 0.001, 0.0123456789]))
+    frontend, stream = draw(st.sampled_from([0.0, 0.001, 0.0123456789])), draw(st.sampled_from([0.0, 0.0, 0.0005, 0.00123456789]))
     if draw(st.booleans()):
-        return StepModel(coefficients=coefficient_array(host_step=0.001, norm=1.0), frontend_s=frontend)
+        return StepModel(coefficients=coefficient_array(host_step=0.001, norm=1.0), frontend_s=frontend, stream_s=stream)
     scale = draw(st.lists(st.floats(0.1, 3.0), min_size=COEFFICIENTS, max_size=COEFFICIENTS))
     coefficients = ROOFLINE * np.array(scale)
     coefficients[terms.NORM] = draw(st.floats(1.0, 4.0))
@@ -64,7 +64,9 @@ def step_models(draw: st.DrawFn) -> StepModel:
         coefficients[[terms.HEADS, terms.WAVE, terms.GROUPED_FROM]] = 5.1e-8, 0.37, draw(st.sampled_from([3.3, 1e9]))
     if draw(st.booleans()):
         coefficients[[terms.EXPERT_FLOPS, terms.EXPERT_BYTES]] = 0.0
-    return StepModel(coefficients=coefficients, frontend_s=frontend)
+    if draw(st.booleans()):
+        coefficients[terms.LAUNCHES] = draw(st.sampled_from([4.1e-3, 8.3e-3]))
+    return StepModel(coefficients=coefficients, frontend_s=frontend, stream_s=stream)
 
 
 @st.composite

@@ -98,7 +98,7 @@ def _round(stage: StepModel, deployment: Deployment, gpus_per_system: int, promp
     """The round of ``pp`` micro-batches through ``pp`` stages, from the step of one stage."""
     pp = deployment.parallelism.pp
     c = stage.coefficients.copy()
-    for fixed in (step.LINEAR_BYTES, step.EXPERT_BYTES, step.COMM_STEP, step.COMM_LARGE, step.STARVED, step.HOST_STEP, step.WALK):
+    for fixed in (step.LINEAR_BYTES, step.EXPERT_BYTES, step.COMM_STEP, step.COMM_LARGE, step.STARVED, step.HOST_STEP, step.WALK, step.LAUNCHES):
         c[fixed] *= pp
     c[step.EXPERT_MISS] **= 1 / pp
     for each in (step.HEAD_FLOPS, step.WAVE):
@@ -109,7 +109,7 @@ def _round(stage: StepModel, deployment: Deployment, gpus_per_system: int, promp
     for once, each in ((step.COMM_STEP, step.COMM_SMALL), (step.COMM_LARGE, step.COMM_TOKEN)):
         c[once] += latency_s
         c[each] += token_s / pp
-    return StepModel(coefficients=c, frontend_s=stage.frontend_s + _lone_prompt_s(c, pp, prompt_tokens))
+    return replace(stage, coefficients=c, frontend_s=stage.frontend_s + _lone_prompt_s(c, pp, prompt_tokens))
 
 
 def _lone_prompt_s(c: NDArray[np.float64], pp: int, tokens: int) -> float:

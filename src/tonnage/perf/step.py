@@ -11,7 +11,7 @@ host terms were compared against measurements (docs/accuracy.md).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tonnage.units import PS_PER_S
@@ -49,7 +49,8 @@ STARVED_TO = 24  # tokens up to which it is
 HEADS = 25  # s per context token while each query head is a block of its own
 WAVE = 26  # waves of such blocks per decode sequence: query heads per multiprocessor
 GROUPED_FROM = 27  # decode sequences from which blocks take the query heads of a KV head together
-COEFFICIENTS = 28
+LAUNCHES = 28  # s: a step with any prefill in it takes no less, for its kernels are launched one by one
+COEFFICIENTS = 29
 # Behind them may stand a table, as pairs of tokens and seconds per step, tokens ascending: step times that somebody
 # else measured or predicted, which no roofline repeats (``reduction.py``).
 
@@ -78,6 +79,8 @@ def step_seconds(
         + context_seconds(c, decode_sequences) * context_tokens
         + (c[HOST_PREFILL] if prefill_tokens > 0 else 0.0)
     )
+    if prefill_tokens > 0:
+        seconds = max(seconds, c[LAUNCHES])
     return seconds
 
 
@@ -159,6 +162,8 @@ def drafted_step_seconds(
         + context_seconds(c, decode_sequences) * context_tokens
         + (c[HOST_PREFILL] if prefill_tokens > 0 else 0.0)
     )
+    if prefill_tokens > 0:
+        seconds = max(seconds, c[LAUNCHES])
     if passes > 0:
         seconds += step_seconds(draft, prefill_tokens, prefill_sequences, decode_sequences, attention_pairs_2, context_tokens)
     if passes > 1 and decode_sequences > 0:
@@ -219,11 +224,19 @@ class StepModel:
         frontend_s: seconds from sending a request until the engine has it, and from the engine's
             token until the client has it, together; charged before the engine.
         drafting: speculative decoding; None without.
+        stream_s: seconds in which the front end turns what a step gives one sequence into text and streams it, one
+            sequence after another; it holds up clients, not the engine.
     """
 
     coefficients: NDArray[np.float64]
     frontend_s: float
     drafting: Drafting | None = None
+    stream_s: float = 0.0
+
+    @property
+    def in_process(self) -> StepModel:
+        """The same engine called from its own process: nothing is streamed to clients."""
+        return replace(self, stream_s=0.0)
 
     def seconds(
         self, prefill_tokens: int, prefill_sequences: int, decode_sequences: int, attention_pairs_2: int, context_tokens: int

@@ -83,6 +83,7 @@ class Terms:
         block_bytes_s: bytes/s of one block of the two-shot all-reduce; 0 where the kernel is another.
         layer_s, step_s, sequence_s, prefill_s: host seconds per layer, step, sequence, step with prefill.
         experts: those of a mixture of experts.
+        launch_s: seconds to launch the kernels of a step with prefill one by one.
         frontend_s: see ``StepModel``.
     """
 
@@ -107,6 +108,7 @@ class Terms:
     sequence_s: float
     prefill_s: float
     experts: ExpertTerms
+    launch_s: float
     frontend_s: float
 
 
@@ -123,11 +125,19 @@ def step_model(deployment: Deployment) -> StepModel:
     split = deployment.parallelism
     drafted = drafting(deployment, lambda model: _drafter(deployment, model))
     if deployment.step_source is not None:
-        frontend_s = _engine(_terms_of(deployment), preset)["frontend_s"]
-        return StepModel(coefficients=reduction(deployment).coefficients, frontend_s=frontend_s, drafting=drafted)
-    terms = resolve(_terms_of(deployment), deployment.model, deployment.gpu, deployment.precision, split, preset)
+        engine = _engine(_terms_of(deployment), preset)
+        array, stream_s = reduction(deployment).coefficients, streaming_s(engine, deployment)
+        return StepModel(coefficients=array, frontend_s=engine["frontend_s"], drafting=drafted, stream_s=stream_s)
+    groups = _terms_of(deployment)
+    terms = resolve(groups, deployment.model, deployment.gpu, deployment.precision, split, preset)
+    stream_s = streaming_s(_engine(groups, preset), deployment)
     array = np.array(coefficients(terms, deployment.model, deployment.gpu, deployment.precision, split))
-    return StepModel(coefficients=array, frontend_s=terms.frontend_s, drafting=drafted)
+    return StepModel(coefficients=array, frontend_s=terms.frontend_s, drafting=drafted, stream_s=stream_s)
+
+
+def streaming_s(engine: dict[str, float], deployment: Deployment) -> float:
+    """Seconds of the front end per sequence and step of one attention rank: it serves all ranks, a message of tokens at a time."""
+    return engine.get("stream_s", 0.0) * deployment.parallelism.dp / deployment.knobs.stream_interval
 
 
 def _drafter(deployment: Deployment, model: Model) -> list[float]:
@@ -135,7 +145,7 @@ def _drafter(deployment: Deployment, model: Model) -> list[float]:
     preset, split = find_engine(deployment.engine).coefficients, deployment.parallelism
     placed = split if model.is_moe else Parallelism(tp=split.tp)
     terms = resolve(_terms_of(deployment), model, deployment.gpu, deployment.precision, placed, preset)
-    alone = replace(terms, step_s=0.0, sequence_s=0.0, prefill_s=0.0)
+    alone = replace(terms, step_s=0.0, sequence_s=0.0, prefill_s=0.0, launch_s=0.0)
     return coefficients(alone, model, deployment.gpu, deployment.precision, placed)
 
 
@@ -273,6 +283,7 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
         sequence_s=engine["sequence_s"] * engine.get(f"sequence_{gpu.arch.lower()}", 1.0),
         prefill_s=_prefill_s(engine, model, tp),
         experts=_experts(engine, shared, model, gpu, precision, _dispatch(terms, generation, engine, gpu, parallelism)),
+        launch_s=engine.get("launch_layer_s", 0.0) * model.layers,
         frontend_s=engine["frontend_s"],
     )
 
@@ -400,6 +411,7 @@ def coefficients(terms: Terms, model: Model, gpu: Gpu, precision: Precision, par
     c[step.HOST_STEP] = terms.step_s + terms.layer_s * model.layers
     c[step.HOST_SEQUENCE] += terms.sequence_s
     c[step.HOST_PREFILL] = terms.prefill_s
+    c[step.LAUNCHES] = terms.launch_s
     if model.is_moe:
         _experts_of(c, terms, model, gpu, precision, parallelism)
     return c

@@ -62,6 +62,7 @@ from tonnage.simulator.layout import (
     STATE,
     STATIC,
     STATUS,
+    STREAM,
     TAIL,
     TENSORRT_LLM,
     TURNAROUND,
@@ -83,6 +84,7 @@ from tonnage.simulator.tokens import (
     end_step,
     price,
     record,
+    streamed,
 )
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.workload import Trace
@@ -159,15 +161,16 @@ def _build(version: int) -> Callable[..., Any]:
             elif cfg[SCHEDULER] == SGLANG:
                 schedule_sglang(cfg, state, table, isl, osl, queue, running, filling, take, made, positions, phases)
             else:
-                schedule_vllm(cfg, state, table, isl, queue, stack, running, filling, take, made, positions, phases, now)
+                schedule_vllm(cfg, state, table, isl, queue, stack, running, filling, take, made, positions, phases)
             lasts = price(cfg, c, draft, line_a, line_c, made)
-            if 0 <= window < now + lasts:
+            seen = streamed(cfg, state, table, isl, filling, take, now + lasts)
+            if 0 <= window < seen:
                 take_arrivals(cfg, state, table, isl, osl, queue, window)
                 break
             record(state, made, steps, now, lasts)
             now += lasts
             take_arrivals(cfg, state, table, isl, osl, queue, now - 1)
-            end_step(cfg, state, table, isl, osl, running, filling, take, gaps, edges, positions, phases, now, lasts)
+            end_step(cfg, state, table, isl, osl, running, filling, take, gaps, edges, positions, phases, seen)
         for i in range(state[RUNNING]):
             r = running[i]
             if table[UNTIL, r] < NEVER:
@@ -239,6 +242,7 @@ def run_recorded(
     cfg[SCHEDULER], cfg[SLOTS], cfg[MAX_TOKENS] = _CODES[knobs.scheduler], slots(knobs, drafted), knobs.max_num_tokens
     cfg[CHUNKED], cfg[BLOCK_TOKENS], cfg[KV_BLOCKS] = knobs.chunked_prefill, knobs.tokens_per_block, kv_blocks
     cfg[MAX_CONTEXT], cfg[FRONTEND], cfg[WINDOW] = max_context, to_ps(step.frontend_s), window_ps
+    cfg[STREAM] = to_ps(step.stream_s)
     cfg[TURNAROUND], cfg[CONCURRENCY] = trace.turnaround_ps, trace.concurrency
     draft = np.zeros(COEFFICIENTS) if drafting is None else drafting.coefficients
     if drafting is not None:

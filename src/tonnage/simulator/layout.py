@@ -11,8 +11,8 @@ STATIC, TENSORRT_LLM, VLLM, SGLANG = 0, 1, 2, 3
 # Places in the array of settings. SLOTS is how many sequences run at once. DRAFTED guesses of PASSES passes come
 # with a decode; draws BELOW are right, of those from SEED, which is mixed already.
 (SCHEDULER, SLOTS, MAX_TOKENS, CHUNKED, BLOCK_TOKENS, KV_BLOCKS, MAX_CONTEXT, FRONTEND, TURNAROUND, CONCURRENCY, WINDOW) = range(11)
-(DRAFTED, PASSES, BELOW, SEED) = range(11, 15)
-SETTINGS = 15
+(DRAFTED, PASSES, BELOW, SEED, STREAM) = range(11, 16)
+SETTINGS = 16
 
 # Rows of the table of requests. What a decoding request has generated is ROUND − BASE, and its UNTIL is
 # the round at which it ends or its output position enters the next BUCKET of the gap histogram.
@@ -25,11 +25,12 @@ REQUEST_ROWS = 13
 # their lengths at once: the number of steps done, less those of prompts alone (SGLang), which ALONE counts.
 # CONTEXT is the sum of the decoding requests' contexts and NEXT_EVENT the lowest UNTIL. LAST_BIN is where the
 # last step's duration lies in the gap histogram.
-# Of SGLang: FULL and RATIO as in ``sglang.py``; DECODED, when the last round ended,
+# SEEN is when clients have the tokens of the last step.
+# Of SGLang: FULL and RATIO as in ``sglang.py``; DECODED, when clients have those of the last round,
 # and PAUSED, whether steps of prompts came after it.
 (FREE, RUNNING, FILLING, HEAD, TAIL, STACK, NEXT_SEND, NEXT_ARRIVAL, PROGRAM_FREE) = range(9)
-(BATCH, LONGEST, ROUND, DECODING, CONTEXT, NEXT_EVENT, LAST_BIN, ALONE, FULL, RATIO, DECODED, PAUSED) = range(9, 21)
-STATE = 21
+(BATCH, LONGEST, ROUND, DECODING, CONTEXT, NEXT_EVENT, LAST_BIN, ALONE, FULL, RATIO, DECODED, PAUSED, SEEN) = range(9, 22)
+STATE = 22
 
 NEVER = 1 << 62
 """A round that does not come."""

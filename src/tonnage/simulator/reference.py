@@ -15,6 +15,10 @@ A step with any prefill in it costs ``step_seconds``, rounded once, half to even
 alone costs a(B) + c(B)·C of ``StepModel.decode_line``, where a and c are whole. With guesses the price is
 ``drafted_step_seconds``: P, n, B and C of a step count as without, and every one of the B has k guesses.
 
+What a step gives its sequences goes to the front end, which turns it into text and streams it, ``stream_s`` for one sequence
+after another, while the engine goes on. Clients have all tokens of a step when it has done with the last of
+them, and with those of every step before: that is the time of a token, and when a client of a closed loop is free.
+
 A request reaches the engine ``frontend_s`` after it was sent. In an open loop it is sent when it is due. In a
 closed loop the client program is serial: clients are free at time 0 and after each of their requests,
 and the program sends the next request, in order of ids, ``turnaround_ps`` after the client was free
@@ -22,7 +26,7 @@ and the program had done with the one before, whichever is later. That is also w
 
 A request that can never fit is rejected when it reaches the engine; its client goes on at once.
 
-With a window, time ends there: a step that would end later hands out no tokens, and requests that would be
+With a window, time ends there: a step whose tokens clients would have later hands out none, and requests that would be
 sent later do not exist. What is not complete is unfinished and keeps the tokens it has.
 """
 
@@ -137,16 +141,17 @@ class Reference:
 class Engine:
     """One engine, its load, and the clock."""
 
-    def __init__(self, source: Source, batcher: Batcher, prices: Prices, frontend_ps: int, window_ps: int) -> None:
+    def __init__(self, source: Source, batcher: Batcher, prices: Prices, window_ps: int) -> None:
         """Start at time 0."""
         drafting = prices.step.drafting
         self.below = 0 if drafting is None else threshold(drafting.acceptance)
         self.source = source
         self.batcher = batcher
         self.prices = prices
-        self.frontend_ps = frontend_ps
+        self.frontend_ps, self.stream_ps = to_ps(prices.step.frontend_s), to_ps(prices.step.stream_s)
         self.window_ps = window_ps
         self.now = 0
+        self.seen = 0
         self.arrived = 0
         self.gaps = Gaps()
         self.steps: list[tuple[int, ...]] = []
@@ -165,13 +170,20 @@ class Engine:
                 continue
             step = self.batcher.schedule()
             lasts = self.prices.of(step)
-            if self.beyond(self.now + lasts):
+            seen = self.streamed(step, self.now + lasts)
+            if self.beyond(seen):
                 self.take_arrivals(self.window_ps)
                 return
             self.record(step, lasts)
             self.now += lasts
+            self.seen = seen
             self.take_arrivals(self.now - 1)
             self.end(step)
+
+    def streamed(self, step: Step, ends: int) -> int:
+        """When clients have the tokens of a step that ends at ``ends``, and all before them."""
+        sequences = sum(job.computed + new == job.tokens for job, new in step.work)
+        return max(self.seen, ends) + sequences * self.stream_ps
 
     def beyond(self, instant: int) -> bool:
         """Whether time has ended by then."""
@@ -212,16 +224,16 @@ class Engine:
         """One output token; the first comes with the end of the prompt, and the last ends the request."""
         number = len(self.steps) - 1
         if job.generated == 0:
-            job.first_token, job.first_step = self.now, number
+            job.first_token, job.first_step = self.seen, number
         else:
-            self.gaps.add(job.generated, self.now - job.last_token)
+            self.gaps.add(job.generated, self.seen - job.last_token)
         job.generated += 1
         job.drafts = True
-        job.last_token = self.now
+        job.last_token = self.seen
         if job.generated == job.osl:
             job.status, job.last_step = COMPLETED, number
             self.batcher.leave(job)
-            self.source.client_free(self.now)
+            self.source.client_free(self.seen)
 
     def record(self, step: Step, lasts: int) -> None:
         """Keep the composition of a step."""
@@ -239,7 +251,7 @@ def run_reference(
 ) -> Reference:
     """Simulate one engine; the arguments are those of ``kernel.run``."""
     batcher = BATCHERS[knobs.scheduler](knobs, kv_blocks, max_context, drafted_tokens(step))
-    engine = Engine(Source(trace), batcher, Prices(step, knobs.max_batch_size), to_ps(step.frontend_s), window_ps)
+    engine = Engine(Source(trace), batcher, Prices(step, knobs.max_batch_size), window_ps)
     engine.run()
     jobs = [job for job in engine.source.sent if not engine.beyond(job.due)]
     return Reference(requests=_requests(jobs, engine.gaps, window_ps), steps=engine.steps, jobs=jobs, free_blocks=batcher.free)

@@ -45,6 +45,7 @@ from tonnage.simulator.layout import (
     ROUND,
     RUNNING,
     SCHEDULER,
+    SEEN,
     SENT,
     SGLANG,
     SLOTS,
@@ -277,13 +278,13 @@ def leave_decoding(cfg, state, table, isl, r, positions, phases):
 
 
 @njit(inline="always")
-def preempt_last(cfg, state, table, isl, running, stack, positions, phases, now):
+def preempt_last(cfg, state, table, isl, running, stack, positions, phases):
     """Free all blocks of the last running request and put it at the front of the waiting ones."""
     state[RUNNING] -= 1
     r = running[state[RUNNING]]
     if table[UNTIL, r] < NEVER:
         leave_decoding(cfg, state, table, isl, r, positions, phases)
-        table[LAST, r] = now
+        table[LAST, r] = state[SEEN]
         state[FREE] += held(cfg, table, isl, r, table[GENERATED, r])
     else:
         state[FILLING] -= 1
@@ -303,7 +304,7 @@ def chunk_vllm(cfg, state, table, isl, r):
 
 
 @njit(inline="always")
-def continue_vllm(cfg, state, table, isl, stack, running, filling, take, positions, phases, now):
+def continue_vllm(cfg, state, table, isl, stack, running, filling, take, positions, phases):
     """Allocate for the running requests, all decoding but for one at most, the last; whether anyone was pre-empted."""
     needed = growth_of_all(cfg, state, table, isl, running, phases)
     if state[FILLING] > 0:
@@ -324,7 +325,7 @@ def continue_vllm(cfg, state, table, isl, stack, running, filling, take, positio
         else:
             take[0], more = chunk_vllm(cfg, state, table, isl, r)
         while more > state[FREE] and i < state[RUNNING]:
-            preempt_last(cfg, state, table, isl, running, stack, positions, phases, now)
+            preempt_last(cfg, state, table, isl, running, stack, positions, phases)
         if i == state[RUNNING]:
             break
         state[FREE] -= more
@@ -335,9 +336,9 @@ def continue_vllm(cfg, state, table, isl, stack, running, filling, take, positio
 
 
 @njit(inline="always")
-def schedule_vllm(cfg, state, table, isl, queue, stack, running, filling, take, made, positions, phases, now):
+def schedule_vllm(cfg, state, table, isl, queue, stack, running, filling, take, made, positions, phases):
     """Running ones in order while the budget lasts, then waiting ones if nobody lost its blocks."""
-    preempted = continue_vllm(cfg, state, table, isl, stack, running, filling, take, positions, phases, now)
+    preempted = continue_vllm(cfg, state, table, isl, stack, running, filling, take, positions, phases)
     add_decoding(state, made)
     budget = cfg[MAX_TOKENS] - state[DECODING] * (cfg[DRAFTED] + 1)
     if state[FILLING] > 0 and take[0] > 0:

@@ -45,9 +45,11 @@ from tonnage.simulator.layout import (
     RUNNING,
     SCHEDULER,
     SEED,
+    SEEN,
     SGLANG,
     STACK,
     STATUS,
+    STREAM,
     TAIL,
     TENSORRT_LLM,
     UNTIL,
@@ -129,7 +131,21 @@ def join_decoding(cfg, state, table, isl, osl, r, generated, positions, phases):
 
 
 @njit(inline="always")
-def end_filling(cfg, state, table, isl, osl, filling, take, gaps, edges, positions, phases, now):
+def streamed(cfg, state, table, isl, filling, take, ends):
+    """When clients have the tokens of a step that ends at ``ends``, and all before them; in one of SGLang's prompts nobody decodes."""
+    sequences = 0
+    if cfg[STREAM] > 0:
+        if cfg[SCHEDULER] != SGLANG or state[FILLING] == 0:
+            sequences = state[DECODING]
+        for i in range(state[FILLING]):
+            r = filling[i]
+            if table[COMPUTED, r] + take[i] == isl[r] + table[GENERATED, r]:
+                sequences += 1
+    return max(state[SEEN], ends) + sequences * cfg[STREAM]
+
+
+@njit(inline="always")
+def end_filling(cfg, state, table, isl, osl, filling, take, gaps, edges, positions, phases, seen):
     """Count what was computed of prompts; those complete have their first token, or the next one after a pre-emption."""
     kept = 0
     for i in range(state[FILLING]):
@@ -141,17 +157,17 @@ def end_filling(cfg, state, table, isl, osl, filling, take, gaps, edges, positio
             kept += 1
             continue
         if generated == 0:
-            table[FIRST, r] = now
+            table[FIRST, r] = seen
             table[FIRST_STEP, r] = state[ROUND] + state[ALONE] - 1
         else:
-            gaps[bucket_of(generated), bin_of(edges, now - table[LAST, r])] += 1
-        table[LAST, r] = now
+            gaps[bucket_of(generated), bin_of(edges, seen - table[LAST, r])] += 1
+        table[LAST, r] = seen
         join_decoding(cfg, state, table, isl, osl, r, generated + 1, positions, phases)
     state[FILLING] = kept
 
 
 @njit(inline="always")
-def end_events(cfg, state, table, isl, osl, running, positions, phases, now):
+def end_events(cfg, state, table, isl, osl, running, positions, phases, seen):
     """Requests with their last token leave and their clients go on; others enter the next bucket of positions."""
     kept, soonest = 0, NEVER
     for i in range(state[RUNNING]):
@@ -160,7 +176,7 @@ def end_events(cfg, state, table, isl, osl, running, positions, phases, now):
             generated = state[ROUND] - table[BASE, r]
             if generated == osl[r]:
                 leave_decoding(cfg, state, table, isl, r, positions, phases)
-                table[LAST, r] = now
+                table[LAST, r] = seen
                 table[LAST_STEP, r] = state[ROUND] + state[ALONE] - 1
                 table[STATUS, r] = COMPLETED
                 if cfg[SCHEDULER] == TENSORRT_LLM:
@@ -169,7 +185,7 @@ def end_events(cfg, state, table, isl, osl, running, positions, phases, now):
                     state[FULL] = 0
                     state[FREE] += held(cfg, table, isl, r, osl[r])
                 if cfg[CONCURRENCY] > 0:
-                    send_next(cfg, state, table, now)
+                    send_next(cfg, state, table, seen)
                 continue
             positions[table[BUCKET, r]] -= 1
             table[BUCKET, r] = bucket_of(generated)
@@ -183,12 +199,12 @@ def end_events(cfg, state, table, isl, osl, running, positions, phases, now):
 
 
 @njit(inline="always")
-def end_pause(state, table, running, gaps, edges, now):
+def end_pause(state, table, running, gaps, edges, seen):
     """Count the gaps that end with the first round after steps of prompts: since the last round, or since its first token."""
     for i in range(state[RUNNING]):
         r = running[i]
         if table[UNTIL, r] < NEVER:
-            gaps[table[BUCKET, r], bin_of(edges, now - max(table[LAST, r], state[DECODED]))] += 1
+            gaps[table[BUCKET, r], bin_of(edges, seen - max(table[LAST, r], state[DECODED]))] += 1
 
 
 @njit(inline="always")
@@ -211,15 +227,15 @@ def accepted(cfg, r, generated, most):
 
 
 @called()
-def end_guesses(cfg, state, table, isl, osl, running, gaps, edges, now, lasts):
+def end_guesses(cfg, state, table, isl, osl, running, gaps, edges, seen, gap):
     """Hand out the right guesses of a round, ahead of the token that every request gets; gaps after the first token are 0."""
     for i in range(state[RUNNING]):
         r = running[i]
         if table[UNTIL, r] == NEVER:
             continue
         generated = state[ROUND] - table[BASE, r]
-        gap = now - max(table[LAST, r], state[DECODED]) if state[PAUSED] > 0 else lasts
-        gaps[bucket_of(generated), bin_of(edges, gap)] += 1
+        since = seen - max(table[LAST, r], state[DECODED]) if state[PAUSED] > 0 else gap
+        gaps[bucket_of(generated), bin_of(edges, since)] += 1
         right = accepted(cfg, r, generated, min(cfg[DRAFTED], osl[r] - generated - 1))
         for position in range(generated + 1, generated + right + 1):
             gaps[bucket_of(position), 0] += 1
@@ -230,16 +246,16 @@ def end_guesses(cfg, state, table, isl, osl, running, gaps, edges, now, lasts):
 
 
 @njit(inline="always")
-def end_round(cfg, state, table, isl, osl, running, gaps, edges, positions, now, lasts):
+def end_round(cfg, state, table, isl, osl, running, gaps, edges, positions, seen, gap):
     """A token for everyone who decodes, and the gap before it; with guesses also the right ones of these."""
     if cfg[DRAFTED] > 0:
-        end_guesses(cfg, state, table, isl, osl, running, gaps, edges, now, lasts)
+        end_guesses(cfg, state, table, isl, osl, running, gaps, edges, seen, gap)
     elif state[PAUSED] > 0:
-        end_pause(state, table, running, gaps, edges, now)
+        end_pause(state, table, running, gaps, edges, seen)
     elif state[DECODING] > 0:
-        place, gap = state[LAST_BIN], lasts // PS_PER_NS
-        if gap < edges[place] or (place + 1 < edges.size and gap >= edges[place + 1]):
-            place = bin_of(edges, lasts)
+        place, ns = state[LAST_BIN], gap // PS_PER_NS
+        if ns < edges[place] or (place + 1 < edges.size and ns >= edges[place + 1]):
+            place = bin_of(edges, gap)
             state[LAST_BIN] = place
         left, b = state[DECODING], 0
         while left > 0:
@@ -250,21 +266,23 @@ def end_round(cfg, state, table, isl, osl, running, gaps, edges, positions, now,
     state[CONTEXT] += state[DECODING]
     if cfg[SCHEDULER] == SGLANG:
         state[PAUSED] = 0
-        state[DECODED] = now
+        state[DECODED] = seen
 
 
 @njit(inline="always")
-def end_step(cfg, state, table, isl, osl, running, filling, take, gaps, edges, positions, phases, now, lasts):
-    """Hand out the tokens of a step that ends at ``now``; in one of SGLang's prompts nobody decodes."""
+def end_step(cfg, state, table, isl, osl, running, filling, take, gaps, edges, positions, phases, seen):
+    """Hand out the tokens of a step, which clients have at ``seen``; in one of SGLang's prompts nobody decodes."""
+    gap = seen - state[SEEN]
+    state[SEEN] = seen
     if cfg[SCHEDULER] == SGLANG and state[FILLING] > 0:
         state[ALONE] += 1
         state[PAUSED] = 1
     else:
-        end_round(cfg, state, table, isl, osl, running, gaps, edges, positions, now, lasts)
+        end_round(cfg, state, table, isl, osl, running, gaps, edges, positions, seen, gap)
     if state[FILLING] > 0:
-        end_filling(cfg, state, table, isl, osl, filling, take, gaps, edges, positions, phases, now)
+        end_filling(cfg, state, table, isl, osl, filling, take, gaps, edges, positions, phases, seen)
     if state[NEXT_EVENT] <= state[ROUND]:
-        end_events(cfg, state, table, isl, osl, running, positions, phases, now)
+        end_events(cfg, state, table, isl, osl, running, positions, phases, seen)
 
 
 @njit(inline="always")

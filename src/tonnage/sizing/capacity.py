@@ -257,10 +257,10 @@ class Instance:
         """A run under any arrivals."""
         return self.serve(self.workload(arrivals, requests).trace(seed))
 
-    def serve(self, trace: Trace) -> Requests:
-        """A run of given requests, split over the attention ranks."""
+    def serve(self, trace: Trace, step: StepModel | None = None) -> Requests:
+        """A run of given requests, split over the attention ranks, with the instance's step model or another."""
         ranks = self.deployment.parallelism.dp
-        parts = [run(part, self.step, self.knobs, self.memory.blocks) for part in rank_traces(trace, ranks)]
+        parts = [run(part, step or self.step, self.knobs, self.memory.blocks) for part in rank_traces(trace, ranks)]
         return parts[0] if ranks == 1 else pooled(parts)
 
     def recorded(self, rate: float, requests: int, most_steps: int) -> StepRecord:

@@ -165,7 +165,11 @@ def step_terms(c: NDArray[np.float64], steps: NDArray[np.int64], drafting: Draft
         "link": np.where(tokens <= c[step.SMALL_TOKENS], np.minimum(small, large), large + starved),
         "host": c[step.HOST_STEP] + c[step.HOST_SEQUENCE] * (starts + decodes) + np.where(prefill > 0, c[step.HOST_PREFILL], 0.0),
     }
-    return found if table is None else found | {"table": table}
+    if table is not None:
+        found["table"] = table
+    launching = np.where(prefill > 0, c[step.LAUNCHES], 0.0)
+    found["host"] = found["host"] + np.maximum(launching - sum(found.values()), 0.0)
+    return found
 
 
 def _joined(arithmetic: Floats, reading: Floats, p: float) -> tuple[Floats, Floats]:

@@ -71,11 +71,11 @@ def _continued(instance: Instance, seconds: float) -> int:
 
 
 def queued(instance: Instance, requests: int) -> Requests:
-    """A run of so many requests that are all there at time 0."""
+    """A run of so many requests that are all there at time 0, in the engine's own process."""
     import numpy as np
 
     trace = instance.workload(OpenLoop(rate=1.0), requests).trace(instance.asked.seed)
-    return instance.serve(replace(trace, due_ps=np.zeros(requests, dtype=np.int64)))
+    return instance.serve(replace(trace, due_ps=np.zeros(requests, dtype=np.int64)), instance.step.in_process)
 
 
 def makespan_s(record: Requests) -> float:

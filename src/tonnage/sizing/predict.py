@@ -2,7 +2,8 @@
 
 Three kinds of load. ``batch`` is one static batch, priced in closed form. ``concurrency`` is a
 closed loop: all clients start together, each sends its next request when the last is answered,
-paced by the client's serial turnaround. ``request_rate`` is an open loop with Poisson arrivals.
+paced by the client's serial turnaround; where there are no more requests than clients, the benchmark runs in the engine's own
+process and nothing is streamed. ``request_rate`` is an open loop with Poisson arrivals.
 """
 
 from __future__ import annotations
@@ -187,7 +188,7 @@ def _loaded(point: Point, load: Load | None) -> dict[str, float]:
     workload = workload_of(point, step, turnaround_s=turnaround_s) if load is None else load(step, turnaround_s)
     trace = workload.trace(SEED)
     window = -1 if point.window_s is None or point.concurrency is None else to_ps(point.window_s)
-    record = run(trace, step, deployment.knobs, plan.blocks, window_ps=window)
+    record = run(trace, step.in_process if workload.queued else step, deployment.knobs, plan.blocks, window_ps=window)
     return measured_metrics(record)
 
 

@@ -91,6 +91,8 @@ class EngineKnobs:
         kv_fraction: share of the GPU memory that is free after loading (TensorRT-LLM
             ``free_gpu_memory_fraction``), or of all of it, for everything (vLLM ``gpu_memory_utilization``)
             or for weights and KV cache alone (SGLang ``mem_fraction_static``).
+        stream_interval: output tokens of a sequence that go to its client in one message (vLLM, SGLang and TensorRT-LLM
+            ``stream_interval``); the front end's work shrinks by it, the times of single tokens are not rounded to messages.
     """
 
     scheduler: Scheduler
@@ -100,6 +102,7 @@ class EngineKnobs:
     tokens_per_block: int
     kv_rule: KvRule
     kv_fraction: float
+    stream_interval: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -133,6 +133,11 @@ class Workload:
     requests: int
     pairs: Pairs | None = None
 
+    @property
+    def queued(self) -> bool:
+        """Whether all requests are there at the start and no client waits for an answer: a job, not a service."""
+        return isinstance(self.arrivals, ClosedLoop) and self.requests <= self.arrivals.concurrency
+
     def trace(self, seed: int) -> Trace:
         """The requests themselves; the same seed gives the same trace.
 

@@ -21,7 +21,7 @@ from tonnage.errors import InputError
 from tonnage.perf import step as s
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.step import StepModel
-from tonnage.perf.terms import coefficients, resolve
+from tonnage.perf.terms import coefficients, resolve, streaming_s
 from tonnage.results.requests import COMPLETED
 from tonnage.simulator import steps as record
 from tonnage.simulator.kernel import run_recorded
@@ -151,7 +151,8 @@ class StaticRows:
         c, front = self.deployments.prices(terms)
         of, b, isl = self.deployments.of, self.batch, self.isl
         attention, prefill = c[of, s.ATTENTION], c[of, s.HOST_PREFILL]
-        first = price(c, of, b * isl, b) + attention * b * isl**2 / 2 + prefill + front[of]
+        step = price(c, of, b * isl, b) + attention * b * isl**2 / 2 + prefill
+        first = np.maximum(step, c[of, s.LAUNCHES]) + front[of]
         token = price(c, of, b, b) + contexts(c[of], b) * b * (isl + self.osl / 2)
         return {"ttft_ms": 1e3 * first, "itl_ms": 1e3 * token}
 
@@ -247,9 +248,11 @@ class LoadedRows:
 
         def one(i: int) -> Bins:
             point, of = self.points[i], self.deployments.of[i]
-            model = StepModel(coefficients=c[of].copy(), frontend_s=float(front[of]))
-            turnaround = terms["engines"][find_engine(point.deployment.engine).coefficients]["turnaround_s"]
-            trace = self.workload(i, model, turnaround_s=turnaround).trace(SEED)
+            engine = terms["engines"][find_engine(point.deployment.engine).coefficients]
+            streaming = streaming_s(engine, point.deployment)
+            model = StepModel(coefficients=c[of].copy(), frontend_s=float(front[of]), stream_s=streaming)
+            load = self.workload(i, model, turnaround_s=engine["turnaround_s"])
+            trace, model = load.trace(SEED), model.in_process if load.queued else model
             window = -1 if point.window_s is None else to_ps(point.window_s)
             run, log = run_recorded(trace, model, point.deployment.knobs, self.blocks[i], most_steps=MOST_STEPS, window_ps=window)
             return gather(run, log, measured_metrics(run))
@@ -269,7 +272,8 @@ class LoadedRows:
         fixed = price(c, of, prefill + b, n + b) + np.where(prefill > 0, c[of, s.HOST_PREFILL], 0.0)
         context = contexts(c[of], b)
         each = self.weights[:, 0] * fixed + self.weights[:, 1] * c[of, s.ATTENTION] + self.weights[:, 2] * context
-        return np.array([np.bincount(self.row, values, len(self.bins)) for values in each]).T
+        least = self.weights[:, 0] * np.where(prefill > 0, c[of, s.LAUNCHES], 0.0)
+        return np.array([np.bincount(self.row, values, len(self.bins)) for values in np.maximum(each, least)]).T
 
     def predict(self, terms: Terms) -> dict[str, Floats]:
         """Every measured metric, linear in the step times: simulated value plus its change."""
@@ -297,6 +301,13 @@ class LoadedRows:
             known = np.isfinite(measured)
             parts.append(robust(np.log(found[name][known] / measured[known]) / self.sigma[name]))
         return np.concatenate(parts)
+
+
+    def squares(self, terms: Terms) -> Floats:
+        """The squared robust residuals of every row, together."""
+        found = self.predict(terms)
+        each = [robust(np.log(found[name] / measured) / self.sigma[name]) ** 2 for name, measured in self.measured.items()]
+        return np.asarray(np.nansum(each, axis=0))
 
 
 Rows = StaticRows | LoadedRows

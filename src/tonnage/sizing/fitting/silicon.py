@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tonnage.perf.terms import shipped
+from tonnage.sizing.fitting import streaming
 from tonnage.sizing.fitting.residuals import HeldOut, held_out_rows
 from tonnage.sizing.fitting.rows import Progress, errors
 from tonnage.sizing.fitting.silicon_rows import FILE, GPUS, Row, Selection, SiliconRows, select
@@ -48,13 +49,15 @@ COMMON: dict[str, Prior] = {
     "step_s": (0.3e-3, 0.5),
     "sequence_s": (18e-6, 0.5),
     "prefill_s": (0.7e-3, 0.5),
-    "prefill_layer_s": (50e-6, 1.0),
+    "prefill_layer_s": (20e-6, 1.0),
+    "launch_layer_s": (400e-6, 0.5),
     "frontend_s": (25e-3, 0.5),
 }
 """What all current engines share; ``compute``, ``memory`` and ``attention`` are relative to the shared terms.
 
 Start values: STEP_MODEL.md, rounded over its engines. Guesses: two kernels of 3 to 4 µs that narrow activations and
-two that normalise heads (``layer_narrow_s``, ``layer_norms_s``), and ``prefill_layer_s``, steps with prompts run without CUDA graphs.
+two that normalise heads (``layer_narrow_s``, ``layer_norms_s``); steps with prompts run without CUDA graphs (``prefill_layer_s``),
+and about 40 kernels a layer that Python launches at 10 µs each are the least that such a step takes (``launch_layer_s``).
 """
 
 OWN = {
@@ -69,6 +72,7 @@ OWN = {
     "sequence_s": 0.3,
     "prefill_s": 0.3,
     "prefill_layer_s": 0.3,
+    "launch_layer_s": 0.3,
     "frontend_s": 0.2,
 }
 """Spread of an engine's own correction."""
@@ -130,13 +134,20 @@ class SiliconLayout(Layout):
         found["formats"][FP4] |= {term: value[f"{FP4}.{term}"] for term in OF_FP4}
         return found
 
+    def streaming(self, seconds: Mapping[str, float]) -> SiliconLayout:
+        """The same with the front-end seconds per streamed token of engines."""
+        base = deepcopy(self.base or {})
+        for engine, value in seconds.items():
+            base["engines"][engine]["stream_s"] = value
+        return replace(self, base=base)
+
 
 def silicon_layout(terms: Terms) -> SiliconLayout:
     """What the fit moves, on top of fitted terms that stay as they are."""
     base = {group: deepcopy(values) for group, values in terms.items() if group not in ("origins", "report")}
     experts = {term: base["engines"][CURRENT][term] for term in EXPERTS}
     for engine in ENGINES:
-        base["engines"][engine] = {**CONSTANT, **experts}
+        base["engines"][engine] = {**CONSTANT, **experts, "stream_s": streaming.START}
     groups = (("current", COMMON), ("Blackwell", BLACKWELL), (FP4, OF_FP4))
     priors = {f"{group}.{term}": prior for group, named in groups for term, prior in named.items()}
     priors |= {f"{engine}.{term}": (1.0, spread) for engine in ENGINES for term, spread in OWN.items()}
@@ -144,12 +155,14 @@ def silicon_layout(terms: Terms) -> SiliconLayout:
     return SiliconLayout(names=tuple(priors), start=np.log(start), spread=spread, base=base)
 
 
-def solve_silicon(layout: Layout, rows: Sequence[Row]) -> Terms:
+def solve_silicon(layout: SiliconLayout, rows: Sequence[Row]) -> Terms:
     """The terms that explain the rows best."""
     from scipy.optimize import least_squares
 
     parts, x = SiliconRows(rows), layout.start
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
+        if number == ROUNDS - 1:
+            layout = layout.streaming(streaming.seconds(rows, layout.terms(x)))
         parts.simulate(layout.terms(x))
         slopes = Slopes(layout, parts)
         x = least_squares(

@@ -26,9 +26,9 @@ free memory for its KV cache, as the rows that queue show, and SGLang mixed chun
 them and a 16-bit KV cache (TPOT 5 % off, 26 % without), those of Qwen3 32B on 0.5.1 and 0.5.8 prompts alone (TTFT 12 % off).
 Llama 3.1 8B on TensorRT-LLM behaves as if one client were always without a slot (STEP_MODEL.md).
 
-Not explained: from 64 clients on Llama 3.1 8B at TP 4 and 8 never makes more than 9,200 output tokens/s or 36
-requests/s on TensorRT-LLM, and 15,000 to 19,000 tokens/s on SGLang at 512 clients. A client or front end that handles one
-token after another would do that; its queue is before the first token, and TTFT there is up to ten times too low here.
+From 64 clients on Llama 3.1 8B at TP 4 and 8 never makes more than 9,200 output tokens/s on TensorRT-LLM, and 15,000 to
+19,000 on SGLang at 512 clients: the front end streams one token after another (``streaming.py``), and requests wait while
+the engine has room. Not explained: that at 2,000 output tokens SGLang makes fewer tokens/s than at 500.
 """
 
 from __future__ import annotations
@@ -90,6 +90,9 @@ JITTER = 0.04
 
 VLLM_TOKENS, H200_TOKENS, LONGEST_BEYOND = 8192, 16384, 200
 """InferenceMAX: tokens a step of vLLM and of TensorRT-LLM on H200; on B200 prompt + output + 200."""
+
+MESSAGE_TOKENS = 20
+"""``stream_interval`` of InferenceMAX's runs (recalled): vLLM and TensorRT-LLM reach 30,000 tokens/s there, which no front end streams singly."""
 
 COLUMNS = ("mode", "model_path", "system", "backend", "precision", "tp_size", "batch_size", "isl", "osl", "silicon_data_source")
 MEASURED = {"ttft_ms": "silicon_ttft_ms", "itl_ms": "silicon_tpot_ms"}
@@ -238,7 +241,8 @@ class SiliconRows(LoadedRows):
         point = read_point(row)
         own = point.deployment.knobs
         tokens, scheduler = row["budget"] or own.max_num_tokens, row.get("scheduler", own.scheduler)
-        knobs = replace(own, max_batch_size=row["slots"], max_num_tokens=tokens, scheduler=scheduler)
+        interval = MESSAGE_TOKENS if row["spread"] == SPREAD else own.stream_interval
+        knobs = replace(own, max_batch_size=row["slots"], max_num_tokens=tokens, scheduler=scheduler, stream_interval=interval)
         knobs = replace(knobs, kv_fraction=row.get("kv_fraction", own.kv_fraction))
         return replace(point, deployment=replace(point.deployment, knobs=knobs))
 
