@@ -262,7 +262,7 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
     link_bytes_s = _link_bytes_s(kind, gpu, tp) * generation["link"] * own.get("link", 1.0)
     latency = engine["allreduce_s"] * link["latency"] * generation["latency"] * (tp - 1) ** link["power"]
     return Terms(
-        compute=efficiency("compute", bits) * of_format.compute,
+        compute=efficiency("compute", bits) * of_format.compute * _blocks(engine, model, precision),
         compute_16=efficiency("compute", "16"),
         memory=efficiency("memory", bits) * of_format.memory,
         memory_16=efficiency("memory", "16"),
@@ -286,6 +286,11 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
         launch_s=engine.get("launch_layer_s", 0.0) * model.layers,
         frontend_s=engine["frontend_s"],
     )
+
+
+def _blocks(engine: dict[str, float], model: Model, precision: Precision) -> float:
+    """Share of a matrix rate that FP8 with a scale per block of 128 × 128 weights reaches: sums of 128 products are scaled one by one."""
+    return engine.get("compute_blocks", 1.0) if model.block_fp8 and precision.name.startswith("fp8") else 1.0
 
 
 def _power(gpu: Gpu, generation: dict[str, float], shared: dict[str, float], kind: str) -> float:

@@ -40,6 +40,7 @@ COMMON: dict[str, Prior] = {
     "kv_8bit": (0.9, 0.1),
     "compute_8": (1.0, 0.1),
     "compute_16": (1.1, 0.1),
+    "compute_blocks": (0.85, 0.15),
     "memory": (1.0, 0.05),
     "attention": (1.0, 0.3),
     "allreduce_s": (3e-6, 0.6),
@@ -55,6 +56,7 @@ COMMON: dict[str, Prior] = {
 }
 """What all current engines share; ``compute``, ``memory`` and ``attention`` are relative to the shared terms.
 
+``compute_blocks`` is FP8 scaled by blocks (Qwen3) against FP8 scaled by matrix (Llama).
 Start values: STEP_MODEL.md, rounded over its engines. Guesses: two kernels of 3 to 4 µs that narrow activations and
 two that normalise heads (``layer_narrow_s``, ``layer_norms_s``); steps with prompts run without CUDA graphs (``prefill_layer_s``),
 and about 40 kernels a layer that Python launches at 10 µs each are the least that such a step takes (``launch_layer_s``).
