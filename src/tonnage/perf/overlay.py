@@ -22,7 +22,7 @@ ACTS_ON: dict[str, tuple[tuple[str, int], ...]] = {
     "kv_bandwidth": (("kv_bandwidth", 1), ("head_arithmetic", 1), ("walk_s", -1)),
     "allreduce_s": (("allreduce_s", 1),),
     "step_s": (("layer_s", 1), ("step_s", 1)),
-    "sequence_s": (("sequence_s", 1),),
+    "sequence_s": (("sequence_s", 1), ("response_s", 1)),
     "prefill_s": (("prefill_s", 1), ("prefill_ranks_s", 1)),
     "frontend_s": (("frontend_s", 1),),
     "turnaround_s": (("turnaround_s", 1),),

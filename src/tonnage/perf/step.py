@@ -226,17 +226,21 @@ class StepModel:
         drafting: speculative decoding; None without.
         stream_s: seconds in which the front end turns what a step gives one sequence into text and streams it, one
             sequence after another; it holds up clients, not the engine.
+        response_s: seconds per sequence of every step, part of ``coefficients``, in which the engine hands tokens to the front end.
     """
 
     coefficients: NDArray[np.float64]
     frontend_s: float
     drafting: Drafting | None = None
     stream_s: float = 0.0
+    response_s: float = 0.0
 
     @property
     def in_process(self) -> StepModel:
-        """The same engine called from its own process: nothing is streamed to clients."""
-        return replace(self, stream_s=0.0)
+        """The same engine called from its own process: whole answers are returned, and nothing is streamed."""
+        c = self.coefficients.copy()
+        c[HOST_SEQUENCE] -= self.response_s
+        return replace(self, coefficients=c, stream_s=0.0, response_s=0.0)
 
     def seconds(
         self, prefill_tokens: int, prefill_sequences: int, decode_sequences: int, attention_pairs_2: int, context_tokens: int

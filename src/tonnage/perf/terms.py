@@ -130,9 +130,14 @@ def step_model(deployment: Deployment) -> StepModel:
         return StepModel(coefficients=array, frontend_s=engine["frontend_s"], drafting=drafted, stream_s=stream_s)
     groups = _terms_of(deployment)
     terms = resolve(groups, deployment.model, deployment.gpu, deployment.precision, split, preset)
-    stream_s = streaming_s(_engine(groups, preset), deployment)
-    array = np.array(coefficients(terms, deployment.model, deployment.gpu, deployment.precision, split))
-    return StepModel(coefficients=array, frontend_s=terms.frontend_s, drafting=drafted, stream_s=stream_s)
+    engine = _engine(groups, preset)
+    return StepModel(
+        coefficients=np.array(coefficients(terms, deployment.model, deployment.gpu, deployment.precision, split)),
+        frontend_s=terms.frontend_s,
+        drafting=drafted,
+        stream_s=streaming_s(engine, deployment),
+        response_s=engine.get("response_s", 0.0),
+    )
 
 
 def streaming_s(engine: dict[str, float], deployment: Deployment) -> float:

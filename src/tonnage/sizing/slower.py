@@ -33,7 +33,7 @@ def slower(step: StepModel, factor: float) -> StepModel:
         return step
     drafting = step.drafting
     drafted = None if drafting is None else replace(drafting, coefficients=_scaled(drafting.coefficients, factor))
-    return replace(step, coefficients=_scaled(step.coefficients, factor), drafting=drafted)
+    return replace(step, coefficients=_scaled(step.coefficients, factor), drafting=drafted, response_s=step.response_s * factor)
 
 
 def _scaled(c: NDArray[np.float64], factor: float) -> NDArray[np.float64]:

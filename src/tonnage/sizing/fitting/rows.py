@@ -250,7 +250,8 @@ class LoadedRows:
             point, of = self.points[i], self.deployments.of[i]
             engine = terms["engines"][find_engine(point.deployment.engine).coefficients]
             streaming = streaming_s(engine, point.deployment)
-            model = StepModel(coefficients=c[of].copy(), frontend_s=float(front[of]), stream_s=streaming)
+            responding = engine.get("response_s", 0.0)
+            model = StepModel(coefficients=c[of].copy(), frontend_s=float(front[of]), stream_s=streaming, response_s=responding)
             load = self.workload(i, model, turnaround_s=engine["turnaround_s"])
             trace, model = load.trace(SEED), model.in_process if load.queued else model
             window = -1 if point.window_s is None else to_ps(point.window_s)
@@ -301,7 +302,6 @@ class LoadedRows:
             known = np.isfinite(measured)
             parts.append(robust(np.log(found[name][known] / measured[known]) / self.sigma[name]))
         return np.concatenate(parts)
-
 
     def squares(self, terms: Terms) -> Floats:
         """The squared robust residuals of every row, together."""

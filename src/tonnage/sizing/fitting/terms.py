@@ -132,7 +132,7 @@ ENGINES: dict[str, dict[str, Prior]] = {
 
 CONSTANT_ENGINES: dict[str, dict[str, float]] = {
     STATIC: {"expert_first": 1.0, "expert_memory": 1.0, "frontend_s": 0.0, "turnaround_s": 0.0},
-    NIM: {"kv_single": 1.2, "expert_spread": 1.0, "expert_memory": 1.0, "turnaround_s": 1.6e-3},
+    NIM: {"kv_single": 1.2, "expert_spread": 1.0, "expert_memory": 1.0, "turnaround_s": 1.6e-3, "stream_s": 75e-6},
     CURRENT: {
         "kv_8bit": 1.0,
         "kv_single": 1.0,
@@ -145,7 +145,8 @@ CONSTANT_ENGINES: dict[str, dict[str, float]] = {
     },
 }
 """Terms that no data here can tell, and ``expert_first``: in the static file's batches both choices of a token are the same
-expert, as decode times below what two experts' bytes allow on five GPUs show. 1.6 ms of serial turnaround is a study's value."""
+expert, as decode times below what two experts' bytes allow on five GPUs show. 1.6 ms of serial turnaround is a study's value, and so
+are about 80 µs of NIM's front end per streamed token (STEP_MODEL.md: a guess from rows above 9,500 tokens/s, which none here is)."""
 
 TIED = {
     CURRENT: ("layer_s", "allreduce_s"),
