@@ -120,3 +120,20 @@ def test_the_decode_line_is_the_price_of_a_decode_step() -> None:
         exact = step_seconds(ROOFLINE, 0, 0, b, 0, context) * PS_PER_S
         assert abs(int(a[b]) + int(c[b]) * context - exact) <= 1 + 0.5 * context
         assert math.isclose((int(a[b]) + int(c[b]) * context) / exact, 1.0, rel_tol=1e-3)
+
+
+def test_a_step_with_prompts_takes_no_less_than_its_launches() -> None:
+    c = coefficient_array(host_step=0.001, linear_flops=1e-6, launches=0.004, norm=1.0)
+    assert step_seconds(c, 100, 1, 0, 0, 0) == 0.004
+    assert step_seconds(c, 10_000, 1, 0, 0, 0) == pytest.approx(0.011)
+    assert step_seconds(c, 0, 0, 10, 0, 0) == pytest.approx(0.00101)
+
+
+def test_an_engine_in_its_own_process_hands_out_no_tokens() -> None:
+    c = coefficient_array(host_step=0.001, host_sequence=2e-5, norm=1.0)
+    model = StepModel(coefficients=c, frontend_s=0.01, stream_s=1e-4, response_s=1.5e-5)
+    own = model.in_process
+    assert own.stream_s == own.response_s == 0.0
+    assert own.seconds(0, 0, 100, 0, 0) == pytest.approx(0.001 + 100 * 5e-6)
+    assert model.seconds(0, 0, 100, 0, 0) == pytest.approx(0.001 + 100 * 2e-5)
+    assert own.in_process.seconds(0, 0, 100, 0, 0) == own.seconds(0, 0, 100, 0, 0)

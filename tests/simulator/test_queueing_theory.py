@@ -17,7 +17,7 @@ from tonnage.results.requests import Requests
 from tonnage.simulator.kernel import run, run_recorded
 from tonnage.simulator.steps import DURATION, IN_ENGINE, START, WAITING
 from tonnage.spec.deployment import EngineKnobs
-from tonnage.spec.workload import Lengths, OpenLoop, Trace, Workload
+from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Trace, Workload
 
 ONE_AT_A_TIME = EngineKnobs(
     scheduler="tensorrt-llm",
@@ -236,6 +236,31 @@ def test_ciw_serves_one_at_a_time_as_we_do() -> None:
     records = sorted(simulation.get_all_records(), key=lambda row: row.arrival_date)
     assert len(records) == count
     np.testing.assert_allclose([row.exit_date for row in records], requests.last_token_ns / 1e9, atol=1e-7)
+
+
+def test_a_front_end_alone_is_an_m_d_1_queue() -> None:
+    """An engine that costs nothing in front of it: each request is one message, and the mean wait is that of Pollaczek and Khinchine."""
+    service, rate, count = 0.001, 700.0, 60_000
+    step = StepModel(coefficients=coefficient_array(host_step=1e-7, norm=1.0), frontend_s=0.0, stream_s=service)
+    requests = run(poisson(rate, count, np.ones(count, np.int64), seed=4), step, replace(ONE_AT_A_TIME, max_batch_size=64), PLENTY)
+    load = rate * service
+    wait = load / (2 * (1 - load)) * service
+    assert (requests.last_token_ns - requests.due_ns).mean() / 1e9 == pytest.approx(service + wait, rel=0.05)
+
+
+def test_clients_wait_at_a_front_end_that_is_slower_than_the_engine() -> None:
+    """Little's law on the whole, the front end's rate as the throughput, and an engine that runs with fewer sequences than clients."""
+    clients, osl, stream = 64, 50, 0.0005
+    step = StepModel(coefficients=coefficient_array(host_step=0.004, norm=1.0), frontend_s=0.0, stream_s=stream)
+    load = Workload(isl=Lengths(mean=5), osl=Lengths(mean=osl), arrivals=ClosedLoop(concurrency=clients), requests=40 * clients)
+    knobs = replace(ONE_AT_A_TIME, max_batch_size=clients, max_num_tokens=10_000)
+    requests, steps = run_recorded(load.trace(1), step, knobs, PLENTY, most_steps=100_000)
+    seconds = requests.last_token_ns.max() / 1e9
+    assert len(requests) * osl / seconds == pytest.approx(1 / stream, rel=0.03)
+    latency = (requests.last_token_ns - requests.due_ns).mean() / 1e9
+    assert len(requests) / seconds * latency == pytest.approx(clients, rel=0.05)
+    inside = steps.steps[:, IN_ENGINE] @ steps.steps[:, DURATION] / 1e12 / seconds
+    assert inside == pytest.approx(0.004 / stream, rel=0.05)
 
 
 def test_in_flight_batching_beats_static_batching() -> None:

@@ -279,6 +279,45 @@ def test_the_front_end_delays_what_the_engine_sees() -> None:
     assert ms(requests.first_token_ns) == [2.3]
 
 
+STREAMING = replace(TICK, stream_s=0.0004)
+"""Steps of 1 ms, a front end that takes 0.4 ms a sequence: two sequences keep it busy, three are more than it can do."""
+
+
+def test_the_front_end_streams_one_sequence_after_another() -> None:
+    requests = run_reference(open_trace((0, 5, 3), (0, 5, 3)), STREAMING, KNOBS, 100).requests
+    assert ms(requests.first_token_ns) == [1.8, 1.8]
+    assert ms(requests.last_token_ns) == [3.8, 3.8]
+
+
+def test_what_the_front_end_cannot_keep_up_with_queues_there_and_the_engine_goes_on() -> None:
+    result = run_reference(open_trace(*[(0, 5, 3)] * 3), STREAMING, KNOBS, 100)
+    assert [row[0] for row in result.steps] == [0, MS, 2 * MS]
+    assert ms(result.requests.first_token_ns) == [2.2] * 3
+    assert ms(result.requests.last_token_ns) == [4.6] * 3
+    edges = gap_edges_ns()
+    assert result.requests.gaps.sum(axis=0)[np.searchsorted(edges, 1_200_000, side="right") - 1] == 6
+    assert result.free_blocks == 100
+
+
+def test_a_client_goes_on_when_it_has_its_last_token() -> None:
+    requests = run_reference(closed_trace(3, 0.0, *[(5, 2)] * 6), STREAMING, KNOBS, 100).requests
+    assert ms(requests.last_token_ns)[:3] == [3.4] * 3
+    assert ms(requests.due_ns) == [0.0] * 3 + [3.4] * 3
+
+
+def test_a_step_without_a_token_leaves_the_front_end_idle() -> None:
+    knobs = replace(KNOBS, max_num_tokens=10, chunked_prefill=True)
+    requests = run_reference(open_trace((0, 25, 2)), STREAMING, knobs, 100).requests
+    assert ms(requests.first_token_ns) == [3.4]
+    assert ms(requests.last_token_ns) == [4.4]
+
+
+def test_tokens_that_clients_would_have_after_the_window_do_not_happen() -> None:
+    result = run_reference(open_trace(*[(0, 5, 3)] * 3), STREAMING, KNOBS, 100, window_ps=int(3.5 * MS))
+    assert result.requests.osl.tolist() == [2] * 3
+    assert result.requests.status.tolist() == [UNFINISHED] * 3
+
+
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 def test_the_impossible_is_rejected_on_arrival_and_blocks_nobody(scheduler) -> None:  # type: ignore[no-untyped-def]
     trace = open_trace((0, 500, 501), (0, 5, 2), (0, 400, 1))

@@ -46,7 +46,7 @@ def test_the_closed_form_of_a_static_batch_is_the_simulator(step: StepModel, bat
     )
     equal = np.full(batch, isl), np.full(batch, osl)
     trace = Trace(due_ps=np.zeros(batch, np.int64), isl=equal[0], osl=equal[1], concurrency=0, turnaround_ps=0)
-    record = run(trace, step, knobs, 10**6)
+    record = run(trace, step.in_process, knobs, 10**6)
     ttft, e2e = static_latencies_s(step, batch, isl, osl)
     assert set(record.status) == {COMPLETED}
     assert np.abs(record.first_token_ns / 1e9 - ttft).max() <= 1.001e-9
@@ -80,6 +80,8 @@ def test_engines_by_default_and_by_name() -> None:
 
 def test_a_closed_loop_says_how_many_requests_or_for_how_long() -> None:
     step = StepModel(coefficients=np.ones(20) * 1e-4, frontend_s=0.0)
+    assert not workload_of(read_point(CLOSED | {"requests": 5}), step, turnaround_s=0.0).queued
+    assert workload_of(read_point(CLOSED | {"requests": 4}), step, turnaround_s=0.0).queued
     counted = workload_of(read_point(CLOSED | {"requests": 7}), step, turnaround_s=0.0)
     assert counted.requests == 7
     assert workload_of(read_point(CLOSED), step, turnaround_s=0.0).requests == 40

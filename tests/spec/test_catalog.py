@@ -336,6 +336,11 @@ def test_qwen3_normalises_its_heads() -> None:
     assert {model.name for model in models() if model.head_norms} == {model.name for model in models() if model.name.startswith("qwen3-")}
 
 
+def test_checkpoints_in_fp8_by_blocks_are_those_of_deepseek_qwen3_and_minimax() -> None:
+    names = ("qwen3-", "deepseek-", "minimax-")
+    assert {model.name for model in models() if model.block_fp8} == {model.name for model in models() if model.name.startswith(names)}
+
+
 def test_knobs_of_tensorrt_llm_do_not() -> None:
     for gpu in gpus():
         assert default_knobs(find_engine("nim"), gpu).max_num_tokens == 32768

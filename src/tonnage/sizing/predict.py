@@ -153,7 +153,7 @@ def predict(point: Point, load: Load | None = None) -> dict[str, float]:
 
 
 def static_latencies_s(step: StepModel, batch: int, isl: int, osl: int) -> tuple[float, float]:
-    """TTFT and end-to-end seconds of one static batch of equal requests, in closed form.
+    """TTFT and end-to-end seconds of one static batch of equal requests, nothing streamed, in closed form.
 
     Equal to the simulator's to the picosecond: the prefill of all prompts in one step, then
     ``osl − 1`` decode steps whose contexts grow by one token each.
@@ -170,7 +170,7 @@ def static_latencies_s(step: StepModel, batch: int, isl: int, osl: int) -> tuple
 def _static(point: Point) -> dict[str, float]:
     batch, isl, osl = point.batch or 1, point.isl, point.osl
     peak = static_peak_bytes(point.deployment, batch, isl, osl)
-    ttft, e2e = static_latencies_s(step_model(point.deployment), batch, isl, osl)
+    ttft, e2e = static_latencies_s(step_model(point.deployment).in_process, batch, isl, osl)
     tpot = (e2e - ttft) / (osl - 1) if osl > 1 else math.nan
     found = {"requests_s": batch / e2e, "output_tok_s": batch * osl / e2e, "peak_gpu_memory_gb": peak / 1e9}
     for name, value in (("ttft", ttft), ("itl", tpot), ("tpot", tpot), ("e2e", e2e)):

@@ -8,6 +8,7 @@ import pytest
 
 from tonnage.errors import InputError
 from tonnage.perf.terms import marks, resolve, shipped
+from tonnage.sizing.fitting import streaming
 from tonnage.sizing.fitting.silicon import (
     COMMON,
     ENGINES,
@@ -179,6 +180,61 @@ def test_the_fit_finds_terms_again_that_made_the_rows(tmp_path: Path) -> None:
     shared = {term: got[TRTLLM_RC][term] for term in COMMON}  # no rows: what all share
     assert got[SGLANG]["layer_s"] == pytest.approx(shared["layer_s"])
     assert got[VLLM]["layer_s"] != pytest.approx(shared["layer_s"])
+
+
+def test_the_front_end_is_found_again_where_rows_can_tell(tmp_path: Path) -> None:
+    """Rows of an engine that its front end holds up, made with 100 µs a token; those of the others leave it where it starts."""
+    fast = NVIDIA | {"backend": "trtllm", "model_path": "meta-llama/Llama-3.1-8B-Instruct", "isl": "256", "osl": "512"}
+    many = [
+        fast
+        | {
+            "tp_size": tp,
+            "batch_size": c,
+            "silicon_data_source": NVIDIA["silicon_data_source"].replace("concurrency=16", f"concurrency={c}"),
+        }
+        for tp in ("4", "8")
+        for c in ("8", "64", "128")
+    ]
+    rows = select(sample(tmp_path, NVIDIA, MAX, *many)).rows
+    layout = silicon_layout(shipped())
+    terms = layout.terms(layout.start)
+    truth = layout.streaming({TRTLLM_RC: 100e-6}).terms(layout.start)
+    parts = SiliconRows(rows)
+    parts.simulate(truth)
+    metrics = [parts.simulated(name).tolist() for name in ("ttft_ms", "itl_ms")]
+    measured = [{**row, "ttft_ms": t, "itl_ms": i} for row, t, i in zip(rows, *metrics, strict=True)]
+    found = streaming.seconds(measured, terms)
+    assert found == {TRTLLM_RC: 100e-6}
+    assert streaming.seconds(measured[:2], terms) == {}
+    engines = layout.streaming(found).terms(layout.start)["engines"]
+    assert engines[TRTLLM_RC]["stream_s"] == 100e-6
+    assert engines[SGLANG]["stream_s"] == streaming.START
+    assert solve_silicon(layout, measured)["engines"][TRTLLM_RC]["stream_s"] in streaming.TRIED
+
+
+def test_messages_of_many_tokens_spare_the_front_end(tmp_path: Path) -> None:
+    knobs = [point.deployment.knobs for point in SiliconRows(select(sample(tmp_path, NVIDIA, MAX)).rows).points]
+    assert [k.stream_interval for k in knobs] == [1, 20]
+
+
+def test_an_engine_called_in_process_spends_per_sequence_what_the_last_measured_so_did(tmp_path: Path) -> None:
+    lines = [MAX | {"silicon_tpot_ms": "40", "tp_size": tp} for tp in ("2", "8")]
+    engines = refit(shipped(), sample(tmp_path, *lines), cross_validate=False)["engines"]
+    own = engines[TRTLLM]
+    assert own["sequence_s"] - own["response_s"] == pytest.approx(engines["tensorrt-llm-0.15"]["sequence_s"], rel=1e-3)
+    assert "response_s" not in engines[VLLM]
+
+
+def test_fp8_by_blocks_reaches_less() -> None:
+    row = {"gpu": "h100", "precision": "fp8", "tp": 1, "isl": 100, "osl": 10, "concurrency": 1, "engine": "vllm"}
+    terms = silicon_layout(shipped()).terms(silicon_layout(shipped()).start)
+
+    def compute(model: str, precision: str = "fp8") -> float:
+        d = read_point(row | {"model": model, "precision": precision}).deployment
+        return resolve(terms, d.model, d.gpu, d.precision, d.parallelism, "vllm").compute
+
+    assert compute("qwen3-8b") == pytest.approx(compute("llama-3.1-8b") * COMMON["compute_blocks"][0])
+    assert compute("qwen3-8b", "bf16") == compute("llama-3.1-8b", "bf16")
 
 
 def test_refitting_moves_nothing_but_current_engines_and_blackwell(tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ PRIOR_WEIGHT = 2.0
 def seconds(rows: Sequence[Row], terms: Terms) -> dict[str, float]:
     """The best of ``TRIED`` for every engine that rows tell of, by its terms."""
     telling = _telling(rows, terms)
+    if not telling:
+        return {}
     engines = [find_engine(row["engine"]).coefficients for row in telling]
     cost = {engine: [_prior(value) for value in TRIED] for engine in engines}
     for number, value in enumerate(TRIED):
@@ -60,8 +62,8 @@ def _telling(rows: Sequence[Row], terms: Terms) -> list[Row]:
     return [row for row, share in zip(rows, busy, strict=True) if share > BUSY]
 
 
-def _squares(rows: Sequence[Row], terms: Terms) -> list[float]:
+def _squares(rows: Sequence[Row], terms: Terms) -> Sequence[float]:
     """Sum of the squared residuals of every row."""
     parts = SiliconRows(rows)
     parts.simulate(terms)
-    return parts.squares(terms).tolist() if rows else []
+    return list(parts.squares(terms))
