@@ -188,6 +188,7 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
         "max_batch_sizes": _counts(asked.max_batch_size, "--max-batch-size", faults),
         "max_num_tokens": _counts(asked.max_num_tokens, "--max-num-tokens", faults),
         "chunked_prefill": asked.chunked_prefill,
+        "stream_interval": asked.stream_interval,
         "load": asked.load or "open",
         "process": asked.arrivals or "poisson",
         "cv": 1.0 if asked.cv is None else asked.cv,
@@ -232,6 +233,8 @@ def _check_numbers(scenario: Scenario, faults: Faults) -> None:
         faults.say(f"--spare: {scenario.spare} is negative; write how many systems to add, 0 or more")
     if scenario.seed is not None and scenario.seed < 0:
         faults.say(f"--seed: {scenario.seed} is negative; write a whole number from 0")
+    if asked.stream_interval is not None and asked.stream_interval < 1:
+        faults.say(f"--stream-interval: {asked.stream_interval} is not a number of tokens; write 1 or more")
     if asked.cv is not None and not 0 < asked.cv < 1e6:
         faults.say(f"--cv: {asked.cv:g} is not a coefficient of variation; write a number above 0 (1 is Poisson)")
     if scenario.demand.trace is not None and (asked.arrivals is not None or asked.load == "closed"):

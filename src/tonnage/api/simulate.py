@@ -221,6 +221,7 @@ def simulate_sweep(
     max_batch_size: int | None = None,
     max_num_tokens: int | None = None,
     chunked_prefill: bool | None = None,
+    stream_interval: int | None = None,
     speculation: str | None = None,
     coefficients: str | Path | None = None,
     step_model: str | Path | None = None,
@@ -239,7 +240,7 @@ def simulate_sweep(
         arrivals, cv: arrival process of an open loop.
         seed: of every random draw.
         batcher: "static" or "in-flight"; the engine's own if not given.
-        max_batch_size, max_num_tokens, chunked_prefill: engine knobs; the engine's own if not given.
+        max_batch_size, max_num_tokens, chunked_prefill, stream_interval: engine knobs; the engine's own if not given.
         speculation: speculative decoding, such as "eagle k=3 acceptance=0.7"; every point is then run without it too.
         coefficients: file that ``calibrate`` wrote; the shipped terms if not given.
         step_model: whose step times: "fitted", "aiconfigurator", or a CSV (``spec.step_times_file``).
@@ -257,6 +258,7 @@ def simulate_sweep(
         "max_batch_size": max_batch_size,
         "max_num_tokens": max_num_tokens,
         "chunked_prefill": chunked_prefill,
+        "stream_interval": stream_interval,
     }
     seed_of(seed)
     place: dict[str, Any] = {"model": model, "gpu": gpu, "precision": precision, "tp": tp, "dp": dp, "ep": ep, "engine": engine}

@@ -46,6 +46,7 @@ def simulate(
     max_batch_size: Knob = None,
     max_num_tokens: Knob = None,
     chunked_prefill: Annotated[bool | None, Parameter(group=KNOBS)] = None,
+    stream_interval: Knob = None,
     speculation: Annotated[str | None, Parameter(group=KNOBS)] = None,
     ticks: Annotated[bool, Parameter(group=LESSON, negative=())] = False,
     slots: Lesson = None,
@@ -111,6 +112,8 @@ def simulate(
         Token budget of one step.
     chunked_prefill
         Whether a prompt may be split over several steps.
+    stream_interval
+        Output tokens that a client gets in one message: the front end streams fewer of them, single tokens keep their times.
     speculation
         Speculative decoding: draft=MODEL, eagle, mtp, medusa, redrafter or ngram, such as "eagle k=3 acceptance=0.7".
     ticks
@@ -166,6 +169,7 @@ def simulate(
         "max_batch_size": max_batch_size,
         "max_num_tokens": max_num_tokens,
         "chunked_prefill": chunked_prefill,
+        "stream_interval": stream_interval,
         "speculation": speculation,
     }
     if ticks:

@@ -64,6 +64,7 @@ class Question:
         replays_lengths: whether the recording's own lengths come with it; otherwise they are drawn.
         max_batch_sizes, max_num_tokens, chunked_prefill: knobs that the asker set; empty or None leaves them to the
             engine and to ``tune``.
+        stream_interval: tokens of a message, likewise; no search moves it.
         have: systems that exist; what they carry is then the question. Empty to ask how many are needed.
         growth_per_month: of the load, as a share; None where it is not said.
         remarks: what was understood that the asker did not write, one sentence each, for the plan's notes.
@@ -99,6 +100,7 @@ class Question:
     max_batch_sizes: tuple[int, ...] = ()
     max_num_tokens: tuple[int, ...] = ()
     chunked_prefill: bool | None = None
+    stream_interval: int | None = None
     have: tuple[Owned, ...] = ()
     growth_per_month: float | None = None
     remarks: tuple[str, ...] = ()

@@ -113,6 +113,7 @@ def splits_of(question: Question) -> Iterator[Parallelism]:
 def _knobs(question: Question, default: EngineKnobs) -> Iterator[EngineKnobs]:
     """The engine's own knobs, with those that the asker set in their place."""
     chunked = default.chunked_prefill if question.chunked_prefill is None else question.chunked_prefill
+    default = replace(default, stream_interval=question.stream_interval or default.stream_interval)
     for batch in question.max_batch_sizes or (default.max_batch_size,):
         for tokens in question.max_num_tokens or (default.max_num_tokens,):
             yield replace(default, max_batch_size=batch, max_num_tokens=tokens, chunked_prefill=chunked)

@@ -105,6 +105,7 @@ class SearchAsked:
     max_batch_size: Counts = leaf("Sequences that run at once, to try (default: the engine's own).")
     max_num_tokens: Counts = leaf("Token budgets of one step, to try (default: the engine's own).")
     chunked_prefill: bool | None = leaf("Whether a prompt may be split over several steps (default: the engine's own).")
+    stream_interval: int | None = leaf("Output tokens that a client gets in one message (default: the engine's own, 1).")
     speculation: Text = leaf(
         'Speculative decoding to try beside none: draft=MODEL, eagle, mtp, medusa, redrafter or ngram, such as "eagle k=3 acceptance=0.7".'
     )
