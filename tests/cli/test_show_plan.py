@@ -62,6 +62,7 @@ EXPLAINED = Explanation(
     binds="compute",
     limits=(LimitUse(limit="TPOT mean ≤ 40 ms", value_ms=39.6, limit_ms=40.0, used=0.99),),
     binding_limit="TPOT mean ≤ 40 ms",
+    front_end_busy=0.1,
     memory=(
         MemoryPart(part="weights", bytes_per_gpu=9_100_000_000, share=0.116),
         MemoryPart(part="KV cache", bytes_per_gpu=62_200_000_000, share=0.791),
@@ -102,6 +103,19 @@ PLAN = Plan(
     warnings=(Warned(rule="limit", text=HALVED, value=0.58, unit="share"),),
     fleet_check=FleetCheck(by_division=5, systems=5, runs=(), text=CHECKED),
 )
+
+
+@pytest.mark.parametrize(
+    ("busy", "said"),
+    [
+        (0.1, "requests that decode\n"),
+        (0.43, "; the front end streams tokens 43% of the time\n"),
+        (0.93, "93% of the time, which limits: --stream-interval, or a further API server, spares it\n"),
+    ],
+)
+def test_a_busy_front_end_is_said(busy: float, said: str) -> None:
+    shown = show_explanation(replace(EXPLAINED, front_end_busy=busy))
+    assert said.replace("\n", " ") in " ".join(shown.split()) + " "
 
 
 @pytest.fixture

@@ -28,6 +28,15 @@ def test_the_terms_of_every_step_sum_to_the_price_of_it(model: str) -> None:
     np.testing.assert_allclose(sum(step_terms(c, steps).values()), prices, rtol=1e-12)
 
 
+def test_the_front_end_is_busy_with_what_it_streams() -> None:
+    one = carried(tp="1")
+    assert explained(one).front_end_busy == pytest.approx(
+        one.capacity.rate * one.ready.instance.asked.osl.mean * one.ready.instance.step.stream_s
+    )
+    one.ready.instance.step = replace(one.ready.instance.step, stream_s=1e-4)
+    assert explained(one).front_end_busy == pytest.approx(one.capacity.rate * one.ready.instance.asked.osl.mean * 1e-4)
+
+
 def test_guesses_have_a_term_of_their_own() -> None:
     guessed = "mtp k=2 acceptance=0.6"
     ready = next(r for r in prepare(question(speculation=guessed, tp="2")) if isinstance(r, Ready) and r.trial.deployment.speculation)

@@ -25,6 +25,9 @@ CONFIDENCE = ("P(meets)", "at 95%")
 SPARE = ("req/s/inst.", "E2E ms", "TPOT ms", "TTFT p95 ms", "prec.", "req/s/8 GPUs")
 """Columns that a narrow terminal does without, in that order."""
 
+FRONT_END_FELT, FRONT_END_LIMITS = 0.3, 0.85
+"""Shares of its time from which a busy front end is said, and said to limit."""
+
 
 def show_plan(plan: Plan, *, explain: bool = False) -> str:
     """The whole plan as lines of text; with ``explain`` also where time and memory go."""
@@ -129,7 +132,7 @@ def show_explanation(explained: Explanation) -> str:
     limits = [(use.limit, number(use.value_ms), "–" if use.used is None else f"{use.used:.0%}") for use in explained.limits]
     step = (
         f"A mean step of {number(explained.step_seconds * 1e3)} ms: {number(explained.prefill_tokens)} prompt tokens, "
-        f"{number(explained.decode_sequences)} requests that decode"
+        f"{number(explained.decode_sequences)} requests that decode{_front_end(explained.front_end_busy)}"
     )
     tables = [
         f"{wrapped(step, '', '  ')}\n{table(('spent on', 'ms', 'share'), terms)}",
@@ -137,6 +140,12 @@ def show_explanation(explained: Explanation) -> str:
         f"Memory of one GPU\n{table(('part', 'GB', 'share'), memory)}",
     ]
     return "\n\n".join(part for part in tables if part)
+
+
+def _front_end(busy: float) -> str:
+    """How busy the front end is, from where it is felt."""
+    advice = ", which limits: --stream-interval, or a further API server, spares it" if busy >= FRONT_END_LIMITS else ""
+    return f"; the front end streams tokens {busy:.0%} of the time{advice}" if busy >= FRONT_END_FELT else ""
 
 
 def _candidates(plan: Plan) -> str:

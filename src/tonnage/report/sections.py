@@ -21,6 +21,9 @@ from tonnage.report.reading import Json, at, deployment, figure_of, further_degr
 from tonnage.report.swings import relaxed, sensitivity
 
 CANDIDATES_OPEN = 15
+FRONT_END_FELT = 0.3
+"""Share of its time from which a busy front end is said."""
+
 MARKED = "* rests in part on transferred or published values, not on measurements of this GPU and engine."
 
 DEFINITIONS = (
@@ -255,6 +258,9 @@ def _binding(explained: Json) -> tuple[str, ...]:
         )
     if most is not None:
         lines.append(f"What takes most of it: {words_of(most, 'label')}, {percent(figure_of(most, 'share'))}.")
+    busy = figure_of(explained, "front_end_busy")
+    if busy is not None and busy >= FRONT_END_FELT:
+        lines.append(f"The front end streams tokens {percent(busy)} of the time.")
     for limit in listed(explained, "limits"):
         value, used = figure_of(limit, "value_ms"), figure_of(limit, "used")
         lines.append(f"{words_of(limit, 'limit')}: {number(value)} ms, {percent(used)} of the limit.")

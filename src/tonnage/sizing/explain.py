@@ -90,6 +90,7 @@ class Explanation:
         binds: the term that takes most.
         limits: every limit there.
         binding_limit: the limit, or saturation, that ends the load.
+        front_end_busy: share of its time that the front end streams tokens; 0 for a job, which has none.
         memory: where the memory of each GPU goes.
     """
 
@@ -102,6 +103,7 @@ class Explanation:
     binds: str
     limits: tuple[LimitUse, ...]
     binding_limit: str
+    front_end_busy: float
     memory: tuple[MemoryPart, ...]
 
 
@@ -129,8 +131,15 @@ def explained(carried: Carried) -> Explanation:
         binds=parts[0].term,
         limits=_limits(carried),
         binding_limit=capacity.binds,
+        front_end_busy=0.0 if capacity.binds == "throughput" else _front_end_busy(instance, capacity.rate),
         memory=memory_parts(instance),
     )
+
+
+def _front_end_busy(instance: Instance, rate: float) -> float:
+    """Sequences that the engine gives tokens to, each second, times what the front end takes for one."""
+    messages = rate * instance.asked.osl.mean / instance.step.tokens_per_step
+    return messages * instance.step.stream_s / instance.deployment.parallelism.dp
 
 
 def step_terms(c: NDArray[np.float64], steps: NDArray[np.int64], drafting: Drafting | None = None) -> dict[str, NDArray[np.float64]]:
