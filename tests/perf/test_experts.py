@@ -180,3 +180,23 @@ def test_current_engines_multiply_wide_experts_as_the_last_engine_with_such_rows
         shares[engine] = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, find_engine(engine).coefficients).experts.compute
     assert shares["tensorrt-llm-1.0"] == pytest.approx(shares["tensorrt-llm-0.15"])
     assert shares["vllm"] == pytest.approx(shares["tensorrt-llm-0.15"])
+
+
+def test_norms_over_all_heads_add_one_small_sum_per_layer_between_gpus() -> None:
+    joint = deployment("minimax-m2.5", tp=4)
+    apart = replace(joint, model=replace(joint.model, joint_norms=False))
+    with_sums, without = (step_model(d).coefficients for d in (joint, apart))
+    one = without[step.COMM_STEP] / (2 * joint.model.layers)
+    for place in (step.COMM_STEP, step.COMM_LARGE):
+        assert with_sums[place] - without[place] == pytest.approx(joint.model.layers * one)
+    alone = [step_model(replace(d, parallelism=Parallelism(tp=1))).coefficients for d in (joint, apart)]
+    assert (alone[0] == alone[1]).all()
+
+
+def test_a_generation_saves_time_per_layer_only_in_formats_that_it_multiplies() -> None:
+    terms, model, gpu = shipped(), find_model("kimi-k2.5"), find_gpu("b200-sxm-180gb")
+
+    def layer_s(precision: str) -> float:
+        return resolve(terms, model, gpu, find_precision(precision), Parallelism(tp=8), "vllm").experts.layer_s
+
+    assert layer_s("gptq+experts") > layer_s("nvfp4+experts")

@@ -333,7 +333,9 @@ def test_knobs_of_sglang_follow_the_memory() -> None:
 
 
 def test_qwen3_normalises_its_heads() -> None:
-    assert {model.name for model in models() if model.head_norms} == {model.name for model in models() if model.name.startswith("qwen3-")}
+    qwen = {model.name for model in models() if model.name.startswith("qwen3-")}
+    assert {model.name for model in models() if model.head_norms} == {*qwen, "minimax-m2.5"}
+    assert {model.name for model in models() if model.joint_norms} == {"minimax-m2.5"}
 
 
 def test_checkpoints_in_fp8_by_blocks_are_those_of_deepseek_qwen3_and_minimax() -> None:

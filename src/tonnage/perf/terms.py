@@ -321,9 +321,13 @@ def _experts(
     precision: Precision,
     dispatch: tuple[float, float],
 ) -> ExpertTerms:
-    """The terms of experts of an engine on a GPU, in a precision as the GPU executes it."""
+    """The terms of experts of an engine on a GPU, in a precision as the GPU executes it.
+
+    What a generation saves per layer are kernels that fuse a layer of experts in its own formats. Weights that are
+    unpacked to 16 bits go through the kernels of every generation (Marlin, Triton).
+    """
     arch, form = gpu.arch.lower(), format_name(precision)
-    layer = engine.get("expert_layer", 1.0) * engine.get(f"expert_layer_{arch}", 1.0)
+    layer = engine.get("expert_layer", 1.0) * (1.0 if precision.unpacked else engine.get(f"expert_layer_{arch}", 1.0))
     any_width = shared["expert_compute"] * engine.get(f"expert_{arch}", 1.0)
     narrow = any_width * engine.get("expert_compute", 1.0) * engine.get(f"expert_compute_{form}", 1.0)
     wide = engine.get("expert_compute_wide")
@@ -463,16 +467,20 @@ def _experts_of(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision:
 
 
 def _communication(c: list[float], terms: Terms, model: Model, parallelism: Parallelism) -> None:
-    """Two all-reduces per layer, one where attention and MLP run side by side or the experts' outputs are combined otherwise."""
+    """Two all-reduces per layer, one where attention and MLP run side by side or the experts' outputs are combined otherwise.
+
+    Norms over all heads add one of two numbers a token (vLLM ``MiniMaxText01RMSNormTP``): latency alone.
+    """
     tp = parallelism.tp
     reduces = model.layers * (1 if model.parallel_block else 2)
     if parallelism.dp > 1:
         reduces -= model.layers - model.dense_layers
+    sums = model.layers * terms.small_s if model.joint_norms else 0.0
     token_bytes = ACTIVATION_BYTES * model.hidden
-    c[step.COMM_STEP] = reduces * terms.small_s
+    c[step.COMM_STEP] = reduces * terms.small_s + sums
     c[step.COMM_SMALL] = reduces * token_bytes * (tp - 1) / terms.small_bytes_s
     c[step.SMALL_TOKENS] = terms.small_bytes / token_bytes
-    c[step.COMM_LARGE] = reduces * terms.large_s
+    c[step.COMM_LARGE] = reduces * terms.large_s + sums
     c[step.COMM_TOKEN] = reduces * token_bytes * 2 * (tp - 1) / tp / terms.link_bytes_s
     if terms.block_bytes_s > 0.0 and tp > 2:
         _starvation(c, terms, model, tp, reduces)

@@ -74,6 +74,7 @@ class Model:
         tied_embeddings: the output head shares the embedding table.
         parallel_block: attention and MLP of a layer add to one residual, so that a layer has one all-reduce.
         head_norms: every query and key head is normalised before attention, by kernels of their own (Qwen3).
+        joint_norms: those norms are over all heads at once, so that the GPUs of an instance add up their squares first (MiniMax M2).
         block_fp8: its FP8 checkpoint scales blocks of 128 × 128 weights and of 128 activations, not whole matrices.
         source, date: where the figures come from and when they were taken down.
         notes: anything a user should know, such as what is approximated.
@@ -100,6 +101,7 @@ class Model:
     tied_embeddings: bool = False
     parallel_block: bool = False
     head_norms: bool = False
+    joint_norms: bool = False
     block_fp8: bool = False
     source: str = ""
     date: str = ""

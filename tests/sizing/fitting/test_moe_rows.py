@@ -85,3 +85,10 @@ def test_traps_of_the_file_are_left_out_and_counted(tmp_path: Path) -> None:
 def test_a_measurement_counts_once_whatever_dump_names_its_degrees(tmp_path: Path) -> None:
     count, left_out = select(tmp_path, line((4, 4, 1, 16), "2026-04-06.csv"), line((4, 1, 1, 4)))
     assert (count, left_out) == (1, {"same measurement in another dump": 1})
+
+
+def test_a_run_far_slower_than_another_of_the_same_is_left_out(tmp_path: Path) -> None:
+    slow, slower = line(silicon_tpot_ms="24.0"), line(silicon_tpot_ms="48.0")
+    assert select(tmp_path, line(), slow) == (2, {})
+    assert select(tmp_path, line(), slow, slower) == (2, {"slowed by something else": 1})
+    assert select(tmp_path, line(), line(clients="64", silicon_tpot_ms="48.0")) == (2, {})

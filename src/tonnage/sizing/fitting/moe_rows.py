@@ -15,6 +15,8 @@ Of the same file, by the same rules, and further:
   the same engine needs for larger models: it had no tuned kernel for those experts, or something else slowed it;
 - DeepSeek on SGLang 0.5.10 on B300: prompts of 8,192 tokens take 4 to 10 times what 0.5.9 needs on B200, a card that is no faster;
 - the number of clients is that of the whole instance, over all attention ranks;
+- one run of Kimi on H200 took four times as long a token as another run of the same: something else slowed it. So no run counts
+  that is ``DISTURBED`` times as slow as another of the same;
 - nine rows of gpt-oss on H100 of 2025-11 and 2025-12 are corrupt, and so those runs are left out.
 
 KV caches are in 16 bits where an engine's default is not changed by InferenceMAX's scripts: vLLM but for
@@ -27,7 +29,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,10 @@ CORRUPT = ("2025-11-02", "2025-12-05", "2025-12-08")
 DIGITS = 4
 """The same measurement agrees in so many digits between dumps."""
 
+DISTURBED = 2.0
+SAME = ("model", "gpu", "precision", "engine", "tp", "dp", "ep", "isl", "osl", "concurrency")
+"""What two runs of the same have in common."""
+
 BUDGETS = {"gpt-oss-120b": 8192}
 """Tokens a step that InferenceMAX sets on vLLM; elsewhere it leaves the engine's default."""
 
@@ -104,7 +110,19 @@ def select_moe(file: Path) -> Selection:
             reasons["weights beyond the engine's default share of memory"] += 1
         else:
             rows[_measurement(line)] = row
-    return Selection(rows=list(rows.values()), left_out=dict(reasons.most_common()))
+    found = undisturbed(list(rows.values()))
+    if len(found) < len(rows):
+        reasons["slowed by something else"] = len(rows) - len(found)
+    return Selection(rows=found, left_out=dict(reasons.most_common()))
+
+
+def undisturbed(rows: Sequence[Row]) -> list[Row]:
+    """The rows without those whose token latency is ``DISTURBED`` times that of another run of the same."""
+    fastest: dict[tuple[Any, ...], float] = {}
+    for row in rows:
+        same = tuple(row[name] for name in SAME)
+        fastest[same] = min(row["itl_ms"], fastest.get(same, math.inf))
+    return [row for row in rows if row["itl_ms"] < DISTURBED * fastest[tuple(row[name] for name in SAME)]]
 
 
 def _fits(row: Row) -> bool:
