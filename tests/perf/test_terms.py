@@ -171,6 +171,26 @@ def test_an_all_reduce_of_an_odd_width_is_left_with_few_blocks() -> None:
         assert array(**({"tp": 8, "engine": "tensorrt-llm-0.9"} | what))[step.STARVED] == 0.0  # type: ignore[arg-type]
 
 
+def test_two_bridged_pairs_are_slow_below_64_mib() -> None:
+    """4,096 tokens of Llama 2 70B are 64 MiB; below, an all-reduce reaches what one of eight GPUs does."""
+    pairs, eight = (array(model="llama-2-70b", gpu="h100-nvl-94gb", precision="fp8", tp=tp, engine="tensorrt-llm-0.9") for tp in (4, 8))
+    assert pairs[step.SLOW_TO] == 4096
+    moved = (2 * 3 / 4) / (2 * 7 / 8)
+    assert pairs[step.COMM_TOKEN] + pairs[step.COMM_SLOW] == pytest.approx(eight[step.COMM_TOKEN] * moved)
+    assert step.batch_seconds(pairs, 4096, 1) < step.batch_seconds(pairs, 4095, 1)
+    for what in ({"gpu": "h100-nvl-94gb", "tp": 2}, {"gpu": "l40s", "tp": 4}, {"gpu": "h100-sxm-80gb", "tp": 4}):
+        assert array(**({"model": "llama-2-70b", "precision": "fp8"} | what))[step.COMM_SLOW] == 0.0  # type: ignore[arg-type]
+
+
+def test_two_gpus_of_a_mesh_have_the_wires_between_them() -> None:
+    def reached(tp: int, gpu: str) -> float:
+        d = deployment(gpu=gpu, precision="fp8", tp=tp, engine="tensorrt-llm-0.9")
+        return resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "tensorrt-llm-0.9").link_bytes_s
+
+    assert reached(2, "gh200-96gb-hbm3") == 150e9
+    assert reached(4, "gh200-96gb-hbm3") == reached(4, "h200-sxm-141gb")
+
+
 def test_old_decode_kernels_took_groups_of_eight_heads_together() -> None:
     """A context token costs Llama 3 8B (groups of 4) more than its bytes on engines of 2024, and the 70B (groups of 8) only its bytes."""
     for model, dearer in (("llama-3-8b", True), ("llama-3-70b", False)):

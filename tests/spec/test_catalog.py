@@ -309,6 +309,10 @@ def test_numbers_of_gpus_are_possible() -> None:
         assert gpu.tp_link_bytes_s(2) > 0, gpu.name
 
 
+def test_gpus_of_a_mesh_share_their_links_among_the_others() -> None:
+    assert [find_gpu("gh200-96gb-hbm3").tp_link_bytes_s(n) for n in (1, 2, 4)] == [450e9, 150e9, 450e9]
+
+
 def test_bridges_join_as_many_as_they_join() -> None:
     pair, four = find_gpu("h100-nvl-94gb"), find_gpu("h200-nvl-141gb")
     assert [pair.tp_link(n) for n in (2, 4)] == ["nvlink-bridge", "pcie"]

@@ -50,7 +50,9 @@ HEADS = 25  # s per context token while each query head is a block of its own
 WAVE = 26  # waves of such blocks per decode sequence: query heads per multiprocessor
 GROUPED_FROM = 27  # decode sequences from which blocks take the query heads of a KV head together
 LAUNCHES = 28  # s: a step with any prefill in it takes no less, for its kernels are launched one by one
-COEFFICIENTS = 29
+COMM_SLOW = 29  # s per token that large all-reduces take longer below a size at which the algorithm changes
+SLOW_TO = 30  # tokens below which they do
+COEFFICIENTS = 31
 # Behind them may stand a table, as pairs of tokens and seconds per step, tokens ascending: step times that somebody
 # else measured or predicted, which no roofline repeats (``reduction.py``).
 
@@ -95,6 +97,8 @@ def batch_seconds(c: NDArray[np.float64], tokens: int, sequences: int) -> float:
         linear += ((c[EXPERT_FLOPS] * tokens) ** p + (c[EXPERT_BYTES] * fullest) ** p) ** (1.0 / p)
     head = max(c[HEAD_FLOPS] * sequences, c[HEAD_BYTES])
     communication = c[COMM_LARGE] + c[COMM_TOKEN] * tokens
+    if tokens < c[SLOW_TO]:
+        communication += c[COMM_SLOW] * tokens
     if tokens <= c[SMALL_TOKENS]:
         communication = min(communication, c[COMM_STEP] + c[COMM_SMALL] * tokens)
     elif c[STARVED_FROM] < tokens <= c[STARVED_TO]:

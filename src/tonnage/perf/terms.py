@@ -50,6 +50,11 @@ threads of a block, most blocks, the most of powers of two, and bytes that a thr
 LOW_LATENCY_BYTES = 0.8e6
 """The same over PCIe times the number of GPUs: where NCCL leaves its low-latency protocol, as the step times of L40S and H100 NVL show."""
 
+CHANGE_BYTES = 64 * 2**20
+"""Message from which NCCL gets more out of two bridged pairs of GPUs: below, they reach no more than eight GPUs do. Step times of H100
+NVL at TP 4 show it, prompts and batches of Llama 2 70B and of Falcon 180B alike: 60.8 MB are slow, 67.1 MB fast. That NCCL changes
+its algorithm there is our reading."""
+
 ACTIVATION_BYTES = 2.0
 """Bytes of one activation."""
 
@@ -77,6 +82,7 @@ class Terms:
             matrix rate; infinite where the kernel takes all heads of a KV head at once.
         walk_s: seconds per token and layer that one block takes to walk a context with heads 128 wide; 0 where contexts are split.
         link_bytes_s: bytes/s per GPU and direction that all-reduces reach.
+        slow_bytes_s: the same for messages below ``CHANGE_BYTES``.
         small_bytes_s: the same for small all-reduces, which move (tp − 1) copies.
         small_bytes: largest message of a small all-reduce, in bytes.
         small_s, large_s: latency of a small and of a large all-reduce.
@@ -98,6 +104,7 @@ class Terms:
     head_arithmetic: float
     walk_s: float
     link_bytes_s: float
+    slow_bytes_s: float
     small_bytes_s: float
     small_bytes: float
     small_s: float
@@ -265,6 +272,7 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
     kind = _link_kind(terms, gpu, tp)
     link: dict[str, float] = terms["links"][kind]
     link_bytes_s = _link_bytes_s(kind, gpu, tp) * generation["link"] * own.get("link", 1.0)
+    wire_bytes_s = _wire_bytes_s(kind, gpu, tp)
     latency = engine["allreduce_s"] * link["latency"] * generation["latency"] * (tp - 1) ** link["power"]
     return Terms(
         compute=efficiency("compute", bits) * of_format.compute * _blocks(engine, model, precision),
@@ -277,8 +285,9 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
         kv_bandwidth=kv,
         head_arithmetic=_head_arithmetic(engine, generation, shared, model, precision),
         walk_s=engine["walk_s"],
-        link_bytes_s=link_bytes_s * link["efficiency"] * link.get(f"tp{tp}", 1.0),
-        small_bytes_s=link_bytes_s * link["small"],
+        link_bytes_s=min(link_bytes_s * link["efficiency"] * link.get(f"tp{tp}", 1.0), wire_bytes_s),
+        slow_bytes_s=min(link_bytes_s * link["efficiency"] * _below_change(link, kind, tp), wire_bytes_s),
+        small_bytes_s=min(link_bytes_s * link["small"], wire_bytes_s),
         small_bytes=ONE_SHOT_BYTES.get(tp, 0.5e6) if kind == "nvlink" else LOW_LATENCY_BYTES / tp,
         small_s=latency,
         large_s=latency * link["large"],
@@ -356,7 +365,8 @@ def _dispatch(
     link: dict[str, float] = terms["links"][kind]
     latency = engine["allreduce_s"] * link["latency"] * generation["latency"] * (gpus - 1) ** link["power"] * link["large"]
     bytes_s = _link_bytes_s(kind, gpu, gpus) * generation["link"] * _of_gpu(terms, gpu).get("link", 1.0)
-    return latency * engine.get("dispatch", 1.0), bytes_s * link["efficiency"] * link.get(f"tp{gpus}", 1.0)
+    reached = min(bytes_s * link["efficiency"] * link.get(f"tp{gpus}", 1.0), _wire_bytes_s(kind, gpu, gpus))
+    return latency * engine.get("dispatch", 1.0), reached
 
 
 def _layer_s(engine: dict[str, float], model: Model, precision: Precision) -> float:
@@ -378,6 +388,11 @@ def _of_gpu(terms: dict[str, Any], gpu: Gpu) -> dict[str, float]:
     return own
 
 
+def _below_change(link: dict[str, float], kind: str, tp: int) -> float:
+    """Correction for a number of GPUs to the bandwidth of messages below ``CHANGE_BYTES``: that of eight for two bridged pairs."""
+    return link.get("tp8" if kind == "bridge" and tp == 4 else f"tp{tp}", 1.0)
+
+
 def _link_kind(terms: dict[str, Any], gpu: Gpu, tp: int) -> str:
     """The group of ``links`` for a tensor-parallel group: "nvlink", "pcie", or "bridge" for pairs joined by PCIe.
 
@@ -391,7 +406,13 @@ def _link_kind(terms: dict[str, Any], gpu: Gpu, tp: int) -> str:
 
 
 def _link_bytes_s(kind: str, gpu: Gpu, tp: int) -> float:
-    return gpu.tp_link_bytes_s(tp) if kind == "nvlink" else gpu.pcie_gb_s / 2 * 1e9
+    """Bandwidth that efficiencies are of: of a mesh all links of a GPU, for it is the kernel that does not reach more of them."""
+    return gpu.tp_link_bytes_s(max(tp, gpu.mesh_gpus)) if kind == "nvlink" else gpu.pcie_gb_s / 2 * 1e9
+
+
+def _wire_bytes_s(kind: str, gpu: Gpu, tp: int) -> float:
+    """What the wires between the GPUs of a part of a mesh carry at most; no limit of its own elsewhere."""
+    return gpu.tp_link_bytes_s(tp) if kind == "nvlink" and tp < gpu.mesh_gpus else math.inf
 
 
 def _head_arithmetic(
@@ -481,7 +502,10 @@ def _communication(c: list[float], terms: Terms, model: Model, parallelism: Para
     c[step.COMM_SMALL] = reduces * token_bytes * (tp - 1) / terms.small_bytes_s
     c[step.SMALL_TOKENS] = terms.small_bytes / token_bytes
     c[step.COMM_LARGE] = reduces * terms.large_s + sums
-    c[step.COMM_TOKEN] = reduces * token_bytes * 2 * (tp - 1) / tp / terms.link_bytes_s
+    moved = reduces * token_bytes * 2 * (tp - 1) / tp
+    c[step.COMM_TOKEN] = moved / terms.link_bytes_s
+    c[step.COMM_SLOW] = max(moved / terms.slow_bytes_s - c[step.COMM_TOKEN], 0.0)
+    c[step.SLOW_TO] = CHANGE_BYTES / token_bytes if c[step.COMM_SLOW] > 0.0 else 0.0
     if terms.block_bytes_s > 0.0 and tp > 2:
         _starvation(c, terms, model, tp, reduces)
 

@@ -64,7 +64,7 @@ def link_share(instance: Instance) -> float:
     batch = min(instance.batch, FILLED)
     c = instance.step.coefficients
     bare = c.copy()
-    for place in (step.COMM_STEP, step.COMM_SMALL, step.COMM_LARGE, step.COMM_TOKEN, step.STARVED):
+    for place in (step.COMM_STEP, step.COMM_SMALL, step.COMM_LARGE, step.COMM_TOKEN, step.COMM_SLOW, step.STARVED):
         bare[place] = 0.0
     return 1.0 - batch_seconds(bare, batch, batch) / batch_seconds(c, batch, batch)
 

@@ -162,7 +162,7 @@ def step_terms(c: NDArray[np.float64], steps: NDArray[np.int64], drafting: Draft
     experts = _joined(c[step.EXPERT_FLOPS] * tokens, c[step.EXPERT_BYTES] * fullest, p)
     small = c[step.COMM_STEP] + c[step.COMM_SMALL] * tokens
     starved = np.where((tokens > c[step.STARVED_FROM]) & (tokens <= c[step.STARVED_TO]), c[step.STARVED], 0.0)
-    large = c[step.COMM_LARGE] + c[step.COMM_TOKEN] * tokens
+    large = c[step.COMM_LARGE] + (c[step.COMM_TOKEN] + np.where(tokens < c[step.SLOW_TO], c[step.COMM_SLOW], 0.0)) * tokens
     table = np.array([step.tabulated_seconds(c, int(t)) for t in tokens]) if len(c) > step.COEFFICIENTS else None
     each = np.array([step.context_seconds(c, int(b)) for b in decodes])
     found = {

@@ -34,6 +34,7 @@ class Gpu:
         tdp_w: board power in watts; None where unknown.
         bf16: whether the matrix units take BF16.
         bridge_gpus: how many GPUs an NVLink bridge joins.
+        mesh_gpus: how many GPUs a node joins pair by pair, each pair by an equal share of the links; 0 where a switch joins them.
         source, date: where the figures come from and when they were taken down.
         verified: which of the fields were read from that source; the rest are recalled.
         notes: anything a user should know.
@@ -60,6 +61,7 @@ class Gpu:
     notes: str = ""
     memory_source: str = ""
     bridge_gpus: int = 2
+    mesh_gpus: int = 0
 
     def flops(self, arithmetic: Arithmetic) -> float | None:
         """Dense matrix rate in FLOP/s (INT8: in OP/s) for that arithmetic, or None where the hardware has none."""
@@ -97,9 +99,10 @@ class Gpu:
         return self.link
 
     def tp_link_bytes_s(self, tp: int) -> float:
-        """One-way bandwidth per GPU of that link, in bytes/s."""
+        """One-way bandwidth per GPU of that link, in bytes/s: in a mesh, of the links to the other GPUs of the group."""
         both_ways = self.pcie_gb_s if self.tp_link(tp) == "pcie" else self.link_gb_s
-        return both_ways / 2 * 1e9
+        used = (tp - 1) / (self.mesh_gpus - 1) if 1 < tp < self.mesh_gpus else 1.0
+        return used * both_ways / 2 * 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

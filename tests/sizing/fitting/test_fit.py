@@ -81,6 +81,7 @@ def test_many_steps_at_once_cost_what_each_costs(steps: list[tuple[int, int]]) -
 def test_starved_steps_and_waves_at_once_cost_what_each_costs(steps: list[tuple[int, int]]) -> None:
     c = ROOFLINE.copy()
     c[[step.STARVED, step.STARVED_FROM, step.STARVED_TO]] = 2e-3, 70.0, 200.0
+    c[[step.COMM_SLOW, step.SLOW_TO]] = 1.3e-5, 150.0
     c[[step.HEADS, step.WAVE, step.GROUPED_FROM]] = 5e-8, 0.12, 17.5
     tokens, sequences = (np.array(column, float) for column in zip(*steps, strict=True))
     found = price(np.array([ROOFLINE, c]), np.ones(len(steps), np.int64), tokens, sequences)

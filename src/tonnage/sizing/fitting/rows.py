@@ -81,6 +81,7 @@ def price(c: Floats, of: NDArray[np.int64], tokens: Floats, sequences: Floats) -
         linear = linear + ((k[s.EXPERT_FLOPS] * tokens) ** k[s.NORM] + reading ** k[s.NORM]) ** (1.0 / k[s.NORM])
     head = np.maximum(k[s.HEAD_FLOPS] * sequences, k[s.HEAD_BYTES])
     small, large = k[s.COMM_STEP] + k[s.COMM_SMALL] * tokens, k[s.COMM_LARGE] + k[s.COMM_TOKEN] * tokens
+    large = large + np.where(tokens < k[s.SLOW_TO], k[s.COMM_SLOW] * tokens, 0.0)
     starved = np.where((tokens > k[s.STARVED_FROM]) & (tokens <= k[s.STARVED_TO]), k[s.STARVED], 0.0)
     communication = np.where(tokens <= k[s.SMALL_TOKENS], np.minimum(small, large), large + starved)
     host = k[s.HOST_STEP] + k[s.HOST_SEQUENCE] * sequences
