@@ -27,6 +27,7 @@ from tonnage.perf.drafting import drafting
 from tonnage.perf.experts import SKEW, ExpertTerms, add_dispatch, add_experts, by_width
 from tonnage.perf.external import reduction, source_mark
 from tonnage.perf.formats import fitted_bits, format_mark, format_name, matrix_rate, shares
+from tonnage.perf.links import ACTIVATION_BYTES, add_communication, below_change, link_bytes_s, link_kind, small_message_bytes, wire_bytes_s
 from tonnage.perf.overlay import calibration_mark, overlaid
 from tonnage.perf.step import StepModel
 from tonnage.spec.catalog import find_engine
@@ -39,24 +40,6 @@ if TYPE_CHECKING:
     from tonnage.spec.precision import Precision
 
 Group = dict[str, dict[str, float]]
-
-ONE_SHOT_BYTES = {2: 16e6, 4: 1e6}
-"""Largest message of a one-shot all-reduce over NVLink by GPUs; 0.5 MB over more (TensorRT-LLM, ``customAllReduceKernels``)."""
-
-TWO_SHOT_BYTES, TWO_SHOT_THREADS, TWO_SHOT_BLOCKS, FEWER_BLOCKS, THREAD_BYTES = 8e6, 1024, 24, 16, 16
-"""The two-shot all-reduce of TensorRT-LLM 0.9 over NVLink by more than two GPUs (``customAllReduceKernels``): largest message,
-threads of a block, most blocks, the most of powers of two, and bytes that a thread takes at once."""
-
-LOW_LATENCY_BYTES = 0.8e6
-"""The same over PCIe times the number of GPUs: where NCCL leaves its low-latency protocol, as the step times of L40S and H100 NVL show."""
-
-CHANGE_BYTES = 64 * 2**20
-"""Message from which NCCL gets more out of two bridged pairs of GPUs: below, they reach no more than eight GPUs do. Step times of H100
-NVL at TP 4 show it, prompts and batches of Llama 2 70B and of Falcon 180B alike: 60.8 MB are slow, 67.1 MB fast. That NCCL changes
-its algorithm there is our reading."""
-
-ACTIVATION_BYTES = 2.0
-"""Bytes of one activation."""
 
 BITS_16 = 16
 
@@ -269,10 +252,10 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
         attention *= engine.get("latent_attention", 1.0)
     elif model.kv_heads == model.heads:
         kv *= engine["kv_single"]
-    kind = _link_kind(terms, gpu, tp)
+    kind = link_kind(own, gpu, tp)
     link: dict[str, float] = terms["links"][kind]
-    link_bytes_s = _link_bytes_s(kind, gpu, tp) * generation["link"] * own.get("link", 1.0)
-    wire_bytes_s = _wire_bytes_s(kind, gpu, tp)
+    full_bytes_s = link_bytes_s(kind, gpu, tp) * generation["link"] * own.get("link", 1.0)
+    wire = wire_bytes_s(kind, gpu, tp)
     latency = engine["allreduce_s"] * link["latency"] * generation["latency"] * (tp - 1) ** link["power"]
     return Terms(
         compute=efficiency("compute", bits) * of_format.compute * _blocks(engine, model, precision),
@@ -285,10 +268,10 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
         kv_bandwidth=kv,
         head_arithmetic=_head_arithmetic(engine, generation, shared, model, precision),
         walk_s=engine["walk_s"],
-        link_bytes_s=min(link_bytes_s * link["efficiency"] * link.get(f"tp{tp}", 1.0), wire_bytes_s),
-        slow_bytes_s=min(link_bytes_s * link["efficiency"] * _below_change(link, kind, tp), wire_bytes_s),
-        small_bytes_s=min(link_bytes_s * link["small"], wire_bytes_s),
-        small_bytes=ONE_SHOT_BYTES.get(tp, 0.5e6) if kind == "nvlink" else LOW_LATENCY_BYTES / tp,
+        link_bytes_s=min(full_bytes_s * link["efficiency"] * link.get(f"tp{tp}", 1.0), wire),
+        slow_bytes_s=min(full_bytes_s * link["efficiency"] * below_change(link, kind, tp), wire),
+        small_bytes_s=min(full_bytes_s * link["small"], wire),
+        small_bytes=small_message_bytes(kind, tp),
         small_s=latency,
         large_s=latency * link["large"],
         block_bytes_s=engine.get("block_bytes_s", 0.0) if kind == "nvlink" else 0.0,
@@ -361,11 +344,11 @@ def _dispatch(
 ) -> tuple[float, float]:
     """Latency and bandwidth of a dispatch over all GPUs of an instance: those of a large all-reduce, times the engine's ``dispatch``."""
     gpus = parallelism.stage_gpus
-    kind = _link_kind(terms, gpu, gpus)
+    kind = link_kind(_of_gpu(terms, gpu), gpu, gpus)
     link: dict[str, float] = terms["links"][kind]
     latency = engine["allreduce_s"] * link["latency"] * generation["latency"] * (gpus - 1) ** link["power"] * link["large"]
-    bytes_s = _link_bytes_s(kind, gpu, gpus) * generation["link"] * _of_gpu(terms, gpu).get("link", 1.0)
-    reached = min(bytes_s * link["efficiency"] * link.get(f"tp{gpus}", 1.0), _wire_bytes_s(kind, gpu, gpus))
+    bytes_s = link_bytes_s(kind, gpu, gpus) * generation["link"] * _of_gpu(terms, gpu).get("link", 1.0)
+    reached = min(bytes_s * link["efficiency"] * link.get(f"tp{gpus}", 1.0), wire_bytes_s(kind, gpu, gpus))
     return latency * engine.get("dispatch", 1.0), reached
 
 
@@ -386,33 +369,6 @@ def _of_gpu(terms: dict[str, Any], gpu: Gpu) -> dict[str, float]:
     """Corrections of a GPU to its generation: its own, those of the measured GPU it is most like, or none."""
     own: dict[str, float] = terms["gpus"].get(gpu.name) or terms["gpus"].get(terms["siblings"].get(gpu.name), {})
     return own
-
-
-def _below_change(link: dict[str, float], kind: str, tp: int) -> float:
-    """Correction for a number of GPUs to the bandwidth of messages below ``CHANGE_BYTES``: that of eight for two bridged pairs."""
-    return link.get("tp8" if kind == "bridge" and tp == 4 else f"tp{tp}", 1.0)
-
-
-def _link_kind(terms: dict[str, Any], gpu: Gpu, tp: int) -> str:
-    """The group of ``links`` for a tensor-parallel group: "nvlink", "pcie", or "bridge" for pairs joined by PCIe.
-
-    ``bridge`` 0 of a GPU says that the measured cards had no NVLink bridge.
-    """
-    if gpu.link == "nvlink-bridge" and _of_gpu(terms, gpu).get("bridge", 1.0) == 0.0:
-        return "pcie"
-    if gpu.tp_link(tp) == "pcie":
-        return "bridge" if gpu.link == "nvlink-bridge" else "pcie"
-    return "nvlink"
-
-
-def _link_bytes_s(kind: str, gpu: Gpu, tp: int) -> float:
-    """Bandwidth that efficiencies are of: of a mesh all links of a GPU, for it is the kernel that does not reach more of them."""
-    return gpu.tp_link_bytes_s(max(tp, gpu.mesh_gpus)) if kind == "nvlink" else gpu.pcie_gb_s / 2 * 1e9
-
-
-def _wire_bytes_s(kind: str, gpu: Gpu, tp: int) -> float:
-    """What the wires between the GPUs of a part of a mesh carry at most; no limit of its own elsewhere."""
-    return gpu.tp_link_bytes_s(tp) if kind == "nvlink" and tp < gpu.mesh_gpus else math.inf
 
 
 def _head_arithmetic(
@@ -442,7 +398,7 @@ def coefficients(terms: Terms, model: Model, gpu: Gpu, precision: Precision, par
     _linear(c, terms, model, gpu, precision, tp)
     add_attention(c, terms, model, gpu, precision, tp)
     if tp > 1:
-        _communication(c, terms, model, parallelism)
+        add_communication(c, terms, model, parallelism)
     c[step.HOST_STEP] = terms.step_s + terms.layer_s * model.layers
     c[step.HOST_SEQUENCE] += terms.sequence_s
     c[step.HOST_PREFILL] = terms.prefill_s
@@ -485,42 +441,3 @@ def _experts_of(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision:
     )
     if parallelism.dp > 1:
         add_dispatch(c, terms.experts, model, parallelism)
-
-
-def _communication(c: list[float], terms: Terms, model: Model, parallelism: Parallelism) -> None:
-    """Two all-reduces per layer, one where attention and MLP run side by side or the experts' outputs are combined otherwise.
-
-    Norms over all heads add one of two numbers a token (vLLM ``MiniMaxText01RMSNormTP``): latency alone.
-    """
-    tp = parallelism.tp
-    reduces = model.layers * (1 if model.parallel_block else 2)
-    if parallelism.dp > 1:
-        reduces -= model.layers - model.dense_layers
-    sums = model.layers * terms.small_s if model.joint_norms else 0.0
-    token_bytes = ACTIVATION_BYTES * model.hidden
-    c[step.COMM_STEP] = reduces * terms.small_s + sums
-    c[step.COMM_SMALL] = reduces * token_bytes * (tp - 1) / terms.small_bytes_s
-    c[step.SMALL_TOKENS] = terms.small_bytes / token_bytes
-    c[step.COMM_LARGE] = reduces * terms.large_s + sums
-    moved = reduces * token_bytes * 2 * (tp - 1) / tp
-    c[step.COMM_TOKEN] = moved / terms.link_bytes_s
-    c[step.COMM_SLOW] = max(moved / terms.slow_bytes_s - c[step.COMM_TOKEN], 0.0)
-    c[step.SLOW_TO] = CHANGE_BYTES / token_bytes if c[step.COMM_SLOW] > 0.0 else 0.0
-    if terms.block_bytes_s > 0.0 and tp > 2:
-        _starvation(c, terms, model, tp, reduces)
-
-
-def _starvation(c: list[float], terms: Terms, model: Model, tp: int, reduces: int) -> None:
-    """A two-shot all-reduce splits its threads evenly over at most 24 blocks.
-
-    Beyond 16 blocks of work a hidden size with a larger odd factor leaves no such split but by that factor (29 of 14,848),
-    and then each block carries that many blocks' bytes, in and out.
-    """
-    odd = model.hidden // (model.hidden & -model.hidden)
-    if odd <= TWO_SHOT_BLOCKS:
-        return
-    token_bytes = ACTIVATION_BYTES * model.hidden
-    block_bytes = TWO_SHOT_THREADS * THREAD_BYTES * tp
-    c[step.STARVED] = reduces * 2 * odd * block_bytes / terms.block_bytes_s
-    c[step.STARVED_FROM] = FEWER_BLOCKS * block_bytes / token_bytes
-    c[step.STARVED_TO] = TWO_SHOT_BYTES / token_bytes
