@@ -64,7 +64,7 @@ DEEPSEEK: dict[str, Any] = {
     "q_lora_rank": 1536,
     "qk_nope_head_dim": 128,
     "qk_rope_head_dim": 64,
-    "quantization_config": {"quant_method": "fp8"},
+    "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
     "v_head_dim": 128,
     "vocab_size": 129280,
 }
@@ -275,6 +275,11 @@ def test_deepseek_is_read_as_the_catalog_has_it(tmp_path: Path) -> None:
     assert replace(read, name=known.name, source=known.source, date=known.date, notes=known.notes) == known
     for word in ("fitted to measurements", "multi-token prediction", "quantized"):
         assert word in read.notes
+
+
+def test_fp8_without_blocks_scales_whole_matrices(tmp_path: Path) -> None:
+    assert not read_config(write(tmp_path, LLAMA | {"quantization_config": {"quant_method": "fp8"}})).block_fp8
+    assert read_config(write(tmp_path, LLAMA | {"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}})).block_fp8
 
 
 @pytest.mark.parametrize("key", sorted(set(DEEPSEEK) - {"num_nextn_predict_layers", "quantization_config"}))

@@ -245,6 +245,7 @@ class _Reader:
             tied_embeddings=self.flag("tie_word_embeddings", layout.tied),
             parallel_block=self.flag(layout.parallel_key, layout.parallel) if layout.parallel_key else layout.parallel,
             head_norms=layout.head_norms,
+            block_fp8=self.scales_blocks(),
             source=f"{self.where} ({architecture})",
             notes=" ".join(self.notes(layout)),
             **(self.latent_parts() if layout.latent else LatentParts()),
@@ -383,6 +384,11 @@ class _Reader:
         if layout.context_default and self.optional(layout.context) is None:
             notes.append(f"No {layout.context[0]} in the file: {layout.context_default:,}, the default of its library.")
         return notes
+
+    def scales_blocks(self) -> bool:
+        """Whether the checkpoint is in FP8 with a scale per block of weights."""
+        quantized = self.config.get("quantization_config")
+        return isinstance(quantized, dict) and bool(quantized.get("weight_block_size"))
 
     def windowed(self, key: str) -> bool:
         if key == "sliding_window":
