@@ -98,16 +98,8 @@ def _round(stage: StepModel, deployment: Deployment, gpus_per_system: int, promp
     """The round of ``pp`` micro-batches through ``pp`` stages, from the step of one stage."""
     pp = deployment.parallelism.pp
     c = stage.coefficients.copy()
-    for fixed in (
-        step.LINEAR_BYTES,
-        step.EXPERT_BYTES,
-        step.COMM_STEP,
-        step.COMM_LARGE,
-        step.STARVED,
-        step.HOST_STEP,
-        step.WALK,
-        step.LAUNCHES,
-    ):
+    launches = step.COMM_STEP, step.COMM_LARGE, step.STARVED, step.HOST_STEP, step.WALK, step.LAUNCHES
+    for fixed in (step.LINEAR_BYTES, step.EXPERT_BYTES, *launches):
         c[fixed] *= pp
     c[step.EXPERT_MISS] **= 1 / pp
     for each in (step.HEAD_FLOPS, step.WAVE):
