@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tonnage import api
 from tonnage.errors import DoesNotFit, InputError
 from tonnage.perf.memory import (
     MemoryPlan,
@@ -342,6 +343,12 @@ def test_layers_with_windows_take_a_constant_number_of_blocks(model: str, engine
     assert 0 <= plan.request_blocks(short) - short * (growing + windowed) / (growing * size) < 2
     kept = f"{asked.model.windowed_layers} layers within {asked.model.window:,} tokens = {asked.model.window:,} × {windowed:,} B"
     assert f"KV of windows = {kept} per GPU and request, {windows:,} blocks" in plan.equations()
+
+
+def test_json_tells_of_windows_where_a_model_has_them() -> None:
+    found = api.memory(model="gpt-oss-20b", engine="vllm", isl=2_000, osl=200).to_json()
+    assert (found["kv_bytes_per_token"], found["kv_window_bytes_per_token"], found["kv_window_blocks"]) == (24_576, 24_576, 8)
+    assert not any("window" in name for name in api.memory(model="llama-3-8b", isl=2_000, osl=200).to_json())
 
 
 def test_static_batches_keep_the_last_tokens_of_windows() -> None:

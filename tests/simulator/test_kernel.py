@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.strategies import MS, ROOFLINE, SCHEDULERS, coefficient_array, runs
 from tonnage.errors import InputError
-from tonnage.perf.step import StepModel
+from tonnage.perf.step import Drafting, StepModel
 from tonnage.results.requests import COMPLETED, REJECTED, STATUS_NAMES, UNFINISHED, Requests
 from tonnage.simulator import kernel
 from tonnage.simulator.kernel import run, run_recorded
@@ -81,6 +81,16 @@ def test_kernel_equals_reference_on_hundreds_of_requests(scheduler, chunked, arr
     both(trace, MODEL, engine, blocks)
     both(trace, MODEL, engine, blocks, window_ps=2_000 * MS)
     both(trace, MODEL, engine, blocks, windows=Windows(blocks=9, tokens=300))
+
+
+@pytest.mark.parametrize("scheduler", ["tensorrt-llm", "vllm", "sglang"])
+@pytest.mark.parametrize("blocks", [60, 120])
+def test_kernel_equals_reference_with_windows_and_guesses_in_little_memory(scheduler, blocks):  # type: ignore[no-untyped-def]
+    lengths = {"isl": Lengths(kind="lognormal", mean=100, std=80), "osl": Lengths(kind="normal", mean=120, std=60)}
+    trace = Workload(**lengths, arrivals=ClosedLoop(concurrency=20), requests=100).trace(5)
+    guessing = replace(MODEL, drafting=Drafting(tokens=3, acceptance=0.6, passes=1, coefficients=0.1 * ROOFLINE))
+    for step in (MODEL, guessing):
+        both(trace, step, replace(ENGINE, scheduler=scheduler), blocks, windows=Windows(blocks=9, tokens=300))
 
 
 def test_pre_emption_happens_and_costs_time() -> None:

@@ -181,7 +181,8 @@ class Instance:
         asked, knobs = self.asked, self.knobs
         longest = asked.pairs.longest if asked.pairs is not None else asked.isl.longest + asked.osl.longest
         if self.memory.request_blocks(longest) > self.memory.blocks:
-            raise DoesNotFit(f"one request of {longest:,} tokens does not fit the KV cache of {self.memory.tokens:,} tokens")
+            room = self.memory.tokens - self.memory.windows.of(longest) * knobs.tokens_per_block
+            raise DoesNotFit(f"one request of {longest:,} tokens does not fit the KV cache of {max(room, 0):,} tokens")
         whole = longest if knobs.scheduler == "vllm" else asked.isl.longest
         if not knobs.chunked_prefill and knobs.scheduler not in ("static", "sglang") and whole > knobs.max_num_tokens:
             raise DoesNotFit(f"{whole:,} tokens exceed the token budget of {knobs.max_num_tokens:,} without chunked prefill")
