@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tonnage.perf import step as terms
 from tonnage.perf.step import COEFFICIENTS, Drafting, StepModel
-from tonnage.spec.deployment import EngineKnobs, Scheduler
+from tonnage.spec.deployment import EngineKnobs, Scheduler, Windows
 from tonnage.spec.workload import Trace
 
 MS = 1_000_000_000
@@ -114,6 +114,7 @@ class Run:
     step: StepModel
     knobs: EngineKnobs
     kv_blocks: int
+    windows: Windows
     window_ps: int
     max_context: int
 
@@ -143,4 +144,5 @@ def runs(draw: st.DrawFn, schedulers: tuple[Scheduler, ...] = SCHEDULERS) -> Run
         step = replace(step, drafting=draw(draftings()))
         trace = replace(trace, seed=draw(st.integers(0, 2**70)))
         knobs = replace(knobs, max_num_tokens=max(knobs.max_num_tokens, step.drafting.tokens + 1))
-    return Run(trace=trace, step=step, knobs=knobs, kv_blocks=blocks, window_ps=window, max_context=context)
+    kept = Windows(blocks=draw(st.sampled_from([0, 0, 1, 3])), tokens=draw(st.sampled_from([0, 1, longest // 2, longest])))
+    return Run(trace=trace, step=step, knobs=knobs, kv_blocks=blocks, windows=kept, window_ps=window, max_context=context)

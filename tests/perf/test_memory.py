@@ -11,10 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tonnage import api
 from tonnage.errors import DoesNotFit, InputError
-from tonnage.perf.memory import MemoryPlan, check_split, kv_bytes_per_token, memory_plan, static_peak_bytes, weight_bytes
+from tonnage.perf.memory import (
+    MemoryPlan,
+    check_split,
+    kv_bytes_per_token,
+    memory_plan,
+    static_peak_bytes,
+    weight_bytes,
+    window_bytes_per_token,
+)
 from tonnage.spec.catalog import engines, find_engine, find_gpu, find_model, gpus, models
-from tonnage.spec.deployment import Deployment, Parallelism
+from tonnage.spec.deployment import NO_WINDOWS, Deployment, Parallelism
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.precision import find_precision
 from tonnage.spec.speculation import parse_speculation
@@ -309,3 +318,52 @@ def test_a_draft_model_takes_its_own_weights_and_must_be_split_as_well() -> None
     odd = parse_speculation("draft=qwen2.5-0.5b k=3 acceptance=0.7")  # 14 heads
     with pytest.raises(InputError, match=r"qwen2.5-0.5b with 14 query and 2 key/value heads cannot be split over 8 GPUs"):
         memory_plan(replace(deployment("llama-3-70b", "h100", "fp8", 8), speculation=odd))
+
+
+@pytest.mark.parametrize(
+    ("model", "engine", "growing", "windowed", "windows"),
+    [
+        # 18 layers of 36 keep 128 tokens: as many bytes as 128 tokens of the others, 8 blocks of 16.
+        ("gpt-oss-120b", "vllm", 2 * 18 * 4 * 64 * 2, 2 * 18 * 4 * 64 * 2, 8),
+        # 52 layers of 62 keep 1,024 tokens: as many bytes as 5,324.8 tokens of the other 10, 333 blocks of 16 or 167 of 32.
+        ("gemma-3-27b", "vllm", 2 * 10 * 8 * 128 * 2, 2 * 52 * 8 * 128 * 2, 333),
+        ("gemma-3-27b", "tensorrt-llm 1.0", 2 * 10 * 8 * 128 * 2, 2 * 52 * 8 * 128 * 2, 167),
+    ],
+)
+def test_layers_with_windows_take_a_constant_number_of_blocks(model: str, engine: str, growing: int, windowed: int, windows: int) -> None:
+    asked = deployment(model, "h200", "fp16", 2, engine)
+    plan, size, slots = memory_plan(asked), asked.knobs.tokens_per_block, asked.knobs.max_batch_size
+    assert (plan.kv_bytes_per_token, plan.window_bytes_per_token) == (growing, windowed)
+    assert plan.blocks == plan.kv_budget_bytes // (growing * size)
+    assert (plan.windows.blocks, plan.windows.tokens) == (windows, asked.model.window)
+    assert plan.concurrent_requests(2_000, 200) == min(plan.blocks // (-(-2_200 // size) + windows), slots)
+    assert plan.concurrent_requests(20_000, 480) == plan.blocks // (-(-20_480 // size) + windows) < slots
+    # Shorter than its window a request takes its share: no more than its tokens in all layers, but for whole blocks.
+    short = asked.model.window // 2
+    assert 0 <= plan.request_blocks(short) - short * (growing + windowed) / (growing * size) < 2
+    kept = f"{asked.model.windowed_layers} layers within {asked.model.window:,} tokens = {asked.model.window:,} × {windowed:,} B"
+    assert f"KV of windows = {kept} per GPU and request, {windows:,} blocks" in plan.equations()
+
+
+def test_json_tells_of_windows_where_a_model_has_them() -> None:
+    found = api.memory(model="gpt-oss-20b", engine="vllm", isl=2_000, osl=200).to_json()
+    assert (found["kv_bytes_per_token"], found["kv_window_bytes_per_token"], found["kv_window_blocks"]) == (24_576, 24_576, 8)
+    assert not any("window" in name for name in api.memory(model="llama-3-8b", isl=2_000, osl=200).to_json())
+
+
+def test_static_batches_keep_the_last_tokens_of_windows() -> None:
+    asked = deployment("gemma-3-4b", "h100", engine="tensorrt-llm 0.9")
+    each = [static_peak_bytes(asked, 1, 0, osl) - static_peak_bytes(asked, 0, 0, 0) for osl in (1_000, 1_024, 1_025)]
+    growing, windowed = kv_bytes_per_token(asked), window_bytes_per_token(asked)
+    assert each[1] - each[0] == 24 * (growing + windowed)
+    assert each[2] - each[1] == growing
+
+
+def test_windows_in_every_layer_or_of_none_are_counted_in_full() -> None:
+    plain = deployment("mistral-7b", "h100", engine="vllm")
+    every = replace(plain, model=replace(plain.model, window=4_096, windowed_layers=plain.model.layers))
+    for asked in (plain, every):
+        assert kv_bytes_per_token(asked) == 2 * 32 * 8 * 128 * 2
+        assert window_bytes_per_token(asked) == 0
+        assert memory_plan(asked).windows == NO_WINDOWS
+    assert memory_plan(plain).blocks == memory_plan(every).blocks

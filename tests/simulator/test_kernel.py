@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from tests.strategies import MS, ROOFLINE, SCHEDULERS, coefficient_array, runs
 from tonnage.errors import InputError
-from tonnage.perf.step import StepModel
+from tonnage.perf.step import Drafting, StepModel
 from tonnage.results.requests import COMPLETED, REJECTED, STATUS_NAMES, UNFINISHED, Requests
 from tonnage.simulator import kernel
 from tonnage.simulator.kernel import run, run_recorded
 from tonnage.simulator.reference import run_reference
 from tonnage.simulator.steps import PREFILL_TOKENS, STEP_COLUMNS
-from tonnage.spec.deployment import EngineKnobs
+from tonnage.spec.deployment import EngineKnobs, Windows
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Trace, Workload
 
 ENGINE = EngineKnobs(
@@ -59,12 +59,13 @@ def both(trace, step, engine, blocks, **options):  # type: ignore[no-untyped-def
 @given(data=st.data())
 def test_kernel_equals_reference(scheduler, data):  # type: ignore[no-untyped-def]
     r = data.draw(runs((scheduler,)))
-    requests, _, _ = both(r.trace, r.step, r.knobs, r.kv_blocks, window_ps=r.window_ps, max_context=r.max_context)
+    requests, _, _ = both(r.trace, r.step, r.knobs, r.kv_blocks, windows=r.windows, window_ps=r.window_ps, max_context=r.max_context)
     for status in np.unique(requests.status):
         event(STATUS_NAMES[status])
     if requests.preemptions.any():
         event("pre-empted")
     event(f"guesses: {r.step.drafting is not None}")
+    event(f"windows: {r.windows.blocks > 0}")
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
@@ -79,6 +80,17 @@ def test_kernel_equals_reference_on_hundreds_of_requests(scheduler, chunked, arr
     engine = replace(ENGINE, scheduler=scheduler, chunked_prefill=chunked)
     both(trace, MODEL, engine, blocks)
     both(trace, MODEL, engine, blocks, window_ps=2_000 * MS)
+    both(trace, MODEL, engine, blocks, windows=Windows(blocks=9, tokens=300))
+
+
+@pytest.mark.parametrize("scheduler", ["tensorrt-llm", "vllm", "sglang"])
+@pytest.mark.parametrize("blocks", [60, 120])
+def test_kernel_equals_reference_with_windows_and_guesses_in_little_memory(scheduler, blocks):  # type: ignore[no-untyped-def]
+    lengths = {"isl": Lengths(kind="lognormal", mean=100, std=80), "osl": Lengths(kind="normal", mean=120, std=60)}
+    trace = Workload(**lengths, arrivals=ClosedLoop(concurrency=20), requests=100).trace(5)
+    guessing = replace(MODEL, drafting=Drafting(tokens=3, acceptance=0.6, passes=1, coefficients=0.1 * ROOFLINE))
+    for step in (MODEL, guessing):
+        both(trace, step, replace(ENGINE, scheduler=scheduler), blocks, windows=Windows(blocks=9, tokens=300))
 
 
 def test_pre_emption_happens_and_costs_time() -> None:

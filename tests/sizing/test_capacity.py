@@ -8,6 +8,7 @@ import pytest
 
 from tonnage import api
 from tonnage.errors import DoesNotFit
+from tonnage.perf.memory import memory_plan
 from tonnage.perf.step import step_seconds
 from tonnage.results.metrics import summarize
 from tonnage.sizing.capacity import Asked, Instance, find_capacity, middle, saturation, worst_limit
@@ -89,6 +90,17 @@ def test_a_request_larger_than_the_cache_does_not_fit() -> None:
     d = api.deployment_of(model="llama-2-70b", gpu="h100-sxm-80gb", precision="fp8", tp=1, engine="tensorrt-llm")
     with pytest.raises(DoesNotFit, match="tokens"):
         Instance(replace(d, knobs=replace(d.knobs, kv_fraction=0.001)), asked(isl=4000, osl=50))
+
+
+def test_windows_are_room_that_a_context_does_not_have() -> None:
+    d = api.deployment_of(model="gemma-3-4b", gpu="h100-sxm-80gb", precision="fp8", tp=1, engine="tensorrt-llm")
+    d = replace(d, knobs=replace(d.knobs, kv_fraction=0.003))
+    memory = memory_plan(d)
+    room = memory.tokens - memory.windows.blocks * d.knobs.tokens_per_block
+    assert 1024 < room < memory.tokens
+    assert Instance(d, asked(isl=room - 50, osl=50)).batch == 1
+    with pytest.raises(DoesNotFit, match=f"one request of {room + 1:,} tokens does not fit the KV cache of {room:,} tokens"):
+        Instance(d, asked(isl=room - 49, osl=50))
 
 
 def test_same_seed_same_answer() -> None:

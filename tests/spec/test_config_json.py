@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.spec.test_config_windows import MIXED
 from tonnage.errors import InputError, UnsupportedModel
 from tonnage.spec.catalog import find_model
 from tonnage.spec.config_json import LAYOUTS, REFUSED, read_config
@@ -241,6 +242,7 @@ PUBLISHED: list[tuple[dict[str, Any], float]] = [
         },
         7.24,
     ),
+    *MIXED,
 ]
 
 

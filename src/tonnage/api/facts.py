@@ -48,6 +48,7 @@ class MemoryReport:
             "kv_bytes": p.kv_budget_bytes,
             "kv_bytes_per_token": p.kv_bytes_per_token,
             "kv_tokens": p.tokens,
+            **({"kv_window_bytes_per_token": p.window_bytes_per_token, "kv_window_blocks": p.windows.blocks} if p.windows.blocks else {}),
             "isl": self.isl,
             "osl": self.osl,
             "concurrent_requests": p.concurrent_requests(self.isl, self.osl),

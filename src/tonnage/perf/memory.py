@@ -7,6 +7,17 @@ memory for weights and KV cache, and activations and graphs live in the rest (``
 batch managers (``cpp/tensorrt_llm/batch_manager/kvCacheManager.cpp``, ``vllm/v1/worker/gpu_worker.py``,
 ``sglang/srt/arg_groups/memory_hook.py``).
 
+Layers with sliding-window attention keep the last ``window`` tokens of a sequence. Blocks here are of the other layers, whose
+cache grows; the windows of a sequence count as further blocks of that size from admission to release. So does vLLM, where
+blocks of both kinds come from one pool (hybrid KV cache manager, ``docs/design/hybrid_kv_cache_manager.md``,
+``SlidingWindowSpec`` of ``vllm/v1/kv_cache_interface.py``; left out: while a prompt is computed it may hold a whole step's tokens
+more, a window takes one block more where it begins inside one, and groups of layers are filled up to equal size). TensorRT-LLM
+has a pool per window size, with fixed shares of the memory; its PyTorch backend keeps windows only where
+``max_attention_window`` is set, and releases whose shares are those of full attention gain little
+(``calculateWindowSizeToShare`` of ``kvCacheManager.cpp``). SGLang has two pools too, that of windows of 0.8 as many tokens as the
+other unless set (``swa_full_tokens_ratio``). All are treated alike here: as one pool, which is what theirs come to where they are
+set to what the requests need. Models all of whose layers have windows (Mistral 7B v0.1) are counted in full, an upper bound.
+
 What engines set aside beyond weights and KV was fitted to measured peaks: ``coefficients/memory.json``.
 vLLM's pools follow from the same constants with smaller communication buffers: four pools printed by
 running engines (Llama 3 8B on H100 SXM, H100 NVL and RTX 6000 Ada, Llama 3.3 70B FP8 on 2 × H100;
@@ -24,7 +35,7 @@ from typing import Any
 
 from tonnage.errors import DoesNotFit, InputError
 from tonnage.spec.catalog import find_engine
-from tonnage.spec.deployment import Deployment, Parallelism
+from tonnage.spec.deployment import NO_WINDOWS, Deployment, Parallelism, Windows
 from tonnage.spec.model import Model
 from tonnage.spec.precision import Precision
 from tonnage.units import format_gb
@@ -52,7 +63,8 @@ class MemoryPlan:
         activation_bytes: set aside for activations, logits and sampling of a full step; 0 for static batches.
         reserve_bytes: CUDA context, communication buffers and CUDA graphs.
         kv_budget_bytes: what the engine gives to the KV cache.
-        kv_bytes_per_token: one token of one request, on the GPUs of its attention rank.
+        kv_bytes_per_token: one token of one request, on the GPUs of its attention rank, without layers with sliding windows.
+        window_bytes_per_token: the same of those layers, for each of the last tokens that they keep.
         request_bytes: what a request of a static batch takes beside its KV cache, per prompt token; 0 where the pool is paged.
         logit_bytes: what a request of a static batch takes for its logits; 0 where the pool is paged.
         drafter_bytes: the GPU's share of a drafter's weights; 0 without speculative decoding.
@@ -67,6 +79,7 @@ class MemoryPlan:
     request_bytes: float = 0.0
     logit_bytes: float = 0.0
     drafter_bytes: int = 0
+    window_bytes_per_token: int = 0
 
     @property
     def blocks(self) -> int:
@@ -78,14 +91,28 @@ class MemoryPlan:
         """Tokens that the KV cache holds, over all requests."""
         return self.blocks * self.deployment.knobs.tokens_per_block
 
+    @property
+    def windows(self) -> Windows:
+        """Blocks that a sequence holds for its sliding windows."""
+        if not self.window_bytes_per_token:
+            return NO_WINDOWS
+        tokens = self.deployment.model.window
+        block_bytes = self.kv_bytes_per_token * self.deployment.knobs.tokens_per_block
+        return Windows(blocks=-(-tokens * self.window_bytes_per_token // block_bytes), tokens=tokens)
+
+    def request_blocks(self, tokens: int) -> int:
+        """Blocks of a request that grows to so many tokens, those of its windows included."""
+        return math.ceil(tokens / self.deployment.knobs.tokens_per_block) + self.windows.of(tokens)
+
     def concurrent_requests(self, isl: int, osl: int) -> int:
         """Requests of ``isl`` prompt and ``osl`` output tokens that fit at once, prompt and output reserved; at most the engine's slots."""
         if self.deployment.knobs.scheduler == "static":
-            each = self.kv_bytes_per_token * (isl + osl) + self.request_bytes * isl + self.logit_bytes
+            windows = self.window_bytes_per_token * min(isl + osl, self.deployment.model.window)
+            each = self.kv_bytes_per_token * (isl + osl) + windows + self.request_bytes * isl + self.logit_bytes
             fitting = int(self.kv_budget_bytes // each)
         else:
             guesses = 0 if self.deployment.speculation is None else self.deployment.speculation.tokens
-            fitting = self.blocks // math.ceil((isl + osl + guesses) / self.deployment.knobs.tokens_per_block)
+            fitting = self.blocks // self.request_blocks(isl + osl + guesses)
         return min(fitting, self.deployment.knobs.max_batch_size)
 
     def equations(self, isl: int = 0, osl: int = 0) -> list[str]:
@@ -136,6 +163,7 @@ def _unchecked(deployment: Deployment) -> MemoryPlan:
         request_bytes=activation_bytes_per_token(deployment) if static else 0.0,
         logit_bytes=logit_bytes_per_sequence(deployment.model) if static else 0.0,
         drafter_bytes=drafter,
+        window_bytes_per_token=window_bytes_per_token(deployment),
     )
 
 
@@ -145,7 +173,8 @@ def static_peak_bytes(deployment: Deployment, batch: int, isl: int, osl: int) ->
     The form and its constants were fitted to ``peak_gpu_memory_gb`` (decimal GB) of TensorRT-LLM 0.9; see ``coefficients/memory.json``.
     """
     check_split(deployment)
-    kv = kv_bytes_per_token(deployment) * batch * (isl + osl)
+    windows = window_bytes_per_token(deployment) * min(isl + osl, deployment.model.window)
+    kv = (kv_bytes_per_token(deployment) * (isl + osl) + windows) * batch
     activations = activation_bytes_per_token(deployment) * batch * isl
     logits = logit_bytes_per_sequence(deployment.model) * batch
     return weight_bytes(deployment) + kv + activations + logits + _context_bytes(deployment)
@@ -226,13 +255,21 @@ def expert_weights(model: Model) -> int:
 
 
 def kv_bytes_per_token(deployment: Deployment) -> int:
-    """Bytes of KV cache of one token on each GPU of its attention rank, a drafter's included.
+    """Bytes of KV cache of one token on each GPU of its attention rank, a drafter's included, in layers without a window.
 
-    With more GPUs than key/value heads each GPU keeps one, a latent vector all of them.
+    With more GPUs than key/value heads each GPU keeps one, a latent vector all of them. A drafter's windows count in full.
     """
     asked, model, tp = deployment.speculation, deployment.model, deployment.parallelism.tp
     drafter = None if asked is None else asked.layers_of(model)
-    elements = model.kv_elements_per_gpu(tp) + (0 if drafter is None else drafter.kv_elements_per_gpu(tp))
+    elements = model.kv_elements_per_gpu(tp) * model.growing_layers / model.layers
+    elements += 0 if drafter is None else drafter.kv_elements_per_gpu(tp)
+    return math.ceil(elements * deployment.precision.kv_bytes)
+
+
+def window_bytes_per_token(deployment: Deployment) -> int:
+    """The same in layers with a sliding window, for each token that these keep; 0 where all layers grow or count as if they did."""
+    model = deployment.model
+    elements = model.kv_elements_per_gpu(deployment.parallelism.tp) * (model.layers - model.growing_layers) / model.layers
     return math.ceil(elements * deployment.precision.kv_bytes)
 
 
@@ -371,7 +408,7 @@ def _budget_equation(plan: MemoryPlan) -> str:
 def _token_equations(plan: MemoryPlan) -> list[str]:
     model, precision, tp = plan.deployment.model, plan.deployment.precision, plan.deployment.parallelism.tp
     if model.latent is None:
-        width = f"2 × {model.layers} layers × {max(1, model.kv_heads // tp)} KV heads × {model.head_dim}"
+        width = f"2 × {model.growing_layers} layers × {max(1, model.kv_heads // tp)} KV heads × {model.head_dim}"
     else:
         width = f"{model.layers} layers × ({model.latent.kv_lora_rank} + {model.latent.qk_rope_head_dim}) latent"
     asked = plan.deployment.speculation
@@ -381,5 +418,15 @@ def _token_equations(plan: MemoryPlan) -> list[str]:
     size = plan.deployment.knobs.tokens_per_block
     return [
         f"KV per token = {token} = {plan.kv_bytes_per_token:,} B per GPU",
+        *_window_equation(plan),
         f"KV tokens = {plan.blocks:,} blocks × {size} = {plan.tokens:,}",
     ]
+
+
+def _window_equation(plan: MemoryPlan) -> list[str]:
+    model, windows = plan.deployment.model, plan.windows
+    if not windows.blocks:
+        return []
+    kept = f"{model.layers - model.growing_layers} layers within {windows.tokens:,} tokens"
+    size = f"{windows.tokens:,} × {plan.window_bytes_per_token:,} B"
+    return [f"KV of windows = {kept} = {size} per GPU and request, {windows.blocks:,} blocks"]

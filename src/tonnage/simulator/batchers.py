@@ -11,6 +11,10 @@ With speculative decoding a decode computes further tokens, ``drafted`` guesses:
 budget and have their place in the cache, right or wrong. Blocks once taken are kept for the tokens to come. The
 one token that a pre-empted request may have left of its recomputation is computed without guesses.
 
+Layers with sliding windows keep the last tokens of a sequence alone. The pool's blocks are those of the other layers; what the
+windows of a sequence hold at its full length, in the same blocks, is taken when it enters and given back when it leaves or
+is pre-empted: an upper bound while it is shorter than its window.
+
 A decode reads a context of prompt + generated tokens: what the cache holds and the token it computes.
 A prefill chunk of ``new`` tokens after ``past`` ones counts new·(2·past + new) for twice its attention pairs.
 """
@@ -21,7 +25,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from tonnage.results.requests import UNFINISHED
-from tonnage.spec.deployment import EngineKnobs
+from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -96,10 +100,11 @@ class Batcher:
     guesses that is a token and its guesses.
     """
 
-    def __init__(self, knobs: EngineKnobs, kv_blocks: int, max_context: int, drafted: int = 0) -> None:
+    def __init__(self, knobs: EngineKnobs, kv_blocks: int, max_context: int, drafted: int = 0, windows: Windows = NO_WINDOWS) -> None:
         """Start empty, with all blocks free."""
         self.knobs = knobs
         self.drafted = drafted
+        self.windows = windows
         self.slots = min(knobs.max_batch_size, knobs.max_num_tokens // (drafted + 1))
         self.kv_blocks = kv_blocks
         self.max_context = max_context
@@ -111,10 +116,19 @@ class Batcher:
         """KV blocks that hold so many tokens."""
         return -(-tokens // self.knobs.tokens_per_block)
 
+    def window_blocks(self, job: Job) -> int:
+        """KV blocks that a request holds for its windows as long as it runs."""
+        return self.windows.of(job.isl + job.osl + self.drafted)
+
+    def lacks(self, job: Job, tokens: int) -> int:
+        """Further KV blocks that a request needs to have so many tokens in its cache."""
+        return self.blocks(tokens) + self.window_blocks(job) - job.blocks
+
     def never_fits(self, job: Job) -> bool:
         """Whether not even an idle engine could serve the request to its end: such a one is rejected."""
         longest = job.isl + job.osl
-        return self.blocks(longest + self.drafted) > self.kv_blocks or 0 < self.max_context < longest
+        needed = self.blocks(longest + self.drafted) + self.window_blocks(job)
+        return needed > self.kv_blocks or 0 < self.max_context < longest
 
     def guesses(self, job: Job) -> int:
         """Guesses that the request's next decode comes with."""
@@ -164,7 +178,7 @@ class Static(Batcher):
         while self.waiting and len(self.running) < self.knobs.max_batch_size:
             batch = [*self.running, self.waiting[0]]
             longest = max(job.isl for job in batch) + max(job.osl for job in batch)
-            if len(batch) * self.blocks(longest) > self.kv_blocks:
+            if len(batch) * (self.blocks(longest) + self.windows.of(longest)) > self.kv_blocks:
                 break
             self.running.append(self.waiting.popleft())
         self.size = len(self.running)
@@ -209,7 +223,7 @@ class TensorRtLlm(Batcher):
     def _admit(self) -> None:
         while self.waiting and len(self.running) < self.slots:
             job = self.waiting[0]
-            need = self.blocks(job.isl + job.osl + self.drafted)
+            need = self.lacks(job, job.isl + job.osl + self.drafted)
             if need > self.free:
                 break
             self.waiting.popleft()
@@ -253,7 +267,7 @@ class Vllm(Batcher):
                 break
             new = min(job.tokens - job.computed, budget)
             guesses = self.guesses(job)
-            need = self.blocks(job.computed + new + guesses) - job.blocks
+            need = self.lacks(job, job.computed + new + guesses)
             while need > self.free and job in self.running:
                 self._preempt(self.running.pop())
                 preempted = True
@@ -269,12 +283,12 @@ class Vllm(Batcher):
             job = self.waiting[0]
             if not self.knobs.chunked_prefill and job.tokens > budget:
                 break
-            if self.blocks(job.tokens) > self.free:
+            if self.lacks(job, job.tokens) > self.free:
                 break
             self.waiting.popleft()
             self.running.append(job)
             new = min(job.tokens, budget)
-            self._allocate(job, self.blocks(new))
+            self._allocate(job, self.lacks(job, new))
             step.add(job, new)
             budget -= new
 

@@ -69,6 +69,8 @@ from tonnage.simulator.layout import (
     UNTIL,
     VLLM,
     WINDOW,
+    WINDOW_BLOCKS,
+    WINDOW_TOKENS,
 )
 from tonnage.simulator.rules import (
     begin,
@@ -86,7 +88,7 @@ from tonnage.simulator.tokens import (
     record,
     streamed,
 )
-from tonnage.spec.deployment import EngineKnobs
+from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 from tonnage.spec.workload import Trace
 from tonnage.units import PS_PER_NS, to_ps
 
@@ -196,7 +198,16 @@ def _compiled() -> Any:
 _loop = _compiled()
 
 
-def run(trace: Trace, step: StepModel, knobs: EngineKnobs, kv_blocks: int, *, window_ps: int = -1, max_context: int = 0) -> Requests:
+def run(
+    trace: Trace,
+    step: StepModel,
+    knobs: EngineKnobs,
+    kv_blocks: int,
+    *,
+    windows: Windows = NO_WINDOWS,
+    window_ps: int = -1,
+    max_context: int = 0,
+) -> Requests:
     """Simulate one engine.
 
     Args:
@@ -204,6 +215,7 @@ def run(trace: Trace, step: StepModel, knobs: EngineKnobs, kv_blocks: int, *, wi
         step: what a step costs.
         knobs: the engine's scheduler and limits.
         kv_blocks: blocks of ``knobs.tokens_per_block`` tokens that the KV cache has.
+        windows: blocks that a sequence holds for its sliding windows, beside those of its context.
         window_ps: when the run stops: tokens after this moment do not happen, rows sent after it are
             left out, and what is not complete is unfinished; -1 to run to the end.
         max_context: longest prompt plus output; a longer request is rejected; 0 for no such limit.
@@ -216,7 +228,7 @@ def run(trace: Trace, step: StepModel, knobs: EngineKnobs, kv_blocks: int, *, wi
         InputError: due times out of order, lengths below one token, an engine without slots, tokens or blocks, or whose
             steps do not hold a token and its guesses.
     """
-    return run_recorded(trace, step, knobs, kv_blocks, window_ps=window_ps, max_context=max_context, most_steps=0)[0]
+    return run_recorded(trace, step, knobs, kv_blocks, windows=windows, window_ps=window_ps, max_context=max_context, most_steps=0)[0]
 
 
 def run_recorded(
@@ -226,6 +238,7 @@ def run_recorded(
     kv_blocks: int,
     *,
     most_steps: int,
+    windows: Windows = NO_WINDOWS,
     window_ps: int = -1,
     max_context: int = 0,
     stop: NDArray[np.int64] | None = None,
@@ -242,7 +255,7 @@ def run_recorded(
     cfg[SCHEDULER], cfg[SLOTS], cfg[MAX_TOKENS] = _CODES[knobs.scheduler], slots(knobs, drafted), knobs.max_num_tokens
     cfg[CHUNKED], cfg[BLOCK_TOKENS], cfg[KV_BLOCKS] = knobs.chunked_prefill, knobs.tokens_per_block, kv_blocks
     cfg[MAX_CONTEXT], cfg[FRONTEND], cfg[WINDOW] = max_context, to_ps(step.frontend_s), window_ps
-    cfg[STREAM] = to_ps(step.stream_s)
+    cfg[STREAM], cfg[WINDOW_BLOCKS], cfg[WINDOW_TOKENS] = to_ps(step.stream_s), windows.blocks, windows.tokens
     cfg[TURNAROUND], cfg[CONCURRENCY] = trace.turnaround_ps, trace.concurrency
     draft = np.zeros(COEFFICIENTS) if drafting is None else drafting.coefficients
     if drafting is not None:

@@ -9,17 +9,20 @@ STATIC, TENSORRT_LLM, VLLM, SGLANG = 0, 1, 2, 3
 """Codes of the schedulers."""
 
 # Places in the array of settings. SLOTS is how many sequences run at once. DRAFTED guesses of PASSES passes come
-# with a decode; draws BELOW are right, of those from SEED, which is mixed already.
+# with a decode; draws BELOW are right, of those from SEED, which is mixed already. A sequence of WINDOW_TOKENS or more
+# holds WINDOW_BLOCKS for its sliding windows; WINDOW is one of time.
 (SCHEDULER, SLOTS, MAX_TOKENS, CHUNKED, BLOCK_TOKENS, KV_BLOCKS, MAX_CONTEXT, FRONTEND, TURNAROUND, CONCURRENCY, WINDOW) = range(11)
-(DRAFTED, PASSES, BELOW, SEED, STREAM) = range(11, 16)
-SETTINGS = 16
+(DRAFTED, PASSES, BELOW, SEED, STREAM, WINDOW_BLOCKS, WINDOW_TOKENS) = range(11, 18)
+SETTINGS = 18
 
 # Rows of the table of requests. What a decoding request has generated is ROUND − BASE, and its UNTIL is
 # the round at which it ends or its output position enters the next BUCKET of the gap histogram.
 # GENERATED, COMPUTED and LAST are kept for the others; BLOCKS as long as the prompt is computed (vLLM, SGLang) or
-# to the end (TensorRT-LLM, and all with guesses). A right guess moves BASE and UNTIL a round back.
+# to the end (TensorRT-LLM, and all with guesses); WINDOWS are those of them for sliding windows. A right guess moves BASE and
+# UNTIL a round back.
 (SENT, FIRST, LAST, GENERATED, COMPUTED, BLOCKS, STATUS, PREEMPTIONS, FIRST_STEP, LAST_STEP, BASE, UNTIL, BUCKET) = range(13)
-REQUEST_ROWS = 13
+WINDOWS = 13
+REQUEST_ROWS = 14
 
 # Places in the array of the engine's state. Every decoding request gets one token a round, so ROUND tells all
 # their lengths at once: the number of steps done, less those of prompts alone (SGLang), which ALONE counts.

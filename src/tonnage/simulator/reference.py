@@ -42,7 +42,7 @@ from tonnage.results.requests import COMPLETED, GAP_BINS, POSITION_BUCKETS, REJE
 from tonnage.simulator.acceptance import accepted, threshold
 from tonnage.simulator.batchers import Batcher, Job, Static, Step, TensorRtLlm, Vllm
 from tonnage.simulator.sglang import Sglang
-from tonnage.spec.deployment import EngineKnobs
+from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 from tonnage.spec.workload import Trace
 from tonnage.units import PS_PER_NS, to_ps
 
@@ -247,10 +247,17 @@ def drafted_tokens(step: StepModel) -> int:
 
 
 def run_reference(
-    trace: Trace, step: StepModel, knobs: EngineKnobs, kv_blocks: int, *, window_ps: int = -1, max_context: int = 0
+    trace: Trace,
+    step: StepModel,
+    knobs: EngineKnobs,
+    kv_blocks: int,
+    *,
+    windows: Windows = NO_WINDOWS,
+    window_ps: int = -1,
+    max_context: int = 0,
 ) -> Reference:
     """Simulate one engine; the arguments are those of ``kernel.run``."""
-    batcher = BATCHERS[knobs.scheduler](knobs, kv_blocks, max_context, drafted_tokens(step))
+    batcher = BATCHERS[knobs.scheduler](knobs, kv_blocks, max_context, drafted_tokens(step), windows)
     engine = Engine(Source(trace), batcher, Prices(step, knobs.max_batch_size), window_ps)
     engine.run()
     jobs = [job for job in engine.source.sent if not engine.beyond(job.due)]

@@ -56,6 +56,9 @@ from tonnage.simulator.layout import (
     TURNAROUND,
     UNTIL,
     VLLM,
+    WINDOW_BLOCKS,
+    WINDOW_TOKENS,
+    WINDOWS,
 )
 from tonnage.simulator.steps import (
     CONTEXT_TOKENS,
@@ -76,9 +79,18 @@ def blocks_of(tokens, block):
 
 
 @njit(inline="always")
+def windows_of(cfg, tokens):
+    """KV blocks that a sequence which grows to so many tokens holds for its sliding windows."""
+    if tokens >= cfg[WINDOW_TOKENS]:
+        return cfg[WINDOW_BLOCKS]
+    return blocks_of(cfg[WINDOW_BLOCKS] * tokens, cfg[WINDOW_TOKENS])
+
+
+@njit(inline="always")
 def never_fits(cfg, isl, osl):
     """Whether a request could not be served even by an idle engine."""
-    if blocks_of(isl + osl + cfg[DRAFTED], cfg[BLOCK_TOKENS]) > cfg[KV_BLOCKS]:
+    windows = windows_of(cfg, isl + osl + cfg[DRAFTED])
+    if blocks_of(isl + osl + cfg[DRAFTED], cfg[BLOCK_TOKENS]) + windows > cfg[KV_BLOCKS]:
         return True
     if cfg[MAX_CONTEXT] > 0 and isl + osl > cfg[MAX_CONTEXT]:
         return True
@@ -87,7 +99,7 @@ def never_fits(cfg, isl, osl):
     if cfg[SCHEDULER] == VLLM:
         return isl + osl > cfg[MAX_TOKENS] and cfg[CHUNKED] == 0
     if cfg[SCHEDULER] == SGLANG:
-        return isl + osl + cfg[DRAFTED] + cfg[BLOCK_TOKENS] >= cfg[KV_BLOCKS] * cfg[BLOCK_TOKENS]
+        return isl + osl + cfg[DRAFTED] + cfg[BLOCK_TOKENS] >= (cfg[KV_BLOCKS] - windows) * cfg[BLOCK_TOKENS]
     return False
 
 
@@ -142,6 +154,7 @@ def take_arrivals(cfg, state, table, isl, osl, queue, until):
             if cfg[CONCURRENCY] > 0:
                 send_next(cfg, state, table, arrival)
         else:
+            table[WINDOWS, r] = windows_of(cfg, isl[r] + osl[r] + cfg[DRAFTED])
             queue[state[TAIL] % queue.size] = r
             state[TAIL] += 1
 
@@ -167,7 +180,8 @@ def schedule_static(cfg, state, table, isl, osl, queue, running, filling, take, 
     while state[HEAD] < state[TAIL] and state[RUNNING] < cfg[SLOTS]:
         r = queue[state[HEAD]]
         longer_prompt, longer_output = max(prompt, isl[r]), max(output, osl[r])
-        if (state[RUNNING] + 1) * blocks_of(longer_prompt + longer_output, cfg[BLOCK_TOKENS]) > cfg[KV_BLOCKS]:
+        longest = longer_prompt + longer_output
+        if (state[RUNNING] + 1) * (blocks_of(longest, cfg[BLOCK_TOKENS]) + windows_of(cfg, longest)) > cfg[KV_BLOCKS]:
             break
         prompt, output = longer_prompt, longer_output
         state[HEAD] += 1
@@ -206,7 +220,7 @@ def schedule_tensorrt_llm(cfg, state, table, isl, osl, queue, running, filling, 
     """Admit in order while slots and blocks to completion last; decodes first, then contexts."""
     while state[HEAD] < state[TAIL] and state[RUNNING] < cfg[SLOTS]:
         r = queue[state[HEAD]]
-        need = blocks_of(isl[r] + osl[r] + cfg[DRAFTED], cfg[BLOCK_TOKENS])
+        need = blocks_of(isl[r] + osl[r] + cfg[DRAFTED], cfg[BLOCK_TOKENS]) + table[WINDOWS, r]
         if need > state[FREE]:
             break
         state[HEAD] += 1
@@ -230,10 +244,10 @@ def schedule_tensorrt_llm(cfg, state, table, isl, osl, queue, running, filling, 
 
 @njit(inline="always")
 def held(cfg, table, isl, r, generated):
-    """Blocks of a request that decodes: those of its context, and those once taken for guesses."""
+    """Blocks of a request that decodes: those of its context and its windows, and those once taken for guesses."""
     if cfg[DRAFTED] > 0:
         return table[BLOCKS, r]
-    return blocks_of(isl[r] + generated - 1, cfg[BLOCK_TOKENS])
+    return blocks_of(isl[r] + generated - 1, cfg[BLOCK_TOKENS]) + table[WINDOWS, r]
 
 
 @njit(inline="always")
@@ -241,7 +255,7 @@ def growth(cfg, state, table, isl, r):
     """Blocks that a decoding request needs for its next token and guesses."""
     context = isl[r] + state[ROUND] - table[BASE, r]
     if cfg[DRAFTED] > 0:
-        return blocks_of(context + cfg[DRAFTED], cfg[BLOCK_TOKENS]) - table[BLOCKS, r]
+        return blocks_of(context + cfg[DRAFTED], cfg[BLOCK_TOKENS]) + table[WINDOWS, r] - table[BLOCKS, r]
     return 1 if (context - 1) % cfg[BLOCK_TOKENS] == 0 else 0
 
 
@@ -300,7 +314,7 @@ def preempt_last(cfg, state, table, isl, running, stack, positions, phases):
 def chunk_vllm(cfg, state, table, isl, r):
     """New tokens of a filling request in a step, and the blocks that they need."""
     new = min(isl[r] + table[GENERATED, r] - table[COMPUTED, r], cfg[MAX_TOKENS] - state[DECODING] * (cfg[DRAFTED] + 1))
-    return new, max(blocks_of(table[COMPUTED, r] + new, cfg[BLOCK_TOKENS]) - table[BLOCKS, r], 0)
+    return new, max(blocks_of(table[COMPUTED, r] + new, cfg[BLOCK_TOKENS]) + table[WINDOWS, r] - table[BLOCKS, r], 0)
 
 
 @njit(inline="always")
@@ -352,14 +366,16 @@ def schedule_vllm(cfg, state, table, isl, queue, stack, running, filling, take, 
         else:
             break
         tokens = isl[r] + table[GENERATED, r]
-        if (cfg[CHUNKED] == 0 and tokens > budget) or blocks_of(tokens, cfg[BLOCK_TOKENS]) > state[FREE]:
+        if cfg[CHUNKED] == 0 and tokens > budget:
+            break
+        if blocks_of(tokens, cfg[BLOCK_TOKENS]) + table[WINDOWS, r] > state[FREE]:
             break
         if state[STACK] > 0:
             state[STACK] -= 1
         else:
             state[HEAD] += 1
         new = min(tokens, budget)
-        table[BLOCKS, r] = blocks_of(new, cfg[BLOCK_TOKENS])
+        table[BLOCKS, r] = blocks_of(new, cfg[BLOCK_TOKENS]) + table[WINDOWS, r]
         state[FREE] -= table[BLOCKS, r]
         take[state[FILLING]] = new
         enter(state, table, running, filling, r)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tonnage.simulator.batchers import Batcher, Job, Step
-from tonnage.spec.deployment import EngineKnobs
+from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 
 RATIO = 3_000_000
 """Units of the new-token ratio, so that all that is done with it is exact in whole numbers."""
@@ -30,7 +30,7 @@ class Sglang(Batcher):
     A pass over the queue, in order, admits a request where its uncomputed tokens, the output that it may
     still make (at most 4,096 tokens) and one block are less than what remains of the cache: the free
     tokens, less the ratio's share of what each decoding request may still make, less what the pass has
-    admitted (prompt in whole blocks, output, one block). The first that finds too little ends the pass,
+    admitted (prompt in whole blocks, output, one block, what windows hold). The first that finds too little ends the pass,
     and if anyone decodes nobody is looked at again until someone leaves.
 
     With ``chunked_prefill``, ``max_num_tokens`` is ``chunked_prefill_size``: prompts are taken in whole
@@ -51,9 +51,9 @@ class Sglang(Batcher):
     mem_cache/prefill_budget.py of SGLang 0.5.23.
     """
 
-    def __init__(self, knobs: EngineKnobs, kv_blocks: int, max_context: int, drafted: int = 0) -> None:
+    def __init__(self, knobs: EngineKnobs, kv_blocks: int, max_context: int, drafted: int = 0, windows: Windows = NO_WINDOWS) -> None:
         """Start empty; slots are not held to the token budget, which is one of prompts."""
-        super().__init__(knobs, kv_blocks, max_context, drafted)
+        super().__init__(knobs, kv_blocks, max_context, drafted, windows)
         self.slots = knobs.max_batch_size
         self.chunked: Job | None = None
         self.full = False
@@ -62,7 +62,8 @@ class Sglang(Batcher):
     def never_fits(self, job: Job) -> bool:
         """Also one that leaves no token beside itself and a block: it would not be admitted to an idle engine."""
         block = self.knobs.tokens_per_block
-        return super().never_fits(job) or job.isl + job.osl + self.drafted + block >= self.kv_blocks * block
+        held = job.isl + job.osl + self.drafted + self.window_blocks(job) * block
+        return super().never_fits(job) or held + block >= self.kv_blocks * block
 
     def idle(self) -> None:
         """The ratio starts again."""
@@ -99,8 +100,8 @@ class Sglang(Batcher):
             left -= self._reserve(job, paged)
         while self.waiting and budget > 0 and len(self.running) < self.slots:
             job = self.waiting[0]
-            new = job.tokens
-            if (new + min(job.osl - job.generated, MOST_NEW) + size) * RATIO >= left:
+            new, windows = job.tokens, self.window_blocks(job) * size
+            if (new + min(job.osl - job.generated, MOST_NEW) + size + windows) * RATIO >= left:
                 self.full = bool(decoding)
                 return
             if not chunks and step.work and self.blocks(new) * size >= budget:
@@ -110,7 +111,7 @@ class Sglang(Batcher):
             self.running.append(self.waiting.popleft())
             paged = self._take(step, job, new)
             budget -= paged
-            left -= self._reserve(job, paged)
+            left -= self._reserve(job, paged) + windows * RATIO
             if left <= 0:
                 self.full = bool(decoding)
                 return
@@ -127,7 +128,7 @@ class Sglang(Batcher):
         return self.blocks(new) * self.knobs.tokens_per_block
 
     def _allocate(self, job: Job, new: int) -> None:
-        more = self.blocks(job.computed + new + self.guesses(job)) - job.blocks
+        more = self.lacks(job, job.computed + new + self.guesses(job))
         self.free -= more
         job.blocks += more
 
@@ -147,7 +148,7 @@ class Sglang(Batcher):
             step.add(job, 1)
 
     def _lacking(self, decoding: list[Job]) -> bool:
-        return sum(self.blocks(job.computed + 1 + self.guesses(job)) - job.blocks for job in decoding) > self.free
+        return sum(self.lacks(job, job.computed + 1 + self.guesses(job)) for job in decoding) > self.free
 
     def _retract(self, job: Job) -> None:
         self.running.remove(job)

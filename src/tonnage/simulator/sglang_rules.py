@@ -30,6 +30,7 @@ from tonnage.simulator.layout import (
     SLOTS,
     TAIL,
     UNTIL,
+    WINDOWS,
 )
 from tonnage.simulator.rules import add_decoding, blocks_of, called, enter, grow_all, growth_of_all, held, leave_decoding
 from tonnage.simulator.sglang import MOST_NEW, RATIO_DECAY, RATIO_LEAST, RETRACT_STEPS
@@ -76,8 +77,8 @@ def admit_sglang(cfg, state, table, isl, osl, queue, running, filling, take, mad
         left -= (paged + size + (min(osl[r], MOST_NEW) if new == lacks else 0)) * UNITS
     while state[HEAD] < state[TAIL] and budget > 0 and state[RUNNING] < cfg[SLOTS]:
         r = queue[state[HEAD] % queue.size]
-        tokens = isl[r] + table[GENERATED, r]
-        if (tokens + min(osl[r] - table[GENERATED, r], MOST_NEW) + size) * UNITS >= left:
+        tokens, windows = isl[r] + table[GENERATED, r], table[WINDOWS, r] * size
+        if (tokens + min(osl[r] - table[GENERATED, r], MOST_NEW) + size + windows) * UNITS >= left:
             state[FULL] = decodes
             break
         paged = blocks_of(tokens, size) * size
@@ -89,7 +90,7 @@ def admit_sglang(cfg, state, table, isl, osl, queue, running, filling, take, mad
         enter(state, table, running, filling, r)
         paged = take_prompt(cfg, state, table, take, made, i, r, new)
         budget -= paged
-        left -= (paged + size + (min(osl[r], MOST_NEW) if new == tokens else 0)) * UNITS
+        left -= (paged + size + windows + (min(osl[r], MOST_NEW) if new == tokens else 0)) * UNITS
         if left <= 0:
             state[FULL] = decodes
             break
@@ -99,7 +100,7 @@ def admit_sglang(cfg, state, table, isl, osl, queue, running, filling, take, mad
 def take_prompt(cfg, state, table, take, made, i, r, new):
     """Allocate for the next ``new`` tokens of a filling request and count them into the step; their whole blocks in tokens."""
     past = table[COMPUTED, r]
-    more = blocks_of(past + new, cfg[BLOCK_TOKENS]) - table[BLOCKS, r]
+    more = blocks_of(past + new, cfg[BLOCK_TOKENS]) + table[WINDOWS, r] - table[BLOCKS, r]
     state[FREE] -= more
     table[BLOCKS, r] += more
     take[i] = new

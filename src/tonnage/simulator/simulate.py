@@ -99,12 +99,14 @@ def simulate_recorded(
 
     Of an instance with attention ranks, the first rank and its requests.
     """
+    memory = memory_plan(deployment)
     return run_recorded(
         rank_traces(workload.trace(seed), deployment.parallelism.dp)[0],
         step_model(deployment),
         deployment.knobs,
-        memory_plan(deployment).blocks,
+        memory.blocks,
         most_steps=most_steps,
+        windows=memory.windows,
         window_ps=-1 if window_s is None else to_ps(window_s),
         max_context=deployment.model.max_context,
     )
@@ -112,14 +114,15 @@ def simulate_recorded(
 
 def _one(point: Point, seed: int, window_s: float | None, stop: NDArray[np.int64]) -> Requests:
     deployment, workload = point
-    blocks, ranks = memory_plan(deployment).blocks, deployment.parallelism.dp
+    memory, ranks = memory_plan(deployment), deployment.parallelism.dp
     parts = [
         run_recorded(
             trace,
             step_model(deployment),
             deployment.knobs,
-            blocks,
+            memory.blocks,
             most_steps=0,
+            windows=memory.windows,
             window_ps=-1 if window_s is None else to_ps(window_s),
             max_context=deployment.model.max_context,
             stop=stop,

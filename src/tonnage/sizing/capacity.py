@@ -168,7 +168,7 @@ class Instance:
         self.memory = price.memory
         self.knobs = price.knobs
         self.step: StepModel = slower(price.step, asked.step_factor)
-        held = min(self.memory.blocks // math.ceil((isl + osl) / self.knobs.tokens_per_block), self.knobs.max_batch_size)
+        held = min(self.memory.blocks // self.memory.request_blocks(isl + osl), self.knobs.max_batch_size)
         if self.knobs.scheduler == "static":
             held = self.memory.concurrent_requests(isl, osl)
         self._check_longest()
@@ -180,8 +180,9 @@ class Instance:
         """Refuse a deployment whose engine would turn requests away: the longest, or of an endless distribution the 99.9th percentile."""
         asked, knobs = self.asked, self.knobs
         longest = asked.pairs.longest if asked.pairs is not None else asked.isl.longest + asked.osl.longest
-        if longest > self.memory.tokens:
-            raise DoesNotFit(f"one request of {longest:,} tokens does not fit the KV cache of {self.memory.tokens:,} tokens")
+        if self.memory.request_blocks(longest) > self.memory.blocks:
+            room = self.memory.tokens - self.memory.windows.of(longest) * knobs.tokens_per_block
+            raise DoesNotFit(f"one request of {longest:,} tokens does not fit the KV cache of {max(room, 0):,} tokens")
         whole = longest if knobs.scheduler == "vllm" else asked.isl.longest
         if not knobs.chunked_prefill and knobs.scheduler not in ("static", "sglang") and whole > knobs.max_num_tokens:
             raise DoesNotFit(f"{whole:,} tokens exceed the token budget of {knobs.max_num_tokens:,} without chunked prefill")
@@ -260,16 +261,16 @@ class Instance:
     def serve(self, trace: Trace, step: StepModel | None = None) -> Requests:
         """A run of given requests, split over the attention ranks, with the instance's step model or another."""
         ranks = self.deployment.parallelism.dp
-        parts = [run(part, step or self.step, self.knobs, self.memory.blocks) for part in rank_traces(trace, ranks)]
+        memory = self.memory
+        parts = [run(part, step or self.step, self.knobs, memory.blocks, windows=memory.windows) for part in rank_traces(trace, ranks)]
         return parts[0] if ranks == 1 else pooled(parts)
 
     def recorded(self, rate: float, requests: int, most_steps: int) -> StepRecord:
         """The engine steps of an open loop at ``rate``, the first ``most_steps`` of one attention rank."""
         arrivals = OpenLoop(rate=rate, process=self.asked.process, cv=self.asked.cv)
         trace = self.workload(arrivals, requests).trace(self.asked.seed)
-        return run_recorded(
-            rank_traces(trace, self.deployment.parallelism.dp)[0], self.step, self.knobs, self.memory.blocks, most_steps=most_steps
-        )[1]
+        first, memory = rank_traces(trace, self.deployment.parallelism.dp)[0], self.memory
+        return run_recorded(first, self.step, self.knobs, memory.blocks, windows=memory.windows, most_steps=most_steps)[1]
 
     def workload(self, arrivals: Arrivals, requests: int) -> Workload:
         """The question's lengths under any arrivals."""

@@ -188,7 +188,8 @@ def _loaded(point: Point, load: Load | None) -> dict[str, float]:
     workload = workload_of(point, step, turnaround_s=turnaround_s) if load is None else load(step, turnaround_s)
     trace = workload.trace(SEED)
     window = -1 if point.window_s is None or point.concurrency is None else to_ps(point.window_s)
-    record = run(trace, step.in_process if workload.queued else step, deployment.knobs, plan.blocks, window_ps=window)
+    model = step.in_process if workload.queued else step
+    record = run(trace, model, deployment.knobs, plan.blocks, windows=plan.windows, window_ps=window)
     return measured_metrics(record)
 
 

@@ -38,6 +38,8 @@ class Layout:
         experts: keys of the number of experts; empty for a dense model.
         latent: multi-head latent attention, with shared experts and plain first layers as DeepSeek has them; every key must be there.
         window: the key that switches a sliding window on ("sliding_window" by its own presence); empty for none.
+        pattern: layers with a window and without alternate, one in so many without, where neither ``layer_types`` nor
+            ``sliding_window_pattern`` says so; 0 where all layers are alike.
         head_norms: query and key heads are normalised.
     """
 
@@ -60,6 +62,7 @@ class Layout:
     experts: tuple[str, ...] = ()
     latent: bool = False
     window: str = ""
+    pattern: int = 0
     head_norms: bool = False
 
 
@@ -107,17 +110,21 @@ LAYOUTS: dict[str, Layout] = {
     "GPTNeoXForCausalLM": Layout(kv_heads=(), head_dim="", gated=False, parallel=True, parallel_key="use_parallel_residual"),
     "Phi3ForCausalLM": Layout(kv_absent_means_all=True, head_dim="", window="sliding_window"),
     "GemmaForCausalLM": Layout(head_dim_required=True, tied=True),
+    "Gemma2ForCausalLM": Layout(head_dim_required=True, tied=True, window="sliding_window"),
+    "Gemma3ForCausalLM": Layout(head_dim_required=True, tied=True, pattern=6, head_norms=True),
+    "GptOssForCausalLM": Layout(head_dim_required=True, experts=("num_local_experts",), pattern=2),
     "DeepseekV2ForCausalLM": DEEPSEEK,
     "DeepseekV3ForCausalLM": DEEPSEEK,
     "Starcoder2ForCausalLM": Layout(head_dim="", gated=False, tied=True, window="sliding_window"),
 }
+
+LAYER_TYPES = ("sliding_attention", "full_attention")
 
 _SPARSE = "its attention picks the tokens that it reads"
 _STATE = "state-space layers keep no KV cache"
 _HYBRID = "it mixes attention with state-space or linear layers"
 _ENCODER = "it has an encoder; only decoders are priced"
 _VISION = "it takes images; only text decoders are priced"
-_WINDOWS = "layers with and without sliding windows alternate"
 
 REFUSED: dict[str, str] = {
     "DeepseekV32ForCausalLM": _SPARSE,
@@ -144,9 +151,6 @@ REFUSED: dict[str, str] = {
     "Qwen2VLForConditionalGeneration": _VISION,
     "Qwen2_5_VLForConditionalGeneration": _VISION,
     "Gemma3ForConditionalGeneration": _VISION,
-    "Gemma2ForCausalLM": _WINDOWS,
-    "Gemma3ForCausalLM": _WINDOWS,
-    "GptOssForCausalLM": _WINDOWS,
     "Qwen2MoeForCausalLM": "a shared expert stands beside the routed ones",
     "DbrxForCausalLM": "its dimensions are nested in attn_config and ffn_config",
 }
@@ -205,6 +209,13 @@ def _name_of(file: Path) -> str:
     return "-".join(stem.lower().split()) or "model"
 
 
+class WindowParts(TypedDict, total=False):
+    """Fields of ``Model`` that only a layout with and without windows fills."""
+
+    window: int
+    windowed_layers: int
+
+
 class LatentParts(TypedDict, total=False):
     """Fields of ``Model`` that only a layout with latent attention fills."""
 
@@ -249,7 +260,21 @@ class _Reader:
             source=f"{self.where} ({architecture})",
             notes=" ".join(self.notes(layout)),
             **(self.latent_parts() if layout.latent else LatentParts()),
+            **self.windows(layout),
         )
+
+    def windows(self, layout: Layout) -> WindowParts:
+        """The window of the layers that have one, and their number, where others do not."""
+        window = self.optional(("sliding_window",)) if layout.pattern else None
+        if window is None:
+            return WindowParts()
+        layers, kinds = self.required(layout.layers), self.config.get("layer_types")
+        if kinds is None:
+            every = self.optional(("sliding_window_pattern", "_sliding_window_pattern")) or layout.pattern
+            return WindowParts(window=window, windowed_layers=layers - layers // every)
+        if not isinstance(kinds, list) or len(kinds) != layers or any(kind not in LAYER_TYPES for kind in kinds):
+            self.fail("layer_types", f"{_shown(kinds)} is not a list of {layers} times {' or '.join(LAYER_TYPES)}")
+        return WindowParts(window=window, windowed_layers=kinds.count(LAYER_TYPES[0]))
 
     def latent_parts(self) -> LatentParts:
         """Latent attention, shared experts and plain first layers."""

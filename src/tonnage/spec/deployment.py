@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tonnage.errors import InputError
 from tonnage.spec.calibration import Calibration
@@ -103,6 +103,25 @@ class EngineKnobs:
     kv_rule: KvRule
     kv_fraction: float
     stream_interval: int = 1
+
+
+class Windows(NamedTuple):
+    """KV-cache blocks of a sequence for layers with sliding-window attention, beside those of its context in the other layers.
+
+    Attributes:
+        blocks: of a sequence of ``tokens`` or more; 0 without such layers.
+        tokens: the window; a shorter sequence has its share of the blocks, rounded up.
+    """
+
+    blocks: int = 0
+    tokens: int = 0
+
+    def of(self, tokens: int) -> int:
+        """Blocks of a sequence that grows to so many tokens."""
+        return self.blocks if tokens >= self.tokens else -(-self.blocks * tokens // self.tokens)
+
+
+NO_WINDOWS = Windows()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,7 +70,7 @@ class Model:
         dense_ffn: inner width of that MLP.
         latent: the dimensions of multi-head latent attention; None for attention with key/value heads.
         window: tokens that a layer with sliding-window attention attends to; 0 where none has it.
-        windowed_layers: how many layers have it. Only the time of their attention is less here: KV memory is counted in full.
+        windowed_layers: how many layers have it: attention reads, and the KV cache keeps, the last ``window`` tokens of a sequence.
         tied_embeddings: the output head shares the embedding table.
         parallel_block: attention and MLP of a layer add to one residual, so that a layer has one all-reduce.
         head_norms: every query and key head is normalised before attention, by kernels of their own (Qwen3).
@@ -181,6 +181,11 @@ class Model:
         if self.latent is not None:
             return float(self.layers * self.latent.cached)
         return 2 * self.layers * max(self.kv_heads / tp, 1.0) * self.head_dim
+
+    @property
+    def growing_layers(self) -> int:
+        """Layers whose KV cache grows with the sequence; all of them also where every one has a window."""
+        return self.layers - self.windowed_layers or self.layers
 
     @property
     def prefill_flops_per_pair(self) -> int:

@@ -224,7 +224,7 @@ class LoadedRows:
         whole = [self.point(row) for row in rows]
         self.points = [point.of_rank for point in whole]
         self.deployments = Deployments.among(self.points)
-        self.blocks = [memory_plan(point.deployment).blocks for point in self.points]
+        self.memory = [memory_plan(point.deployment) for point in self.points]
         columns = {name: column(rows, name) for name in METRICS}
         if np.isfinite(columns["requests_s"]).all():  # the same number as tokens per second
             del columns["output_tok_s"]
@@ -248,7 +248,7 @@ class LoadedRows:
         self.front = front
 
         def one(i: int) -> Bins:
-            point, of = self.points[i], self.deployments.of[i]
+            point, of, memory = self.points[i], self.deployments.of[i], self.memory[i]
             engine = terms["engines"][find_engine(point.deployment.engine).coefficients]
             streaming = streaming_s(engine, point.deployment)
             responding = engine.get("response_s", 0.0)
@@ -256,7 +256,9 @@ class LoadedRows:
             load = self.workload(i, model, turnaround_s=engine["turnaround_s"])
             trace, model = load.trace(SEED), model.in_process if load.queued else model
             window = -1 if point.window_s is None else to_ps(point.window_s)
-            run, log = run_recorded(trace, model, point.deployment.knobs, self.blocks[i], most_steps=MOST_STEPS, window_ps=window)
+            run, log = run_recorded(
+                trace, model, point.deployment.knobs, memory.blocks, windows=memory.windows, most_steps=MOST_STEPS, window_ps=window
+            )
             return gather(run, log, measured_metrics(run))
 
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:

@@ -46,6 +46,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tonnage.errors import InputError
+from tonnage.perf.memory import MemoryPlan
 from tonnage.perf.step import StepModel
 from tonnage.sizing.fitting.rows import LoadedRows
 from tonnage.sizing.predict import ROUNDS, Point, read_point
@@ -283,8 +284,13 @@ class SiliconRows(LoadedRows):
 
     def cache_holds_all(self) -> list[bool]:
         """Whether the KV cache holds the longest request of every client at once."""
-        pools = zip(self.points, self.blocks, strict=True)
-        return [(p.concurrency or 1) * (p.isl + p.osl) <= blocks * p.deployment.knobs.tokens_per_block for p, blocks in pools]
+        pools = zip(self.points, self.memory, strict=True)
+        return [(p.concurrency or 1) * _held(memory, p.isl + p.osl) <= memory.tokens for p, memory in pools]
+
+
+def _held(memory: MemoryPlan, tokens: int) -> int:
+    """Tokens of the KV cache that a request takes, its windows included."""
+    return tokens + memory.windows.of(tokens) * memory.deployment.knobs.tokens_per_block
 
 
 def lengths(nominal: int, spread: float) -> Lengths:
