@@ -336,9 +336,9 @@ def test_knobs_of_sglang_follow_the_memory() -> None:
         assert knobs.kv_fraction == pytest.approx(1 - kept / mib, abs=0.012), gpu
 
 
-def test_qwen3_normalises_its_heads() -> None:
-    qwen = {model.name for model in models() if model.name.startswith("qwen3-")}
-    assert {model.name for model in models() if model.head_norms} == {*qwen, "minimax-m2.5"}
+def test_qwen3_gemma_3_and_minimax_normalise_their_heads() -> None:
+    families = ("qwen3-", "gemma-3-", "minimax-")
+    assert {model.name for model in models() if model.head_norms} == {model.name for model in models() if model.name.startswith(families)}
     assert {model.name for model in models() if model.joint_norms} == {"minimax-m2.5"}
 
 
