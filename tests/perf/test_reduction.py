@@ -9,7 +9,7 @@ from tests.step_times import deployment, timed
 from tests.strategies import ROOFLINE, step_models
 from tonnage.errors import InputError
 from tonnage.perf.reduction import reduced
-from tonnage.perf.step import COEFFICIENTS, NORM, StepModel, batch_seconds, step_seconds, tabulated_seconds
+from tonnage.perf.step import COEFFICIENTS, LAUNCHES, NORM, StepModel, batch_seconds, step_seconds, tabulated_seconds
 from tonnage.perf.terms import step_model
 from tonnage.spec.step_times import TimedStep
 
@@ -79,3 +79,15 @@ def test_steps_that_do_not_say_enough_are_refused() -> None:
     for left, says in (((1, 2, 3), "two context_tokens"), ((0, 1, 2), "two numbers of prefill_tokens")):
         with pytest.raises(InputError, match=rf"--step-model: x\.csv needs .*{says}"):
             reduced([enough[i] for i in left], "x.csv")
+
+
+def test_a_floor_of_steps_with_prompts_comes_back() -> None:
+    """Kernels launched one by one: the shortest steps with prompts all take the same, and steps of decodes less."""
+    c = ROOFLINE.copy()
+    c[LAUNCHES] = 0.02
+    found = reduced(list(timed(c)), "ours")
+    assert found.coefficients[LAUNCHES] == pytest.approx(0.02)
+    assert found.worst < 2
+    assert step_seconds(found.coefficients, 16, 1, 0, 256, 0) == pytest.approx(0.02)
+    assert step_seconds(found.coefficients, 0, 0, 1, 0, 128) < 0.01
+    assert reduced(list(timed(ROOFLINE)), "ours").coefficients[LAUNCHES] == 0.0

@@ -20,8 +20,10 @@ def carried(one: Ready) -> Carried:
 @pytest.mark.parametrize("engine", ["tensorrt-llm", "vllm"])
 def test_no_deployment_completes_more_than_its_closed_form_allows(engine: str, lengths: tuple[object, object]) -> None:
     for one in ready(isl=lengths[0], osl=lengths[1], engine=engine, tp="1,4", gpu="h100,l40s", ttft=None):
-        ratio = saturation(one.instance) / one.instance.saturation_estimate()
-        assert 0.85 < ratio < MARGIN
+        estimate = one.instance.saturation_estimate()
+        assert saturation(one.instance) / estimate < MARGIN  # with a front end, which may limit
+        one.instance.step = one.instance.step.in_process
+        assert 0.85 < saturation(one.instance) / one.instance.saturation_estimate() < MARGIN
 
 
 def test_a_beaten_deployment_carries_less_when_it_is_simulated_after_all() -> None:

@@ -5,7 +5,8 @@ The time of a step is taken to be
     table(P + B) + host·(n + B) + prefill·[P > 0] + attention·A + (context + walk/B)·C
 
 with the symbols of ``step.step_seconds``: a table over the tokens of the step, linear between its entries, and five terms.
-All of it is found by least squares of relative errors, none below zero. What this form cannot say is the reduction's
+No step with a prompt takes less than a floor, where the shortest of them take alike, whatever their tokens. The rest is found by
+least squares of relative errors of the other steps, none below zero. What this form cannot say is the reduction's
 error; it is measured on the same steps and goes into every output.
 """
 
@@ -28,6 +29,9 @@ APART = 2 ** (1 / 8)
 
 SMOOTH = 1e-2
 """Weight of the entries' lying on one line with their neighbours, against one step of the table."""
+
+ALIKE, SEVERAL = 1.005, 4
+"""This many steps with prompts within this factor of the shortest, of tokens apart by a factor of two or more, are a floor."""
 
 TERMS = (step.HOST_SEQUENCE, step.HOST_PREFILL, step.ATTENTION, step.CONTEXT, step.WALK)
 
@@ -74,16 +78,30 @@ def reduced(steps: Sequence[TimedStep], source: str) -> Reduction:
     knots = _knots(tokens)
     design = np.hstack([_hats(tokens, knots), _terms(steps)]) / seconds[:, None]
     smooth = _curvature(knots, np.interp(knots, *_means(tokens, seconds)), design.shape[1])
-    solution = _not_negative(np.vstack([design, smooth]), np.concatenate([np.ones(len(steps)), np.zeros(len(smooth))]))
-    error = 100 * np.abs(design @ solution - 1)
     decode = np.array([s.prefill_tokens == 0 for s in steps])
+    floor = _floor(tokens[~decode], seconds[~decode])
+    above = decode | (seconds > ALIKE * floor)
+    target = np.concatenate([np.ones(above.sum()), np.zeros(len(smooth))])
+    solution = _not_negative(np.vstack([design[above], smooth]), target)
+    found = np.maximum(design @ solution, np.where(decode, 0.0, floor) / seconds)
+    error = 100 * np.abs(found - 1)
+    coefficients = _array(knots, solution)
+    coefficients[step.LAUNCHES] = floor
     return Reduction(
-        coefficients=_array(knots, solution),
+        coefficients=coefficients,
         decode_mape=float(error[decode].mean()),
         prefill_mape=float(error[~decode].mean()),
         worst=float(error.max()),
         steps=len(steps),
     )
+
+
+def _floor(tokens: NDArray[np.float64], seconds: NDArray[np.float64]) -> float:
+    """What steps with prompts take at least; 0 where the shortest are not alike, or too few others would be left."""
+    shortest = seconds <= ALIKE * seconds.min()
+    alike, others = tokens[shortest], tokens[~shortest]
+    enough = len(alike) >= SEVERAL and alike.max() >= 2 * alike.min() and len(set(others.tolist())) >= 2
+    return float(seconds.min()) if enough else 0.0
 
 
 def _check(steps: Sequence[TimedStep], source: str) -> None:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from tonnage.sizing.trials import Ready
 
 MARGIN = 1.1
-"""What the closed form of saturation is multiplied with: simulated saturations lie at 0.93 to 1.04 of it (tests/sizing)."""
+"""What the closed form of saturation is multiplied with: simulated saturations lie at 0.93 to 1.04 of it without a front end,
+and below where that limits (tests/sizing)."""
 
 FASTER = 1.02
 """Latencies of an empty engine up to this factor of another's count as no slower."""
