@@ -121,13 +121,25 @@ def step_model(deployment: Deployment) -> StepModel:
     groups = _terms_of(deployment)
     terms = resolve(groups, deployment.model, deployment.gpu, deployment.precision, split, preset)
     engine = _engine(groups, preset)
+    array = np.array(coefficients(terms, deployment.model, deployment.gpu, deployment.precision, split))
     return StepModel(
-        coefficients=np.array(coefficients(terms, deployment.model, deployment.gpu, deployment.precision, split)),
+        coefficients=array,
         frontend_s=terms.frontend_s,
         drafting=drafted,
         stream_s=streaming_s(engine, deployment),
-        response_s=engine.get("response_s", 0.0),
+        response_s=responding_s(engine, float(array[step.HOST_SEQUENCE])),
     )
+
+
+def responding_s(engine: dict[str, float], sequence_s: float) -> float:
+    """Of the seconds that a deployment spends per sequence, those in which tokens are handed out.
+
+    They are what it spends beyond the engine called in its own process; a mixture of experts, whose steps hide more of them, may
+    spend no more than that.
+    """
+    if "response_s" not in engine:
+        return 0.0
+    return max(sequence_s - (engine["sequence_s"] - engine["response_s"]), 0.0)
 
 
 def streaming_s(engine: dict[str, float], deployment: Deployment) -> float:

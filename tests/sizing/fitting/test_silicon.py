@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from tonnage.errors import InputError
-from tonnage.perf.terms import marks, resolve, shipped
+from tonnage.perf.step import HOST_SEQUENCE
+from tonnage.perf.terms import marks, resolve, shipped, step_model
 from tonnage.sizing.fitting import streaming
 from tonnage.sizing.fitting.silicon import (
     COMMON,
@@ -223,6 +224,18 @@ def test_an_engine_called_in_process_spends_per_sequence_what_the_last_measured_
     own = engines[TRTLLM]
     assert own["sequence_s"] - own["response_s"] == pytest.approx(engines["tensorrt-llm-0.15"]["sequence_s"], rel=1e-3)
     assert "response_s" not in engines[VLLM]
+
+
+def test_no_engine_called_in_process_spends_less_than_nothing_per_sequence() -> None:
+    """Of experts whose steps hide the host, nothing is taken off; of dense models, what lies above the in-process engine."""
+    own = shipped()["engines"][TRTLLM]
+    alone = own["sequence_s"] - own["response_s"]
+    for model, least in (("llama-3.1-8b", alone), ("mixtral-8x7b", 0.0), ("gpt-oss-120b", 0.0)):
+        row = {"model": model, "gpu": "h100", "precision": "bf16", "tp": 8, "isl": 100, "osl": 10, "concurrency": 1, "engine": TRTLLM}
+        found = step_model(read_point(row).deployment)
+        kept = found.in_process.coefficients[HOST_SEQUENCE]
+        assert kept == pytest.approx(min(found.coefficients[HOST_SEQUENCE], alone))
+        assert kept >= least
 
 
 def test_fp8_by_blocks_reaches_less() -> None:

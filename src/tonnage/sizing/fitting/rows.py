@@ -21,7 +21,7 @@ from tonnage.errors import InputError
 from tonnage.perf import step as s
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.step import StepModel
-from tonnage.perf.terms import coefficients, resolve, streaming_s
+from tonnage.perf.terms import coefficients, resolve, responding_s, streaming_s
 from tonnage.results.requests import COMPLETED
 from tonnage.simulator import steps as record
 from tonnage.simulator.kernel import run_recorded
@@ -251,7 +251,7 @@ class LoadedRows:
             point, of, memory = self.points[i], self.deployments.of[i], self.memory[i]
             engine = terms["engines"][find_engine(point.deployment.engine).coefficients]
             streaming = streaming_s(engine, point.deployment)
-            responding = engine.get("response_s", 0.0)
+            responding = responding_s(engine, float(c[of][s.HOST_SEQUENCE]))
             model = StepModel(coefficients=c[of].copy(), frontend_s=float(front[of]), stream_s=streaming, response_s=responding)
             load = self.workload(i, model, turnaround_s=engine["turnaround_s"])
             trace, model = load.trace(SEED), model.in_process if load.queued else model
