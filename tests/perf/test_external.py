@@ -110,7 +110,7 @@ def test_a_deployment_that_it_has_no_tables_of_is_refused(change: dict[str, str]
         pytest.skip("THE WHEEL aiconfigurator-core IS ABSENT: architectures are checked with it")
     monkeypatch.setattr(aiconfigurator, "installed_version", lambda: "0.12.0")
     with pytest.raises(InputError, match=says):
-        reduction(asked(deployment_of(**what)))  # type: ignore[arg-type]
+        reduction(asked(deployment_of(**what)))
 
 
 @needs_wheel

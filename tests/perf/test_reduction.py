@@ -21,7 +21,7 @@ def test_the_stated_error_is_that_of_the_steps(model: StepModel) -> None:
     found = reduced(steps, "ours")
     errors = [
         100 * abs(step_seconds(found.coefficients, s.prefill_tokens, s.prefill_sequences if s.prefill_tokens else 0,
-                               s.decode_sequences, s.attention_pairs_2, s.context_tokens) / s.seconds - 1)  # type: ignore[arg-type]
+                               s.decode_sequences, s.attention_pairs_2, s.context_tokens) / s.seconds - 1)
         for s in steps
     ]  # fmt: skip
     decode = [error for error, s in zip(errors, steps, strict=True) if s.prefill_tokens == 0]

@@ -168,7 +168,7 @@ def test_an_all_reduce_of_an_odd_width_is_left_with_few_blocks() -> None:
         {"model": "falcon-180b", "gpu": "l40s"},  # NCCL over PCIe
         {"model": "falcon-180b", "engine": "vllm"},  # another kernel
     ):
-        assert array(**({"tp": 8, "engine": "tensorrt-llm-0.9"} | what))[step.STARVED] == 0.0  # type: ignore[arg-type]
+        assert array(**({"tp": 8, "engine": "tensorrt-llm-0.9"} | what))[step.STARVED] == 0.0
 
 
 def test_two_bridged_pairs_are_slow_below_64_mib() -> None:
@@ -179,7 +179,7 @@ def test_two_bridged_pairs_are_slow_below_64_mib() -> None:
     assert pairs[step.COMM_TOKEN] + pairs[step.COMM_SLOW] == pytest.approx(eight[step.COMM_TOKEN] * moved)
     assert step.batch_seconds(pairs, 4096, 1) < step.batch_seconds(pairs, 4095, 1)
     for what in ({"gpu": "h100-nvl-94gb", "tp": 2}, {"gpu": "l40s", "tp": 4}, {"gpu": "h100-sxm-80gb", "tp": 4}):
-        assert array(**({"model": "llama-2-70b", "precision": "fp8"} | what))[step.COMM_SLOW] == 0.0  # type: ignore[arg-type]
+        assert array(**({"model": "llama-2-70b", "precision": "fp8"} | what))[step.COMM_SLOW] == 0.0
 
 
 def test_two_gpus_of_a_mesh_have_the_wires_between_them() -> None:

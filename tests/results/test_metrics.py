@@ -169,7 +169,7 @@ def test_json_has_every_key_of_the_interface_and_each_is_defined() -> None:
         assert name in document
         assert DEFINITIONS[name]
     for metric in METRICS:
-        assert tuple(document[f"{metric}_ms"]) == STATISTICS  # type: ignore[arg-type]
+        assert tuple(document[f"{metric}_ms"]) == STATISTICS
 
 
 @given(st.lists(st.integers(0, 10**11), min_size=1, max_size=400), st.sampled_from([50.0, 90.0, 95.0, 99.0]))

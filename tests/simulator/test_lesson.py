@@ -46,10 +46,7 @@ ENGINES: list[dict[str, Any]] = [
     {"prefill_ticks": 0.5, "itl_ticks": 0.25, "until": 60.5},
     {"until": 1},
 ]
-GRID = [
-    LessonConfig(batcher=batcher, **load, **engine)  # type: ignore[arg-type]
-    for batcher, load, engine in itertools.product(BATCHERS, LOADS, ENGINES)
-]
+GRID = [LessonConfig(batcher=batcher, **load, **engine) for batcher, load, engine in itertools.product(BATCHERS, LOADS, ENGINES)]
 
 
 def told_again(c: LessonConfig) -> dict[str, float | int | None]:

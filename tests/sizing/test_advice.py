@@ -61,7 +61,7 @@ def test_a_smaller_model_with_the_same_published_score_is_named() -> None:
     assert warned.value >= 2
     scores = [find_score(name) for name in (named.name, "llama-2-70b")]
     assert all(score is not None and f"{score.score:g}" in warned.text for score in scores)
-    assert scores[0].score >= scores[1].score  # type: ignore[union-attr]
+    assert scores[0].score >= scores[1].score
     assert "smaller-model" not in rules(model="llama-3.1-8b", ttft=None)
 
 

@@ -182,7 +182,7 @@ def test_a_calibration_narrows_predictions_of_what_it_was_measured_on_alone() ->
     asked = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "engine": "nim-2024"}
 
     def kind(calibration: Calibration = c, **change: object) -> str:
-        d = replace(api.deployment_of(**{**asked, **change}), calibration=calibration)  # type: ignore[arg-type]
+        d = replace(api.deployment_of(**{**asked, **change}), calibration=calibration)
         return regime_of(d, isl=200, osl=200, clients=8).kind
 
     assert kind() == "calibrated"
@@ -190,7 +190,7 @@ def test_a_calibration_narrows_predictions_of_what_it_was_measured_on_alone() ->
         assert kind(**change) == "loaded"
     assert kind(replace(c, multipliers=())) == "loaded"
     assert kind(replace(c, deployments=())) == "loaded"
-    d = replace(api.deployment_of(**asked), calibration=c)  # type: ignore[arg-type]
+    d = replace(api.deployment_of(**asked), calibration=c)
     assert regime_of(d, isl=200, osl=200, batch=8).kind == "static"
 
 
@@ -206,9 +206,9 @@ def test_a_calibration_narrows_predictions_of_what_it_was_measured_on_alone() ->
 )
 def test_what_no_row_is_of_widens_the_interval_and_never_fails(change: dict[str, object], unknown: str) -> None:
     asked = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "engine": "nim-2024"}
-    d = api.deployment_of(**{**asked, **change})  # type: ignore[arg-type]
+    d = api.deployment_of(**{**asked, **change})
     for load in ({"clients": 8}, {"batch": 8}, {}):
-        found = regime_of(d, isl=200, osl=200, **load)  # type: ignore[arg-type]
+        found = regime_of(d, isl=200, osl=200, **load)
         assert not getattr(found, unknown)
         for metric in ("ttft_ms", "ttft_p95_ms", "itl_ms", "e2e_ms", "requests_s"):
             known = replace(found, known_gpu=True, known_engine=True, known_format=True, known_family=True)
@@ -235,13 +235,13 @@ def test_regimes() -> None:
 
 def test_the_noise_of_a_run_is_the_scatter_between_seeds_and_shrinks_with_its_length() -> None:
     asked = {"model": "llama-3-8b", "isl": 500, "osl": 50, "engine": "nim-2024", "request_rate": 8}
-    runs = [api.simulate(**asked, seed=seed, requests=2000) for seed in range(12)]  # type: ignore[arg-type]
+    runs = [api.simulate(**asked, seed=seed, requests=2000) for seed in range(12)]
     means = np.array([run.summary.ttft_ms.mean for run in runs])
     told = np.mean([run_noise(run.requests)["ttft_ms"] for run in runs])
     assert told == pytest.approx(means.std(ddof=1) / means.mean(), rel=0.6)
-    long = api.simulate(**asked, seed=3, requests=20_000)  # type: ignore[arg-type]
+    long = api.simulate(**asked, seed=3, requests=20_000)
     assert run_noise(long.requests)["ttft_ms"] < 0.6 * told
-    assert run_noise(api.simulate(**asked, requests=20).requests) == {}  # type: ignore[arg-type]
+    assert run_noise(api.simulate(**asked, requests=20).requests) == {}
 
 
 def test_simulate_and_score_say_how_sure_they_are() -> None:

@@ -27,7 +27,7 @@ SHARED = ROOT.parent / "shared" / "data" / "nim_inflight.csv"
 
 def asked(*limits: tuple[LimitMetric, str], peak: float = 199.77, **other: object) -> MeasuredQuestion:
     slo = tuple(parse_limit(metric, text) for metric, text in limits)
-    return MeasuredQuestion(demand=demand_of(peak_rps=peak), slo=slo, data="example.csv", **other)  # type: ignore[arg-type]
+    return MeasuredQuestion(demand=demand_of(peak_rps=peak), slo=slo, data="example.csv", **other)
 
 
 def point(clients: int, ttft: float | None, rate: float | None, **other: object) -> MeasuredPoint:
@@ -47,7 +47,7 @@ def point(clients: int, ttft: float | None, rate: float | None, **other: object)
         "output_tok_s": None,
         "source": "here",
     }
-    return MeasuredPoint(**{**values, **other})  # type: ignore[arg-type]
+    return MeasuredPoint(**{**values, **other})
 
 
 @pytest.mark.parametrize(

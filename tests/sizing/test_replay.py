@@ -40,7 +40,7 @@ def test_instances_agree_with_brute_force(bursts: bool) -> None:
     count = round(one.recording.mean_rps / found.rate)
 
     def holds(instances: int) -> bool:
-        summary = fleet_summary(ready.instance, 1.0, instances, replayed=Replayed(recording=one.recording))[0]  # type: ignore[arg-type]
+        summary = fleet_summary(ready.instance, 1.0, instances, replayed=Replayed(recording=one.recording))[0]
         return worst_limit(summary, ready.instance.asked.slo) is None
 
     fewest = next(n for n in range(1, 200) if n * found.saturation >= one.recording.mean_rps and holds(n))
@@ -54,7 +54,7 @@ def test_systems_agree_with_brute_force_over_whole_systems(bursts: bool) -> None
     plan = size(one)
     assert plan.choice is not None
     for systems in range(1, plan.choice.systems + 1):
-        summary = fleet_summary(ready.instance, 1.0, 8 * systems, replayed=Replayed(recording=one.recording))[0]  # type: ignore[arg-type]
+        summary = fleet_summary(ready.instance, 1.0, 8 * systems, replayed=Replayed(recording=one.recording))[0]
         assert (worst_limit(summary, ready.instance.asked.slo) is None) == (systems == plan.choice.systems)
 
 

@@ -21,7 +21,7 @@ def ready(**changed: object) -> Ready:
 def test_every_request_is_served_by_one_instance(split: str) -> None:
     instance = ready().instance
     trace = instance.workload(OpenLoop(rate=50.0), 300).trace(3)
-    parts = split_trace(trace, 7, split, seed=1)  # type: ignore[arg-type]
+    parts = split_trace(trace, 7, split, seed=1)
     assert sum(len(part) for part in parts) == 300
     record = pooled([instance.serve(part) for part in parts])
     np.testing.assert_array_equal(record.due_ns, trace.due_ps // 1000)
@@ -76,14 +76,14 @@ class Holds:
     ],
 )
 def test_the_check_corrects_the_division_and_says_so(least: int, taken: int, said: str) -> None:
-    verdict = check(Holds(least=least), 5)  # type: ignore[arg-type]
+    verdict = check(Holds(least=least), 5)
     assert verdict.systems == taken
     assert said in verdict.text
     assert verdict.runs[-1].split == "round-robin"
 
 
 def test_a_fleet_that_could_not_complete_the_load_is_not_tried() -> None:
-    verdict = check(Holds(least=1, carries=5), 5)  # type: ignore[arg-type]
+    verdict = check(Holds(least=1, carries=5), 5)
     assert verdict.systems == 5
     assert [run.systems for run in verdict.runs] == [5, 5]
 

@@ -50,7 +50,7 @@ def test_no_use_case_sets_nothing() -> None:
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_use_case_says_what_it_sets(name: str) -> None:
     found, said = with_defaults(scenario_of({}, {"use_case": name}))
-    assert found.mode == PRESETS[name].mode  # type: ignore[index]
+    assert found.mode == PRESETS[name].mode
     assert len(said) == 1
 
 

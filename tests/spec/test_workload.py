@@ -17,7 +17,7 @@ ONE = Lengths(mean=1)
 
 
 def replay(**arrivals: object) -> Workload:
-    return Workload(isl=ONE, osl=ONE, arrivals=TraceArrivals(recording=RECORDING, **arrivals), requests=10**6)  # type: ignore[arg-type]
+    return Workload(isl=ONE, osl=ONE, arrivals=TraceArrivals(recording=RECORDING, **arrivals), requests=10**6)
 
 
 def test_pairs_are_drawn_together_and_leave_the_gaps_alone() -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.cli.table import number, table, wrapped
 from tonnage.report.numbers import counted
+from tonnage.report.reading import FRONT_END_FELT
 from tonnage.spec.use_cases import pace
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ CONFIDENCE = ("P(meets)", "at 95%")
 SPARE = ("req/s/inst.", "E2E ms", "TPOT ms", "TTFT p95 ms", "prec.", "req/s/8 GPUs")
 """Columns that a narrow terminal does without, in that order."""
 
-FRONT_END_FELT, FRONT_END_LIMITS = 0.3, 0.85
-"""Shares of its time from which a busy front end is said, and said to limit."""
+FRONT_END_LIMITS = 0.85
+"""Share of its time from which a busy front end is said to limit."""
 
 
 def show_plan(plan: Plan, *, explain: bool = False) -> str:

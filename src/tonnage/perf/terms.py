@@ -299,7 +299,8 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
 
 def _blocks(engine: dict[str, float], model: Model, precision: Precision) -> float:
     """Share of a matrix rate that FP8 with a scale per block of 128 × 128 weights reaches: sums of 128 products are scaled one by one."""
-    return engine.get("compute_blocks", 1.0) if model.block_fp8 and precision.name.startswith("fp8") else 1.0
+    in_fp8 = precision.arithmetic == "fp8" and not precision.unpacked
+    return engine.get("compute_blocks", 1.0) if model.block_fp8 and in_fp8 else 1.0
 
 
 def _power(gpu: Gpu, generation: dict[str, float], shared: dict[str, float], kind: str) -> float:

@@ -16,6 +16,9 @@ from tonnage.report.numbers import number, plain
 
 Json = Mapping[str, Any]
 
+FRONT_END_FELT = 0.3
+"""Share of its time from which a busy front end is said."""
+
 METRICS = ("ttft", "itl", "tpot", "e2e")
 _LIMIT = re.compile(r"^(TTFT|ITL|TPOT|E2E) (\w+) ≤ ([\d.,]+) (µs|ms|s)$")
 _MILLISECONDS = {"µs": 1e-3, "ms": 1.0, "s": 1e3}

@@ -17,13 +17,23 @@ from tonnage.report.existing import existing_section
 from tonnage.report.figure import Plot
 from tonnage.report.job_section import job_section
 from tonnage.report.numbers import ABSENT, counted, number, percent, plain, sentence_of, usd
-from tonnage.report.reading import Json, at, deployment, figure_of, further_degrees, gpus, knobs, latency, listed, same, words_of
+from tonnage.report.reading import (
+    FRONT_END_FELT,
+    Json,
+    at,
+    deployment,
+    figure_of,
+    further_degrees,
+    gpus,
+    knobs,
+    latency,
+    listed,
+    same,
+    words_of,
+)
 from tonnage.report.swings import relaxed, sensitivity
 
 CANDIDATES_OPEN = 15
-FRONT_END_FELT = 0.3
-"""Share of its time from which a busy front end is said."""
-
 MARKED = "* rests in part on transferred or published values, not on measurements of this GPU and engine."
 
 DEFINITIONS = (

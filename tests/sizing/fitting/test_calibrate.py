@@ -184,7 +184,7 @@ def test_run_folders_of_a_calibrated_machine_calibrate_again(tmp_path: Path) -> 
     document = {"schema": "tonnage.calibration/1", "preset": "nim-2024", "gpu": "h100-sxm-80gb", "multipliers": TRUTH, "data": "truth"}
     mine.write_text(json.dumps(document), encoding="utf-8")
     loads = {"concurrency": "1,4,16,64", "requests": 256}
-    runs = api.simulate_sweep(model="llama-3-8b", isl=800, osl=60, engine="nim-2024", coefficients=mine, **loads)  # type: ignore[arg-type]
+    runs = api.simulate_sweep(model="llama-3-8b", isl=800, osl=60, engine="nim-2024", coefficients=mine, **loads)
     api.write_runs(tmp_path / "sweep", runs, {"seed": 0})
     report = api.calibrate(tmp_path / "sweep", output=tmp_path / "my.json")
     assert report.kept

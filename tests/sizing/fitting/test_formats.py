@@ -54,8 +54,8 @@ def test_shares_on_a100_are_those_of_measured_kernels(dtype: str, name: str, ari
     gpu = find_gpu("a100-sxm-80gb")
     file = TABLES / "a100_sxm" / "gemm" / "trtllm" / "1.0.0" / "gemm_perf.parquet"
     bandwidth = gpu.memory_bandwidth_gb_s * 1e9
-    rate, rate_16 = gpu.flops(arithmetic), gpu.flops("fp16")  # type: ignore[arg-type]
-    compute, memory = kernel_shares(file, dtype=dtype, rate=rate, weight_bytes=weight_bytes, rate_16=rate_16, bandwidth=bandwidth)  # type: ignore[arg-type]
+    rate, rate_16 = gpu.flops(arithmetic), gpu.flops("fp16")
+    compute, memory = kernel_shares(file, dtype=dtype, rate=rate, weight_bytes=weight_bytes, rate_16=rate_16, bandwidth=bandwidth)
     assert compute == pytest.approx(FORMATS[name]["compute"], abs=0.01)
     if name == "int4-wo":  # the prior lies between this and Marlin's
         assert memory == pytest.approx(0.57, abs=0.01)

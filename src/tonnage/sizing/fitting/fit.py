@@ -32,7 +32,7 @@ from tonnage.simulator.kernel import warm_up
 from tonnage.sizing.fitting.formats import ORIGINS as FORMAT_ORIGINS
 from tonnage.sizing.fitting.residuals import HeldOut, carried_over, held_out_rows, residual_table
 from tonnage.sizing.fitting.rows import LoadedRows, Progress, Rows, StaticRows, Terms, errors, require_scipy
-from tonnage.sizing.fitting.terms import CURRENT, DERIVED, NIM, ORIGINS, STATIC, Layout, layout
+from tonnage.sizing.fitting.terms import CURRENT, DERIVED, NIM, ORIGINS, PRIOR_WEIGHT, STATIC, Layout, layout
 from tonnage.sizing.fitting.widths import Learned, learned
 from tonnage.sizing.intervals import shipped_residuals
 from tonnage.sizing.score import STEADY
@@ -45,9 +45,6 @@ FILES = {STATIC: "trtllm_static_batch.csv", NIM: "nim_inflight.csv", CURRENT: "t
 
 WEIGHTS = {STATIC: 0.35, NIM: 1.0, CURRENT: 1.0}
 """Of a residual: the many static rows are strongly alike."""
-
-PRIOR_WEIGHT = 2.0
-"""Of a term's distance from its start value, in spreads."""
 
 ROUNDS, EVALUATIONS, LAST_EVALUATIONS = 2, 20, 40
 

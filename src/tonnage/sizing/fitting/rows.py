@@ -299,18 +299,17 @@ class LoadedRows:
 
     def residuals(self, terms: Terms) -> Floats:
         """Robust residuals of every measured metric."""
-        found = self.predict(terms)
-        parts = []
-        for name, measured in self.measured.items():
-            known = np.isfinite(measured)
-            parts.append(robust(np.log(found[name][known] / measured[known]) / self.sigma[name]))
-        return np.concatenate(parts)
+        known = [np.isfinite(measured) for measured in self.measured.values()]
+        return np.concatenate([each[of] for each, of in zip(self._scaled(terms), known, strict=True)])
 
     def squares(self, terms: Terms) -> Floats:
         """The squared robust residuals of every row, together."""
+        return np.asarray(np.nansum(np.square(self._scaled(terms)), axis=0))
+
+    def _scaled(self, terms: Terms) -> list[Floats]:
+        """Robust residuals of every row by metric; NaN where nothing was measured."""
         found = self.predict(terms)
-        each = [robust(np.log(found[name] / measured) / self.sigma[name]) ** 2 for name, measured in self.measured.items()]
-        return np.asarray(np.nansum(each, axis=0))
+        return [robust(np.log(found[name] / measured) / self.sigma[name]) for name, measured in self.measured.items()]
 
 
 Rows = StaticRows | LoadedRows

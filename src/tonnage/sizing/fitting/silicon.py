@@ -23,7 +23,7 @@ from tonnage.sizing.fitting import streaming
 from tonnage.sizing.fitting.residuals import HeldOut, held_out_rows
 from tonnage.sizing.fitting.rows import Progress, errors
 from tonnage.sizing.fitting.silicon_rows import FILE, GPUS, Row, Selection, SiliconRows, select
-from tonnage.sizing.fitting.terms import CURRENT, Layout, Prior
+from tonnage.sizing.fitting.terms import CURRENT, PRIOR_WEIGHT, Layout, Prior
 from tonnage.spec.catalog import find_engine, find_gpu
 
 if TYPE_CHECKING:
@@ -99,8 +99,7 @@ EXPERTS = ("expert_compute", "expert_memory", "expert_spread")
 MEASURED_GPU, MEASURED_BITS = "b200-sxm-180gb", "8"
 ORIGIN = "efficiencies transferred from B200, fitted in FP8 and FP4; in 16 bits those of a study"
 ROUNDS, EVALUATIONS, TOLERANCE, SLOPE = 2, 15, 1e-4, 1e-5
-PRIOR_WEIGHT = 2.0
-"""Simulations of every row, evaluations after each, where the search ends, step of the differences, weight of the start values."""
+"""Simulations of every row, evaluations after each, where the search ends, step of the differences."""
 
 SCORED = ("itl_ms", "ttft_ms", "ttft_all_ms", "itl_median_ms")
 """MAPE of TPOT, of TTFT where the KV cache holds all clients, of TTFT over all rows, and the median signed error of TPOT, whose

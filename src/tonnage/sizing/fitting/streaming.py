@@ -15,6 +15,7 @@ import numpy as np
 
 from tonnage.sizing.fitting.rows import Terms
 from tonnage.sizing.fitting.silicon_rows import Row, SiliconRows
+from tonnage.sizing.fitting.terms import PRIOR_WEIGHT
 from tonnage.spec.catalog import find_engine
 
 START, SPREAD = 50e-6, 0.5
@@ -24,9 +25,6 @@ TRIED = (30e-6, 40e-6, 50e-6, 60e-6, 70e-6, 80e-6, 90e-6, 100e-6, 110e-6, 125e-6
 
 BUSY = 0.5
 """Rows count where the engine, left to itself, would keep the slowest front end that is tried busy for this share of the time."""
-
-PRIOR_WEIGHT = 2.0
-"""As that of all terms of current engines."""
 
 
 def seconds(rows: Sequence[Row], terms: Terms) -> dict[str, float]:

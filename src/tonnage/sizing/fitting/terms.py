@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 Prior = tuple[float, float]
 """Start value, and spread of its logarithm."""
 
+PRIOR_WEIGHT = 2.0
+"""Of a term's distance from its start value, in spreads: in every stage of the fit."""
+
 STATIC, NIM, CURRENT = "tensorrt-llm-0.9", "nim-2024", "tensorrt-llm-0.15"
 """Engine presets that are fitted: ``EngineSpec.coefficients``."""
 
