@@ -135,6 +135,7 @@ def runs(draw: st.DrawFn, schedulers: tuple[Scheduler, ...] = SCHEDULERS) -> Run
         tokens_per_block=block,
         kv_rule="free_gpu_memory_fraction",
         kv_fraction=0.9,
+        receive_interval=draw(st.sampled_from([1, 1, 2, 5, 30])),
     )
     window = draw(st.sampled_from([-1, -1, -1, 0, 15 * MS // 2, 40 * MS, 123_456_789_012, 700 * MS]))
     context = draw(st.sampled_from([0, 0, 0, 0, longest, longest - 1]))

@@ -49,6 +49,7 @@ from tonnage.simulator.layout import (
     PASSES,
     PREEMPTIONS,
     RATIO,
+    RECEIVE,
     REQUEST_ROWS,
     ROUND,
     RUNNING,
@@ -66,6 +67,7 @@ from tonnage.simulator.layout import (
     TAIL,
     TENSORRT_LLM,
     TURNAROUND,
+    UNHEARD,
     UNTIL,
     VLLM,
     WINDOW,
@@ -81,7 +83,7 @@ from tonnage.simulator.rules import (
 )
 from tonnage.simulator.sglang import RATIO_START
 from tonnage.simulator.sglang_rules import schedule_sglang
-from tonnage.simulator.steps import STEP_COLUMNS, StepRecord
+from tonnage.simulator.steps import PREFILL_TOKENS, STEP_COLUMNS, StepRecord
 from tonnage.simulator.tokens import (
     end_step,
     price,
@@ -150,7 +152,8 @@ def _build(version: int) -> Callable[..., Any]:
                 state[RATIO] = RATIO_START
                 if state[NEXT_ARRIVAL] == state[NEXT_SEND]:
                     break
-                now = table[SENT, state[NEXT_ARRIVAL]] + cfg[FRONTEND]
+                state[UNHEARD] = 0
+                now = max(now, table[SENT, state[NEXT_ARRIVAL]] + cfg[FRONTEND])
                 if 0 <= window < now:
                     break
                 continue
@@ -171,6 +174,7 @@ def _build(version: int) -> Callable[..., Any]:
                 break
             record(state, made, steps, now, lasts)
             now += lasts
+            state[UNHEARD] = 0 if made[PREFILL_TOKENS] > 0 else (state[UNHEARD] + 1) % cfg[RECEIVE]
             take_arrivals(cfg, state, table, isl, osl, queue, now - 1)
             end_step(cfg, state, table, isl, osl, running, filling, take, gaps, edges, positions, phases, seen)
         for i in range(state[RUNNING]):
@@ -256,7 +260,7 @@ def run_recorded(
     cfg[CHUNKED], cfg[BLOCK_TOKENS], cfg[KV_BLOCKS] = knobs.chunked_prefill, knobs.tokens_per_block, kv_blocks
     cfg[MAX_CONTEXT], cfg[FRONTEND], cfg[WINDOW] = max_context, to_ps(step.frontend_s), window_ps
     cfg[STREAM], cfg[WINDOW_BLOCKS], cfg[WINDOW_TOKENS] = to_ps(step.stream_s), windows.blocks, windows.tokens
-    cfg[TURNAROUND], cfg[CONCURRENCY] = trace.turnaround_ps, trace.concurrency
+    cfg[TURNAROUND], cfg[CONCURRENCY], cfg[RECEIVE] = trace.turnaround_ps, trace.concurrency, knobs.receive_interval
     draft = np.zeros(COEFFICIENTS) if drafting is None else drafting.coefficients
     if drafting is not None:
         cfg[DRAFTED], cfg[PASSES], cfg[BELOW] = drafted, drafting.passes, threshold(drafting.acceptance)
@@ -316,8 +320,8 @@ def check_run(trace: Trace, step: StepModel, knobs: EngineKnobs, kv_blocks: int)
     Raises:
         InputError: as ``run``.
     """
-    if min(knobs.max_batch_size, knobs.max_num_tokens, knobs.tokens_per_block) < 1 or kv_blocks < 0:
-        raise InputError("engine knobs: max_batch_size, max_num_tokens and tokens_per_block are 1 or more")
+    if min(knobs.max_batch_size, knobs.max_num_tokens, knobs.tokens_per_block, knobs.receive_interval) < 1 or kv_blocks < 0:
+        raise InputError("engine knobs: max_batch_size, max_num_tokens, tokens_per_block and receive_interval are 1 or more")
     if step.drafting is not None:
         k = step.drafting.tokens
         if knobs.scheduler == "static":

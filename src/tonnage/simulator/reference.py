@@ -11,6 +11,9 @@ Time is a whole number of picoseconds. The engine works in steps; whenever one e
 4. admission (``batchers.py``, ``sglang.py``), and the next step begins, if there is anything to do. An idle engine
    begins at the instant of the next arrival with what is there.
 
+With a receive interval the engine looks for arrivals (1 and 3) after a step with prompts, when it is idle, and else only after so
+many steps since it last looked; what arrives meanwhile waits outside.
+
 A step with any prefill in it costs ``step_seconds``, rounded once, half to even; a step of decodes
 alone costs a(B) + c(B)·C of ``StepModel.decode_line``, where a and c are whole. With guesses the price is
 ``drafted_step_seconds``: P, n, B and C of a step count as without, and every one of the B has k guesses.
@@ -153,6 +156,7 @@ class Engine:
         self.now = 0
         self.seen = 0
         self.arrived = 0
+        self.unheard = 0
         self.gaps = Gaps()
         self.steps: list[tuple[int, ...]] = []
 
@@ -164,7 +168,8 @@ class Engine:
                 self.batcher.idle()
                 if self.arrived == len(self.source.sent):
                     return
-                self.now = self.next_arrival()
+                self.unheard = 0
+                self.now = max(self.now, self.next_arrival())
                 if self.beyond(self.now):
                     return
                 continue
@@ -177,6 +182,7 @@ class Engine:
             self.record(step, lasts)
             self.now += lasts
             self.seen = seen
+            self.unheard = 0 if step.prefill_tokens else (self.unheard + 1) % self.batcher.knobs.receive_interval
             self.take_arrivals(self.now - 1)
             self.end(step)
 
@@ -194,8 +200,8 @@ class Engine:
         return self.source.sent[self.arrived].due + self.frontend_ps
 
     def take_arrivals(self, until: int) -> None:
-        """Queue what reaches the engine up to and including ``until``, and reject what can never fit."""
-        while self.arrived < len(self.source.sent) and self.next_arrival() <= until:
+        """Queue what reaches the engine up to and including ``until``, and reject what can never fit; not between two looks."""
+        while self.unheard == 0 and self.arrived < len(self.source.sent) and self.next_arrival() <= until:
             arrival = self.next_arrival()
             job = self.source.sent[self.arrived]
             self.arrived += 1

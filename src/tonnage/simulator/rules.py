@@ -54,6 +54,7 @@ from tonnage.simulator.layout import (
     TAIL,
     TENSORRT_LLM,
     TURNAROUND,
+    UNHEARD,
     UNTIL,
     VLLM,
     WINDOW_BLOCKS,
@@ -142,8 +143,8 @@ def begin(cfg, state, table, due):
 
 @njit(inline="always")
 def take_arrivals(cfg, state, table, isl, osl, queue, until):
-    """Queue what reaches the engine up to and including ``until``; reject what never fits."""
-    while state[NEXT_ARRIVAL] < state[NEXT_SEND]:
+    """Queue what reaches the engine up to and including ``until``, and reject what never fits; not between two looks."""
+    while state[UNHEARD] == 0 and state[NEXT_ARRIVAL] < state[NEXT_SEND]:
         r = state[NEXT_ARRIVAL]
         arrival = table[SENT, r] + cfg[FRONTEND]
         if arrival > until:

@@ -93,6 +93,8 @@ class EngineKnobs:
             or for weights and KV cache alone (SGLang ``mem_fraction_static``).
         stream_interval: output tokens of a sequence that go to its client in one message (vLLM, SGLang and TensorRT-LLM
             ``stream_interval``); the front end's work shrinks by it, the times of single tokens are not rounded to messages.
+        receive_interval: steps of decodes alone between two looks for new requests (SGLang ``scheduler_recv_interval``); after a step with
+            prompts, and when idle, the engine looks at once.
     """
 
     scheduler: Scheduler
@@ -103,6 +105,7 @@ class EngineKnobs:
     kv_rule: KvRule
     kv_fraction: float
     stream_interval: int = 1
+    receive_interval: int = 1
 
 
 class Windows(NamedTuple):

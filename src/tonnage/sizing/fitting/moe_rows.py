@@ -35,6 +35,7 @@ from typing import Any
 
 from tonnage.errors import DoesNotFit
 from tonnage.perf.memory import memory_plan
+from tonnage.sizing.fitting.inferencemax import run_of
 from tonnage.sizing.fitting.silicon_rows import (
     GPUS,
     GPUS_PER_SERVER,
@@ -44,9 +45,9 @@ from tonnage.sizing.fitting.silicon_rows import (
     Selection,
     clients_of,
     measured_of,
+    point_of,
     read_sample,
 )
-from tonnage.sizing.predict import read_point
 from tonnage.spec.catalog import find_engine
 
 MOE = {
@@ -65,6 +66,9 @@ NVIDIA_TRTLLM = "tensorrt-llm-1.0"
 """Of NVIDIA's own rows: 1.0.0rc3."""
 
 MULTIPLIED = ("2026-04-06", "db-dump/2026-04-27")
+MTP = "multi-token prediction, not said"
+PLAIN_CLIENTS = 64
+"""Most clients of InferenceMAX's plain runs of DeepSeek in FP8 on SGLang; those with multi-token prediction go to 512."""
 MTP_DAYS = ("2026-01-14", "2026-01-28", "2026-02-05", "2026-02-06")
 CORRUPT = ("2025-11-02", "2025-12-05", "2025-12-08")
 """Days of the gpt-oss runs on H100."""
@@ -75,19 +79,6 @@ DIGITS = 4
 DISTURBED = 2.0
 SAME = ("model", "gpu", "precision", "engine", "tp", "dp", "ep", "isl", "osl", "concurrency")
 """What two runs of the same have in common."""
-
-BUDGETS = {"gpt-oss-120b": 8192}
-"""Tokens a step that InferenceMAX sets on vLLM; elsewhere it leaves the engine's default."""
-
-SGLANG_TOKENS = 16384
-"""The same on SGLang (``chunked_prefill_size``)."""
-
-COMPILED_AHEAD = "2025-12"
-"""SGLang's runs of DeepSeek before have a mean TTFT of 5 to 9 s at any load, with token latencies as later: first requests waited
-for kernels to be compiled; their TTFT is not used."""
-
-TRTLLM_BEYOND = 64
-"""TensorRT-LLM on MoE: tokens a step are clients + prompt + this."""
 
 
 def select_moe(file: Path) -> Selection:
@@ -101,7 +92,7 @@ def select_moe(file: Path) -> Selection:
     lines = sorted(read_sample(file), key=_is_multiplied)
     seen = Counter(_measurement(line) for line in lines if _unusable(line) == "")
     for line in lines:
-        reason = _unusable(line) or _alone_with_mtp(line, seen)
+        reason = _unusable(line) or _drafted(line, seen)
         if reason:
             reasons[reason] += 1
         elif _measurement(line) in rows:
@@ -110,10 +101,13 @@ def select_moe(file: Path) -> Selection:
             reasons["weights beyond the engine's default share of memory"] += 1
         else:
             rows[_measurement(line)] = row
-    found = undisturbed(list(rows.values()))
+    found = without_faster_twins(list(rows.values()))
     if len(found) < len(rows):
-        reasons["slowed by something else"] = len(rows) - len(found)
-    return Selection(rows=found, left_out=dict(reasons.most_common()))
+        reasons[MTP] += len(rows) - len(found)
+    plain = undisturbed(found)
+    if len(plain) < len(found):
+        reasons["slowed by something else"] = len(found) - len(plain)
+    return Selection(rows=plain, left_out=dict(reasons.most_common()))
 
 
 def undisturbed(rows: Sequence[Row]) -> list[Row]:
@@ -127,7 +121,7 @@ def undisturbed(rows: Sequence[Row]) -> list[Row]:
 
 def _fits(row: Row) -> bool:
     try:
-        return memory_plan(read_point(row).deployment).blocks > 0
+        return memory_plan(point_of(row).deployment).blocks > 0
     except DoesNotFit:
         return False
 
@@ -182,7 +176,7 @@ def _unusable(line: Mapping[str, str]) -> str:
         "load not stated": clients_of(line) == 0,
         "clients of several replicas": "dynamo" in line["silicon_data_source"],
         "no tuned kernel": (_model(line), line["backend"]) == ("qwen3-235b-a22b", "vllm") or (deepseek and _slow_on_b300(line)),
-        "multi-token prediction, not said": deepseek and line["backend"] == "trtllm" and _day(line) in MTP_DAYS,
+        MTP: deepseek and line["backend"] == "trtllm" and _day(line) in MTP_DAYS,
         "corrupt": _model(line) == "gpt-oss-120b" and line["system"] == "h100_sxm" and _day(line) in CORRUPT,
         "no measured value": not all(math.isfinite(v) and v > 0 for v in measured_of(line).values()),
     }
@@ -199,10 +193,22 @@ def _terms_borrowed(line: Mapping[str, str]) -> bool:
     return not engine.coefficients.startswith(engine.family)
 
 
-def _alone_with_mtp(line: Mapping[str, str], seen: Counter[tuple[Any, ...]]) -> str:
-    """SGLang's runs of DeepSeek on B200 in FP8 with multi-token prediction: those that one dump alone has."""
+def _drafted(line: Mapping[str, str], seen: Counter[tuple[Any, ...]]) -> str:
+    """SGLang's runs of DeepSeek on B200 in FP8 with multi-token prediction: of one dump alone, or of more clients than the plain ones."""
     suspect = (line["backend"], line["system"], line["precision"], _model(line)) == ("sglang", "b200_sxm", "fp8", "deepseek-r1")
-    return "multi-token prediction, not said" if suspect and seen[_measurement(line)] == 1 else ""
+    return MTP if suspect and (seen[_measurement(line)] == 1 or clients_of(line) > PLAIN_CLIENTS) else ""
+
+
+def without_faster_twins(rows: Sequence[Row]) -> list[Row]:
+    """The rows without those of SGLang in FP8 on B200 that make tokens faster than another run of the same: they drafted."""
+    slowest: dict[tuple[Any, ...], float] = {}
+    for row in rows:
+        same = tuple(row[name] for name in SAME)
+        slowest[same] = max(row["itl_ms"], slowest.get(same, 0.0))
+    suspect = ("deepseek-r1", "b200-sxm-180gb", "fp8", ENGINES["sglang"])
+    return [
+        row for row in rows if tuple(row[n] for n in SAME[:4]) != suspect or row["itl_ms"] == slowest[tuple(row[name] for name in SAME)]
+    ]
 
 
 def _precision(line: Mapping[str, str]) -> str:
@@ -238,12 +244,7 @@ def _row(line: Mapping[str, str]) -> Row:
         "concurrency": clients,
         **measured_of(line),
     }
-    each = math.ceil(clients / dp)
     if nvidia:
+        each = math.ceil(clients / dp)
         return row | {"spread": 0.0, "slots": each, "budget": row["isl"] + each}
-    if line["backend"] == "vllm":
-        return row | {"spread": SPREAD, "slots": each, "budget": BUDGETS.get(row["model"], 0)}
-    if line["backend"] == "sglang":
-        late = {"ttft_ms": None} if _day(line) < COMPILED_AHEAD else {}
-        return row | {"spread": SPREAD, "slots": each, "budget": SGLANG_TOKENS, **late}
-    return row | {"spread": SPREAD, "slots": 2048, "budget": row["isl"] + each + TRTLLM_BEYOND}
+    return row | {"spread": SPREAD} | run_of(row, _day(line))

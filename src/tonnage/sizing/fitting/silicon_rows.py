@@ -92,8 +92,8 @@ JITTER = 0.04
 VLLM_TOKENS, H200_TOKENS, LONGEST_BEYOND = 8192, 16384, 200
 """InferenceMAX: tokens a step of vLLM and of TensorRT-LLM on H200; on B200 prompt + output + 200."""
 
-MESSAGE_TOKENS = 20
-"""``stream_interval`` of InferenceMAX's runs (recalled): 30,000 tokens/s there are more than any front end streams singly."""
+TRTLLM_MESSAGE = 10
+"""Tokens a message (``stream_interval``) of InferenceMAX's TensorRT-LLM; its vLLM sends each."""
 
 COLUMNS = ("mode", "model_path", "system", "backend", "precision", "tp_size", "batch_size", "isl", "osl", "silicon_data_source")
 MEASURED = {"ttft_ms": "silicon_ttft_ms", "itl_ms": "silicon_tpot_ms"}
@@ -217,7 +217,7 @@ def _inferencemax(row: Row) -> Row:
         return {"spread": SPREAD, "slots": clients, "budget": VLLM_TOKENS}
     held_back = lengths == (1024, 1024) and row["tp"] < GPUS_PER_SERVER
     budget = H200_TOKENS if row["gpu"] == GPUS["h200_sxm"] else sum(lengths) + LONGEST_BEYOND
-    run = {"engine": INFERENCEMAX_TRTLLM, "spread": SPREAD, "slots": 2048, "budget": budget}
+    run = {"engine": INFERENCEMAX_TRTLLM, "spread": SPREAD, "slots": 2048, "budget": budget, "stream": TRTLLM_MESSAGE}
     return run | ({"ttft_ms": None} if held_back else {})
 
 
@@ -239,13 +239,7 @@ class SiliconRows(LoadedRows):
 
     def point(self, row: Row) -> Point:
         """The point of a row, with the knobs of its run."""
-        point = read_point(row)
-        own = point.deployment.knobs
-        tokens, scheduler = row["budget"] or own.max_num_tokens, row.get("scheduler", own.scheduler)
-        interval = MESSAGE_TOKENS if row["spread"] == SPREAD else own.stream_interval
-        knobs = replace(own, max_batch_size=row["slots"], max_num_tokens=tokens, scheduler=scheduler, stream_interval=interval)
-        knobs = replace(knobs, kv_fraction=row.get("kv_fraction", own.kv_fraction))
-        return replace(point, deployment=replace(point.deployment, knobs=knobs))
+        return point_of(row)
 
     def workload(self, i: int, model: StepModel, *, turnaround_s: float) -> Workload:
         """A closed loop with the lengths of the benchmark."""
@@ -286,6 +280,22 @@ class SiliconRows(LoadedRows):
         """Whether the KV cache holds the longest request of every client at once."""
         pools = zip(self.points, self.memory, strict=True)
         return [(p.concurrency or 1) * _held(memory, p.isl + p.osl) <= memory.tokens for p, memory in pools]
+
+
+def point_of(row: Row) -> Point:
+    """The point of a row, with the knobs of its run."""
+    point = read_point(row)
+    own = point.deployment.knobs
+    knobs = replace(
+        own,
+        max_batch_size=row["slots"],
+        max_num_tokens=row["budget"] or own.max_num_tokens,
+        scheduler=row.get("scheduler", own.scheduler),
+        stream_interval=row.get("stream", own.stream_interval),
+        receive_interval=row.get("receive", own.receive_interval),
+        kv_fraction=row.get("kv_fraction", own.kv_fraction),
+    )
+    return replace(point, deployment=replace(point.deployment, knobs=knobs))
 
 
 def _held(memory: MemoryPlan, tokens: int) -> int:

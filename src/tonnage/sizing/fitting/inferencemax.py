@@ -1,0 +1,99 @@
+"""What InferenceMAX's scripts set when they measured the rows of ``silicon_sample.csv``: slots, budget, KV cache, messages.
+
+Read on 2026-11-21 in github.com/SemiAnalysisAI/InferenceX: ``benchmarks/70b_*.sh`` (2a205bb3, 409e9a48, 73ef9225, bb4c7f93),
+``benchmarks/gptoss_*.sh`` (2e46dba0, 34bc7c40), ``benchmarks/dsr1_*.sh`` (2e46dba0, 16ffb658, 34bc7c40, 161e7f65),
+``benchmarks/single_node/minimaxm2.5_*.sh`` and ``kimik2.5_*.sh`` (13453b4f, 1c3aa8bf, 34bc7c40, 56245be3, 2b7b6949, 56324839) and
+``perf-changelog.yaml``. A script changes with time and a row tells its day, so:
+
+- MiniMax in FP8 on B200 ran on vLLM 0.17 with 95 % of the memory, a 16-bit KV cache and experts always spread over the GPUs; from 0.19 on
+  with an FP8 cache, twice the prompt as budget and a message every 20 tokens (pull/947), in FP4 likewise (pull/996);
+- Kimi in FP4 on B200 got the same of these after ``KIMI_TUNED`` (pull/1047);
+- gpt-oss on vLLM has an FP8 cache on B200 since 0.11.2 (pull/273); TensorRT-LLM keeps 16 bits on H200 and sends every 20 tokens;
+- TensorRT-LLM holds prompts of DeepSeek in FP8 back for up to 40 steps from 64 clients on at 1024/1024 (pull/594), which no rule here has:
+  TTFT of those rows is not used. Its budget is the clients + the prompt + 64, in multiples of 64;
+- the client warms up with two requests a client since ``WARMED`` (pull/480). Before, first requests of SGLang on DeepSeek
+  waited for kernels to be compiled (a mean TTFT of 5 to 9 s at any load): TTFT of those rows is not used.
+
+Nobody says which commit a row ran on: the days above are those of the pull requests, and of the rows' own engine versions.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tonnage.spec.catalog import find_engine, find_gpu
+
+Row = dict[str, Any]
+
+KIMI_TUNED, MINIMAX_TUNED, MINIMAX_FP4_TUNED = "2026-04-16", "2026-04-01", "2026-04-07"
+GPTOSS_NARROW_CACHE, DELAYED, WARMED = "2025-11-20", "2026-01-29", "2026-01-27"
+
+LONG_MESSAGES = 20
+"""Tokens a message (``stream_interval``) where a script asks for long ones."""
+
+GPTOSS_TOKENS = {"vllm": 8192, "tensorrt-llm": 20000}
+DEFAULT = 0
+"""The engine's own budget."""
+
+LIMIT = 2048
+"""``max_batch_size`` of trtllm-serve where a script leaves it."""
+
+
+def run_of(row: Row, day: str) -> Row:
+    """What the script of a row set, as columns of the row.
+
+    Args:
+        row: model, gpu, precision, engine, tp, isl, osl and concurrency.
+        day: of the measurement, as 2026-03-25.
+
+    Returns:
+        slots, budget (tokens a step; 0 for the engine's own), stream (tokens a message), kv_fraction; and precision, ep or ttft_ms
+        where the script changes them.
+    """
+    family = find_engine(row["engine"]).family
+    return {"vllm": _vllm, "tensorrt-llm": _tensorrt_llm, "sglang": _sglang}[family](row, day)
+
+
+def _vllm(row: Row, day: str) -> Row:
+    model, clients = row["model"], row["concurrency"]
+    blackwell = find_gpu(row["gpu"]).arch.startswith("Blackwell")
+    run: Row = {"slots": clients, "budget": DEFAULT, "stream": 1, "kv_fraction": 0.9}
+    tuned: Row = {"slots": 1024, "budget": 2 * row["isl"], "stream": LONG_MESSAGES, "kv_fraction": 0.9}
+    if model == "gpt-oss-120b":
+        narrow = blackwell and day >= GPTOSS_NARROW_CACHE
+        return run | {"budget": GPTOSS_TOKENS["vllm"], "precision": "mxfp4+kv-fp8" if narrow else "mxfp4"}
+    if model == "kimi-k2.5":
+        if row["precision"] != "gptq+experts":
+            return tuned if row["gpu"].startswith("b200") and day >= KIMI_TUNED else run
+        return run | {"kv_fraction": 0.95}
+    if row["precision"] == "nvfp4+experts":
+        return tuned if day >= MINIMAX_FP4_TUNED else run
+    if blackwell and day >= MINIMAX_TUNED:
+        return tuned | {"precision": "fp8"}
+    wide: Row = {"precision": "fp8+kv-fp16", "kv_fraction": 0.9 if row["gpu"].startswith("h100") else 0.95}
+    return run | wide | ({"ep": row["tp"]} if blackwell else {})
+
+
+def _tensorrt_llm(row: Row, day: str) -> Row:
+    clients, hopper = row["concurrency"], row["gpu"].startswith("h200")
+    if row["model"] == "gpt-oss-120b":
+        run: Row = {"slots": clients, "budget": GPTOSS_TOKENS["tensorrt-llm"], "stream": LONG_MESSAGES, "kv_fraction": 0.85}
+        return run | {"precision": "mxfp4" if hopper else "mxfp4+kv-fp8"}
+    budget = (clients + row["isl"] + 64 + 63) // 64 * 64
+    delayed = row["precision"] == "fp8" and (row["isl"], row["osl"]) == (1024, 1024) and clients >= 64 and not hopper and day >= DELAYED
+    run = {"slots": LIMIT, "budget": budget, "stream": 10, "kv_fraction": 0.75 if hopper else 0.8}
+    return run | ({"ttft_ms": None} if delayed else {})
+
+
+def _sglang(row: Row, day: str) -> Row:
+    receive = {"receive": 30 if row["concurrency"] >= 16 else 10}
+    if row["gpu"].startswith("h200"):
+        slots = 512 if (row["isl"], row["osl"]) == (1024, 1024) else 256
+        run: Row = {"slots": slots, "budget": 32768, "stream": 10, "kv_fraction": 0.82, "precision": "fp8+kv-fp16"}
+    elif row["precision"] != "fp8":
+        run = {"slots": 256, "budget": 16384, "stream": 10, "kv_fraction": 0.85} | receive
+    elif row["tp"] == 4:
+        run = {"slots": 32, "budget": 8192, "stream": 30, "kv_fraction": 0.95, "receive": 10}
+    else:
+        run = {"slots": 128, "budget": 32768, "stream": 30, "kv_fraction": 0.82} | receive
+    return run | ({"ttft_ms": None} if day < WARMED else {})
