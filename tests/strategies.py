@@ -136,6 +136,8 @@ def runs(draw: st.DrawFn, schedulers: tuple[Scheduler, ...] = SCHEDULERS) -> Run
         kv_rule="free_gpu_memory_fraction",
         kv_fraction=0.9,
         receive_interval=draw(st.sampled_from([1, 1, 2, 5, 30])),
+        batch_wait_steps=draw(st.sampled_from([0, 0, 1, 3, 20])),
+        batch_wait_ratio=draw(st.sampled_from([0.0, 0.3, 0.9])),
     )
     window = draw(st.sampled_from([-1, -1, -1, 0, 15 * MS // 2, 40 * MS, 123_456_789_012, 700 * MS]))
     context = draw(st.sampled_from([0, 0, 0, 0, longest, longest - 1]))

@@ -63,6 +63,13 @@ CASES: dict[str, tuple[list[str], str]] = {
         [*SIMULATE, "--concurrency", "1", "--batcher", "static", "--speculation", "ngram k=3 acceptance=0.5"],
         "in-flight",
     ),
+    "an interval of another engine": ([*SIMULATE, "--request-rate", "1", "--receive-interval", "30"], "--engine sglang"),
+    "a wait of another engine": (
+        [*SIMULATE, "--request-rate", "1", "--engine", "vllm", "--batch-wait-steps", "20", "--batch-wait-ratio", "0.9"],
+        "TensorRT-LLM does",
+    ),
+    "a wait without its ratio": ([*SIMULATE, "--request-rate", "1", "--batch-wait-steps", "20"], "go together"),
+    "a ratio above all": ([*SIMULATE, "--request-rate", "1", "--batch-wait-steps", "20", "--batch-wait-ratio", "2"], "at most 1"),
     "no slots": ([*SIMULATE, "--request-rate", "1", "--max-batch-size", "0"], "--max-batch-size"),
     "precision that the GPU lacks": ([*SIMULATE, "--request-rate", "1", "--gpu", "a100-sxm-80gb", "--precision", "fp8"], "fp8"),
     "TP that the heads do not allow": ([*SIMULATE, "--request-rate", "1", "--tp", "3"], "--tp"),

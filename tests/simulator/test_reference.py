@@ -279,6 +279,37 @@ def test_the_front_end_delays_what_the_engine_sees() -> None:
     assert ms(requests.first_token_ns) == [2.3]
 
 
+def test_between_two_looks_requests_wait_outside() -> None:
+    # The first decodes from 1 ms on; the second comes at 1.5 and is seen after three steps of decodes, at 4 ms.
+    knobs = replace(SGLANG, receive_interval=3)
+    requests = run_reference(open_trace((0, 5, 9), (1.5, 5, 1)), TICK, knobs, 1000).requests
+    assert ms(requests.first_token_ns) == [1.0, 5.0]
+    assert ms(run_reference(open_trace((0, 5, 9), (1.5, 5, 1)), TICK, SGLANG, 1000).requests.first_token_ns) == [1.0, 3.0]
+
+
+def test_the_engine_looks_after_prompts_and_when_idle() -> None:
+    knobs = replace(SGLANG, receive_interval=100)
+    # The second comes during the first's prompt; the third after all have ended, the fourth while nobody decodes any more.
+    requests = run_reference(open_trace((0, 5, 3), (0.5, 5, 3), (9, 5, 3), (11.5, 5, 1)), TICK, knobs, 1000).requests
+    assert ms(requests.first_token_ns) == [1.0, 2.0, 10.0, 13.0]
+
+
+WAITING = replace(KNOBS, scheduler="tensorrt-llm", batch_wait_steps=4, batch_wait_ratio=0.5, max_num_tokens=20)
+
+
+def test_prompts_beside_decodes_wait_to_be_batched() -> None:
+    # The second waits four steps; the third joins it before, and together they make half of the budget.
+    alone = run_reference(open_trace((0, 5, 20), (0.5, 4, 2)), TICK, WAITING, 1000).requests
+    assert ms(alone.first_token_ns) == [1.0, 6.0]
+    two = run_reference(open_trace((0, 5, 20), (0.5, 4, 2), (2.5, 5, 2)), TICK, WAITING, 1000).requests
+    assert ms(two.first_token_ns) == [1.0, 4.0, 4.0]
+
+
+def test_prompts_that_fill_the_step_or_find_no_decodes_do_not_wait() -> None:
+    requests = run_reference(open_trace((0, 5, 20), (0.5, 9, 2), (30, 5, 2)), TICK, WAITING, 1000).requests
+    assert ms(requests.first_token_ns) == [1.0, 2.0, 31.0]
+
+
 STREAMING = replace(TICK, stream_s=0.0004)
 """Steps of 1 ms, a front end that takes 0.4 ms a sequence: two sequences keep it busy, three are more than it can do."""
 

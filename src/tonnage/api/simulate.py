@@ -159,6 +159,7 @@ def deployment_of(
         if isinstance(value, int) and not isinstance(value, bool) and value < 1:
             raise InputError(f"--{name.replace('_', '-')}: {value} is not possible; write 1 or more")
     chosen: EngineKnobs = replace(default_knobs(spec, found_gpu), **set_knobs)  # type: ignore[arg-type]
+    _check_waits(chosen, spec.name)
     calibration = None if coefficients is None else read_calibration(coefficients)
     source = None if step_model is None else checked_source(step_model)
     check_source(source, calibration, 1)
@@ -173,6 +174,17 @@ def deployment_of(
         step_source=source,
         speculation=parse_speculation(speculation),
     )
+
+
+def _check_waits(knobs: EngineKnobs, engine: str) -> None:
+    """Refuse settings by which requests wait that the engine does not have, or that do not go together."""
+    waits = knobs.batch_wait_steps > 0, knobs.batch_wait_ratio > 0
+    if knobs.receive_interval > 1 and knobs.scheduler != "sglang":
+        raise InputError(f"--receive-interval: {engine} has no such setting, SGLang does (--engine sglang); leave it out")
+    if any(waits) and knobs.scheduler != "tensorrt-llm":
+        raise InputError(f"--batch-wait-steps, --batch-wait-ratio: {engine} has no such settings, TensorRT-LLM does; leave them out")
+    if any(waits) != all(waits) or not 0 <= knobs.batch_wait_ratio <= 1:
+        raise InputError("--batch-wait-steps, --batch-wait-ratio: go together, the ratio above 0 and at most 1, for example 20 and 0.9")
 
 
 def simulate(
@@ -222,6 +234,9 @@ def simulate_sweep(
     max_num_tokens: int | None = None,
     chunked_prefill: bool | None = None,
     stream_interval: int | None = None,
+    receive_interval: int | None = None,
+    batch_wait_steps: int | None = None,
+    batch_wait_ratio: float | None = None,
     speculation: str | None = None,
     coefficients: str | Path | None = None,
     step_model: str | Path | None = None,
@@ -240,7 +255,8 @@ def simulate_sweep(
         arrivals, cv: arrival process of an open loop.
         seed: of every random draw.
         batcher: "static" or "in-flight"; the engine's own if not given.
-        max_batch_size, max_num_tokens, chunked_prefill, stream_interval: engine knobs; the engine's own if not given.
+        max_batch_size, max_num_tokens, chunked_prefill, stream_interval, receive_interval, batch_wait_steps, batch_wait_ratio: engine
+            knobs (``spec.deployment.EngineKnobs``); the engine's own if not given.
         speculation: speculative decoding, such as "eagle k=3 acceptance=0.7"; every point is then run without it too.
         coefficients: file that ``calibrate`` wrote; the shipped terms if not given.
         step_model: whose step times: "fitted", "aiconfigurator", or a CSV (``spec.step_times_file``).
@@ -259,6 +275,9 @@ def simulate_sweep(
         "max_num_tokens": max_num_tokens,
         "chunked_prefill": chunked_prefill,
         "stream_interval": stream_interval,
+        "receive_interval": receive_interval,
+        "batch_wait_steps": batch_wait_steps,
+        "batch_wait_ratio": batch_wait_ratio,
     }
     seed_of(seed)
     place: dict[str, Any] = {"model": model, "gpu": gpu, "precision": precision, "tp": tp, "dp": dp, "ep": ep, "engine": engine}

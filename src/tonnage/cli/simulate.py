@@ -47,6 +47,9 @@ def simulate(
     max_num_tokens: Knob = None,
     chunked_prefill: Annotated[bool | None, Parameter(group=KNOBS)] = None,
     stream_interval: Knob = None,
+    receive_interval: Knob = None,
+    batch_wait_steps: Knob = None,
+    batch_wait_ratio: Annotated[float | None, Parameter(group=KNOBS)] = None,
     speculation: Annotated[str | None, Parameter(group=KNOBS)] = None,
     ticks: Annotated[bool, Parameter(group=LESSON, negative=())] = False,
     slots: Lesson = None,
@@ -114,6 +117,12 @@ def simulate(
         Whether a prompt may be split over several steps.
     stream_interval
         Output tokens that a client gets in one message: the front end streams fewer of them, single tokens keep their times.
+    receive_interval
+        SGLang: decode steps between two looks for new requests (its scheduler_recv_interval; default: 1).
+    batch_wait_steps
+        TensorRT-LLM: steps for which prompts wait beside decodes to be batched (its batch_wait_timeout_iters; default: 0).
+    batch_wait_ratio
+        TensorRT-LLM: share of the token budget at which they wait no longer (its batch_wait_max_tokens_ratio).
     speculation
         Speculative decoding: draft=MODEL, eagle, mtp, medusa, redrafter or ngram, such as "eagle k=3 acceptance=0.7".
     ticks
@@ -170,6 +179,9 @@ def simulate(
         "max_num_tokens": max_num_tokens,
         "chunked_prefill": chunked_prefill,
         "stream_interval": stream_interval,
+        "receive_interval": receive_interval,
+        "batch_wait_steps": batch_wait_steps,
+        "batch_wait_ratio": batch_wait_ratio,
         "speculation": speculation,
     }
     if ticks:

@@ -193,8 +193,14 @@ class TensorRtLlm(Batcher):
     rest, in order, whole prompts while they fit into what is left of ``max_num_tokens``; with
     ``chunked_prefill`` as much of a prompt as is left, in whole blocks unless it ends the prompt.
 
-    Source: capacityScheduler.cpp and microBatchScheduler.cpp of TensorRT-LLM (FIRST_COME_FIRST_SERVED chunks).
+    With ``batch_wait_steps`` the prompts of a step that also has decodes wait, until they have waited so many steps in a row, or the
+    step's decodes and the whole lengths of its prompts make ``batch_wait_ratio`` of the budget.
+
+    Source: capacityScheduler.cpp, microBatchScheduler.cpp (FIRST_COME_FIRST_SERVED chunks) and, for the wait, ``_waiting_requests`` of
+    py_executor.py of TensorRT-LLM.
     """
+
+    waited = 0
 
     def never_fits(self, job: Job) -> bool:
         """Also a prompt beyond the token budget that cannot be cut, or not even into one block."""
@@ -218,7 +224,21 @@ class TensorRtLlm(Batcher):
             if new > 0:
                 step.add(job, new)
                 budget -= new
-        return step
+        return self._batched(step)
+
+    def _batched(self, step: Step) -> Step:
+        """The step, without its prompts if they wait to be batched with others."""
+        decodes = [(job, new) for job, new in step.work if job.decodes]
+        tokens = sum(job.isl for job, _ in step.work if not job.decodes) + len(decodes) * (self.drafted + 1)
+        wait = decodes and len(decodes) < len(step.work) and tokens < self.knobs.batch_wait_ratio * self.knobs.max_num_tokens
+        if not wait or self.waited >= self.knobs.batch_wait_steps:
+            self.waited = 0 if len(decodes) < len(step.work) else self.waited
+            return step
+        self.waited += 1
+        alone = Step()
+        for job, new in decodes:
+            alone.add(job, new)
+        return alone
 
     def _admit(self) -> None:
         while self.waiting and len(self.running) < self.slots:

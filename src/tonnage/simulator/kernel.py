@@ -6,6 +6,7 @@ cache folder can be written; it holds no interpreter lock, so that threads run s
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -70,6 +71,8 @@ from tonnage.simulator.layout import (
     UNHEARD,
     UNTIL,
     VLLM,
+    WAIT_STEPS,
+    WAIT_TOKENS,
     WINDOW,
     WINDOW_BLOCKS,
     WINDOW_TOKENS,
@@ -261,6 +264,7 @@ def run_recorded(
     cfg[MAX_CONTEXT], cfg[FRONTEND], cfg[WINDOW] = max_context, to_ps(step.frontend_s), window_ps
     cfg[STREAM], cfg[WINDOW_BLOCKS], cfg[WINDOW_TOKENS] = to_ps(step.stream_s), windows.blocks, windows.tokens
     cfg[TURNAROUND], cfg[CONCURRENCY], cfg[RECEIVE] = trace.turnaround_ps, trace.concurrency, knobs.receive_interval
+    cfg[WAIT_STEPS], cfg[WAIT_TOKENS] = knobs.batch_wait_steps, math.ceil(knobs.batch_wait_ratio * knobs.max_num_tokens)
     draft = np.zeros(COEFFICIENTS) if drafting is None else drafting.coefficients
     if drafting is not None:
         cfg[DRAFTED], cfg[PASSES], cfg[BELOW] = drafted, drafting.passes, threshold(drafting.acceptance)

@@ -57,6 +57,9 @@ from tonnage.simulator.layout import (
     UNHEARD,
     UNTIL,
     VLLM,
+    WAIT_STEPS,
+    WAIT_TOKENS,
+    WAITED,
     WINDOW_BLOCKS,
     WINDOW_TOKENS,
     WINDOWS,
@@ -231,6 +234,7 @@ def schedule_tensorrt_llm(cfg, state, table, isl, osl, queue, running, filling, 
     add_decoding(state, made)
     budget = cfg[MAX_TOKENS] - state[DECODING] * (cfg[DRAFTED] + 1)
     stopped = False
+    tokens = cfg[MAX_TOKENS] - budget
     for i in range(state[FILLING]):
         r = filling[i]
         new = isl[r] - table[COMPUTED, r]
@@ -240,7 +244,24 @@ def schedule_tensorrt_llm(cfg, state, table, isl, osl, queue, running, filling, 
         take[i] = 0 if stopped else new
         if take[i] > 0:
             budget -= new
+            tokens += isl[r]
             add_filling(table, isl, made, r, new)
+    if made[PREFILL_TOKENS] > 0:
+        wait_for_more(cfg, state, take, made, tokens)
+
+
+@njit(inline="always")
+def wait_for_more(cfg, state, take, made, tokens):
+    """Take a step's prompts out again while they wait beside decodes to be batched with others."""
+    if state[DECODING] == 0 or tokens >= cfg[WAIT_TOKENS] or state[WAITED] >= cfg[WAIT_STEPS]:
+        state[WAITED] = 0
+        return
+    state[WAITED] += 1
+    for i in range(state[FILLING]):
+        take[i] = 0
+    made[PREFILL_TOKENS] = 0
+    made[PREFILL_SEQUENCES] = 0
+    made[PAIRS_2] = 0
 
 
 @njit(inline="always")

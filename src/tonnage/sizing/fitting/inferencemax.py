@@ -9,8 +9,9 @@ Read on 2026-11-21 in github.com/SemiAnalysisAI/InferenceX: ``benchmarks/70b_*.s
   with an FP8 cache, twice the prompt as budget and a message every 20 tokens (pull/947), in FP4 likewise (pull/996);
 - Kimi in FP4 on B200 got the same of these after ``KIMI_TUNED`` (pull/1047);
 - gpt-oss on vLLM has an FP8 cache on B200 since 0.11.2 (pull/273); TensorRT-LLM keeps 16 bits on H200 and sends every 20 tokens;
-- TensorRT-LLM holds prompts of DeepSeek in FP8 back for up to 40 steps from 64 clients on at 1024/1024 (pull/594), which no rule here has:
-  TTFT of those rows is not used. Its budget is the clients + the prompt + 64, in multiples of 64;
+- TensorRT-LLM holds prompts of DeepSeek in FP8 back for up to 40 steps from 64 clients on at 1024/1024 (pull/594). Its budget is the
+  clients + the prompt + 64, in multiples of 64. It was asked for an FP8 cache on H200 too, but requests wait there from 64 clients of
+  8,192 tokens on as they would for 16 bits: latent attention had no FP8 cache on Hopper then;
 - the client warms up with two requests a client since ``WARMED`` (pull/480). Before, first requests of SGLang on DeepSeek
   waited for kernels to be compiled (a mean TTFT of 5 to 9 s at any load): TTFT of those rows is not used.
 
@@ -47,8 +48,8 @@ def run_of(row: Row, day: str) -> Row:
         day: of the measurement, as 2026-03-25.
 
     Returns:
-        slots, budget (tokens a step; 0 for the engine's own), stream (tokens a message), kv_fraction; and precision, ep or ttft_ms
-        where the script changes them.
+        slots, budget (tokens a step; 0 for the engine's own), stream (tokens a message), kv_fraction; and, where the script changes them,
+        precision, ep, receive, wait_steps, wait_ratio and ttft_ms.
     """
     family = find_engine(row["engine"]).family
     return {"vllm": _vllm, "tensorrt-llm": _tensorrt_llm, "sglang": _sglang}[family](row, day)
@@ -82,7 +83,7 @@ def _tensorrt_llm(row: Row, day: str) -> Row:
     budget = (clients + row["isl"] + 64 + 63) // 64 * 64
     delayed = row["precision"] == "fp8" and (row["isl"], row["osl"]) == (1024, 1024) and clients >= 64 and not hopper and day >= DELAYED
     run = {"slots": LIMIT, "budget": budget, "stream": 10, "kv_fraction": 0.75 if hopper else 0.8}
-    return run | ({"ttft_ms": None} if delayed else {})
+    return run | ({"wait_steps": 40, "wait_ratio": 0.8} if delayed else {}) | ({"precision": "fp8+kv-fp16"} if hopper else {})
 
 
 def _sglang(row: Row, day: str) -> Row:

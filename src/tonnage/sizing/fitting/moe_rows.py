@@ -73,6 +73,14 @@ MTP_DAYS = ("2026-01-14", "2026-01-28", "2026-02-05", "2026-02-06")
 CORRUPT = ("2025-11-02", "2025-12-05", "2025-12-08")
 """Days of the gpt-oss runs on H100."""
 
+WITH_RANKS = (707, 727, 827)
+"""Configurations of the dump of 2026-04-27 that ran MiniMax with a rank of attention per GPU, up to 2,048 clients on two GPUs (InferenceX
+pull/996, pull/1106); its columns are those of 706, 726 and 735, which split attention."""
+
+CONTEXT_TOKENS = 512
+"""Prompt tokens that a step of NVIDIA's own rows takes at least, the stride of AIConfigurator's search (``ctx_stride``): with one prompt a
+step, as the rows of 1,024 tokens and more show it, token latencies after prompts of 128 tokens come out half as long again."""
+
 DIGITS = 4
 """The same measurement agrees in so many digits between dumps."""
 
@@ -156,6 +164,13 @@ def degrees(line: Mapping[str, str]) -> tuple[int, int, int]:
     return tp, dp, ep
 
 
+def _ran(line: Mapping[str, str]) -> tuple[int, int, int]:
+    """The degrees of a row, with attention ranks where only the number of its configuration tells them."""
+    tp, dp, ep = degrees(line)
+    config = re.search(r"config_id=(\d+)", line["silicon_data_source"])
+    return (1, tp, ep) if config and int(config[1]) in WITH_RANKS else (tp, dp, ep)
+
+
 def _measurement(line: Mapping[str, str]) -> tuple[Any, ...]:
     values = (float(f"{value:.{DIGITS}g}") for value in measured_of(line).values())
     return (_model(line), *(line[name] for name in ("system", "backend", "precision", "isl", "osl")), clients_of(line), *values)
@@ -163,7 +178,7 @@ def _measurement(line: Mapping[str, str]) -> tuple[Any, ...]:
 
 def _unusable(line: Mapping[str, str]) -> str:
     """Why a line is not used; empty if it is."""
-    tp, dp, _ = degrees(line)
+    tp, dp, _ = _ran(line)
     deepseek = _model(line) == "deepseek-r1"
     reasons = {
         "disaggregated": line["mode"] != "agg",
@@ -227,7 +242,7 @@ def _precision(line: Mapping[str, str]) -> str:
 
 def _row(line: Mapping[str, str]) -> Row:
     """The columns of a measured table, and ``spread``, ``slots`` and ``budget`` of the run."""
-    tp, dp, ep = degrees(line)
+    tp, dp, ep = _ran(line)
     nvidia = not re.match(r"(source_file=\d{4}-\d\d-\d\d\.csv|source_file=kimi|db-dump/)", line["silicon_data_source"])
     clients = clients_of(line)
     engine = ENGINES[line["backend"]]
@@ -246,5 +261,5 @@ def _row(line: Mapping[str, str]) -> Row:
     }
     if nvidia:
         each = math.ceil(clients / dp)
-        return row | {"spread": 0.0, "slots": each, "budget": row["isl"] + each}
+        return row | {"spread": 0.0, "slots": each, "budget": max(row["isl"], CONTEXT_TOKENS) + each}
     return row | {"spread": SPREAD} | run_of(row, _day(line))

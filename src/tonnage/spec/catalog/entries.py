@@ -135,6 +135,6 @@ def _engine(raw: Raw) -> EngineSpec:
         )
         for default in raw.get("by_memory", [])
     ]
-    knobs = EngineKnobs(**{field.name: raw[field.name] for field in fields(EngineKnobs)})
+    knobs = EngineKnobs(**{field.name: raw[field.name] for field in fields(EngineKnobs) if field.name in raw})
     rest = dict(raw, vendors=tuple(raw["vendors"]), without=tuple(raw.get("without", ())), by_memory=tuple(defaults), knobs=knobs)
     return _make(EngineSpec, rest, "engines.yaml")
