@@ -7,7 +7,7 @@ from tonnage.sizing.fitting.moe_rows import degrees, select_moe
 from tonnage.sizing.fitting.silicon_rows import COLUMNS, MEASURED
 
 SPLIT = ("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
-NAMES = (*COLUMNS, "attention_dp_size", "moe_tp_size", "moe_ep_size", "pp_size", *MEASURED.values())
+NAMES = (*COLUMNS, "backend_version", "attention_dp_size", "moe_tp_size", "moe_ep_size", "pp_size", *MEASURED.values())
 
 
 def line(split: tuple[int, int, int, int] = (8, 1, 8, 1), dump: str = "2026-03-25.csv", **changed: str) -> dict[str, str]:
@@ -18,6 +18,7 @@ def line(split: tuple[int, int, int, int] = (8, 1, 8, 1), dump: str = "2026-03-2
         "model_path": "MiniMaxAI/MiniMax-M2.5",
         "system": "h200_sxm",
         "backend": "vllm",
+        "backend_version": "0.18.0",
         "precision": "fp8",
         "batch_size": changed.pop("clients", "16"),
         "isl": "1024",
@@ -92,3 +93,48 @@ def test_a_run_far_slower_than_another_of_the_same_is_left_out(tmp_path: Path) -
     assert select(tmp_path, line(), slow) == (2, {})
     assert select(tmp_path, line(), slow, slower) == (2, {"slowed by something else": 1})
     assert select(tmp_path, line(), line(clients="64", silicon_tpot_ms="48.0")) == (2, {})
+
+
+def rows_of(folder: Path, *lines: dict[str, str]) -> list[dict[str, object]]:
+    select(folder, *lines)
+    return [dict(row) for row in select_moe(folder / "silicon_sample.csv").rows]
+
+
+def test_runs_of_deepseek_with_drafts_are_left_out_by_clients_dump_and_speed(tmp_path: Path) -> None:
+    plain = {
+        "model_path": "deepseek-ai/DeepSeek-R1",
+        "backend": "sglang",
+        "system": "b200_sxm",
+        "day": "2026-03-25",
+        "backend_version": "0.5.9",
+    }
+    fast = plain | {"silicon_tpot_ms": "8.5"}
+    twice = [
+        line(dump=dump, **found) for found in (plain, fast, plain | {"clients": "128"}) for dump in ("2026-03-25.csv", "2026-04-06.csv")
+    ]
+    alone = line(**plain, isl="8192")
+    found = rows_of(tmp_path, *twice, alone)
+    assert [(row["itl_ms"], row["concurrency"], row["isl"]) for row in found] == [(12.5, 16, 1024)]
+    assert select(tmp_path, *twice, alone)[1]["multi-token prediction, not said"] == 4
+
+
+def test_ranks_that_only_the_configuration_tells(tmp_path: Path) -> None:
+    asked = {"system": "b300_sxm", "precision": "fp4", "clients": "64"}
+    source = "db-dump/2026-04-27; config_id={}; silicon_concurrency=64; measured=2026-04-21T00:00:00.000Z"
+    lines = [line((2, 2, 1, 4), **asked, silicon_data_source=source.format(n), silicon_tpot_ms=str(n)) for n in (726, 727)]
+    found = rows_of(tmp_path, *lines)
+    assert [(row["tp"], row["dp"], row["ep"]) for row in found] == [(2, 1, 2), (1, 2, 2)]
+
+
+def test_short_prompts_of_nvidias_runs_share_a_step(tmp_path: Path) -> None:
+    qwen = {"model_path": "Qwen/Qwen3-235B-A22B-FP8", "backend": "trtllm", "system": "h100_sxm", "dump": "/Users/one.csv"}
+    short, long = line(**qwen, isl="128"), line(**qwen, isl="2048")
+    assert [row["budget"] for row in rows_of(tmp_path, short, long)] == [512 + 16, 2048 + 16]
+
+
+def test_versions_have_presets_of_their_own(tmp_path: Path) -> None:
+    deepseek = {"model_path": "deepseek-ai/DeepSeek-R1", "system": "h200_sxm", "day": "2025-12-15"}
+    versions = (("trtllm", "1.1.0rc2.post2"), ("trtllm", "1.2.0rc6.post2"), ("trtllm", ""), ("sglang", "0.5.6"), ("sglang", "0.5.9"))
+    lines = [line(**deepseek, backend=b, backend_version=v, silicon_tpot_ms=str(20 + n)) for n, (b, v) in enumerate(versions)]
+    engines = [row["engine"] for row in rows_of(tmp_path, *lines)]
+    assert engines == ["tensorrt-llm-1.1", "tensorrt-llm-1.2", "tensorrt-llm-1.1", "sglang-0.5", "sglang-0.5.9"]

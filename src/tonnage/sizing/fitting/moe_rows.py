@@ -8,8 +8,9 @@ Of the same file, by the same rules, and further:
   dp 4 with ep 16 is tp 4 ep 4): the same measurements stand in the dump of 2026-03-25 as they ran;
 - DeepSeek rows of TensorRT-LLM measured on 2026-01-14, 2026-01-28, 2026-02-05 and 2026-02-06 ran with
   multi-token prediction and do not say so: token latencies are up to 2 × lower than on 2025-11-02, 2025-12-15,
-  2026-01-29 and 2026-02-03. The same holds of SGLang in FP8 on B200 where a measurement stands in one dump only,
-  beside a slower one that stands in two;
+  2026-01-29 and 2026-02-03. The same holds of SGLang in FP8 on B200 where a measurement stands in one dump only, beside a slower
+  one that stands in two, where there are more clients than the plain runs of InferenceMAX's ``nvidia-master.yaml`` have, and of the
+  faster of two runs of the same;
 - rows of Dynamo state the clients of several replicas; instances of more GPUs than a server has are several nodes;
 - Qwen3 235B on vLLM 0.12: 50 ms a token at TP 2 and 35 at TP 4 whatever the clients (4 to 48) and lengths, 2 to 3 times what
   the same engine needs for larger models: it had no tuned kernel for those experts, or something else slowed it;
@@ -19,9 +20,7 @@ Of the same file, by the same rules, and further:
   that is ``DISTURBED`` times as slow as another of the same;
 - nine rows of gpt-oss on H100 of 2025-11 and 2025-12 are corrupt, and so those runs are left out.
 
-KV caches are in 16 bits where an engine's default is not changed by InferenceMAX's scripts: vLLM but for
-gpt-oss on Blackwell, SGLang on Hopper. FP4 checkpoints of NVIDIA and Kimi's INT4 keep all but the experts in 16 bits.
-Recalled: InferenceMAX's scripts, but for the token budgets that ``silicon_rows`` names.
+What InferenceMAX's scripts set: ``inferencemax.py``. FP4 checkpoints of NVIDIA and Kimi's INT4 keep all but the experts in 16 bits.
 """
 
 from __future__ import annotations
@@ -62,6 +61,8 @@ MOE = {
 
 SYSTEMS = GPUS | {"b300_sxm": "b300-sxm-270gb"}
 ENGINES = {"vllm": "vllm-0.19", "trtllm": "tensorrt-llm-1.1", "sglang": "sglang-0.5"}
+LATER_ENGINES = {"trtllm": "tensorrt-llm-1.2", "sglang": "sglang-0.5.9"}
+LATER_VERSIONS = {"trtllm": ("1.2", "1.3"), "sglang": ("0.5.9", "0.5.10")}
 NVIDIA_TRTLLM = "tensorrt-llm-1.0"
 """Of NVIDIA's own rows: 1.0.0rc3."""
 
@@ -202,6 +203,13 @@ def _slow_on_b300(line: Mapping[str, str]) -> bool:
     return line["system"] == "b300_sxm" and line["backend"] == "sglang"
 
 
+def _engine(line: Mapping[str, str]) -> str:
+    """The preset of a row; a dump without version is of 2025."""
+    backend, version = line["backend"], line["backend_version"]
+    later = version.startswith(LATER_VERSIONS.get(backend, ("none",)))
+    return LATER_ENGINES[backend] if later else ENGINES[backend]
+
+
 def _terms_borrowed(line: Mapping[str, str]) -> bool:
     """Whether the dense terms of a row's engine are those of another until they are fitted."""
     engine = find_engine(ENGINES.get(line["backend"], "vllm"))
@@ -220,24 +228,23 @@ def without_faster_twins(rows: Sequence[Row]) -> list[Row]:
     for row in rows:
         same = tuple(row[name] for name in SAME)
         slowest[same] = max(row["itl_ms"], slowest.get(same, 0.0))
-    suspect = ("deepseek-r1", "b200-sxm-180gb", "fp8", ENGINES["sglang"])
+    suspect = ("deepseek-r1", "b200-sxm-180gb", "fp8", LATER_ENGINES["sglang"])
     return [
         row for row in rows if tuple(row[n] for n in SAME[:4]) != suspect or row["itl_ms"] == slowest[tuple(row[name] for name in SAME)]
     ]
 
 
 def _precision(line: Mapping[str, str]) -> str:
-    """The package's name of a row's formats; empty where it has none."""
+    """The package's name of a row's formats, the KV cache as the engine chooses it; empty where it has none."""
     blackwell = line["system"] in ("b200_sxm", "b300_sxm")
     if line["precision"] == "fp4" and _model(line) == "gpt-oss-120b":
-        return "mxfp4+kv-fp8" if blackwell or line["backend"] == "trtllm" else "mxfp4"
+        return "mxfp4"
     if line["precision"] == "fp4":
         return "nvfp4+experts" if blackwell else ""
     if line["precision"] == "int4":
         return "gptq+experts"
     name = PRECISIONS.get(line["precision"], "")
-    wide = line["backend"] == "vllm" or (line["backend"] == "sglang" and not blackwell)
-    return f"{name}+kv-fp16" if name == "fp8" and wide else name
+    return f"{name}+kv-fp16" if name == "fp8" and line["backend"] == "sglang" and not blackwell else name
 
 
 def _row(line: Mapping[str, str]) -> Row:
@@ -245,12 +252,11 @@ def _row(line: Mapping[str, str]) -> Row:
     tp, dp, ep = _ran(line)
     nvidia = not re.match(r"(source_file=\d{4}-\d\d-\d\d\.csv|source_file=kimi|db-dump/)", line["silicon_data_source"])
     clients = clients_of(line)
-    engine = ENGINES[line["backend"]]
     row: Row = {
         "model": _model(line),
         "gpu": SYSTEMS[line["system"]],
         "precision": _precision(line),
-        "engine": NVIDIA_TRTLLM if nvidia and line["backend"] == "trtllm" else engine,
+        "engine": NVIDIA_TRTLLM if nvidia and line["backend"] == "trtllm" else _engine(line),
         "tp": tp,
         "dp": dp,
         "ep": ep,

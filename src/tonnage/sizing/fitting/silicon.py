@@ -34,6 +34,8 @@ Terms = dict[str, Any]
 
 VLLM, TRTLLM_RC, TRTLLM, SGLANG = "vllm", "tensorrt-llm-1.0", "tensorrt-llm-1.1", "sglang"
 ENGINES = (VLLM, TRTLLM_RC, TRTLLM, SGLANG)
+LATER = {"tensorrt-llm-1.2": TRTLLM, "sglang-0.5.9": SGLANG}
+"""Versions of which no dense row is, and whose dense terms they take: they differ in experts and latent attention (``silicon_moe.py``)."""
 
 COMMON: dict[str, Prior] = {
     "kv_bandwidth": (0.9, 0.1),
@@ -276,6 +278,8 @@ def refit(
     found = deepcopy(terms)
     for engine in ENGINES:
         found["engines"][engine] = rounded({**fitted["engines"][engine], **_in_process(fitted["engines"], engine)})
+    for later, earlier in LATER.items():
+        found["engines"][later] = dict(found["engines"][earlier])
     found["architectures"]["Blackwell"] = rounded(fitted["architectures"]["Blackwell"])
     found["formats"][FP4] = rounded(fitted["formats"][FP4])
     found["gpus"][MEASURED_GPU] = {f"{term}_{MEASURED_BITS}": 1.0 for term in ("compute", "memory")}
@@ -314,6 +318,10 @@ def _say_where_from(found: Terms, selection: Selection) -> None:
         origins["engines"].pop(engine, None)
         origins["engine_rows"][engine] = {"gpus": gpus, "elsewhere": ELSEWHERE.format(gpus=names)}
         origins["rows"][engine] = f"{len(own):,} dense rows of {FILE} (aiconfigurator-core 0.12) on {names}"
+    for later, earlier in LATER.items():
+        origins["engines"].pop(later, None)
+        origins["engine_rows"][later] = dict(origins["engine_rows"][earlier])
+        origins["rows"][later] = f"those of {earlier}"
 
 
 def _report(found: Terms, rows: Sequence[Row], tables: dict[str, dict[str, Figures]]) -> None:
@@ -328,7 +336,7 @@ def _report(found: Terms, rows: Sequence[Row], tables: dict[str, dict[str, Figur
 def carried_over(terms: Terms) -> Terms:
     """The content with what an earlier ``refit`` gave, as the package ships it."""
     old, found = shipped(), deepcopy(terms)
-    for engine in ENGINES:
+    for engine in (*ENGINES, *LATER):
         found["engines"][engine] = dict(old["engines"][engine])
         found["origins"]["rows"][engine] = old["origins"]["rows"][engine]
     found["architectures"]["Blackwell"] = dict(old["architectures"]["Blackwell"])

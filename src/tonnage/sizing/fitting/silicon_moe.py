@@ -8,6 +8,7 @@ factor for Blackwell are free; nothing of a dense model moves. Systems, models a
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ import numpy as np
 from tonnage.perf.terms import shipped
 from tonnage.sizing.fitting.moe_rows import select_moe
 from tonnage.sizing.fitting.rows import Progress
-from tonnage.sizing.fitting.silicon import VLLM, add_means, figures, folds
+from tonnage.sizing.fitting.silicon import LATER, VLLM, add_means, figures, folds
 from tonnage.sizing.fitting.silicon_rows import FILE, Row, SiliconRows
 from tonnage.sizing.fitting.terms import CURRENT, Layout, Prior
 from tonnage.spec.catalog import find_engine, find_model
@@ -54,6 +55,10 @@ SHARED: dict[str, Prior] = {
 ``expert_each_s``: sorting few tokens to 128 and to 256 experts takes 22.6 and 25.8 µs (github.com/sgl-project/sglang/pull/7794;
 earlier 22.5 and 27.6, pull/4348), choosing among 256 and among 384 the same (pull/22488).
 """
+
+NEWER = {earlier: later for later, earlier in LATER.items()}
+"""An older version is corrected from the next one of its engine, so that what engines share is what they share today: in 2025 the
+kernels of experts and of latent attention were young."""
 
 OWN = {
     "expert_compute": 0.2,
@@ -103,8 +108,10 @@ class MoeLayout(Layout):
         value = dict(zip(self.names, np.exp(x).tolist(), strict=True))
         for engine in self.engines:
             own = found["engines"].setdefault(engine, {})
+            newer = NEWER.get(engine, engine)
+            versions = (engine, newer) if newer != engine and newer in self.engines else (engine,)
             for term in SHARED:
-                own[term] = value[term] * value.get(f"{engine}.{term}", 1.0)
+                own[term] = value[term] * math.prod(value.get(f"{version}.{term}", 1.0) for version in versions)
             for (kind, names), term in itertools.product(FORMATS.items(), OF_FORMAT):
                 own |= {f"{term}_{name}": value[f"{term}_{kind}"] * value[f"{term}_{name}"] for name in names}
             own |= {f"{term}{ultra}": value[term] for term in GENERATIONS for ultra in ("", " ultra")}
