@@ -6,7 +6,16 @@ import pytest
 
 from tonnage.sizing.fitting.inferencemax import run_of
 
-ROW = {"model": "minimax-m2.5", "gpu": "b200-sxm-180gb", "precision": "fp8", "engine": "vllm-0.19", "tp": 4, "ep": 1, "concurrency": 64}
+ROW = {
+    "model": "minimax-m2.5",
+    "gpu": "b200-sxm-180gb",
+    "precision": "fp8",
+    "engine": "vllm-0.19",
+    "tp": 4,
+    "dp": 1,
+    "ep": 1,
+    "concurrency": 64,
+}
 LENGTHS = {"isl": 8192, "osl": 1024}
 
 
@@ -58,6 +67,8 @@ GPTOSS = {"model": "gpt-oss-120b", "engine": "tensorrt-llm-1.2"}
         (DEEPSEEK | {"concurrency": 4}, "2026-02-03", {"budget": 8320}),
         (DEEPSEEK | {"concurrency": 128}, "2026-02-03", {"budget": 8384}),
         (DEEPSEEK | {"gpu": "h200-sxm-141gb"}, "2025-12-15", {"kv_fraction": 0.75, "precision": "fp8+kv-fp16"}),
+        (DEEPSEEK | {"dp": 8, "tp": 1}, "2026-02-03", {"receive": 60}),
+        (GPTOSS | {"dp": 2, "tp": 1}, "2026-02-05", {"receive": 50}),
         (DEEPSEEK | {"isl": 1024}, "2026-01-29", {"wait_steps": 40, "wait_ratio": 0.8, "budget": 1152}),
     ],
 )

@@ -36,6 +36,10 @@ GPTOSS_TOKENS = {"vllm": 8192, "tensorrt-llm": 20000}
 DEFAULT = 0
 """The engine's own budget."""
 
+BALANCED, BALANCED_DEEPSEEK = 50, 60
+"""Steps after which TensorRT-LLM lets prompts in that wait for attention ranks to have as many (``attention_dp_config.timeout_iters``, by default
+and in the scripts of DeepSeek). Its ranks are taken alike here, so the wait stands as looks for requests so many steps apart."""
+
 LIMIT = 2048
 """``max_batch_size`` of trtllm-serve where a script leaves it."""
 
@@ -44,7 +48,7 @@ def run_of(row: Row, day: str) -> Row:
     """What the script of a row set, as columns of the row.
 
     Args:
-        row: model, gpu, precision, engine, tp, isl, osl and concurrency.
+        row: model, gpu, precision, engine, tp, dp, isl, osl and concurrency.
         day: of the measurement, as 2026-03-25.
 
     Returns:
@@ -76,14 +80,15 @@ def _vllm(row: Row, day: str) -> Row:
 
 
 def _tensorrt_llm(row: Row, day: str) -> Row:
-    clients, hopper = row["concurrency"], row["gpu"].startswith("h200")
+    clients, hopper, ranks = row["concurrency"], row["gpu"].startswith("h200"), row["dp"] > 1
     if row["model"] == "gpt-oss-120b":
         run: Row = {"slots": clients, "budget": GPTOSS_TOKENS["tensorrt-llm"], "stream": LONG_MESSAGES, "kv_fraction": 0.85}
-        return run | {"precision": "mxfp4" if hopper else "mxfp4+kv-fp8"}
+        return run | {"precision": "mxfp4" if hopper else "mxfp4+kv-fp8"} | ({"receive": BALANCED} if ranks else {})
     budget = (clients + row["isl"] + 64 + 63) // 64 * 64
     delayed = row["precision"] == "fp8" and (row["isl"], row["osl"]) == (1024, 1024) and clients >= 64 and not hopper and day >= DELAYED
     run = {"slots": LIMIT, "budget": budget, "stream": 10, "kv_fraction": 0.75 if hopper else 0.8}
-    return run | ({"wait_steps": 40, "wait_ratio": 0.8} if delayed else {}) | ({"precision": "fp8+kv-fp16"} if hopper else {})
+    run |= {"precision": "fp8+kv-fp16"} if hopper else {}
+    return run | ({"wait_steps": 40, "wait_ratio": 0.8} if delayed else {}) | ({"receive": BALANCED_DEEPSEEK} if ranks else {})
 
 
 def _sglang(row: Row, day: str) -> Row:
