@@ -54,3 +54,15 @@ def test_without_the_file_the_shipped_terms_stay() -> None:
     found = carried_over(shipped())
     assert found["engines"] == shipped()["engines"]
     assert found["report"] == shipped()["report"]
+
+
+def test_an_older_version_is_corrected_from_the_next_one() -> None:
+    layout = moe_layout(shipped(), {"sglang", "sglang-0.5.9", "vllm"})
+    x = layout.start.copy()
+    x[layout.names.index("sglang-0.5.9.expert_layer")] += 0.2
+    x[layout.names.index("sglang.expert_layer")] += 0.1
+    before, after = (layout.terms(values)["engines"] for values in (layout.start, x))
+    factors = {name: after[name]["expert_layer"] / before[name]["expert_layer"] for name in layout.engines}
+    assert factors == pytest.approx({"sglang": np.exp(0.3), "sglang-0.5.9": np.exp(0.2), "vllm": 1.0})
+    alone = moe_layout(shipped(), {"sglang", "vllm"})
+    assert "sglang-0.5.9.expert_layer" not in alone.names

@@ -37,8 +37,8 @@ DEFAULT = 0
 """The engine's own budget."""
 
 BALANCED, BALANCED_DEEPSEEK = 50, 60
-"""Steps after which TensorRT-LLM lets prompts in that wait for attention ranks to have as many (``attention_dp_config.timeout_iters``, by default
-and in the scripts of DeepSeek). Its ranks are taken alike here, so the wait stands as looks for requests so many steps apart."""
+"""Steps for which TensorRT-LLM holds prompts back until all attention ranks have some (``attention_dp_config.timeout_iters``), by
+default and in the scripts of DeepSeek. Ranks are taken alike here, so that wait stands as looks for requests so many steps apart."""
 
 LIMIT = 2048
 """``max_batch_size`` of trtllm-serve where a script leaves it."""
