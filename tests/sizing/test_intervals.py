@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from tonnage import api
 from tonnage.results.exchange import read_rows
-from tonnage.sizing.fitting.fit import FILES, WEIGHTS, layout, rows_of, solve
+from tonnage.sizing.fitting.fit import FILES, WEIGHTS, layout, rows_of
 from tonnage.sizing.fitting.residuals import HeldOut, coverage, held_out_rows, residual_table
 from tonnage.sizing.fitting.rows import errors
+from tonnage.sizing.fitting.solving import solve
 from tonnage.sizing.fitting.terms import NIM, STATIC
 from tonnage.sizing.intervals import LEVELS, Regime, interpolated, intervals_of, regime_of, residuals_of, run_noise, shipped_residuals
 from tonnage.sizing.score import score

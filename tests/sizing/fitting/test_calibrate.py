@@ -14,8 +14,9 @@ from tonnage.perf.terms import shipped
 from tonnage.results.exchange import read_rows
 from tonnage.sizing.fitting.calibrate import DETERMINED, CalibrationReport, calibrate
 from tonnage.sizing.fitting.calibration import Sample, fit_sample
-from tonnage.sizing.fitting.fit import FILES, WEIGHTS, layout, rows_of, solve
+from tonnage.sizing.fitting.fit import FILES, WEIGHTS, layout, rows_of
 from tonnage.sizing.fitting.rows import SIGMA, LoadedRows, errors
+from tonnage.sizing.fitting.solving import solve
 from tonnage.sizing.fitting.terms import NIM, STATIC
 from tonnage.sizing.intervals import shipped_residuals
 from tonnage.sizing.score import score

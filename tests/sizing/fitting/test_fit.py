@@ -13,8 +13,9 @@ from tonnage.errors import InputError
 from tonnage.perf import step
 from tonnage.perf.step import SMALL_TOKENS, batch_seconds, context_seconds
 from tonnage.perf.terms import shipped
-from tonnage.sizing.fitting.fit import CALIBRATED, CURVE, FILES, curve_rows, fit, held_out_folds, mape, package_folder, shipped_form, solve
+from tonnage.sizing.fitting.fit import CALIBRATED, CURVE, FILES, curve_rows, fit, held_out_folds, mape, package_folder, shipped_form
 from tonnage.sizing.fitting.rows import LoadedRows, StaticRows, contexts, errors, price, robust
+from tonnage.sizing.fitting.solving import solve
 from tonnage.sizing.fitting.terms import CURRENT, MEANT, NIM, STATIC, TIED, TRANSFERRED, Layout, constants, layout
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tonnage.perf.terms import shipped
-from tonnage.sizing.fitting.fit import rounded
 from tonnage.sizing.fitting.formats import FORMATS, ORIGINS, kernel_shares
+from tonnage.sizing.fitting.solving import rounded
 from tonnage.sizing.fitting.terms import constants
 from tonnage.spec.catalog import find_gpu, gpus
 from tonnage.spec.precision import PRECISIONS

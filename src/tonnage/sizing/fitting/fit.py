@@ -7,15 +7,14 @@ models and whole GPUs of the static file, half of the models of the throughput f
 to ``terms.json``, the held-out errors with them under ``report``, their quantiles to ``residuals.json``.
 
 Rows: all of ``trtllm_static_batch.csv`` and ``trtllm_throughput.csv``, the steady rows of
-``nim_inflight.csv``, and the ten points of ``CURVE``. Budget: ``ROUNDS`` simulations of every row,
-``EVALUATIONS`` of the residuals after each. Needs scipy (the extra ``fit``).
+``nim_inflight.csv``, and the ten points of ``CURVE``. Needs scipy (the extra ``fit``).
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -32,7 +31,8 @@ from tonnage.simulator.kernel import warm_up
 from tonnage.sizing.fitting.formats import ORIGINS as FORMAT_ORIGINS
 from tonnage.sizing.fitting.residuals import HeldOut, carried_over, held_out_rows, residual_table
 from tonnage.sizing.fitting.rows import LoadedRows, Progress, Rows, StaticRows, Terms, errors, require_scipy
-from tonnage.sizing.fitting.terms import CURRENT, DERIVED, NIM, ORIGINS, PRIOR_WEIGHT, STATIC, Layout, layout
+from tonnage.sizing.fitting.solving import rounded, solve
+from tonnage.sizing.fitting.terms import CURRENT, DERIVED, NIM, ORIGINS, STATIC, Layout, layout
 from tonnage.sizing.fitting.widths import Learned, learned
 from tonnage.sizing.intervals import shipped_residuals
 from tonnage.sizing.score import STEADY
@@ -46,7 +46,6 @@ FILES = {STATIC: "trtllm_static_batch.csv", NIM: "nim_inflight.csv", CURRENT: "t
 WEIGHTS = {STATIC: 0.35, NIM: 1.0, CURRENT: 1.0}
 """Of a residual: the many static rows are strongly alike."""
 
-ROUNDS, EVALUATIONS, LAST_EVALUATIONS = 2, 20, 40
 
 CURVE_SOURCE = "NVIDIA course Sizing LLM Inference Systems, NIM benchmarks: Llama-3-8B, H100, FP8, TP 1, 2000 in, 200 out"
 CURVE = (
@@ -306,43 +305,6 @@ def _mean(tables: Sequence[Figures]) -> Figures:
     return {name: round(float(np.mean([table[name] for table in tables])), 2) for name in tables[0]}
 
 
-def solve(
-    layout: Layout,
-    parts: Sequence[tuple[float, Rows]],
-    start: Vector,
-    free: NDArray[np.int64],
-    *,
-    evaluations: tuple[int, int] = (EVALUATIONS, LAST_EVALUATIONS),
-) -> Vector:
-    """The vector that explains the rows best, terms outside ``free`` held at ``start``.
-
-    ``evaluations`` of the residuals at most, after the first simulation and after the last.
-    """
-    from scipy.optimize import least_squares
-
-    x = start.copy()
-    loaded = any(isinstance(rows, LoadedRows) for _, rows in parts)
-    for number in range(ROUNDS if loaded else 1):
-        for _, rows in parts:
-            rows.simulate(layout.terms(x))
-        residuals = _objective(layout, parts, x, free)
-        last = not loaded or number == ROUNDS - 1
-        found = least_squares(residuals, x[free], x_scale=layout.spread[free], max_nfev=evaluations[1 if last else 0])
-        x[free] = found.x
-    return x
-
-
-def _objective(layout: Layout, parts: Sequence[tuple[float, Rows]], x: Vector, free: NDArray[np.int64]) -> Callable[[Vector], Vector]:
-    def residuals(moved: Vector) -> Vector:
-        y = x.copy()
-        y[free] = moved
-        terms = layout.terms(y)
-        prior = PRIOR_WEIGHT * (moved - layout.start[free]) / layout.spread[free]
-        return np.concatenate([*(weight * rows.residuals(terms) for weight, rows in parts), prior])
-
-    return residuals
-
-
 def shipped_form(terms: Terms, counts: dict[str, int]) -> dict[str, Any]:
     """The groups rounded to four digits, with where they come from."""
     rows = {engine: f"{counts[name]:,} rows of {name}" for engine, name in FILES.items()}
@@ -351,15 +313,6 @@ def shipped_form(terms: Terms, counts: dict[str, int]) -> dict[str, Any]:
     engines = {name: f"no row of this version; its terms are those of {giver}" for name, (giver, _) in DERIVED.items()}
     origins = {"date": DATE, "architectures": dict(ORIGINS), "engines": engines, "rows": rows, "formats": dict(FORMAT_ORIGINS)}
     return {**{group: rounded(values) for group, values in terms.items()}, "origins": origins}
-
-
-def rounded(values: Any) -> Any:
-    """Numbers of nested groups with four digits, names in order."""
-    if isinstance(values, dict):
-        return {name: rounded(value) for name, value in sorted(values.items())}
-    if isinstance(values, str):
-        return values
-    return float(f"{values:.4g}")
 
 
 def package_folder() -> Path:

@@ -23,6 +23,7 @@ from tonnage.sizing.fitting import streaming
 from tonnage.sizing.fitting.residuals import HeldOut, held_out_rows
 from tonnage.sizing.fitting.rows import Progress, errors
 from tonnage.sizing.fitting.silicon_rows import FILE, GPUS, Row, Selection, SiliconRows, select
+from tonnage.sizing.fitting.solving import rounded
 from tonnage.sizing.fitting.terms import CURRENT, PRIOR_WEIGHT, Layout, Prior
 from tonnage.spec.catalog import find_engine, find_gpu
 
@@ -267,8 +268,6 @@ def refit(
     Raises:
         InputError: the file cannot be read.
     """
-    from tonnage.sizing.fitting.fit import rounded
-
     selection = select(file)
     rows, layout = selection.rows, silicon_layout(terms)
     parts = list(folds(rows)) if cross_validate else []

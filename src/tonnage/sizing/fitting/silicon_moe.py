@@ -22,6 +22,7 @@ from tonnage.sizing.fitting.moe_rows import select_moe
 from tonnage.sizing.fitting.rows import Progress
 from tonnage.sizing.fitting.silicon import LATER, VLLM, add_means, figures, folds
 from tonnage.sizing.fitting.silicon_rows import FILE, Row, SiliconRows
+from tonnage.sizing.fitting.solving import rounded, solve
 from tonnage.sizing.fitting.terms import CURRENT, Layout, Prior
 from tonnage.spec.catalog import find_engine, find_model
 
@@ -136,8 +137,6 @@ def preset(row: Row) -> str:
 
 def solve_moe(layout: MoeLayout, rows: Sequence[Row], evaluations: int = EVALUATIONS) -> Terms:
     """The terms that explain the rows best."""
-    from tonnage.sizing.fitting.fit import solve
-
     everything = np.arange(len(layout.names))
     return layout.terms(solve(layout, [(1.0, SiliconRows(rows))], layout.start, everything, evaluations=(evaluations, evaluations)))
 
@@ -157,8 +156,6 @@ def refit(
     Raises:
         InputError: the file cannot be read.
     """
-    from tonnage.sizing.fitting.fit import rounded
-
     rows = select_moe(file).rows
     layout = moe_layout(terms, {preset(row) for row in rows})
     parts = list(folds(rows, TITLE)) if cross_validate else []
