@@ -293,7 +293,7 @@ def test_latent_attention_is_priced_by_bytes_or_arithmetic_whichever_takes_longe
         d = deployment(model="deepseek-r1", gpu="h200-sxm-141gb", precision="fp8", tp=tp, engine="vllm")
         t = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, find_engine("vllm").coefficients)
         read = 61 * 576 / (d.gpu.memory_bandwidth_gb_s * 1e9 * t.kv_bandwidth)
-        work = 61 * 128 / tp * 1088 * 2 / (d.gpu.fp16_tflops * 1e12 * t.attention)
+        work = 61 * 128 / tp * 1088 * 2 / (d.gpu.fp16_tflops * 1e12 * t.head_arithmetic)
         assert (read > work) == (bound == "bytes")
         c = coefficients(t, d.model, d.gpu, d.precision, d.parallelism)
         assert max(read, work) <= c[step.CONTEXT] <= read + work

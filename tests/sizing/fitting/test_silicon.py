@@ -13,6 +13,7 @@ from tonnage.sizing.fitting import streaming
 from tonnage.sizing.fitting.silicon import (
     COMMON,
     ENGINES,
+    LATER,
     SGLANG,
     SLOPE,
     TRTLLM,
@@ -253,9 +254,11 @@ def test_refitting_moves_nothing_but_current_engines_and_blackwell(tmp_path: Pat
     old = shipped()
     new = refit(old, sample(tmp_path, *lines), cross_validate=False)
     assert new["engines"][VLLM] != old["engines"][VLLM]
+    for later, earlier in LATER.items():
+        assert new["engines"][later] == new["engines"][earlier]
     for group in ("shared", "links", "siblings"):
         assert new[group] == old[group]
-    assert {n for n in old["engines"] if new["engines"][n] != old["engines"][n]} <= set(ENGINES)
+    assert {n for n in old["engines"] if new["engines"][n] != old["engines"][n]} <= {*ENGINES, *LATER}
     assert {n for n in old["architectures"] if new["architectures"][n] != old["architectures"][n]} <= {"Blackwell"}
     assert all(new["gpus"][n] == old["gpus"][n] for n in old["gpus"])
     assert new["report"]["rows"]["silicon_sample.csv"] == 2
@@ -265,7 +268,7 @@ def test_without_the_file_the_shipped_terms_stay() -> None:
     bare = {**shipped(), "engines": {}, "gpus": {}, "origins": {"rows": {}, "architectures": {}, "formats": {"nvfp4": "a study"}}}
     bare["report"] = {"rows": {}, "in_sample": {}, "held_out": {}}
     found = carried_over(bare)
-    assert found["engines"] == {engine: shipped()["engines"][engine] for engine in ENGINES}
+    assert found["engines"] == {engine: shipped()["engines"][engine] for engine in (*ENGINES, *LATER)}
     assert found["origins"]["engine_rows"] == shipped()["origins"]["engine_rows"]
     tables = shipped()["report"]["held_out"]
     assert found["report"]["held_out"] == {title: tables[title] for title in HELD_OUT if title in tables}
