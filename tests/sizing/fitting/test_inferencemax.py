@@ -39,7 +39,8 @@ def test_minimax_on_b200_before_and_after_it_was_tuned() -> None:
         ({"model": "kimi-k2.5", "precision": "nvfp4+experts"}, "2026-03-27", {"stream": 1}),
         ({"model": "kimi-k2.5", "precision": "nvfp4+experts"}, "2026-04-20", {"stream": 20}),
         ({"model": "kimi-k2.5", "precision": "nvfp4+experts", "gpu": "b300-sxm-270gb"}, "2026-04-20", {"stream": 1}),
-        ({"model": "kimi-k2.5", "precision": "gptq+experts"}, "2026-03-24", {"kv_fraction": 0.95}),
+        ({"model": "kimi-k2.5", "precision": "gptq+experts"}, "2026-03-24", {"kv_fraction": 0.95, "ep": 1}),
+        ({"model": "kimi-k2.5", "precision": "nvfp4+experts", "ep": 4}, "2026-03-27", {"ep": 1}),
         ({"model": "gpt-oss-120b", "precision": "mxfp4"}, "2025-11-02", {"precision": "mxfp4", "budget": 8192}),
         ({"model": "gpt-oss-120b", "precision": "mxfp4"}, "2026-02-25", {"precision": "mxfp4+kv-fp8", "budget": 8192}),
         ({"model": "gpt-oss-120b", "gpu": "h200-sxm-141gb"}, "2026-03-27", {"precision": "mxfp4"}),
@@ -69,7 +70,8 @@ GPTOSS = {"model": "gpt-oss-120b", "engine": "tensorrt-llm-1.2"}
         (DEEPSEEK | {"gpu": "h200-sxm-141gb"}, "2025-12-15", {"kv_fraction": 0.75, "precision": "fp8+kv-fp16"}),
         (DEEPSEEK | {"dp": 8, "tp": 1}, "2026-02-03", {"receive": 60}),
         (GPTOSS | {"dp": 2, "tp": 1}, "2026-02-05", {"receive": 50}),
-        (DEEPSEEK | {"isl": 1024}, "2026-01-29", {"wait_steps": 40, "wait_ratio": 0.8, "budget": 1152}),
+        (DEEPSEEK | {"isl": 1024}, "2026-01-29", {"wait_steps": 40, "wait_ratio": 0.8, "budget": 8192}),
+        (DEEPSEEK | {"isl": 1024}, "2025-12-15", {"budget": 1152}),
     ],
 )
 def test_tensorrt_llm(changed: dict[str, Any], day: str, expected: dict[str, Any]) -> None:

@@ -7,11 +7,12 @@ Read on 2026-11-21 in github.com/SemiAnalysisAI/InferenceX: ``benchmarks/70b_*.s
 
 - MiniMax in FP8 on B200 ran on vLLM 0.17 with 95 % of the memory, a 16-bit KV cache and experts always spread over the GPUs; from 0.19 on
   with an FP8 cache, twice the prompt as budget and a message every 20 tokens (pull/947), in FP4 likewise (pull/996);
-- Kimi in FP4 on B200 got the same of these after ``KIMI_TUNED`` (pull/1047);
+- Kimi in FP4 on B200 got the same of these after ``KIMI_TUNED`` (pull/1047). It ran without expert parallelism whatever a row says: its
+  scripts could not ask for any before June 2026 (pull/1658);
 - gpt-oss on vLLM has an FP8 cache on B200 since 0.11.2 (pull/273); TensorRT-LLM keeps 16 bits on H200 and sends every 20 tokens;
 - TensorRT-LLM holds prompts of DeepSeek in FP8 back for up to 40 steps from 64 clients on at 1024/1024 (pull/594). Its budget is the
-  clients + the prompt + 64, in multiples of 64. It was asked for an FP8 cache on H200 too, but requests wait there from 64 clients of
-  8,192 tokens on as they would for 16 bits: latent attention had no FP8 cache on Hopper then;
+  clients + the prompt + 64, in multiples of 64, and later 8,192 at least. It was asked for an FP8 cache on H200 too, but requests wait
+  there from 64 clients of 8,192 tokens on as they would for 16 bits: latent attention had no FP8 cache on Hopper then;
 - the client warms up with two requests a client since ``WARMED`` (pull/480). Before, first requests of SGLang on DeepSeek
   waited for kernels to be compiled (a mean TTFT of 5 to 9 s at any load): TTFT of those rows is not used.
 
@@ -27,7 +28,7 @@ from tonnage.spec.catalog import find_engine, find_gpu
 Row = dict[str, Any]
 
 KIMI_TUNED, MINIMAX_TUNED, MINIMAX_FP4_TUNED = "2026-04-16", "2026-04-01", "2026-04-07"
-GPTOSS_NARROW_CACHE, DELAYED, WARMED = "2025-11-20", "2026-01-29", "2026-01-27"
+GPTOSS_NARROW_CACHE, DELAYED, LEAST_FROM, WARMED = "2025-11-20", "2026-01-29", "2026-01-29", "2026-01-27"
 
 LONG_MESSAGES = 20
 """Tokens a message (``stream_interval``) where a script asks for long ones."""
@@ -39,6 +40,10 @@ DEFAULT = 0
 BALANCED, BALANCED_DEEPSEEK = 50, 60
 """Steps for which TensorRT-LLM holds prompts back until all attention ranks have some (``attention_dp_config.timeout_iters``), by
 default and in the scripts of DeepSeek. Ranks are taken alike here, so that wait stands as looks for requests so many steps apart."""
+
+LEAST_TOKENS = 8192
+"""The budget of DeepSeek on TensorRT-LLM at least, in its script of March 2026; in that of December 2025 there is no least. That it came in
+January is what six rows of 64 clients and more say: TTFT is 16 % off with it and 67 without."""
 
 LIMIT = 2048
 """``max_batch_size`` of trtllm-serve where a script leaves it."""
@@ -68,9 +73,9 @@ def _vllm(row: Row, day: str) -> Row:
         narrow = blackwell and day >= GPTOSS_NARROW_CACHE
         return run | {"budget": GPTOSS_TOKENS["vllm"], "precision": "mxfp4+kv-fp8" if narrow else "mxfp4"}
     if model == "kimi-k2.5":
-        if row["precision"] != "gptq+experts":
-            return tuned if row["gpu"].startswith("b200") and day >= KIMI_TUNED else run
-        return run | {"kv_fraction": 0.95}
+        narrow = row["precision"] != "gptq+experts"
+        found = tuned if narrow and row["gpu"].startswith("b200") and day >= KIMI_TUNED else run
+        return found | {"ep": 1} | ({} if narrow else {"kv_fraction": 0.95})
     if row["precision"] == "nvfp4+experts":
         return tuned if day >= MINIMAX_FP4_TUNED else run
     if blackwell and day >= MINIMAX_TUNED:
@@ -84,7 +89,7 @@ def _tensorrt_llm(row: Row, day: str) -> Row:
     if row["model"] == "gpt-oss-120b":
         run: Row = {"slots": clients, "budget": GPTOSS_TOKENS["tensorrt-llm"], "stream": LONG_MESSAGES, "kv_fraction": 0.85}
         return run | {"precision": "mxfp4" if hopper else "mxfp4+kv-fp8"} | ({"receive": BALANCED} if ranks else {})
-    budget = (clients + row["isl"] + 64 + 63) // 64 * 64
+    budget = max((clients + row["isl"] + 64 + 63) // 64 * 64, LEAST_TOKENS if day >= LEAST_FROM else 0)
     delayed = row["precision"] == "fp8" and (row["isl"], row["osl"]) == (1024, 1024) and clients >= 64 and not hopper and day >= DELAYED
     run = {"slots": LIMIT, "budget": budget, "stream": 10, "kv_fraction": 0.75 if hopper else 0.8}
     run |= {"precision": "fp8+kv-fp16"} if hopper else {}
