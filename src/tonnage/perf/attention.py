@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tonnage.perf import step
 
 if TYPE_CHECKING:
-    from tonnage.perf.terms import Terms
+    from tonnage.perf.efficiencies import Terms
     from tonnage.spec.hardware import Gpu
     from tonnage.spec.model import Model
     from tonnage.spec.precision import Precision

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tonnage.perf import step
 
 if TYPE_CHECKING:
-    from tonnage.perf.terms import Terms
+    from tonnage.perf.efficiencies import Terms
     from tonnage.spec.deployment import Parallelism
     from tonnage.spec.hardware import Gpu
     from tonnage.spec.model import Model
