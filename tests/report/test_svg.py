@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from tests.report.plans import HOSTILE
 from tests.report.test_figures import FIGURES, full
+from tonnage.report.drawing import NARROW, WIDE, draw
 from tonnage.report.figure import Axis, Bars, Plot, Point, Series
-from tonnage.report.svg import NARROW, TONES, WIDE, Scale, draw, fitted, log_ticks, nice_ticks, shape
+from tonnage.report.svg import TONES, Scale, fitted, log_ticks, nice_ticks, shape
 
 
 @given(low=st.floats(0, 1e9), span=st.floats(1e-6, 1e9), most=st.integers(2, 12))

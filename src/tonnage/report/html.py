@@ -17,9 +17,9 @@ from pathlib import Path
 
 from tonnage.errors import InputError
 from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Section, Table, Text
+from tonnage.report.drawing import draw
 from tonnage.report.reading import Json
 from tonnage.report.sections import document
-from tonnage.report.svg import draw
 
 
 def write_report(path: str | Path, *plans: Json) -> None:
