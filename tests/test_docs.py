@@ -187,7 +187,8 @@ def test_python_runs(page: Path, block: str, tmp_path: Path) -> None:
 
 def test_pages_name_the_json_keys() -> None:
     from tonnage.results.metrics import Summary
-    from tonnage.sizing.plan import Candidate, Plan, Rejected
+    from tonnage.sizing.deployed import Candidate, Rejected
+    from tonnage.sizing.plan import Plan
     from tonnage.sizing.score import ScoreReport
 
     renamed = {"concurrency": "mean_concurrency"}

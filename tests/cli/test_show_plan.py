@@ -11,8 +11,9 @@ from tonnage.cli.show_plan import show_explanation, show_plan
 from tonnage.cli.table import table, wrapped
 from tonnage.sizing.advice import Warned
 from tonnage.sizing.demand import Demand
+from tonnage.sizing.deployed import Candidate, Rejected
 from tonnage.sizing.explain import Explanation, LimitUse, MemoryPart, StepTerm
-from tonnage.sizing.plan import Candidate, Plan, Rejected
+from tonnage.sizing.plan import Plan
 from tonnage.sizing.sensitivity import Changed, Relaxed, Sensitivity, Swing
 from tonnage.sizing.whole_fleet import FleetCheck
 

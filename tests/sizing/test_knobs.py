@@ -6,9 +6,10 @@ import pytest
 
 from tests.questions import question
 from tonnage.sizing.bounds import Carried
+from tonnage.sizing.budget import fitted
 from tonnage.sizing.capacity import Instance, find_capacity, worst_limit
 from tonnage.sizing.contest import answer
-from tonnage.sizing.knobs import GAIN, changes, fitted, tuned
+from tonnage.sizing.knobs import GAIN, changes, tuned
 from tonnage.sizing.trials import Ready, prepare, trials
 
 GAPS = {"isl": 6000, "osl": 200, "tp": "1", "ttft": "p95<=3s", "itl": "p99<=60ms"}

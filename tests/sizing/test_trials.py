@@ -1,7 +1,7 @@
 """The search space: every combination once, pipelines where nothing else fits or where they are asked for."""
 
 from tests.questions import question
-from tonnage.sizing.plan import Rejected
+from tonnage.sizing.deployed import Rejected
 from tonnage.sizing.trials import Ready, prepare, trials
 
 

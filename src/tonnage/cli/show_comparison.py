@@ -11,7 +11,8 @@ from tonnage.spec.catalog.accuracy import BENCHMARK, find_score
 
 if TYPE_CHECKING:
     from tonnage.sizing.costs.where import CostComparison
-    from tonnage.sizing.plan import Candidate, Plan
+    from tonnage.sizing.deployed import Candidate
+    from tonnage.sizing.plan import Plan
 
 QUALITY_NOTE = f"{BENCHMARK}: as published, not all asked alike; sources: tonnage catalog MODEL --json."
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from tonnage.perf.pipeline import MARK
 from tonnage.perf.terms import marks
-from tonnage.sizing.plan import Candidate, fleet, fleet_of
+from tonnage.sizing.deployed import Candidate
+from tonnage.sizing.systems import fleet, fleet_of
 from tonnage.sizing.trials import runs_on
 from tonnage.spec.catalog import accuracy_and_calibration
 from tonnage.units import format_gb

@@ -15,9 +15,9 @@ from typing import TypeVar
 from tonnage.sizing.bounds import Carried, beaten, bound_per_gpu, far_behind
 from tonnage.sizing.candidates import candidate, resized
 from tonnage.sizing.capacity import Capacity, confirmed, find_capacity
-from tonnage.sizing.knobs import free_moves, tuned
+from tonnage.sizing.deployed import Candidate, Rejected, by_gpus_needed
+from tonnage.sizing.knobs import tuned
 from tonnage.sizing.offline import offline_capacity
-from tonnage.sizing.plan import Candidate, Rejected, by_gpus_needed
 from tonnage.sizing.question import Question
 from tonnage.sizing.replay import replay_capacity
 from tonnage.sizing.trials import Ready
@@ -147,7 +147,7 @@ def _tuned(question: Question, found: list[Carried], workers: int | None) -> lis
     """The best few with their knobs searched and their load held against a long run; one that fails it is left as it was."""
     if question.load != "open" or question.offline or question.recording is not None:
         return found
-    moves = free_moves(question) if question.tune else ()
+    moves = question.free_moves if question.tune else ()
 
     def work(place: int) -> Carried:
         better = tuned(found[place], moves)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.sizing.bounds import Carried
 from tonnage.sizing.capacity import STABLE, worst_limit
-from tonnage.sizing.plan import instances_per_system
+from tonnage.sizing.systems import instances_per_system
 from tonnage.sizing.whole_fleet import Replayed, fleet_summary
 
 if TYPE_CHECKING:

@@ -1,9 +1,7 @@
 """The knobs that matter: token budget, batch size, chunked prefill.
 
-Where single gaps are limited, the token budget is set before anything is simulated: by closed form, the largest
-with which a step full of prompt tokens still keeps the limit. For the best few deployments the knobs are then
-searched one after another. One short run at ``GAIN`` above the load carried so far decides whether a setting is
-worth a search of its own; a setting is kept where that search finds more.
+For the best few deployments they are searched one after another. One short run at ``GAIN`` above the load carried
+so far decides whether a setting is worth a search of its own; a setting is kept where that search finds more.
 """
 
 from __future__ import annotations
@@ -14,61 +12,18 @@ from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError
 from tonnage.sizing.bounds import Carried
+from tonnage.sizing.budget import TOKENS
 from tonnage.sizing.capacity import STABLE, Instance, capacity_above, saturation, strain
+from tonnage.sizing.question import MOVES
 
 if TYPE_CHECKING:
-    from tonnage.sizing.question import Question
     from tonnage.spec.deployment import EngineKnobs
 
 GAIN = 1.03
 """A setting must carry this factor more to be kept: less is within what a run's random numbers do."""
 
-TOKENS = (8_192, 4_096, 2_048, 1_024, 512, 16_384, 32_768)
-"""Token budgets that are tried: below, prefill starves; above, no engine is run."""
-
 BATCH = (8, 4_096)
 """Range of the batch size."""
-
-BESIDE = 32
-"""Decode sequences taken to share the step with the prompt tokens when the budget is set by closed form."""
-
-KEPT_SHARE = 0.95
-"""Share of a limit on single gaps that such a step may take: their percentiles are known to 1 %, and batches vary."""
-
-MOVES = ("tokens", "batch", "chunk")
-"""The knobs, in the order in which they are searched."""
-
-
-def free_moves(question: Question) -> tuple[str, ...]:
-    """The knobs that the asker did not set."""
-    chunked = question.chunked_prefill is not None
-    given = {"tokens": bool(question.max_num_tokens), "batch": bool(question.max_batch_sizes), "chunk": chunked}
-    return tuple(move for move in MOVES if not given[move])
-
-
-def fitted(instance: Instance) -> EngineKnobs:
-    """The knobs with a token budget whose full step keeps every limit on high percentiles of single gaps.
-
-    The engine's own where they keep it, where prompts cannot be chunked, or where no budget does.
-    """
-    knobs = instance.deployment.knobs
-    limits = [limit.seconds for limit in instance.asked.slo if limit.metric == "itl" and limit.statistic in ("p90", "p95", "p99")]
-    if not limits or not knobs.chunked_prefill:
-        return knobs
-    most = KEPT_SHARE * min(limits)
-    for tokens in sorted({knobs.max_num_tokens, *(t for t in TOKENS if t < knobs.max_num_tokens)}, reverse=True):
-        if _full_step_s(instance, tokens) <= most:
-            return replace(knobs, max_num_tokens=tokens)
-    return knobs
-
-
-def _full_step_s(instance: Instance, tokens: int) -> float:
-    """Seconds of a step that a prompt fills as far as the budget lets it, beside ``BESIDE`` decoding sequences."""
-    isl = round(instance.asked.isl.mean)
-    decodes = min(BESIDE, instance.batch)
-    new = min(isl, max(1, tokens - decodes))
-    context = round(decodes * (isl + instance.asked.osl.mean / 2))
-    return instance.step.seconds(new, 1, decodes, new * (2 * isl - new), context)
 
 
 def tuned(carried: Carried, moves: Sequence[str] = MOVES) -> Carried:

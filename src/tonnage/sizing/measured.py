@@ -19,7 +19,9 @@ from tonnage.errors import InputError, UnknownName
 from tonnage.results.columns import STATISTICS
 from tonnage.results.points import MeasuredPoint
 from tonnage.sizing.demand import Demand
-from tonnage.sizing.plan import Candidate, Plan, Rejected, Statistics, by_gpus_needed, fleet
+from tonnage.sizing.deployed import Candidate, Rejected, Statistics, by_gpus_needed
+from tonnage.sizing.plan import Plan
+from tonnage.sizing.systems import fleet
 from tonnage.spec.catalog import accuracy_and_calibration, find_engine, find_gpu, find_model, system_of
 from tonnage.spec.deployment import Limit, LimitMetric, Slo
 from tonnage.spec.precision import find_precision

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tonnage.sizing.plan import Candidate
+    from tonnage.sizing.deployed import Candidate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

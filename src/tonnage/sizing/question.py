@@ -26,6 +26,9 @@ TP_DEGREES = (1, 2, 4, 8)
 
 PP_DEGREES = (1, 2, 4, 8, 16)
 
+MOVES = ("tokens", "batch", "chunk")
+"""The engine's knobs, in the order in which they are searched."""
+
 DECIDING: dict[Mode, tuple[LimitMetric, ...]] = {"streaming": ("ttft", "itl", "tpot", "e2e"), "sequential": ("e2e",), "offline": ()}
 """Metrics whose limits count. Who reads along waits for the first token and the pace; who takes the whole answer waits for its
 end; of a job only the throughput counts. Source: NVIDIA course "Sizing LLM Inference Systems"."""
@@ -115,6 +118,12 @@ class Question:
     def limits(self) -> Slo:
         """The limits that count in this mode."""
         return tuple(limit for limit in self.slo if limit.metric in DECIDING[self.mode])
+
+    @property
+    def free_moves(self) -> tuple[str, ...]:
+        """The knobs that the asker did not set."""
+        given = {"tokens": bool(self.max_num_tokens), "batch": bool(self.max_batch_sizes), "chunk": self.chunked_prefill is not None}
+        return tuple(move for move in MOVES if not given[move])
 
     @property
     def offline(self) -> bool:

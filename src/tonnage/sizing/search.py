@@ -21,7 +21,7 @@ from tonnage.sizing.trials import engine_label, prepare
 
 if TYPE_CHECKING:
     from tonnage.sizing.confidence import Confidence
-    from tonnage.sizing.plan import Candidate
+    from tonnage.sizing.deployed import Candidate
 
 __all__ = ["Progress", "engine_label", "no_progress", "size"]
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.perf.terms import coefficient_source
 from tonnage.sizing.capacity import Instance, find_capacity
+from tonnage.sizing.deployed import Candidate
 from tonnage.sizing.knobs import changes
-from tonnage.sizing.plan import Candidate, fleet
+from tonnage.sizing.systems import fleet
 from tonnage.sizing.trials import asked
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.engine import default_knobs

@@ -15,13 +15,13 @@ from tonnage.sizing.capacity import Instance
 from tonnage.sizing.confidence import Confidence, confidence
 from tonnage.sizing.contest import measure
 from tonnage.sizing.intervals import regime_of, shipped_residuals
-from tonnage.sizing.plan import fleet
 from tonnage.sizing.stretched import stretched_rates
+from tonnage.sizing.systems import fleet
 
 if TYPE_CHECKING:
     from tonnage.sizing.bounds import Carried
     from tonnage.sizing.contest import Answer
-    from tonnage.sizing.plan import Candidate
+    from tonnage.sizing.deployed import Candidate
     from tonnage.sizing.question import Question
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from tonnage.errors import InputError
+from tonnage.sizing.budget import fitted
 from tonnage.sizing.capacity import Asked, Instance
-from tonnage.sizing.knobs import fitted, free_moves
-from tonnage.sizing.plan import Rejected
+from tonnage.sizing.deployed import Rejected
 from tonnage.sizing.question import PP_DEGREES, Question
 from tonnage.spec.catalog import find_engine, system_of
 from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism
@@ -167,7 +167,7 @@ def prepared_trial(question: Question, trial: Trial, place: int) -> Ready | Reje
         return trial.rejected(f"PP {d.parallelism.pp} has more stages than {d.model.name} has layers, {d.model.layers}")
     try:
         instance = Instance(d, asked(question, trial.system.gpus))
-        knobs = fitted(instance) if question.tune and "tokens" in free_moves(question) else d.knobs
+        knobs = fitted(instance) if question.tune and "tokens" in question.free_moves else d.knobs
         changed = trial if knobs == d.knobs else replace(trial, deployment=replace(d, knobs=knobs))
         if changed is not trial:
             instance = Instance(changed.deployment, instance.asked)

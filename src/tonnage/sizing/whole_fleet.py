@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tonnage.results.metrics import summarize
 from tonnage.simulator.ranks import pooled, split_trace
 from tonnage.sizing.capacity import BATCHES_PER_RUN, LOADED, MINIMUM_REQUESTS, STABLE, Instance, comparison, middle, worst_limit
-from tonnage.sizing.plan import instances_per_system
+from tonnage.sizing.systems import instances_per_system
 from tonnage.spec.workload import OpenLoop, Split, TraceArrivals
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from tonnage.sizing.costs.cost import SECONDS_PER_YEAR, Serving, Traffic
-from tonnage.sizing.plan import Candidate
+from tonnage.sizing.deployed import Candidate
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
 

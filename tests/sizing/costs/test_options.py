@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.sizing.costs.cost_cases import COURSE_SERVING, COURSE_TRAFFIC, candidate, price_lists, servings, traffics
 from tonnage.sizing.costs.cost import OptionCost, Serving, Traffic, system_parts
 from tonnage.sizing.costs.options import as_planned, cloud, hybrid, instances_on, needed, on_prem, rent_of, systems_for, yearly_owned
-from tonnage.sizing.plan import fleet
+from tonnage.sizing.systems import fleet
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
 

@@ -20,7 +20,7 @@ from tonnage.spec.prices import Figure, Prices, amount
 
 if TYPE_CHECKING:
     from tonnage.sizing.demand import Demand
-    from tonnage.sizing.plan import Candidate
+    from tonnage.sizing.deployed import Candidate
 
 HOURS_PER_YEAR = 8_760
 SECONDS_PER_YEAR = 3_600 * HOURS_PER_YEAR

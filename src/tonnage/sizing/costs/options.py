@@ -20,7 +20,8 @@ from tonnage.sizing.costs.cost import (
     spread,
     system_parts,
 )
-from tonnage.sizing.plan import Candidate, instances_per_system
+from tonnage.sizing.deployed import Candidate
+from tonnage.sizing.systems import instances_per_system
 from tonnage.spec.prices import Figure, Prices, amount
 
 

@@ -17,7 +17,7 @@ from tonnage.errors import InputError
 from tonnage.sizing.costs.break_even import BreakEven, break_evens
 from tonnage.sizing.costs.cost import HOURS_PER_YEAR, SECONDS_PER_YEAR, OptionCost, Serving, Traffic, Where, api_cost
 from tonnage.sizing.costs.options import as_planned, cloud, hybrid, on_prem
-from tonnage.sizing.plan import instances_per_system
+from tonnage.sizing.systems import instances_per_system
 from tonnage.spec.prices import Figure, Prices, amount, stale
 
 WAYS: tuple[Where, ...] = ("on-prem", "cloud", "hybrid", "api")

@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.sizing.plan import fleet
+from tonnage.sizing.systems import fleet
 
 
 def test_course_example_needs_five_systems_and_is_4_806_exactly() -> None:
