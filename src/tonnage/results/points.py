@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tonnage.spec.deployment import LimitMetric, Statistic
+
+STEADY = 0.95
+"""Requests/s × mean E2E over clients from which a closed loop counts as steady."""
+
+
+def is_steady(row: Mapping[str, Any]) -> bool:
+    """Whether a row of our columns is steady; one that cannot tell, such as an open loop's, counts as it."""
+    clients, rate, e2e = row.get("concurrency"), row.get("requests_s"), row.get("e2e_ms")
+    return clients is None or rate is None or e2e is None or bool(rate * e2e / 1e3 / clients >= STEADY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +71,7 @@ class MeasuredPoint:
     def steadiness(self) -> float | None:
         """Requests/s × mean E2E over the clients: 1 when the clients were always waiting for an answer (Little's law).
 
-        Below 0.95 the run was not steady; None where it cannot be told.
+        Below ``STEADY`` the run was not steady; None where it cannot be told.
         """
         e2e = self.latencies_ms.get("e2e", {}).get("mean")
         if e2e is None or self.requests_s is None or self.concurrency is None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from tonnage.errors import InputError, UnknownName
 from tonnage.results.columns import STATISTICS
-from tonnage.results.points import MeasuredPoint
+from tonnage.results.points import STEADY, MeasuredPoint
 from tonnage.sizing.demand import Demand
 from tonnage.sizing.deployed import Candidate, Rejected, Statistics, by_gpus_needed
 from tonnage.sizing.plan import Plan
@@ -30,9 +30,6 @@ from tonnage.version import VERSION
 
 ROUNDING = 1e-9
 """Relative slack of a limit: what the conversion between s and ms may round."""
-
-STEADY = 0.95
-"""Requests/s × E2E over clients below which a measured point was not steady."""
 
 GPUS_PER_SYSTEM = 8
 """Of a GPU that the catalog does not know."""

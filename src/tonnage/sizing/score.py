@@ -21,6 +21,7 @@ from tonnage.errors import InputError, UnknownName
 from tonnage.perf.external import check_source, reduction, source_mark
 from tonnage.perf.overlay import calibration_mark
 from tonnage.results.columns import MEASURES
+from tonnage.results.points import is_steady
 from tonnage.sizing.intervals import Regime, intervals_of, regime_of
 from tonnage.sizing.measured_table import MeasuredTable, measured_table
 from tonnage.sizing.predict import Load, Point, predict
@@ -28,9 +29,6 @@ from tonnage.sizing.reasons import cache_group, reason
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.step_times import StepSource, owner_of
-
-STEADY = 0.95
-"""Requests/s × mean E2E / clients from which a closed loop counts as steady."""
 
 SCORED = tuple(name for name in MEASURES if name not in ("request_rate", "window_s"))
 
@@ -328,7 +326,9 @@ def _score_row(row: Mapping[str, Any], line: int, point: Point, load: Load | Non
         return Skipped(line=line, reason="no request completes: the KV cache does not hold one, or the window ends before")
     found = {name: predicted[name] for name in measured if name in predicted}
     regime = regime_of(point.deployment, isl=point.isl, osl=point.osl, batch=point.batch, clients=point.concurrency)
-    return ScoredRow(line=line, point=point, measured=measured, predicted=found, steady=_steady(row), intervals=intervals_of(found, regime))
+    return ScoredRow(
+        line=line, point=point, measured=measured, predicted=found, steady=is_steady(row), intervals=intervals_of(found, regime)
+    )
 
 
 def _coverage(rows: Sequence[ScoredRow]) -> dict[str, float]:
@@ -339,13 +339,6 @@ def _coverage(rows: Sequence[ScoredRow]) -> dict[str, float]:
             if row.steady:
                 found.setdefault(name, []).append(low <= row.measured[name] <= high)
     return {name: 100.0 * statistics.fmean(found[name]) for name in SCORED if name in found}
-
-
-def _steady(row: Mapping[str, Any]) -> bool:
-    clients, rate, e2e = row.get("concurrency"), row.get("requests_s"), row.get("e2e_ms")
-    if clients is None or rate is None or e2e is None:
-        return True
-    return bool(rate * e2e / 1e3 / clients >= STEADY)
 
 
 def errors_of(rows: Iterable[ScoredRow]) -> Errors:

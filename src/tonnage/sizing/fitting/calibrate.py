@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError
 from tonnage.perf.terms import shipped
+from tonnage.results.points import STEADY, is_steady
 from tonnage.sizing.predict import read_point
-from tonnage.sizing.score import STEADY
 from tonnage.spec.calibration import OWN_METRICS, SCHEMA, Calibration, deployment_key
 from tonnage.spec.catalog import find_engine
 
@@ -141,16 +141,11 @@ def calibrate(
 
     require_scipy("calibrate")
 
-    steady = [dict(row) for row in rows if _steady(row)]
+    steady = [dict(row) for row in rows if is_steady(row)]
     preset, gpu = _one_of_each(steady, len(rows))
     warm_up()
     sample = Sample(steady, terms or shipped(), preset=preset, gpu=gpu, widths=widths)
     return _Calibrating(sample, data=f"{len(steady)} points of {data}", set_aside=len(rows) - len(steady), progress=progress).report()
-
-
-def _steady(row: Row) -> bool:
-    clients, rate, e2e = row.get("concurrency"), row.get("requests_s"), row.get("e2e_ms")
-    return clients is None or rate is None or e2e is None or bool(rate * e2e / 1e3 / clients >= STEADY)
 
 
 def _one_of_each(rows: Sequence[Row], given: int) -> tuple[str, str]:

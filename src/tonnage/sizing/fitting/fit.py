@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from tonnage.errors import InputError
 from tonnage.perf.formats import fitted_bits
 from tonnage.results.exchange import read_rows
+from tonnage.results.points import is_steady
 from tonnage.simulator.kernel import warm_up
 from tonnage.sizing.fitting.formats import ORIGINS as FORMAT_ORIGINS
 from tonnage.sizing.fitting.residuals import HeldOut, carried_over, held_out_rows, residual_table
@@ -35,7 +36,6 @@ from tonnage.sizing.fitting.solving import rounded, solve
 from tonnage.sizing.fitting.terms import CURRENT, DERIVED, NIM, ORIGINS, STATIC, Layout, layout
 from tonnage.sizing.fitting.widths import Learned, learned
 from tonnage.sizing.intervals import shipped_residuals
-from tonnage.sizing.score import STEADY
 from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.precision import find_precision
 
@@ -119,7 +119,7 @@ def fit(
     """
     require_scipy("fit")
     rows = {engine: read_rows(Path(data) / name) for engine, name in FILES.items()}
-    rows[NIM] = [row for row in rows[NIM] if _steady(row)]
+    rows[NIM] = [row for row in rows[NIM] if is_steady(row)]
     warm_up()
     fitting = Fitting(rows=rows, layout=layout(_measured([row for part in rows.values() for row in part] + curve_rows())))
     folds = list(held_out_folds(rows)) if cross_validate else []
@@ -171,10 +171,6 @@ def _with_current_engines(terms: Terms, file_given: Path | str | None, progress:
         return experts.carried_over(current.carried_over(terms))
     folds: dict[str, Any] = {"cross_validate": residuals is not None, "residuals": residuals}
     return experts.refit(current.refit(terms, file, progress=progress, **folds), file, progress=progress, **folds)
-
-
-def _steady(row: Row) -> bool:
-    return bool(row["requests_s"] * row["e2e_ms"] / 1e3 / row["concurrency"] >= STEADY)
 
 
 def curve_rows() -> list[Row]:
