@@ -41,14 +41,14 @@ def test_a_file_and_flags_ask_the_same(scenario: str, capsys: pytest.CaptureFixt
     for plan in (by_file, by_flags):
         del plan["provenance"], plan["asked"]
     assert by_file == by_flags
-    assert list(by_file["cost"]["options"]) == ["on-prem"]  # type: ignore[index]
+    assert list(by_file["cost"]["options"]) == ["on-prem"]
 
 
 def test_flags_stand_in_place_of_the_file(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
     plan = plan_of([scenario, "--mean-rps", "2", "--ttft", "p99<=3s", "--spare", "1"], capsys)
-    assert plan["asked"]["demand"] == {"mean_rps": 2}  # type: ignore[index]
-    assert plan["scenario"]["limits"] == ["TTFT p99 ≤ 3 s"]  # type: ignore[index]
-    assert plan["choice"]["systems"] == 2  # type: ignore[index]
+    assert plan["asked"]["demand"] == {"mean_rps": 2}
+    assert plan["scenario"]["limits"] == ["TTFT p99 ≤ 3 s"]
+    assert plan["choice"]["systems"] == 2
 
 
 def test_what_was_understood_is_among_the_notes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,7 +72,7 @@ def test_models_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     assert "73.0" in compared
     assert "as published" in compared
     whole = plan_of([*flags[2:-2], "--model", "llama-3-8b,llama-3.1-8b"], capsys)
-    assert [plan["scenario"]["model"] for plan in whole["plans"]] == ["llama-3-8b", "llama-3.1-8b"]  # type: ignore[attr-defined]
+    assert [plan["scenario"]["model"] for plan in whole["plans"]] == ["llama-3-8b", "llama-3.1-8b"]
 
 
 def test_markdown_report_and_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,8 +86,8 @@ def test_markdown_report_and_output(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_benchmarks_alone_take_the_place_of_the_simulation(capsys: pytest.CaptureFixture[str]) -> None:
     flags = ["--benchmarks", str(ROOT / "examples" / "nim-llama-3-8b-h100-fp8.csv"), "--ttft", "mean<=300ms"]
     plan = plan_of([*flags, "--calls-per-year", "30e6", "--requests-per-call", "30", "--peak-factor", "7"], capsys)
-    assert plan["choice"]["systems"] == 5  # type: ignore[index]
-    assert plan["provenance"]["data"].startswith(str(ROOT))  # type: ignore[index]
+    assert plan["choice"]["systems"] == 5
+    assert plan["provenance"]["data"].startswith(str(ROOT))
 
 
 def test_every_leaf_is_a_flag(capsys: pytest.CaptureFixture[str]) -> None:

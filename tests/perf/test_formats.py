@@ -38,7 +38,7 @@ def deployment(precision: str, model: str = "llama-3-70b", gpu: str = "h100", tp
 
 
 def coefficients(precision: str, **what: object) -> np.ndarray:
-    return step_model(deployment(precision, **what)).coefficients  # type: ignore[arg-type]
+    return step_model(deployment(precision, **what)).coefficients
 
 
 def matrices(c: np.ndarray, tokens: int) -> float:

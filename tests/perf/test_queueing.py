@@ -72,4 +72,4 @@ def test_known_waits() -> None:
 @pytest.mark.parametrize("call", [lambda: erlang_b(-1, 1), lambda: erlang_c(1, 0), lambda: mm1_wait(math.nan, 1)])
 def test_loads_that_cannot_be_are_refused(call: object) -> None:
     with pytest.raises(InputError):
-        call()  # type: ignore[operator]
+        call()

@@ -31,7 +31,7 @@ def deployment(
 
 
 def array(**what: object) -> np.ndarray:
-    return step_model(deployment(**what)).coefficients  # type: ignore[arg-type]
+    return step_model(deployment(**what)).coefficients
 
 
 def test_every_gpu_precision_and_engine_of_the_catalog_has_a_price() -> None:

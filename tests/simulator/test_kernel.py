@@ -42,7 +42,7 @@ def assert_same(one: Requests, other: Requests) -> None:
             np.testing.assert_array_equal(a, b, err_msg=field.name)
 
 
-def both(trace, step, engine, blocks, **options):  # type: ignore[no-untyped-def]
+def both(trace, step, engine, blocks, **options):
     """Run kernel and reference, compare everything, give back what they agree on."""
     expected = run_reference(trace, step, engine, blocks, **options)
     requests, record = run_recorded(trace, step, engine, blocks, most_steps=100_000, **options)
@@ -57,7 +57,7 @@ def both(trace, step, engine, blocks, **options):  # type: ignore[no-untyped-def
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
-def test_kernel_equals_reference(scheduler, data):  # type: ignore[no-untyped-def]
+def test_kernel_equals_reference(scheduler, data):
     r = data.draw(runs((scheduler,)))
     requests, _, _ = both(r.trace, r.step, r.knobs, r.kv_blocks, windows=r.windows, window_ps=r.window_ps, max_context=r.max_context)
     for status in np.unique(requests.status):
@@ -74,7 +74,7 @@ def test_kernel_equals_reference(scheduler, data):  # type: ignore[no-untyped-de
     "arrivals", [OpenLoop(rate=25.0), OpenLoop(rate=100.0, process="gamma", cv=4.0), ClosedLoop(concurrency=40, turnaround_s=0.0016)]
 )
 @pytest.mark.parametrize("blocks", [60, 300, 10_000])
-def test_kernel_equals_reference_on_hundreds_of_requests(scheduler, chunked, arrivals, blocks):  # type: ignore[no-untyped-def]
+def test_kernel_equals_reference_on_hundreds_of_requests(scheduler, chunked, arrivals, blocks):
     lengths = {"isl": Lengths(kind="lognormal", mean=200, std=150), "osl": Lengths(kind="normal", mean=60, std=30)}
     trace = Workload(**lengths, arrivals=arrivals, requests=300).trace(5)
     engine = replace(ENGINE, scheduler=scheduler, chunked_prefill=chunked)
@@ -85,7 +85,7 @@ def test_kernel_equals_reference_on_hundreds_of_requests(scheduler, chunked, arr
 
 @pytest.mark.parametrize("scheduler", ["tensorrt-llm", "vllm", "sglang"])
 @pytest.mark.parametrize("blocks", [60, 120])
-def test_kernel_equals_reference_with_windows_and_guesses_in_little_memory(scheduler, blocks):  # type: ignore[no-untyped-def]
+def test_kernel_equals_reference_with_windows_and_guesses_in_little_memory(scheduler, blocks):
     lengths = {"isl": Lengths(kind="lognormal", mean=100, std=80), "osl": Lengths(kind="normal", mean=120, std=60)}
     trace = Workload(**lengths, arrivals=ClosedLoop(concurrency=20), requests=100).trace(5)
     guessing = replace(MODEL, drafting=Drafting(tokens=3, acceptance=0.6, passes=1, coefficients=0.1 * ROOFLINE))
@@ -154,7 +154,7 @@ def test_a_stopped_run_ends_between_two_steps() -> None:
     ("change", "words"),
     [({"max_batch_size": 0}, "max_batch_size"), ({"max_num_tokens": 0}, "max_num_tokens"), ({"tokens_per_block": 0}, "tokens_per_block")],
 )
-def test_impossible_knobs_are_refused(change, words):  # type: ignore[no-untyped-def]
+def test_impossible_knobs_are_refused(change, words):
     trace = Workload(isl=Lengths(mean=5), osl=Lengths(mean=5), arrivals=OpenLoop(rate=2), requests=5).trace(0)
     with pytest.raises(InputError, match=words):
         run(trace, MODEL, replace(ENGINE, **change), 100)
@@ -163,7 +163,7 @@ def test_impossible_knobs_are_refused(change, words):  # type: ignore[no-untyped
 @pytest.mark.parametrize(
     ("due", "isl", "osl"), [([2, 1], [1, 1], [1, 1]), ([-5, 1], [1, 1], [1, 1]), ([0, 1], [1, 0], [1, 1]), ([0, 1], [1, 1], [1, -3])]
 )
-def test_impossible_traces_are_refused(due, isl, osl):  # type: ignore[no-untyped-def]
+def test_impossible_traces_are_refused(due, isl, osl):
     columns = {name: np.array(values, np.int64) for name, values in {"due_ps": due, "isl": isl, "osl": osl}.items()}
     with pytest.raises(InputError):
         run(Trace(**columns, concurrency=0, turnaround_ps=0), MODEL, ENGINE, 100)

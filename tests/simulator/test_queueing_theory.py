@@ -68,7 +68,7 @@ def assert_close(values: np.ndarray, expected: float) -> None:
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
 @pytest.mark.parametrize("load", [0.3, 0.7, 0.9])
-def test_mean_wait_of_m_d_1(scheduler, load):  # type: ignore[no-untyped-def]
+def test_mean_wait_of_m_d_1(scheduler, load):
     count, service = 400_000, 0.01
     trace = poisson(load / service, count, np.ones(count, np.int64))
     requests = run(trace, CONSTANT, replace(ONE_AT_A_TIME, scheduler=scheduler), PLENTY)
@@ -76,7 +76,7 @@ def test_mean_wait_of_m_d_1(scheduler, load):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
-def test_mean_wait_of_m_m_1(load):  # type: ignore[no-untyped-def]
+def test_mean_wait_of_m_m_1(load):
     count, service = 400_000, 0.01
     isl = exponential_prompts(count)
     requests = run(poisson(load / service, count, isl), PER_TOKEN, ONE_AT_A_TIME, PLENTY)
@@ -92,7 +92,7 @@ def test_wait_of_m_m_1_is_exponential_beyond_zero() -> None:
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_littles_law(scheduler):  # type: ignore[no-untyped-def]
+def test_littles_law(scheduler):
     """The time average of the number in the system, read off the record of steps and the due times, is λ·W."""
     step = StepModel(coefficients=coefficient_array(host_step=0.002, context=1e-8, linear_flops=1e-6, norm=1.0), frontend_s=0.0)
     knobs = replace(ONE_AT_A_TIME, scheduler=scheduler, max_batch_size=32, max_num_tokens=4096, chunked_prefill=True)
@@ -213,7 +213,7 @@ def simpy_continuous(due: np.ndarray, slots: int, tick_ps: int, lengths: np.ndar
 
 
 @pytest.mark.parametrize("scheduler", ["tensorrt-llm", "vllm"])
-def test_simpy_batches_in_flight_to_the_same_nanosecond(scheduler):  # type: ignore[no-untyped-def]
+def test_simpy_batches_in_flight_to_the_same_nanosecond(scheduler):
     trace = Workload(isl=Lengths(mean=10), osl=Lengths(kind="normal", mean=20, std=9), arrivals=OpenLoop(rate=75), requests=2_000).trace(4)
     requests = run(trace, CONSTANT, replace(ONE_AT_A_TIME, scheduler=scheduler, max_batch_size=16), PLENTY)
     ends = simpy_continuous(trace.due_ps, 16, 10_000_000_000, trace.osl)

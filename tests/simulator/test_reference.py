@@ -46,7 +46,7 @@ def composition(result: Reference) -> list[tuple[int, ...]]:
     return [row[2:7] for row in result.steps]
 
 
-def ms(column) -> list[float]:  # type: ignore[no-untyped-def]
+def ms(column) -> list[float]:
     return [float(v) / 1e6 for v in column]
 
 
@@ -350,7 +350,7 @@ def test_tokens_that_clients_would_have_after_the_window_do_not_happen() -> None
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_the_impossible_is_rejected_on_arrival_and_blocks_nobody(scheduler) -> None:  # type: ignore[no-untyped-def]
+def test_the_impossible_is_rejected_on_arrival_and_blocks_nobody(scheduler) -> None:
     trace = open_trace((0, 500, 501), (0, 5, 2), (0, 400, 1))
     requests = run_reference(trace, TICK, replace(KNOBS, scheduler=scheduler), 100).requests
     too_long_a_prompt = COMPLETED if scheduler in ("static", "sglang") else REJECTED
@@ -396,7 +396,7 @@ def test_prices_are_rounded_once_and_nanoseconds_down() -> None:
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_decode_steps_are_an_arithmetic_progression(scheduler) -> None:  # type: ignore[no-untyped-def]
+def test_decode_steps_are_an_arithmetic_progression(scheduler) -> None:
     step = StepModel(coefficients=ROOFLINE, frontend_s=0.0)
     batch, isl, osl = 5, 20, 400
     result = run_reference(open_trace(*[(0.0, isl, osl)] * batch), step, replace(KNOBS, scheduler=scheduler, chunked_prefill=True), 1000)

@@ -52,7 +52,7 @@ def same(one: Requests, other: Requests) -> bool:
 
 @pytest.mark.parametrize("engine", ["tensorrt-llm", "vllm", "nim-2024"])
 @pytest.mark.parametrize("arrivals", [OpenLoop(rate=30), ClosedLoop(concurrency=20, turnaround_s=0.001)])
-def test_a_real_deployment_is_simulated_as_the_reference_says(engine, arrivals):  # type: ignore[no-untyped-def]
+def test_a_real_deployment_is_simulated_as_the_reference_says(engine, arrivals):
     d, w = deployment(engine), workload(arrivals)
     requests = simulate(d, w, seed=4)
     assert (requests.status == COMPLETED).all()

@@ -80,7 +80,7 @@ def test_slots_are_held_to_what_guesses_leave_of_the_budget() -> None:
 
 
 @pytest.mark.parametrize("knobs", [KNOBS, VLLM, SGLANG])
-def test_guesses_have_their_place_in_the_cache(knobs) -> None:  # type: ignore[no-untyped-def]
+def test_guesses_have_their_place_in_the_cache(knobs) -> None:
     knobs = replace(knobs, tokens_per_block=1)
     room = 13 + (2 if knobs.scheduler == "sglang" else 0)
     fits, not_quite = (run_reference(open_trace((0, 7, 3)), guessing(3, 0.5), knobs, blocks) for blocks in (room, room - 1))
@@ -97,7 +97,7 @@ def test_vllm_pre_empts_for_guesses() -> None:
 
 @pytest.mark.parametrize("scheduler", ["tensorrt-llm", "vllm", "sglang"])
 @pytest.mark.parametrize("blocks", [60, 10_000])
-def test_kernel_equals_reference_with_guesses(scheduler, blocks):  # type: ignore[no-untyped-def]
+def test_kernel_equals_reference_with_guesses(scheduler, blocks):
     from tests.simulator.test_kernel import ENGINE, both
 
     lengths = {"isl": Lengths(kind="lognormal", mean=200, std=150), "osl": Lengths(kind="normal", mean=60, std=30)}

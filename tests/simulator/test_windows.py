@@ -24,7 +24,7 @@ def test_a_sequence_shorter_than_the_window_has_its_share(tokens: int, blocks: i
 
 @pytest.mark.parametrize(("pool", "together"), [(14, True), (13, False)])
 @pytest.mark.parametrize("scheduler", ["tensorrt-llm", "static"])
-def test_two_of_five_blocks_and_two_for_windows_take_fourteen(scheduler, pool: int, together: bool) -> None:  # type: ignore[no-untyped-def]
+def test_two_of_five_blocks_and_two_for_windows_take_fourteen(scheduler, pool: int, together: bool) -> None:
     requests = open_trace((0, 41, 3), (0, 41, 3))
     result = run_reference(requests, TICK, replace(KNOBS, scheduler=scheduler), pool, windows=TWO)
     assert composition(result)[0] == ((82, 2, 0, 2 * 41 * 41, 0) if together else (41, 1, 0, 41 * 41, 0))
@@ -58,7 +58,7 @@ def test_sglang_reckons_with_them_in_admission() -> None:
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-def test_what_its_windows_leave_no_room_for_is_rejected(scheduler) -> None:  # type: ignore[no-untyped-def]
+def test_what_its_windows_leave_no_room_for_is_rejected(scheduler) -> None:
     # 41 + 3 tokens take 5 blocks of 10, and 2; SGLang keeps one block free beside them, and tells 44 tokens from 50.
     knobs = replace(KNOBS, scheduler=scheduler, chunked_prefill=True)
     least = 8 if scheduler == "sglang" else 7

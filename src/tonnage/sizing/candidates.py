@@ -67,7 +67,14 @@ def candidate(question: Question, carried: Carried) -> Candidate:
 def resized(question: Question, found: Candidate, systems: int) -> Candidate:
     """The candidate on another number of systems, spare ones not counted."""
     peak, rate = question.demand.sizing_requests_per_second, found.requests_per_second_per_instance
-    need = fleet_of(systems + question.spare, found.systems_exact, peak, rate, found.parallelism.gpus, found.gpus_per_system)
+    need = fleet_of(
+        systems + question.spare,
+        found.systems_exact,
+        peak,
+        rate_per_instance=rate,
+        gpus_per_instance=found.parallelism.gpus,
+        gpus_per_system=found.gpus_per_system,
+    )
     saturated = found.saturation_requests_per_second_per_instance * need.instances / peak
     return replace(
         found, systems=need.systems, instances=need.instances, utilisation=need.utilisation, headroom_to_saturation=saturated - 1.0

@@ -30,10 +30,12 @@ def fleet(peak: float, rate_per_instance: float, gpus_per_instance: int, gpus_pe
     each, span = instances_per_system(gpus_per_instance, gpus_per_system)
     exact = peak / rate_per_instance / each * span
     systems = max(1, math.ceil(round(peak / (rate_per_instance * each), 9))) * span + spare
-    return fleet_of(systems, exact, peak, rate_per_instance, gpus_per_instance, gpus_per_system)
+    return fleet_of(
+        systems, exact, peak, rate_per_instance=rate_per_instance, gpus_per_instance=gpus_per_instance, gpus_per_system=gpus_per_system
+    )
 
 
-def fleet_of(systems: int, exact: float, peak: float, rate_per_instance: float, gpus_per_instance: int, gpus_per_system: int) -> Fleet:  # noqa: PLR0917
+def fleet_of(systems: int, exact: float, peak: float, *, rate_per_instance: float, gpus_per_instance: int, gpus_per_system: int) -> Fleet:
     """A number of systems that was decided elsewhere, fully populated."""
     each, span = instances_per_system(gpus_per_instance, gpus_per_system)
     instances = systems // span * each

@@ -19,9 +19,9 @@ from tonnage.spec.workload import OpenLoop, Split, TraceArrivals
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
     from tonnage.sizing.bounds import Carried
+    from tonnage.sizing.deployed import Statistics
     from tonnage.spec.recording import Recording
 
-Statistics = dict[str, float | None]
 
 MOST_INSTANCES = 256
 """Instances simulated; of a larger fleet so many with their share of the load, which is said."""

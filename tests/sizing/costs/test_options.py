@@ -195,7 +195,7 @@ def test_a_base_that_is_busy_all_day_is_owned_and_the_burst_rented() -> None:
         (hybrid, {"systems": {"dgx-h100": None}}, "systems.dgx-h100"),
     ],
 )
-def test_a_price_that_is_not_known_gives_a_reason_in_place_of_a_cost(way, changes, reason) -> None:  # type: ignore[no-untyped-def]
+def test_a_price_that_is_not_known_gives_a_reason_in_place_of_a_cost(way, changes, reason) -> None:
     cost = way(COURSE_TRAFFIC, COURSE_SERVING, PRICES.with_overrides(changes))
     assert cost.usd_per_year is None
     assert cost.usd_per_1000_requests is None
