@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 Group = dict[str, dict[str, float]]
 
-BITS_16 = 16
+BITS_4, BITS_8, BITS_16 = 4, 8, 16
 
 BYTES_16 = 2.0
 """Bytes of one weight of the output head, and of others that engines keep in 16 bits."""
@@ -206,7 +206,8 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
         value = generation[f"{kind}_{of_bits}"] * own.get(kind, 1.0) * own.get(f"{kind}_{of_bits}", 1.0)
         return value * engine.get(kind, 1.0) * engine.get(f"{kind}_{of_bits}", 1.0) * _power(gpu, generation, shared, kind)
 
-    kv = engine["kv_bandwidth"] * (engine["kv_8bit"] if precision.kv_bits == 8 else 1.0)
+    arch = gpu.arch.split()[0].lower()  # Blackwell Ultra runs the kernels of Blackwell
+    kv = engine["kv_bandwidth"] * (engine["kv_8bit"] * engine.get(f"kv_8bit_{arch}", 1.0) if precision.kv_bits == BITS_8 else 1.0)
     attention = shared["attention"] * generation["attention"] * engine.get("attention", 1.0)
     if model.latent is not None:
         kv *= engine.get("latent_bandwidth", 1.0)
@@ -236,12 +237,12 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
         small_s=latency,
         large_s=latency * link["large"],
         block_bytes_s=engine.get("block_bytes_s", 0.0) if kind == "nvlink" else 0.0,
-        layer_s=_layer_s(engine, model, precision) * (engine.get("latent_layer", 1.0) if model.latent is not None else 1.0),
-        step_s=engine["step_s"],
-        sequence_s=engine["sequence_s"] * engine.get(f"sequence_{gpu.arch.lower()}", 1.0),
+        layer_s=_layer_s(engine, model, precision, arch) * (engine.get("latent_layer", 1.0) if model.latent is not None else 1.0),
+        step_s=engine["step_s"] + engine.get("schedule_s", 0.0),
+        sequence_s=engine["sequence_s"] * engine.get(f"sequence_{arch}", 1.0),
         prefill_s=_prefill_s(engine, model, tp),
         experts=_experts(engine, shared, model, gpu, precision, _dispatch(terms, generation, engine, gpu, parallelism)),
-        launch_s=engine.get("launch_layer_s", 0.0) * model.layers,
+        launch_s=engine.get("launch_layer_s", 0.0) * engine.get(f"launch_layer_{arch}", 1.0) * model.layers,
         frontend_s=engine["frontend_s"],
     )
 
@@ -314,9 +315,17 @@ def _dispatch(
     return latency * engine.get("dispatch", 1.0), reached
 
 
-def _layer_s(engine: dict[str, float], model: Model, precision: Precision) -> float:
-    """Launches of a layer, with the kernels that narrow its activations and those that normalise query and key heads."""
+def _layer_s(engine: dict[str, float], model: Model, precision: Precision, arch: str) -> float:
+    """Launches of a layer, with the kernels that narrow its activations and those that normalise query and key heads.
+
+    What narrows to 4 bits is fused with fewer of its neighbours than what narrows to 8, and some kernels of attention have
+    queries, keys and values narrowed before them for a cache of 8 bits.
+    """
     narrow = engine.get("layer_narrow_s", 0.0) if precision.activation_bits < BITS_16 else 0.0
+    if precision.activation_bits == BITS_4 and not (precision.experts_only and model.is_moe):
+        narrow += engine.get("layer_fp4_s", 0.0)
+    if precision.kv_bits == BITS_8:
+        narrow += engine.get(f"layer_kv_8bit_{arch}_s", 0.0)
     return engine["layer_s"] + narrow + (engine.get("layer_norms_s", 0.0) if model.head_norms else 0.0)
 
 
@@ -342,7 +351,7 @@ def _head_arithmetic(
     """
     if model.latent is not None:
         return shared["attention"] * generation["attention"] * engine.get("attention", 1.0) * engine.get("latent_arithmetic", 1.0)
-    narrow = engine.get("head_8bit", 1.0) if precision.kv_bits == 8 else 1.0
+    narrow = engine.get("head_8bit", 1.0) if precision.kv_bits == BITS_8 else 1.0
     return (engine["head_arithmetic"] or math.inf) * generation["head_arithmetic"] * narrow
 
 

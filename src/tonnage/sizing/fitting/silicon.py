@@ -38,6 +38,29 @@ ENGINES = (VLLM, TRTLLM_RC, TRTLLM, SGLANG)
 LATER = {"tensorrt-llm-1.2": TRTLLM, "sglang-0.5.9": SGLANG}
 """Versions of which no dense row is, and whose dense terms they take: they differ in experts and latent attention (``silicon_moe.py``)."""
 
+VLLM_010, VLLM_012 = "vllm-0.10", "vllm-0.12"
+EARLIER: dict[str, dict[str, Prior]] = {
+    VLLM_010: {
+        "kv_8bit_hopper": (0.7, 0.15),
+        "layer_kv_8bit_hopper_s": (12.6e-6, 0.3),
+        "launch_layer_blackwell": (1.0, 0.4),
+    },
+    VLLM_012: {"schedule_s": (0.46e-3, 0.5)},
+}
+"""What the rows of an earlier vLLM have beside the terms of vLLM, or times them. Start values from what its developers published:
+
+- Attention on Hopper reads an FP8 cache at a cost per token of 63 % of 16 bits in 0.10.2 and of 54 % in 0.19.1 with four query heads
+  a KV head (vllm.ai/blog, 2026-04-22), of 100 and of 72 % with eight (github.com/vllm-project/flash-attention/pull/96): of the
+  bandwidth that 16 bits reach, a mean of 0.63 and of 0.80, over the 0.9 of ``kv_8bit``.
+- The same post has FP8 ahead of 16 bits from 24,889 tokens on in 0.10.2 and from 7,010 in 0.19.1: 0.40 and 0.14 ms a step of 32 layers.
+- Scheduling that does not overlap with a step costs 0.46 ms of it (github.com/vllm-project/vllm/pull/25444: 5.98 against 6.20
+  requests/s of 128 tokens, ten at a time). It overlaps by default from 0.14 on, and did in InferenceMAX's runs of 0.10.2.
+- Those runs have mixed steps without any CUDA graph on B200 (``FULL_DECODE_ONLY`` without ``splitting_ops``): nobody says what that costs.
+"""
+
+TODAY = {"kv_8bit_hopper": 0.89, "layer_kv_8bit_hopper_s": 4.4e-6}
+"""The same of vLLM from 0.12 on, which no row here tells."""
+
 COMMON: dict[str, Prior] = {
     "kv_bandwidth": (0.9, 0.1),
     "kv_8bit": (0.9, 0.1),
@@ -50,6 +73,7 @@ COMMON: dict[str, Prior] = {
     "layer_s": (35e-6, 0.3),
     "layer_narrow_s": (6e-6, 0.5),
     "layer_norms_s": (8e-6, 0.5),
+    "layer_fp4_s": (6e-6, 0.5),
     "step_s": (0.3e-3, 0.5),
     "sequence_s": (18e-6, 0.5),
     "prefill_s": (0.7e-3, 0.5),
@@ -60,9 +84,10 @@ COMMON: dict[str, Prior] = {
 """What all current engines share; ``compute``, ``memory`` and ``attention`` are relative to the shared terms.
 
 ``compute_blocks`` is FP8 scaled by blocks (Qwen3) against FP8 scaled by matrix (Llama).
-Start values: STEP_MODEL.md, rounded over its engines. Guesses: two kernels of 3 to 4 µs that narrow activations and
-two that normalise heads (``layer_narrow_s``, ``layer_norms_s``); steps with prompts run without CUDA graphs (``prefill_layer_s``),
-and about 40 kernels a layer that Python launches at 10 µs each are the least that such a step takes (``launch_layer_s``).
+Start values: STEP_MODEL.md, rounded over its engines. Guesses: two kernels of 3 to 4 µs that narrow activations, two more
+to 4 bits, and two that normalise heads (``layer_narrow_s``, ``layer_fp4_s``, ``layer_norms_s``); steps with prompts run without CUDA
+graphs (``prefill_layer_s``), and about 40 kernels a layer that Python launches at 10 µs each are the least that such a step takes
+(``launch_layer_s``).
 """
 
 OWN = {
@@ -85,7 +110,7 @@ OWN = {
 
 BLACKWELL: dict[str, Prior] = {
     "compute_8": (0.57, 0.2),
-    "memory_8": (0.78, 0.12),
+    "memory_8": (0.74, 0.12),
     "attention": (0.85, 0.3),
     "latency": (1.0, 0.3),
     "link": (1.0, 0.2),
@@ -135,6 +160,8 @@ class SiliconLayout(Layout):
             own = found["engines"].setdefault(engine, {})
             for term in dict.fromkeys((*COMMON, *OWN)):
                 own[term] = value.get(f"current.{term}", 1.0) * value.get(f"{engine}.{term}", 1.0)
+        for earlier, priors in EARLIER.items():
+            found["engines"][earlier] = found["engines"][VLLM] | {term: value[f"{earlier}.{term}"] for term in priors}
         found["architectures"]["Blackwell"] |= {term: value[f"Blackwell.{term}"] for term in BLACKWELL}
         found["formats"][FP4] |= {term: value[f"{FP4}.{term}"] for term in OF_FP4}
         return found
@@ -143,7 +170,7 @@ class SiliconLayout(Layout):
         """The same with the front-end seconds per streamed token of engines."""
         base = deepcopy(self.base or {})
         for engine, value in seconds.items():
-            base["engines"][engine]["stream_s"] = value
+            base["engines"][_terms_of(engine)]["stream_s"] = value
         return replace(self, base=base)
 
 
@@ -152,10 +179,11 @@ def silicon_layout(terms: Terms) -> SiliconLayout:
     base = {group: deepcopy(values) for group, values in terms.items() if group not in ("origins", "report")}
     experts = {term: base["engines"][CURRENT][term] for term in EXPERTS}
     for engine in ENGINES:
-        base["engines"][engine] = {**CONSTANT, **experts, "stream_s": streaming.START}
+        base["engines"][engine] = {**CONSTANT, **experts, "stream_s": streaming.START, **(TODAY if engine == VLLM else {})}
     groups = (("current", COMMON), ("Blackwell", BLACKWELL), (FP4, OF_FP4))
     priors = {f"{group}.{term}": prior for group, named in groups for term, prior in named.items()}
     priors |= {f"{engine}.{term}": (1.0, spread) for engine in ENGINES for term, spread in OWN.items()}
+    priors |= {f"{earlier}.{term}": prior for earlier, own in EARLIER.items() for term, prior in own.items()}
     start, spread = (np.array([prior[i] for prior in priors.values()]) for i in (0, 1))
     return SiliconLayout(names=tuple(priors), start=np.log(start), spread=spread, base=base)
 
@@ -185,7 +213,7 @@ class Slopes:
     def __init__(self, layout: Layout, parts: SiliconRows) -> None:
         """Say which residual is of which engine."""
         self.layout, self.parts = layout, parts
-        engines = np.array([find_engine(point.deployment.engine).coefficients for point in parts.points])
+        engines = np.array([_terms_of(find_engine(point.deployment.engine).coefficients) for point in parts.points])
         self.engine = np.concatenate([engines[np.isfinite(values)] for values in parts.measured.values()])
         together: dict[str, list[tuple[int, str]]] = {}
         for place, name in enumerate(layout.names):
@@ -211,6 +239,11 @@ class Slopes:
             for place, engine in group:
                 found[:count, place] = np.where(self.engine == engine, change, 0.0) if engine else change
         return found
+
+
+def _terms_of(coefficients: str) -> str:
+    """The engine whose corrections a group of engine terms has: of an earlier version that of the later one."""
+    return VLLM if coefficients in EARLIER else coefficients
 
 
 def family(row: Row) -> str:
@@ -275,7 +308,7 @@ def refit(
     report(0, len(parts) + 1, "current engines")
     fitted = solve_silicon(layout, rows)
     found = deepcopy(terms)
-    for engine in ENGINES:
+    for engine in (*ENGINES, *EARLIER):
         found["engines"][engine] = rounded({**fitted["engines"][engine], **_in_process(fitted["engines"], engine)})
     for later, earlier in LATER.items():
         found["engines"][later] = dict(found["engines"][earlier])
@@ -310,8 +343,9 @@ def _say_where_from(found: Terms, selection: Selection) -> None:
     origins["architectures"]["Blackwell"] = ORIGIN
     origins["formats"].pop(FP4, None)
     origins["engine_rows"] = {}
-    for engine in ENGINES:
-        own = [row for row in selection.rows if find_engine(row["engine"]).coefficients == engine]
+    for engine in (*ENGINES, *EARLIER):
+        versions = [*EARLIER, VLLM] if engine == VLLM else [engine]
+        own = [row for row in selection.rows if find_engine(row["engine"]).coefficients in versions]
         gpus = [gpu for gpu in GPUS.values() if any(row["gpu"] == gpu for row in own)]
         names = ", ".join(find_gpu(gpu).name.split("-")[0].upper() for gpu in gpus)
         origins["engines"].pop(engine, None)
@@ -335,7 +369,7 @@ def _report(found: Terms, rows: Sequence[Row], tables: dict[str, dict[str, Figur
 def carried_over(terms: Terms) -> Terms:
     """The content with what an earlier ``refit`` gave, as the package ships it."""
     old, found = shipped(), deepcopy(terms)
-    for engine in (*ENGINES, *LATER):
+    for engine in (*ENGINES, *EARLIER, *LATER):
         found["engines"][engine] = dict(old["engines"][engine])
         found["origins"]["rows"][engine] = old["origins"]["rows"][engine]
     found["architectures"]["Blackwell"] = dict(old["architectures"]["Blackwell"])

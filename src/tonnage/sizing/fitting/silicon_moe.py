@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ import numpy as np
 from tonnage.perf.terms import shipped
 from tonnage.sizing.fitting.moe_rows import select_moe
 from tonnage.sizing.fitting.rows import Progress
-from tonnage.sizing.fitting.silicon import LATER, VLLM, add_means, figures, folds
+from tonnage.sizing.fitting.silicon import EARLIER, LATER, VLLM, add_means, figures, folds
 from tonnage.sizing.fitting.silicon_rows import FILE, Row, SiliconRows
 from tonnage.sizing.fitting.solving import rounded, solve
 from tonnage.sizing.fitting.terms import CURRENT, Layout, Prior
@@ -164,6 +165,8 @@ def refit(
     fitted, found = solve_moe(layout, rows), deepcopy(terms)
     for engine in layout.engines:
         found["engines"][engine] = rounded(fitted["engines"][engine])
+    for earlier in EARLIER:
+        found["engines"][earlier] |= _of_experts(found["engines"][VLLM])
     tables: dict[str, dict[str, Figures]] = {}
     for number, fold in enumerate(parts, start=1):
         report(number, len(parts) + 1, f"{fold.title}: without {fold.name}")
@@ -179,6 +182,11 @@ def refit(
     return found
 
 
+def _of_experts(engine: Mapping[str, float]) -> Figures:
+    """Of the terms of an engine those that no dense model has."""
+    return {term: value for term, value in engine.items() if term.startswith((EXPERTS, LATENT, DISPATCH))}
+
+
 def _report(found: Terms, rows: Sequence[Row], tables: dict[str, dict[str, Figures]]) -> None:
     report, title = found["report"], f"{FILE}, MoE"
     report["rows"][title] = len(rows)
@@ -187,17 +195,17 @@ def _report(found: Terms, rows: Sequence[Row], tables: dict[str, dict[str, Figur
     report["in_sample"][title] = {name: figures(part, found) for name, part in parts.items() if part}
     report["in_sample"][title]["all"] = figures(rows, found)
     report["held_out"] = {name: table for name, table in report["held_out"].items() if name not in tables} | tables
-    latent = sorted({preset(row) for row in parts["latent attention"]})
-    found["origins"]["experts"] = {engine: sum(preset(row) == engine for row in rows) for engine in sorted({preset(r) for r in rows})}
-    found["origins"]["latent"] = latent
+    for name, part in (("experts", rows), ("latent", parts["latent attention"])):
+        count = Counter(preset(row) for row in part)
+        count |= {earlier: count[VLLM] for earlier in EARLIER if VLLM in count}
+        found["origins"][name] = dict(sorted(count.items()))
 
 
 def carried_over(terms: Terms) -> Terms:
     """The content with what an earlier ``refit`` gave, as the package ships it."""
     old, found = shipped(), deepcopy(terms)
     for engine in old["origins"].get("experts", {}):
-        fitted: Mapping[str, float] = old["engines"][engine]
-        found["engines"][engine] |= {term: value for term, value in fitted.items() if term.startswith((EXPERTS, LATENT, DISPATCH))}
+        found["engines"][engine] |= _of_experts(old["engines"][engine])
     for name in ("experts", "latent"):
         if name in old["origins"]:
             found["origins"][name] = deepcopy(old["origins"][name])

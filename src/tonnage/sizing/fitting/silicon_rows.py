@@ -64,9 +64,10 @@ DENSE = {
     "Qwen3-32B": "qwen3-32b",
 }
 GPUS = {"h100_sxm": "h100-sxm-80gb", "h200_sxm": "h200-sxm-141gb", "b200_sxm": "b200-sxm-180gb"}
-ENGINES = {"vllm": "vllm-0.19", "trtllm": "tensorrt-llm-1.0", "sglang": "sglang-0.5"}
-INFERENCEMAX_TRTLLM = "tensorrt-llm-1.1"
-"""Engine presets; NVIDIA's own TensorRT-LLM rows are of 1.0.0rc3, InferenceMAX's of October 2025, version not stated."""
+ENGINES = {"vllm": "vllm-0.12", "trtllm": "tensorrt-llm-1.0", "sglang": "sglang-0.5"}
+INFERENCEMAX = {"vllm": "vllm-0.10", "trtllm": "tensorrt-llm-1.1"}
+"""Engine presets. NVIDIA's own rows are of vLLM 0.12.0 and TensorRT-LLM 1.0.0rc3. InferenceMAX's, of October 2025, do not state their
+version; ``.github/configs/master.yaml`` (78f6b8d2) has vLLM 0.10.2 and TensorRT-LLM 1.1.0rc2.post2."""
 PRECISIONS = {"": "bf16", "bf16": "bf16", "fp8": "fp8"}
 DENSE_PRECISIONS = PRECISIONS | {"fp4": "nvfp4"}
 """The same for dense models, whose FP4 checkpoints narrow all matrices."""
@@ -215,9 +216,9 @@ def _row(line: Mapping[str, str]) -> Row:
 def _inferencemax(row: Row) -> Row:
     clients = row["concurrency"]
     if row["engine"] == ENGINES["vllm"]:
-        return {"spread": SPREAD, "slots": clients, "budget": VLLM_TOKENS}
+        return {"engine": INFERENCEMAX["vllm"], "spread": SPREAD, "slots": clients, "budget": VLLM_TOKENS}
     held_back = (row["isl"], row["osl"]) == (1024, 1024) and row["tp"] < GPUS_PER_SERVER
-    run = {"engine": INFERENCEMAX_TRTLLM, "spread": SPREAD, "slots": LIMIT, "budget": TRTLLM_TOKENS, "stream": TRTLLM_MESSAGE}
+    run = {"engine": INFERENCEMAX["trtllm"], "spread": SPREAD, "slots": LIMIT, "budget": TRTLLM_TOKENS, "stream": TRTLLM_MESSAGE}
     return run | ({"wait_steps": 20, "wait_ratio": 0.9} if held_back else {})
 
 
