@@ -219,6 +219,24 @@ def test_current_kernels_read_a_context_at_most_at_the_bandwidth() -> None:
     assert context_seconds(step_model(d).coefficients, 64) >= per_token
 
 
+PUBLISHED = [
+    ("h100-sxm-80gb", "bf16", 6.44, 4.37e-5),
+    ("h100-sxm-80gb", "bf16+kv-fp8", 6.58, 2.37e-5),
+    ("b200-sxm-180gb", "bf16", 3.93, 1.80e-5),
+    ("b200-sxm-180gb", "bf16+kv-fp8", 3.96, 9.72e-6),
+]
+"""vllm.ai/blog, 2026-04-22: milliseconds a token of Llama 3.1 8B without context on one GPU, and more of them per token of context."""
+
+
+@pytest.mark.parametrize(("gpu", "precision", "alone_ms", "per_token_ms"), PUBLISHED)
+def test_what_vllm_published_of_0_19_comes_out(gpu: str, precision: str, alone_ms: float, per_token_ms: float) -> None:
+    """No row of the fit is of this version with a dense model; what B200 takes alone is where its bandwidth starts."""
+    c, context = array(model="llama-3.1-8b", gpu=gpu, precision=precision, engine="vllm-0.19"), 100_000
+    alone, full = (1e3 * step_seconds(c, 0, 0, 1, 0, tokens) for tokens in (0, context))
+    assert alone == pytest.approx(alone_ms, rel=0.05)
+    assert (full - alone) / context == pytest.approx(per_token_ms, rel=0.15)
+
+
 def test_marks_say_what_was_not_measured() -> None:
     assert marks(deployment()) == ()
     assert marks(deployment(engine="tensorrt-llm", gpu="a100-pcie-80gb")) == ()

@@ -12,13 +12,17 @@ from tonnage.perf.terms import marks, resolve, shipped, step_model
 from tonnage.sizing.fitting import streaming
 from tonnage.sizing.fitting.silicon import (
     COMMON,
+    EARLIER,
     ENGINES,
     LATER,
     SGLANG,
     SLOPE,
+    TODAY,
     TRTLLM,
     TRTLLM_RC,
     VLLM,
+    VLLM_010,
+    VLLM_012,
     Slopes,
     carried_over,
     family,
@@ -30,6 +34,9 @@ from tonnage.sizing.fitting.silicon import (
 )
 from tonnage.sizing.fitting.silicon_rows import COLUMNS, MEASURED, SiliconRows, installed_sample, lengths, select
 from tonnage.sizing.predict import read_point
+from tonnage.spec.catalog import find_gpu
+from tonnage.spec.deployment import Parallelism
+from tonnage.spec.precision import find_precision
 
 SAMPLE = installed_sample()
 needs_wheel = pytest.mark.skipif(SAMPLE is None, reason="THE WHEEL aiconfigurator-core IS ABSENT: the shipped figures are not checked")
@@ -107,7 +114,7 @@ def test_rows_say_how_their_benchmark_ran(tmp_path: Path) -> None:
     lines = (NVIDIA, MAX, trtllm, trtllm | {"system": "b200_sxm"}, own_8b, held_back, held_back | {"tp_size": "8"})
     rows = select(sample(tmp_path, *lines)).rows
     assert [row["precision"] for row in rows] == ["bf16", "fp8", "fp8", "fp8", "bf16", "fp8", "fp8"]
-    assert [row["spread"] for row in rows] == [0.04, 0.2, 0.2, 0.2, 0.0, 0.2, 0.2]
+    assert [row["spread"] for row in rows] == [0.0, 0.2, 0.2, 0.2, 0.0, 0.2, 0.2]
     assert [row["budget"] for row in rows] == [1024 + 16, 8192, 16384, 16384, 1024 + 16, 16384, 16384]
     assert [row["slots"] for row in rows] == [16, 16, 2048, 2048, 15, 2048, 2048]
     assert [row.get("kv_fraction") for row in rows] == [None] * 4 + [0.8, None, None]
@@ -116,7 +123,7 @@ def test_rows_say_how_their_benchmark_ran(tmp_path: Path) -> None:
     assert [(k.batch_wait_steps, k.batch_wait_ratio) for k in knobs] == [(0, 0.0)] * 5 + [(20, 0.9), (0, 0.0)]
     assert [k.stream_interval for k in knobs] == [1, 1, 10, 10, 1, 10, 10]
     engines = [read_point(row).deployment.engine for row in rows]
-    assert engines == ["vllm-0.19", "vllm-0.19", TRTLLM, TRTLLM, "tensorrt-llm-1.0", TRTLLM, TRTLLM]
+    assert engines == [VLLM_012, VLLM_010, TRTLLM, TRTLLM, "tensorrt-llm-1.0", TRTLLM, TRTLLM]
 
 
 def test_rows_of_sglang_and_of_fp4_say_how_they_ran(tmp_path: Path) -> None:
@@ -237,6 +244,39 @@ def test_no_engine_called_in_process_spends_less_than_nothing_per_sequence() -> 
         assert kept >= least
 
 
+def test_earlier_versions_of_vllm_have_its_terms_but_for_what_is_known_to_have_changed() -> None:
+    """Asynchronous scheduling is the default from 0.14 on, and in 0.10 attention on Hopper got little from an 8-bit cache."""
+    layout = silicon_layout(shipped())
+    engines = layout.terms(layout.start)["engines"]
+    for earlier, own in EARLIER.items():
+        assert engines[earlier] == engines[VLLM] | {term: pytest.approx(prior[0]) for term, prior in own.items()}
+    d = read_point(
+        {"model": "llama-3.1-8b", "gpu": "h100", "precision": "bf16", "tp": 1, "isl": 9, "osl": 9, "concurrency": 1, "engine": VLLM}
+    )
+    found = {
+        (engine, gpu): resolve(layout.terms(layout.start), d.deployment.model, find_gpu(gpu), find_precision("fp8"), Parallelism(), engine)
+        for engine in (VLLM, VLLM_010, VLLM_012)
+        for gpu in ("h100", "b200", "b300")
+    }
+    for gpu in ("h100", "b200", "b300"):
+        assert found[VLLM_012, gpu].step_s - found[VLLM, gpu].step_s == pytest.approx(0.46e-3)
+        assert found[VLLM_010, gpu].step_s == found[VLLM, gpu].step_s
+    assert found[VLLM_010, "h100"].kv_bandwidth < 0.8 * found[VLLM, "h100"].kv_bandwidth
+    assert found[VLLM_010, "b200"].kv_bandwidth == found[VLLM, "b200"].kv_bandwidth > found[VLLM, "h100"].kv_bandwidth
+    moved = layout.start.copy()
+    moved[layout.names.index(f"{VLLM_010}.launch_layer_blackwell")] += 0.5
+    slower = layout.terms(moved)
+    for gpu, factor in (("h100", 1.0), ("b200", np.exp(0.5)), ("b300", np.exp(0.5))):
+        launch_s = resolve(slower, d.deployment.model, find_gpu(gpu), find_precision("fp8"), Parallelism(), VLLM_010).launch_s
+        assert launch_s == pytest.approx(found[VLLM_010, gpu].launch_s * factor)
+
+
+def test_the_front_end_of_an_earlier_version_is_that_of_the_engine() -> None:
+    layout = silicon_layout(shipped()).streaming({VLLM_010: 80e-6})
+    engines = layout.terms(layout.start)["engines"]
+    assert engines[VLLM]["stream_s"] == engines[VLLM_010]["stream_s"] == engines[VLLM_012]["stream_s"] == 80e-6
+
+
 def test_fp8_by_blocks_reaches_less() -> None:
     row = {"gpu": "h100", "precision": "fp8", "tp": 1, "isl": 100, "osl": 10, "concurrency": 1, "engine": "vllm"}
     terms = silicon_layout(shipped()).terms(silicon_layout(shipped()).start)
@@ -258,7 +298,7 @@ def test_refitting_moves_nothing_but_current_engines_and_blackwell(tmp_path: Pat
         assert new["engines"][later] == new["engines"][earlier]
     for group in ("shared", "links", "siblings"):
         assert new[group] == old[group]
-    assert {n for n in old["engines"] if new["engines"][n] != old["engines"][n]} <= {*ENGINES, *LATER}
+    assert {n for n in old["engines"] if new["engines"][n] != old["engines"][n]} <= {*ENGINES, *EARLIER, *LATER}
     assert {n for n in old["architectures"] if new["architectures"][n] != old["architectures"][n]} <= {"Blackwell"}
     assert all(new["gpus"][n] == old["gpus"][n] for n in old["gpus"])
     assert new["report"]["rows"]["silicon_sample.csv"] == 2
@@ -268,7 +308,7 @@ def test_without_the_file_the_shipped_terms_stay() -> None:
     bare = {**shipped(), "engines": {}, "gpus": {}, "origins": {"rows": {}, "architectures": {}, "formats": {"nvfp4": "a study"}}}
     bare["report"] = {"rows": {}, "in_sample": {}, "held_out": {}}
     found = carried_over(bare)
-    assert found["engines"] == {engine: shipped()["engines"][engine] for engine in (*ENGINES, *LATER)}
+    assert found["engines"] == {engine: shipped()["engines"][engine] for engine in (*ENGINES, *EARLIER, *LATER)}
     assert found["origins"]["engine_rows"] == shipped()["origins"]["engine_rows"]
     tables = shipped()["report"]["held_out"]
     assert found["report"]["held_out"] == {title: tables[title] for title in HELD_OUT if title in tables}
@@ -319,14 +359,18 @@ def test_an_engine_is_left_out_in_all_its_versions(tmp_path: Path) -> None:
 def test_kernels_that_narrow_activations_and_normalise_heads_are_launches_of_a_layer() -> None:
     row = {"model": "llama-3.1-8b", "gpu": "h100", "precision": "bf16", "tp": 1, "isl": 100, "osl": 10, "concurrency": 1, "engine": "vllm"}
     terms = silicon_layout(shipped()).terms(silicon_layout(shipped()).start)
-    named = {name: COMMON[name][0] for name in ("layer_s", "layer_narrow_s", "layer_norms_s")}
+    named = {name: COMMON[name][0] for name in ("layer_s", "layer_narrow_s", "layer_fp4_s", "layer_norms_s")}
 
     def layer_s(**change: str) -> float:
         d = read_point(row | change).deployment
         return resolve(terms, d.model, d.gpu, d.precision, d.parallelism, "vllm").layer_s
 
     assert layer_s() == pytest.approx(named["layer_s"])
-    assert layer_s(precision="fp8") == pytest.approx(named["layer_s"] + named["layer_narrow_s"])
+    fp8 = named["layer_s"] + named["layer_narrow_s"]
+    assert layer_s(precision="fp8+kv-fp16") == pytest.approx(fp8)
+    assert layer_s(precision="fp8") == pytest.approx(fp8 + TODAY["layer_kv_8bit_hopper_s"])
+    assert layer_s(precision="fp8", gpu="b200") == pytest.approx(fp8)
+    assert layer_s(precision="nvfp4", gpu="b200") == pytest.approx(fp8 + named["layer_fp4_s"])
     assert layer_s(model="qwen3-8b") == pytest.approx(named["layer_s"] + named["layer_norms_s"])
 
 
@@ -352,6 +396,10 @@ def test_the_shipped_terms_say_what_was_held_out() -> None:
     for title, limits in HELD_OUT.items():
         for name, limit in limits.items():
             assert report["held_out"][title]["mean"][name] <= limit, (title, name)
+    for title in (title for title in HELD_OUT if "a model" not in title):
+        for name, part in report["held_out"][title].items():
+            assert part["itl_ms"] <= 11, (title, name)
+            assert abs(part["itl_median_ms"]) <= 5, (title, name)
 
 
 @needs_wheel
@@ -360,7 +408,8 @@ def test_the_shipped_terms_predict_the_measured_rows() -> None:
     rows = select(SAMPLE).rows
     found = {name: figures([row for row in rows if row["engine"] == name], shipped()) for name in {row["engine"] for row in rows}}
     assert found == {name: shipped()["report"]["in_sample"]["silicon_sample.csv"][name] for name in found}
-    assert found["vllm-0.19"]["itl_ms"] < 5
+    assert found[VLLM_010]["itl_ms"] < 5
+    assert found[VLLM_012]["itl_ms"] < 5
     assert found[TRTLLM]["itl_ms"] < 5
     assert figures(rows, shipped())["ttft_ms"] < 18
 
