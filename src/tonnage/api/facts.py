@@ -126,6 +126,8 @@ def precisions(
 def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
     """Every model, GPU, system and engine known by name, or those that match a text; models with their published quality.
 
+    "models", "gpus", "systems" and "engines" match all of that kind and nothing else.
+
     Raises:
         InputError: nothing matches.
     """
@@ -133,7 +135,10 @@ def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
 
     found: dict[str, list[dict[str, Any]]] = {"models": [], "gpus": [], "systems": [], "engines": []}
     shelves = {Model: "models", Gpu: "gpus", System: "systems", EngineSpec: "engines"}
-    for entry in search(text):
+    kind = text if text in found else ""
+    for entry in search("" if kind else text):
+        if kind and shelves[type(entry)] != kind:
+            continue
         facts = asdict(entry)
         if isinstance(entry, Model):
             facts["parameters_billions"] = round(entry.parameters / 1e9, 2)

@@ -29,7 +29,8 @@ def catalog(
     Parameters
     ----------
     search
-        Show only entries whose id, alias or description holds this text; "precisions" shows the number formats.
+        Show only entries whose id, alias or description holds this text, or those of a kind: "models", "gpus", "systems" or "engines";
+        "precisions" shows the number formats.
     model
         With precisions: the model whose gain is predicted (default: llama-3.1-70b).
     gpu
