@@ -3,7 +3,7 @@ import pytest
 
 from tonnage.perf.terms import shipped
 from tonnage.sizing.fitting.rows import errors
-from tonnage.sizing.fitting.silicon_moe import carried_over, moe_layout, preset, solve_moe
+from tonnage.sizing.fitting.silicon_moe import OLDER, carried_over, moe_layout, preset, solve_moe
 from tonnage.sizing.fitting.silicon_rows import SiliconRows
 
 Row = dict[str, object]
@@ -64,5 +64,9 @@ def test_an_older_version_is_corrected_from_the_next_one() -> None:
     before, after = (layout.terms(values)["engines"] for values in (layout.start, x))
     factors = {name: after[name]["expert_layer"] / before[name]["expert_layer"] for name in layout.engines}
     assert factors == pytest.approx({"sglang": np.exp(0.3), "sglang-0.5.9": np.exp(0.2), "vllm": 1.0})
+    x[layout.names.index(f"{OLDER}.expert_layer")] += 0.4
+    all_older = layout.terms(x)["engines"]
+    shared = {name: all_older[name]["expert_layer"] / after[name]["expert_layer"] for name in layout.engines}
+    assert shared == pytest.approx({"sglang": np.exp(0.4), "sglang-0.5.9": 1.0, "vllm": 1.0})
     alone = moe_layout(shipped(), {"sglang", "vllm"})
     assert "sglang-0.5.9.expert_layer" not in alone.names

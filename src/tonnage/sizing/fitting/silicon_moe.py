@@ -60,7 +60,10 @@ earlier 22.5 and 27.6, pull/4348), choosing among 256 and among 384 the same (pu
 
 NEWER = {earlier: later for later, earlier in LATER.items()}
 """An older version is corrected from the next one of its engine, so that what engines share is what they share today: in 2025 the
-kernels of experts and of latent attention were young."""
+kernels of experts and of latent attention were young. They were so in every engine (``OLDER``)."""
+
+OLDER = "older"
+"""Owner of what the older versions of all engines have in common, beside the correction of each."""
 
 OWN = {
     "expert_compute": 0.2,
@@ -71,9 +74,10 @@ OWN = {
     "expert_prefill_s": 0.5,
     "latent_bandwidth": 0.2,
     "latent_attention": 0.3,
+    "latent_layer": 0.2,
     "latent_prefill_s": 0.5,
 }
-"""Spread of an engine's own correction."""
+"""Spread of an engine's own correction, and of what older versions share."""
 
 FORMATS = {"fp4": ("nvfp4", "mxfp4"), "unpacked": ("mxfp4 unpacked", "gptq")}
 OF_FORMAT: dict[str, Prior] = {"expert_compute": (1.2, 0.3), "expert_memory": (1.2, 0.2)}
@@ -111,9 +115,9 @@ class MoeLayout(Layout):
         for engine in self.engines:
             own = found["engines"].setdefault(engine, {})
             newer = NEWER.get(engine, engine)
-            versions = (engine, newer) if newer != engine and newer in self.engines else (engine,)
+            owners = [engine, *([OLDER] if engine in NEWER else []), *([newer] if newer != engine and newer in self.engines else [])]
             for term in SHARED:
-                own[term] = value[term] * math.prod(value.get(f"{version}.{term}", 1.0) for version in versions)
+                own[term] = value[term] * math.prod(value.get(f"{owner}.{term}", 1.0) for owner in owners)
             for (kind, names), term in itertools.product(FORMATS.items(), OF_FORMAT):
                 own |= {f"{term}_{name}": value[f"{term}_{kind}"] * value[f"{term}_{name}"] for name in names}
             own |= {f"{term}{ultra}": value[term] for term in GENERATIONS for ultra in ("", " ultra")}
@@ -126,7 +130,7 @@ def moe_layout(terms: Terms, engines: Iterable[str]) -> MoeLayout:
     base = {group: deepcopy(values) for group, values in terms.items() if group not in ("origins", "report")}
     names = tuple(sorted(engines))
     priors = SHARED | KINDS | FURTHER | GENERATIONS
-    priors |= {f"{engine}.{term}": (1.0, spread) for engine in names for term, spread in OWN.items()}
+    priors |= {f"{owner}.{term}": (1.0, spread) for owner in (*names, OLDER) for term, spread in OWN.items()}
     start, spread = (np.array([prior[i] for prior in priors.values()]) for i in (0, 1))
     return MoeLayout(names=tuple(priors), start=np.log(start), spread=spread, base=base, engines=names)
 
