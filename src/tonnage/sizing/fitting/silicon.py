@@ -115,6 +115,7 @@ BLACKWELL: dict[str, Prior] = {
     "latency": (1.0, 0.3),
     "link": (1.0, 0.2),
 }
+"""Start values: a study's, of the bandwidth a published point (``TRANSFERRED`` of ``terms.py``)."""
 
 FP4 = "nvfp4"
 OF_FP4: dict[str, Prior] = {"compute": (0.79, 0.2), "memory": (0.80, 0.15)}
