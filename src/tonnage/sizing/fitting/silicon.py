@@ -351,7 +351,8 @@ def _say_where_from(found: Terms, selection: Selection) -> None:
         names = ", ".join(find_gpu(gpu).name.split("-")[0].upper() for gpu in gpus)
         origins["engines"].pop(engine, None)
         origins["engine_rows"][engine] = {"gpus": gpus, "elsewhere": ELSEWHERE.format(gpus=names)}
-        origins["rows"][engine] = f"{len(own):,} dense rows of {FILE} (aiconfigurator-core 0.12) on {names}"
+        whose = f", of {' and '.join(EARLIER)}" if engine == VLLM else ""
+        origins["rows"][engine] = f"{len(own):,} dense rows of {FILE} (aiconfigurator-core 0.12) on {names}{whose}"
     for later, earlier in LATER.items():
         origins["engines"].pop(later, None)
         origins["engine_rows"][later] = dict(origins["engine_rows"][earlier])
