@@ -135,10 +135,8 @@ def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
 
     found: dict[str, list[dict[str, Any]]] = {"models": [], "gpus": [], "systems": [], "engines": []}
     shelves = {Model: "models", Gpu: "gpus", System: "systems", EngineSpec: "engines"}
-    kind = text if text in found else ""
-    for entry in search("" if kind else text):
-        if kind and shelves[type(entry)] != kind:
-            continue
+    entries = [entry for entry in search("") if shelves[type(entry)] == text] if text in found else search(text)
+    for entry in entries:
         facts = asdict(entry)
         if isinstance(entry, Model):
             facts["parameters_billions"] = round(entry.parameters / 1e9, 2)

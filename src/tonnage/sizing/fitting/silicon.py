@@ -49,13 +49,17 @@ EARLIER: dict[str, dict[str, Prior]] = {
 }
 """What the rows of an earlier vLLM have beside the terms of vLLM, or times them. Start values from what its developers published:
 
-- Attention on Hopper reads an FP8 cache at a cost per token of 63 % of 16 bits in 0.10.2 and of 54 % in 0.19.1 with four query heads
-  a KV head (vllm.ai/blog, 2026-04-22), of 100 and of 72 % with eight (github.com/vllm-project/flash-attention/pull/96): of the
-  bandwidth that 16 bits reach, a mean of 0.63 and of 0.80, over the 0.9 of ``kv_8bit``.
-- The same post has FP8 ahead of 16 bits from 24,889 tokens on in 0.10.2 and from 7,010 in 0.19.1: 0.40 and 0.14 ms a step of 32 layers.
-- Scheduling that does not overlap with a step costs 0.46 ms of it (github.com/vllm-project/vllm/pull/25444: 5.98 against 6.20
-  requests/s of 128 tokens, ten at a time). It overlaps by default from 0.14 on, and did in InferenceMAX's runs of 0.10.2.
-- Those runs have mixed steps without any CUDA graph on B200 (``FULL_DECODE_ONLY`` without ``splitting_ops``): nobody says what that costs.
+- ``kv_8bit_hopper``, times ``kv_8bit``: attention on Hopper reads an FP8 cache at a cost per token of 63 % of 16 bits in 0.10.2 and of 54 %
+  in 0.19.1 with four query heads a KV head (vllm.ai/blog, 2026-04-22), of 100 and of 72 % with eight
+  (github.com/vllm-project/flash-attention/pull/96): of the bandwidth that 16 bits reach, a mean of 0.63 and of 0.80, over the 0.9 of
+  ``kv_8bit``.
+- ``layer_kv_8bit_hopper_s``, seconds per layer: the same post has FP8 ahead of 16 bits from 24,889 tokens on in 0.10.2 and from 7,010 in
+  0.19.1: 0.40 and 0.14 ms a step of 32 layers.
+- ``schedule_s``, seconds per step: scheduling that does not overlap with a step costs 0.46 ms of it
+  (github.com/vllm-project/vllm/pull/25444: 5.98 against 6.20 requests/s of 128 tokens, ten at a time). It overlaps by default from 0.14 on,
+  and did in InferenceMAX's runs of 0.10.2.
+- ``launch_layer_blackwell``, times ``launch_layer_s``: those runs have mixed steps without any CUDA graph on B200 (``FULL_DECODE_ONLY``
+  without ``splitting_ops``), and nobody says what that costs.
 """
 
 TODAY = {"kv_8bit_hopper": 0.89, "layer_kv_8bit_hopper_s": 4.4e-6}

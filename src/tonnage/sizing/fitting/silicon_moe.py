@@ -200,9 +200,8 @@ def _report(found: Terms, rows: Sequence[Row], tables: dict[str, dict[str, Figur
     report["in_sample"][title]["all"] = figures(rows, found)
     report["held_out"] = {name: table for name, table in report["held_out"].items() if name not in tables} | tables
     for name, part in (("experts", rows), ("latent", parts["latent attention"])):
-        count = Counter(preset(row) for row in part)
-        count |= {earlier: count[VLLM] for earlier in EARLIER if VLLM in count}
-        found["origins"][name] = dict(sorted(count.items()))
+        count = dict(sorted(Counter(preset(row) for row in part).items()))
+        found["origins"][name] = count | (dict.fromkeys(EARLIER, 0) if VLLM in count else {})  # no rows, but the terms of vLLM
 
 
 def carried_over(terms: Terms) -> Terms:
