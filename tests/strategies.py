@@ -63,6 +63,8 @@ def step_models(draw: st.DrawFn) -> StepModel:
     if draw(st.booleans()):
         coefficients[[terms.COMM_SLOW, terms.SLOW_TO]] = 1.3e-5, 6.0
     if draw(st.booleans()):
+        coefficients[[terms.COMM_SMALL, terms.SMALL_TOKENS, terms.ONE_SHOT_TO]] = 1.7e-5, draw(st.sampled_from([0.0, 9.0])), 5.0
+    if draw(st.booleans()):
         coefficients[[terms.HEADS, terms.WAVE, terms.GROUPED_FROM]] = 5.1e-8, 0.37, draw(st.sampled_from([3.3, 1e9]))
     if draw(st.booleans()):
         coefficients[[terms.EXPERT_FLOPS, terms.EXPERT_BYTES]] = 0.0

@@ -86,6 +86,16 @@ def test_all_reduces_change_regime_and_never_get_cheaper_by_it() -> None:
     assert all(a <= b + 1e-15 for a, b in itertools.pairwise(times))
 
 
+def test_a_one_shot_all_reduce_is_taken_even_where_it_costs_more() -> None:
+    c = coefficient_array(comm_step=1e-3, comm_small=1e-4, comm_large=1.8e-3, comm_token=2e-5, one_shot_to=128.0, norm=1.0)
+    assert batch_seconds(c, 5, 1) == pytest.approx(1.5e-3)
+    assert batch_seconds(c, 128, 1) == pytest.approx(1e-3 + 128e-4)
+    assert batch_seconds(c, 129, 1) == pytest.approx(1.8e-3 + 129 * 2e-5)
+    c[step.SMALL_TOKENS] = 200.0  # beyond, whichever is faster
+    assert batch_seconds(c, 128, 1) == pytest.approx(1e-3 + 128e-4)
+    assert batch_seconds(c, 129, 1) == pytest.approx(1.8e-3 + 129 * 2e-5)
+
+
 def test_a_decode_step_is_linear_in_its_context() -> None:
     times = [step_seconds(ROOFLINE, 0, 0, 7, 0, context) for context in (0, 1000, 2000, 3000)]
     assert np.diff(times) == pytest.approx(1000 * context_seconds(ROOFLINE, 7))

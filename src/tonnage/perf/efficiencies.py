@@ -25,6 +25,7 @@ class Terms:
         slow_bytes_s: the same for messages below ``CHANGE_BYTES``.
         small_bytes_s: the same for small all-reduces, which move (tp − 1) copies.
         small_bytes: largest message of a small all-reduce, in bytes.
+        one_shot_tokens: tokens of a step up to which every all-reduce is a small one.
         small_s, large_s: latency of a small and of a large all-reduce.
         block_bytes_s: bytes/s of one block of the two-shot all-reduce; 0 where the kernel is another.
         layer_s, step_s, sequence_s, prefill_s: host seconds per layer, step, sequence, step with prefill.
@@ -47,6 +48,7 @@ class Terms:
     slow_bytes_s: float
     small_bytes_s: float
     small_bytes: float
+    one_shot_tokens: float
     small_s: float
     large_s: float
     block_bytes_s: float

@@ -67,6 +67,8 @@ def wire_bytes_s(kind: str, gpu: Gpu, tp: int) -> float:
 def add_communication(c: list[float], terms: Terms, model: Model, parallelism: Parallelism) -> None:
     """Two all-reduces per layer, one where attention and MLP run side by side or the experts' outputs are combined otherwise.
 
+    Small ones are one-shot kernels, taken where they are faster; some engines take them up to so many tokens whatever they cost.
+
     Norms over all heads add one of two numbers a token (vLLM ``MiniMaxText01RMSNormTP``): latency alone.
     """
     tp = parallelism.tp
@@ -78,6 +80,7 @@ def add_communication(c: list[float], terms: Terms, model: Model, parallelism: P
     c[step.COMM_STEP] = reduces * terms.small_s + sums
     c[step.COMM_SMALL] = reduces * token_bytes * (tp - 1) / terms.small_bytes_s
     c[step.SMALL_TOKENS] = terms.small_bytes / token_bytes
+    c[step.ONE_SHOT_TO] = terms.one_shot_tokens
     c[step.COMM_LARGE] = reduces * terms.large_s + sums
     moved = reduces * token_bytes * 2 * (tp - 1) / tp
     c[step.COMM_TOKEN] = moved / terms.link_bytes_s

@@ -52,7 +52,8 @@ GROUPED_FROM = 27  # decode sequences from which blocks take the query heads of 
 LAUNCHES = 28  # s: a step with any prefill in it takes no less, for its kernels are launched one by one
 COMM_SLOW = 29  # s per token that large all-reduces take longer below a size at which the algorithm changes
 SLOW_TO = 30  # tokens below which they do
-COEFFICIENTS = 31
+ONE_SHOT_TO = 31  # tokens up to which an all-reduce is a small one even where a large one takes less
+COEFFICIENTS = 32
 # Behind them may stand a table, as pairs of tokens and seconds per step, tokens ascending: step times that somebody
 # else measured or predicted, which no roofline repeats (``reduction.py``).
 
@@ -99,8 +100,9 @@ def batch_seconds(c: NDArray[np.float64], tokens: int, sequences: int) -> float:
     communication = c[COMM_LARGE] + c[COMM_TOKEN] * tokens
     if tokens < c[SLOW_TO]:
         communication += c[COMM_SLOW] * tokens
-    if tokens <= c[SMALL_TOKENS]:
-        communication = min(communication, c[COMM_STEP] + c[COMM_SMALL] * tokens)
+    if tokens <= max(c[SMALL_TOKENS], c[ONE_SHOT_TO]):
+        small = c[COMM_STEP] + c[COMM_SMALL] * tokens
+        communication = small if tokens <= c[ONE_SHOT_TO] else min(communication, small)
     elif c[STARVED_FROM] < tokens <= c[STARVED_TO]:
         communication += c[STARVED]
     seconds: float = linear + head + c[ACTIVATION] * tokens + communication + c[HOST_STEP] + c[HOST_SEQUENCE] * sequences

@@ -216,9 +216,12 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
         kv *= engine["kv_single"]
     kind = link_kind(own, gpu, tp)
     link: dict[str, float] = terms["links"][kind]
-    full_bytes_s = link_bytes_s(kind, gpu, tp) * generation["link"] * own.get("link", 1.0)
+    link_bytes = link_bytes_s(kind, gpu, tp) * own.get("link", 1.0)
+    full_bytes_s = link_bytes * generation["link"]
     wire = wire_bytes_s(kind, gpu, tp)
     latency = engine["allreduce_s"] * link["latency"] * generation["latency"] * (tp - 1) ** link["power"]
+    one_shot = kind == "nvlink" and "one_shot" in engine
+    forced = engine.get("one_shot_tokens", 0.0) if one_shot else 0.0
     return Terms(
         compute=efficiency("compute", bits) * of_format.compute * _blocks(engine, model, precision),
         compute_16=efficiency("compute", "16"),
@@ -232,8 +235,9 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
         walk_s=engine["walk_s"],
         link_bytes_s=min(full_bytes_s * link["efficiency"] * link.get(f"tp{tp}", 1.0), wire),
         slow_bytes_s=min(full_bytes_s * link["efficiency"] * below_change(link, kind, tp), wire),
-        small_bytes_s=min(full_bytes_s * link["small"], wire),
-        small_bytes=small_message_bytes(kind, tp),
+        small_bytes_s=min(link_bytes * engine["one_shot"] if one_shot else full_bytes_s * link["small"], wire),
+        small_bytes=0.0 if forced else small_message_bytes(kind, tp),
+        one_shot_tokens=forced,
         small_s=latency,
         large_s=latency * link["large"],
         block_bytes_s=engine.get("block_bytes_s", 0.0) if kind == "nvlink" else 0.0,
@@ -249,8 +253,11 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
 
 def _blocks(engine: dict[str, float], model: Model, precision: Precision) -> float:
     """Share of a matrix rate that FP8 with a scale per block of 128 × 128 weights reaches: sums of 128 products are scaled one by one."""
-    in_fp8 = precision.arithmetic == "fp8" and not precision.unpacked
-    return engine.get("compute_blocks", 1.0) if model.block_fp8 and in_fp8 else 1.0
+    return engine.get("compute_blocks", 1.0) if _scaled_by_blocks(model, precision) else 1.0
+
+
+def _scaled_by_blocks(model: Model, precision: Precision) -> bool:
+    return model.block_fp8 and precision.arithmetic == "fp8" and not precision.unpacked
 
 
 def _power(gpu: Gpu, generation: dict[str, float], shared: dict[str, float], kind: str) -> float:
@@ -318,12 +325,14 @@ def _dispatch(
 def _layer_s(engine: dict[str, float], model: Model, precision: Precision, arch: str) -> float:
     """Launches of a layer, with the kernels that narrow its activations and those that normalise query and key heads.
 
-    What narrows to 4 bits is fused with fewer of its neighbours than what narrows to 8, and some kernels of attention have
-    queries, keys and values narrowed before them for a cache of 8 bits.
+    What narrows to 4 bits is fused with fewer of its neighbours than what narrows to 8, so is what scales by blocks, and some kernels of
+    attention have queries, keys and values narrowed before them for a cache of 8 bits.
     """
     narrow = engine.get("layer_narrow_s", 0.0) if precision.activation_bits < BITS_16 else 0.0
     if precision.activation_bits == BITS_4 and not (precision.experts_only and model.is_moe):
         narrow += engine.get("layer_fp4_s", 0.0)
+    if _scaled_by_blocks(model, precision):
+        narrow += engine.get("layer_blocks_s", 0.0)
     if precision.kv_bits == BITS_8:
         narrow += engine.get(f"layer_kv_8bit_{arch}_s", 0.0)
     return engine["layer_s"] + narrow + (engine.get("layer_norms_s", 0.0) if model.head_norms else 0.0)

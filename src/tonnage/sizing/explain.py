@@ -171,7 +171,9 @@ def step_terms(c: NDArray[np.float64], steps: NDArray[np.int64], drafting: Draft
         "attention": 0.5 * c[step.ATTENTION] * steps[:, PAIRS_2],
         "kv": each * context,
         "head": np.maximum(c[step.HEAD_FLOPS] * sequences, c[step.HEAD_BYTES]),
-        "link": np.where(tokens <= c[step.SMALL_TOKENS], np.minimum(small, large), large + starved),
+        "link": np.where(
+            tokens <= c[step.ONE_SHOT_TO], small, np.where(tokens <= c[step.SMALL_TOKENS], np.minimum(small, large), large + starved)
+        ),
         "host": c[step.HOST_STEP] + c[step.HOST_SEQUENCE] * (starts + decodes) + np.where(prefill > 0, c[step.HOST_PREFILL], 0.0),
     }
     if table is not None:

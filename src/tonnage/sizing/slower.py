@@ -12,6 +12,7 @@ from tonnage.perf.step import (
     EXPERT_UNEVEN,
     GROUPED_FROM,
     NORM,
+    ONE_SHOT_TO,
     SLOW_TO,
     SMALL_TOKENS,
     STARVED_FROM,
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-PURE_NUMBERS = (NORM, EXPERT_MISS, EXPERT_REST, EXPERT_UNEVEN, SMALL_TOKENS, STARVED_FROM, STARVED_TO, SLOW_TO, WAVE, GROUPED_FROM)
+LIMITS = (SMALL_TOKENS, ONE_SHOT_TO, STARVED_FROM, STARVED_TO, SLOW_TO, GROUPED_FROM)
+PURE_NUMBERS = (NORM, EXPERT_MISS, EXPERT_REST, EXPERT_UNEVEN, WAVE, *LIMITS)
 """Places of the coefficient array that are no seconds."""
 
 

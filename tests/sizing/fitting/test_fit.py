@@ -72,10 +72,11 @@ def moved() -> tuple[Layout, np.ndarray]:
 @given(st.lists(st.tuples(st.integers(1, 9000), st.integers(1, 300)), min_size=1, max_size=8))
 def test_many_steps_at_once_cost_what_each_costs(steps: list[tuple[int, int]]) -> None:
     c = ROOFLINE.copy()
-    c[SMALL_TOKENS] = 500.0
-    tokens, sequences = (np.array(column, float) for column in zip(*steps, strict=True))
-    found = price(np.array([ROOFLINE, c]), np.ones(len(steps), np.int64), tokens, sequences)
-    assert found == pytest.approx([batch_seconds(c, t, s) for t, s in steps], rel=1e-12)
+    c[[SMALL_TOKENS, step.COMM_SMALL]] = 500.0, 1e-6
+    for c[step.ONE_SHOT_TO] in (0.0, 100.0, 900.0):
+        tokens, sequences = (np.array(column, float) for column in zip(*steps, strict=True))
+        found = price(np.array([ROOFLINE, c]), np.ones(len(steps), np.int64), tokens, sequences)
+        assert found == pytest.approx([batch_seconds(c, t, s) for t, s in steps], rel=1e-12)
 
 
 @given(st.lists(st.tuples(st.integers(1, 300), st.integers(1, 300)), min_size=1, max_size=8))

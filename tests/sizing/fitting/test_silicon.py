@@ -7,14 +7,16 @@ import numpy as np
 import pytest
 
 from tonnage.errors import InputError
-from tonnage.perf.step import HOST_SEQUENCE
-from tonnage.perf.terms import marks, resolve, shipped, step_model
+from tonnage.perf import step
+from tonnage.perf.step import HOST_SEQUENCE, batch_seconds
+from tonnage.perf.terms import coefficients, marks, resolve, shipped, step_model
 from tonnage.sizing.fitting import streaming
 from tonnage.sizing.fitting.silicon import (
     COMMON,
     EARLIER,
     ENGINES,
     LATER,
+    OUTGROWN,
     SGLANG,
     SLOPE,
     TODAY,
@@ -34,7 +36,7 @@ from tonnage.sizing.fitting.silicon import (
 )
 from tonnage.sizing.fitting.silicon_rows import COLUMNS, MEASURED, SiliconRows, installed_sample, lengths, select
 from tonnage.sizing.predict import read_point
-from tonnage.spec.catalog import find_gpu
+from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.deployment import Parallelism
 from tonnage.spec.precision import find_precision
 
@@ -271,6 +273,29 @@ def test_earlier_versions_of_vllm_have_its_terms_but_for_what_is_known_to_have_c
         assert launch_s == pytest.approx(found[VLLM_010, gpu].launch_s * factor)
 
 
+def test_all_reduces_of_tensorrt_llm_1_1_are_one_shot_up_to_128_tokens() -> None:
+    """Seven copies of 128 tokens take longer than two of seven eighths, and are sent all the same; 1.2 chooses what is faster."""
+    terms = silicon_layout(shipped()).terms(silicon_layout(shipped()).start)
+    later = terms["engines"][TRTLLM] | terms["engines"]["tensorrt-llm-1.2"]
+    terms["engines"]["tensorrt-llm-1.2"] = {term: value for term, value in later.items() if term not in OUTGROWN}
+
+    def array(engine: str, gpu: str = "h200", tp: int = 8) -> np.ndarray:
+        of = find_model("llama-3.1-70b"), find_gpu(gpu), find_precision("fp8"), Parallelism(tp=tp)
+        return np.array(coefficients(resolve(terms, *of, engine), *of))
+
+    for engine in (TRTLLM, TRTLLM_RC):
+        c = array(engine)
+        assert (c[step.ONE_SHOT_TO], c[step.SMALL_TOKENS]) == (128, 0)
+        assert batch_seconds(c, 128, 1) > batch_seconds(c, 129, 1) > batch_seconds(c, 32, 1)
+        assert c[step.COMM_STEP] == pytest.approx(0.74 * array(VLLM)[step.COMM_STEP])
+        assert c[step.COMM_SMALL] == pytest.approx(160 * 7 * 2 * 8192 / (0.6 * 450e9))
+        assert array(engine, "l40s", 4)[step.ONE_SHOT_TO] == 0  # NCCL's over PCIe
+    for engine in ("tensorrt-llm-1.2", VLLM, SGLANG):
+        c = array(engine)
+        assert c[step.ONE_SHOT_TO] == 0 < c[step.SMALL_TOKENS]
+        assert batch_seconds(c, 128, 1) <= batch_seconds(c, 129, 1)
+
+
 def test_the_front_end_of_an_earlier_version_is_that_of_the_engine() -> None:
     layout = silicon_layout(shipped()).streaming({VLLM_010: 80e-6})
     engines = layout.terms(layout.start)["engines"]
@@ -295,7 +320,7 @@ def test_refitting_moves_nothing_but_current_engines_and_blackwell(tmp_path: Pat
     new = refit(old, sample(tmp_path, *lines), cross_validate=False)
     assert new["engines"][VLLM] != old["engines"][VLLM]
     for later, earlier in LATER.items():
-        assert new["engines"][later] == new["engines"][earlier]
+        assert new["engines"][later] == {term: v for term, v in new["engines"][earlier].items() if term not in OUTGROWN}
     for group in ("shared", "links", "siblings"):
         assert new[group] == old[group]
     assert {n for n in old["engines"] if new["engines"][n] != old["engines"][n]} <= {*ENGINES, *EARLIER, *LATER}
@@ -359,7 +384,7 @@ def test_an_engine_is_left_out_in_all_its_versions(tmp_path: Path) -> None:
 def test_kernels_that_narrow_activations_and_normalise_heads_are_launches_of_a_layer() -> None:
     row = {"model": "llama-3.1-8b", "gpu": "h100", "precision": "bf16", "tp": 1, "isl": 100, "osl": 10, "concurrency": 1, "engine": "vllm"}
     terms = silicon_layout(shipped()).terms(silicon_layout(shipped()).start)
-    named = {name: COMMON[name][0] for name in ("layer_s", "layer_narrow_s", "layer_fp4_s", "layer_norms_s")}
+    named = {name: COMMON[name][0] for name in ("layer_s", "layer_narrow_s", "layer_fp4_s", "layer_norms_s", "layer_blocks_s")}
 
     def layer_s(**change: str) -> float:
         d = read_point(row | change).deployment
@@ -372,6 +397,8 @@ def test_kernels_that_narrow_activations_and_normalise_heads_are_launches_of_a_l
     assert layer_s(precision="fp8", gpu="b200") == pytest.approx(fp8)
     assert layer_s(precision="nvfp4", gpu="b200") == pytest.approx(fp8 + named["layer_fp4_s"])
     assert layer_s(model="qwen3-8b") == pytest.approx(named["layer_s"] + named["layer_norms_s"])
+    by_blocks = fp8 + named["layer_norms_s"] + named["layer_blocks_s"]
+    assert layer_s(model="qwen3-8b", precision="fp8+kv-fp16") == pytest.approx(by_blocks)
 
 
 def test_marks_know_on_which_gpus_an_engine_was_measured() -> None:

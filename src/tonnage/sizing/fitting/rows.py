@@ -84,6 +84,7 @@ def price(c: Floats, of: NDArray[np.int64], tokens: Floats, sequences: Floats) -
     large = large + np.where(tokens < k[s.SLOW_TO], k[s.COMM_SLOW] * tokens, 0.0)
     starved = np.where((tokens > k[s.STARVED_FROM]) & (tokens <= k[s.STARVED_TO]), k[s.STARVED], 0.0)
     communication = np.where(tokens <= k[s.SMALL_TOKENS], np.minimum(small, large), large + starved)
+    communication = np.where(tokens <= k[s.ONE_SHOT_TO], small, communication)
     host = k[s.HOST_STEP] + k[s.HOST_SEQUENCE] * sequences
     return np.asarray(linear + head + k[s.ACTIVATION] * tokens + communication + host)
 

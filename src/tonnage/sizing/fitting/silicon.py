@@ -38,6 +38,12 @@ ENGINES = (VLLM, TRTLLM_RC, TRTLLM, SGLANG)
 LATER = {"tensorrt-llm-1.2": TRTLLM, "sglang-0.5.9": SGLANG}
 """Versions of which no dense row is, and whose dense terms they take: they differ in experts and latent attention (``silicon_moe.py``)."""
 
+OUTGROWN = ("one_shot_tokens",)
+"""Those of these terms that are not of later versions."""
+
+LAMPORT = (TRTLLM_RC, TRTLLM)
+"""Engines whose all-reduces write to all GPUs at once and need no barrier (``ONE_SHOT``)."""
+
 VLLM_010, VLLM_012 = "vllm-0.10", "vllm-0.12"
 EARLIER: dict[str, dict[str, Prior]] = {
     VLLM_010: {
@@ -78,6 +84,7 @@ COMMON: dict[str, Prior] = {
     "layer_narrow_s": (6e-6, 0.5),
     "layer_norms_s": (8e-6, 0.5),
     "layer_fp4_s": (6e-6, 0.5),
+    "layer_blocks_s": (8e-6, 0.5),
     "step_s": (0.3e-3, 0.5),
     "sequence_s": (18e-6, 0.5),
     "prefill_s": (0.7e-3, 0.5),
@@ -88,9 +95,10 @@ COMMON: dict[str, Prior] = {
 """What all current engines share; ``compute``, ``memory`` and ``attention`` are relative to the shared terms.
 
 ``compute_blocks`` is FP8 scaled by blocks (Qwen3) against FP8 scaled by matrix (Llama).
-Start values: STEP_MODEL.md, rounded over its engines. Guesses: two kernels of 3 to 4 µs that narrow activations, two more
-to 4 bits, and two that normalise heads (``layer_narrow_s``, ``layer_fp4_s``, ``layer_norms_s``); steps with prompts run without CUDA
-graphs (``prefill_layer_s``), and about 40 kernels a layer that Python launches at 10 µs each are the least that such a step takes
+Start values: STEP_MODEL.md, rounded over its engines. Guesses: two kernels of 3 to 4 µs that narrow activations, two more to 4 bits, four
+of 2 µs that scale by blocks before the matrices of a layer, where scales of whole matrices are fused with the norms, and two that
+normalise heads (``layer_narrow_s``, ``layer_fp4_s``, ``layer_blocks_s``, ``layer_norms_s``); steps with prompts run without CUDA graphs
+(``prefill_layer_s``), and about 40 kernels a layer that Python launches at 10 µs each are the least that such a step takes
 (``launch_layer_s``).
 """
 
@@ -111,6 +119,18 @@ OWN = {
     "frontend_s": 0.2,
 }
 """Spread of an engine's own correction."""
+
+ONE_SHOT_TOKENS = 128.0
+ONE_SHOT: dict[str, Prior] = {"one_shot": (0.6, 0.3)}
+BARRIER_FREE: dict[str, Prior] = {"allreduce_s": (0.74, 0.2)}
+"""All-reduces of TensorRT-LLM 1.0 and 1.1. Up to 128 tokens they are one-shot, whatever they cost, and NCCL's beyond
+(github.com/NVIDIA/TensorRT-LLM/pull/5432; pull/7870 made the choice depend on bytes again).
+
+- ``one_shot``: share of a GPU's links that they reach; the start value is what small all-reduces of 0.9 do.
+- ``allreduce_s``, the correction of these engines: without a barrier 16 KB take 3.4 to 4.4 µs on two to eight H200 and 5.1 to 5.8 µs on
+  B200, with one (vLLM 0.19) 4.5 to 5.7 and 7.0 to 8.2 µs (``custom_allreduce_perf.parquet`` of aiconfigurator-core 0.12, TensorRT-LLM
+  1.2.0rc5): 0.74 of it.
+"""
 
 BLACKWELL: dict[str, Prior] = {
     "compute_8": (0.57, 0.2),
@@ -165,6 +185,8 @@ class SiliconLayout(Layout):
             own = found["engines"].setdefault(engine, {})
             for term in dict.fromkeys((*COMMON, *OWN)):
                 own[term] = value.get(f"current.{term}", 1.0) * value.get(f"{engine}.{term}", 1.0)
+        for engine in LAMPORT:
+            found["engines"][engine] |= {"one_shot_tokens": ONE_SHOT_TOKENS, **{term: value[f"lamport.{term}"] for term in ONE_SHOT}}
         for earlier, priors in EARLIER.items():
             found["engines"][earlier] = found["engines"][VLLM] | {term: value[f"{earlier}.{term}"] for term in priors}
         found["architectures"]["Blackwell"] |= {term: value[f"Blackwell.{term}"] for term in BLACKWELL}
@@ -185,9 +207,10 @@ def silicon_layout(terms: Terms) -> SiliconLayout:
     experts = {term: base["engines"][CURRENT][term] for term in EXPERTS}
     for engine in ENGINES:
         base["engines"][engine] = {**CONSTANT, **experts, "stream_s": streaming.START, **(TODAY if engine == VLLM else {})}
-    groups = (("current", COMMON), ("Blackwell", BLACKWELL), (FP4, OF_FP4))
+    groups = (("current", COMMON), ("lamport", ONE_SHOT), ("Blackwell", BLACKWELL), (FP4, OF_FP4))
     priors = {f"{group}.{term}": prior for group, named in groups for term, prior in named.items()}
     priors |= {f"{engine}.{term}": (1.0, spread) for engine in ENGINES for term, spread in OWN.items()}
+    priors |= {f"{engine}.{term}": prior for engine in LAMPORT for term, prior in BARRIER_FREE.items()}
     priors |= {f"{earlier}.{term}": prior for earlier, own in EARLIER.items() for term, prior in own.items()}
     start, spread = (np.array([prior[i] for prior in priors.values()]) for i in (0, 1))
     return SiliconLayout(names=tuple(priors), start=np.log(start), spread=spread, base=base)
@@ -316,7 +339,7 @@ def refit(
     for engine in (*ENGINES, *EARLIER):
         found["engines"][engine] = rounded({**fitted["engines"][engine], **_in_process(fitted["engines"], engine)})
     for later, earlier in LATER.items():
-        found["engines"][later] = dict(found["engines"][earlier])
+        found["engines"][later] = {term: value for term, value in found["engines"][earlier].items() if term not in OUTGROWN}
     found["architectures"]["Blackwell"] = rounded(fitted["architectures"]["Blackwell"])
     found["formats"][FP4] = rounded(fitted["formats"][FP4])
     found["gpus"][MEASURED_GPU] = {f"{term}_{MEASURED_BITS}": 1.0 for term in ("compute", "memory")}
