@@ -285,11 +285,12 @@ def _experts(
 ) -> ExpertTerms:
     """The terms of experts of an engine on a GPU, in a precision as the GPU executes it.
 
-    What a generation saves per layer are kernels that fuse a layer of experts in its own formats. Weights that are
-    unpacked to 16 bits go through the kernels of every generation (Marlin, Triton).
+    What a generation saves per layer are kernels that fuse a layer of experts in its own formats, but for a format of which the
+    engine says otherwise. Weights that are unpacked to 16 bits go through the kernels of every generation (Marlin, Triton).
     """
     arch, form = gpu.arch.lower(), format_name(precision)
-    layer = engine.get("expert_layer", 1.0) * (1.0 if precision.unpacked else engine.get(f"expert_layer_{arch}", 1.0))
+    saved = engine.get(f"expert_layer_{arch}_{form}", engine.get(f"expert_layer_{arch}", 1.0))
+    layer = engine.get("expert_layer", 1.0) * (1.0 if precision.unpacked else saved)
     any_width = shared["expert_compute"] * engine.get(f"expert_{arch}", 1.0)
     narrow = any_width * engine.get("expert_compute", 1.0) * engine.get(f"expert_compute_{form}", 1.0)
     wide = engine.get("expert_compute_wide")

@@ -87,7 +87,53 @@ def test_tensorrt_llm_waits_where_its_script_says_so(changed: dict[str, Any]) ->
     assert "wait_steps" not in run("2025-12-15", **DEEPSEEK, isl=1024)
 
 
+FP4, SHORT, LONG_ANSWERS = {"precision": "nvfp4+experts"}, {"isl": 1024}, {"isl": 1024, "osl": 8192}
+RANKS = {"tp": 1, "dp": 8, "ep": 8, "receive": 60}
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        (FP4 | {"concurrency": 32}, {}),
+        (FP4, RANKS),
+        (FP4 | SHORT | {"concurrency": 8}, {}),
+        (FP4 | SHORT | {"concurrency": 16}, {"ep": 8}),
+        (FP4 | SHORT | {"concurrency": 255}, {"ep": 8}),
+        (FP4 | SHORT | {"concurrency": 256}, RANKS),
+        (FP4 | LONG_ANSWERS | {"concurrency": 16}, {}),
+        (FP4 | LONG_ANSWERS | {"concurrency": 32}, {"ep": 8}),
+        (FP4 | SHORT | {"concurrency": 32, "tp": 4}, {}),
+        (FP4 | SHORT | {"tp": 4}, {"ep": 4}),
+        (FP4 | {"tp": 4}, RANKS | {"dp": 4, "ep": 4}),
+        ({"concurrency": 4}, {"ep": 8}),
+        ({"concurrency": 64}, {"ep": 8}),
+        ({"concurrency": 65}, RANKS),
+        (SHORT, RANKS),
+        ({"gpu": "h200-sxm-141gb"}, RANKS),
+        ({"gpu": "h200-sxm-141gb"} | SHORT, {"ep": 8}),
+        ({"isl": 4000}, {}),
+    ],
+)
+def test_what_the_scripts_of_october_2025_chose_for_deepseek_on_tensorrt_llm(changed: dict[str, Any], expected: dict[str, Any]) -> None:
+    asked = {"tp": 8} | DEEPSEEK | changed
+    found = run("2025-11-02", **asked)
+    assert {name: found[name] for name in ("tp", "dp", "ep", "receive") if name in found} == expected
+    assert not {"tp", "dp", "ep"} & set(run("2025-12-15", **asked))
+
+
+def test_the_budget_of_ranks_on_h200_counts_the_clients_of_one() -> None:
+    h200 = {"tp": 8, "gpu": "h200-sxm-141gb", "concurrency": 512}
+    assert run("2025-11-02", **DEEPSEEK | h200)["budget"] == 8320  # 64 + 8192 + 64
+    assert run("2025-11-02", **DEEPSEEK | h200 | {"gpu": "b200-sxm-180gb"})["budget"] == 8768
+
+
 SGLANG = {"model": "deepseek-r1", "engine": "sglang-0.5.9", "tp": 8}
+
+
+def test_sglang_spread_experts_in_fp4_before_rows_said_so() -> None:
+    assert run("2025-11-10", **SGLANG | FP4)["ep"] == 8
+    assert "ep" not in run("2025-11-18", **SGLANG | FP4)
+    assert "ep" not in run("2025-11-10", **SGLANG)
 
 
 @pytest.mark.parametrize(

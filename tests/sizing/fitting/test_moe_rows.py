@@ -5,6 +5,8 @@ import pytest
 
 from tonnage.sizing.fitting.moe_rows import degrees, select_moe
 from tonnage.sizing.fitting.silicon_rows import COLUMNS, MEASURED
+from tonnage.sizing.predict import read_point
+from tonnage.spec.deployment import Parallelism
 
 SPLIT = ("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
 NAMES = (*COLUMNS, "backend_version", "attention_dp_size", "moe_tp_size", "moe_ep_size", "pp_size", *MEASURED.values())
@@ -138,3 +140,17 @@ def test_versions_have_presets_of_their_own(tmp_path: Path) -> None:
     lines = [line(**deepseek, backend=b, backend_version=v, silicon_tpot_ms=str(20 + n)) for n, (b, v) in enumerate(versions)]
     engines = [row["engine"] for row in rows_of(tmp_path, *lines)]
     assert engines == ["tensorrt-llm-1.1", "tensorrt-llm-1.2", "tensorrt-llm-1.1", "sglang-0.5", "sglang-0.5.9"]
+
+
+def test_gpt_oss_on_b200_was_a_version_ahead(tmp_path: Path) -> None:
+    gptoss = {"model_path": "openai/gpt-oss-120b", "backend": "trtllm", "backend_version": "", "precision": "fp4", "day": "2025-11-02"}
+    lines = [line((4, 1, 4, 1), **gptoss, system=system, silicon_tpot_ms=system[1:4]) for system in ("b200_sxm", "h200_sxm")]
+    assert [row["engine"] for row in rows_of(tmp_path, *lines)] == ["tensorrt-llm-1.2", "tensorrt-llm-1.1"]
+
+
+def test_attention_ranks_that_only_the_script_tells(tmp_path: Path) -> None:
+    deepseek = {"model_path": "deepseek-ai/DeepSeek-R1", "system": "b200_sxm", "precision": "fp4", "backend": "trtllm"}
+    asked = deepseek | {"isl": "8192", "osl": "1024", "clients": "64", "day": "2025-11-02"}
+    (row,) = rows_of(tmp_path, line((8, 1, 8, 1), **asked))
+    assert (row["tp"], row["dp"], row["ep"]) == (1, 8, 8)
+    assert read_point(row).deployment.parallelism == Parallelism(tp=1, dp=8, ep=8)

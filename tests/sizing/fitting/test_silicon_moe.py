@@ -1,10 +1,13 @@
 import numpy as np
 import pytest
 
-from tonnage.perf.terms import shipped
+from tonnage.perf.terms import resolve, shipped
 from tonnage.sizing.fitting.rows import errors
 from tonnage.sizing.fitting.silicon_moe import OLDER, carried_over, moe_layout, preset, solve_moe
 from tonnage.sizing.fitting.silicon_rows import SiliconRows
+from tonnage.spec.catalog import find_gpu, find_model
+from tonnage.spec.deployment import Parallelism
+from tonnage.spec.precision import find_precision
 
 Row = dict[str, object]
 
@@ -48,6 +51,25 @@ def test_an_engine_without_a_correction_has_what_all_share_and_dense_terms_stay(
         if not term.startswith(("expert_", "latent_", "dispatch")):
             assert found["vllm"][term] == value
     assert found["nim-2024"] == shipped()["engines"]["nim-2024"]
+
+
+def test_what_blackwell_saves_per_layer_holds_where_experts_are_fused() -> None:
+    layout = moe_layout(shipped(), {"vllm", "tensorrt-llm-1.1"})
+    x = layout.start.copy()
+    x[layout.names.index("expert_layer")] += 0.5
+    x[layout.names.index("expert_layer_blackwell")] -= 0.2
+    terms = layout.terms(x)
+
+    def layer_s(engine: str, precision: str, gpu: str = "b200") -> float:
+        formats, of = find_gpu(gpu).executes(find_precision(precision)), (find_model("deepseek-r1"), find_gpu(gpu))
+        found = resolve(terms, *of, formats, Parallelism(tp=8), engine)
+        return found.experts.layer_s / terms["engines"][engine]["layer_s"] + 1
+
+    whole, saved = np.exp(0.5), np.exp(0.3)
+    for gpu in ("b200", "b300"):
+        assert [layer_s("tensorrt-llm-1.1", p, gpu) for p in ("fp8", "nvfp4+experts")] == pytest.approx([whole, saved])
+        assert [layer_s("vllm", p, gpu) for p in ("fp8", "nvfp4+experts", "gptq+experts")] == pytest.approx([saved, saved, whole])
+    assert layer_s("vllm", "fp8", "h200") == pytest.approx(whole)
 
 
 def test_without_the_file_the_shipped_terms_stay() -> None:

@@ -14,7 +14,12 @@ Read on 2026-11-21 in github.com/SemiAnalysisAI/InferenceX: ``benchmarks/70b_*.s
   clients + the prompt + 64, in multiples of 64, and later 8,192 at least. It was asked for an FP8 cache on H200 too, but requests wait
   there from 64 clients of 8,192 tokens on as they would for 16 bits: latent attention had no FP8 cache on Hopper then;
 - the client warms up with two requests a client since ``WARMED`` (pull/480). Before, first requests of SGLang on DeepSeek
-  waited for kernels to be compiled (a mean TTFT of 5 to 9 s at any load): TTFT of those rows is not used.
+  waited for kernels to be compiled (a mean TTFT of 5 to 9 s at any load): TTFT of those rows is not used;
+- TensorRT-LLM's scripts of DeepSeek chose expert parallelism and attention ranks themselves, by lengths and clients (pull/22), until the
+  sweep's configuration did (pull/145). Rows up to ``CHOSEN`` say none of either, whatever ran. Their times show it: TTFT of 8,192 tokens
+  on eight B200 goes from 0.5 s at 32 clients to 2.2 s at 64, and later rows of 64, which name their ranks, take as long;
+- gpt-oss on TensorRT-LLM on B200 had an FP8 cache and 1.2.0rc0.post1 from October 2025 on (pull/110), so do its rows without a version;
+- SGLang spread DeepSeek's experts in FP4 over the GPUs on B200 all along, and rows before ``NAMED`` do not say so (pull/204, pull/242).
 
 Nobody says which commit a row ran on: the days above are those of the pull requests, and of the rows' own engine versions.
 """
@@ -28,6 +33,7 @@ from tonnage.spec.catalog import find_engine, find_gpu
 Row = dict[str, Any]
 
 KIMI_TUNED, MINIMAX_TUNED, MINIMAX_FP4_TUNED = "2026-04-16", "2026-04-01", "2026-04-07"
+CHOSEN, NAMED = "2025-11-02", "2025-11-18"
 GPTOSS_NARROW_CACHE, DELAYED, LEAST_FROM, WARMED = "2025-11-20", "2026-01-29", "2026-01-29", "2026-01-27"
 
 LONG_MESSAGES = 20
@@ -45,6 +51,20 @@ LEAST_TOKENS = 8192
 """The budget of DeepSeek on TensorRT-LLM at least, in its script of March 2026; in that of December 2025 there is no least. That it came in
 January is what six rows of 64 clients and more say: TTFT is 16 % off with it and 67 without."""
 
+SHORT, LONG_ANSWERS, LONG_PROMPTS = (1024, 1024), (1024, 8192), (8192, 1024)
+RANKS_ABOVE = {
+    "nvfp4": {SHORT: 255, LONG_ANSWERS: 255, LONG_PROMPTS: 32},
+    "fp8": {SHORT: 32, LONG_ANSWERS: 64, LONG_PROMPTS: 64},
+    "fp8 on Hopper": {SHORT: 64, LONG_ANSWERS: 64, LONG_PROMPTS: 32},
+}
+SPREAD_ABOVE = {
+    "nvfp4 tp4": {SHORT: 32, LONG_ANSWERS: 32, LONG_PROMPTS: 32},
+    "nvfp4 tp8": {SHORT: 8, LONG_ANSWERS: 16, LONG_PROMPTS: 32},
+    "fp8": {SHORT: 0, LONG_ANSWERS: 0, LONG_PROMPTS: 0},
+}
+"""Clients, by lengths, above which these scripts gave every GPU a rank of attention, and spread whole experts over the GPUs; with ranks
+they always did. ``benchmarks/dsr1_*_trt_slurm.sh`` of October 2025 (35bc387f in a fork of InferenceMAX; ff7e4623 for H200)."""
+
 LIMIT = 2048
 """``max_batch_size`` of trtllm-serve where a script leaves it."""
 
@@ -58,7 +78,7 @@ def run_of(row: Row, day: str) -> Row:
 
     Returns:
         slots, budget (tokens a step; 0 for the engine's own), stream (tokens a message), kv_fraction; and, where the script changes them,
-        precision, ep, receive, wait_steps, wait_ratio and ttft_ms.
+        precision, tp, dp, ep, receive, wait_steps, wait_ratio and ttft_ms.
     """
     family = find_engine(row["engine"]).family
     return {"vllm": _vllm, "tensorrt-llm": _tensorrt_llm, "sglang": _sglang}[family](row, day)
@@ -85,15 +105,30 @@ def _vllm(row: Row, day: str) -> Row:
 
 
 def _tensorrt_llm(row: Row, day: str) -> Row:
+    chosen = _chosen(row) if row["model"] == "deepseek-r1" and "" < day <= CHOSEN else {}
+    row = row | chosen
     clients, hopper, ranks = row["concurrency"], row["gpu"].startswith("h200"), row["dp"] > 1
     if row["model"] == "gpt-oss-120b":
         run: Row = {"slots": clients, "budget": GPTOSS_TOKENS["tensorrt-llm"], "stream": LONG_MESSAGES, "kv_fraction": 0.85}
         return run | {"precision": "mxfp4" if hopper else "mxfp4+kv-fp8"} | ({"receive": BALANCED} if ranks else {})
-    budget = max((clients + row["isl"] + 64 + 63) // 64 * 64, LEAST_TOKENS if day >= LEAST_FROM else 0)
+    largest = clients // row["dp"] if hopper else clients
+    budget = max((largest + row["isl"] + 64 + 63) // 64 * 64, LEAST_TOKENS if day >= LEAST_FROM else 0)
     delayed = row["precision"] == "fp8" and (row["isl"], row["osl"]) == (1024, 1024) and clients >= 64 and not hopper and day >= DELAYED
     run = {"slots": LIMIT, "budget": budget, "stream": 10, "kv_fraction": 0.75 if hopper else 0.8}
-    run |= {"precision": "fp8+kv-fp16"} if hopper else {}
+    run |= chosen | ({"precision": "fp8+kv-fp16"} if hopper else {})
     return run | ({"wait_steps": 40, "wait_ratio": 0.8} if delayed else {}) | ({"receive": BALANCED_DEEPSEEK} if ranks else {})
+
+
+def _chosen(row: Row) -> Row:
+    """Expert parallelism and attention ranks as TensorRT-LLM's scripts of DeepSeek chose them until ``CHOSEN``; nothing where none."""
+    tp, clients, lengths = row["tp"], row["concurrency"], (row["isl"], row["osl"])
+    if row["precision"] == "fp8":
+        ranks, spread = RANKS_ABOVE["fp8 on Hopper" if row["gpu"].startswith("h200") else "fp8"], SPREAD_ABOVE["fp8"]
+    else:
+        ranks, spread = RANKS_ABOVE["nvfp4"], SPREAD_ABOVE[f"nvfp4 tp{tp}"]
+    if clients > ranks.get(lengths, clients):
+        return {"tp": 1, "dp": tp, "ep": tp}
+    return {"ep": tp} if clients > spread.get(lengths, clients) else {}
 
 
 def _sglang(row: Row, day: str) -> Row:
@@ -102,7 +137,7 @@ def _sglang(row: Row, day: str) -> Row:
         slots = 512 if (row["isl"], row["osl"]) == (1024, 1024) else 256
         run: Row = {"slots": slots, "budget": 32768, "stream": 10, "kv_fraction": 0.82, "precision": "fp8+kv-fp16"}
     elif row["precision"] != "fp8":
-        run = {"slots": 256, "budget": 16384, "stream": 10, "kv_fraction": 0.85} | receive
+        run = {"slots": 256, "budget": 16384, "stream": 10, "kv_fraction": 0.85} | receive | ({"ep": row["tp"]} if "" < day < NAMED else {})
     elif row["tp"] == 4:
         run = {"slots": 32, "budget": 8192, "stream": 30, "kv_fraction": 0.95, "receive": 10}
     else:

@@ -204,9 +204,10 @@ def _slow_on_b300(line: Mapping[str, str]) -> bool:
 
 
 def _engine(line: Mapping[str, str]) -> str:
-    """The preset of a row; a dump without version is of 2025."""
+    """The preset of a row; a dump without version is of 2025, when gpt-oss on B200 ran on TensorRT-LLM 1.2.0rc0.post1 already."""
     backend, version = line["backend"], line["backend_version"]
-    later = version.startswith(LATER_VERSIONS.get(backend, ("none",)))
+    early = (backend, version, _model(line), line["system"]) == ("trtllm", "", "gpt-oss-120b", "b200_sxm")
+    later = early or version.startswith(LATER_VERSIONS.get(backend, ("none",)))
     return LATER_ENGINES[backend] if later else ENGINES[backend]
 
 

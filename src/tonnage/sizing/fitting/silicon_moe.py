@@ -87,6 +87,10 @@ OWN_FORMAT = {"expert_compute": 0.1, "expert_memory": 0.07}
 OF_BLACKWELL = {"expert": 0.3, "expert_layer": 0.2}
 """The same of Blackwell's expert arithmetic, relative to dense, and of its time per layer."""
 
+UNFUSED = "tensorrt-llm"
+"""The engine whose experts in FP8 go through DeepGEMM on Blackwell, matrix by matrix, while those in FP4 are fused: nothing is saved per
+layer in FP8. Its deployment guide for DeepSeek R1 (1.2.0rc2) names no other kernels for it; InferenceMAX's scripts asked for these."""
+
 KINDS: dict[str, Prior] = {f"{term}_{kind}": prior for kind in FORMATS for term, prior in OF_FORMAT.items()}
 FURTHER: dict[str, Prior] = {
     f"{term}_{name}": (1.0, spread) for names in FORMATS.values() for name in names for term, spread in OWN_FORMAT.items()
@@ -121,6 +125,8 @@ class MoeLayout(Layout):
             for (kind, names), term in itertools.product(FORMATS.items(), OF_FORMAT):
                 own |= {f"{term}_{name}": value[f"{term}_{kind}"] * value[f"{term}_{name}"] for name in names}
             own |= {f"{term}{ultra}": value[term] for term in GENERATIONS for ultra in ("", " ultra")}
+            if find_engine(engine).family == UNFUSED:
+                own |= {f"expert_layer_blackwell{ultra}_fp8": 1.0 for ultra in ("", " ultra")}
             own["expert_compute_wide"] = found["engines"][CURRENT]["expert_compute"]  # no row here has wide experts
         return found
 
