@@ -33,6 +33,7 @@ def test_minimax_on_b200_before_and_after_it_was_tuned() -> None:
     ("changed", "day", "expected"),
     [
         ({"gpu": "h200-sxm-141gb"}, "2026-03-27", {"precision": "fp8+kv-fp16", "kv_fraction": 0.95}),
+        ({"gpu": "h200-sxm-141gb", "tp": 8}, "2026-03-27", {"precision": "fp8+kv-fp16", "ep": 8}),
         ({"gpu": "h100-sxm-80gb"}, "2026-03-27", {"precision": "fp8+kv-fp16", "kv_fraction": 0.9}),
         ({"precision": "nvfp4+experts"}, "2026-04-03", {"stream": 1, "budget": 0}),
         ({"precision": "nvfp4+experts"}, "2026-04-08", {"stream": 20, "budget": 16384}),

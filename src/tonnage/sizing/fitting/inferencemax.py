@@ -7,6 +7,8 @@ Read on 2026-11-21 in github.com/SemiAnalysisAI/InferenceX: ``benchmarks/70b_*.s
 
 - MiniMax in FP8 on B200 ran on vLLM 0.17 with 95 % of the memory, a 16-bit KV cache and experts always spread over the GPUs; from 0.19 on
   with an FP8 cache, twice the prompt as budget and a message every 20 tokens (pull/947), in FP4 likewise (pull/996);
+- MiniMax in FP8 on eight H200 had its experts spread too, whatever a row says: the script took one group for a wish (pull/869), and vLLM
+  does not split blocks of 128 of their 1,536 columns by eight (github.com/vllm-project/vllm/pull/48173);
 - Kimi in FP4 on B200 got the same of these after ``KIMI_TUNED`` (pull/1047). It ran without expert parallelism whatever a row says: its
   scripts could not ask for any before June 2026 (pull/1658);
 - gpt-oss on vLLM has an FP8 cache on B200 since 0.11.2 (pull/273); TensorRT-LLM keeps 16 bits on H200 and sends every 20 tokens;
@@ -65,6 +67,9 @@ SPREAD_ABOVE = {
 """Clients, by lengths, above which these scripts gave every GPU a rank of attention, and spread whole experts over the GPUs; with ranks
 they always did. ``benchmarks/dsr1_*_trt_slurm.sh`` of October 2025 (35bc387f in a fork of InferenceMAX; ff7e4623 for H200)."""
 
+UNSPLIT = 8
+"""GPUs over which vLLM cannot split MiniMax's experts in FP8."""
+
 LIMIT = 2048
 """``max_batch_size`` of trtllm-serve where a script leaves it."""
 
@@ -101,7 +106,7 @@ def _vllm(row: Row, day: str) -> Row:
     if blackwell and day >= MINIMAX_TUNED:
         return tuned | {"precision": "fp8"}
     wide: Row = {"precision": "fp8+kv-fp16", "kv_fraction": 0.9 if row["gpu"].startswith("h100") else 0.95}
-    return run | wide | ({"ep": row["tp"]} if blackwell else {})
+    return run | wide | ({"ep": row["tp"]} if blackwell or row["tp"] == UNSPLIT else {})
 
 
 def _tensorrt_llm(row: Row, day: str) -> Row:
