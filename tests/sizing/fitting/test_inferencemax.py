@@ -106,6 +106,7 @@ RANKS = {"tp": 1, "dp": 8, "ep": 8, "receive": 60}
         (FP4 | SHORT | {"concurrency": 32, "tp": 4}, {}),
         (FP4 | SHORT | {"tp": 4}, {"ep": 4}),
         (FP4 | {"tp": 4}, RANKS | {"dp": 4, "ep": 4}),
+        (FP4 | SHORT | {"tp": 2}, {}),
         ({"concurrency": 4}, {"ep": 8}),
         ({"concurrency": 64}, {"ep": 8}),
         ({"concurrency": 65}, RANKS),

@@ -7,8 +7,8 @@ Read on 2026-11-21 in github.com/SemiAnalysisAI/InferenceX: ``benchmarks/70b_*.s
 
 - MiniMax in FP8 on B200 ran on vLLM 0.17 with 95 % of the memory, a 16-bit KV cache and experts always spread over the GPUs; from 0.19 on
   with an FP8 cache, twice the prompt as budget and a message every 20 tokens (pull/947), in FP4 likewise (pull/996);
-- MiniMax in FP8 on eight H200 had its experts spread too, whatever a row says: the script took one group for a wish (pull/869), and vLLM
-  does not split blocks of 128 of their 1,536 columns by eight (github.com/vllm-project/vllm/pull/48173);
+- MiniMax in FP8 on eight H200 had its experts spread too, whatever a row says: the script asked for it at ``EP_SIZE`` 1 as well (pull/869),
+  and vLLM does not split their 1,536 columns, which are scaled in blocks of 128, by eight (github.com/vllm-project/vllm/pull/48173);
 - Kimi in FP4 on B200 got the same of these after ``KIMI_TUNED`` (pull/1047). It ran without expert parallelism whatever a row says: its
   scripts could not ask for any before June 2026 (pull/1658);
 - gpt-oss on vLLM has an FP8 cache on B200 since 0.11.2 (pull/273); TensorRT-LLM keeps 16 bits on H200 and sends every 20 tokens;
@@ -54,12 +54,12 @@ LEAST_TOKENS = 8192
 January is what six rows of 64 clients and more say: TTFT is 16 % off with it and 67 without."""
 
 SHORT, LONG_ANSWERS, LONG_PROMPTS = (1024, 1024), (1024, 8192), (8192, 1024)
-RANKS_ABOVE = {
+RANKS_ABOVE: dict[str, dict[tuple[int, int], int]] = {
     "nvfp4": {SHORT: 255, LONG_ANSWERS: 255, LONG_PROMPTS: 32},
     "fp8": {SHORT: 32, LONG_ANSWERS: 64, LONG_PROMPTS: 64},
     "fp8 on Hopper": {SHORT: 64, LONG_ANSWERS: 64, LONG_PROMPTS: 32},
 }
-SPREAD_ABOVE = {
+SPREAD_ABOVE: dict[str, dict[tuple[int, int], int]] = {
     "nvfp4 tp4": {SHORT: 32, LONG_ANSWERS: 32, LONG_PROMPTS: 32},
     "nvfp4 tp8": {SHORT: 8, LONG_ANSWERS: 16, LONG_PROMPTS: 32},
     "fp8": {SHORT: 0, LONG_ANSWERS: 0, LONG_PROMPTS: 0},
@@ -125,12 +125,12 @@ def _tensorrt_llm(row: Row, day: str) -> Row:
 
 
 def _chosen(row: Row) -> Row:
-    """Expert parallelism and attention ranks as TensorRT-LLM's scripts of DeepSeek chose them until ``CHOSEN``; nothing where none."""
+    """Expert parallelism and attention ranks that TensorRT-LLM's scripts of DeepSeek chose until ``CHOSEN``; empty where none."""
     tp, clients, lengths = row["tp"], row["concurrency"], (row["isl"], row["osl"])
     if row["precision"] == "fp8":
         ranks, spread = RANKS_ABOVE["fp8 on Hopper" if row["gpu"].startswith("h200") else "fp8"], SPREAD_ABOVE["fp8"]
     else:
-        ranks, spread = RANKS_ABOVE["nvfp4"], SPREAD_ABOVE[f"nvfp4 tp{tp}"]
+        ranks, spread = RANKS_ABOVE["nvfp4"], SPREAD_ABOVE.get(f"nvfp4 tp{tp}", {})
     if clients > ranks.get(lengths, clients):
         return {"tp": 1, "dp": tp, "ep": tp}
     return {"ep": tp} if clients > spread.get(lengths, clients) else {}
