@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 from tonnage.perf import step
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from tonnage.perf.efficiencies import Terms
     from tonnage.spec.deployment import Parallelism
     from tonnage.spec.hardware import Gpu
@@ -88,6 +91,22 @@ def add_communication(c: list[float], terms: Terms, model: Model, parallelism: P
     c[step.SLOW_TO] = CHANGE_BYTES / token_bytes if c[step.COMM_SLOW] > 0.0 else 0.0
     if terms.block_bytes_s > 0.0 and tp > 2:
         _starvation(c, terms, model, tp, reduces)
+
+
+def communication_seconds(k: NDArray[np.float64], tokens: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Seconds of all-reduces in many steps at once, as ``step.batch_seconds`` prices them.
+
+    Args:
+        k: coefficients by place, each one number or of the shape of ``tokens``.
+        tokens: of each step.
+    """
+    import numpy as np
+
+    small, large = k[step.COMM_STEP] + k[step.COMM_SMALL] * tokens, k[step.COMM_LARGE] + k[step.COMM_TOKEN] * tokens
+    large = large + np.where(tokens < k[step.SLOW_TO], k[step.COMM_SLOW] * tokens, 0.0)
+    starved = np.where((tokens > k[step.STARVED_FROM]) & (tokens <= k[step.STARVED_TO]), k[step.STARVED], 0.0)
+    chosen = np.where(tokens <= k[step.SMALL_TOKENS], np.minimum(small, large), large + starved)
+    return np.asarray(np.where(tokens <= k[step.ONE_SHOT_TO], small, chosen))
 
 
 def _starvation(c: list[float], terms: Terms, model: Model, tp: int, reduces: int) -> None:

@@ -104,7 +104,7 @@ def _round(stage: StepModel, deployment: Deployment, gpus_per_system: int, promp
     c[step.EXPERT_MISS] **= 1 / pp
     for each in (step.HEAD_FLOPS, step.WAVE):
         c[each] /= pp
-    for limit in (step.SMALL_TOKENS, step.ONE_SHOT_TO, step.STARVED_FROM, step.STARVED_TO, step.SLOW_TO, step.GROUPED_FROM):
+    for limit in step.LIMITS:
         c[limit] *= pp
     latency_s, token_s = _hops(deployment, gpus_per_system)
     for once, each in ((step.COMM_STEP, step.COMM_SMALL), (step.COMM_LARGE, step.COMM_TOKEN)):

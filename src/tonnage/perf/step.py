@@ -57,6 +57,9 @@ COEFFICIENTS = 32
 # Behind them may stand a table, as pairs of tokens and seconds per step, tokens ascending: step times that somebody
 # else measured or predicted, which no roofline repeats (``reduction.py``).
 
+LIMITS = (SMALL_TOKENS, ONE_SHOT_TO, STARVED_FROM, STARVED_TO, SLOW_TO, GROUPED_FROM)
+"""Places of numbers of tokens or sequences at which the engine changes kernels."""
+
 
 def step_seconds(
     c: NDArray[np.float64],

@@ -206,7 +206,7 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
         value = generation[f"{kind}_{of_bits}"] * own.get(kind, 1.0) * own.get(f"{kind}_{of_bits}", 1.0)
         return value * engine.get(kind, 1.0) * engine.get(f"{kind}_{of_bits}", 1.0) * _power(gpu, generation, shared, kind)
 
-    arch = gpu.arch.split()[0].lower()  # Blackwell Ultra runs the kernels of Blackwell
+    arch = _kernels_of(gpu)
     kv = engine["kv_bandwidth"] * (engine["kv_8bit"] * engine.get(f"kv_8bit_{arch}", 1.0) if precision.kv_bits == BITS_8 else 1.0)
     attention = shared["attention"] * generation["attention"] * engine.get("attention", 1.0)
     if model.latent is not None:
@@ -221,7 +221,7 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
     wire = wire_bytes_s(kind, gpu, tp)
     latency = engine["allreduce_s"] * link["latency"] * generation["latency"] * (tp - 1) ** link["power"]
     one_shot = kind == "nvlink" and "one_shot" in engine
-    forced = engine.get("one_shot_tokens", 0.0) if one_shot else 0.0
+    one_shot_tokens = engine.get("one_shot_tokens", 0.0) if one_shot else 0.0
     return Terms(
         compute=efficiency("compute", bits) * of_format.compute * _blocks(engine, model, precision),
         compute_16=efficiency("compute", "16"),
@@ -236,8 +236,8 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
         link_bytes_s=min(full_bytes_s * link["efficiency"] * link.get(f"tp{tp}", 1.0), wire),
         slow_bytes_s=min(full_bytes_s * link["efficiency"] * below_change(link, kind, tp), wire),
         small_bytes_s=min(link_bytes * engine["one_shot"] if one_shot else full_bytes_s * link["small"], wire),
-        small_bytes=0.0 if forced else small_message_bytes(kind, tp),
-        one_shot_tokens=forced,
+        small_bytes=0.0 if one_shot_tokens else small_message_bytes(kind, tp),
+        one_shot_tokens=one_shot_tokens,
         small_s=latency,
         large_s=latency * link["large"],
         block_bytes_s=engine.get("block_bytes_s", 0.0) if kind == "nvlink" else 0.0,
@@ -249,6 +249,11 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
         launch_s=engine.get("launch_layer_s", 0.0) * engine.get(f"launch_layer_{arch}", 1.0) * model.layers,
         frontend_s=engine["frontend_s"],
     )
+
+
+def _kernels_of(gpu: Gpu) -> str:
+    """The generation in the names of engine terms: Blackwell Ultra runs the kernels of Blackwell."""
+    return gpu.arch.split()[0].lower()
 
 
 def _blocks(engine: dict[str, float], model: Model, precision: Precision) -> float:
@@ -288,7 +293,7 @@ def _experts(
     What a generation saves per layer are kernels that fuse a layer of experts in its own formats, but for a format of which the
     engine says otherwise. Weights that are unpacked to 16 bits go through the kernels of every generation (Marlin, Triton).
     """
-    arch, form = gpu.arch.lower(), format_name(precision)
+    arch, form = _kernels_of(gpu), format_name(precision)
     saved = engine.get(f"expert_layer_{arch}_{form}", engine.get(f"expert_layer_{arch}", 1.0))
     layer = engine.get("expert_layer", 1.0) * (1.0 if precision.unpacked else saved)
     any_width = shared["expert_compute"] * engine.get(f"expert_{arch}", 1.0)

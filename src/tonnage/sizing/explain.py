@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tonnage.perf import step
+from tonnage.perf.links import communication_seconds
 from tonnage.simulator.steps import CONTEXT_TOKENS, DECODE_SEQUENCES, DURATION, PAIRS_2, PREFILL_SEQUENCES, PREFILL_TOKENS
 from tonnage.sizing.capacity import statistic_s
 from tonnage.units import PS_PER_S
@@ -160,9 +161,6 @@ def step_terms(c: NDArray[np.float64], steps: NDArray[np.int64], drafting: Draft
     fullest = np.minimum(touched + c[step.EXPERT_UNEVEN] * np.sqrt(np.maximum(touched * (1.0 - touched), 0.0)), 1.0)
     dense = _joined(c[step.LINEAR_FLOPS] * tokens, np.full(len(tokens), c[step.LINEAR_BYTES]), p)
     experts = _joined(c[step.EXPERT_FLOPS] * tokens, c[step.EXPERT_BYTES] * fullest, p)
-    small = c[step.COMM_STEP] + c[step.COMM_SMALL] * tokens
-    starved = np.where((tokens > c[step.STARVED_FROM]) & (tokens <= c[step.STARVED_TO]), c[step.STARVED], 0.0)
-    large = c[step.COMM_LARGE] + (c[step.COMM_TOKEN] + np.where(tokens < c[step.SLOW_TO], c[step.COMM_SLOW], 0.0)) * tokens
     table = np.array([step.tabulated_seconds(c, int(t)) for t in tokens]) if len(c) > step.COEFFICIENTS else None
     each = np.array([step.context_seconds(c, int(b)) for b in decodes])
     found = {
@@ -171,9 +169,7 @@ def step_terms(c: NDArray[np.float64], steps: NDArray[np.int64], drafting: Draft
         "attention": 0.5 * c[step.ATTENTION] * steps[:, PAIRS_2],
         "kv": each * context,
         "head": np.maximum(c[step.HEAD_FLOPS] * sequences, c[step.HEAD_BYTES]),
-        "link": np.where(
-            tokens <= c[step.ONE_SHOT_TO], small, np.where(tokens <= c[step.SMALL_TOKENS], np.minimum(small, large), large + starved)
-        ),
+        "link": communication_seconds(c, tokens),
         "host": c[step.HOST_STEP] + c[step.HOST_SEQUENCE] * (starts + decodes) + np.where(prefill > 0, c[step.HOST_PREFILL], 0.0),
     }
     if table is not None:

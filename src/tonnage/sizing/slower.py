@@ -5,27 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tonnage.perf.step import (
-    COEFFICIENTS,
-    EXPERT_MISS,
-    EXPERT_REST,
-    EXPERT_UNEVEN,
-    GROUPED_FROM,
-    NORM,
-    ONE_SHOT_TO,
-    SLOW_TO,
-    SMALL_TOKENS,
-    STARVED_FROM,
-    STARVED_TO,
-    WAVE,
-    StepModel,
-)
+from tonnage.perf.step import COEFFICIENTS, EXPERT_MISS, EXPERT_REST, EXPERT_UNEVEN, LIMITS, NORM, WAVE, StepModel
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-LIMITS = (SMALL_TOKENS, ONE_SHOT_TO, STARVED_FROM, STARVED_TO, SLOW_TO, GROUPED_FROM)
 PURE_NUMBERS = (NORM, EXPERT_MISS, EXPERT_REST, EXPERT_UNEVEN, WAVE, *LIMITS)
 """Places of the coefficient array that are no seconds."""
 

@@ -276,8 +276,7 @@ def test_earlier_versions_of_vllm_have_its_terms_but_for_what_is_known_to_have_c
 def test_all_reduces_of_tensorrt_llm_1_1_are_one_shot_up_to_128_tokens() -> None:
     """Seven copies of 128 tokens take longer than two of seven eighths, and are sent all the same; 1.2 chooses what is faster."""
     terms = silicon_layout(shipped()).terms(silicon_layout(shipped()).start)
-    later = terms["engines"][TRTLLM] | terms["engines"]["tensorrt-llm-1.2"]
-    terms["engines"]["tensorrt-llm-1.2"] = {term: value for term, value in later.items() if term not in OUTGROWN}
+    terms["engines"]["tensorrt-llm-1.2"] = {term: v for term, v in terms["engines"][TRTLLM].items() if term not in OUTGROWN}
 
     def array(engine: str, gpu: str = "h200", tp: int = 8) -> np.ndarray:
         of = find_model("llama-3.1-70b"), find_gpu(gpu), find_precision("fp8"), Parallelism(tp=tp)

@@ -19,6 +19,7 @@ import numpy as np
 
 from tonnage.errors import InputError
 from tonnage.perf import step as s
+from tonnage.perf.links import communication_seconds
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.step import StepModel
 from tonnage.perf.terms import coefficients, resolve, responding_s, streaming_s
@@ -80,13 +81,8 @@ def price(c: Floats, of: NDArray[np.int64], tokens: Floats, sequences: Floats) -
         reading = k[s.EXPERT_BYTES] * fullest
         linear = linear + ((k[s.EXPERT_FLOPS] * tokens) ** k[s.NORM] + reading ** k[s.NORM]) ** (1.0 / k[s.NORM])
     head = np.maximum(k[s.HEAD_FLOPS] * sequences, k[s.HEAD_BYTES])
-    small, large = k[s.COMM_STEP] + k[s.COMM_SMALL] * tokens, k[s.COMM_LARGE] + k[s.COMM_TOKEN] * tokens
-    large = large + np.where(tokens < k[s.SLOW_TO], k[s.COMM_SLOW] * tokens, 0.0)
-    starved = np.where((tokens > k[s.STARVED_FROM]) & (tokens <= k[s.STARVED_TO]), k[s.STARVED], 0.0)
-    communication = np.where(tokens <= k[s.SMALL_TOKENS], np.minimum(small, large), large + starved)
-    communication = np.where(tokens <= k[s.ONE_SHOT_TO], small, communication)
     host = k[s.HOST_STEP] + k[s.HOST_SEQUENCE] * sequences
-    return np.asarray(linear + head + k[s.ACTIVATION] * tokens + communication + host)
+    return np.asarray(linear + head + k[s.ACTIVATION] * tokens + communication_seconds(k, tokens) + host)
 
 
 def contexts(c: Floats, sequences: Floats) -> Floats:

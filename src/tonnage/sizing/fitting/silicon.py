@@ -39,7 +39,7 @@ LATER = {"tensorrt-llm-1.2": TRTLLM, "sglang-0.5.9": SGLANG}
 """Versions of which no dense row is, and whose dense terms they take: they differ in experts and latent attention (``silicon_moe.py``)."""
 
 OUTGROWN = ("one_shot_tokens",)
-"""Those of these terms that are not of later versions."""
+"""What of an earlier version its later one does not have."""
 
 LAMPORT = (TRTLLM_RC, TRTLLM)
 """Engines whose all-reduces write to all GPUs at once and need no barrier (``ONE_SHOT``)."""
@@ -124,7 +124,7 @@ ONE_SHOT_TOKENS = 128.0
 ONE_SHOT: dict[str, Prior] = {"one_shot": (0.6, 0.3)}
 BARRIER_FREE: dict[str, Prior] = {"allreduce_s": (0.74, 0.2)}
 """All-reduces of TensorRT-LLM 1.0 and 1.1. Up to 128 tokens they are one-shot, whatever they cost, and NCCL's beyond
-(github.com/NVIDIA/TensorRT-LLM/pull/5432; pull/7870 made the choice depend on bytes again).
+(github.com/NVIDIA/TensorRT-LLM/pull/5432), until pull/7870 looked up what had been measured to be faster.
 
 - ``one_shot``: share of a GPU's links that they reach; the start value is what small all-reduces of 0.9 do.
 - ``allreduce_s``, the correction of these engines: without a barrier 16 KB take 3.4 to 4.4 µs on two to eight H200 and 5.1 to 5.8 µs on

@@ -124,9 +124,9 @@ class MoeLayout(Layout):
                 own[term] = value[term] * math.prod(value.get(f"{owner}.{term}", 1.0) for owner in owners)
             for (kind, names), term in itertools.product(FORMATS.items(), OF_FORMAT):
                 own |= {f"{term}_{name}": value[f"{term}_{kind}"] * value[f"{term}_{name}"] for name in names}
-            own |= {f"{term}{ultra}": value[term] for term in GENERATIONS for ultra in ("", " ultra")}
+            own |= {term: value[term] for term in GENERATIONS}
             if find_engine(engine).family == UNFUSED:
-                own |= {f"expert_layer_blackwell{ultra}_fp8": 1.0 for ultra in ("", " ultra")}
+                own["expert_layer_blackwell_fp8"] = 1.0
             own["expert_compute_wide"] = found["engines"][CURRENT]["expert_compute"]  # no row here has wide experts
         return found
 
