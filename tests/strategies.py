@@ -138,6 +138,7 @@ def runs(draw: st.DrawFn, schedulers: tuple[Scheduler, ...] = SCHEDULERS) -> Run
         kv_rule="free_gpu_memory_fraction",
         kv_fraction=0.9,
         receive_interval=draw(st.sampled_from([1, 1, 2, 5, 30])),
+        overlap_schedule=draw(st.booleans()),
         batch_wait_steps=draw(st.sampled_from([0, 0, 1, 3, 20])),
         batch_wait_ratio=draw(st.sampled_from([0.0, 0.3, 0.9])),
     )

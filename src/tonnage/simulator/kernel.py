@@ -47,6 +47,7 @@ from tonnage.simulator.layout import (
     NEXT_ARRIVAL,
     NEXT_EVENT,
     NEXT_SEND,
+    OVERLAP,
     PASSES,
     PREEMPTIONS,
     RATIO,
@@ -149,14 +150,16 @@ def _build(version: int) -> Callable[..., Any]:
         state[RATIO] = RATIO_START
         begin(cfg, state, table, due)
         now = np.int64(0)
+        began = now
         while stop[0] == 0:
-            take_arrivals(cfg, state, table, isl, osl, queue, now)
+            take_arrivals(cfg, state, table, isl, osl, queue, began if cfg[OVERLAP] else now)
             if state[RUNNING] == 0 and state[STACK] == 0 and state[HEAD] == state[TAIL]:
                 state[RATIO] = RATIO_START
                 if state[NEXT_ARRIVAL] == state[NEXT_SEND]:
                     break
                 state[UNHEARD] = 0
                 now = max(now, table[SENT, state[NEXT_ARRIVAL]] + cfg[FRONTEND])
+                began = now
                 if 0 <= window < now:
                     break
                 continue
@@ -176,9 +179,10 @@ def _build(version: int) -> Callable[..., Any]:
                 take_arrivals(cfg, state, table, isl, osl, queue, window)
                 break
             record(state, made, steps, now, lasts)
+            began = now
             now += lasts
             state[UNHEARD] = 0 if made[PREFILL_TOKENS] > 0 else (state[UNHEARD] + 1) % cfg[RECEIVE]
-            take_arrivals(cfg, state, table, isl, osl, queue, now - 1)
+            take_arrivals(cfg, state, table, isl, osl, queue, began if cfg[OVERLAP] else now - 1)
             end_step(cfg, state, table, isl, osl, running, filling, take, gaps, edges, positions, phases, seen)
         for i in range(state[RUNNING]):
             r = running[i]
@@ -264,6 +268,7 @@ def run_recorded(
     cfg[MAX_CONTEXT], cfg[FRONTEND], cfg[WINDOW] = max_context, to_ps(step.frontend_s), window_ps
     cfg[STREAM], cfg[WINDOW_BLOCKS], cfg[WINDOW_TOKENS] = to_ps(step.stream_s), windows.blocks, windows.tokens
     cfg[TURNAROUND], cfg[CONCURRENCY], cfg[RECEIVE] = trace.turnaround_ps, trace.concurrency, knobs.receive_interval
+    cfg[OVERLAP] = knobs.overlap_schedule
     cfg[WAIT_STEPS], cfg[WAIT_TOKENS] = knobs.batch_wait_steps, math.ceil(knobs.batch_wait_ratio * knobs.max_num_tokens)
     draft = np.zeros(COEFFICIENTS) if drafting is None else drafting.coefficients
     if drafting is not None:

@@ -11,11 +11,11 @@ STATIC, TENSORRT_LLM, VLLM, SGLANG = 0, 1, 2, 3
 # Places in the array of settings. SLOTS is how many sequences run at once. DRAFTED guesses of PASSES passes come
 # with a decode; draws BELOW are right, of those from SEED, which is mixed already. A sequence of WINDOW_TOKENS or more
 # holds WINDOW_BLOCKS for its sliding windows; WINDOW is one of time. The engine looks for arrivals every RECEIVE steps of decodes alone.
-# Prompts beside decodes wait up to WAIT_STEPS for a step of WAIT_TOKENS.
+# Prompts beside decodes wait up to WAIT_STEPS for a step of WAIT_TOKENS. With OVERLAP a step holds what came before the last one began.
 (SCHEDULER, SLOTS, MAX_TOKENS, CHUNKED, BLOCK_TOKENS, KV_BLOCKS, MAX_CONTEXT, FRONTEND, TURNAROUND, CONCURRENCY, WINDOW) = range(11)
 (DRAFTED, PASSES, BELOW, SEED, STREAM, WINDOW_BLOCKS, WINDOW_TOKENS, RECEIVE) = range(11, 19)
-WAIT_STEPS, WAIT_TOKENS = 19, 20
-SETTINGS = 21
+WAIT_STEPS, WAIT_TOKENS, OVERLAP = 19, 20, 21
+SETTINGS = 22
 
 # Rows of the table of requests. What a decoding request has generated is ROUND − BASE, and its UNTIL is
 # the round at which it ends or its output position enters the next BUCKET of the gap histogram.

@@ -154,6 +154,7 @@ class Engine:
         self.frontend_ps, self.stream_ps = to_ps(prices.step.frontend_s), to_ps(prices.step.stream_s)
         self.window_ps = window_ps
         self.now = 0
+        self.began = 0
         self.seen = 0
         self.arrived = 0
         self.unheard = 0
@@ -163,13 +164,13 @@ class Engine:
     def run(self) -> None:
         """Step until nothing is left to do, or the window ends."""
         while True:
-            self.take_arrivals(self.now)
+            self.take_arrivals(self.began if self.batcher.knobs.overlap_schedule else self.now)
             if not self.batcher.running and not self.batcher.waiting:
                 self.batcher.idle()
                 if self.arrived == len(self.source.sent):
                     return
                 self.unheard = 0
-                self.now = max(self.now, self.next_arrival())
+                self.now = self.began = max(self.now, self.next_arrival())
                 if self.beyond(self.now):
                     return
                 continue
@@ -180,10 +181,11 @@ class Engine:
                 self.take_arrivals(self.window_ps)
                 return
             self.record(step, lasts)
+            self.began = self.now
             self.now += lasts
             self.seen = seen
             self.unheard = 0 if step.prefill_tokens else (self.unheard + 1) % self.batcher.knobs.receive_interval
-            self.take_arrivals(self.now - 1)
+            self.take_arrivals(self.began if self.batcher.knobs.overlap_schedule else self.now - 1)
             self.end(step)
 
     def streamed(self, step: Step, ends: int) -> int:

@@ -95,6 +95,8 @@ class EngineKnobs:
             ``stream_interval``); the front end's work shrinks by it, the times of single tokens are not rounded to messages.
         receive_interval: steps of decodes alone between two looks for new requests (SGLang ``scheduler_recv_interval``); after a step with
             prompts, and when idle, the engine looks at once.
+        overlap_schedule: a step is put together while the one before it runs, so that it holds what had come when that one began
+            (TensorRT-LLM without ``disable_overlap_scheduler``, vLLM ``async_scheduling``, SGLang without ``disable_overlap_schedule``).
         batch_wait_steps: steps for which prompts wait beside decodes to be batched with others (TensorRT-LLM
             ``batch_wait_timeout_iters``), unless a step with them has ``batch_wait_ratio`` of the token budget.
         batch_wait_ratio: TensorRT-LLM ``batch_wait_max_tokens_ratio``.
@@ -109,6 +111,7 @@ class EngineKnobs:
     kv_fraction: float
     stream_interval: int = 1
     receive_interval: int = 1
+    overlap_schedule: bool = False
     batch_wait_steps: int = 0
     batch_wait_ratio: float = 0.0
 
