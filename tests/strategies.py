@@ -69,7 +69,8 @@ def step_models(draw: st.DrawFn) -> StepModel:
     if draw(st.booleans()):
         coefficients[[terms.EXPERT_FLOPS, terms.EXPERT_BYTES]] = 0.0
     if draw(st.booleans()):
-        coefficients[terms.LAUNCHES] = draw(st.sampled_from([4.1e-3, 8.3e-3]))
+        coefficients[[terms.LAUNCHES, terms.EAGER]] = draw(st.sampled_from([4.1e-3, 8.3e-3])), draw(st.sampled_from([0.0, 1.9e-3]))
+        coefficients[terms.GRAPHED_TO] = draw(st.sampled_from([0.0, 11.0]))
     return StepModel(coefficients=coefficients, frontend_s=frontend, stream_s=stream)
 
 

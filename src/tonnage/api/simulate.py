@@ -237,6 +237,8 @@ def simulate_sweep(
     receive_interval: int | None = None,
     batch_wait_steps: int | None = None,
     batch_wait_ratio: float | None = None,
+    overlap_schedule: bool | None = None,
+    graph_tokens: int | None = None,
     speculation: str | None = None,
     coefficients: str | Path | None = None,
     step_model: str | Path | None = None,
@@ -255,8 +257,8 @@ def simulate_sweep(
         arrivals, cv: arrival process of an open loop.
         seed: of every random draw.
         batcher: "static" or "in-flight"; the engine's own if not given.
-        max_batch_size, max_num_tokens, chunked_prefill, stream_interval, receive_interval, batch_wait_steps, batch_wait_ratio: engine
-            knobs (``spec.deployment.EngineKnobs``); the engine's own if not given.
+        max_batch_size, max_num_tokens, chunked_prefill, stream_interval, receive_interval, batch_wait_steps, batch_wait_ratio,
+            overlap_schedule, graph_tokens: engine knobs (``spec.deployment.EngineKnobs``); the engine's own if not given.
         speculation: speculative decoding, such as "eagle k=3 acceptance=0.7"; every point is then run without it too.
         coefficients: file that ``calibrate`` wrote; the shipped terms if not given.
         step_model: whose step times: "fitted", "aiconfigurator", or a CSV (``spec.step_times_file``).
@@ -278,6 +280,8 @@ def simulate_sweep(
         "receive_interval": receive_interval,
         "batch_wait_steps": batch_wait_steps,
         "batch_wait_ratio": batch_wait_ratio,
+        "overlap_schedule": overlap_schedule,
+        "graph_tokens": graph_tokens,
     }
     seed_of(seed)
     place: dict[str, Any] = {"model": model, "gpu": gpu, "precision": precision, "tp": tp, "dp": dp, "ep": ep, "engine": engine}

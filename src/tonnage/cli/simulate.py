@@ -50,6 +50,8 @@ def simulate(
     receive_interval: Knob = None,
     batch_wait_steps: Knob = None,
     batch_wait_ratio: Annotated[float | None, Parameter(group=KNOBS)] = None,
+    overlap_schedule: Annotated[bool | None, Parameter(group=KNOBS)] = None,
+    graph_tokens: Knob = None,
     speculation: Annotated[str | None, Parameter(group=KNOBS)] = None,
     ticks: Annotated[bool, Parameter(group=LESSON, negative=())] = False,
     slots: Lesson = None,
@@ -123,6 +125,10 @@ def simulate(
         TensorRT-LLM: steps for which prompts wait beside decodes to be batched (its batch_wait_timeout_iters; default: 0).
     batch_wait_ratio
         TensorRT-LLM: share of the token budget at which they wait no longer (its batch_wait_max_tokens_ratio).
+    overlap_schedule
+        Whether a step is put together while the one before it runs: requests wait a step longer, the host costs less.
+    graph_tokens
+        Tokens up to which steps with prompts are CUDA graphs (vLLM's max_cudagraph_capture_size; default: 512 on vLLM, else none).
     speculation
         Speculative decoding: draft=MODEL, eagle, mtp, medusa, redrafter or ngram, such as "eagle k=3 acceptance=0.7".
     ticks
@@ -182,6 +188,8 @@ def simulate(
         "receive_interval": receive_interval,
         "batch_wait_steps": batch_wait_steps,
         "batch_wait_ratio": batch_wait_ratio,
+        "overlap_schedule": overlap_schedule,
+        "graph_tokens": graph_tokens,
         "speculation": speculation,
     }
     if ticks:

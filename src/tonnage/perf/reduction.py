@@ -79,14 +79,15 @@ def reduced(steps: Sequence[TimedStep], source: str) -> Reduction:
     design = np.hstack([_hats(tokens, knots), _terms(steps)]) / seconds[:, None]
     smooth = _curvature(knots, np.interp(knots, *_means(tokens, seconds)), design.shape[1])
     decode = np.array([s.prefill_tokens == 0 for s in steps])
-    floor = _floor(tokens[~decode], seconds[~decode])
-    above = decode | (seconds > ALIKE * floor)
+    floor, graphed = _floor(tokens[~decode], seconds[~decode])
+    least = np.where(decode | (tokens <= graphed), 0.0, floor)
+    above = (least == 0.0) | (seconds > ALIKE * floor)
     target = np.concatenate([np.ones(above.sum()), np.zeros(len(smooth))])
     solution = _not_negative(np.vstack([design[above], smooth]), target)
-    found = np.maximum(design @ solution, np.where(decode, 0.0, floor) / seconds)
+    found = np.maximum(design @ solution, least / seconds)
     error = 100 * np.abs(found - 1)
     coefficients = _array(knots, solution)
-    coefficients[step.LAUNCHES] = floor
+    coefficients[step.LAUNCHES], coefficients[step.GRAPHED_TO] = floor, graphed
     return Reduction(
         coefficients=coefficients,
         decode_mape=float(error[decode].mean()),
@@ -96,12 +97,19 @@ def reduced(steps: Sequence[TimedStep], source: str) -> Reduction:
     )
 
 
-def _floor(tokens: NDArray[np.float64], seconds: NDArray[np.float64]) -> float:
-    """What steps with prompts take at least; 0 where the shortest are not alike, or too few others would be left."""
-    shortest = seconds <= ALIKE * seconds.min()
-    alike, others = tokens[shortest], tokens[~shortest]
-    enough = len(alike) >= SEVERAL and alike.max() >= 2 * alike.min() and len(set(others.tolist())) >= 2
-    return float(seconds.min()) if enough else 0.0
+def _floor(tokens: NDArray[np.float64], seconds: NDArray[np.float64]) -> tuple[float, float]:
+    """What steps with prompts take at least, and of how many tokens those are that CUDA graphs spare it.
+
+    0 and 0 where the shortest are not alike, or too few others would be left.
+    """
+    for graphed in (0.0, *sorted(set(tokens.tolist()))[:-1]):
+        beyond = tokens > graphed
+        least = float(seconds[beyond].min())
+        shortest = beyond & (seconds <= ALIKE * least)
+        alike, others = tokens[shortest], tokens[~shortest]
+        if len(alike) >= SEVERAL and alike.max() >= 2 * alike.min() and len(set(others.tolist())) >= 2:
+            return least, graphed
+    return 0.0, 0.0
 
 
 def _check(steps: Sequence[TimedStep], source: str) -> None:

@@ -49,15 +49,17 @@ STARVED_TO = 24  # tokens up to which it is
 HEADS = 25  # s per context token while each query head is a block of its own
 WAVE = 26  # waves of such blocks per decode sequence: query heads per multiprocessor
 GROUPED_FROM = 27  # decode sequences from which blocks take the query heads of a KV head together
-LAUNCHES = 28  # s: a step with any prefill in it takes no less, for its kernels are launched one by one
+LAUNCHES = 28  # s: a step with any prefill in it takes no less where its kernels are launched one by one
 COMM_SLOW = 29  # s per token that large all-reduces take longer below a size at which the algorithm changes
 SLOW_TO = 30  # tokens below which they do
 ONE_SHOT_TO = 31  # tokens up to which an all-reduce is a small one even where a large one takes less
-COEFFICIENTS = 32
+GRAPHED_TO = 32  # tokens up to which CUDA graphs hold a step with any prefill in it: it has neither LAUNCHES nor EAGER
+EAGER = 33  # s that a step with any prefill in it takes longer where no CUDA graph holds it
+COEFFICIENTS = 34
 # Behind them may stand a table, as pairs of tokens and seconds per step, tokens ascending: step times that somebody
 # else measured or predicted, which no roofline repeats (``reduction.py``).
 
-LIMITS = (SMALL_TOKENS, ONE_SHOT_TO, STARVED_FROM, STARVED_TO, SLOW_TO, GROUPED_FROM)
+LIMITS = (SMALL_TOKENS, ONE_SHOT_TO, STARVED_FROM, STARVED_TO, SLOW_TO, GROUPED_FROM, GRAPHED_TO)
 """Places of numbers of tokens or sequences at which the engine changes kernels."""
 
 
@@ -85,9 +87,13 @@ def step_seconds(
         + context_seconds(c, decode_sequences) * context_tokens
         + (c[HOST_PREFILL] if prefill_tokens > 0 else 0.0)
     )
-    if prefill_tokens > 0:
-        seconds = max(seconds, c[LAUNCHES])
-    return seconds
+    return launched(c, seconds, prefill_tokens + decode_sequences) if prefill_tokens > 0 else seconds
+
+
+def launched(c: NDArray[np.float64], seconds: float, tokens: int) -> float:
+    """Seconds of a step with prefill, of so many tokens in all, from those that it takes where a CUDA graph holds it."""
+    whole: float = seconds if tokens <= c[GRAPHED_TO] else max(seconds + c[EAGER], c[LAUNCHES])
+    return whole
 
 
 def batch_seconds(c: NDArray[np.float64], tokens: int, sequences: int) -> float:
@@ -172,7 +178,7 @@ def drafted_step_seconds(
         + (c[HOST_PREFILL] if prefill_tokens > 0 else 0.0)
     )
     if prefill_tokens > 0:
-        seconds = max(seconds, c[LAUNCHES])
+        seconds = launched(c, seconds, prefill_tokens + (drafted + 1) * decode_sequences)
     if passes > 0:
         seconds += step_seconds(draft, prefill_tokens, prefill_sequences, decode_sequences, attention_pairs_2, context_tokens)
     if passes > 1 and decode_sequences > 0:

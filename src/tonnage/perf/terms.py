@@ -35,7 +35,7 @@ from tonnage.spec.catalog import find_engine
 from tonnage.spec.deployment import Parallelism
 
 if TYPE_CHECKING:
-    from tonnage.spec.deployment import Deployment
+    from tonnage.spec.deployment import Deployment, EngineKnobs
     from tonnage.spec.hardware import Gpu
     from tonnage.spec.model import Model
     from tonnage.spec.precision import Precision
@@ -70,7 +70,7 @@ def step_model(deployment: Deployment) -> StepModel:
     groups = _terms_of(deployment)
     terms = resolve(groups, deployment.model, deployment.gpu, deployment.precision, split, preset)
     engine = _engine(groups, preset)
-    array = np.array(coefficients(terms, deployment.model, deployment.gpu, deployment.precision, split))
+    array = np.array(coefficients(terms, deployment.model, deployment.gpu, deployment.precision, split, deployment.knobs))
     return StepModel(
         coefficients=array,
         frontend_s=terms.frontend_s,
@@ -101,8 +101,8 @@ def _drafter(deployment: Deployment, model: Model) -> list[float]:
     preset, split = find_engine(deployment.engine).coefficients, deployment.parallelism
     placed = split if model.is_moe else Parallelism(tp=split.tp)
     terms = resolve(_terms_of(deployment), model, deployment.gpu, deployment.precision, placed, preset)
-    alone = replace(terms, step_s=0.0, sequence_s=0.0, prefill_s=0.0, launch_s=0.0)
-    return coefficients(alone, model, deployment.gpu, deployment.precision, placed)
+    alone = replace(terms, step_s=0.0, sequence_s=0.0, prefill_s=0.0, launch_s=0.0, eager_s=0.0)
+    return coefficients(alone, model, deployment.gpu, deployment.precision, placed, deployment.knobs)
 
 
 def client_turnaround_s(deployment: Deployment) -> float:
@@ -247,6 +247,7 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
         prefill_s=_prefill_s(engine, model, tp),
         experts=_experts(engine, shared, model, gpu, precision, _dispatch(terms, generation, engine, gpu, parallelism)),
         launch_s=engine.get("launch_layer_s", 0.0) * engine.get(f"launch_layer_{arch}", 1.0) * model.layers,
+        eager_s=engine.get("latent_prefill_s", 0.0) * model.layers if model.latent is not None else 0.0,
         frontend_s=engine["frontend_s"],
     )
 
@@ -347,8 +348,7 @@ def _layer_s(engine: dict[str, float], model: Model, precision: Precision, arch:
 def _prefill_s(engine: dict[str, float], model: Model, tp: int) -> float:
     """Host seconds of a step with prefill: per step, among several ranks, and per layer where no CUDA graph holds such steps."""
     among_ranks = engine.get("prefill_ranks_s", 0.0) if tp > 1 else 0.0
-    latent = engine.get("latent_prefill_s", 0.0) if model.latent is not None else 0.0
-    return engine["prefill_s"] + among_ranks + (engine.get("prefill_layer_s", 0.0) + latent) * model.layers
+    return engine["prefill_s"] + among_ranks + engine.get("prefill_layer_s", 0.0) * model.layers
 
 
 def _of_gpu(terms: dict[str, Any], gpu: Gpu) -> dict[str, float]:
@@ -370,8 +370,10 @@ def _head_arithmetic(
     return (engine["head_arithmetic"] or math.inf) * generation["head_arithmetic"] * narrow
 
 
-def coefficients(terms: Terms, model: Model, gpu: Gpu, precision: Precision, parallelism: Parallelism) -> list[float]:
-    """The coefficient array of ``perf.step``: seconds, from terms, datasheet and sizes.
+def coefficients(
+    terms: Terms, model: Model, gpu: Gpu, precision: Precision, parallelism: Parallelism, knobs: EngineKnobs | None = None
+) -> list[float]:
+    """The coefficient array of ``perf.step``: seconds, from terms, datasheet, sizes and, if given, what the engine captures as CUDA graphs.
 
     Returns:
         ``COEFFICIENTS`` floats.
@@ -389,6 +391,8 @@ def coefficients(terms: Terms, model: Model, gpu: Gpu, precision: Precision, par
     c[step.HOST_SEQUENCE] += terms.sequence_s
     c[step.HOST_PREFILL] = terms.prefill_s
     c[step.LAUNCHES] = terms.launch_s
+    c[step.EAGER] = terms.eager_s
+    c[step.GRAPHED_TO] = 0.0 if knobs is None else float(knobs.graph_tokens)
     if model.is_moe:
         _experts_of(c, terms, model, gpu, precision, parallelism)
     return c

@@ -14,6 +14,9 @@ Time is a whole number of picoseconds. The engine works in steps; whenever one e
 With a receive interval the engine looks for arrivals (1 and 3) after a step with prompts, when it is idle, and else only after so
 many steps since it last looked; what arrives meanwhile waits outside.
 
+With ``overlap_schedule`` a step is put together while the one before it runs: it has arrivals up to the instant at which that one
+began, and an idle engine begins as without. Finishes come as without, so that a slot is free one step earlier than in such an engine.
+
 A step with any prefill in it costs ``step_seconds``, rounded once, half to even; a step of decodes
 alone costs a(B) + c(B)·C of ``StepModel.decode_line``, where a and c are whole. With guesses the price is
 ``drafted_step_seconds``: P, n, B and C of a step count as without, and every one of the B has k guesses.
@@ -164,7 +167,7 @@ class Engine:
     def run(self) -> None:
         """Step until nothing is left to do, or the window ends."""
         while True:
-            self.take_arrivals(self.began if self.batcher.knobs.overlap_schedule else self.now)
+            self.take_arrivals(self.looks(self.now))
             if not self.batcher.running and not self.batcher.waiting:
                 self.batcher.idle()
                 if self.arrived == len(self.source.sent):
@@ -185,7 +188,7 @@ class Engine:
             self.now += lasts
             self.seen = seen
             self.unheard = 0 if step.prefill_tokens else (self.unheard + 1) % self.batcher.knobs.receive_interval
-            self.take_arrivals(self.began if self.batcher.knobs.overlap_schedule else self.now - 1)
+            self.take_arrivals(self.looks(self.now - 1))
             self.end(step)
 
     def streamed(self, step: Step, ends: int) -> int:
@@ -196,6 +199,10 @@ class Engine:
     def beyond(self, instant: int) -> bool:
         """Whether time has ended by then."""
         return 0 <= self.window_ps < instant
+
+    def looks(self, until: int) -> int:
+        """Up to when the engine knows what came: until then, or when the last step began."""
+        return self.began if self.batcher.knobs.overlap_schedule else until
 
     def next_arrival(self) -> int:
         """When the next request on its way reaches the engine."""

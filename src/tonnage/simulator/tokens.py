@@ -73,6 +73,7 @@ from tonnage.units import PS_PER_NS, PS_PER_S
 tabulated_seconds: Any = register_jitable(step.tabulated_seconds)
 batch_seconds: Any = register_jitable(step.batch_seconds)
 context_seconds: Any = register_jitable(step.context_seconds)
+launched: Any = register_jitable(step.launched)
 step_seconds: Any = register_jitable(step.step_seconds)
 verify_seconds: Any = register_jitable(step.verify_seconds)
 drafted_batch_seconds: Any = register_jitable(step.drafted_batch_seconds)

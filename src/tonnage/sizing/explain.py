@@ -163,6 +163,7 @@ def step_terms(c: NDArray[np.float64], steps: NDArray[np.int64], drafting: Draft
     experts = _joined(c[step.EXPERT_FLOPS] * tokens, c[step.EXPERT_BYTES] * fullest, p)
     table = np.array([step.tabulated_seconds(c, int(t)) for t in tokens]) if len(c) > step.COEFFICIENTS else None
     each = np.array([step.context_seconds(c, int(b)) for b in decodes])
+    eager = (prefill > 0) & (tokens > c[step.GRAPHED_TO])
     found = {
         "compute": dense[0] + experts[0] + c[step.ACTIVATION] * tokens,
         "bandwidth": dense[1] + experts[1],
@@ -174,8 +175,8 @@ def step_terms(c: NDArray[np.float64], steps: NDArray[np.int64], drafting: Draft
     }
     if table is not None:
         found["table"] = table
-    launching = np.where(prefill > 0, c[step.LAUNCHES], 0.0)
-    found["host"] = found["host"] + np.maximum(launching - sum(found.values()), 0.0)
+    found["host"] = found["host"] + np.where(eager, c[step.EAGER], 0.0)
+    found["host"] = found["host"] + np.maximum(np.where(eager, c[step.LAUNCHES], 0.0) - sum(found.values()), 0.0)
     return found
 
 

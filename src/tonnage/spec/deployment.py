@@ -97,6 +97,7 @@ class EngineKnobs:
             prompts, and when idle, the engine looks at once.
         overlap_schedule: a step is put together while the one before it runs, so that it holds what had come when that one began
             (TensorRT-LLM without ``disable_overlap_scheduler``, vLLM ``async_scheduling``, SGLang without ``disable_overlap_schedule``).
+        graph_tokens: tokens up to which a step with prompts is captured as CUDA graphs (vLLM ``max_cudagraph_capture_size``); 0 for none.
         batch_wait_steps: steps for which prompts wait beside decodes to be batched with others (TensorRT-LLM
             ``batch_wait_timeout_iters``), unless a step with them has ``batch_wait_ratio`` of the token budget.
         batch_wait_ratio: TensorRT-LLM ``batch_wait_max_tokens_ratio``.
@@ -112,6 +113,7 @@ class EngineKnobs:
     stream_interval: int = 1
     receive_interval: int = 1
     overlap_schedule: bool = False
+    graph_tokens: int = 0
     batch_wait_steps: int = 0
     batch_wait_ratio: float = 0.0
 

@@ -26,7 +26,7 @@ def run(day: str = "2026-04-03", **changed: Any) -> dict[str, Any]:
 def test_minimax_on_b200_before_and_after_it_was_tuned() -> None:
     before, after = run("2026-03-28"), run("2026-04-03")
     assert before == {"slots": 64, "budget": 0, "stream": 1, "kv_fraction": 0.95, "precision": "fp8+kv-fp16", "ep": 4}
-    assert after == {"slots": 1024, "budget": 16384, "stream": 20, "kv_fraction": 0.9, "precision": "fp8"}
+    assert after == {"slots": 1024, "budget": 16384, "stream": 20, "kv_fraction": 0.9, "precision": "fp8", "graphs": 2048}
 
 
 @pytest.mark.parametrize(
@@ -38,11 +38,11 @@ def test_minimax_on_b200_before_and_after_it_was_tuned() -> None:
         ({"precision": "nvfp4+experts"}, "2026-04-03", {"stream": 1, "budget": 0}),
         ({"precision": "nvfp4+experts"}, "2026-04-08", {"stream": 20, "budget": 16384}),
         ({"model": "kimi-k2.5", "precision": "nvfp4+experts"}, "2026-03-27", {"stream": 1}),
-        ({"model": "kimi-k2.5", "precision": "nvfp4+experts"}, "2026-04-20", {"stream": 20}),
+        ({"model": "kimi-k2.5", "precision": "nvfp4+experts"}, "2026-04-20", {"stream": 20, "graphs": 2048}),
         ({"model": "kimi-k2.5", "precision": "nvfp4+experts", "gpu": "b300-sxm-270gb"}, "2026-04-20", {"stream": 1}),
         ({"model": "kimi-k2.5", "precision": "gptq+experts"}, "2026-03-24", {"kv_fraction": 0.95, "ep": 1}),
         ({"model": "kimi-k2.5", "precision": "nvfp4+experts", "ep": 4}, "2026-03-27", {"ep": 1}),
-        ({"model": "gpt-oss-120b", "precision": "mxfp4"}, "2025-11-02", {"precision": "mxfp4", "budget": 8192}),
+        ({"model": "gpt-oss-120b", "precision": "mxfp4"}, "2025-11-02", {"precision": "mxfp4", "budget": 8192, "graphs": 2048}),
         ({"model": "gpt-oss-120b", "precision": "mxfp4"}, "2026-02-25", {"precision": "mxfp4+kv-fp8", "budget": 8192}),
         ({"model": "gpt-oss-120b", "gpu": "h200-sxm-141gb"}, "2026-03-27", {"precision": "mxfp4"}),
     ],

@@ -124,6 +124,8 @@ def test_rows_say_how_their_benchmark_ran(tmp_path: Path) -> None:
     knobs = [point.deployment.knobs for point in SiliconRows(rows).points]
     assert [(k.batch_wait_steps, k.batch_wait_ratio) for k in knobs] == [(0, 0.0)] * 5 + [(20, 0.9), (0, 0.0)]
     assert [k.stream_interval for k in knobs] == [1, 1, 10, 10, 1, 10, 10]
+    assert [k.overlap_schedule for k in knobs] == [False, True, True, True, False, True, True]
+    assert [k.graph_tokens for k in knobs] == [512, 512, 0, 0, 0, 0, 0]
     engines = [read_point(row).deployment.engine for row in rows]
     assert engines == [VLLM_012, VLLM_010, TRTLLM, TRTLLM, "tensorrt-llm-1.0", TRTLLM, TRTLLM]
 

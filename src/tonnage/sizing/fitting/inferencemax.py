@@ -11,6 +11,8 @@ Read on 2026-11-21 in github.com/SemiAnalysisAI/InferenceX: ``benchmarks/70b_*.s
   and vLLM does not split their 1,536 columns, which are scaled in blocks of 128, by eight (github.com/vllm-project/vllm/pull/48173);
 - Kimi in FP4 on B200 got the same of these after ``KIMI_TUNED`` (pull/1047). It ran without expert parallelism whatever a row says: its
   scripts could not ask for any before June 2026 (pull/1658);
+- vLLM captures steps of up to 2,048 tokens as CUDA graphs for gpt-oss, and for the others with twice the prompt as budget (pull/1698 names it
+  of Kimi on B200, as what B300 did not have);
 - gpt-oss on vLLM has an FP8 cache on B200 since 0.11.2 (pull/273); TensorRT-LLM keeps 16 bits on H200 and sends every 20 tokens;
 - TensorRT-LLM holds prompts of DeepSeek in FP8 back for up to 40 steps from 64 clients on at 1024/1024 (pull/594). Its budget is the
   clients + the prompt + 64, in multiples of 64, and later 8,192 at least. It was asked for an FP8 cache on H200 too, but requests wait
@@ -40,6 +42,9 @@ GPTOSS_NARROW_CACHE, DELAYED, LEAST_FROM, WARMED = "2025-11-20", "2026-01-29", "
 
 LONG_MESSAGES = 20
 """Tokens a message (``stream_interval``) where a script asks for long ones."""
+
+GRAPHS = 2048
+"""Tokens up to which vLLM captures steps with prompts as CUDA graphs where a script asks for it."""
 
 GPTOSS_TOKENS = {"vllm": 8192, "tensorrt-llm": 20000}
 DEFAULT = 0
@@ -83,7 +88,7 @@ def run_of(row: Row, day: str) -> Row:
 
     Returns:
         slots, budget (tokens a step; 0 for the engine's own), stream (tokens a message), kv_fraction; and, where the script changes them,
-        precision, tp, dp, ep, receive, wait_steps, wait_ratio and ttft_ms.
+        graphs (tokens of a step with prompts as CUDA graphs), precision, tp, dp, ep, receive, wait_steps, wait_ratio and ttft_ms.
     """
     family = find_engine(row["engine"]).family
     return {"vllm": _vllm, "tensorrt-llm": _tensorrt_llm, "sglang": _sglang}[family](row, day)
@@ -93,10 +98,10 @@ def _vllm(row: Row, day: str) -> Row:
     model, clients = row["model"], row["concurrency"]
     blackwell = find_gpu(row["gpu"]).arch.startswith("Blackwell")
     run: Row = {"slots": clients, "budget": DEFAULT, "stream": 1, "kv_fraction": 0.9}
-    tuned: Row = {"slots": 1024, "budget": 2 * row["isl"], "stream": LONG_MESSAGES, "kv_fraction": 0.9}
+    tuned: Row = {"slots": 1024, "budget": 2 * row["isl"], "stream": LONG_MESSAGES, "kv_fraction": 0.9, "graphs": GRAPHS}
     if model == "gpt-oss-120b":
         narrow = blackwell and day >= GPTOSS_NARROW_CACHE
-        return run | {"budget": GPTOSS_TOKENS["vllm"], "precision": "mxfp4+kv-fp8" if narrow else "mxfp4"}
+        return run | {"graphs": GRAPHS, "budget": GPTOSS_TOKENS["vllm"], "precision": "mxfp4+kv-fp8" if narrow else "mxfp4"}
     if model == "kimi-k2.5":
         narrow = row["precision"] != "gptq+experts"
         found = tuned if narrow and row["gpu"].startswith("b200") and day >= KIMI_TUNED else run

@@ -107,7 +107,7 @@ class Deployments:
         unique: list[Deployment] = []
         of = []
         for d in (point.deployment for point in points):
-            key = (d.model.name, d.gpu.name, d.precision.name, d.parallelism, d.engine)
+            key = (d.model.name, d.gpu.name, d.precision.name, d.parallelism, d.engine, d.knobs.graph_tokens)
             if key not in found:
                 found[key] = len(unique)
                 unique.append(d)
@@ -119,7 +119,7 @@ class Deployments:
         rows, fronts = [], []
         for d in self.unique:
             found = resolve(terms, d.model, d.gpu, d.precision, d.parallelism, find_engine(d.engine).coefficients)
-            rows.append(coefficients(found, d.model, d.gpu, d.precision, d.parallelism))
+            rows.append(coefficients(found, d.model, d.gpu, d.precision, d.parallelism, d.knobs))
             fronts.append(found.frontend_s)
         return np.array(rows), np.array(fronts)
 
@@ -148,7 +148,7 @@ class StaticRows:
         """Both metrics in ms."""
         c, front = self.deployments.prices(terms)
         of, b, isl = self.deployments.of, self.batch, self.isl
-        attention, prefill = c[of, s.ATTENTION], c[of, s.HOST_PREFILL]
+        attention, prefill = c[of, s.ATTENTION], c[of, s.HOST_PREFILL] + c[of, s.EAGER]
         step = price(c, of, b * isl, b) + attention * b * isl**2 / 2 + prefill
         first = np.maximum(step, c[of, s.LAUNCHES]) + front[of]
         token = price(c, of, b, b) + contexts(c[of], b) * b * (isl + self.osl / 2)
@@ -270,10 +270,12 @@ class LoadedRows:
         """The four weighted sums of step times of every row, shape (rows, 4)."""
         of = self.deployments.of[self.row]
         prefill, n, b = self.shape
-        fixed = price(c, of, prefill + b, n + b) + np.where(prefill > 0, c[of, s.HOST_PREFILL], 0.0)
+        eager = (prefill > 0) & (prefill + b > c[of, s.GRAPHED_TO])
+        launching = np.where(prefill > 0, c[of, s.HOST_PREFILL], 0.0) + np.where(eager, c[of, s.EAGER], 0.0)
+        fixed = price(c, of, prefill + b, n + b) + launching
         context = contexts(c[of], b)
         each = self.weights[:, 0] * fixed + self.weights[:, 1] * c[of, s.ATTENTION] + self.weights[:, 2] * context
-        least = self.weights[:, 0] * np.where(prefill > 0, c[of, s.LAUNCHES], 0.0)
+        least = self.weights[:, 0] * np.where(eager, c[of, s.LAUNCHES], 0.0)
         return np.array([np.bincount(self.row, values, len(self.bins)) for values in np.maximum(each, least)]).T
 
     def predict(self, terms: Terms) -> dict[str, Floats]:

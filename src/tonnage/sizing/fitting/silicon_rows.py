@@ -24,6 +24,8 @@ with the prompt + 1,500 tokens that AIConfigurator's generator sets, and 140 wit
 That generator (``rule_plugin/*.rule``, ``backend_templates/trtllm``, read 2026-11-21) gives TensorRT-LLM 80 % of the
 free memory for its KV cache, as the rows that queue show, and SGLang mixed chunks: the rows of Llama 3.1 8B on SGLang 0.5.6 show
 them and a 16-bit KV cache (TPOT 5 % off, 26 % without), those of Qwen3 32B on 0.5.1 and 0.5.8 prompts alone (TTFT 12 % off).
+Its templates of 2025 (``generator/templates/trtllm``, 5e161875) set ``disable_overlap_scheduler`` in aggregated mode, and padded CUDA
+graphs; so steps of TensorRT-LLM 1.0 do not overlap with scheduling here.
 Llama 3.1 8B on TensorRT-LLM behaves as if one client were always without a slot (STEP_MODEL.md).
 
 From 64 clients on Llama 3.1 8B at TP 4 and 8 never makes more than 9,200 output tokens/s on TensorRT-LLM, and 15,000 to
@@ -294,6 +296,7 @@ def point_of(row: Row) -> Point:
         batch_wait_steps=row.get("wait_steps", own.batch_wait_steps),
         batch_wait_ratio=row.get("wait_ratio", own.batch_wait_ratio),
         kv_fraction=row.get("kv_fraction", own.kv_fraction),
+        graph_tokens=row.get("graphs", own.graph_tokens),
     )
     return replace(point, deployment=replace(point.deployment, knobs=knobs))
 
