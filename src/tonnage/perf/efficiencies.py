@@ -31,7 +31,7 @@ class Terms:
         layer_s, step_s, sequence_s, prefill_s: host seconds per layer, step, sequence, step with prefill.
         experts: those of a mixture of experts.
         launch_s: seconds to launch the kernels of a step with prefill one by one.
-        eager_s: seconds that such a step takes longer beside that.
+        eager_s: seconds that such a step takes longer for what latent attention launches.
         frontend_s: see ``StepModel``.
     """
 

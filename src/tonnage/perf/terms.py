@@ -346,7 +346,7 @@ def _layer_s(engine: dict[str, float], model: Model, precision: Precision, arch:
 
 
 def _prefill_s(engine: dict[str, float], model: Model, tp: int) -> float:
-    """Host seconds of a step with prefill: per step, among several ranks, and per layer where no CUDA graph holds such steps."""
+    """Host seconds of a step with prefill: per step, among several ranks, and per layer."""
     among_ranks = engine.get("prefill_ranks_s", 0.0) if tp > 1 else 0.0
     return engine["prefill_s"] + among_ranks + engine.get("prefill_layer_s", 0.0) * model.layers
 

@@ -15,6 +15,7 @@ from tonnage.errors import DoesNotFit
 from tonnage.perf.pipeline import priced
 from tonnage.perf.step import (
     ATTENTION,
+    EAGER,
     HOST_PREFILL,
     StepModel,
     batch_seconds,
@@ -212,7 +213,7 @@ class Instance:
         c, batch = self.step.coefficients, self.batch
         isl, steps = self.asked.isl.mean, self.asked.osl.mean / self.step.tokens_per_step
         context = round(batch * (isl + self.asked.osl.mean / 2))
-        step = self.step.seconds(round(batch * isl / steps), 0, batch, 0, context) - float(c[HOST_PREFILL])
+        step = self.step.seconds(round(batch * isl / steps), 0, batch, 0, context) - float(c[HOST_PREFILL] + c[EAGER])
         return self.deployment.parallelism.dp / (step * steps / batch + 0.5 * isl * isl * float(c[ATTENTION]))
 
     def count(self, rate: float) -> int:

@@ -11,8 +11,8 @@ Read on 2026-11-21 in github.com/SemiAnalysisAI/InferenceX: ``benchmarks/70b_*.s
   and vLLM does not split their 1,536 columns, which are scaled in blocks of 128, by eight (github.com/vllm-project/vllm/pull/48173);
 - Kimi in FP4 on B200 got the same of these after ``KIMI_TUNED`` (pull/1047). It ran without expert parallelism whatever a row says: its
   scripts could not ask for any before June 2026 (pull/1658);
-- vLLM captures steps of up to 2,048 tokens as CUDA graphs for gpt-oss, and for the others with twice the prompt as budget (pull/1698 names it
-  of Kimi on B200, as what B300 did not have);
+- vLLM captures steps of up to 2,048 tokens as CUDA graphs for gpt-oss, and for the others where it has twice the prompt as budget
+  (pull/1698 says so of Kimi on B200, for B300 had none of it);
 - gpt-oss on vLLM has an FP8 cache on B200 since 0.11.2 (pull/273); TensorRT-LLM keeps 16 bits on H200 and sends every 20 tokens;
 - TensorRT-LLM holds prompts of DeepSeek in FP8 back for up to 40 steps from 64 clients on at 1024/1024 (pull/594). Its budget is the
   clients + the prompt + 64, in multiples of 64, and later 8,192 at least. It was asked for an FP8 cache on H200 too, but requests wait
