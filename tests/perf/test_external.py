@@ -35,7 +35,7 @@ def test_a_table_of_our_own_steps_predicts_what_we_predict(tmp_path: Path) -> No
     d = deployment()
     other = with_table(tmp_path, d)
     stated = reduction(other)
-    assert stated.worst < 12  # where CUDA graphs end; see test_reduction.py
+    assert stated.worst < 13  # where CUDA graphs end; see test_reduction.py
     assert stated.prefill_mape < 1
     assert step_model(other).frontend_s == step_model(d).frontend_s
     a, b = (step_model(each).coefficients for each in (d, other))
