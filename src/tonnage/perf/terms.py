@@ -410,11 +410,22 @@ def _linear(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Pre
         c[step.LINEAR_FLOPS] = 2 * dense / (tp * peak * terms.compute)
         c[step.LINEAR_BYTES] = dense * precision.weight_bytes / (tp * bandwidth * terms.memory)
     c[step.NORM] = terms.norm
-    inner = (6 if model.gated else 1) * model.inner
+    inner = _passes(model, precision) * model.inner
     split = (model.heads * model.head_dim + inner) / tp
     c[step.ACTIVATION] = terms.activation * ACTIVATION_BYTES * model.layers * (8 * model.hidden + split) / bandwidth
     c[step.HEAD_FLOPS] = 2 * model.head_parameters / (tp * peak_16 * terms.compute_16)
     c[step.HEAD_BYTES] = BYTES_16 * model.head_parameters / (tp * bandwidth * terms.memory_16)
+
+
+def _passes(model: Model, precision: Precision) -> int:
+    """Elements of the inner width that a token writes or reads in the MLP of a layer.
+
+    A gated one writes the outputs of two matrices, reads both, writes their product and reads it. Without a gate, GELU is a kernel of its
+    own in 16 bits: the output is written and read, its result too. In 8 bits it is fused with what narrows, as Falcon and GPT-J show.
+    """
+    if model.gated:
+        return 6
+    return 4 if precision.activation_bits >= BITS_16 else 1
 
 
 def _experts_of(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Precision, parallelism: Parallelism) -> None:
