@@ -126,9 +126,9 @@ def simulate(
     batch_wait_ratio
         TensorRT-LLM: share of the token budget at which they wait no longer (its batch_wait_max_tokens_ratio).
     overlap_schedule
-        Whether a step is put together while the one before it runs: requests wait a step longer, the host costs less.
+        Whether a step is put together while the one before it runs: requests wait a step longer; host times stay the preset's.
     graph_tokens
-        Tokens up to which steps with prompts are CUDA graphs (vLLM's max_cudagraph_capture_size; default: 512 on vLLM, else none).
+        Tokens up to which steps with prompts are CUDA graphs (vLLM's max_cudagraph_capture_size; default: 512 on vLLM, else none; 1 for none).
     speculation
         Speculative decoding: draft=MODEL, eagle, mtp, medusa, redrafter or ngram, such as "eagle k=3 acceptance=0.7".
     ticks
