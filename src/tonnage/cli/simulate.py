@@ -128,7 +128,7 @@ def simulate(
     overlap_schedule
         Whether a step is put together while the one before it runs: requests wait a step longer; host times stay the preset's.
     graph_tokens
-        Tokens up to which steps with prompts are CUDA graphs (vLLM's max_cudagraph_capture_size; default: 512 on vLLM, else none; 1 for none).
+        Tokens up to which steps with prompts are CUDA graphs (vLLM's max_cudagraph_capture_size; default: 512 on vLLM, else none).
     speculation
         Speculative decoding: draft=MODEL, eagle, mtp, medusa, redrafter or ngram, such as "eagle k=3 acceptance=0.7".
     ticks

@@ -232,7 +232,8 @@ def test_an_engine_called_in_process_spends_per_sequence_what_the_last_measured_
     lines = [MAX | {"silicon_tpot_ms": "40", "tp_size": tp} for tp in ("2", "8")]
     engines = refit(shipped(), sample(tmp_path, *lines), cross_validate=False)["engines"]
     own = engines[TRTLLM]
-    assert own["sequence_s"] - own["response_s"] == pytest.approx(engines["tensorrt-llm-0.15"]["sequence_s"], rel=1e-3)
+    alone = engines["tensorrt-llm-0.15"]["sequence_s"]
+    assert own["sequence_s"] - own["response_s"] == pytest.approx(alone, rel=2e-3)  # of terms rounded to four digits
     assert "response_s" not in engines[VLLM]
 
 
