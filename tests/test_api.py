@@ -45,6 +45,19 @@ def test_unknown_attribute_is_an_attribute_error() -> None:
         tonnage.seize()
 
 
+def test_a_schedule_that_overlaps_and_graphs_of_long_steps_reach_the_engine() -> None:
+    def ttft_ms(**knobs: bool | int) -> float:
+        place = {"model": "llama-3.1-8b", "engine": "vllm", "precision": "fp8", "tp": 4}
+        run = tonnage.simulate(**place, isl=600, osl=100, request_rate=5.0, requests=300, **knobs)
+        found: float = run.to_json()["ttft_ms"]["mean"]
+        return found
+
+    ahead, after, graphed = ttft_ms(), ttft_ms(overlap_schedule=False), ttft_ms(graph_tokens=2048)
+    assert after < ahead
+    assert graphed < ahead
+    assert ttft_ms(overlap_schedule=True, graph_tokens=512) == ahead
+
+
 def test_bad_arguments_are_input_errors() -> None:
     with pytest.raises(InputError, match="--concurrency, --request-rate: neither given"):
         tonnage.simulate(model="llama-3-8b", isl=500, osl=50)
