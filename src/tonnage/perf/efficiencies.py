@@ -16,6 +16,7 @@ class Terms:
         memory, memory_16: share of the memory bandwidth that reading weights reaches.
         norm: exponent that joins arithmetic and weight traffic.
         activation: passes of the activations through memory, relative to the count of ``coefficients``.
+        gelu: elements that GELU reads and writes per element of its input, in kernels of its own.
         attention: share of the 16-bit matrix rate in prefill attention.
         kv_bandwidth: share of the memory bandwidth in decode attention.
         head_arithmetic: decode attention of one query head after another, as a share of the 16-bit
@@ -41,6 +42,7 @@ class Terms:
     memory_16: float
     norm: float
     activation: float
+    gelu: float
     attention: float
     kv_bandwidth: float
     head_arithmetic: float

@@ -47,6 +47,9 @@ BITS_4, BITS_8, BITS_16 = 4, 8, 16
 BYTES_16 = 2.0
 """Bytes of one weight of the output head, and of others that engines keep in 16 bits."""
 
+GELU = 2.0
+"""Elements that a kernel of its own for GELU reads and writes per element, where an engine's terms do not say otherwise."""
+
 GRACE_W = 250.0
 """Watts of a Grace Hopper module that its CPU and the CPU's memory can take (recalled)."""
 
@@ -229,6 +232,7 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
         memory_16=efficiency("memory", "16"),
         norm=shared["norm"],
         activation=shared["activation"],
+        gelu=engine.get("gelu", GELU),
         attention=attention,
         kv_bandwidth=kv,
         head_arithmetic=_head_arithmetic(engine, generation, shared, model, precision),
@@ -410,22 +414,23 @@ def _linear(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Pre
         c[step.LINEAR_FLOPS] = 2 * dense / (tp * peak * terms.compute)
         c[step.LINEAR_BYTES] = dense * precision.weight_bytes / (tp * bandwidth * terms.memory)
     c[step.NORM] = terms.norm
-    inner = _passes(model, precision) * model.inner
+    inner = _passes(terms, model, precision) * model.inner
     split = (model.heads * model.head_dim + inner) / tp
     c[step.ACTIVATION] = terms.activation * ACTIVATION_BYTES * model.layers * (8 * model.hidden + split) / bandwidth
     c[step.HEAD_FLOPS] = 2 * model.head_parameters / (tp * peak_16 * terms.compute_16)
     c[step.HEAD_BYTES] = BYTES_16 * model.head_parameters / (tp * bandwidth * terms.memory_16)
 
 
-def _passes(model: Model, precision: Precision) -> int:
+def _passes(terms: Terms, model: Model, precision: Precision) -> float:
     """Elements of the inner width that a token writes or reads in the MLP of a layer.
 
-    A gated one writes the outputs of two matrices, reads both, writes their product and reads it. Without a gate, GELU is a kernel of its
-    own in 16 bits: the output is written and read, its result too. In 8 bits it is fused with what narrows, as Falcon and GPT-J show.
+    A gated one writes the outputs of two matrices, reads both, writes their product and reads it. Without a gate the output of one is
+    written, what GELU makes of it is read, and between them GELU has ``terms.gelu`` of its own in 16 bits. In 8 bits it is fused with what
+    narrows, as Falcon and GPT-J show.
     """
     if model.gated:
         return 6
-    return 4 if precision.activation_bits >= BITS_16 else 1
+    return 2 + terms.gelu if precision.activation_bits >= BITS_16 else 1
 
 
 def _experts_of(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Precision, parallelism: Parallelism) -> None:
