@@ -69,16 +69,23 @@ def _silicon() -> Iterator[str]:
     if sample is None:
         yield from ("", f"### {title}", "", "Not scored: the wheel is not installed where this page was made.")
         return
-    yield from _file(sample, title, command=f"./tonnage score {sample.name}")
-    yield from ("", *api.score(sample).remarks)
+    report, command = api.score(sample), f"./tonnage score {sample.name}"
+    yield from _report(report, title, command)
+    yield from ("", *report.remarks)
+    for kind, apart in report.apart.items():
+        yield from _report(apart, f"The same file, {kind} of disaggregated deployments: in no fit, so held out", command)
+        yield from ("", *apart.remarks)
 
 
-def _file(path: Path, title: str, command: str = "") -> Iterator[str]:
-    report = api.score(path)
+def _file(path: Path, title: str) -> Iterator[str]:
+    yield from _report(api.score(path), title, f"./tonnage score ../shared/data/{path.name}")
+
+
+def _report(report: ScoreReport, title: str, command: str) -> Iterator[str]:
     yield ""
     yield f"### {title}"
     yield ""
-    yield f"`{command or f'./tonnage score ../shared/data/{path.name}'}`: {report.predicted} of {report.rows} rows predicted."
+    yield f"`{command}`: {report.predicted} of {report.rows} rows predicted."
     yield ""
     yield "| rows | metric | MAPE | median | bias | n |"
     yield "|---|---|---|---|---|---|"

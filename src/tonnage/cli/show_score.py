@@ -32,11 +32,16 @@ MODELS_LEGEND += "memory plan and client for all (docs/step-models.md)"
 
 def show_score(report: ScoreReport) -> str:
     """The whole report as lines of text."""
+    apart = [f"Apart: {kind}\n\n{_parts(other)}" for kind, other in report.apart.items()]
+    return "\n\n".join([_parts(report), *apart, LEGEND])
+
+
+def _parts(report: ScoreReport) -> str:
     parts = [f"{report.predicted} of {report.rows} rows predicted", _overall(report)]
     parts += [_unknown(report)] if report.unknown or report.skipped else []
     parts += [_group(kind, report.groups[kind]) for kind in GROUPS_SHOWN if len(report.groups.get(kind, {})) > 1]
     parts += [_worst(report.worst)] if report.worst else []
-    return "\n\n".join([*parts, *report.remarks, LEGEND])
+    return "\n\n".join([*parts, *report.remarks])
 
 
 def _overall(report: ScoreReport) -> str:

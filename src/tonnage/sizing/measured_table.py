@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tonnage.results.exchange import read_rows
-from tonnage.sizing.predict import Load, Point, read_point
+from tonnage.sizing.predict import Load, Point, decoding, predict, read_point
+
+if TYPE_CHECKING:
+    from tonnage.sizing.fitting.silicon_rows import Selection
 
 SILICON_COLUMN = "silicon_ttft_ms"
 """Only ``silicon_sample.csv`` has it."""
@@ -27,14 +30,16 @@ class MeasuredTable:
     Attributes:
         rows: as ``results.exchange.read_rows`` gives them, or with the same keys as far as they are known.
         point: looks row ``i`` up.
-        load: the workload of row ``i`` where it is not what its columns say alone.
+        predict: the metrics of row ``i`` at a point that ``point`` gave, as ``sizing.predict.predict`` names them.
         remarks: what of the file was left out, one sentence each.
+        apart: rows of the file that are of another kind, by the name of the kind; their errors are not among those of the others.
     """
 
     rows: list[dict[str, Any]]
     point: Callable[[int], Point]
-    load: Callable[[int], Load | None]
+    predict: Callable[[int, Point], dict[str, float]]
     remarks: tuple[str, ...] = ()
+    apart: Mapping[str, MeasuredTable] = field(default_factory=dict)
 
 
 def measured_table(table: Path | str | Sequence[Mapping[str, Any]]) -> MeasuredTable:
@@ -48,7 +53,7 @@ def measured_table(table: Path | str | Sequence[Mapping[str, Any]]) -> MeasuredT
         if silicon is not None:
             return _silicon_table(silicon)
     rows = read_rows(table) if isinstance(table, Path | str) else [dict(row) for row in table]
-    return MeasuredTable(rows=rows, point=lambda i: read_point(rows[i]), load=lambda _: None)
+    return MeasuredTable(rows=rows, point=lambda i: read_point(rows[i]), predict=lambda _, point: predict(point))
 
 
 def _silicon_file(path: Path) -> Path | None:
@@ -77,8 +82,7 @@ def _silicon_table(path: Path) -> MeasuredTable:
         parts = SiliconRows(chosen.rows)
         places += [(parts, i) for i in range(len(chosen.rows))]
         rows += chosen.rows
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in chosen.left_out.items())
-        remarks.append(f"{path.name}, {what}: {len(chosen.rows):,} rows are used; other lines: {reasons or 'none'}.")
+        remarks.append(_remark(path, what, chosen))
 
     def point(place: int) -> Point:
         parts, i = places[place]
@@ -88,4 +92,28 @@ def _silicon_table(path: Path) -> MeasuredTable:
         parts, i = places[place]
         return lambda step, turnaround_s: parts.workload(i, step, turnaround_s=turnaround_s)
 
-    return MeasuredTable(rows=rows, point=point, load=load, remarks=tuple(remarks))
+    return MeasuredTable(
+        rows=rows,
+        point=point,
+        predict=lambda place, at: predict(at, load(place)),
+        remarks=tuple(remarks),
+        apart={"decode pools": _decode_pools(path)},
+    )
+
+
+def _decode_pools(path: Path) -> MeasuredTable:
+    """Disaggregated deployments, as far as their decode workers alone are predicted."""
+    from tonnage.sizing.fitting.decode_pools import select_decode_pools
+
+    chosen = select_decode_pools(path)
+    return MeasuredTable(
+        rows=chosen.rows,
+        point=lambda i: read_point(chosen.rows[i]),
+        predict=lambda _, point: decoding(point),
+        remarks=(_remark(path, "decode pools of disaggregated deployments, in no fit", chosen),),
+    )
+
+
+def _remark(path: Path, what: str, chosen: Selection) -> str:
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in chosen.left_out.items())
+    return f"{path.name}, {what}: {len(chosen.rows):,} rows are used; other lines: {reasons or 'none'}."

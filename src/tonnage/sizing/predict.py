@@ -152,6 +152,23 @@ def predict(point: Point, load: Load | None = None) -> dict[str, float]:
     return found
 
 
+def decoding(point: Point) -> dict[str, float]:
+    """TPOT of a closed loop whose prompts are taken elsewhere, in ms: every client of a worker decodes, and a token takes a step.
+
+    Its metrics are those of ``predict`` as far as a decode pool alone has them. The mean is over the steps of a request.
+
+    Raises:
+        DoesNotFit: the memory does not hold the model.
+        InputError: a parallelism that is not priced.
+    """
+    rank = point.of_rank
+    memory_plan(rank.deployment)
+    clients, steps = rank.concurrency or 1, max(rank.osl - 1, 1)
+    context = round(clients * (rank.isl + (steps + 1) / 2))
+    seconds = step_seconds(step_model(rank.deployment).coefficients, 0, 0, clients, 0, context)
+    return {"itl_ms": 1e3 * seconds}
+
+
 def static_latencies_s(step: StepModel, batch: int, isl: int, osl: int) -> tuple[float, float]:
     """TTFT and end-to-end seconds of one static batch of equal requests, nothing streamed, in closed form.
 

@@ -13,7 +13,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from tonnage.results.columns import MEASURES
 from tonnage.results.points import is_steady
 from tonnage.sizing.intervals import Regime, intervals_of, regime_of
 from tonnage.sizing.measured_table import MeasuredTable, measured_table
-from tonnage.sizing.predict import Load, Point, predict
+from tonnage.sizing.predict import Point
 from tonnage.sizing.reasons import cache_group, reason
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.catalog import find_engine
@@ -157,6 +157,7 @@ class ScoreReport:
         unknown: names that are in no catalog, by kind ("model", "GPU", …), with the number of rows that have them.
         skipped: the rows that were not predicted.
         remarks: what of the rows was left out of account, one sentence each.
+        apart: the same of rows of another kind, by the name of the kind; none of the above counts them.
     """
 
     rows: int
@@ -170,6 +171,7 @@ class ScoreReport:
     unknown: dict[str, dict[str, int]]
     skipped: tuple[Skipped, ...]
     remarks: tuple[str, ...] = ()
+    apart: Mapping[str, ScoreReport] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -185,6 +187,7 @@ class ScoreReport:
             "unknown": self.unknown,
             "skipped": [{"line": s.line, "reason": s.reason} for s in self.skipped],
             "remarks": list(self.remarks),
+            **({"apart": {kind: report.to_json() for kind, report in self.apart.items()}} if self.apart else {}),
         }
 
 
@@ -243,6 +246,10 @@ def report_of(
         unknown={kind: dict(names.most_common()) for kind, names in unknown.items()},
         skipped=tuple(sorted((*skipped, *more), key=lambda s: s.line)),
         remarks=(*table.remarks, *_calibrated(points.values()), *_reduced(scored)),
+        apart={
+            kind: report_of(rows, worst=worst, progress=progress, workers=workers, calibration=calibration, step_source=step_source)[0]
+            for kind, rows in table.apart.items()
+        },
     )
     return report, scored
 
@@ -301,9 +308,9 @@ def _predict_all(
         from tonnage.simulator.kernel import warm_up
 
         warm_up()
-    rows, found = table.rows, dict[int, ScoredRow | Skipped]()
+    found: dict[int, ScoredRow | Skipped] = {}
     with ThreadPoolExecutor(max_workers=workers) as pool:
-        futures = {pool.submit(_score_row, rows[i], _line(rows[i], i), point, table.load(i)): i for i, point in points.items()}
+        futures = {pool.submit(_score_row, table, i, point): i for i, point in points.items()}
         try:
             for done, future in enumerate(as_completed(futures), start=1):
                 found[futures[future]] = future.result()
@@ -316,10 +323,11 @@ def _predict_all(
     return [r for r in ordered if isinstance(r, ScoredRow)], [r for r in ordered if isinstance(r, Skipped)]
 
 
-def _score_row(row: Mapping[str, Any], line: int, point: Point, load: Load | None) -> ScoredRow | Skipped:
+def _score_row(table: MeasuredTable, index: int, point: Point) -> ScoredRow | Skipped:
+    row, line = table.rows[index], _line(table.rows[index], index)
     measured = {name: float(row[name]) for name in SCORED if row.get(name) is not None}
     try:
-        predicted = predict(point, load)
+        predicted = table.predict(index, point)
     except InputError as error:
         return Skipped(line=line, reason=str(error))
     if not predicted:
