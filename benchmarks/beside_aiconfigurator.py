@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from tonnage.cli.show_score import NAMES
 from tonnage.perf.aiconfigurator import PACKAGE, installed_version
 from tonnage.perf.terms import shipped
 from tonnage.sizing.fitting.silicon_rows import installed_sample
-from tonnage.sizing.measured_table import measured_table
+from tonnage.sizing.measured_table import MeasuredTable, measured_table
 from tonnage.sizing.reasons import HOLDS
 from tonnage.sizing.score import ScoredRow, report_of
 from tonnage.spec.catalog import find_engine
@@ -63,11 +63,13 @@ def comparison(data: Path, files: Sequence[str]) -> Iterator[str]:
     yield "what the second column of figures says. Its own estimate is `run_static` for static batches and `run_agg` for closed loops."
     yield "Formats are those that it infers of the checkpoints itself."
     yield "Only rows count that all of the ways shown predict; peak memory is ours in each and left out."
-    compared = {name: list(_compared(data / name if name != SILICON else _sample())) for name in (*files, SILICON)}
+    tables = {name: measured_table(data / name if name != SILICON else _sample()) for name in (*files, SILICON)}
+    compared = {name: list(_compared(table)) for name, table in tables.items()}
+    apart = {f"{SILICON}, {kind}": list(_compared(table, own=False)) for kind, table in tables[SILICON].apart.items()}
     yield ""
     yield f"| file | rows | metric | {' | '.join(WAYS)} | n |"
     yield "|---" * (len(WAYS) + 4) + "|"
-    for name, rows in compared.items():
+    for name, rows in (compared | apart).items():
         for kind, part in _parts(rows):
             yield from _lines(f"| {name} | {kind}", part)
     yield from _held_out(compared)
@@ -80,13 +82,14 @@ def _sample() -> Path:
     return sample
 
 
-def _compared(file: Path) -> Iterator[Compared]:
-    table = measured_table(file)
+def _compared(table: MeasuredTable, *, own: bool = True) -> Iterator[Compared]:
+    """Every row that we predict; without its own estimate where that is not of such rows."""
+    table = replace(table, apart={})
     _, ours = report_of(table)
     _, theirs = report_of(table, step_source=StepSource(name=AICONFIGURATOR))
     steps = {row.line: row.predicted for row in theirs}
     for row in ours:
-        yield Compared(row=row, predicted=(row.predicted, steps.get(row.line, {}), estimate(row.point)))
+        yield Compared(row=row, predicted=(row.predicted, steps.get(row.line, {}), estimate(row.point) if own else {}))
 
 
 def _parts(rows: Sequence[Compared]) -> list[tuple[str, list[Compared]]]:
