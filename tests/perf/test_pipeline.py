@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from tonnage import api
-from tonnage.errors import DoesNotFit
+from tonnage.errors import DoesNotFit, InputError
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.pipeline import priced
 from tonnage.perf.step import HOST_STEP, batch_seconds, step_seconds
 from tonnage.perf.terms import step_model
 from tonnage.spec.deployment import Deployment, Parallelism
+from tonnage.spec.step_times import StepSource
 
 
 def deployment(model: str = "llama-3.1-70b", tp: int = 2, pp: int = 1, gpu: str = "h100-sxm-80gb", precision: str = "fp8") -> Deployment:
@@ -35,6 +36,12 @@ def test_a_token_takes_as_long_as_through_all_layers_and_a_full_pipeline_carries
     assert step_seconds(two, 0, 0, 1, 0, 1000) > alone
     both = batch_seconds(two, 128, 128) / batch_seconds(one, 64, 64)
     assert both == pytest.approx(1.0, rel=0.1)
+
+
+def test_stages_are_priced_by_the_fitted_terms_alone() -> None:
+    d = replace(deployment(pp=2), step_source=StepSource(name="steps.csv"))
+    with pytest.raises(InputError, match="choose PP 1 or --step-model fitted"):
+        priced(d, gpus_per_system=8, prompt_tokens=1000)
 
 
 def test_a_lone_prompt_goes_through_every_stage_one_after_another() -> None:

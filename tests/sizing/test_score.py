@@ -68,6 +68,23 @@ def test_one_output_token_has_no_time_per_token() -> None:
     assert found["e2e_ms"] == found["ttft_ms"]
 
 
+def test_a_row_with_pipeline_stages_is_priced_by_rounds_of_all_stages() -> None:
+    row = {"model": "llama-3.1-70b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 2, "isl": 1000, "osl": 50, "concurrency": 1}
+    whole, stages = (predict(read_point(row | {"pp": pp})) for pp in (1, 2))
+    assert whole["itl_ms"] < stages["itl_ms"] < 1.2 * whole["itl_ms"]  # a token goes through both stages, one after the other
+    crowd = row | {"precision": "fp16", "concurrency": 64}
+    alone, together = (predict(read_point(crowd | {"tp": tp, "pp": pp})) for tp, pp in ((4, 1), (4, 2)))
+    assert together["requests_s"] > 1.3 * alone["requests_s"]  # twice the GPUs
+
+
+def test_stages_are_named_in_the_report() -> None:
+    row = {"model": "llama-3.1-70b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 4, "pp": 2, "isl": 1000, "osl": 50, "concurrency": 8}
+    report = score([row | {"itl_ms": 12.0}])
+    assert (report.predicted, report.worst[0].to_json()["pp"]) == (1, 2)
+    assert report.worst[0].group["deployment"].endswith("tp4 pp2")
+    assert "no measurement of a pipelined engine" in report.worst[0].reason
+
+
 def test_engines_by_default_and_by_name() -> None:
     assert read_point(STATIC).deployment.engine == "tensorrt-llm-0.9"
     assert read_point(CLOSED).deployment.engine == "tensorrt-llm-0.15"
@@ -159,7 +176,8 @@ def test_unknown_names_are_counted_and_named() -> None:
 
 def test_rows_that_cannot_be_run_say_why() -> None:
     known = rows(ttft_ms=10.0)[0]
-    report = score([known | {"model": "llama-3-70b"}, known | {"pp": 2}, known | {"isl": 10**7, "line": 5}])
+    stages = known | {"concurrency": None, "batch": 4, "pp": 2}
+    report = score([known | {"model": "llama-3-70b"}, stages, known | {"isl": 10**7, "line": 5}])
     assert report.predicted == 0
     assert "do not fit" in report.skipped[0].reason
     assert "pipeline" in report.skipped[1].reason

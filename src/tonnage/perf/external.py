@@ -31,11 +31,20 @@ def reduction(deployment: Deployment) -> Reduction:
     source = deployment.step_source
     if source is None:
         raise InputError("--step-model: none is asked for")
-    if deployment.parallelism.pp > 1:
-        raise InputError("--step-model: pipeline stages are priced by the fitted terms only; choose PP 1 or --step-model fitted")
+    check_stages(deployment)
     if source.name == AICONFIGURATOR:
         return _reduced(aiconfigurator.timed_steps(deployment), aiconfigurator.described(deployment))
     return _reduced(source.steps_of(deployment), source.name)
+
+
+def check_stages(deployment: Deployment) -> None:
+    """Refuse pipeline stages under step times that are of whole models.
+
+    Raises:
+        InputError: the deployment has both.
+    """
+    if deployment.step_source is not None and deployment.parallelism.pp > 1:
+        raise InputError("--step-model: pipeline stages are priced by the fitted terms only; choose PP 1 or --step-model fitted")
 
 
 @lru_cache(maxsize=256)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.errors import DoesNotFit, InputError
 from tonnage.perf import step
+from tonnage.perf.external import check_stages
 from tonnage.perf.memory import MemoryPlan, memory_plan
 from tonnage.perf.step import StepModel, step_seconds
 from tonnage.perf.terms import step_model
@@ -64,9 +65,10 @@ def priced(deployment: Deployment, *, gpus_per_system: int, prompt_tokens: int) 
 
     Raises:
         DoesNotFit: the stage with the most layers exceeds the memory.
-        InputError: the heads cannot be split over ``tp`` GPUs.
+        InputError: the heads cannot be split over ``tp`` GPUs, or stages are not priced under its step times or speculation.
     """
     pp = deployment.parallelism.pp
+    check_stages(deployment)
     if pp == 1:
         return PricedInstance(step=step_model(deployment), memory=memory_plan(deployment), knobs=deployment.knobs)
     if deployment.speculation is not None:

@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tonnage.perf.memory import memory_plan, static_peak_bytes
+from tonnage.perf.memory import static_peak_bytes
+from tonnage.perf.pipeline import PricedInstance, priced
 from tonnage.perf.step import StepModel, batch_seconds, context_seconds, step_seconds
 from tonnage.perf.terms import client_turnaround_s, step_model
 from tonnage.spec.calibration import Calibration
-from tonnage.spec.catalog import find_engine, find_gpu, find_model
+from tonnage.spec.catalog import find_engine, find_gpu, find_model, system_of
 from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.precision import find_precision
@@ -86,6 +87,16 @@ class Point:
     def ranks(self) -> int:
         """Attention ranks that share the load."""
         return self.deployment.parallelism.dp
+
+    @property
+    def instance(self) -> PricedInstance:
+        """What its steps cost and its memory holds, in as many stages as it has.
+
+        Raises:
+            DoesNotFit: the memory does not hold the model.
+            InputError: a parallelism that is not priced.
+        """
+        return priced(self.deployment, gpus_per_system=system_of(self.deployment.gpu).gpus, prompt_tokens=self.isl)
 
     @property
     def of_rank(self) -> Point:
@@ -162,10 +173,9 @@ def decoding(point: Point) -> dict[str, float]:
         InputError: a parallelism that is not priced.
     """
     rank = point.of_rank
-    memory_plan(rank.deployment)
     clients, steps = rank.concurrency or 1, max(rank.osl - 1, 1)
     context = round(clients * (rank.isl + (steps + 1) / 2))
-    seconds = step_seconds(step_model(rank.deployment).coefficients, 0, 0, clients, 0, context)
+    seconds = step_seconds(rank.instance.step.coefficients, 0, 0, clients, 0, context)
     return {"itl_ms": 1e3 * seconds}
 
 
@@ -199,14 +209,14 @@ def _static(point: Point) -> dict[str, float]:
 def _loaded(point: Point, load: Load | None) -> dict[str, float]:
     from tonnage.simulator.kernel import run
 
-    deployment = point.deployment
-    plan, step = memory_plan(deployment), step_model(deployment)
-    turnaround_s = client_turnaround_s(deployment)
+    instance = point.instance
+    plan, step = instance.memory, instance.step
+    turnaround_s = client_turnaround_s(point.deployment)
     workload = workload_of(point, step, turnaround_s=turnaround_s) if load is None else load(step, turnaround_s)
     trace = workload.trace(SEED)
     window = -1 if point.window_s is None or point.concurrency is None else to_ps(point.window_s)
     model = step.in_process if workload.queued else step
-    record = run(trace, model, deployment.knobs, plan.blocks, windows=plan.windows, window_ps=window)
+    record = run(trace, model, instance.knobs, plan.blocks, windows=plan.windows, window_ps=window)
     return measured_metrics(record)
 
 

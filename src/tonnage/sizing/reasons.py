@@ -8,6 +8,7 @@ import numpy as np
 
 from tonnage.errors import InputError
 from tonnage.perf.memory import memory_plan
+from tonnage.perf.pipeline import MARK
 from tonnage.perf.terms import marks, step_model
 from tonnage.simulator.steps import CONTEXT_TOKENS, DECODE_SEQUENCES, PAIRS_2, PREFILL_SEQUENCES, PREFILL_TOKENS, STEP_COLUMNS
 from tonnage.sizing.explain import LABELS, step_terms
@@ -27,7 +28,7 @@ def cache_group(point: Point) -> str:
     if point.concurrency is None:
         return ""
     try:
-        tokens = memory_plan(point.deployment).tokens
+        tokens = point.instance.memory.tokens
     except InputError:
         return ""
     return HOLDS if point.concurrency * (point.isl + point.osl) <= tokens else QUEUES
@@ -39,18 +40,20 @@ def reason(point: Point, metric: str, *, steady: bool) -> str:
     parts = [] if steady else ["the run was not steady"]
     parts += _waiting(point) if not metric.startswith("itl") else []
     parts += [mark.partition(";")[0] for mark in marks(point.deployment)]
+    parts += [MARK] if point.deployment.parallelism.pp > 1 else []
     parts += [_memory(point)] if metric == "peak_gpu_memory_gb" else [_term(point, prefill=metric.startswith("ttft"))]
     return "; ".join(parts)
 
 
 def _waiting(point: Point) -> list[str]:
     """Why clients of a closed loop wait for each other."""
-    clients, slots = point.concurrency, point.deployment.knobs.max_batch_size
+    clients = point.concurrency
     if clients is None:
         return []
-    found = []
+    found, instance = [], point.instance
+    slots = instance.knobs.max_batch_size
     if cache_group(point) == QUEUES:
-        held = memory_plan(point.deployment).tokens // (point.isl + point.osl)
+        held = instance.memory.tokens // (point.isl + point.osl)
         found.append(f"the KV cache holds {held:,} of {clients:,} clients, so the queue decides")
     if slots < clients:
         found.append(f"{clients:,} clients share {slots:,} slots, so the queue decides")
@@ -64,7 +67,7 @@ def _memory(point: Point) -> str:
 
 def _term(point: Point, *, prefill: bool) -> str:
     """The part of the step that takes most of it."""
-    step = step_model(point.deployment).coefficients
+    step = point.instance.step.coefficients if point.batch is None else step_model(point.deployment).coefficients
     terms = step_terms(step, _typical(point, prefill=prefill))
     values = {name: float(value[0]) for name, value in terms.items()}
     largest = max(values, key=lambda name: values[name])
@@ -74,7 +77,7 @@ def _term(point: Point, *, prefill: bool) -> str:
 
 def _typical(point: Point, *, prefill: bool) -> NDArray[np.int64]:
     """A step half through the outputs: decodes of all, and for TTFT a prompt among the others' decodes."""
-    sequences = point.batch or min(point.concurrency or 1, point.deployment.knobs.max_batch_size)
+    sequences = point.batch or min(point.concurrency or 1, point.instance.knobs.max_batch_size)
     row = np.zeros((1, STEP_COLUMNS), np.int64)
     decodes = sequences if not prefill else 0 if point.batch is not None else sequences - 1
     prompts = 0 if not prefill else sequences if point.batch is not None else 1

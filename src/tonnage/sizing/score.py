@@ -82,7 +82,9 @@ class ScoredRow:
         """What the row belongs to, by kind of group."""
         d, p = self.point.deployment, self.point
         regime, cache = self.regime, cache_group(p)
-        name = " × ".join((d.model.name, d.gpu.name, d.precision.name, d.parallelism.label))
+        split = d.parallelism
+        stages = f" pp{split.pp}" if split.pp > 1 else ""
+        name = " × ".join((d.model.name, d.gpu.name, d.precision.name, f"{split.label}{stages}"))
         family = "mla" if d.model.latent is not None else "moe" if d.model.is_moe else "dense"
         return {
             "family": family,
@@ -123,6 +125,7 @@ class ScoredRow:
             "line": self.line,
             **where,
             "tp": p.deployment.parallelism.tp,
+            **({"pp": p.deployment.parallelism.pp} if p.deployment.parallelism.pp > 1 else {}),
             **p.deployment.parallelism.further,
             "isl": p.isl,
             "osl": p.osl,
