@@ -48,6 +48,27 @@ def test_every_gpu_precision_and_engine_of_the_catalog_has_a_price() -> None:
                 assert 1e-4 < decode < 1.0, (gpu.name, name, engine.name)
 
 
+@pytest.mark.parametrize(
+    ("model", "precision", "engine", "passes"),
+    [
+        ("gpt-j-6b", "fp16", "tensorrt-llm-0.9", 20),  # written, pow, 6 products and sums, tanh (8 kernels), read
+        ("falcon-180b", "fp16", "nim-2024", 20),
+        ("gpt-j-6b", "fp16", "tensorrt-llm-0.15", 20),
+        ("gpt-j-6b", "fp16", "tensorrt-llm-1.1", 4),  # torch's GELU is one kernel
+        ("gpt-j-6b", "fp16", "vllm", 4),
+        ("gpt-j-6b", "fp8", "tensorrt-llm-0.9", 1),
+        ("llama-2-7b", "fp16", "tensorrt-llm-0.9", 6),
+    ],
+)
+def test_elements_of_the_inner_width_are_those_of_the_kernels_between_two_matrices(
+    model: str, precision: str, engine: str, passes: int
+) -> None:
+    d = deployment(model=model, precision=precision, engine=engine)
+    per_element = shipped()["shared"]["activation"] * 2 * d.model.layers / (d.gpu.memory_bandwidth_gb_s * 1e9)
+    elements = array(model=model, precision=precision, engine=engine)[step.ACTIVATION] / per_element
+    assert (elements - 8 * d.model.hidden - d.model.heads * d.model.head_dim) / d.model.inner == pytest.approx(passes)
+
+
 @pytest.mark.parametrize("gpu", ["a100-sxm-80gb", "h100-sxm-80gb", "h200-sxm-141gb", "l40s", "b200-sxm-180gb"])
 @pytest.mark.parametrize("engine", ["nim", "tensorrt-llm", "tensorrt-llm-0.9", "vllm"])
 def test_no_efficiency_is_above_the_datasheet(gpu: str, engine: str) -> None:
