@@ -19,9 +19,9 @@ from beside_aiconfigurator import comparison
 from tonnage import api
 from tonnage.cli.show_score import NAMES
 from tonnage.perf.terms import shipped
-from tonnage.sizing.fitting.silicon_rows import installed_sample
+from tonnage.sizing.fitting.silicon.dense_rows import installed_sample
 from tonnage.sizing.intervals import shipped_residuals
-from tonnage.sizing.score import Errors, ScoreReport
+from tonnage.sizing.scoring.score import Errors, ScoreReport
 
 FILES = {
     "trtllm_static_batch.csv": "TensorRT-LLM 0.9, one static batch (TTFT, token latency, peak memory)",

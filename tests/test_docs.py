@@ -189,7 +189,7 @@ def test_pages_name_the_json_keys() -> None:
     from tonnage.results.metrics import Summary
     from tonnage.sizing.deployed import Candidate, Rejected
     from tonnage.sizing.plan import Plan
-    from tonnage.sizing.score import ScoreReport
+    from tonnage.sizing.scoring.score import ScoreReport
 
     renamed = {"concurrency": "mean_concurrency"}
     for page, kinds in (("size.md", (Plan, Candidate, Rejected)), ("simulate.md", (Summary,)), ("score.md", (ScoreReport,))):

@@ -18,7 +18,7 @@ from tonnage.sizing.fitting.rows import errors
 from tonnage.sizing.fitting.solving import solve
 from tonnage.sizing.fitting.terms import NIM, STATIC
 from tonnage.sizing.intervals import LEVELS, Regime, interpolated, intervals_of, regime_of, residuals_of, run_noise, shipped_residuals
-from tonnage.sizing.score import score
+from tonnage.sizing.scoring.score import score
 from tonnage.spec.calibration import Calibration
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"

@@ -14,8 +14,8 @@ from tonnage.spec.step_times import AICONFIGURATOR, FITTED
 
 if TYPE_CHECKING:
     from tonnage.sizing.fitting.fit import FitReport
-    from tonnage.sizing.score import ScoreReport
-    from tonnage.sizing.score_models import ModelScores
+    from tonnage.sizing.scoring.score import ScoreReport
+    from tonnage.sizing.scoring.score_models import ModelScores
     from tonnage.sizing.search import Progress
 
 
@@ -43,7 +43,7 @@ def score(
     Raises:
         InputError: the file cannot be read as such a table.
     """
-    from tonnage.sizing.score import score as run_score
+    from tonnage.sizing.scoring.score import score as run_score
 
     calibration = None if coefficients is None else read_calibration(coefficients)
     source = None if step_model is None else checked_source(step_model)
@@ -76,7 +76,7 @@ def score_models(
     Raises:
         InputError: a file cannot be read, or a step model cannot be had.
     """
-    from tonnage.sizing.score_models import score_models as run
+    from tonnage.sizing.scoring.score_models import score_models as run
 
     if coefficients is not None:
         raise InputError("--coefficients: is of the fitted terms alone; leave it out, or score with one step model")

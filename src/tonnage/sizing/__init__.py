@@ -1,1 +1,1 @@
-"""The answer: what one instance carries, the search over deployments, and predictions against measurements."""
+"""The answer: what one instance carries, and the search over deployments."""

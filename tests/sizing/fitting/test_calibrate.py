@@ -19,7 +19,7 @@ from tonnage.sizing.fitting.rows import SIGMA, LoadedRows, errors
 from tonnage.sizing.fitting.solving import solve
 from tonnage.sizing.fitting.terms import NIM, STATIC
 from tonnage.sizing.intervals import shipped_residuals
-from tonnage.sizing.score import score
+from tonnage.sizing.scoring.score import score
 from tonnage.spec.calibration import Calibration, read_calibration
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tonnage.sizing.fitting import fit as fitting
-from tonnage.sizing.fitting import silicon_rows
 from tonnage.sizing.fitting.residuals import held_out_rows
+from tonnage.sizing.fitting.silicon import dense_rows
 from tonnage.sizing.intervals import Regime, residuals_of
 from tonnage.sizing.predict import read_point
 
@@ -38,7 +38,7 @@ def test_a_fit_with_folds_leaves_a_table_of_their_errors(tmp_path: Path, monkeyp
         return [next(fold for fold in found if fold.title == title) for title in wanted]
 
     monkeypatch.setattr(fitting, "held_out_folds", few)
-    monkeypatch.setattr(silicon_rows, "installed_sample", lambda: None)  # with the wheel it would take 20 minutes
+    monkeypatch.setattr(dense_rows, "installed_sample", lambda: None)  # with the wheel it would take 20 minutes
     report = fitting.fit(tmp_path, output=tmp_path / "out")
     assert {title for title in report.held_out if not title.startswith("current engines")} == set(wanted)
     assert json.loads((tmp_path / "out" / "terms.json").read_text())["report"]["held_out"] == report.held_out

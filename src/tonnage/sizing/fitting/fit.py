@@ -162,9 +162,9 @@ def widths_of(taught: Learned | None) -> dict[str, float]:
 
 def _with_current_engines(terms: Terms, file_given: Path | str | None, progress: Progress | None, residuals: list[HeldOut] | None) -> Terms:
     """The terms with those of current engines; their held-out errors are appended to ``residuals``, None for no folds."""
-    from tonnage.sizing.fitting import silicon as current
-    from tonnage.sizing.fitting import silicon_moe as experts
-    from tonnage.sizing.fitting.silicon_rows import installed_sample
+    from tonnage.sizing.fitting.silicon import dense as current
+    from tonnage.sizing.fitting.silicon import moe as experts
+    from tonnage.sizing.fitting.silicon.dense_rows import installed_sample
 
     file = installed_sample() if file_given is None else Path(file_given)
     if file is None:

@@ -7,8 +7,8 @@ from tests.step_times import deployment, written
 from tonnage.errors import InputError
 from tonnage.perf.external import checked_source
 from tonnage.perf.terms import step_model
-from tonnage.sizing.score import score
-from tonnage.sizing.score_models import score_models
+from tonnage.sizing.scoring.score import score
+from tonnage.sizing.scoring.score_models import score_models
 from tonnage.sizing.slower import PURE_NUMBERS
 
 CLOSED = {"model": "llama-3.1-8b", "gpu": "h100-sxm-80gb", "precision": "fp8", "engine": "vllm", "tp": 1, "isl": 400, "osl": 40}

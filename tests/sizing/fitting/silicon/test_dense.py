@@ -10,8 +10,8 @@ from tonnage.errors import InputError
 from tonnage.perf import step
 from tonnage.perf.step import HOST_SEQUENCE, batch_seconds
 from tonnage.perf.terms import coefficients, marks, resolve, shipped, step_model
-from tonnage.sizing.fitting import streaming
-from tonnage.sizing.fitting.silicon import (
+from tonnage.sizing.fitting.silicon import streaming
+from tonnage.sizing.fitting.silicon.dense import (
     COMMON,
     EARLIER,
     ENGINES,
@@ -34,7 +34,7 @@ from tonnage.sizing.fitting.silicon import (
     silicon_layout,
     solve_silicon,
 )
-from tonnage.sizing.fitting.silicon_rows import COLUMNS, MEASURED, SiliconRows, installed_sample, lengths, select
+from tonnage.sizing.fitting.silicon.dense_rows import COLUMNS, MEASURED, SiliconRows, installed_sample, lengths, select
 from tonnage.sizing.predict import read_point
 from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.deployment import Parallelism

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.sizing.fitting.moe_rows import degrees, select_moe
-from tonnage.sizing.fitting.silicon_rows import COLUMNS, MEASURED
+from tonnage.sizing.fitting.silicon.dense_rows import COLUMNS, MEASURED
+from tonnage.sizing.fitting.silicon.moe_rows import degrees, select_moe
 from tonnage.sizing.predict import read_point
 from tonnage.spec.deployment import Parallelism
 

@@ -50,8 +50,8 @@ import numpy as np
 from tonnage.errors import InputError
 from tonnage.perf.memory import MemoryPlan
 from tonnage.perf.step import StepModel
-from tonnage.sizing.fitting.inferencemax import LIMIT
 from tonnage.sizing.fitting.rows import LoadedRows
+from tonnage.sizing.fitting.silicon.inferencemax import LIMIT
 from tonnage.sizing.predict import ROUNDS, Point, read_point
 from tonnage.spec.workload import ClosedLoop, Lengths, Workload
 

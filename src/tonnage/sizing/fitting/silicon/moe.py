@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tonnage.perf.terms import shipped
-from tonnage.sizing.fitting.moe_rows import select_moe
 from tonnage.sizing.fitting.rows import Progress
-from tonnage.sizing.fitting.silicon import EARLIER, LATER, VLLM, add_means, figures, folds
-from tonnage.sizing.fitting.silicon_rows import FILE, Row, SiliconRows
+from tonnage.sizing.fitting.silicon.dense import EARLIER, LATER, VLLM, add_means, figures, folds
+from tonnage.sizing.fitting.silicon.dense_rows import FILE, Row, SiliconRows
+from tonnage.sizing.fitting.silicon.moe_rows import select_moe
 from tonnage.sizing.fitting.solving import rounded, solve
 from tonnage.sizing.fitting.terms import CURRENT, Layout, Prior
 from tonnage.spec.catalog import find_engine, find_model

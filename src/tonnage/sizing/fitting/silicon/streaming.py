@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tonnage.sizing.fitting.rows import Terms
-from tonnage.sizing.fitting.silicon_rows import Row, SiliconRows
+from tonnage.sizing.fitting.silicon.dense_rows import Row, SiliconRows
 from tonnage.sizing.fitting.terms import PRIOR_WEIGHT
 from tonnage.spec.catalog import find_engine
 

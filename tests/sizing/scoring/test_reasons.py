@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from tonnage.sizing.predict import read_point
-from tonnage.sizing.reasons import HOLDS, QUEUES, cache_group, reason
+from tonnage.sizing.scoring.reasons import HOLDS, QUEUES, cache_group, reason
 
 CLOSED = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 2000, "osl": 200, "concurrency": 8}
 STATIC = {"model": "llama-2-7b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 128, "osl": 128, "batch": 1}

@@ -23,9 +23,9 @@ from tonnage.perf.overlay import calibration_mark
 from tonnage.results.columns import MEASURES
 from tonnage.results.points import is_steady
 from tonnage.sizing.intervals import Regime, intervals_of, regime_of
-from tonnage.sizing.measured_table import MeasuredTable, measured_table
 from tonnage.sizing.predict import Point
-from tonnage.sizing.reasons import cache_group, reason
+from tonnage.sizing.scoring.measured_table import MeasuredTable, measured_table
+from tonnage.sizing.scoring.reasons import cache_group, reason
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.step_times import StepSource, owner_of

@@ -1,7 +1,7 @@
 """Rows of measured benchmarks as points that can be predicted: tables of our columns, and ``silicon_sample.csv``.
 
 The latter is a file of the wheel aiconfigurator-core with columns of its own; which of its rows can be used, and with which
-knobs and lengths they were measured, is said by ``fitting/silicon_rows.py``. Asked for by its name alone, it is
+knobs and lengths they were measured, is said by ``fitting/silicon/dense_rows.py``. Asked for by its name alone, it is
 the one of the installed wheel.
 """
 
@@ -17,7 +17,7 @@ from tonnage.results.exchange import read_rows
 from tonnage.sizing.predict import Load, Point, decoding, predict, read_point
 
 if TYPE_CHECKING:
-    from tonnage.sizing.fitting.silicon_rows import Selection
+    from tonnage.sizing.fitting.silicon.dense_rows import Selection
 
 SILICON_COLUMN = "silicon_ttft_ms"
 """Only ``silicon_sample.csv`` has it."""
@@ -58,7 +58,7 @@ def measured_table(table: Path | str | Sequence[Mapping[str, Any]]) -> MeasuredT
 
 def _silicon_file(path: Path) -> Path | None:
     """The file, if it is ``silicon_sample.csv``; that of the installed wheel where only its name is given."""
-    from tonnage.sizing.fitting.silicon_rows import FILE, installed_sample
+    from tonnage.sizing.fitting.silicon.dense_rows import FILE, installed_sample
 
     if not path.exists() and str(path) == FILE:
         return installed_sample()
@@ -72,8 +72,8 @@ def _silicon_file(path: Path) -> Path | None:
 
 def _silicon_table(path: Path) -> MeasuredTable:
     """Dense models first, then mixtures of experts; each by the rules of the file that fits them."""
-    from tonnage.sizing.fitting.moe_rows import select_moe
-    from tonnage.sizing.fitting.silicon_rows import SiliconRows, select
+    from tonnage.sizing.fitting.silicon.dense_rows import SiliconRows, select
+    from tonnage.sizing.fitting.silicon.moe_rows import select_moe
 
     places: list[tuple[SiliconRows, int]] = []
     rows: list[dict[str, Any]] = []
@@ -103,7 +103,7 @@ def _silicon_table(path: Path) -> MeasuredTable:
 
 def _decode_pools(path: Path) -> MeasuredTable:
     """Disaggregated deployments, as far as their decode workers alone are predicted."""
-    from tonnage.sizing.fitting.decode_pools import select_decode_pools
+    from tonnage.sizing.fitting.silicon.decode_pools import select_decode_pools
 
     chosen = select_decode_pools(path)
     return MeasuredTable(

@@ -3,8 +3,8 @@ import pytest
 
 from tonnage.perf.terms import resolve, shipped
 from tonnage.sizing.fitting.rows import errors
-from tonnage.sizing.fitting.silicon_moe import OLDER, carried_over, moe_layout, preset, solve_moe
-from tonnage.sizing.fitting.silicon_rows import SiliconRows
+from tonnage.sizing.fitting.silicon.dense_rows import SiliconRows
+from tonnage.sizing.fitting.silicon.moe import OLDER, carried_over, moe_layout, preset, solve_moe
 from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.deployment import Parallelism
 from tonnage.spec.precision import find_precision

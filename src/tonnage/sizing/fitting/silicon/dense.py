@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tonnage.perf.terms import shipped
-from tonnage.sizing.fitting import streaming
 from tonnage.sizing.fitting.residuals import HeldOut, held_out_rows
 from tonnage.sizing.fitting.rows import Progress, errors
-from tonnage.sizing.fitting.silicon_rows import FILE, GPUS, Row, Selection, SiliconRows, select
+from tonnage.sizing.fitting.silicon import streaming
+from tonnage.sizing.fitting.silicon.dense_rows import FILE, GPUS, Row, Selection, SiliconRows, select
 from tonnage.sizing.fitting.solving import rounded
 from tonnage.sizing.fitting.terms import CURRENT, PRIOR_WEIGHT, Layout, Prior
 from tonnage.spec.catalog import find_engine, find_gpu
@@ -36,7 +36,7 @@ Terms = dict[str, Any]
 VLLM, TRTLLM_RC, TRTLLM, SGLANG = "vllm", "tensorrt-llm-1.0", "tensorrt-llm-1.1", "sglang"
 ENGINES = (VLLM, TRTLLM_RC, TRTLLM, SGLANG)
 LATER = {"tensorrt-llm-1.2": TRTLLM, "sglang-0.5.9": SGLANG}
-"""Versions of which no dense row is, and whose dense terms they take: they differ in experts and latent attention (``silicon_moe.py``)."""
+"""Versions of which no dense row is, and whose dense terms they take: they differ in experts and latent attention (``moe.py``)."""
 
 OUTGROWN = ("one_shot_tokens",)
 """What of an earlier version its later one does not have."""

@@ -21,8 +21,8 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from tonnage.sizing.fitting.moe_rows import MOE
-from tonnage.sizing.fitting.silicon_rows import GPUS, GPUS_PER_SERVER, SPREAD, Row, Selection, clients_of, measured_of, read_sample
+from tonnage.sizing.fitting.silicon.dense_rows import GPUS, GPUS_PER_SERVER, SPREAD, Row, Selection, clients_of, measured_of, read_sample
+from tonnage.sizing.fitting.silicon.moe_rows import MOE
 
 WAITING = 0.1
 """Share of a request's time before its first token from which a row is not used."""

@@ -1,4 +1,4 @@
-"""The usable rows of ``silicon_sample.csv`` with mixtures of experts; ``silicon_rows`` says what the dense ones are.
+"""The usable rows of ``silicon_sample.csv`` with mixtures of experts; ``dense_rows`` says what the dense ones are.
 
 Of the same file, by the same rules, and further:
 
@@ -34,8 +34,7 @@ from typing import Any
 
 from tonnage.errors import DoesNotFit
 from tonnage.perf.memory import memory_plan
-from tonnage.sizing.fitting.inferencemax import run_of
-from tonnage.sizing.fitting.silicon_rows import (
+from tonnage.sizing.fitting.silicon.dense_rows import (
     GPUS,
     GPUS_PER_SERVER,
     PRECISIONS,
@@ -47,6 +46,7 @@ from tonnage.sizing.fitting.silicon_rows import (
     point_of,
     read_sample,
 )
+from tonnage.sizing.fitting.silicon.inferencemax import run_of
 from tonnage.spec.catalog import find_engine
 
 MOE = {

@@ -7,8 +7,8 @@ from tonnage import api
 from tonnage.errors import InputError
 from tonnage.perf.step import step_seconds
 from tonnage.perf.terms import step_model
-from tonnage.sizing.fitting.decode_pools import SPLIT, WORKERS, select_decode_pools
-from tonnage.sizing.fitting.silicon_rows import COLUMNS, MEASURED
+from tonnage.sizing.fitting.silicon.decode_pools import SPLIT, WORKERS, select_decode_pools
+from tonnage.sizing.fitting.silicon.dense_rows import COLUMNS, MEASURED
 from tonnage.sizing.predict import decoding, predict, read_point
 
 AGGREGATED = ("attention_dp_size", "moe_tp_size", "moe_ep_size", "pp_size")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.sizing.fitting.inferencemax import run_of
+from tonnage.sizing.fitting.silicon.inferencemax import run_of
 
 ROW = {
     "model": "minimax-m2.5",

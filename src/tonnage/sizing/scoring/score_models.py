@@ -9,8 +9,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from tonnage.sizing.measured_table import measured_table
-from tonnage.sizing.score import SCORED, Errors, Progress, ScoredRow, ScoreReport, errors_of, report_of
+from tonnage.sizing.scoring.measured_table import measured_table
+from tonnage.sizing.scoring.score import SCORED, Errors, Progress, ScoredRow, ScoreReport, errors_of, report_of
 from tonnage.spec.step_times import FITTED, StepSource
 
 

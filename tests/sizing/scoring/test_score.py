@@ -15,11 +15,11 @@ from tonnage.results.metrics import summarize
 from tonnage.results.requests import COMPLETED
 from tonnage.simulator.kernel import run
 from tonnage.sizing.predict import OPEN_MOST, measured_metrics, predict, read_point, static_latencies_s, workload_of
-from tonnage.sizing.score import ScoreReport, score
+from tonnage.sizing.scoring.score import ScoreReport, score
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.workload import Trace
 
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"THE MEASURED FILES ARE ABSENT: no {DATA}; accuracy is not checked")
 
 STATIC = {"model": "llama-2-7b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1, "isl": 128, "osl": 128, "batch": 8}

@@ -1,0 +1,1 @@
+"""Predictions against measurements: tables of measured rows, their errors by group, step models side by side."""
