@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tonnage.errors import InputError
+from tonnage.perf.aiconfigurator import PACKAGE
 from tonnage.results.exchange import read_rows
 from tonnage.sizing.predict import Load, Point, decoding, predict, read_point
 
@@ -57,11 +59,20 @@ def measured_table(table: Path | str | Sequence[Mapping[str, Any]]) -> MeasuredT
 
 
 def _silicon_file(path: Path) -> Path | None:
-    """The file, if it is ``silicon_sample.csv``; that of the installed wheel where only its name is given."""
+    """The file, if it is ``silicon_sample.csv``; that of the installed wheel where only its name is given.
+
+    Raises:
+        InputError: only its name is given, and the wheel is not installed.
+    """
     from tonnage.sizing.fitting.silicon.dense_rows import FILE, installed_sample
 
     if not path.exists() and str(path) == FILE:
-        return installed_sample()
+        found = installed_sample()
+        if found is None:
+            raise InputError(
+                f"{FILE} comes with {PACKAGE}, which is not installed; pip install 'tonnage[aiconfigurator]', or give its path"
+            )
+        return found
     try:
         with path.open(encoding="utf-8", newline="") as stream:
             header = next(csv.reader(stream), [])

@@ -7,9 +7,11 @@ from tonnage import api
 from tonnage.errors import InputError
 from tonnage.perf.step import step_seconds
 from tonnage.perf.terms import step_model
+from tonnage.sizing.fitting.silicon import dense_rows
 from tonnage.sizing.fitting.silicon.decode_pools import SPLIT, WORKERS, select_decode_pools
 from tonnage.sizing.fitting.silicon.dense_rows import COLUMNS, MEASURED
 from tonnage.sizing.predict import decoding, predict, read_point
+from tonnage.sizing.scoring.measured_table import measured_table
 
 AGGREGATED = ("attention_dp_size", "moe_tp_size", "moe_ep_size", "pp_size")
 NAMES = (*COLUMNS, "backend_version", *AGGREGATED, WORKERS, *SPLIT, *MEASURED.values())
@@ -147,3 +149,10 @@ def test_decode_pools_are_scored_apart_from_all_other_rows(tmp_path: Path) -> No
     document = report.to_json()
     assert document["apart"]["decode pools"]["overall"]["itl_ms"]["n"] == 1
     assert "apart" not in document["apart"]["decode pools"]
+
+
+def test_the_name_alone_asks_for_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense_rows, "installed_sample", lambda: None)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"silicon_sample\.csv comes with aiconfigurator-core, which is not installed; pip install"):
+        measured_table("silicon_sample.csv")
