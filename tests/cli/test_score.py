@@ -5,13 +5,13 @@ After a change that means to change answers: ``TONNAGE_GOLDEN=write ./check -k g
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 from pathlib import Path
 
 import pytest
 
+from tests.silicon_sample import NVIDIA, sample
 from tests.step_times import deployment, written
 from tonnage.cli.main import run
 from tonnage.perf import aiconfigurator
@@ -129,36 +129,9 @@ def test_our_own_steps_give_our_own_plan(tmp_path: Path, capsys: pytest.CaptureF
     assert rates[1] == pytest.approx(rates[0], rel=0.03)
 
 
-def silicon(folder: Path) -> Path:
-    """Three lines of ``silicon_sample.csv``: one that is used, and two that are not."""
-    used = {
-        "mode": "agg",
-        "model_path": "Qwen/Qwen3-32B",
-        "system": "h100_sxm",
-        "backend": "vllm",
-        "precision": "",
-        "tp_size": "2",
-        "pp_size": "1",
-        "attention_dp_size": "",
-        "moe_tp_size": "1",
-        "moe_ep_size": "1",
-        "batch_size": "16",
-        "isl": "1024",
-        "osl": "512",
-        "silicon_data_source": "source_file=/home/x/Qwen_Qwen3-32B.csv; silicon_concurrency=16",
-        "silicon_ttft_ms": "189.6",
-        "silicon_tpot_ms": "17.88",
-    }
-    file = folder / "some_sample.csv"
-    with file.open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, list(used))
-        writer.writeheader()
-        writer.writerows([used, used | {"mode": "disagg"}, used | {"system": "unheard_of"}])
-    return file
-
-
 def test_silicon_sample_is_read_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["score", str(silicon(tmp_path)), "--json"]) == 0
+    file = sample(tmp_path, NVIDIA, NVIDIA | {"mode": "disagg"}, NVIDIA | {"system": "unheard_of"}, name="some_sample.csv")
+    assert run(["score", str(file), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["rows"], found["predicted"]) == (1, 1)
     assert set(found["overall"]) == {"ttft_ms", "itl_ms"}

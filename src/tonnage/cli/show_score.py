@@ -95,13 +95,18 @@ def _worst(rows: tuple[ScoredRow, ...]) -> str:
 
 def show_models(scores: ModelScores) -> str:
     """Several step models side by side over the rows that all of them predicted, and how far they are apart."""
+    apart = [f"Apart: {kind}\n\n{_models(other)}" for kind, other in scores.apart.items()]
+    return "\n\n".join([_models(scores), *apart, MODELS_LEGEND])
+
+
+def _models(scores: ModelScores) -> str:
     predicted = ", ".join(f"{name} {report.predicted} of {report.rows}" for name, report in scores.reports.items())
     errors = f"Errors over the {scores.common} rows that all of them predicted\n{_side_by_side(scores)}"
     parts = [f"{predicted} rows predicted", errors if scores.common else "No row that all of them predicted"]
     if scores.disagreement:
         parts.append(f"Disagreement, mean of |second / first − 1| in %\n{_apart(scores)}")
     remarks = [remark for report in scores.reports.values() for remark in report.remarks]
-    return "\n\n".join([*parts, *_not_predicted(scores), *dict.fromkeys([*scores.remarks, *remarks]), MODELS_LEGEND])
+    return "\n\n".join([*parts, *_not_predicted(scores), *dict.fromkeys([*scores.remarks, *remarks])])
 
 
 def _side_by_side(scores: ModelScores) -> str:

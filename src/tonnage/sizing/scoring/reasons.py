@@ -67,7 +67,8 @@ def _memory(point: Point) -> str:
 
 def _term(point: Point, *, prefill: bool) -> str:
     """The part of the step that takes most of it."""
-    step = point.instance.step.coefficients if point.batch is None else step_model(point.deployment).coefficients
+    loaded = point.batch is None  # a static batch is priced even where our memory plan has no room for it
+    step = (point.instance.step if loaded else step_model(point.deployment)).coefficients
     terms = step_terms(step, _typical(point, prefill=prefill))
     values = {name: float(value[0]) for name, value in terms.items()}
     largest = max(values, key=lambda name: values[name])

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-from tonnage.sizing.scoring.measured_table import measured_table
+from tonnage.sizing.scoring.measured_table import MeasuredTable, measured_table
 from tonnage.sizing.scoring.score import SCORED, Errors, Progress, ScoredRow, ScoreReport, errors_of, report_of
 from tonnage.spec.step_times import FITTED, StepSource
 
@@ -25,6 +25,7 @@ class ModelScores:
         disagreement: by a pair of names, "second against first": mean of |second / first − 1| of their predictions in percent,
             by column, over the same rows.
         remarks: what was left out, one sentence each.
+        apart: the same of rows of another kind, by the name of the kind; none of the above counts them.
     """
 
     reports: dict[str, ScoreReport]
@@ -32,6 +33,7 @@ class ModelScores:
     errors: dict[str, Errors]
     disagreement: dict[str, dict[str, float]]
     remarks: tuple[str, ...]
+    apart: Mapping[str, ModelScores] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -41,6 +43,7 @@ class ModelScores:
             "errors": {name: {metric: e.to_json() for metric, e in errors.items()} for name, errors in self.errors.items()},
             "disagreement": self.disagreement,
             "remarks": list(self.remarks),
+            **({"apart": {kind: scores.to_json() for kind, scores in self.apart.items()}} if self.apart else {}),
         }
 
 
@@ -65,8 +68,14 @@ def score_models(
         InputError: the file cannot be read, or a table of step times is of one deployment and the rows of several.
     """
     measured = measured_table(table)
+    apart = {kind: _compare(rows, sources, worst, progress) for kind, rows in measured.apart.items()}
+    return replace(_compare(replace(measured, apart={}), sources, worst, progress), remarks=remarks, apart=apart)
+
+
+def _compare(table: MeasuredTable, sources: Sequence[StepSource | None], worst: int, progress: Progress | None) -> ModelScores:
+    """The rows of one kind."""
     found = {
-        FITTED if source is None else source.name: report_of(measured, step_source=source, worst=worst, progress=progress)
+        FITTED if source is None else source.name: report_of(table, step_source=source, worst=worst, progress=progress)
         for source in sources
     }
     rows = {name: {row.line: row for row in scored} for name, (_, scored) in found.items()}
@@ -77,7 +86,7 @@ def score_models(
         common=len(common),
         errors={name: errors_of(mine) for name, mine in shared.items()},
         disagreement={f"{b} against {a}": _between(shared[a], shared[b]) for a, b in combinations(shared, 2)},
-        remarks=remarks,
+        remarks=(),
     )
 
 

@@ -1,20 +1,18 @@
-import csv
 from pathlib import Path
 
 import pytest
 
+from tests.silicon_sample import sample
 from tonnage import api
+from tonnage.cli.show_score import show_models
 from tonnage.errors import InputError
 from tonnage.perf.step import step_seconds
 from tonnage.perf.terms import step_model
 from tonnage.sizing.fitting.silicon import dense_rows
 from tonnage.sizing.fitting.silicon.decode_pools import SPLIT, WORKERS, select_decode_pools
-from tonnage.sizing.fitting.silicon.dense_rows import COLUMNS, MEASURED
 from tonnage.sizing.predict import decoding, predict, read_point
 from tonnage.sizing.scoring.measured_table import measured_table
-
-AGGREGATED = ("attention_dp_size", "moe_tp_size", "moe_ep_size", "pp_size")
-NAMES = (*COLUMNS, "backend_version", *AGGREGATED, WORKERS, *SPLIT, *MEASURED.values())
+from tonnage.sizing.scoring.score_models import score_models
 
 
 def line(*, clients: int = 96, split: tuple[int, int, int] = (8, 1, 8), workers: str = "4", **changed: str) -> dict[str, str]:
@@ -40,17 +38,8 @@ def aggregated() -> dict[str, str]:
     return line(mode="agg", system="b200_sxm", clients=16, silicon_tpot_ms="8.5") | split
 
 
-def write(folder: Path, *lines: dict[str, str]) -> Path:
-    file = folder / "silicon_sample.csv"
-    with file.open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, NAMES, extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(lines)
-    return file
-
-
 def test_a_row_is_one_decode_worker_with_its_share_of_the_clients(tmp_path: Path) -> None:
-    (row,) = select_decode_pools(write(tmp_path, line(clients=98), aggregated())).rows
+    (row,) = select_decode_pools(sample(tmp_path, line(clients=98), aggregated())).rows
     assert row == {
         "model": "deepseek-r1",
         "gpu": "gb200-186gb",
@@ -67,7 +56,7 @@ def test_a_row_is_one_decode_worker_with_its_share_of_the_clients(tmp_path: Path
 
 
 def test_rows_that_tell_no_decode_step_are_left_out_and_counted(tmp_path: Path) -> None:
-    file = write(
+    file = sample(
         tmp_path,
         line(),
         line(workers=""),
@@ -77,7 +66,7 @@ def test_rows_that_tell_no_decode_step_are_left_out_and_counted(tmp_path: Path) 
         line(clients=0),
         line(system="h100_sxm", precision="fp8", split=(16, 1, 16)),
         line(system="h200_sxm"),
-        line(precision="int4"),
+        line(precision="int8"),
         line(silicon_tpot_ms=""),
     )
     found = select_decode_pools(file)
@@ -88,9 +77,9 @@ def test_rows_that_tell_no_decode_step_are_left_out_and_counted(tmp_path: Path) 
         "not one of the mixtures of experts": 1,
         "another GPU or engine": 1,
         "load not stated": 1,
-        "worker of more GPUs than NVLink joins": 1,
+        "workers of more GPUs than NVLink joins": 1,
         "precision fp4": 1,
-        "precision int4": 1,
+        "precision int8": 1,
         "no measured value": 1,
     }
 
@@ -101,10 +90,11 @@ def test_rows_that_tell_no_decode_step_are_left_out_and_counted(tmp_path: Path) 
         ({"backend_version": "0.5.1-rc0.pre3"}, "tensorrt-llm-1.1", "nvfp4+experts"),
         ({"backend": "sglang", "backend_version": "0.5.8", "precision": "fp8"}, "sglang-0.5", "fp8"),
         ({"system": "h200_sxm", "precision": "fp8"}, "tensorrt-llm-1.2", "fp8+kv-fp16"),
+        ({"model_path": "openai/gpt-oss-120b"}, "tensorrt-llm-1.2", "mxfp4"),
     ],
 )
 def test_engine_and_formats_are_those_that_ran(tmp_path: Path, changed: dict[str, str], engine: str, precision: str) -> None:
-    (row,) = select_decode_pools(write(tmp_path, line(**changed))).rows
+    (row,) = select_decode_pools(sample(tmp_path, line(**changed))).rows
     assert (row["engine"], row["precision"]) == (engine, precision)
 
 
@@ -140,7 +130,7 @@ def test_ranks_share_the_clients() -> None:
 
 
 def test_decode_pools_are_scored_apart_from_all_other_rows(tmp_path: Path) -> None:
-    report = api.score(write(tmp_path, line(), line(workers=""), aggregated()))
+    report = api.score(sample(tmp_path, line(), line(workers=""), aggregated()))
     assert (report.rows, report.predicted, report.overall["itl_ms"].n) == (1, 1, 1)
     pools = report.apart["decode pools"]
     assert (pools.rows, pools.predicted, list(pools.overall)) == (1, 1, ["itl_ms"])
@@ -149,6 +139,18 @@ def test_decode_pools_are_scored_apart_from_all_other_rows(tmp_path: Path) -> No
     document = report.to_json()
     assert document["apart"]["decode pools"]["overall"]["itl_ms"]["n"] == 1
     assert "apart" not in document["apart"]["decode pools"]
+
+
+def test_step_models_are_compared_on_decode_pools_apart(tmp_path: Path) -> None:
+    scores = score_models(sample(tmp_path, line(), line(clients=48), aggregated()), [None])
+    assert (scores.common, scores.apart["decode pools"].common) == (1, 2)
+    assert scores.apart["decode pools"].errors["fitted"]["itl_ms"].n == 2
+    document = scores.to_json()
+    assert list(document["apart"]) == ["decode pools"]
+    assert "apart" not in document["models"]["fitted"]
+    text = show_models(scores)
+    assert "fitted 1 of 1 rows predicted" in text
+    assert "Apart: decode pools\n\nfitted 2 of 2 rows predicted" in text
 
 
 def test_the_name_alone_asks_for_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,3 @@
-import csv
 import sys
 from pathlib import Path
 from typing import Any
@@ -6,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.silicon_sample import NVIDIA, sample
 from tonnage.errors import InputError
 from tonnage.perf import step
 from tonnage.perf.step import HOST_SEQUENCE, batch_seconds
@@ -43,37 +43,11 @@ from tonnage.spec.precision import find_precision
 SAMPLE = installed_sample()
 needs_wheel = pytest.mark.skipif(SAMPLE is None, reason="THE WHEEL aiconfigurator-core IS ABSENT: the shipped figures are not checked")
 
-NVIDIA = {
-    "mode": "agg",
-    "model_path": "Qwen/Qwen3-32B",
-    "system": "h100_sxm",
-    "backend": "vllm",
-    "precision": "",
-    "tp_size": "2",
-    "pp_size": "1",
-    "attention_dp_size": "",
-    "batch_size": "16",
-    "isl": "1024",
-    "osl": "512",
-    "silicon_data_source": "source_file=/home/x/Qwen_Qwen3-32B.csv; silicon_concurrency=16",
-    "silicon_ttft_ms": "189.6",
-    "silicon_tpot_ms": "17.88",
-}
 MAX = NVIDIA | {
     "model_path": "meta-llama/Llama-3.1-70B",
     "precision": "fp8",
     "silicon_data_source": "source_file=2026-04-06.csv; silicon_concurrency=16; measured=2025-10-29T00:00:00.000Z",
 }
-ALL_COLUMNS = [*NVIDIA]
-
-
-def sample(folder: Path, *lines: dict[str, str]) -> Path:
-    file = folder / "silicon_sample.csv"
-    with file.open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, ALL_COLUMNS)
-        writer.writeheader()
-        writer.writerows(lines)
-    return file
 
 
 @pytest.mark.parametrize(
@@ -157,7 +131,7 @@ def test_a_file_that_is_no_such_file_is_one_line(tmp_path: Path) -> None:
     other.write_text("a,b\n1,2\n")
     with pytest.raises(InputError, match="no column 'mode'"):
         select(other)
-    assert set(COLUMNS) | set(MEASURED.values()) <= set(ALL_COLUMNS)
+    assert set(COLUMNS) | set(MEASURED.values()) <= set(NVIDIA)
 
 
 def made_up(terms: dict[str, Any], folder: Path) -> list[dict[str, Any]]:

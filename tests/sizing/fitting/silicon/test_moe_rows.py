@@ -1,15 +1,13 @@
-import csv
 from pathlib import Path
 
 import pytest
 
-from tonnage.sizing.fitting.silicon.dense_rows import COLUMNS, MEASURED
+from tests.silicon_sample import sample
 from tonnage.sizing.fitting.silicon.moe_rows import degrees, select_moe
 from tonnage.sizing.predict import read_point
 from tonnage.spec.deployment import Parallelism
 
 SPLIT = ("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
-NAMES = (*COLUMNS, "backend_version", "attention_dp_size", "moe_tp_size", "moe_ep_size", "pp_size", *MEASURED.values())
 
 
 def line(split: tuple[int, int, int, int] = (8, 1, 8, 1), dump: str = "2026-03-25.csv", **changed: str) -> dict[str, str]:
@@ -52,12 +50,7 @@ def test_degrees_are_those_that_ran(split: tuple[int, int, int, int], dump: str,
 
 
 def select(folder: Path, *lines: dict[str, str]) -> tuple[int, dict[str, int]]:
-    file = folder / "silicon_sample.csv"
-    with file.open("w", newline="") as stream:
-        writer = csv.DictWriter(stream, NAMES, extrasaction="ignore")
-        writer.writeheader()
-        writer.writerows(lines)
-    found = select_moe(file)
+    found = select_moe(sample(folder, *lines))
     return len(found.rows), found.left_out
 
 

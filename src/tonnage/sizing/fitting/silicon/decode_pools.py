@@ -8,8 +8,9 @@ Used are rows that state their clients and their decode workers. A worker has an
 a row counts whose requests spend at most ``WAITING`` of their time before the first token, by its own TTFT and TPOT: where they wait for
 longer, fewer clients decode, and nobody says how many. Read on 2026-11-22:
 
-- none of them drafts: their clients are those of InferenceX's configurations without multi-token prediction, where its
-  ``nvidia-master.yaml`` (0004cf5f) has other ones with it, and a token of a single request takes as long as in such aggregated rows;
+- they do not look drafted. At four clients a worker eight H200 take 13.4 ms a token and eight GPUs of GB200 in FP4 7.5, aggregated rows
+  of TensorRT-LLM without multi-token prediction 13.8 and 7.2, with it 8.6 and 4.3. In FP4 on B200 the clients are those that InferenceX's
+  ``nvidia-master.yaml`` (0004cf5f) has without it; the rest of that file was not gone through, and SGLang's rows may hide some;
 - images of Dynamo stand for TensorRT-LLM: 0.5.1-rc0.pre3 is 1.1.0rc2.post2 (the Dynamo recipe of gpt-oss names both), later ones
   are 1.2 and 1.3. SGLang is 0.5.5 to 0.5.8, vLLM 0.18.
 """
@@ -21,19 +22,17 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from tonnage.sizing.fitting.silicon.dense_rows import GPUS, GPUS_PER_SERVER, SPREAD, Row, Selection, clients_of, measured_of, read_sample
-from tonnage.sizing.fitting.silicon.moe_rows import MOE
+from tonnage.sizing.fitting.silicon import moe_rows
+from tonnage.sizing.fitting.silicon.dense_rows import SPREAD, Row, Selection, clients_of, measured_of, read_sample
+from tonnage.sizing.fitting.silicon.moe_rows import BLACKWELL, model_of, precision_of
+from tonnage.spec.catalog import find_gpu, system_of
 
 WAITING = 0.1
 """Share of a request's time before its first token from which a row is not used."""
 
-SYSTEMS = GPUS | {"b300_sxm": "b300-sxm-270gb", "gb200": "gb200-186gb", "gb300": "gb300-279gb"}
-GPUS_PER_DOMAIN = {"gb200": 72, "gb300": 72}
-"""GPUs that NVLink joins; elsewhere those of a server."""
-
-BLACKWELL = ("b200_sxm", "b300_sxm", "gb200", "gb300")
-ENGINES = {"vllm": "vllm-0.19", "trtllm": "tensorrt-llm-1.2", "sglang": "sglang-0.5"}
-EARLY_DYNAMO, EARLY_ENGINE = "0.5.1", "tensorrt-llm-1.1"
+SYSTEMS = moe_rows.SYSTEMS | {"gb200": "gb200-186gb", "gb300": "gb300-279gb"}
+ENGINES = moe_rows.ENGINES | {"trtllm": moe_rows.LATER_ENGINES["trtllm"]}
+EARLY_DYNAMO, EARLY_ENGINE = "0.5.1", moe_rows.ENGINES["trtllm"]
 WORKERS, SPLIT = "decode_num_workers", ("decode_tp_size", "decode_attention_dp_size", "decode_moe_ep_size")
 
 
@@ -67,15 +66,20 @@ def _unusable(line: Mapping[str, str]) -> str:
     tp, dp, _ = _degrees(line)
     reasons = {
         "workers not stated": not line.get(WORKERS),
-        "not one of the mixtures of experts": not _model(line),
+        "not one of the mixtures of experts": not model_of(line),
         "another GPU or engine": line["system"] not in SYSTEMS or line["backend"] not in ENGINES,
         "load not stated": clients_of(line) == 0,
-        "worker of more GPUs than NVLink joins": tp * dp > GPUS_PER_DOMAIN.get(line["system"], GPUS_PER_SERVER),
+        "workers of more GPUs than NVLink joins": tp * dp > _joined(line["system"]),
         f"precision {line['precision']}": _precision(line) == "",
         "no measured value": not all(math.isfinite(v) and v > 0 for v in measured_of(line).values()),
     }
     found = next((reason for reason, holds in reasons.items() if holds), "")
     return found or ("requests wait for their first token" if _waiting(line) > WAITING else "")
+
+
+def _joined(system: str) -> int:
+    """GPUs that NVLink joins: those of a server, or of a rack of GB200 or GB300."""
+    return system_of(find_gpu(SYSTEMS[system])).gpus if system in SYSTEMS else 0
 
 
 def _waiting(line: Mapping[str, str]) -> float:
@@ -89,18 +93,10 @@ def _mean(nominal: int) -> float:
     return nominal * (1 - SPREAD / 2)
 
 
-def _model(line: Mapping[str, str]) -> str:
-    return MOE.get(line["model_path"].rsplit("/", 1)[-1], "")
-
-
 def _precision(line: Mapping[str, str]) -> str:
-    """As in aggregated rows: FP4 narrows the experts alone, and latent attention has no FP8 cache on Hopper."""
-    blackwell = line["system"] in BLACKWELL
-    if line["precision"] == "fp4":
-        return "nvfp4+experts" if blackwell else ""
-    if line["precision"] != "fp8":
-        return ""
-    return "fp8" if blackwell else "fp8+kv-fp16"
+    """As in aggregated rows, where the scripts say that latent attention has no FP8 cache on Hopper."""
+    name = precision_of(line)
+    return "fp8+kv-fp16" if name == "fp8" and line["system"] not in BLACKWELL else name
 
 
 def _row(line: Mapping[str, str]) -> Row:
@@ -108,7 +104,7 @@ def _row(line: Mapping[str, str]) -> Row:
     tp, dp, ep = _degrees(line)
     early = line["backend"] == "trtllm" and line.get("backend_version", "").startswith(EARLY_DYNAMO)
     return {
-        "model": _model(line),
+        "model": model_of(line),
         "gpu": SYSTEMS[line["system"]],
         "precision": _precision(line),
         "engine": EARLY_ENGINE if early else ENGINES[line["backend"]],

@@ -60,6 +60,7 @@ MOE = {
 """R1 and V3 are the same architecture, and the dumps name the same measurements by either."""
 
 SYSTEMS = GPUS | {"b300_sxm": "b300-sxm-270gb"}
+BLACKWELL = ("b200_sxm", "b300_sxm", "gb200", "gb300")
 ENGINES = {"vllm": "vllm-0.19", "trtllm": "tensorrt-llm-1.1", "sglang": "sglang-0.5"}
 LATER_ENGINES = {"trtllm": "tensorrt-llm-1.2", "sglang": "sglang-0.5.9"}
 LATER_VERSIONS = {"trtllm": ("1.2", "1.3"), "sglang": ("0.5.9", "0.5.10")}
@@ -135,7 +136,8 @@ def _fits(row: Row) -> bool:
         return False
 
 
-def _model(line: Mapping[str, str]) -> str:
+def model_of(line: Mapping[str, str]) -> str:
+    """The catalog's name of a row's model; empty where it is none of these."""
     return MOE.get(line["model_path"].rsplit("/", 1)[-1], "")
 
 
@@ -174,26 +176,26 @@ def _ran(line: Mapping[str, str]) -> tuple[int, int, int]:
 
 def _measurement(line: Mapping[str, str]) -> tuple[Any, ...]:
     values = (float(f"{value:.{DIGITS}g}") for value in measured_of(line).values())
-    return (_model(line), *(line[name] for name in ("system", "backend", "precision", "isl", "osl")), clients_of(line), *values)
+    return (model_of(line), *(line[name] for name in ("system", "backend", "precision", "isl", "osl")), clients_of(line), *values)
 
 
 def _unusable(line: Mapping[str, str]) -> str:
     """Why a line is not used; empty if it is."""
     tp, dp, _ = _ran(line)
-    deepseek = _model(line) == "deepseek-r1"
+    deepseek = model_of(line) == "deepseek-r1"
     reasons = {
         "disaggregated": line["mode"] != "agg",
-        "not one of the models": not _model(line),
+        "not one of the models": not model_of(line),
         "another GPU or engine": line["system"] not in SYSTEMS or line["backend"] not in ENGINES,
         "engine without terms of its own": _terms_borrowed(line),
-        f"precision {line['precision']}": _precision(line) == "",
+        f"precision {line['precision']}": precision_of(line) == "",
         "pipeline stages": (line["pp_size"] or "1") != "1",
         "more GPUs than a server has": tp * dp > GPUS_PER_SERVER,
         "load not stated": clients_of(line) == 0,
         "clients of several replicas": "dynamo" in line["silicon_data_source"],
-        "no tuned kernel": (_model(line), line["backend"]) == ("qwen3-235b-a22b", "vllm") or (deepseek and _slow_on_b300(line)),
+        "no tuned kernel": (model_of(line), line["backend"]) == ("qwen3-235b-a22b", "vllm") or (deepseek and _slow_on_b300(line)),
         MTP: deepseek and line["backend"] == "trtllm" and _day(line) in MTP_DAYS,
-        "corrupt": _model(line) == "gpt-oss-120b" and line["system"] == "h100_sxm" and _day(line) in CORRUPT,
+        "corrupt": model_of(line) == "gpt-oss-120b" and line["system"] == "h100_sxm" and _day(line) in CORRUPT,
         "no measured value": not all(math.isfinite(v) and v > 0 for v in measured_of(line).values()),
     }
     return next((reason for reason, holds in reasons.items() if holds), "")
@@ -206,7 +208,7 @@ def _slow_on_b300(line: Mapping[str, str]) -> bool:
 def _engine(line: Mapping[str, str]) -> str:
     """The preset of a row; a dump without version is of 2025, when gpt-oss on B200 ran on TensorRT-LLM 1.2.0rc0.post1 already."""
     backend, version = line["backend"], line["backend_version"]
-    early = (backend, version, _model(line), line["system"]) == ("trtllm", "", "gpt-oss-120b", "b200_sxm")
+    early = (backend, version, model_of(line), line["system"]) == ("trtllm", "", "gpt-oss-120b", "b200_sxm")
     later = early or version.startswith(LATER_VERSIONS.get(backend, ("none",)))
     return LATER_ENGINES[backend] if later else ENGINES[backend]
 
@@ -219,7 +221,7 @@ def _terms_borrowed(line: Mapping[str, str]) -> bool:
 
 def _drafted(line: Mapping[str, str], seen: Counter[tuple[Any, ...]]) -> str:
     """SGLang's runs of DeepSeek on B200 in FP8 with multi-token prediction: of one dump alone, or of more clients than the plain ones."""
-    suspect = (line["backend"], line["system"], line["precision"], _model(line)) == ("sglang", "b200_sxm", "fp8", "deepseek-r1")
+    suspect = (line["backend"], line["system"], line["precision"], model_of(line)) == ("sglang", "b200_sxm", "fp8", "deepseek-r1")
     return MTP if suspect and (seen[_measurement(line)] == 1 or clients_of(line) > PLAIN_CLIENTS) else ""
 
 
@@ -235,10 +237,10 @@ def without_faster_twins(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def _precision(line: Mapping[str, str]) -> str:
+def precision_of(line: Mapping[str, str]) -> str:
     """The package's name of a row's formats, the KV cache as the engine chooses it; empty where it has none."""
-    blackwell = line["system"] in ("b200_sxm", "b300_sxm")
-    if line["precision"] == "fp4" and _model(line) == "gpt-oss-120b":
+    blackwell = line["system"] in BLACKWELL
+    if line["precision"] == "fp4" and model_of(line) == "gpt-oss-120b":
         return "mxfp4"
     if line["precision"] == "fp4":
         return "nvfp4+experts" if blackwell else ""
@@ -254,9 +256,9 @@ def _row(line: Mapping[str, str]) -> Row:
     nvidia = not re.match(r"(source_file=\d{4}-\d\d-\d\d\.csv|source_file=kimi|db-dump/)", line["silicon_data_source"])
     clients = clients_of(line)
     row: Row = {
-        "model": _model(line),
+        "model": model_of(line),
         "gpu": SYSTEMS[line["system"]],
-        "precision": _precision(line),
+        "precision": precision_of(line),
         "engine": NVIDIA_TRTLLM if nvidia and line["backend"] == "trtllm" else _engine(line),
         "tp": tp,
         "dp": dp,
