@@ -18,10 +18,10 @@ from beside_aiconfigurator import comparison
 
 from tonnage import api
 from tonnage.cli.show_score import NAMES
+from tonnage.perf.prediction_error import shipped_residuals
 from tonnage.perf.terms import shipped
-from tonnage.sizing.fitting.silicon.dense_rows import installed_sample
-from tonnage.sizing.intervals import shipped_residuals
-from tonnage.sizing.scoring.score import Errors, ScoreReport
+from tonnage.validation.score import Errors, ScoreReport
+from tools.fit.silicon.dense_rows import installed_sample
 
 FILES = {
     "trtllm_static_batch.csv": "TensorRT-LLM 0.9, one static batch (TTFT, token latency, peak memory)",

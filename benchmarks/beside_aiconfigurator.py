@@ -15,14 +15,14 @@ from typing import Any
 from own_estimates import estimate
 
 from tonnage.cli.show_score import NAMES
-from tonnage.perf.aiconfigurator import PACKAGE, installed_version
+from tonnage.perf.external.aiconfigurator import PACKAGE, installed_version
 from tonnage.perf.terms import shipped
-from tonnage.sizing.fitting.silicon.dense_rows import installed_sample
-from tonnage.sizing.scoring.measured_table import MeasuredTable, measured_table
-from tonnage.sizing.scoring.reasons import HOLDS
-from tonnage.sizing.scoring.score import ScoredRow, report_of
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.step_times import AICONFIGURATOR, StepSource
+from tonnage.validation.measured_table import MeasuredTable, measured_table
+from tonnage.validation.reasons import HOLDS
+from tonnage.validation.score import ScoredRow, report_of
+from tools.fit.silicon.dense_rows import installed_sample
 
 SILICON = "silicon_sample.csv"
 TITLES = {

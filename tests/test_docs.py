@@ -186,10 +186,10 @@ def test_python_runs(page: Path, block: str, tmp_path: Path) -> None:
 
 
 def test_pages_name_the_json_keys() -> None:
+    from tonnage.plan.candidate import Candidate, Rejected
+    from tonnage.plan.plan import Plan
     from tonnage.results.metrics import Summary
-    from tonnage.sizing.deployed import Candidate, Rejected
-    from tonnage.sizing.plan import Plan
-    from tonnage.sizing.scoring.score import ScoreReport
+    from tonnage.validation.score import ScoreReport
 
     renamed = {"concurrency": "mean_concurrency"}
     for page, kinds in (("size.md", (Plan, Candidate, Rejected)), ("simulate.md", (Summary,)), ("score.md", (ScoreReport,))):

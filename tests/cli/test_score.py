@@ -14,7 +14,7 @@ import pytest
 from tests.silicon_sample import NVIDIA, sample
 from tests.step_times import deployment, written
 from tonnage.cli.main import run
-from tonnage.perf import aiconfigurator
+from tonnage.perf.external import aiconfigurator
 from tonnage.perf.terms import step_model
 
 ROOT = Path(__file__).parents[2]

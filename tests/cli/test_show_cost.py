@@ -6,12 +6,12 @@ from dataclasses import replace
 from datetime import date
 
 import pytest
+from tests.cost.cost_cases import COURSE_SERVING, COURSE_TRAFFIC
 
-from tests.sizing.costs.cost_cases import COURSE_SERVING, COURSE_TRAFFIC
 from tonnage.cli.show_cost import money, show_cost, show_job, usd
-from tonnage.sizing.costs.cost import Traffic
-from tonnage.sizing.costs.job import job_cost
-from tonnage.sizing.costs.where import compare
+from tonnage.cost.cost import Traffic
+from tonnage.cost.job import job_cost
+from tonnage.cost.where import compare
 from tonnage.spec.catalog.price_list import catalog_prices
 
 PRICES = catalog_prices()

@@ -9,13 +9,13 @@ import pytest
 
 from tonnage.cli.show_plan import show_explanation, show_plan
 from tonnage.cli.table import table, wrapped
-from tonnage.sizing.advice import Warned
+from tonnage.plan.candidate import Candidate, Rejected
+from tonnage.plan.plan import Plan
 from tonnage.sizing.demand import Demand
-from tonnage.sizing.deployed import Candidate, Rejected
 from tonnage.sizing.explain import Explanation, LimitUse, MemoryPart, StepTerm
-from tonnage.sizing.plan import Plan
+from tonnage.sizing.fleet_check import FleetCheck
 from tonnage.sizing.sensitivity import Changed, Relaxed, Sensitivity, Swing
-from tonnage.sizing.whole_fleet import FleetCheck
+from tonnage.sizing.warnings import Warned
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 NONE = {"mean": None, "p50": None, "p90": None, "p95": None, "p99": None}

@@ -5,7 +5,7 @@ import pytest
 from tests.questions import question
 from tonnage.sizing.bounds import MARGIN, Carried, beaten, bound_per_gpu, far_behind
 from tonnage.sizing.capacity import find_capacity, saturation
-from tonnage.sizing.trials import Ready, prepare
+from tonnage.sizing.search_space import Ready, prepare
 
 
 def ready(**changed: object) -> list[Ready]:

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tonnage.perf.prediction_error import LEVELS, Regime, Residuals
 from tonnage.sizing.confidence import Confidence, confidence, critical_factor
-from tonnage.sizing.intervals import LEVELS, Regime, Residuals
 
 REGIME = Regime(load="light", mix="prompt", family="dense")
 

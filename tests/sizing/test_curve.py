@@ -5,8 +5,8 @@ from itertools import pairwise
 import pytest
 
 from tests.questions import question
-from tonnage.sizing.plan import Plan
-from tonnage.sizing.search import size
+from tonnage.plan.plan import Plan
+from tonnage.sizing.planner import size
 
 
 @pytest.fixture(scope="module")

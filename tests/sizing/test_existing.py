@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from tests.questions import question
 from tonnage.sizing.capacity import worst_limit
-from tonnage.sizing.contest import answer
 from tonnage.sizing.existing import existing, months_left
-from tonnage.sizing.trials import prepare
-from tonnage.sizing.whole_fleet import fleet_summary
+from tonnage.sizing.fleet_check import fleet_summary
+from tonnage.sizing.search import answer
+from tonnage.sizing.search_space import prepare
 
 
 @pytest.mark.parametrize("count", [1, 3])

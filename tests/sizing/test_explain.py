@@ -11,7 +11,7 @@ from tonnage.simulator.steps import CONTEXT_TOKENS, PREFILL_TOKENS
 from tonnage.sizing.bounds import Carried
 from tonnage.sizing.capacity import find_capacity
 from tonnage.sizing.explain import explained, memory_parts, step_terms
-from tonnage.sizing.trials import Ready, prepare
+from tonnage.sizing.search_space import Ready, prepare
 
 
 def carried(**changed: object) -> Carried:

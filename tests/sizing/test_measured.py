@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from tonnage import api
 from tonnage.errors import InputError
+from tonnage.plan.plan import Plan
 from tonnage.results.exchange import read_points
 from tonnage.results.points import MeasuredPoint
 from tonnage.results.store import json_text
 from tonnage.sizing.demand import demand_of
 from tonnage.sizing.measured import MeasuredQuestion, size_measured
-from tonnage.sizing.plan import Plan
 from tonnage.spec.deployment import Limit, LimitMetric, Statistic, parse_limit
 
 ROOT = Path(__file__).parents[2]

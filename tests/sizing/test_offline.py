@@ -9,9 +9,9 @@ from tests.questions import question
 from tonnage.perf.step import step_seconds
 from tonnage.sizing import offline
 from tonnage.sizing.offline import makespan_s, most_within, queued
+from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
-from tonnage.sizing.search import size
-from tonnage.sizing.trials import Ready, prepare
+from tonnage.sizing.search_space import Ready, prepare
 
 
 def job(requests: int = 20_000, within: str = "30s", **changed: object) -> Question:

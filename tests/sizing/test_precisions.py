@@ -12,10 +12,10 @@ from tonnage import api
 from tonnage.cli.main import run
 from tonnage.cli.show_plan import show_plan
 from tonnage.errors import InputError
+from tonnage.perf.prediction_error import regime_of
 from tonnage.report.markdown import markdown
-from tonnage.sizing.intervals import regime_of
+from tonnage.sizing.planner import size
 from tonnage.sizing.precisions import HIGH_FROM, LARGE, NONE_BELOW, SMALL, FormatGain, band, format_gains
-from tonnage.sizing.search import size
 from tonnage.spec.catalog import find_gpu, find_model, gpus, trade_offs
 from tonnage.spec.precision import PRECISIONS
 

@@ -6,11 +6,11 @@ import pytest
 
 import tonnage
 from tests.questions import SMALL, question
-from tonnage.sizing.plan import Plan
+from tonnage.plan.plan import Plan
+from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
-from tonnage.sizing.search import size
+from tonnage.sizing.search_space import Ready, prepare
 from tonnage.sizing.sensitivity import CHANGE, changed_question
-from tonnage.sizing.trials import Ready, prepare
 
 ASKED = {**SMALL, "tp": "1,2,4", "precision": "fp16,fp8", "engine": "tensorrt-llm,vllm", "peak_rps": 3000, "ttft": "p95<=100ms"}
 

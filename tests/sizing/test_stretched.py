@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from tests.questions import question
 from tonnage.sizing.capacity import STABLE, Capacity, Instance, find_capacity
+from tonnage.sizing.search_space import Ready, prepare
 from tonnage.sizing.stretched import stretched_rates
-from tonnage.sizing.trials import Ready, prepare
 
 
 def instance_of(**changed: object) -> Instance:

@@ -8,9 +8,9 @@ from tonnage import api
 from tonnage.api.size import ask
 from tonnage.cli.main import run
 from tonnage.cli.show_plan import show_plan
-from tonnage.sizing.contest import answer
+from tonnage.sizing.search import answer
+from tonnage.sizing.search_space import prepare
 from tonnage.sizing.sureness import confidence_of, confidences
-from tonnage.sizing.trials import prepare
 from tonnage.spec.calibration import SCHEMA
 
 ASKED: dict[str, Any] = {"model": "llama-3-8b", "isl": 500, "osl": 50, "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": "1"}

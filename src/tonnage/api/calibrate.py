@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tonnage.sizing.fitting.calibrate import CalibrationReport
-    from tonnage.sizing.search import Progress
+    from tonnage.calibration.calibrate import CalibrationReport
+    from tonnage.sizing.planner import Progress
 
 
 def calibrate(
@@ -38,9 +38,9 @@ def calibrate(
     Raises:
         InputError: a file cannot be read, points are too few or of several engines or GPUs, or scipy is not installed.
     """
+    from tonnage.calibration.calibrate import calibrate as run_calibrate
     from tonnage.results.measured_files import read_measured
     from tonnage.results.store import write_json
-    from tonnage.sizing.fitting.calibrate import calibrate as run_calibrate
 
     paths = [Path(measured)] if isinstance(measured, str | Path) else [Path(path) for path in measured]
     said = {"model": model, "gpu": gpu, "precision": precision, "tp": tp, "engine": engine, "isl": isl, "osl": osl}

@@ -12,9 +12,9 @@ from tonnage.errors import InputError
 if TYPE_CHECKING:
     from datetime import date
 
-    from tonnage.sizing.costs.job import JobCost
-    from tonnage.sizing.costs.where import CostComparison
-    from tonnage.sizing.plan import Plan
+    from tonnage.cost.job import JobCost
+    from tonnage.cost.where import CostComparison
+    from tonnage.plan.plan import Plan
     from tonnage.sizing.question import Question
     from tonnage.spec.prices import Prices
     from tonnage.spec.scenario import Scenario
@@ -54,8 +54,8 @@ def costs(plan: Plan, question: Question, scenario: Scenario, *, today: date | N
         scenario: the asker's prices.
         today: the day on which prices older than a year are warned about; none are if not given.
     """
-    from tonnage.sizing.costs.cost import serving_of, traffic_of
-    from tonnage.sizing.costs.where import WAYS, compare
+    from tonnage.cost.cost import serving_of, traffic_of
+    from tonnage.cost.where import WAYS, compare
 
     if plan.choice is None or question.demand.offline_requests is not None:
         return None
@@ -70,8 +70,8 @@ def cost_of_job(plan: Plan, question: Question, scenario: Scenario, *, today: da
     Args:
         plan, question, scenario, today: as in ``costs``.
     """
-    from tonnage.sizing.costs.cost import serving_of
-    from tonnage.sizing.costs.job import job_cost
+    from tonnage.cost.cost import serving_of
+    from tonnage.cost.job import job_cost
 
     requests, seconds = question.demand.offline_requests, question.demand.offline_seconds
     if plan.choice is None or requests is None or seconds is None:
@@ -82,8 +82,8 @@ def cost_of_job(plan: Plan, question: Question, scenario: Scenario, *, today: da
 
 def priced(plan: Plan, question: Question, scenario: Scenario) -> Plan:
     """The plan with the yearly cost of every candidate on its front; unchanged for a job."""
-    from tonnage.sizing.costs.cost import traffic_of
-    from tonnage.sizing.costs.options import yearly_owned
+    from tonnage.cost.cost import traffic_of
+    from tonnage.cost.options import yearly_owned
     from tonnage.sizing.pareto import pareto
 
     if not plan.pareto or question.demand.offline_requests is not None:

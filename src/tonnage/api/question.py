@@ -13,7 +13,7 @@ from tonnage.api.costs import overrides_of
 from tonnage.api.faults import Faults
 from tonnage.api.lengths import lengths_found, replays_lengths
 from tonnage.errors import InputError, InputErrors
-from tonnage.perf.external import check_source, checked_source
+from tonnage.perf.external.measured_steps import check_source, checked_source
 from tonnage.sizing.demand import Demand, demand_of
 from tonnage.sizing.question import DECIDING, Owned, Question, check_context
 from tonnage.spec.calibration import read_calibration

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from tonnage.api.arguments import listed
 from tonnage.errors import InputError
-from tonnage.perf.aiconfigurator import PACKAGE, installed_version
-from tonnage.perf.external import checked_source
+from tonnage.perf.external.aiconfigurator import PACKAGE, installed_version
+from tonnage.perf.external.measured_steps import checked_source
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.step_times import AICONFIGURATOR, FITTED
 
 if TYPE_CHECKING:
-    from tonnage.sizing.fitting.fit import FitReport
-    from tonnage.sizing.scoring.score import ScoreReport
-    from tonnage.sizing.scoring.score_models import ModelScores
-    from tonnage.sizing.search import Progress
+    from tonnage.sizing.planner import Progress
+    from tonnage.validation.score import ScoreReport
+    from tonnage.validation.score_models import ModelScores
+    from tools.fit.fit import FitReport
 
 
 ALL = "all"
@@ -43,7 +43,7 @@ def score(
     Raises:
         InputError: the file cannot be read as such a table.
     """
-    from tonnage.sizing.scoring.score import score as run_score
+    from tonnage.validation.score import score as run_score
 
     calibration = None if coefficients is None else read_calibration(coefficients)
     source = None if step_model is None else checked_source(step_model)
@@ -76,7 +76,7 @@ def score_models(
     Raises:
         InputError: a file cannot be read, or a step model cannot be had.
     """
-    from tonnage.sizing.scoring.score_models import score_models as run
+    from tonnage.validation.score_models import score_models as run
 
     if coefficients is not None:
         raise InputError("--coefficients: is of the fitted terms alone; leave it out, or score with one step model")
@@ -115,6 +115,6 @@ def fit(
     Raises:
         InputError: a file is missing or damaged, or scipy is not installed.
     """
-    from tonnage.sizing.fitting.fit import fit as run_fit
+    from tools.fit.fit import fit as run_fit
 
     return run_fit(data, output=output, progress=progress, cross_validate=cross_validate, silicon=silicon)

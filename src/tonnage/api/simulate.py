@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tonnage.api.arguments import Many, lengths_of, rates, seed_of, whole_numbers
 from tonnage.errors import InputError
-from tonnage.perf.external import check_source, checked_source
+from tonnage.perf.external.measured_steps import check_source, checked_source
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism, Scheduler
@@ -23,7 +23,7 @@ from tonnage.units import parse_duration
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
     from tonnage.results.requests import Requests
-    from tonnage.sizing.search import Progress
+    from tonnage.sizing.planner import Progress
 
 DEFAULT_REQUESTS = 1_000
 WINDOW_REQUESTS = 1_000_000
@@ -59,7 +59,7 @@ class SimulatedRun:
 
     def to_json(self) -> dict[str, Any]:
         """The summary with its qualifiers: deployment, lengths, load, seed."""
-        from tonnage.sizing.search import engine_label
+        from tonnage.sizing.planner import engine_label
 
         d, w = self.deployment, self.workload
         load: dict[str, Any] = (
@@ -91,7 +91,7 @@ class SimulatedRun:
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
         """Where a measurement lies with a probability of 80 %, by column; of a mean unless the name has a percentile."""
-        from tonnage.sizing.intervals import intervals_of, regime_of, run_noise
+        from tonnage.perf.prediction_error import intervals_of, regime_of, run_noise
 
         s, w = self.summary, self.workload
         values = {"ttft_ms": s.ttft_ms.mean, "ttft_p95_ms": s.ttft_ms.p95, "tpot_ms": s.tpot_ms.mean, "e2e_ms": s.e2e_ms.mean}

@@ -13,10 +13,10 @@ from tonnage.errors import InputError, InputErrors
 from tonnage.spec.scenario import Scenario, to_document
 
 if TYPE_CHECKING:
+    from tonnage.plan.plan import Plan
     from tonnage.sizing.measured import MeasuredQuestion
-    from tonnage.sizing.plan import Plan
+    from tonnage.sizing.planner import Progress
     from tonnage.sizing.question import Question
-    from tonnage.sizing.search import Progress
 
 
 OF_A_SIMULATION = ("title",)
@@ -121,8 +121,8 @@ def size_models(
 
 def answer(understood: Asked, *, progress: Progress | None = None) -> tuple[Plan, ...]:
     """One plan per question, its candidates priced where their systems' prices are known."""
-    from tonnage.sizing.search import no_progress
-    from tonnage.sizing.search import size as search
+    from tonnage.sizing.planner import no_progress
+    from tonnage.sizing.planner import size as search
 
     plans = ((search(question, progress=progress or no_progress), question) for question in understood.questions)
     return tuple(priced(plan, question, understood.scenario) for plan, question in plans)
@@ -157,7 +157,7 @@ def predicted_beside(understood: Asked) -> Plan:
     """The same question predicted in a closed loop, the way that benchmarks are run: what a measured plan is compared with."""
     from dataclasses import replace
 
-    from tonnage.sizing.search import size as search
+    from tonnage.sizing.planner import size as search
 
     return search(replace(understood.questions[0], load="closed", deepen=False, tune=False))
 

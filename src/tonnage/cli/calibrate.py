@@ -12,7 +12,7 @@ from tonnage.cli.progress import compile_if_needed, progress_bar
 from tonnage.errors import InputError
 
 if TYPE_CHECKING:
-    from tonnage.sizing.fitting.calibrate import CalibrationReport
+    from tonnage.calibration.calibrate import CalibrationReport
 
 
 def calibrate(

@@ -10,9 +10,9 @@ from tonnage.cli.table import number, table, wrapped
 from tonnage.spec.catalog.accuracy import BENCHMARK, find_score
 
 if TYPE_CHECKING:
-    from tonnage.sizing.costs.where import CostComparison
-    from tonnage.sizing.deployed import Candidate
-    from tonnage.sizing.plan import Plan
+    from tonnage.cost.where import CostComparison
+    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.plan import Plan
 
 QUALITY_NOTE = f"{BENCHMARK}: as published, not all asked alike; sources: tonnage catalog MODEL --json."
 

@@ -8,9 +8,9 @@ from tonnage.cli.table import number, table, wrapped
 from tonnage.spec.prices import amount
 
 if TYPE_CHECKING:
-    from tonnage.sizing.costs.cost import OptionCost
-    from tonnage.sizing.costs.job import JobCost
-    from tonnage.sizing.costs.where import CostComparison
+    from tonnage.cost.cost import OptionCost
+    from tonnage.cost.job import JobCost
+    from tonnage.cost.where import CostComparison
 
 NAMES = {
     "on-prem": "On-prem, owned for the peak",

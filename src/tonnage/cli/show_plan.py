@@ -10,9 +10,9 @@ from tonnage.report.reading import FRONT_END_FELT
 from tonnage.spec.use_cases import pace
 
 if TYPE_CHECKING:
-    from tonnage.sizing.deployed import Candidate
+    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.plan import Plan
     from tonnage.sizing.explain import Explanation
-    from tonnage.sizing.plan import Plan
     from tonnage.sizing.sensitivity import Changed
 
 CANDIDATES_SHOWN = 12

@@ -15,9 +15,9 @@ from tonnage.cli.show_plan import show_plan
 
 if TYPE_CHECKING:
     from tonnage.api import Asked
-    from tonnage.sizing.costs.job import JobCost
-    from tonnage.sizing.costs.where import CostComparison
-    from tonnage.sizing.plan import Plan
+    from tonnage.cost.job import JobCost
+    from tonnage.cost.where import CostComparison
+    from tonnage.plan.plan import Plan
     from tonnage.spec.scenario import Scenario
 
 NO_DEPLOYMENT = 3
@@ -162,7 +162,7 @@ def _document(found: Found, place: int) -> dict[str, Any]:
 def _text(found: Found, *, explain: bool) -> str:
     from tonnage.cli.show_comparison import show_beside, show_models
     from tonnage.cli.show_cost import show_cost, show_job
-    from tonnage.sizing.costs.job import JobCost
+    from tonnage.cost.job import JobCost
 
     parts = [show_models(found.plans, found.costs)] if len(found.plans) > 1 else []
     for place, plan in enumerate(found.plans):

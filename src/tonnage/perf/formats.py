@@ -6,7 +6,7 @@ their format as well. 2:4 sparsity doubles the rate on paper and shrinks the byt
 
 What a format reaches of the efficiencies fitted to 16 and 8 bits lies in the group ``formats`` of ``terms.json``, by its
 name, or by its name and a GPU generation where that is known to differ; what measurements here did not fit is a prior
-(``sizing/fitting/formats.py`` has the sources), and predictions that rest on one say so.
+(``tools/fit/formats.py`` has the sources), and predictions that rest on one say so.
 """
 
 from __future__ import annotations

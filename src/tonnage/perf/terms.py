@@ -7,7 +7,7 @@ generation's mean), ``links`` for NVLink and PCIe, and ``engines`` for one engin
 host terms, decode attention, all-reduce latency. ``formats`` says what a number format reaches of the
 efficiencies (``perf.formats``).
 
-Sources: the form is DESIGN §5 with what ``sizing/fitting/fit.py`` found; the numbers are fitted there.
+Sources: the form is DESIGN §5 with what ``tools/fit/fit.py`` found; the numbers are fitted there.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any
 from tonnage.errors import DataError
 from tonnage.perf import step
 from tonnage.perf.attention import add_attention
+from tonnage.perf.calibrated_terms import calibration_mark, overlaid
 from tonnage.perf.drafting import MARK as DRAFTING_MARK
 from tonnage.perf.drafting import drafting
 from tonnage.perf.efficiencies import Terms
 from tonnage.perf.experts import SKEW, ExpertTerms, add_dispatch, add_experts, by_width
-from tonnage.perf.external import reduction, source_mark
+from tonnage.perf.external.measured_steps import reduction, source_mark
 from tonnage.perf.formats import fitted_bits, format_mark, format_name, matrix_rate, shares
 from tonnage.perf.links import ACTIVATION_BYTES, add_communication, below_change, link_bytes_s, link_kind, small_message_bytes, wire_bytes_s
-from tonnage.perf.overlay import calibration_mark, overlaid
 from tonnage.perf.step import StepModel
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.deployment import Parallelism

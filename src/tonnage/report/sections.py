@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from tonnage.report import figures
 from tonnage.report.answer import first_glance, others, saturation, sentence, title
-from tonnage.report.beside import beside
 from tonnage.report.blocks import drawing, items, section
 from tonnage.report.compared import compared
 from tonnage.report.cost_section import cost_section
@@ -16,6 +15,7 @@ from tonnage.report.document import Block, Command, Document, Facts, Items, Sect
 from tonnage.report.existing import existing_section
 from tonnage.report.figure import Plot
 from tonnage.report.job_section import job_section
+from tonnage.report.measured_comparison import beside
 from tonnage.report.numbers import ABSENT, counted, number, percent, plain, sentence_of, usd
 from tonnage.report.reading import (
     FRONT_END_FELT,

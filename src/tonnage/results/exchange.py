@@ -12,7 +12,7 @@ from typing import Any
 
 from tonnage.errors import InputError
 from tonnage.results.columns import LATENCIES, LATENCY_COLUMNS, STATISTICS, latency_column, shown
-from tonnage.results.genai_perf import find_reports, is_report, read_report
+from tonnage.results.importers.genai_perf import find_reports, is_report, read_report
 from tonnage.results.points import MeasuredPoint
 from tonnage.results.table import Line, Table, read_table
 

@@ -13,13 +13,13 @@ from typing import Any
 
 from tonnage.errors import InputError
 from tonnage.results.exchange import LOADS, NEAR, ROW_MEASURES, read_rows
-from tonnage.results.genai_perf import find_reports, is_report, read_report
-from tonnage.results.guidellm import guidellm_values, is_guidellm
+from tonnage.results.importers.genai_perf import find_reports, is_report, read_report
+from tonnage.results.importers.guidellm import guidellm_values, is_guidellm
+from tonnage.results.importers.vllm_bench import is_vllm, vllm_values
 from tonnage.results.json_values import load_json
 from tonnage.results.requests import COMPLETED, Requests
 from tonnage.results.store import read_run
 from tonnage.results.table import read_table
-from tonnage.results.vllm_bench import is_vllm, vllm_values
 
 Values = Mapping[str, str | int | float]
 REQUIRED = ("model", "gpu", "precision", "tp", "isl", "osl")

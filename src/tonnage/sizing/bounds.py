@@ -15,7 +15,7 @@ from tonnage.sizing.capacity import comparison, middle, worst_limit
 
 if TYPE_CHECKING:
     from tonnage.sizing.capacity import Capacity
-    from tonnage.sizing.trials import Ready
+    from tonnage.sizing.search_space import Ready
 
 MARGIN = 1.1
 """What the closed form of saturation is multiplied with: simulated saturations lie at 0.93 to 1.04 of it without a front end,

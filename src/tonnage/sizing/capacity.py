@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.errors import DoesNotFit
 from tonnage.perf.pipeline import priced
+from tonnage.perf.prediction_error import statistic_noise
 from tonnage.perf.step import (
     ATTENTION,
     EAGER,
@@ -25,7 +26,6 @@ from tonnage.perf.terms import client_turnaround_s
 from tonnage.results.metrics import Summary, summarize
 from tonnage.simulator.kernel import run, run_recorded
 from tonnage.simulator.ranks import pooled, rank_traces
-from tonnage.sizing.intervals import statistic_noise
 from tonnage.sizing.slower import slower
 from tonnage.spec.deployment import Deployment, Limit, Slo
 from tonnage.spec.lengths import Lengths, Pairs

@@ -19,7 +19,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tonnage.sizing.intervals import Regime, Residuals
+    from tonnage.perf.prediction_error import Regime, Residuals
 
 ASKED = (0.5, 0.8, 0.95)
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from tonnage.sizing.capacity import Capacity, Instance, worst_limit
 
 if TYPE_CHECKING:
+    from tonnage.plan.candidate import Statistics
     from tonnage.results.metrics import Summary
-    from tonnage.sizing.deployed import Statistics
 
 SHARES = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.88, 0.94, 0.98)
 """Loads of the curve, as shares of saturation; the load at the peak and the highest inside the limits are added."""

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from tonnage.sizing.bounds import Carried
 from tonnage.sizing.capacity import STABLE, worst_limit
+from tonnage.sizing.fleet_check import Replayed, fleet_summary
 from tonnage.sizing.systems import instances_per_system
-from tonnage.sizing.whole_fleet import Replayed, fleet_summary
 
 if TYPE_CHECKING:
-    from tonnage.sizing.contest import Answer
     from tonnage.sizing.question import Owned, Question
+    from tonnage.sizing.search import Answer
 
 STEP = 1.02
 """Factor between two loads that are tried."""

@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tonnage.errors import InputError, UnknownName
+from tonnage.plan.candidate import Candidate, Rejected, Statistics, by_gpus_needed
+from tonnage.plan.plan import Plan
 from tonnage.results.columns import STATISTICS
 from tonnage.results.points import STEADY, MeasuredPoint
 from tonnage.sizing.demand import Demand
-from tonnage.sizing.deployed import Candidate, Rejected, Statistics, by_gpus_needed
-from tonnage.sizing.plan import Plan
 from tonnage.sizing.systems import fleet
 from tonnage.spec.catalog import accuracy_and_calibration, find_engine, find_gpu, find_model, system_of
 from tonnage.spec.deployment import Limit, LimitMetric, Slo

@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tonnage.sizing.capacity import statistic_s
-from tonnage.sizing.contest import answer, fleet_under, ranked
-from tonnage.sizing.trials import prepared_trial
+from tonnage.sizing.search import answer, fleet_under, ranked
+from tonnage.sizing.search_space import prepared_trial
 from tonnage.spec.lengths import Lengths
 from tonnage.units import format_duration
 
 if TYPE_CHECKING:
-    from tonnage.sizing.contest import Answer
     from tonnage.sizing.question import Question
-    from tonnage.sizing.trials import Trial
+    from tonnage.sizing.search import Answer
+    from tonnage.sizing.search_space import Trial
     from tonnage.spec.deployment import Limit
 
 CHANGE = 0.2

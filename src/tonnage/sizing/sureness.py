@@ -11,18 +11,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tonnage.perf.prediction_error import regime_of, shipped_residuals
 from tonnage.sizing.capacity import Instance
 from tonnage.sizing.confidence import Confidence, confidence
-from tonnage.sizing.contest import measure
-from tonnage.sizing.intervals import regime_of, shipped_residuals
+from tonnage.sizing.search import measure
 from tonnage.sizing.stretched import stretched_rates
 from tonnage.sizing.systems import fleet
 
 if TYPE_CHECKING:
+    from tonnage.plan.candidate import Candidate
     from tonnage.sizing.bounds import Carried
-    from tonnage.sizing.contest import Answer
-    from tonnage.sizing.deployed import Candidate
     from tonnage.sizing.question import Question
+    from tonnage.sizing.search import Answer
 
 
 def confidence_of(question: Question, found: Answer, workers: int | None = None) -> Confidence:

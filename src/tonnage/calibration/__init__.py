@@ -1,0 +1,1 @@
+"""A user's own measurements turned into factors on the shipped terms."""

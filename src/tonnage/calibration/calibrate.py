@@ -1,0 +1,299 @@
+"""``tonnage calibrate``: factors on the fitted terms from one's own measurements, kept only where they predict better.
+
+How far the factors may go is chosen by what they predict of points that they have not seen: every point (every
+curve of equal lengths, where the file holds several) is left out in turn, fitted without and simulated. No strength
+that makes any metric of these left-out points worse on average is taken, and if none is left the terms stay as shipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tonnage.errors import InputError
+from tonnage.perf.terms import shipped
+from tonnage.results.points import STEADY, is_steady
+from tonnage.spec.calibration import OWN_METRICS, SCHEMA, Calibration, deployment_key
+from tonnage.spec.catalog import find_engine
+from tonnage.validation.predict import read_point
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tonnage.calibration.folds import Fitted, Sample
+
+    Errors = dict[str, NDArray[np.float64]]
+
+STRENGTHS = (0.5, 1.0)
+"""Multiples of the prior's widths that are tried, from careful to free."""
+
+TOLERANCE = 1.0
+"""Standard errors of the paired differences by which a metric of the left-out points may be worse while their sum is better."""
+
+FEWEST = 3
+"""Points without which leaving one out says nothing."""
+
+DETERMINED, PARTLY = 0.6, 0.9
+"""Posterior over prior width below which the data determined a term, or did so in part."""
+
+Progress = Callable[[int, int, str], None]
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationReport:
+    """What a calibration found.
+
+    Attributes:
+        calibration: what predictions use; without factors where the shipped terms predict better.
+        kept: whether there are factors.
+        strength: multiple of the prior's widths that was chosen; 0 where the shipped terms stay.
+        factors: the fitted factor of every term, kept or not, and
+        shrinkage: the width that is left of it, as a share of the prior's: 1 where the points say nothing.
+        before, after: MAPE in percent by metric over the points that were used, without and with the factors.
+        left_out, left_out_before: the same over points that the factors had not seen, with and without them.
+        units: what was left out in turn: "point" or "curve".
+        points: used points; not_steady: points that were set aside.
+        rows: line, load, lengths and errors of each used point.
+    """
+
+    calibration: Calibration
+    kept: bool
+    strength: float
+    factors: dict[str, float]
+    shrinkage: dict[str, float]
+    before: dict[str, float]
+    after: dict[str, float]
+    left_out_before: dict[str, float]
+    left_out: dict[str, float]
+    units: str
+    points: int
+    not_steady: int
+    rows: tuple[dict[str, Any], ...]
+
+    def to_json(self, date: str) -> dict[str, Any]:
+        """The content of the file that ``--coefficients`` reads."""
+        c = self.calibration
+        return {
+            "schema": SCHEMA,
+            "preset": c.preset,
+            "gpu": c.gpu,
+            "multipliers": dict(c.multipliers),
+            "deployments": list(c.deployments),
+            "left_out_by": self.units,
+            "left_out_errors": {name: {"rms": rms, "points": n} for name, rms, n in c.left_out},
+            "data": c.data,
+            "date": date,
+            "points": self.points,
+            "not_steady": self.not_steady,
+            "verdict": self.verdict(),
+            "fitted": {name: {"factor": self.factors[name], "posterior_over_prior": self.shrinkage[name]} for name in self.factors},
+            "residuals": {"mape_before": self.before, "mape_after": self.after, "rows": list(self.rows)},
+            "loo": {"left_out": self.units, "strength": self.strength, "mape_before": self.left_out_before, "mape_after": self.left_out},
+        }
+
+    def verdict(self) -> list[str]:
+        """In plain words: whether it helps, and what the data could and could not determine."""
+        lines = []
+        if self.kept:
+            lines.append(f"calibrated: each {self.units} predicted without itself, {_change(self.left_out_before, self.left_out)}")
+        else:
+            lines.append(
+                f"the shipped terms stay: fitted factors did not predict a left-out {self.units} better, "
+                f"{_change(self.left_out_before, self.left_out)}"
+            )
+        for words, low, high in (("determined", 0.0, DETERMINED), ("in part", DETERMINED, PARTLY), ("not determined", PARTLY, 1e9)):
+            names = [f"{n} ×{self.factors[n]:.3g}" if high <= PARTLY else n for n in self.factors if low <= self.shrinkage[n] < high]
+            if names:
+                lines.append(f"{words}: {', '.join(names)}")
+        return lines
+
+
+def _change(before: Mapping[str, float], after: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {before[name]:.1f} → {after[name]:.1f} %" for name in after)
+
+
+def calibrate(
+    rows: Sequence[Row],
+    *,
+    terms: dict[str, Any] | None = None,
+    widths: Mapping[str, float] | None = None,
+    data: str,
+    progress: Progress | None = None,
+) -> CalibrationReport:
+    """Fit factors to measured rows of one engine on one GPU.
+
+    Args:
+        rows: as ``results.exchange.read_rows`` gives them.
+        terms: the groups of ``perf.terms`` that are calibrated; those shipped if not given.
+        widths: of the logarithm of each factor; those that the fit learned if not given.
+        data: what the rows are, in words.
+        progress: called with (done, total, name).
+
+    Raises:
+        InputError: several engines or GPUs, too few points, or scipy is not installed.
+    """
+    from tonnage.calibration.folds import Sample
+    from tonnage.calibration.rows import require_scipy
+    from tonnage.simulator.kernel import warm_up
+
+    require_scipy("calibrate")
+
+    steady = [dict(row) for row in rows if is_steady(row)]
+    preset, gpu = _one_of_each(steady, len(rows))
+    warm_up()
+    sample = Sample(steady, terms or shipped(), preset=preset, gpu=gpu, widths=widths)
+    return _Calibrating(sample, data=f"{len(steady)} points of {data}", set_aside=len(rows) - len(steady), progress=progress).report()
+
+
+def _one_of_each(rows: Sequence[Row], given: int) -> tuple[str, str]:
+    """Preset and GPU of the rows.
+
+    Raises:
+        InputError: there are too few, or several of one.
+    """
+    if len(rows) < FEWEST:
+        aside = f" ({given - len(rows)} of {given} are not steady: requests/s × E2E / clients below {STEADY})" if given > len(rows) else ""
+        raise InputError(f"calibrate: {len(rows)} usable points{aside}; give at least {FEWEST} of one deployment, better 8 to 10 loads")
+    deployments = [read_point(row).deployment for row in rows]
+    presets = sorted({find_engine(d.engine).coefficients for d in deployments})
+    gpus = sorted({d.gpu.name for d in deployments})
+    for kind, names in (("engines", presets), ("GPUs", gpus)):
+        if len(names) > 1:
+            raise InputError(f"calibrate: the points are of several {kind} ({', '.join(names)}); calibrate each apart")
+    return presets[0], gpus[0]
+
+
+class _Calibrating:
+    """One calibration: the fit of all points, and the fits without each."""
+
+    def __init__(self, sample: Sample, *, data: str, set_aside: int, progress: Progress | None) -> None:
+        import numpy as np
+
+        self.sample, self.data, self.set_aside = sample, data, set_aside
+        self.progress = progress or (lambda done, total, name: None)
+        self.all = np.ones(len(sample.rows), dtype=bool)
+        curves = [(row["model"], row["precision"], row["tp"], row["isl"], row["osl"]) for row in sample.rows]
+        several = len(set(curves)) > 1
+        self.units = "curve" if several else "point"
+        labels: list[Any] = curves if several else list(range(len(curves)))
+        self.folds = [np.array([label == out for label in labels]) for out in dict.fromkeys(labels)]
+        self.total = len(STRENGTHS) * (len(self.folds) + 1)
+        self.done = 0
+
+    def report(self) -> CalibrationReport:
+        import numpy as np
+
+        sample = self.sample
+        before = sample.errors(np.zeros(len(sample.names)), self.all)
+        best, chosen, found = float("inf"), 0.0, []
+        for strength in STRENGTHS:
+            fitted, left_out = self._without_each(strength)
+            found.append((strength, fitted, left_out))
+            if _no_metric_worse(before, left_out) and _distance(left_out) < min(best, _distance(before)):
+                best, chosen = _distance(left_out), strength
+        strength, fitted, left_out = next((f for f in found if f[0] == chosen), min(found, key=lambda f: _distance(f[2])))
+        kept = chosen > 0
+        after = sample.errors(np.log(list(fitted.multipliers().values())), self.all) if kept else before
+        factors = fitted.multipliers()
+        return CalibrationReport(
+            calibration=Calibration(
+                preset=sample.preset,
+                gpu=sample.gpu,
+                multipliers=tuple(factors.items()) if kept else (),
+                data=self.data,
+                deployments=_deployments(sample.rows),
+                left_out=_root_mean_squares(left_out if kept else before),
+                by_curve=self.units == "curve",
+            ),
+            kept=kept,
+            strength=chosen,
+            factors=factors,
+            shrinkage={name: round(float(value), 3) for name, value in zip(fitted.names, fitted.shrinkage, strict=True)},
+            before=_mape(before),
+            after=_mape(after),
+            left_out_before=_mape(before),
+            left_out=_mape(left_out),
+            units=self.units,
+            points=len(sample.rows),
+            not_steady=self.set_aside,
+            rows=tuple(_row(row, i, before, after) for i, row in enumerate(sample.rows)),
+        )
+
+    def _without_each(self, strength: float) -> tuple[Fitted, Errors]:
+        """The fit of all points, and the errors of each unit under the fit without it."""
+        import numpy as np
+
+        from tonnage.calibration.folds import fit_sample
+
+        fitted = fit_sample(self.sample, self.all, strength=strength)
+        self._tick()
+        errors: Errors = {}
+        for out in self.folds:
+            without = fit_sample(self.sample, ~out, strength=strength, rounds=0, start=fitted.x)
+            for name, values in self.sample.errors(without.x, out).items():
+                merged = errors.setdefault(name, np.full(len(self.all), np.nan))
+                merged[out] = values[out]
+            self._tick()
+        return fitted, errors
+
+    def _tick(self) -> None:
+        self.done += 1
+        self.progress(self.done, self.total, f"without each {self.units}")
+
+
+def _mape(errors: Errors) -> dict[str, float]:
+    """Mean absolute error in percent by metric, over the points that have it."""
+    import numpy as np
+
+    return {name: round(float(100 * np.nanmean(np.abs(np.expm1(values)))), 3) for name, values in errors.items()}
+
+
+def _deployments(rows: Sequence[Row]) -> tuple[str, ...]:
+    found = [read_point(row).deployment for row in rows]
+    return tuple(sorted({deployment_key(d.model.name, d.precision.name, d.parallelism.tp) for d in found}))
+
+
+def _root_mean_squares(errors: Errors) -> tuple[tuple[str, float, int], ...]:
+    """Of the logarithms of each metric, with how many there are; static batches have intervals of their own."""
+    import numpy as np
+
+    known = {name: values[np.isfinite(values)] for name, values in errors.items() if name in OWN_METRICS}
+    return tuple((n, round(float(np.sqrt(np.mean(v**2))), 4), len(v)) for n, v in sorted(known.items()) if len(v))
+
+
+def _no_metric_worse(before: Errors, after: Errors) -> bool:
+    """Whether no metric's mean error grows by more than its standard error over the points.
+
+    Where waves of requests fall into steps flips the TTFT of single points by 20 %, either way, whatever the terms.
+    """
+    import numpy as np
+
+    for name, values in before.items():
+        known = np.isfinite(values)
+        growth = np.abs(after[name][known]) - np.abs(values[known])
+        if growth.mean() > growth.std(ddof=1) / np.sqrt(known.sum()) * TOLERANCE:
+            return False
+    return True
+
+
+def _distance(errors: Errors) -> float:
+    """Mean error over the metrics, each in units of its believed scatter."""
+    import numpy as np
+
+    from tonnage.calibration.rows import SIGMA
+
+    return float(np.mean([np.nanmean(np.abs(values)) / SIGMA[name] for name, values in errors.items()]))
+
+
+def _row(row: Row, place: int, before: Errors, after: Errors) -> dict[str, Any]:
+    import numpy as np
+
+    load = {name: row[name] for name in ("batch", "concurrency", "request_rate") if row.get(name) is not None}
+    percent = {
+        kind: {name: round(float(100 * np.expm1(values[place])), 2) for name, values in errors.items() if np.isfinite(values[place])}
+        for kind, errors in (("before", before), ("after", after))
+    }
+    return {"line": row.get("line"), "model": row["model"], "tp": row["tp"], "isl": row["isl"], "osl": row["osl"], **load, **percent}

@@ -1,0 +1,207 @@
+"""A few measured points to factors on the fitted terms: least squares with a prior on every factor.
+
+A factor moves in its logarithm, from 0 (as shipped), and pays (log / width)² for it: the widths (``widths``) say how far
+an engine's build, clocks or host lay from what the terms were fitted on, for groups that were left out of the fit. What
+the points cannot tell therefore stays as shipped. Rows are linear in their steps' prices between simulations (``rows``);
+the client's turnaround, which shifts arrivals and not prices, enters by a difference of two simulations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tonnage.calibration.rows import SIGMA, STATIC_SIGMA, LoadedRows, Rows, StaticRows, Terms, robust
+from tonnage.perf.calibrated_terms import ACTS_ON, OF_THE_GPU, overlaid
+from tonnage.perf.prediction_error import shipped_residuals
+from tonnage.perf.terms import fitted_engine
+from tonnage.spec.calibration import MULTIPLIERS, Calibration
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+
+START_WIDTH = 0.1
+"""Width of the logarithm of each factor before any group has been looked at; ``widths`` learns them from groups that were left out."""
+
+STRANGER = 2.5
+"""Widths for a GPU or an engine that no fitted row is of, relative to those of measured ones."""
+
+WEIGHT = 0.5
+"""Of a residual: E2E, TPOT and requests/s of one point are nearly one number, and points of one curve are alike."""
+
+ROUNDS, EVALUATIONS = 3, 40
+
+TURNAROUND_STEP = 0.2
+"""Difference of the logarithm of the turnaround between the two simulations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """Factors that explain some rows.
+
+    Attributes:
+        names: of the terms; x: logarithms of their factors, of the same length.
+        shrinkage: posterior width of each over its prior width: 1 where the rows say nothing.
+    """
+
+    names: tuple[str, ...]
+    x: Floats
+    shrinkage: Floats
+
+    def multipliers(self) -> dict[str, float]:
+        """Factors by term, rounded to four digits as a file holds them."""
+        return {name: float(f"{value:.4g}") for name, value in zip(self.names, np.exp(self.x).tolist(), strict=True)}
+
+
+@dataclass(slots=True)
+class _Part:
+    """Rows of one kind, and the places that they have among all."""
+
+    rows: Rows
+    places: NDArray[np.int64]
+    shifted: LoadedRows | None = None
+    slopes: dict[str, Floats] = field(default_factory=dict)
+
+
+class Sample:
+    """Measured rows of one engine preset on one GPU."""
+
+    def __init__(
+        self, rows: Sequence[dict[str, Any]], terms: Terms, *, preset: str, gpu: str, widths: Mapping[str, float] | None = None
+    ) -> None:
+        """Look the rows up once.
+
+        Args:
+            rows: what was measured.
+            terms: the groups of ``perf.terms`` that are calibrated.
+            preset, gpu: what all rows are of.
+            widths: of the logarithm of each factor; those that the fit learned if not given.
+        """
+        self.rows, self.terms, self.preset, self.gpu = list(rows), terms, preset, gpu
+        static = np.array([row.get("batch") is not None for row in self.rows])
+        self.parts: list[_Part] = []
+        if static.any():
+            places = np.flatnonzero(static)
+            self.parts.append(_Part(StaticRows([self.rows[i] for i in places]), places))
+        if not static.all():
+            places = np.flatnonzero(~static)
+            mine = [self.rows[i] for i in places]
+            self.parts.append(_Part(LoadedRows(mine), places, LoadedRows(mine)))
+        self.names = self._tellable()
+        strange = {True: gpu not in terms["gpus"], False: not fitted_engine(preset, gpu)}
+        given = shipped_residuals().widths if widths is None else widths
+        of_one = [given.get(name, START_WIDTH) for name in self.names]
+        self.widths = np.array([w * (STRANGER if strange[n in OF_THE_GPU] else 1.0) for n, w in zip(self.names, of_one, strict=True)])
+
+    def _tellable(self) -> tuple[str, ...]:
+        """The factors that act on anything in these rows."""
+        engine = self.terms["engines"][self.preset]
+        points = [point for part in self.parts for point in part.rows.points]
+        found = []
+        for name in MULTIPLIERS:
+            acts = name in OF_THE_GPU or any(engine.get(term, 0.0) for term, _ in ACTS_ON[name])
+            if name == "allreduce_s":
+                acts = acts and any(point.deployment.parallelism.tp > 1 for point in points)
+            if name == "turnaround_s":
+                acts = acts and any(point.concurrency is not None for point in points)
+            if acts:
+                found.append(name)
+        return tuple(found)
+
+    def at(self, x: Floats) -> Terms:
+        """The terms with the factors of a vector."""
+        factors = tuple(zip(self.names, np.exp(x).tolist(), strict=True))
+        return overlaid(self.terms, Calibration(preset=self.preset, gpu=self.gpu, multipliers=factors, data=""), self.gpu)
+
+    def simulate(self, x: Floats) -> None:
+        """Run every row with these factors, and once more with a slower client."""
+        terms = self.at(x)
+        for part in self.parts:
+            part.rows.simulate(terms)
+            if part.shifted is not None and "turnaround_s" in self.names:
+                moved = x.copy()
+                moved[self.names.index("turnaround_s")] += TURNAROUND_STEP
+                part.shifted.simulate(self.at(moved))
+                part.slopes = _slopes(part.rows, part.shifted, terms)
+
+    def residuals(self, x: Floats, around: Floats, keep: NDArray[np.bool_]) -> Floats:
+        """Robust residuals of the rows that are kept, linearised around the last simulation."""
+        terms = self.at(x)
+        moved = 0.0
+        if "turnaround_s" in self.names:
+            place = self.names.index("turnaround_s")
+            moved = float(x[place] - around[place])
+        found = []
+        for part in self.parts:
+            predicted = part.rows.predict(terms)
+            for name, measured in part.rows.measured.items():
+                known = np.isfinite(measured) & keep[part.places]
+                error = np.log(predicted[name][known] / measured[known])
+                if name in part.slopes:
+                    error = error + moved * part.slopes[name][known]
+                found.append(WEIGHT * robust(error / _sigma(part.rows, name)))
+        return np.concatenate(found)
+
+    def errors(self, x: Floats, keep: NDArray[np.bool_]) -> dict[str, Floats]:
+        """Logarithms of predicted over measured of the rows that are kept, simulated with these factors; NaN where not measured."""
+        found: dict[str, Floats] = {}
+        terms = self.at(x)
+        for part in self.parts:
+            places = part.places[keep[part.places]]
+            if not places.size:
+                continue
+            mine = [self.rows[i] for i in places]
+            rows: Rows = LoadedRows(mine) if isinstance(part.rows, LoadedRows) else StaticRows(mine)
+            rows.simulate(terms)
+            predicted = rows.predict(terms)
+            for name, measured in rows.measured.items():
+                values = found.setdefault(name, np.full(len(self.rows), np.nan))
+                values[places] = np.log(predicted[name] / measured)
+        return found
+
+
+def _sigma(rows: Rows, name: str) -> float:
+    return SIGMA[name] if isinstance(rows, LoadedRows) else STATIC_SIGMA
+
+
+def _slopes(rows: Rows, shifted: LoadedRows, terms: Terms) -> dict[str, Floats]:
+    """Change of the logarithm of every metric per unit of the logarithm of the turnaround."""
+    now = rows.predict(terms)
+    return {name: np.log(shifted.simulated(name) / now[name]) / TURNAROUND_STEP for name in now}
+
+
+def fit_sample(
+    sample: Sample, keep: NDArray[np.bool_], *, strength: float = 1.0, rounds: int = ROUNDS, start: Floats | None = None
+) -> Fitted:
+    """The factors that explain the kept rows best.
+
+    Args:
+        sample: the rows.
+        keep: bool per row.
+        strength: the prior's widths are multiplied by it; a small one stays near the shipped terms.
+        rounds: simulations of all rows; 0 fits around the last one.
+        start: where to begin; as shipped if not given.
+    """
+    from scipy.optimize import least_squares
+
+    width = strength * sample.widths
+    x = np.zeros(len(width)) if start is None else start.copy()
+    around = x.copy()
+    jacobian = np.zeros((0, len(width)))
+    for _ in range(max(rounds, 1)):
+        if rounds:
+            sample.simulate(x)
+            around = x.copy()
+
+        def objective(y: Floats, around: Floats = around) -> Floats:
+            return np.concatenate([sample.residuals(y, around, keep), y / width])
+
+        solution = least_squares(objective, x, x_scale=width, max_nfev=EVALUATIONS)
+        x, jacobian = solution.x, solution.jac
+    posterior = np.sqrt(np.diag(np.linalg.inv(jacobian.T @ jacobian)))
+    return Fitted(names=sample.names, x=x, shrinkage=posterior / width)

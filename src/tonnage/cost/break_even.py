@@ -1,0 +1,253 @@
+"""Where two costs cross as the volume of requests grows.
+
+Each cost is a curve over requests per year: a base, a slope, and a jump wherever one more instance or
+system is needed. Between jumps both are straight lines, so the crossings are exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from typing import Any
+
+from tonnage.cost.cost import Serving, Traffic, api_request, system_parts
+from tonnage.cost.options import instances_on, needed, on_prem, peak_of, rent_of, systems_for, systems_per_instance
+from tonnage.spec.prices import Prices
+
+LOOK_AHEAD = 10.0
+"""Break-evens are looked for up to so many times the volume of the plan …"""
+
+MOST_JUMPS = 200_000
+"""… or up to fewer, where more jumps than these would have to be looked at."""
+
+TIE = 1e-12
+"""Two costs that differ by less than this share of the larger are the same."""
+
+SAME_VOLUME = 1e-9
+"""Two volumes that differ by less than this share are the same: the share at which a rate still divides evenly."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """USD a year over requests a year.
+
+    Attributes:
+        base: USD at the smallest volume.
+        slope: USD per request.
+        jumps: (volume, USD): what more is paid at every volume above ``volume``, in any order.
+    """
+
+    base: float
+    slope: float
+    jumps: tuple[tuple[float, float], ...] = ()
+
+    def at(self, volume: float) -> float:
+        """USD a year at that volume."""
+        return self.base + self.slope * volume + sum(usd for where, usd in self.jumps if where < volume)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """A volume where the cheaper of two changes: ``first_cheaper_above`` says whether the first curve is the cheaper above it."""
+
+    volume: float
+    first_cheaper_above: bool
+
+
+def crossings(first: Curve, second: Curve, up_to: float) -> tuple[bool | None, tuple[Crossing, ...]]:
+    """Whether the first is the cheaper at small volumes (None where they never differ), and every change up to a volume.
+
+    At a jump the dearer cost begins just above the volume of the jump.
+    """
+    steps = _steps(first, second, up_to)
+    edges = list(steps)
+    gap, slope = first.base - second.base, first.slope - second.slope
+    scale = max(abs(first.base), abs(second.base), abs(first.slope * up_to), abs(second.slope * up_to), 1e-300)
+    at_start: bool | None = None
+    cheaper: bool | None = None
+    found: list[Crossing] = []
+    for begin, end in zip(edges, [*edges[1:], up_to], strict=True):
+        gap += steps[begin]
+        for volume, side in _sides(gap, slope, begin, end, TIE * scale):
+            if side != cheaper:
+                if cheaper is None:
+                    at_start = side
+                else:
+                    found.append(Crossing(volume=volume, first_cheaper_above=side))
+                cheaper = side
+    return at_start, tuple(found)
+
+
+def _steps(first: Curve, second: Curve, up_to: float) -> dict[float, float]:
+    """What the difference changes by at each volume from 0, in order; volumes that differ by rounding alone are one."""
+    signed = [(volume, sign * usd) for curve, sign in ((first, 1.0), (second, -1.0)) for volume, usd in curve.jumps if volume < up_to]
+    steps = {0.0: 0.0}
+    last = 0.0
+    for volume, usd in sorted(signed):
+        if volume > last * (1 + SAME_VOLUME):
+            last = volume
+        steps[last] = steps.get(last, 0.0) + usd
+    return steps
+
+
+def _sides(gap: float, slope: float, begin: float, end: float, tie: float) -> Iterable[tuple[float, bool]]:
+    """(from which volume, whether the difference is below zero) on a straight piece; ties say nothing."""
+    left, right = gap + slope * begin, gap + slope * end
+    if abs(left) > tie:
+        yield begin, left < 0
+        if abs(right) > tie and (left < 0) != (right < 0):
+            yield -gap / slope, right < 0
+    elif abs(right) > tie:
+        yield begin, right < 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakEven:
+    """The requests a year at which the cheaper of two ways changes.
+
+    Attributes:
+        between: the two ways.
+        cheaper_below: the cheaper of them at small volumes; empty where they cost the same.
+        cheaper_above: the cheaper of them at the largest volume looked at.
+        first_requests_per_year: where the cheaper one changes first; None where it never does.
+        last_requests_per_year: where it changes last; whole systems make it change more than once.
+        changes: how often.
+        bought_fleet_requests_per_year: where the fleet of this plan, bought whole, costs as much as the API: with less
+            traffic than this the API is the cheaper. None for other pairs, or where it is never reached.
+        searched_to_requests_per_year: the largest volume looked at.
+        how: all of it in words.
+    """
+
+    between: tuple[str, str]
+    cheaper_below: str
+    cheaper_above: str
+    first_requests_per_year: float | None
+    last_requests_per_year: float | None
+    changes: int
+    bought_fleet_requests_per_year: float | None
+    searched_to_requests_per_year: float
+    how: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The break-even as JSON values."""
+        return asdict(self)
+
+
+def break_even(names: tuple[str, str], curves: tuple[Curve, Curve], up_to: float, bought: float | None = None) -> BreakEven:
+    """The break-even of two curves, up to a volume; ``bought`` is passed on."""
+    start, found = crossings(*curves, up_to)
+    end = found[-1].first_cheaper_above if found else start
+    below, above = (("" if side is None else names[0] if side else names[1]) for side in (start, end))
+    if not found:
+        how = f"{below} is cheaper at every volume up to {up_to:,.0f} requests a year" if below else "they cost the same at every volume"
+    elif len(found) == 1:
+        how = f"{below} is cheaper below {found[0].volume:,.0f} requests a year, {above} above"
+    else:
+        how = (
+            f"{below} is cheaper below {found[0].volume:,.0f} requests a year; then it changes {len(found)} times, as systems are whole; "
+            f"{above} is cheaper from {found[-1].volume:,.0f}, as far as looked, to {up_to:,.0f}"
+        )
+    return BreakEven(
+        between=names,
+        cheaper_below=below,
+        cheaper_above=above,
+        first_requests_per_year=found[0].volume if found else None,
+        last_requests_per_year=found[-1].volume if found else None,
+        changes=len(found),
+        bought_fleet_requests_per_year=bought,
+        searched_to_requests_per_year=up_to,
+        how=how,
+    )
+
+
+def break_evens(
+    traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 1, api: str | None = None
+) -> tuple[BreakEven, ...]:
+    """For each two of on-prem, cloud and API: the volumes, of the same day, at which the cheaper changes.
+
+    None where the requests of a year, or a price, are not known.
+    """
+    volume = traffic.requests_per_year
+    if not volume:
+        return ()
+    up_to = volume * _look_ahead(traffic, serving)
+    curves: dict[str, Curve] = {}
+    owned = _owned_curve(traffic, serving, prices, min_instances, up_to)
+    rented = _rented_curve(traffic, serving, prices, min_instances, up_to)
+    curves |= {"on-prem": owned} if owned else {}
+    curves |= {"cloud": rented} if rented else {}
+    curves |= {"api": Curve(base=0.0, slope=api_request(traffic, prices, api)[0])} if prices.api_price(api) else {}
+    fleet = _bought(traffic, serving, prices, min_instances, owned=owned, api=curves.get("api"))
+    return tuple(
+        break_even(names, (curves[names[0]], curves[names[1]]), up_to, fleet if names == ("on-prem", "api") else None)
+        for names in combinations(curves, 2)
+    )
+
+
+def _look_ahead(traffic: Traffic, serving: Serving) -> float:
+    jumps = sum(needed(hours.sized_requests_per_second, serving) + 1 for hours in traffic.hours)
+    return min(LOOK_AHEAD, MOST_JUMPS / jumps)
+
+
+def power_per_request(serving: Serving, prices: Prices) -> float:
+    """USD of electricity that one request costs on owned systems, where hosting does not pay for it."""
+    power = prices.power_usd_per_kwh
+    if serving.system_watts is None or power is None or prices.power_in_hosting:
+        return 0.0
+    watts = serving.system_watts * serving.gpus_per_instance / serving.gpus_per_system
+    seconds = 1 / serving.requests_per_second_per_instance
+    return watts / 1_000 * seconds / 3_600 * prices.pue.value * power.value
+
+
+def _owned_curve(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int, up_to: float) -> Curve | None:
+    """A jump at every volume where the systems owned so far are full."""
+    parts = system_parts(serving, prices, 1)
+    volume = traffic.requests_per_year
+    if isinstance(parts, str) or not volume:
+        return None
+    each = sum(part.usd_per_year for part in parts)
+    per_instance = volume * serving.requests_per_second_per_instance / peak_of(traffic)
+    step = systems_per_instance(serving)
+    count = max(step, systems_for(min_instances, serving))
+    base = (count + serving.spare) * each
+    jumps = []
+    while (full := instances_on(count, serving) * per_instance) < up_to:
+        jumps.append((full, step * each))
+        count += step
+    return Curve(base=base, slope=power_per_request(serving, prices), jumps=tuple(jumps))
+
+
+def _rented_curve(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int, up_to: float) -> Curve | None:
+    """A jump at every volume where an hour needs one instance more."""
+    rent = rent_of(serving, prices)
+    volume = traffic.requests_per_year
+    if isinstance(rent, str) or not volume:
+        return None
+    base = 0.0
+    jumps: list[tuple[float, float]] = []
+    for hours in traffic.hours:
+        usd = hours.hours_per_year * rent.usd
+        busy = hours.sized_requests_per_second > 0
+        fewest = max(min_instances, int(busy))
+        base += usd * fewest
+        if busy:
+            per_instance = volume * serving.requests_per_second_per_instance / hours.sized_requests_per_second
+            last = math.ceil(round(up_to / per_instance, 9))
+            jumps += [(count * per_instance, usd) for count in range(fewest, last)]
+    return Curve(base=base, slope=0.0, jumps=tuple(jumps))
+
+
+def _bought(
+    traffic: Traffic, serving: Serving, prices: Prices, min_instances: int, *, owned: Curve | None, api: Curve | None
+) -> float | None:
+    """Requests a year at which the plan's systems, once bought, cost what an API asks; None where that is beyond what they carry."""
+    volume = traffic.requests_per_year
+    if owned is None or api is None or not volume or api.slope <= owned.slope:
+        return None
+    cost = on_prem(traffic, serving, prices, min_instances)
+    fixed = sum(part.usd_per_year for part in cost.parts if part.name != "power")
+    found = fixed / (api.slope - owned.slope)
+    most = volume * cost.instances * serving.requests_per_second_per_instance / peak_of(traffic)
+    return found if found <= most else None

@@ -1,0 +1,120 @@
+"""A job that is done again and again, such as a nightly run.
+
+What one costs rented or at an API, and from how many a year systems of one's own are cheaper.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from datetime import date
+from typing import Any
+
+from tonnage.cost.break_even import SAME_VOLUME, power_per_request
+from tonnage.cost.cost import HOURS_PER_YEAR, OptionCost, Serving, Traffic, api_request
+from tonnage.cost.options import Rent, as_planned, needed, on_prem, rent_of
+from tonnage.spec.prices import Figure, Prices, stale
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCost:
+    """Three ways of doing a job of so many requests within so many hours; USD.
+
+    Attributes:
+        requests, hours: the job.
+        owned: systems for the job, owned all year, without electricity and without shares per request, as both hang on
+            how often it is run.
+        power_usd_per_job: electricity of the owned systems, an estimate; 0 where hosting pays for it or it is not known.
+        cloud_usd_per_job: so many GPUs for so many begun hours; None where the rent is not known.
+        cloud_gpu_hours_per_job: of them.
+        api_usd_per_job: the tokens; None where no API price is known.
+        jobs_per_year_against_cloud, jobs_per_year_against_api: from more jobs a year owning is cheaper; None where a
+            price is not known, or a year has no time for so many.
+        most_jobs_per_year: for how many a year has time on the owned systems.
+        how: the arithmetic of the cloud and of the API, or why there is none.
+        figures, warnings: the prices used, and those older than a year.
+    """
+
+    requests: float
+    hours: float
+    owned: OptionCost
+    power_usd_per_job: float
+    cloud_usd_per_job: float | None
+    cloud_gpu_hours_per_job: float
+    api_usd_per_job: float | None
+    jobs_per_year_against_cloud: float | None
+    jobs_per_year_against_api: float | None
+    most_jobs_per_year: float
+    how: tuple[str, ...]
+    figures: tuple[Figure, ...]
+    warnings: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The job's cost as JSON values."""
+        return {**asdict(self), "owned": self.owned.to_json()}
+
+
+def job_cost(
+    requests: float,
+    seconds: float,
+    tokens: tuple[float, float],
+    serving: Serving,
+    prices: Prices,
+    *,
+    today: date | None = None,
+) -> JobCost:
+    """What a job costs.
+
+    Args:
+        requests, seconds: how many, within how long.
+        tokens: mean of a request, in and out.
+        serving: the instance; its rate is what it completes when always busy.
+        prices: the price list.
+        today: the day on which prices older than a year are warned about; none are if not given.
+    """
+    rate, hours = requests / seconds, seconds / 3_600
+    traffic = Traffic(peak_requests_per_second=rate, mean_requests_per_second=None, input_tokens=tokens[0], output_tokens=tokens[1])
+    serving = as_planned(serving, traffic)
+    owned = replace(on_prem(traffic, serving, replace(prices, power_in_hosting=True)), energy=None)
+    power = power_per_request(serving, prices) * requests
+    rent = rent_of(serving, prices)
+    instances = max(1, needed(rate, serving))
+    begun = math.ceil(hours * (1 - SAME_VOLUME))
+    gpu_hours = float(instances * begun * serving.gpus_per_instance)
+    cloud = None if isinstance(rent, str) else instances * begun * rent.usd
+    api = prices.api_price()
+    each, api_how = api_request(traffic, prices) if api else (0.0, "no API price is known")
+    tokens_usd = requests * each if api else None
+    api_figures = (api.usd_per_million_input_tokens, api.usd_per_million_output_tokens) if api else ()
+    figures = tuple(dict.fromkeys((*owned.figures, *(() if isinstance(rent, str) else rent.figures), *api_figures)))
+    most = HOURS_PER_YEAR / hours
+    return JobCost(
+        requests=requests,
+        hours=hours,
+        owned=owned,
+        power_usd_per_job=power,
+        cloud_usd_per_job=cloud,
+        cloud_gpu_hours_per_job=gpu_hours,
+        api_usd_per_job=tokens_usd,
+        jobs_per_year_against_cloud=_jobs(owned.usd_per_year, cloud, power, most),
+        jobs_per_year_against_api=_jobs(owned.usd_per_year, tokens_usd, power, most),
+        most_jobs_per_year=most,
+        how=(_rented(rent, gpu_hours, begun, serving), f"{requests:,.0f} requests; {api_how}"),
+        figures=figures,
+        warnings=stale(figures, today) if today else (),
+    )
+
+
+def _rented(rent: Rent | str, gpu_hours: float, begun: int, serving: Serving) -> str:
+    """The arithmetic of the rent, or why there is none."""
+    if isinstance(rent, str):
+        return rent
+    licence = f" + {rent.licence / serving.gpus_per_instance:g} USD licence" if rent.licence else ""
+    return f"{gpu_hours:,.0f} GPU-hours ({begun} begun hours) × {rent.offer}{licence}"
+
+
+def _jobs(owned: float | None, each: float | None, power: float, most: float) -> float | None:
+    """Jobs a year at which owning costs the same; None where a price is not known or a year is too short."""
+    if owned is None or each is None or owned > (each - power) * most:
+        return None
+    return owned / (each - power)

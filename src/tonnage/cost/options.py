@@ -1,0 +1,219 @@
+"""One load served in three ways: systems of one's own, cloud GPUs by the hour, and both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tonnage.cost.cost import (
+    CostPart,
+    Hours,
+    OptionCost,
+    Serving,
+    Traffic,
+    Where,
+    energy_of,
+    energy_part,
+    owned_figures,
+    serving_of,
+    spread,
+    system_parts,
+)
+from tonnage.plan.candidate import Candidate
+from tonnage.sizing.systems import instances_per_system
+from tonnage.spec.prices import Figure, Prices, amount
+
+
+def needed(requests_per_second: float, serving: Serving) -> int:
+    """Instances that a rate needs; what divides evenly is not rounded up."""
+    return math.ceil(round(requests_per_second / serving.requests_per_second_per_instance, 9))
+
+
+def instances_on(systems: int, serving: Serving) -> int:
+    """Instances that so many whole systems hold; one wider than a system takes whole systems."""
+    each, span = instances_per_system(serving.gpus_per_instance, serving.gpus_per_system)
+    return systems // span * each
+
+
+def systems_for(instances: int, serving: Serving) -> int:
+    """Fewest whole systems that hold so many instances."""
+    each, span = instances_per_system(serving.gpus_per_instance, serving.gpus_per_system)
+    return -(-instances // each) * span
+
+
+def systems_per_instance(serving: Serving) -> int:
+    """Whole systems that one instance stands on; 1 where several share one."""
+    return instances_per_system(serving.gpus_per_instance, serving.gpus_per_system)[1]
+
+
+def as_planned(serving: Serving, traffic: Traffic) -> Serving:
+    """The instance at the load that it carries in the plan's fleet, where its simulation asks for more or fewer systems than division."""
+    if serving.systems is None:
+        return serving
+    instances = instances_on(serving.systems - serving.spare, serving)
+    if instances == instances_on(systems_for(max(1, needed(peak_of(traffic), serving)), serving), serving):
+        return serving
+    return replace(serving, requests_per_second_per_instance=peak_of(traffic) / instances)
+
+
+def peak_of(traffic: Traffic) -> float:
+    """What the busiest hour is provided for, in requests/s."""
+    return max(hours.sized_requests_per_second for hours in traffic.hours)
+
+
+def on_prem(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 0) -> OptionCost:
+    """Whole systems for the peak and the spare ones, owned all year."""
+    peak = peak_of(traffic)
+    instances = max(1, min_instances, needed(peak, serving))
+    systems = systems_for(instances, serving) + serving.spare
+    each, span = instances_per_system(serving.gpus_per_instance, serving.gpus_per_system)
+    exact = peak / serving.requests_per_second_per_instance / each * span
+    parts, exact_parts = (system_parts(serving, prices, count) for count in (systems, exact))
+    if isinstance(parts, str) or isinstance(exact_parts, str):
+        return OptionCost(where="on-prem", usd_per_year=None, systems=systems, systems_exact=exact, reason=str(parts))
+    held = instances_on(systems, serving)
+    energy = energy_of(serving, traffic, prices, held)
+    parts = (*parts, *energy_part(energy))
+    cost = OptionCost(
+        where="on-prem",
+        usd_per_year=sum(part.usd_per_year for part in parts),
+        usd_per_year_exact=sum(part.usd_per_year for part in (*exact_parts, *energy_part(energy))),
+        parts=parts,
+        purchase_usd=systems * value_of(prices.system_usd(serving.system)),
+        systems=systems,
+        systems_exact=exact,
+        instances=held,
+        gpus=systems * serving.gpus_per_system,
+        energy=energy,
+        how=tuple(f"{part.name}: {part.how}" for part in parts),
+        figures=owned_figures(serving, prices),
+    )
+    return spread(cost, traffic, prices)
+
+
+def value_of(figure: Figure | None) -> float:
+    """Its value; 0 where it is left out."""
+    return 0.0 if figure is None else figure.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rent:
+    """What an hour of one instance costs in the cloud, in USD: the GPUs at both ends of the offer, and their licences."""
+
+    low: float
+    high: float
+    licence: float
+    offer: str
+    figures: tuple[Figure, ...]
+
+    @property
+    def usd(self) -> float:
+        """With the middle of the offer."""
+        return (self.low + self.high) / 2 + self.licence
+
+
+def rent_of(serving: Serving, prices: Prices) -> Rent | str:
+    """The rent of an instance; a sentence where the GPU's price is not known."""
+    offer = prices.cloud_price(serving.gpu)
+    if offer is None:
+        return f"no cloud price of {serving.gpu} is known; give it as cloud.{serving.gpu} (USD per GPU and hour)"
+    price, licence = offer.usd_per_gpu_hour, prices.licence_usd_per_gpu_hour
+    return Rent(
+        low=price.low * serving.gpus_per_instance,
+        high=price.high * serving.gpus_per_instance,
+        licence=value_of(licence) * serving.gpus_per_instance,
+        offer=f"{offer.offer}, {amount(price)} USD per GPU and hour",
+        figures=(price,) if licence is None else (price, licence),
+    )
+
+
+def instances_in(hours: Hours, serving: Serving, min_instances: int) -> int:
+    """Instances that are on in such an hour."""
+    return max(min_instances, needed(hours.sized_requests_per_second, serving))
+
+
+def _rented_hours(traffic: Traffic, serving: Serving, min_instances: int, owned: int) -> float:
+    """Instance-hours a year beyond the owned instances."""
+    return sum(h.hours_per_year * max(0, instances_in(h, serving, min_instances) - owned) for h in traffic.hours)
+
+
+def _rental(rent: Rent, instance_hours: float, serving: Serving) -> tuple[CostPart, ...]:
+    gpu_hours = instance_hours * serving.gpus_per_instance
+    shown = f"{gpu_hours:,.0f} GPU-hours × "
+    gpus = CostPart(name="cloud GPUs", kind="opex", usd_per_year=instance_hours * (rent.low + rent.high) / 2, how=shown + rent.offer)
+    if not rent.licence:
+        return (gpus,)
+    how = f"{shown}{rent.licence / serving.gpus_per_instance:g} USD"
+    return (gpus, CostPart(name="cloud licences", kind="opex", usd_per_year=instance_hours * rent.licence, how=how))
+
+
+def cloud(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 1) -> OptionCost:
+    """Instances rented by the hour, as many as each hour needs."""
+    return _mixed("cloud", traffic, serving, prices, min_instances, systems=0)
+
+
+def hybrid(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 1) -> OptionCost:
+    """The cheapest number of owned systems, from none to all, with the rest rented by the hour.
+
+    No spare systems: the cloud is the spare. Of equal costs the one with fewer systems stands.
+    """
+    splits = [
+        _mixed("hybrid", traffic, serving, prices, min_instances, systems=count) for count in _corners(traffic, serving, min_instances)
+    ]
+    unknown = next((split for split in splits if split.usd_per_year is None), None)
+    return unknown or min(splits, key=lambda split: split.usd_per_year or 0.0)
+
+
+def _corners(traffic: Traffic, serving: Serving, min_instances: int) -> list[int]:
+    """Numbers of owned systems of which one is the cheapest of all: none, and those around which some hour needs no rent any more.
+
+    Between them the rent is a straight line over the number of systems, ownership too, and electricity bends
+    downwards only: the least is at an end.
+    """
+    each, span = instances_per_system(serving.gpus_per_instance, serving.gpus_per_system)
+    exact = {instances_in(hours, serving, min_instances) / each for hours in traffic.hours}
+    return sorted({0, *(math.floor(groups) * span for groups in exact), *(math.ceil(groups) * span for groups in exact)})
+
+
+def _mixed(where: Where, traffic: Traffic, serving: Serving, prices: Prices, min_instances: int, *, systems: int) -> OptionCost:
+    """A year with so many owned systems and the rest rented."""
+    rent = rent_of(serving, prices)
+    owned = system_parts(serving, prices, systems) if systems else ()
+    if isinstance(rent, str) or isinstance(owned, str):
+        return OptionCost(where=where, usd_per_year=None, reason=rent if isinstance(rent, str) else str(owned))
+    held = instances_on(systems, serving)
+    rented = _rented_hours(traffic, serving, min_instances, held)
+    energy = energy_of(serving, traffic, prices, held)
+    parts = (*owned, *energy_part(energy), *(_rental(rent, rented, serving) if rented or not systems else ()))
+    usd = sum(part.usd_per_year for part in parts)
+    half = rented * (rent.high - rent.low) / 2
+    at_peak = max(0, max(instances_in(hours, serving, min_instances) for hours in traffic.hours) - held)
+    cost = OptionCost(
+        where=where,
+        usd_per_year=usd,
+        usd_per_year_low=usd - half,
+        usd_per_year_high=usd + half,
+        parts=parts,
+        purchase_usd=systems * value_of(prices.system_usd(serving.system)) if systems else None,
+        systems=systems,
+        instances=held,
+        gpus=systems * serving.gpus_per_system,
+        cloud_gpu_hours_per_year=rented * serving.gpus_per_instance,
+        cloud_gpus_at_peak=at_peak * serving.gpus_per_instance,
+        energy=energy,
+        how=tuple(f"{part.name}: {part.how}" for part in parts),
+        figures=(*(owned_figures(serving, prices) if systems else ()), *(rent.figures if rented or not systems else ())),
+    )
+    return spread(cost, traffic, prices)
+
+
+def yearly_owned(candidates: Sequence[Candidate], traffic: Traffic, prices: Prices, spare: int = 0) -> dict[int, float]:
+    """USD a year of each candidate's systems, owned for the peak, by its place; those whose price is not known are left out."""
+    found = {}
+    for place, candidate in enumerate(candidates):
+        serving = as_planned(serving_of(candidate, spare), traffic)
+        usd = on_prem(traffic, serving, prices).usd_per_year
+        if usd is not None:
+            found[place] = usd
+    return found

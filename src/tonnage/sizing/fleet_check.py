@@ -1,0 +1,196 @@
+"""The whole fleet simulated once at its peak: whether the limits hold at the chosen number of systems.
+
+One stream of arrivals at the peak is split over all instances, at random or in turn, and the statistics are
+over the requests of all of them together. The random split decides, as in the search; the split in turn says
+what a router that balances a little is worth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tonnage.results.metrics import summarize
+from tonnage.simulator.ranks import pooled, split_trace
+from tonnage.sizing.capacity import BATCHES_PER_RUN, LOADED, MINIMUM_REQUESTS, STABLE, Instance, comparison, middle, worst_limit
+from tonnage.sizing.systems import instances_per_system
+from tonnage.spec.workload import OpenLoop, Split, TraceArrivals
+
+if TYPE_CHECKING:
+    from tonnage.plan.candidate import Statistics
+    from tonnage.results.metrics import Summary
+    from tonnage.sizing.bounds import Carried
+    from tonnage.spec.recording import Recording
+
+
+MOST_INSTANCES = 256
+"""Instances simulated; of a larger fleet so many with their share of the load, which is said."""
+
+LEAST_REQUESTS = 150
+"""Requests of one instance, at least."""
+
+MOST_ADDED = 3
+"""Systems that the check adds at most."""
+
+SEED_STEP = 2
+"""Added to the question's seed: the search used it and the next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetRun:
+    """All instances at once under one router.
+
+    Attributes:
+        systems, instances: that served; spare systems are left out.
+        split: "random" or "round-robin".
+        requests: simulated over all instances.
+        holds: whether every limit holds over the pooled requests.
+        worst: the limit exceeded most, with its value; empty where all hold.
+        ttft_ms, itl_ms, tpot_ms, e2e_ms: over the pooled requests, in milliseconds.
+    """
+
+    systems: int
+    instances: int
+    split: str
+    requests: int
+    holds: bool
+    worst: str
+    ttft_ms: Statistics
+    itl_ms: Statistics
+    tpot_ms: Statistics
+    e2e_ms: Statistics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetCheck:
+    """The final check of the chosen number of systems.
+
+    Attributes:
+        by_division: systems from load over capacity, rounded up, without spare.
+        systems: systems after the check, without spare.
+        runs: what was simulated, in order.
+        text: the verdict in one sentence.
+    """
+
+    by_division: int
+    systems: int
+    runs: tuple[FleetRun, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replayed:
+    """Recorded traffic, with its own lengths or only its arrivals."""
+
+    recording: Recording
+    lengths: bool = True
+
+
+def fleet_summary(
+    instance: Instance, rate: float, instances: int, split: Split = "random", replayed: Replayed | None = None
+) -> tuple[Summary, int]:
+    """The metrics of a fleet, and the requests simulated.
+
+    Args:
+        instance: one of them.
+        rate: requests per second in all; the statistics leave out ramp and drain.
+        instances: how many.
+        split: who gets which request.
+        replayed: traffic in place of ``rate``; all of its requests count.
+    """
+    if replayed is not None:
+        arrivals = TraceArrivals(recording=replayed.recording, lengths=replayed.lengths)
+        whole = instance.workload(arrivals, len(replayed.recording)).trace(instance.asked.seed)
+        parts = split_trace(whole, instances, split, instance.asked.seed)
+        return summarize(pooled([instance.serve(part) for part in parts])), len(whole)
+    shown = min(instances, MOST_INSTANCES)
+    share = rate / instances
+    in_flight = min(instance.in_flight, LOADED * share * instance.alone_e2e_s)
+    each = max(LEAST_REQUESTS, BATCHES_PER_RUN * in_flight, MINIMUM_REQUESTS / shown)
+    seed = instance.asked.seed + SEED_STEP
+    drawn = OpenLoop(rate=share * shown, process=instance.asked.process, cv=instance.asked.cv)
+    trace = instance.workload(drawn, round(each * shown)).trace(seed)
+    record = pooled([instance.serve(part) for part in split_trace(trace, shown, split, seed)])
+    return summarize(middle(record)), len(record)
+
+
+class Fleet:
+    """A deployment at a peak, for any number of systems."""
+
+    def __init__(self, carried: Carried, rate: float, recording: Recording | None = None, lengths: bool = True) -> None:
+        """``rate`` in requests per second, or a recording that is replayed, with its lengths or without."""
+        trial = carried.ready.trial
+        self.carried, self.rate = carried, rate
+        self.replayed = None if recording is None else Replayed(recording=recording, lengths=lengths)
+        self.per_system, self.span = instances_per_system(trial.deployment.parallelism.gpus, trial.system.gpus)
+
+    def instances(self, systems: int) -> int:
+        """Of so many systems."""
+        return systems // self.span * self.per_system
+
+    def could_carry(self, systems: int, share: float = STABLE) -> bool:
+        """Whether so many systems complete the load within that share of saturation."""
+        count = self.instances(systems)
+        return count > 0 and self.rate / count <= share * self.carried.capacity.saturation
+
+    def summary(self, systems: int, split: Split = "random") -> tuple[Summary, int]:
+        """The metrics of so many systems, and the requests simulated."""
+        return fleet_summary(self.carried.ready.instance, self.rate, self.instances(systems), split, self.replayed)
+
+    def run(self, systems: int, split: Split = "random") -> FleetRun:
+        """So many systems, simulated."""
+        instance, count = self.carried.ready.instance, self.instances(systems)
+        summary, requests = self.summary(systems, split)
+        broken = worst_limit(summary, instance.asked.slo)
+        return FleetRun(
+            systems=systems,
+            instances=count,
+            split=split,
+            requests=requests,
+            holds=broken is None and self.could_carry(systems),
+            worst="" if broken is None else comparison(summary, broken),
+            ttft_ms=summary.ttft_ms.to_json(),
+            itl_ms=summary.itl_ms.to_json(),
+            tpot_ms=summary.tpot_ms.to_json(),
+            e2e_ms=summary.e2e_ms.to_json(),
+        )
+
+
+def check(fleet: Fleet, by_division: int) -> FleetCheck:
+    """The least number of systems near ``by_division`` at which the limits hold under a random split.
+
+    One system fewer is tried where it could complete the load, and more are added while a limit breaks.
+    """
+    runs = [fleet.run(by_division)]
+    systems, step = by_division, fleet.span
+    if runs[0].holds:
+        if systems > step and fleet.could_carry(systems - step):
+            runs.append(fleet.run(systems - step))
+            systems -= step if runs[-1].holds else 0
+    else:
+        for _ in range(MOST_ADDED):
+            systems += step
+            runs.append(fleet.run(systems))
+            if runs[-1].holds:
+                break
+    runs.append(fleet.run(systems, "round-robin"))
+    return FleetCheck(by_division=by_division, systems=systems, runs=tuple(runs), text=_verdict(by_division, systems, runs))
+
+
+def _verdict(by_division: int, systems: int, runs: list[FleetRun]) -> str:
+    first = runs[0]
+    shown = f"{MOST_INSTANCES:,} of " if first.instances > MOST_INSTANCES else ""
+    fleet = f"{shown}{first.instances:,} instances on {_systems(first.systems)}, simulated together"
+    if not any(run.holds for run in runs if run.split == "random"):
+        return f"{fleet}, break a limit ({first.worst}), and so do {_systems(systems)}: this peak is too close to saturation"
+    if systems > by_division:
+        return f"{fleet}, break a limit ({first.worst}); {_systems(systems)} hold all, and the plan takes them"
+    if systems < by_division:
+        return f"{fleet}, hold every limit, and so does one fewer: the plan takes {_systems(systems)}"
+    fewer = next((run for run in runs if run.systems < systems), None)
+    rest = f"; one fewer does not ({fewer.worst})" if fewer is not None else ""
+    return f"{fleet}, hold every limit{rest}"
+
+
+def _systems(count: int) -> str:
+    return f"{count:,} system{'' if count == 1 else 's'}"

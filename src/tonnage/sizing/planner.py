@@ -1,0 +1,77 @@
+"""The whole search: a question, every deployment that could answer it, and the plan."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tonnage.plan.plan import Plan
+from tonnage.sizing.curve import load_curve
+from tonnage.sizing.existing import existing
+from tonnage.sizing.explain import explained
+from tonnage.sizing.notes import notes, percentile_answer, provenance, scenario
+from tonnage.sizing.pareto import pareto
+from tonnage.sizing.question import Question
+from tonnage.sizing.search import Answer, Progress, answer, no_progress
+from tonnage.sizing.search_space import engine_label, prepare
+from tonnage.sizing.sensitivity import sensitivity
+from tonnage.sizing.sureness import confidence_of, confidences
+from tonnage.sizing.trace_capacity import replayed_at
+from tonnage.sizing.warnings import warnings
+
+if TYPE_CHECKING:
+    from tonnage.plan.candidate import Candidate
+    from tonnage.sizing.confidence import Confidence
+
+__all__ = ["Progress", "engine_label", "no_progress", "size"]
+
+
+def size(question: Question, *, progress: Progress = no_progress, workers: int | None = None) -> Plan:
+    """Answer the question.
+
+    Args:
+        question: what is asked.
+        progress: called after each deployment.
+        workers: threads to simulate on; the answer does not depend on it.
+
+    Raises:
+        InputError: the question contradicts itself.
+    """
+    question.check()
+    found = answer(question, prepare(question), progress=progress, workers=workers)
+    deep = _deepened(question, found, workers) if question.deepen and found.candidates else {}
+    return Plan(
+        scenario=scenario(question),
+        demand=question.demand,
+        candidates=_with_confidence(question, found, deep.get("confidence")),
+        rejected=found.rejected,
+        notes=notes(question, found),
+        percentile_answer=percentile_answer(question, found.candidates, found.carried[0] if found.carried else None),
+        provenance=provenance(question, found.candidates),
+        pareto=pareto(found.candidates),
+        fleet_check=found.check,
+        existing=existing(question, found) if question.have else None,
+        **deep,
+    )
+
+
+def _with_confidence(question: Question, found: Answer, chosen: Confidence | None) -> tuple[Candidate, ...]:
+    """Every candidate with how sure its number of systems is; that of the choice as it was simulated."""
+    each = list(confidences(question, found))
+    if chosen is not None:
+        each[0] = chosen
+    return tuple(replace(candidate, confidence=sure) for candidate, sure in zip(found.candidates, each, strict=True))
+
+
+def _deepened(question: Question, found: Answer, workers: int | None) -> dict[str, Any]:
+    """What is said of the choice alone, and what would change it."""
+    best, chosen = found.candidates[0], found.carried[0]
+    deep: dict[str, Any] = {"warnings": warnings(question, found), "sensitivity": sensitivity(question, found, workers)}
+    deep["confidence"] = confidence_of(question, found, workers)
+    if not question.offline:
+        deep["explain"] = explained(chosen)
+    if question.load == "open" and not question.offline:
+        peak = question.demand.sizing_requests_per_second / best.instances
+        replayed = replayed_at(question, chosen, best.instances) if question.recording is not None else None
+        deep["curve"] = load_curve(chosen.ready.instance, chosen.capacity, peak, replayed)
+    return deep

@@ -1,0 +1,198 @@
+"""The search space: every deployment that a question allows, and what can be said of it before any simulation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import product
+
+from tonnage.errors import InputError
+from tonnage.plan.candidate import Rejected
+from tonnage.sizing.capacity import Asked, Instance
+from tonnage.sizing.question import PP_DEGREES, Question
+from tonnage.sizing.token_budget import fitted
+from tonnage.spec.catalog import find_engine, system_of
+from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism
+from tonnage.spec.engine import default_knobs
+from tonnage.spec.hardware import System
+
+MOST_SYSTEMS_PER_INSTANCE = 4
+"""Systems that an instance may span where pipeline degrees are tried without being asked for."""
+
+
+def engine_label(preset: str) -> str:
+    """What users call a preset: the engine's plain name where that resolves to it."""
+    spec = find_engine(preset)
+    return spec.family if find_engine(spec.family).name == spec.name else spec.name
+
+
+def runs_on(deployment: Deployment) -> str:
+    """The engine as users call it, and its speculative decoding, such as "vllm + eagle k=3"."""
+    asked = deployment.speculation
+    return engine_label(deployment.engine) + (f" + {asked.label}" if asked is not None else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One deployment to try, and the system that it would be bought in."""
+
+    deployment: Deployment
+    system: System
+
+    @property
+    def name(self) -> str:
+        """Such as "h100-sxm-80gb fp8 TP 4 tensorrt-llm"."""
+        d = self.deployment
+        p = d.parallelism
+        return f"{d.gpu.name} {d.precision.name} {p} {runs_on(d)}"
+
+    def rejected(self, reason: str) -> Rejected:
+        """This trial, with why it cannot be."""
+        d = self.deployment
+        p = d.parallelism
+        split = {"tp": p.tp, "pp": p.pp, "dp": p.dp, "ep": p.ep}
+        return Rejected(gpu=d.gpu.name, precision=d.precision.name, **split, engine=runs_on(d), reason=reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready:
+    """A trial that is priced and fits.
+
+    Attributes:
+        trial: as it is now: its knobs may have been tuned.
+        instance: it, priced.
+        place: among all trials.
+        first: the trial as the search began with it.
+    """
+
+    trial: Trial
+    instance: Instance
+    place: int
+    first: Trial
+
+
+def trials(question: Question) -> Iterator[Trial]:
+    """Every combination that the question allows, pipelines as asked for; without that none."""
+    owned = {o.system.gpu: o.system for o in question.have}
+    splits = tuple(splits_of(question))
+    guesses = (None,) if question.speculation is None else (None, question.speculation)
+    for gpu, engine, precision, parallelism, speculation in product(question.gpus, question.engines, question.precisions, splits, guesses):
+        system = owned.get(gpu.name) or system_of(gpu)
+        for knobs in _knobs(question, default_knobs(find_engine(engine), gpu)):
+            deployment = Deployment(
+                model=question.model,
+                gpu=gpu,
+                precision=precision,
+                parallelism=parallelism,
+                engine=engine,
+                knobs=knobs,
+                calibration=question.calibration,
+                speculation=speculation,
+                step_source=question.step_source,
+            )
+            yield Trial(deployment=deployment, system=system)
+
+
+def splits_of(question: Question) -> Iterator[Parallelism]:
+    """How an instance may be split.
+
+    Where neither degree was asked for, a mixture of experts is also tried with whole experts on every GPU, its attention
+    in tensor parallel, and with latent attention, whose cache tensor parallelism cannot split, in ranks of one GPU.
+    """
+    model, chosen = question.model, question.dps or question.eps
+    for pp, tp in product(question.pps or (1,), question.tps):
+        for dp, ep in product(question.dps or (1,), question.eps or (1,)):
+            yield Parallelism(tp=tp, pp=pp, dp=dp, ep=ep)
+        if model.is_moe and not chosen and tp > 1 and pp == 1 and model.experts % tp == 0:
+            yield Parallelism(tp=tp, ep=tp)
+            if model.latent is not None:
+                yield Parallelism(dp=tp, ep=tp)
+
+
+def _knobs(question: Question, default: EngineKnobs) -> Iterator[EngineKnobs]:
+    """The engine's own knobs, with those that the asker set in their place."""
+    chunked = default.chunked_prefill if question.chunked_prefill is None else question.chunked_prefill
+    default = replace(default, stream_interval=question.stream_interval or default.stream_interval)
+    for batch in question.max_batch_sizes or (default.max_batch_size,):
+        for tokens in question.max_num_tokens or (default.max_num_tokens,):
+            yield replace(default, max_batch_size=batch, max_num_tokens=tokens, chunked_prefill=chunked)
+
+
+def asked(question: Question, gpus_per_system: int, load: str | None = None) -> Asked:
+    """What one instance is asked to carry."""
+    return Asked(
+        isl=question.isl,
+        osl=question.osl,
+        slo=question.limits,
+        load=load or question.load,
+        process=question.process,
+        cv=question.cv,
+        seed=question.seed,
+        pairs=question.pairs,
+        step_factor=question.step_factor,
+        gpus_per_system=gpus_per_system,
+    )
+
+
+def prepare(question: Question) -> list[Ready | Rejected]:
+    """Every trial, priced, or why it cannot be; with pipelines where nothing else fits and none were asked for."""
+    tried = list(trials(question))
+    outcomes = [prepared_trial(question, trial, place) for place, trial in enumerate(tried)]
+    if question.pps:
+        return outcomes
+    kinds = {_kind(trial): trial for trial in tried}
+    fitting = {_kind(found.trial) for found in outcomes if isinstance(found, Ready)}
+    for kind, trial in kinds.items():
+        if kind not in fitting:
+            longer = _pipelined(question, trial, len(outcomes))
+            outcomes += [longer] if longer is not None else []
+    return outcomes
+
+
+def _kind(trial: Trial) -> tuple[str, str, str]:
+    d = trial.deployment
+    return d.gpu.name, d.precision.name, runs_on(d)
+
+
+def prepared_trial(question: Question, trial: Trial, place: int) -> Ready | Rejected:
+    """One trial, priced, or why it cannot be."""
+    d = trial.deployment
+    if lacking := _lacking(d):
+        return trial.rejected(lacking)
+    if d.parallelism.stage_gpus > trial.system.gpus:
+        which = f"TP {d.parallelism.tp}{f' × DP {d.parallelism.dp}' if d.parallelism.dp > 1 else ''}"
+        return trial.rejected(f"{which} needs more GPUs than the {trial.system.gpus} of one {trial.system.name}")
+    if d.parallelism.pp > d.model.layers:
+        return trial.rejected(f"PP {d.parallelism.pp} has more stages than {d.model.name} has layers, {d.model.layers}")
+    try:
+        instance = Instance(d, asked(question, trial.system.gpus))
+        knobs = fitted(instance) if question.tune and "tokens" in question.free_moves else d.knobs
+        changed = trial if knobs == d.knobs else replace(trial, deployment=replace(d, knobs=knobs))
+        if changed is not trial:
+            instance = Instance(changed.deployment, instance.asked)
+    except InputError as error:
+        return trial.rejected(re.sub("^--(tp|dp|ep): ", "", str(error)))
+    return Ready(trial=changed, instance=instance, place=place, first=trial)
+
+
+def _lacking(d: Deployment) -> str:
+    """What hardware or engine cannot do, in words; empty where both can."""
+    engine = find_engine(d.engine)
+    if d.gpu.vendor not in engine.vendors:
+        return f"{engine_label(d.engine)} does not run on {d.gpu.vendor} accelerators"
+    lacks = d.gpu.lacks(d.precision)
+    return f"{d.gpu.arch} has {lacks}" if lacks else engine.lacks(d.precision)
+
+
+def _pipelined(question: Question, trial: Trial, place: int) -> Ready | None:
+    """The least pipeline of the widest tensor-parallel groups that fits; None where none does."""
+    for pp in PP_DEGREES[1:]:
+        for tp in sorted((tp for tp in question.tps if tp <= trial.system.gpus), reverse=True):
+            if tp * pp > MOST_SYSTEMS_PER_INSTANCE * trial.system.gpus:
+                continue
+            deployment = replace(trial.deployment, parallelism=Parallelism(tp=tp, pp=pp))
+            found = prepared_trial(question, replace(trial, deployment=deployment), place)
+            if isinstance(found, Ready):
+                return found
+    return None

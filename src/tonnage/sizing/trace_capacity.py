@@ -1,0 +1,79 @@
+"""Traffic that was recorded, replayed over whole numbers of instances: its bursts come with it.
+
+A Poisson peak of the same mean says too little where arrivals are bursty (Azure's code trace: CV 13). So the
+recording is split at random over n instances, all of them are simulated, and n is the least at which every
+limit holds over all requests.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tonnage.sizing.bounds import MARGIN
+from tonnage.sizing.capacity import ALONE_REQUESTS, STABLE, Capacity, Instance, comparison, no_capacity, saturation, worst_limit
+from tonnage.sizing.fleet_check import Replayed, fleet_summary
+
+if TYPE_CHECKING:
+    from tonnage.results.metrics import Summary
+    from tonnage.sizing.bounds import Carried
+    from tonnage.sizing.question import Question
+    from tonnage.spec.recording import Recording
+
+MOST_INSTANCES = 4_096
+"""Instances tried at most."""
+
+
+def replay_capacity(instance: Instance, recording: Recording, lengths: bool = True) -> Capacity:
+    """What one instance carries of the recording: its mean over the least whole number of instances that hold the limits.
+
+    Args:
+        instance: the deployment.
+        recording: the traffic.
+        lengths: whether its lengths are replayed too.
+    """
+    slo = instance.asked.slo
+    alone = instance.alone()
+    broken = worst_limit(alone, slo)
+    if broken is not None:
+        return no_capacity(alone, f"{comparison(alone, broken)} at any load", ALONE_REQUESTS)
+    mean, saturated = recording.mean_rps, saturation(instance)
+    runs: dict[int, Summary] = {}
+
+    def holds(count: int) -> bool:
+        runs[count] = fleet_summary(instance, mean, count, replayed=Replayed(recording=recording, lengths=lengths))[0]
+        return worst_limit(runs[count], slo) is None
+
+    fewest = max(1, math.ceil(mean / (STABLE * min(saturated, MARGIN * instance.saturation_estimate()))))
+    low, high = fewest - 1, fewest
+    while not holds(high):
+        low, high = high, 2 * high
+        if high > min(MOST_INSTANCES, 2 * len(recording)):
+            last = worst_limit(runs[low], slo) or slo[0]
+            return no_capacity(runs[low], f"{comparison(runs[low], last)} even with {low:,} instances", len(recording))
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    found = runs[high]
+    binds = worst_limit(runs[low], slo) if low in runs else None
+    return Capacity(
+        rate=mean / high,
+        concurrency=mean / high * found.statistic_ms("e2e", "mean") / 1e3,
+        saturation=max(saturated, mean / high),
+        summary=found,
+        binds=str(binds) if binds is not None else "saturation",
+        reason="",
+        simulated_requests=len(recording),
+    )
+
+
+def replayed_at(question: Question, carried: Carried, instances: int) -> Callable[[float], Summary]:
+    """The metrics of a fleet under the question's recording, stretched to any rate of one instance."""
+    recording, lengths = question.recording, question.replays_lengths
+
+    def at(rate: float) -> Summary:
+        stretched = None if recording is None else Replayed(recording=recording.at_mean(rate * instances), lengths=lengths)
+        return fleet_summary(carried.ready.instance, rate * instances, instances, replayed=stretched)[0]
+
+    return at

@@ -1,0 +1,87 @@
+"""Why a prediction may be off, in words, from the row's own numbers: what decides it, and what it does not rest on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tonnage.errors import InputError
+from tonnage.perf.memory import memory_plan
+from tonnage.perf.pipeline import MARK
+from tonnage.perf.terms import marks, step_model
+from tonnage.simulator.steps import CONTEXT_TOKENS, DECODE_SEQUENCES, PAIRS_2, PREFILL_SEQUENCES, PREFILL_TOKENS, STEP_COLUMNS
+from tonnage.sizing.explain import LABELS, step_terms
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tonnage.validation.predict import Point
+
+HOLDS, QUEUES = "holds all clients", "clients queue"
+"""Groups of closed loops by whether the KV cache holds the longest request of every client at once."""
+
+
+def cache_group(point: Point) -> str:
+    """Which of the two a closed loop is; empty for other loads, and where the model does not fit."""
+    point = point.of_rank
+    if point.concurrency is None:
+        return ""
+    try:
+        tokens = point.instance.memory.tokens
+    except InputError:
+        return ""
+    return HOLDS if point.concurrency * (point.isl + point.osl) <= tokens else QUEUES
+
+
+def reason(point: Point, metric: str, *, steady: bool) -> str:
+    """What decides a metric of a row, and what of it was not fitted; parts joined by semicolons."""
+    point = point.of_rank
+    parts = [] if steady else ["the run was not steady"]
+    parts += _waiting(point) if not metric.startswith("itl") else []
+    parts += [mark.partition(";")[0] for mark in marks(point.deployment)]
+    parts += [MARK] if point.deployment.parallelism.pp > 1 else []
+    parts += [_memory(point)] if metric == "peak_gpu_memory_gb" else [_term(point, prefill=metric.startswith("ttft"))]
+    return "; ".join(parts)
+
+
+def _waiting(point: Point) -> list[str]:
+    """Why clients of a closed loop wait for each other."""
+    clients = point.concurrency
+    if clients is None:
+        return []
+    found, instance = [], point.instance
+    slots = instance.knobs.max_batch_size
+    if cache_group(point) == QUEUES:
+        held = instance.memory.tokens // (point.isl + point.osl)
+        found.append(f"the KV cache holds {held:,} of {clients:,} clients, so the queue decides")
+    if slots < clients:
+        found.append(f"{clients:,} clients share {slots:,} slots, so the queue decides")
+    return found
+
+
+def _memory(point: Point) -> str:
+    plan = memory_plan(point.deployment)
+    return f"{plan.weight_bytes / 1e9:.0f} GB of it are weights, the rest cache and workspace"
+
+
+def _term(point: Point, *, prefill: bool) -> str:
+    """The part of the step that takes most of it."""
+    loaded = point.batch is None  # a static batch is priced even where our memory plan has no room for it
+    step = (point.instance.step if loaded else step_model(point.deployment)).coefficients
+    terms = step_terms(step, _typical(point, prefill=prefill))
+    values = {name: float(value[0]) for name, value in terms.items()}
+    largest = max(values, key=lambda name: values[name])
+    what = "a step with a prompt" if prefill else "a decode step"
+    return f"{100 * values[largest] / sum(values.values()):.0f} % of {what} is {LABELS[largest]}"
+
+
+def _typical(point: Point, *, prefill: bool) -> NDArray[np.int64]:
+    """A step half through the outputs: decodes of all, and for TTFT a prompt among the others' decodes."""
+    sequences = point.batch or min(point.concurrency or 1, point.instance.knobs.max_batch_size)
+    row = np.zeros((1, STEP_COLUMNS), np.int64)
+    decodes = sequences if not prefill else 0 if point.batch is not None else sequences - 1
+    prompts = 0 if not prefill else sequences if point.batch is not None else 1
+    row[0, [PREFILL_TOKENS, PREFILL_SEQUENCES, DECODE_SEQUENCES]] = prompts * point.isl, prompts, decodes
+    row[0, [PAIRS_2, CONTEXT_TOKENS]] = prompts * point.isl**2, decodes * (point.isl + point.osl // 2)
+    return row

@@ -1,0 +1,382 @@
+"""Predictions against a measured table: every row predicted, the errors by group, the worst rows.
+
+Errors are in percent of the measured value: ``mape`` the mean of their sizes, ``median_ape`` the
+median, ``bias`` the mean with sign, ``n`` how many. A closed-loop row is not steady when
+requests/s × mean E2E / clients is below 0.95 (Little's law); such rows are in ``overall`` and once
+more by themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tonnage.errors import InputError, UnknownName
+from tonnage.perf.calibrated_terms import calibration_mark
+from tonnage.perf.external.measured_steps import check_source, reduction, source_mark
+from tonnage.perf.prediction_error import Regime, intervals_of, regime_of
+from tonnage.results.columns import MEASURES
+from tonnage.results.points import is_steady
+from tonnage.spec.calibration import Calibration
+from tonnage.spec.catalog import find_engine
+from tonnage.spec.step_times import StepSource, owner_of
+from tonnage.validation.measured_table import MeasuredTable, measured_table
+from tonnage.validation.predict import Point
+from tonnage.validation.reasons import cache_group, reason
+
+SCORED = tuple(name for name in MEASURES if name not in ("request_rate", "window_s"))
+
+Progress = Callable[[int, int, str], None]
+"""Takes rows done, rows in all, and what was predicted last."""
+
+Errors = dict[str, "ErrorOf"]
+"""By the name of the measured column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorOf:
+    """How far the predictions of one metric are off, in percent of the measured values."""
+
+    mape: float
+    median_ape: float
+    bias: float
+    n: int
+
+    def to_json(self) -> dict[str, float | int]:
+        """By name."""
+        return {"mape": self.mape, "median_ape": self.median_ape, "bias": self.bias, "n": self.n}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredRow:
+    """A row that was predicted.
+
+    Attributes:
+        line: its number in the file, or its position from 1.
+        point: the row with its names looked up.
+        measured, predicted: by column, for the columns that were measured.
+        steady: False for a closed loop that was not steady.
+        intervals: by column, where the measurement was expected with a probability of 80 %.
+    """
+
+    line: int
+    point: Point
+    measured: dict[str, float]
+    predicted: dict[str, float]
+    steady: bool
+    intervals: dict[str, tuple[float, float]]
+
+    @property
+    def errors(self) -> dict[str, float]:
+        """Signed relative error by column, in percent."""
+        return {name: 100.0 * (self.predicted[name] / value - 1.0) for name, value in self.measured.items() if name in self.predicted}
+
+    @property
+    def group(self) -> dict[str, str]:
+        """What the row belongs to, by kind of group."""
+        d, p = self.point.deployment, self.point
+        regime, cache = self.regime, cache_group(p)
+        split = d.parallelism
+        stages = f" pp{split.pp}" if split.pp > 1 else ""
+        name = " × ".join((d.model.name, d.gpu.name, d.precision.name, f"{split.label}{stages}"))
+        family = "mla" if d.model.latent is not None else "moe" if d.model.is_moe else "dense"
+        return {
+            "family": family,
+            "model": d.model.name,
+            "gpu": d.gpu.name,
+            "precision": d.precision.name,
+            "tp": str(d.parallelism.tp),
+            "engine": d.engine,
+            "load": p.load,
+            "lengths": f"{p.isl}/{p.osl}",
+            "regime": regime.load if regime.load == "open" else f"{regime.load}, {regime.mix}",
+            **({"cache": cache} if cache else {}),
+            "deployment": name,
+        }
+
+    @property
+    def regime(self) -> Regime:
+        """What the row is a measurement of."""
+        p = self.point
+        return regime_of(p.deployment, isl=p.isl, osl=p.osl, batch=p.batch, clients=p.concurrency)
+
+    @property
+    def worst_metric(self) -> str:
+        """The metric with the largest error; empty where nothing was compared."""
+        return max(self.errors, key=lambda name: abs(self.errors[name]), default="")
+
+    @property
+    def reason(self) -> str:
+        """What decides that metric, and what of it was not fitted, in words."""
+        return reason(self.point, self.worst_metric, steady=self.steady)
+
+    def to_json(self) -> dict[str, Any]:
+        """Where it stands, what it is, and its numbers."""
+        p = self.point
+        load = {"batch": p.batch, "concurrency": p.concurrency, "request_rate": p.request_rate}
+        where = {kind: self.group[kind] for kind in ("model", "gpu", "precision", "engine")}
+        return {
+            "line": self.line,
+            **where,
+            "tp": p.deployment.parallelism.tp,
+            **({"pp": p.deployment.parallelism.pp} if p.deployment.parallelism.pp > 1 else {}),
+            **p.deployment.parallelism.further,
+            "isl": p.isl,
+            "osl": p.osl,
+            **{name: value for name, value in load.items() if value is not None},
+            "steady": self.steady,
+            "errors": self.errors,
+            "measured": self.measured,
+            "predicted": {name: self.predicted[name] for name in self.errors},
+            "intervals": {name: list(bounds) for name, bounds in self.intervals.items()},
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A row that could not be predicted, and why."""
+
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreReport:
+    """How good the predictions of a table are.
+
+    Attributes:
+        rows: rows of the table; predicted: how many of them were predicted.
+        overall: errors over all of these; steady, not_steady: over the two parts, where any row is not.
+        coverage: share of the measured values inside their 80 % intervals, in percent, by metric.
+        groups: errors by kind of group (family, model, gpu, precision, tp, engine, load, lengths, regime, cache, deployment) and name.
+        worst: the rows with the largest error of any metric, largest first.
+        unknown: names that are in no catalog, by kind ("model", "GPU", …), with the number of rows that have them.
+        skipped: the rows that were not predicted.
+        remarks: what of the rows was left out of account, one sentence each.
+        apart: the same of rows of another kind, by the name of the kind; none of the above counts them.
+    """
+
+    rows: int
+    predicted: int
+    overall: Errors
+    steady: Errors
+    not_steady: Errors
+    coverage: dict[str, float]
+    groups: dict[str, dict[str, Errors]]
+    worst: tuple[ScoredRow, ...]
+    unknown: dict[str, dict[str, int]]
+    skipped: tuple[Skipped, ...]
+    remarks: tuple[str, ...] = ()
+    apart: Mapping[str, ScoreReport] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "rows": self.rows,
+            "predicted": self.predicted,
+            "overall": _json(self.overall),
+            "steady": _json(self.steady),
+            "not_steady": _json(self.not_steady),
+            "coverage": self.coverage,
+            "groups": {kind: {name: _json(e) for name, e in named.items()} for kind, named in self.groups.items()},
+            "worst": [row.to_json() for row in self.worst],
+            "unknown": self.unknown,
+            "skipped": [{"line": s.line, "reason": s.reason} for s in self.skipped],
+            "remarks": list(self.remarks),
+            **({"apart": {kind: report.to_json() for kind, report in self.apart.items()}} if self.apart else {}),
+        }
+
+
+def _json(errors: Errors) -> dict[str, dict[str, float | int]]:
+    return {name: error.to_json() for name, error in errors.items()}
+
+
+def score(
+    table: Path | str | Sequence[Mapping[str, Any]],
+    *,
+    worst: int = 10,
+    progress: Progress | None = None,
+    workers: int | None = None,
+    calibration: Calibration | None = None,
+    step_source: StepSource | None = None,
+) -> ScoreReport:
+    """Predict every row of a measured table and compare.
+
+    Args:
+        table: a CSV file, or rows as ``results.exchange.read_rows`` gives them.
+        worst: how many of the worst rows to keep.
+        progress: called in the calling thread after each row.
+        workers: threads; one per core if not given.
+        calibration: factors on the terms that the predictions use; the shipped ones as they are if not given.
+        step_source: whose step times price the rows; the fitted terms if not given.
+
+    Raises:
+        InputError: the file cannot be read as such a table; the message names file, line and column.
+    """
+    measured = measured_table(table)
+    return report_of(measured, worst=worst, progress=progress, workers=workers, calibration=calibration, step_source=step_source)[0]
+
+
+def report_of(
+    table: MeasuredTable,
+    *,
+    worst: int = 10,
+    progress: Progress | None = None,
+    workers: int | None = None,
+    calibration: Calibration | None = None,
+    step_source: StepSource | None = None,
+) -> tuple[ScoreReport, list[ScoredRow]]:
+    """As ``score``, of a table that was read before, with every row that was predicted."""
+    points, skipped, unknown = _look_up(table, calibration, step_source)
+    check_source(step_source, calibration, len({owner_of(point.deployment) for point in points.values()}))
+    scored, more = _predict_all(table, points, progress, workers or os.cpu_count() or 1)
+    report = ScoreReport(
+        rows=len(table.rows),
+        predicted=len(scored),
+        overall=errors_of(scored),
+        steady=errors_of(row for row in scored if row.steady),
+        not_steady=errors_of(row for row in scored if not row.steady),
+        coverage=_coverage(scored),
+        groups=_groups(scored),
+        worst=tuple(sorted(scored, key=_worst_error, reverse=True)[: max(worst, 0)]),
+        unknown={kind: dict(names.most_common()) for kind, names in unknown.items()},
+        skipped=tuple(sorted((*skipped, *more), key=lambda s: s.line)),
+        remarks=(*table.remarks, *_calibrated(points.values()), *_reduced(scored)),
+        apart={
+            kind: report_of(rows, worst=worst, progress=progress, workers=workers, calibration=calibration, step_source=step_source)[0]
+            for kind, rows in table.apart.items()
+        },
+    )
+    return report, scored
+
+
+def _reduced(scored: Iterable[ScoredRow]) -> tuple[str, ...]:
+    """How well step times that are not the fitted terms' were reduced, in one sentence."""
+    deployments = {owner_of(row.point.deployment): row.point.deployment for row in scored if row.point.deployment.step_source}
+    if not deployments:
+        return ()
+    if len(deployments) == 1:
+        return tuple(f"{source_mark(d)}." for d in deployments.values())
+    found = [reduction(d) for d in deployments.values()]
+    decode, prefill = (statistics.fmean(getattr(r, part) for r in found) for part in ("decode_mape", "prefill_mape"))
+    name = next(d.step_source.name for d in deployments.values() if d.step_source is not None)
+    return (
+        f"step times of {name}: those of {len(found)} deployments, {sum(r.steps for r in found):,} steps, were reduced with an error of "
+        f"{decode:.1f} % in decode steps and {prefill:.1f} % in steps with prefill; the front end is the preset's.",
+    )
+
+
+def _calibrated(points: Iterable[Point]) -> tuple[str, ...]:
+    """What a calibration does to the rows, one sentence for each way."""
+    deployments = [point.deployment for point in points]
+    found = Counter(calibration_mark(d, find_engine(d.engine).coefficients) for d in deployments)
+    return tuple(f"{count} rows {mark}." for mark, count in found.items() if mark)
+
+
+def _look_up(
+    table: MeasuredTable, calibration: Calibration | None, step_source: StepSource | None
+) -> tuple[dict[int, Point], list[Skipped], dict[str, Counter[str]]]:
+    points: dict[int, Point] = {}
+    skipped: list[Skipped] = []
+    unknown: dict[str, Counter[str]] = {}
+    for index, row in enumerate(table.rows):
+        try:
+            point = table.point(index)
+            deployment = replace(point.deployment, calibration=calibration, step_source=step_source)
+            points[index] = replace(point, deployment=deployment)
+        except UnknownName as error:
+            unknown.setdefault(error.kind, Counter())[error.name] += 1
+            skipped.append(Skipped(line=_line(row, index), reason=str(error)))
+        except InputError as error:
+            skipped.append(Skipped(line=_line(row, index), reason=str(error)))
+    return points, skipped, unknown
+
+
+def _line(row: Mapping[str, Any], index: int) -> int:
+    return int(row.get("line") or index + 1)
+
+
+def _predict_all(
+    table: MeasuredTable, points: Mapping[int, Point], progress: Progress | None, workers: int
+) -> tuple[list[ScoredRow], list[Skipped]]:
+    """The rows in order, predicted in threads: the simulator holds no interpreter lock."""
+    if any(point.load != "static" for point in points.values()):
+        from tonnage.simulator.kernel import warm_up
+
+        warm_up()
+    found: dict[int, ScoredRow | Skipped] = {}
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+        futures = {pool.submit(_score_row, table, i, point): i for i, point in points.items()}
+        try:
+            for done, future in enumerate(as_completed(futures), start=1):
+                found[futures[future]] = future.result()
+                if progress is not None:
+                    progress(done, len(futures), points[futures[future]].deployment.model.name)
+        except BaseException:
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+    ordered = [found[i] for i in sorted(found)]
+    return [r for r in ordered if isinstance(r, ScoredRow)], [r for r in ordered if isinstance(r, Skipped)]
+
+
+def _score_row(table: MeasuredTable, index: int, point: Point) -> ScoredRow | Skipped:
+    row, line = table.rows[index], _line(table.rows[index], index)
+    measured = {name: float(row[name]) for name in SCORED if row.get(name) is not None}
+    try:
+        predicted = table.predict(index, point)
+    except InputError as error:
+        return Skipped(line=line, reason=str(error))
+    if not predicted:
+        return Skipped(line=line, reason="no request completes: the KV cache does not hold one, or the window ends before")
+    found = {name: predicted[name] for name in measured if name in predicted}
+    regime = regime_of(point.deployment, isl=point.isl, osl=point.osl, batch=point.batch, clients=point.concurrency)
+    return ScoredRow(
+        line=line, point=point, measured=measured, predicted=found, steady=is_steady(row), intervals=intervals_of(found, regime)
+    )
+
+
+def _coverage(rows: Sequence[ScoredRow]) -> dict[str, float]:
+    """By metric, in percent; steady rows, for no others were held out."""
+    found: dict[str, list[bool]] = {}
+    for row in rows:
+        for name, (low, high) in row.intervals.items():
+            if row.steady:
+                found.setdefault(name, []).append(low <= row.measured[name] <= high)
+    return {name: 100.0 * statistics.fmean(found[name]) for name in SCORED if name in found}
+
+
+def errors_of(rows: Iterable[ScoredRow]) -> Errors:
+    """Errors by metric over some rows, in the order of the columns; a metric that none of them has is absent."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        for name, error in row.errors.items():
+            found.setdefault(name, []).append(error)
+    return {
+        name: ErrorOf(
+            mape=statistics.fmean(map(abs, found[name])),
+            median_ape=statistics.median(map(abs, found[name])),
+            bias=statistics.fmean(found[name]),
+            n=len(found[name]),
+        )
+        for name in SCORED
+        if name in found
+    }
+
+
+def _groups(rows: Sequence[ScoredRow]) -> dict[str, dict[str, Errors]]:
+    members: dict[str, dict[str, list[ScoredRow]]] = {}
+    for row in rows:
+        for kind, name in row.group.items():
+            members.setdefault(kind, {}).setdefault(name, []).append(row)
+    return {kind: {name: errors_of(named[name]) for name in sorted(named)} for kind, named in members.items()}
+
+
+def _worst_error(row: ScoredRow) -> float:
+    return max(map(abs, row.errors.values()), default=0.0)

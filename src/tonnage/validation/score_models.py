@@ -1,0 +1,98 @@
+"""Step models side by side: the same measured rows, priced with each one's step times under the same scheduler."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from tonnage.spec.step_times import FITTED, StepSource
+from tonnage.validation.measured_table import MeasuredTable, measured_table
+from tonnage.validation.score import SCORED, Errors, Progress, ScoredRow, ScoreReport, errors_of, report_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelScores:
+    """How good several step models are on the same rows.
+
+    Attributes:
+        reports: the whole report of each, by name, in the order asked for.
+        common: rows that all of them predicted.
+        errors: of each over these rows alone, by name.
+        disagreement: by a pair of names, "second against first": mean of |second / first − 1| of their predictions in percent,
+            by column, over the same rows.
+        remarks: what was left out, one sentence each.
+        apart: the same of rows of another kind, by the name of the kind; none of the above counts them.
+    """
+
+    reports: dict[str, ScoreReport]
+    common: int
+    errors: dict[str, Errors]
+    disagreement: dict[str, dict[str, float]]
+    remarks: tuple[str, ...]
+    apart: Mapping[str, ModelScores] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "models": {name: report.to_json() for name, report in self.reports.items()},
+            "common": self.common,
+            "errors": {name: {metric: e.to_json() for metric, e in errors.items()} for name, errors in self.errors.items()},
+            "disagreement": self.disagreement,
+            "remarks": list(self.remarks),
+            **({"apart": {kind: scores.to_json() for kind, scores in self.apart.items()}} if self.apart else {}),
+        }
+
+
+def score_models(
+    table: Path | str | Sequence[Mapping[str, Any]],
+    sources: Sequence[StepSource | None],
+    *,
+    worst: int = 10,
+    progress: Progress | None = None,
+    remarks: tuple[str, ...] = (),
+) -> ModelScores:
+    """Predict every row with every step model and compare.
+
+    Args:
+        table: as in ``score``.
+        sources: whose step times; None for the fitted terms.
+        worst: how many of the worst rows of each to keep.
+        progress: called in the calling thread after each row.
+        remarks: what the caller left out.
+
+    Raises:
+        InputError: the file cannot be read, or a table of step times is of one deployment and the rows of several.
+    """
+    measured = measured_table(table)
+    apart = {kind: _compare(rows, sources, worst, progress) for kind, rows in measured.apart.items()}
+    return replace(_compare(replace(measured, apart={}), sources, worst, progress), remarks=remarks, apart=apart)
+
+
+def _compare(table: MeasuredTable, sources: Sequence[StepSource | None], worst: int, progress: Progress | None) -> ModelScores:
+    """The rows of one kind."""
+    found = {
+        FITTED if source is None else source.name: report_of(table, step_source=source, worst=worst, progress=progress)
+        for source in sources
+    }
+    rows = {name: {row.line: row for row in scored} for name, (_, scored) in found.items()}
+    common = sorted(set.intersection(*(set(mine) for mine in rows.values())))
+    shared = {name: [mine[line] for line in common] for name, mine in rows.items()}
+    return ModelScores(
+        reports={name: report for name, (report, _) in found.items()},
+        common=len(common),
+        errors={name: errors_of(mine) for name, mine in shared.items()},
+        disagreement={f"{b} against {a}": _between(shared[a], shared[b]) for a, b in combinations(shared, 2)},
+        remarks=(),
+    )
+
+
+def _between(first: Sequence[ScoredRow], second: Sequence[ScoredRow]) -> dict[str, float]:
+    apart: dict[str, list[float]] = {}
+    for a, b in zip(first, second, strict=True):
+        for name in a.predicted.keys() & b.predicted.keys():
+            apart.setdefault(name, []).append(abs(b.predicted[name] / a.predicted[name] - 1))
+    return {name: 100 * statistics.fmean(apart[name]) for name in SCORED if name in apart}

@@ -1,0 +1,191 @@
+"""Break-evens cross: on either side of each, priced anew, the other way is the cheaper."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.cost.cost_cases import COURSE_SERVING, COURSE_TRAFFIC, price_lists, servings, traffics
+
+from tonnage.cost.break_even import BreakEven, Curve, break_even, break_evens, crossings
+from tonnage.cost.cost import OptionCost, Serving, Traffic, api_cost
+from tonnage.cost.options import cloud, hybrid, on_prem
+from tonnage.spec.catalog.price_list import catalog_prices
+from tonnage.spec.prices import Prices
+
+PRICES = catalog_prices()
+NEAR = 1e-7
+
+
+def by_names(found: tuple[BreakEven, ...]) -> dict[tuple[str, str], BreakEven]:
+    return {each.between: each for each in found}
+
+
+def cost_at(way: str, volume: float, traffic: Traffic, serving: Serving, prices: Prices, *, fewest: int = 1) -> float:
+    """What a way costs a year at that volume, priced as a plan of its own."""
+    assert traffic.requests_per_year is not None
+    there = traffic.times(volume / traffic.requests_per_year)
+    cost: OptionCost = {
+        "on-prem": lambda: on_prem(there, serving, prices, fewest),
+        "cloud": lambda: cloud(there, serving, prices, fewest),
+        "api": lambda: api_cost(there, prices),
+    }[way]()
+    assert cost.usd_per_year is not None
+    return cost.usd_per_year
+
+
+def test_course_first_system_pays_from_45_8_million_requests() -> None:
+    found = by_names(break_evens(COURSE_TRAFFIC, COURSE_SERVING, PRICES))["on-prem", "api"]
+    assert found.first_requests_per_year is not None
+    assert math.isclose(found.first_requests_per_year, 119_000 / 0.0026)
+    assert found.changes == 1
+    assert (found.cheaper_below, found.cheaper_above) == ("api", "on-prem")
+    assert found.bought_fleet_requests_per_year is not None
+    assert math.isclose(found.bought_fleet_requests_per_year, 595_000 / 0.0026)
+
+
+def test_power_makes_each_request_of_one_s_own_cost_something() -> None:
+    prices = PRICES.with_overrides({"power_usd_per_kwh": 0.2, "pue": 1.5})
+    found = by_names(break_evens(COURSE_TRAFFIC, COURSE_SERVING, prices))["on-prem", "api"]
+    each = 10.2 * 1.5 * 0.2 / (8 * 5.195428 * 3_600)
+    assert found.first_requests_per_year is not None
+    assert math.isclose(found.first_requests_per_year, 119_000 / (0.0026 - each))
+
+
+@given(traffics(longest=6), servings(), price_lists(), st.integers(0, 3))
+def test_every_break_even_is_a_crossing(traffic: Traffic, serving: Serving, prices: Prices, fewest: int) -> None:
+    for found in break_evens(traffic, serving, prices, fewest):
+        first, second = found.between
+        for volume, before in ((found.first_requests_per_year, found.cheaper_below), (found.last_requests_per_year, "")):
+            if volume is None:
+                continue
+            below, above = (
+                cost_at(first, volume * (1 + side), traffic, serving, prices, fewest=fewest)
+                - cost_at(second, volume * (1 + side), traffic, serving, prices, fewest=fewest)
+                for side in (-NEAR, NEAR)
+            )
+            assert below * above <= 0
+            assert not before or (first if below < 0 else second) == before or math.isclose(below, 0, abs_tol=1e-3)
+
+
+@given(traffics(longest=4), servings(), price_lists(), st.floats(0.0001, 9.99), st.integers(0, 3))
+def test_between_break_evens_nothing_changes(traffic: Traffic, serving: Serving, prices: Prices, share: float, fewest: int) -> None:
+    assert traffic.requests_per_year is not None
+    volume = traffic.requests_per_year * share
+    for found in break_evens(traffic, serving, prices, fewest):
+        if volume > found.searched_to_requests_per_year:
+            continue
+        first, second = found.between
+        ours, theirs = (cost_at(way, volume, traffic, serving, prices, fewest=fewest) for way in (first, second))
+        gap = ours - theirs
+        if abs(gap) < 1e-3:
+            continue
+        cheaper = first if gap < 0 else second
+        if volume < (found.first_requests_per_year or math.inf) * (1 - NEAR):
+            assert cheaper == found.cheaper_below
+        if volume > (found.last_requests_per_year or 0.0) * (1 + NEAR):
+            assert cheaper == found.cheaper_above
+
+
+@given(traffics(longest=4), servings(), price_lists())
+def test_a_bought_fleet_breaks_even_within_what_it_carries(traffic: Traffic, serving: Serving, prices: Prices) -> None:
+    found = by_names(break_evens(traffic, serving, prices))["on-prem", "api"]
+    volume = found.bought_fleet_requests_per_year
+    if volume is not None:
+        fleet = on_prem(traffic, serving, prices, 1)
+        fixed = sum(part.usd_per_year for part in fleet.parts if part.name != "power")
+        power = sum(part.usd_per_year for part in fleet.parts if part.name == "power")
+        assert traffic.requests_per_year is not None
+        assert math.isclose(
+            fixed + power * volume / traffic.requests_per_year, cost_at("api", volume, traffic, serving, prices), rel_tol=1e-6
+        )
+
+
+POINTS = st.lists(st.tuples(st.integers(1, 40).map(float), st.integers(1, 30).map(float)), max_size=8).map(tuple)
+CURVES = st.builds(Curve, base=st.integers(0, 60).map(float), slope=st.sampled_from([0.0, 0.5, 1.0, 3.0]), jumps=POINTS)
+
+
+@given(CURVES, CURVES)
+def test_crossings_agree_with_walking_along_both_curves(first: Curve, second: Curve) -> None:
+    start, found = crossings(first, second, 50.0)
+    walked: list[bool] = []
+    for tick in range(1, 12_000):
+        volume = tick / 240 + 1e-5
+        gap = first.at(volume) - second.at(volume)
+        if abs(gap) > 1e-4 and (not walked or walked[-1] != (gap < 0)):
+            walked.append(gap < 0)
+    expected = [] if start is None else [start, *(each.first_cheaper_above for each in found)]
+    assert walked == expected
+    assert list(found) == sorted(found, key=lambda each: each.volume)
+
+
+def test_at_a_jump_the_dearer_cost_begins_above_it() -> None:
+    curve = Curve(base=1.0, slope=0.0, jumps=((10.0, 5.0),))
+    assert (curve.at(10.0), curve.at(10.0 + 1e-9)) == (1.0, 6.0)
+    start, found = crossings(curve, Curve(base=3.0, slope=0.0), 100.0)
+    assert start is True
+    assert [(each.volume, each.first_cheaper_above) for each in found] == [(10.0, False)]
+
+
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [
+        (Curve(base=1.0, slope=0.0), "they cost the same at every volume"),
+        (Curve(base=2.0, slope=0.0), "a is cheaper at every volume up to 100"),
+        (Curve(base=0.0, slope=0.1), "b is cheaper below 10 requests a year, a above"),
+        (Curve(base=2.0, slope=0.0, jumps=((20.0, -1.5), (30.0, 4.0))), "then it changes 2 times"),
+    ],
+)
+def test_break_evens_in_words(second: Curve, words: str) -> None:
+    assert words in break_even(("a", "b"), (Curve(base=1.0, slope=0.0), second), 100.0).how
+
+
+def test_jumps_apart_by_rounding_alone_are_one() -> None:
+    first = Curve(base=1.0, slope=0.0, jumps=((10.0, 5.0),))
+    second = Curve(base=2.0, slope=0.0, jumps=((10.0 * (1 + 1e-12), 5.0),))
+    assert crossings(first, second, 100.0) == (True, ())
+
+
+def test_a_fleet_that_cannot_carry_its_break_even_has_none() -> None:
+    cheap = PRICES.with_overrides({"api": {"usd_per_million_input_tokens": 0.01, "usd_per_million_output_tokens": 0.01}})
+    assert by_names(break_evens(COURSE_TRAFFIC, COURSE_SERVING, cheap))["on-prem", "api"].bought_fleet_requests_per_year is None
+
+
+def test_a_cloud_that_may_go_to_nothing_still_needs_one_for_the_first_request() -> None:
+    traffic = replace(COURSE_TRAFFIC, peak_requests_per_second=8.0, mean_requests_per_second=4.0, profile=(0.0, 8.0))
+    prices = PRICES.with_overrides({"cloud": {"h100": 2.0}, "licence_usd_per_gpu_hour": None})
+    found = by_names(break_evens(traffic, COURSE_SERVING, prices, 0))["cloud", "api"]
+    assert found.first_requests_per_year is not None
+    assert math.isclose(found.first_requests_per_year, 4_380 * 2.0 / 0.0026)
+
+
+def test_there_is_none_without_a_volume_and_none_with_a_way_that_has_no_price() -> None:
+    assert break_evens(replace(COURSE_TRAFFIC, mean_requests_per_second=None), COURSE_SERVING, PRICES) == ()
+    pairs = by_names(break_evens(COURSE_TRAFFIC, COURSE_SERVING, PRICES.with_overrides({"cloud": {"h100": None}})))
+    assert set(pairs) == {("on-prem", "api")}
+
+
+def test_a_year_of_hours_is_looked_at_no_further_than_can_be() -> None:
+    profile = tuple(100.0 + hour % 97 for hour in range(8_760))
+    traffic = Traffic(
+        peak_requests_per_second=max(profile),
+        mean_requests_per_second=sum(profile) / 8_760,
+        input_tokens=1,
+        output_tokens=1,
+        profile=profile,
+    )
+    small = replace(COURSE_SERVING, requests_per_second_per_instance=0.2)
+    found = break_evens(traffic, small, PRICES)
+    assert traffic.requests_per_year is not None
+    assert traffic.requests_per_year <= found[0].searched_to_requests_per_year < 10 * traffic.requests_per_year
+
+
+def test_a_load_beyond_all_measure_is_still_answered() -> None:
+    traffic = Traffic(peak_requests_per_second=1e9, mean_requests_per_second=5e8, input_tokens=1, output_tokens=1, profile=(0.0, 1e9))
+    found = break_evens(traffic, COURSE_SERVING, PRICES)
+    assert traffic.requests_per_year is not None
+    assert 0 < found[0].searched_to_requests_per_year < traffic.requests_per_year
+    assert hybrid(traffic, COURSE_SERVING, PRICES).usd_per_year is not None

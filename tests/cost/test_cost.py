@@ -1,0 +1,211 @@
+"""The course's figures to the cent, and the arithmetic of owned systems, energy and tokens in closed form."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.cost.cost_cases import COURSE_REQUESTS, COURSE_SERVING, COURSE_TRAFFIC, candidate, price_lists, servings, traffics
+
+from tonnage.cost.cost import (
+    HOURS_PER_YEAR,
+    OptionCost,
+    Serving,
+    Traffic,
+    api_cost,
+    api_request,
+    energy_of,
+    owned_figures,
+    serving_of,
+    spread,
+    system_parts,
+    system_watts,
+    traffic_of,
+)
+from tonnage.errors import UnknownName
+from tonnage.sizing.demand import demand_of
+from tonnage.spec.catalog.price_list import catalog_prices
+from tonnage.spec.prices import Prices
+
+PRICES = catalog_prices()
+
+
+def year_of(count: float, prices: Prices = PRICES) -> float:
+    parts = system_parts(COURSE_SERVING, prices, count)
+    assert not isinstance(parts, str)
+    return sum(part.usd_per_year for part in parts)
+
+
+def test_course_a_system_costs_119_000_a_year() -> None:
+    assert year_of(1) == 320_000 / 4 + 3_000 + 8 * 4_500 == 119_000
+
+
+def test_course_572k_exact_and_595k_whole() -> None:
+    assert round(year_of(4.806), -3) == 572_000
+    assert year_of(5) == 595_000
+
+
+def test_course_api_2_60_usd_per_1000_requests() -> None:
+    usd, how = api_request(COURSE_TRAFFIC, PRICES)
+    assert math.isclose(usd * 1_000, 2.6)
+    assert "2,000 tokens in × 1 USD + 200 out × 3 USD per million = 2.6 USD per 1,000 requests" in how
+    cost = api_cost(COURSE_TRAFFIC, PRICES)
+    assert cost.usd_per_1000_requests is not None
+    assert math.isclose(cost.usd_per_1000_requests, 2.6)
+    assert cost.usd_per_year is not None
+    assert math.isclose(cost.usd_per_year, 2_340_000)
+
+
+def test_parts_are_left_out_where_their_price_is_none() -> None:
+    bare = PRICES.with_overrides({"licence_usd_per_gpu_year": None, "hosting_usd_per_system_year": None})
+    assert year_of(3, bare) == 240_000
+    assert {figure.path for figure in owned_figures(COURSE_SERVING, bare)} == {
+        "systems.dgx-h100",
+        "depreciation_years",
+        "power_usd_per_kwh",
+        "pue",
+    }
+
+
+def test_a_system_is_written_off_over_the_years_given() -> None:
+    assert year_of(2, PRICES.with_overrides({"depreciation_years": 5})) == 2 * (320_000 / 5 + 3_000 + 36_000)
+
+
+def test_a_system_without_a_price_says_how_to_give_it() -> None:
+    reason = system_parts(replace(COURSE_SERVING, system="dgx-a100"), PRICES, 1)
+    assert reason == "the price of dgx-a100 is not known; give it as systems.dgx-a100 (USD)"
+
+
+@given(price_lists(), traffics(), st.floats(1.0, 1e9))
+def test_shares_add_up_to_the_cost(prices: Prices, traffic: Traffic, usd: float) -> None:
+    cost = spread(OptionCost(where="on-prem", usd_per_year=usd), traffic, prices)
+    requests = traffic.requests_per_year
+    assert requests is not None
+    assert cost.usd_per_1000_requests is not None
+    assert cost.usd_per_million_input_tokens is not None
+    assert cost.usd_per_million_output_tokens is not None
+    assert math.isclose(cost.usd_per_1000_requests * requests / 1_000, usd)
+    tokens = cost.usd_per_million_input_tokens * traffic.input_tokens + cost.usd_per_million_output_tokens * traffic.output_tokens
+    assert math.isclose(tokens * requests / 1e6, usd)
+    assert math.isclose(cost.usd_per_million_output_tokens, 3 * cost.usd_per_million_input_tokens)
+
+
+def test_the_ratio_of_tokens_is_the_user_s_to_set() -> None:
+    even = PRICES.with_overrides({"output_to_input_price_ratio": 1})
+    cost = spread(OptionCost(where="on-prem", usd_per_year=2_200), COURSE_TRAFFIC, even)
+    assert cost.usd_per_million_input_tokens == cost.usd_per_million_output_tokens
+    assert cost.usd_per_million_input_tokens is not None
+    assert math.isclose(cost.usd_per_million_input_tokens, 2_200 / (COURSE_REQUESTS * 2_200 / 1e6))
+
+
+def test_energy_is_power_times_utilisation_times_pue() -> None:
+    traffic = replace(COURSE_TRAFFIC, peak_requests_per_second=40.0, mean_requests_per_second=10.0)
+    serving = replace(COURSE_SERVING, requests_per_second_per_instance=5.0)
+    energy = energy_of(serving, traffic, PRICES.with_overrides({"power_usd_per_kwh": 0.2, "pue": 1.5}), 16)
+    assert energy is not None
+    assert energy.utilisation == 10 / 80
+    assert math.isclose(energy.kwh_per_year, 2 * 10.2 * (10 / 80) * 8_760 * 1.5)
+    assert energy.usd_per_year is not None
+    assert math.isclose(energy.usd_per_year, energy.kwh_per_year * 0.2)
+    assert energy.how.startswith("estimate: ")
+    assert energy.added
+
+
+def test_energy_over_a_profile_counts_every_hour() -> None:
+    traffic = replace(COURSE_TRAFFIC, peak_requests_per_second=20.0, mean_requests_per_second=7.5, profile=(0.0, 0.0, 10.0, 20.0))
+    serving = replace(COURSE_SERVING, requests_per_second_per_instance=1.0)
+    whole = energy_of(serving, traffic, PRICES, 24)
+    half = energy_of(serving, traffic, PRICES, 8)
+    assert whole is not None
+    assert half is not None
+    assert math.isclose(whole.utilisation, 7.5 / 24)
+    assert math.isclose(half.utilisation, (0 + 0 + 1 + 1) / 4), "what is beyond the owned instances is carried elsewhere"
+
+
+def test_energy_of_a_peak_alone_is_an_upper_bound_and_says_so() -> None:
+    energy = energy_of(COURSE_SERVING, replace(COURSE_TRAFFIC, mean_requests_per_second=None), PRICES, 40)
+    assert energy is not None
+    assert energy.utilisation == 1
+    assert "only the peak is known" in energy.how
+
+
+@given(servings(), traffics())
+def test_energy_does_not_depend_on_how_many_systems_share_the_load(serving: Serving, traffic: Traffic) -> None:
+    enough = math.ceil(traffic.peak_requests_per_second / serving.requests_per_second_per_instance)
+    few = energy_of(serving, traffic, PRICES, enough)
+    many = energy_of(serving, traffic, PRICES, enough * 2)
+    assert (few is None) == (many is None) == (serving.system_watts is None)
+    if few and many:
+        assert math.isclose(few.kwh_per_year, many.kwh_per_year)
+        assert 0 <= many.utilisation <= few.utilisation <= 1
+
+
+def test_power_of_a_system_is_its_own_or_that_of_its_gpus() -> None:
+    assert system_watts("h100-sxm-80gb", "dgx-h100") == (10_200, "highest power of dgx-h100, 10,200 W")
+    watts, source = system_watts("l40s", "8xl40s")
+    assert watts == 8 * 350
+    assert "without the rest of the server" in source
+    assert system_watts("my-gpu", "my-box")[0] is None
+    assert energy_of(replace(COURSE_SERVING, system_watts=None), COURSE_TRAFFIC, PRICES, 8) is None
+
+
+@given(traffics())
+def test_hours_of_a_year_are_8760_and_carry_its_requests(traffic: Traffic) -> None:
+    hours = traffic.hours
+    assert math.isclose(sum(each.hours_per_year for each in hours), HOURS_PER_YEAR)
+    requests = sum(each.hours_per_year * 3_600 * (each.requests_per_second or 0.0) for each in hours)
+    assert traffic.requests_per_year is not None
+    assert math.isclose(requests, traffic.requests_per_year)
+    assert math.isclose(max(each.sized_requests_per_second for each in hours), traffic.peak_requests_per_second)
+    assert all(each.sized_requests_per_second >= (each.requests_per_second or 0.0) * (1 - 1e-12) for each in hours)
+
+
+def test_a_peak_below_the_busiest_hour_does_not_shrink_it() -> None:
+    traffic = replace(COURSE_TRAFFIC, peak_requests_per_second=5.0, mean_requests_per_second=6.0, profile=(2.0, 10.0))
+    assert [each.sized_requests_per_second for each in traffic.hours] == [2.0, 10.0]
+
+
+def test_traffic_of_a_demand() -> None:
+    seven = traffic_of(demand_of(mean_rps=COURSE_REQUESTS / HOURS_PER_YEAR / 3_600, factor=7), 2_000, 200)
+    assert seven.requests_per_year is not None
+    assert math.isclose(seven.requests_per_year, COURSE_REQUESTS)
+    assert round(seven.peak_requests_per_second, 2) == 199.77
+    alone = traffic_of(demand_of(peak_rps=3), 10, 10)
+    assert alone.requests_per_year is None
+    assert spread(OptionCost(where="api", usd_per_year=1.0), alone, PRICES).usd_per_1000_requests is None
+
+
+def test_an_api_without_a_volume_still_has_a_price_per_request() -> None:
+    cost = api_cost(replace(COURSE_TRAFFIC, mean_requests_per_second=None), PRICES)
+    assert cost.usd_per_year is None
+    assert cost.usd_per_1000_requests is not None
+    assert math.isclose(cost.usd_per_1000_requests, 2.6)
+    assert "only the peak is known" in cost.reason
+
+
+def test_an_api_that_is_not_known_is_not_guessed() -> None:
+    assert api_cost(COURSE_TRAFFIC, PRICES, "nobody").usd_per_year is None
+    with pytest.raises(UnknownName, match="nobody"):
+        api_request(COURSE_TRAFFIC, PRICES, "nobody")
+
+
+@given(traffics(), st.floats(0.1, 100.0))
+def test_scaled_traffic_is_the_same_day(traffic: Traffic, factor: float) -> None:
+    more = traffic.times(factor)
+    assert more.requests_per_year is not None
+    assert traffic.requests_per_year is not None
+    assert math.isclose(more.requests_per_year, traffic.requests_per_year * factor)
+    assert math.isclose(
+        max(each.sized_requests_per_second for each in more.hours),
+        max(each.sized_requests_per_second for each in traffic.hours) * factor,
+    )
+
+
+def test_a_candidate_is_taken_as_it_is() -> None:
+    serving = serving_of(candidate(tp=2, pp=2, systems=19), spare=1)
+    assert (serving.gpu, serving.system, serving.gpus_per_instance, serving.gpus_per_system) == ("h100-sxm-80gb", "dgx-h100", 4, 8)
+    assert (serving.systems, serving.spare, serving.system_watts) == (19, 1, 10_200)
+    assert serving_of(candidate()) == replace(COURSE_SERVING, systems=5)

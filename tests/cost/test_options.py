@@ -1,0 +1,210 @@
+"""Fleets on one's own floor, in the cloud and on both, against brute force over every hour and every split."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.cost.cost_cases import COURSE_SERVING, COURSE_TRAFFIC, candidate, price_lists, servings, traffics
+
+from tonnage.cost.cost import OptionCost, Serving, Traffic, system_parts
+from tonnage.cost.options import as_planned, cloud, hybrid, instances_on, needed, on_prem, rent_of, systems_for, yearly_owned
+from tonnage.sizing.systems import fleet
+from tonnage.spec.catalog.price_list import catalog_prices
+from tonnage.spec.prices import Prices
+
+PRICES = catalog_prices()
+
+
+def usd(cost: OptionCost) -> float:
+    assert cost.usd_per_year is not None
+    assert math.isclose(cost.usd_per_year, sum(part.usd_per_year for part in cost.parts))
+    assert math.isclose(cost.usd_per_year, cost.capex_usd_per_year + cost.opex_usd_per_year)
+    return cost.usd_per_year
+
+
+def hour_by_hour(traffic: Traffic, serving: Serving, prices: Prices, fewest: int, owned_systems: int) -> float:
+    """A year with so many owned systems, one hour of the profile after the other, from the prices alone."""
+    offer = prices.cloud_price(serving.gpu)
+    assert offer is not None
+    licence = 0.0 if prices.licence_usd_per_gpu_hour is None else prices.licence_usd_per_gpu_hour.value
+    an_hour = (offer.usd_per_gpu_hour.value + licence) * serving.gpus_per_instance
+    rates = traffic.profile or (traffic.peak_requests_per_second,)
+    room = traffic.peak_requests_per_second / max(rates)
+    wide = serving.gpus_per_instance > 8
+    held = owned_systems // math.ceil(serving.gpus_per_instance / 8) if wide else owned_systems * (8 // serving.gpus_per_instance)
+    total, watt_hours = 0.0, 0.0
+    for rate in rates:
+        on = next(n for n in itertools.count(fewest) if n * serving.requests_per_second_per_instance >= rate * room * (1 - 1e-9))
+        total += max(0, on - held) * an_hour
+        if held and serving.system_watts:
+            share = min(1.0, held * serving.requests_per_second_per_instance / (rate * room)) if rate else 1.0
+            served = (rate if traffic.profile else traffic.mean_requests_per_second or 0.0) * share
+            busy = served / serving.requests_per_second_per_instance
+            watt_hours += serving.system_watts / serving.gpus_per_system * serving.gpus_per_instance * busy
+    year = 8_760 / len(rates)
+    parts = system_parts(serving, prices, owned_systems) if owned_systems else ()
+    assert not isinstance(parts, str)
+    power = prices.power_usd_per_kwh
+    if power is not None and not prices.power_in_hosting:
+        total += watt_hours / 1_000 * prices.pue.value * power.value
+    return total * year + sum(part.usd_per_year for part in parts)
+
+
+def test_course_fleet() -> None:
+    cost = on_prem(COURSE_TRAFFIC, COURSE_SERVING, PRICES)
+    assert cost.systems_exact is not None
+    assert cost.usd_per_year_exact is not None
+    assert cost.usd_per_1000_requests is not None
+    assert cost.usd_per_1000_requests_exact is not None
+    assert round(cost.systems_exact, 3) == 4.806
+    assert (cost.systems, cost.instances, cost.gpus) == (5, 40, 40)
+    assert round(cost.usd_per_year_exact, -3) == 572_000
+    assert usd(cost) == 595_000
+    assert round(cost.usd_per_1000_requests_exact, 2) == 0.64
+    assert round(cost.usd_per_1000_requests, 2) == 0.66
+    assert cost.capex_usd_per_year == 400_000
+    assert cost.opex_usd_per_year == 195_000
+    assert cost.purchase_usd == 1_600_000
+
+
+def test_a_plan_that_asks_for_more_systems_is_paid_for_them_everywhere() -> None:
+    planned = as_planned(replace(COURSE_SERVING, systems=6), COURSE_TRAFFIC)
+    assert usd(on_prem(COURSE_TRAFFIC, planned, PRICES)) == usd(hybrid(COURSE_TRAFFIC, planned, PRICES)) == 6 * 119_000
+    assert cloud(COURSE_TRAFFIC, planned, PRICES).cloud_gpus_at_peak == 48
+    spare = replace(COURSE_SERVING, systems=6, spare=1)
+    for as_counted in (COURSE_SERVING, replace(COURSE_SERVING, systems=5), spare):
+        assert as_planned(as_counted, COURSE_TRAFFIC) == as_counted
+
+
+def test_power_is_added_once_where_hosting_does_not_pay_for_it() -> None:
+    paid = on_prem(COURSE_TRAFFIC, COURSE_SERVING, PRICES.with_overrides({"power_usd_per_kwh": 0.13}))
+    assert paid.energy is not None
+    assert paid.energy.usd_per_year is not None
+    assert math.isclose(usd(paid), 595_000 + paid.energy.usd_per_year)
+    assert paid.usd_per_year_exact is not None
+    assert math.isclose(paid.usd_per_year_exact - 119_000 * (paid.systems_exact or 0.0), paid.energy.usd_per_year)
+
+
+@given(traffics(), servings(), price_lists())
+def test_a_fleet_is_that_of_the_plan(traffic: Traffic, serving: Serving, prices: Prices) -> None:
+    cost = on_prem(traffic, serving, prices)
+    plan = fleet(
+        traffic.peak_requests_per_second,
+        serving.requests_per_second_per_instance,
+        gpus_per_instance=serving.gpus_per_instance,
+        gpus_per_system=serving.gpus_per_system,
+        spare=serving.spare,
+    )
+    assert cost.systems_exact is not None
+    assert (cost.systems, cost.instances) == (plan.systems, plan.instances)
+    assert math.isclose(cost.systems_exact, plan.systems_exact)
+
+
+@given(st.integers(0, 50), servings())
+def test_systems_hold_what_they_are_bought_for_and_one_fewer_would_not(instances: int, serving: Serving) -> None:
+    systems = systems_for(instances, serving)
+    assert instances_on(systems, serving) >= instances
+    assert systems == 0 or instances_on(systems - 1, serving) < instances
+
+
+def test_a_rate_that_divides_evenly_needs_no_more() -> None:
+    assert needed(0.3, replace(COURSE_SERVING, requests_per_second_per_instance=0.1)) == 3
+    assert needed(0.0, COURSE_SERVING) == 0
+
+
+@given(traffics(), servings(), price_lists(), st.integers(0, 5))
+def test_the_cloud_is_paid_hour_by_hour(traffic: Traffic, serving: Serving, prices: Prices, fewest: int) -> None:
+    assert math.isclose(usd(cloud(traffic, serving, prices, fewest)), hour_by_hour(traffic, serving, prices, fewest, 0), abs_tol=1e-6)
+
+
+@given(traffics(longest=8), servings(), price_lists(), st.integers(0, 5))
+def test_the_split_is_the_cheapest_of_all(traffic: Traffic, serving: Serving, prices: Prices, fewest: int) -> None:
+    cost = hybrid(traffic, serving, prices, fewest)
+    most = systems_for(max(fewest, needed(traffic.peak_requests_per_second, serving)), serving)
+    every = [hour_by_hour(traffic, serving, prices, fewest, systems) for systems in range(most + 3)]
+    assert math.isclose(usd(cost), min(every), rel_tol=1e-9, abs_tol=1e-6)
+    assert math.isclose(every[cost.systems], min(every), rel_tol=1e-9, abs_tol=1e-6)
+
+
+@given(traffics(), servings(), price_lists(), st.integers(0, 3))
+def test_a_split_is_never_dearer_than_all_of_one_kind(traffic: Traffic, serving: Serving, prices: Prices, fewest: int) -> None:
+    split = usd(hybrid(traffic, serving, prices, fewest))
+    assert split <= usd(cloud(traffic, serving, prices, fewest)) * (1 + 1e-12)
+    assert split <= usd(on_prem(traffic, serving, prices, fewest)) * (1 + 1e-12)
+
+
+@given(traffics(), servings(), price_lists(), st.floats(1.0, 5.0))
+def test_more_load_never_costs_less(traffic: Traffic, serving: Serving, prices: Prices, factor: float) -> None:
+    more = traffic.times(factor)
+    for way in (on_prem, cloud, hybrid):
+        assert usd(way(more, serving, prices)) >= usd(way(traffic, serving, prices)) * (1 - 1e-9)
+
+
+@given(traffics(), servings(), price_lists())
+def test_a_better_instance_never_costs_more(traffic: Traffic, serving: Serving, prices: Prices) -> None:
+    better = replace(serving, requests_per_second_per_instance=serving.requests_per_second_per_instance * 1.5)
+    for way in (on_prem, cloud, hybrid):
+        assert usd(way(traffic, better, prices)) <= usd(way(traffic, serving, prices)) * (1 + 1e-9)
+
+
+@given(traffics(), servings(), price_lists())
+def test_the_ends_of_the_cloud_price_lie_around_its_middle(traffic: Traffic, serving: Serving, prices: Prices) -> None:
+    cost = cloud(traffic, serving, prices)
+    rent = rent_of(serving, prices)
+    assert not isinstance(rent, str)
+    assert cost.usd_per_year_low is not None
+    assert cost.usd_per_year_high is not None
+    assert cost.usd_per_year_low <= usd(cost) <= cost.usd_per_year_high
+    hours = cost.cloud_gpu_hours_per_year / serving.gpus_per_instance
+    assert math.isclose(cost.usd_per_year_high - cost.usd_per_year_low, hours * (rent.high - rent.low), abs_tol=1e-6)
+
+
+def test_scaling_by_the_hour_by_hand() -> None:
+    traffic = replace(COURSE_TRAFFIC, peak_requests_per_second=8.0, mean_requests_per_second=2.25, profile=(0.0, 0.0, 1.0, 8.0))
+    serving = replace(COURSE_SERVING, gpus_per_instance=4, requests_per_second_per_instance=2.0)
+    prices = PRICES.with_overrides({"cloud": {"h100": 2.0}, "licence_usd_per_gpu_hour": None})
+    kept = cloud(traffic, serving, prices, 1)
+    off = cloud(traffic, serving, prices, 0)
+    assert kept.cloud_gpu_hours_per_year == (1 + 1 + 1 + 4) * 4 * 2_190
+    assert off.cloud_gpu_hours_per_year == (0 + 0 + 1 + 4) * 4 * 2_190
+    assert usd(kept) == kept.cloud_gpu_hours_per_year * 2.0
+    assert kept.cloud_gpus_at_peak == 16
+
+
+def test_a_base_that_is_busy_all_day_is_owned_and_the_burst_rented() -> None:
+    profile = (8.0,) * 23 + (16.0,)
+    traffic = Traffic(
+        peak_requests_per_second=16.0, mean_requests_per_second=sum(profile) / 24, input_tokens=1, output_tokens=1, profile=profile
+    )
+    cost = hybrid(traffic, replace(COURSE_SERVING, requests_per_second_per_instance=1.0), PRICES)
+    assert (cost.systems, cost.cloud_gpus_at_peak) == (1, 8)
+    assert cost.cloud_gpu_hours_per_year == 8 * 365
+
+
+@pytest.mark.parametrize(
+    ("way", "changes", "reason"),
+    [
+        (on_prem, {"systems": {"dgx-h100": None}}, "systems.dgx-h100"),
+        (cloud, {"cloud": {"h100": None}}, "cloud.h100-sxm-80gb"),
+        (hybrid, {"cloud": {"h100": None}}, "cloud.h100-sxm-80gb"),
+        (hybrid, {"systems": {"dgx-h100": None}}, "systems.dgx-h100"),
+    ],
+)
+def test_a_price_that_is_not_known_gives_a_reason_in_place_of_a_cost(way, changes, reason) -> None:
+    cost = way(COURSE_TRAFFIC, COURSE_SERVING, PRICES.with_overrides(changes))
+    assert cost.usd_per_year is None
+    assert cost.usd_per_1000_requests is None
+    assert f"not known; give it as {reason}" in cost.reason or f"is known; give it as {reason}" in cost.reason
+
+
+def test_candidates_are_priced_by_their_place_where_their_price_is_known() -> None:
+    unknown = candidate(gpu="a100-sxm-80gb", system="dgx-a100", systems=9, rate=3.0)
+    more = candidate(systems=7)
+    found = yearly_owned([candidate(), unknown, more], COURSE_TRAFFIC, PRICES)
+    assert found == {0: 595_000, 2: pytest.approx(7 * 119_000)}
+    assert yearly_owned([candidate(systems=6)], COURSE_TRAFFIC, PRICES, spare=1) == {0: 6 * 119_000}

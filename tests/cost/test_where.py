@@ -1,0 +1,104 @@
+"""Four ways side by side: what is marked, what is said, what is passed on as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from tests.cost.cost_cases import COURSE_SERVING, COURSE_TRAFFIC, price_lists, servings, traffics
+
+from tonnage.cost.cost import Serving, Traffic
+from tonnage.cost.where import compare
+from tonnage.errors import InputError
+from tonnage.spec.catalog.price_list import catalog_prices
+from tonnage.spec.prices import Prices
+
+PRICES = catalog_prices()
+NOTHING = {"systems": {"dgx-h100": None}, "cloud": {"h100": None}}
+
+
+def test_course_own_systems_win_and_its_note_says_why_it_prints_0_44() -> None:
+    found = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES)
+    assert found.cheapest == "on-prem"
+    (note,) = (note for note in found.notes if "NVIDIA's course divides" in note)
+    assert note.startswith("0.64 USD per 1,000 requests is the fleet's cost over the fleet's requests.")
+    assert note.endswith("0.44.")
+
+
+@given(traffics(), servings(), price_lists())
+def test_the_cheapest_is_the_cheapest(traffic: Traffic, serving: Serving, prices: Prices) -> None:
+    found = compare(traffic, serving, prices)
+    costs = {option.where: option.usd_per_year for option in found.options}
+    assert list(costs) == ["on-prem", "cloud", "hybrid", "api"]
+    assert found.cheapest is not None
+    assert costs[found.cheapest] == min(cost for cost in costs.values() if cost is not None)
+
+
+def test_where_nothing_is_known_nothing_is_cheapest() -> None:
+    found = compare(replace(COURSE_TRAFFIC, mean_requests_per_second=None), COURSE_SERVING, PRICES.with_overrides(NOTHING))
+    assert found.cheapest is None
+    assert all(option.reason for option in found.options)
+    assert found.break_evens == ()
+    assert any("Only the peak is known" in note for note in found.notes)
+
+
+def test_old_prices_are_warned_about_on_the_day_given_and_only_those_used() -> None:
+    assert compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES).warnings == ()
+    paths = [warning.partition(":")[0] for warning in compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, today=date(2026, 11, 21)).warnings]
+    assert "systems.dgx-h100" in paths
+    assert "cloud.h100-sxm-80gb.hyperscaler on-demand" not in paths
+    assert "systems.gb200-nvl72" not in paths
+    later = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, today=date(2028, 1, 1)).warnings
+    assert any(warning.startswith("cloud.h100-sxm-80gb.hyperscaler on-demand: 3.5 to 5") for warning in later)
+    mine = PRICES.with_overrides({"systems": {"dgx-h100": 300_000}})
+    fresh = compare(COURSE_TRAFFIC, COURSE_SERVING, mine, today=date(2026, 11, 21)).warnings
+    assert not any(warning.startswith("systems.dgx-h100") for warning in fresh)
+
+
+def test_hosting_that_cannot_hold_the_electricity_is_said() -> None:
+    busy = replace(COURSE_TRAFFIC, peak_requests_per_second=30.0)
+    assert any("more than the whole hosting of 3,000 USD" in note for note in compare(busy, COURSE_SERVING, PRICES).notes)
+    paid = compare(busy, COURSE_SERVING, PRICES.with_overrides({"power_usd_per_kwh": 0.13}))
+    assert not any("more than the whole hosting" in note for note in paid.notes)
+    assert any("added as power" in note for note in paid.notes)
+
+
+def test_only_the_ways_asked_for_are_shown_chosen_from_and_spoken_of() -> None:
+    found = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, today=date(2026, 11, 21), where=("cloud", "api"))
+    assert [option.where for option in found.options] == ["cloud", "api"]
+    assert found.cheapest == "cloud"
+    assert [each.between for each in found.break_evens] == [("cloud", "api")]
+    assert not any("course divides" in note or "Electricity" in note for note in found.notes)
+    assert any("No hourly profile" in note for note in found.notes)
+    assert not any(warning.startswith("systems") for warning in found.warnings)
+    owned = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, where=("on-prem",))
+    assert not any("No hourly profile" in note for note in owned.notes)
+    assert set(owned.to_json()["options"]) == {"on-prem"}
+
+
+def test_a_negative_minimum_is_refused() -> None:
+    with pytest.raises(InputError, match=r"^--min-instances: -1"):
+        compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, min_instances=-1)
+
+
+@given(traffics(), servings(), price_lists())
+def test_as_json_it_is_complete_and_finite(traffic: Traffic, serving: Serving, prices: Prices) -> None:
+    found = compare(traffic, serving, prices, today=date(2026, 11, 21))
+    document = json.loads(json.dumps(found.to_json(), allow_nan=False))
+    assert set(document["options"]) == {"on-prem", "cloud", "hybrid", "api"}
+    assert document["options"]["on-prem"]["usd_per_year"] == found.on_prem.usd_per_year
+    assert document["cheapest"] == found.cheapest
+    assert {figure["path"] for figure in document["figures"]} >= {"depreciation_years", "pue"}
+
+
+def test_the_manual_names_every_key() -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "cost.md").read_text().partition("## JSON")[2]
+    document = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES).to_json()
+    option = document["options"]["on-prem"]
+    keys = {*document, *option, *document["break_evens"][0], *option["energy"], *option["parts"][0], *document["figures"][0]}
+    keys -= {"usd_per_year_high", "usd_per_1000_requests_exact"}
+    assert [key for key in sorted(keys) if f"`{key}`" not in manual] == []

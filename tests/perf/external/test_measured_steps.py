@@ -1,0 +1,134 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.step_times import deployment, written
+from tonnage.errors import InputError
+from tonnage.perf.external import aiconfigurator
+from tonnage.perf.external.measured_steps import check_source, checked_source, reduction, source_mark
+from tonnage.perf.memory import memory_plan
+from tonnage.perf.step import step_seconds
+from tonnage.perf.terms import client_turnaround_s, marks, step_model
+from tonnage.simulator.kernel import run_recorded
+from tonnage.simulator.reference import run_reference
+from tonnage.spec.calibration import Calibration
+from tonnage.spec.deployment import Deployment, Parallelism
+from tonnage.spec.step_times import StepSource
+from tonnage.spec.workload import ClosedLoop, Lengths, Workload
+
+absent = aiconfigurator.installed_version() is None
+needs_wheel = pytest.mark.skipif(absent, reason="THE WHEEL aiconfigurator-core IS ABSENT: its step times are not checked")
+
+
+def with_table(folder: Path, d: Deployment) -> Deployment:
+    source = checked_source(written(step_model(d).coefficients, folder / "ours.csv"))
+    return replace(d, step_source=source)
+
+
+def asked(d: Deployment) -> Deployment:
+    return replace(d, step_source=StepSource(name="aiconfigurator"))
+
+
+def test_a_table_of_our_own_steps_predicts_what_we_predict(tmp_path: Path) -> None:
+    d = deployment()
+    other = with_table(tmp_path, d)
+    stated = reduction(other)
+    assert stated.worst < 13  # where CUDA graphs end; see test_reduction.py
+    assert stated.prefill_mape < 1
+    assert step_model(other).frontend_s == step_model(d).frontend_s
+    a, b = (step_model(each).coefficients for each in (d, other))
+    for p, n, decodes, context in ((0, 0, 3, 900), (0, 0, 100, 300_000), (700, 1, 0, 0), (3000, 2, 20, 40_000)):
+        ours, theirs = (step_seconds(c, p, n, decodes, p * p // max(n, 1), context) for c in (a, b))
+        assert theirs == pytest.approx(ours, rel=stated.worst / 100 + 0.005)
+
+
+def test_foreign_step_times_run_under_the_same_scheduler(tmp_path: Path) -> None:
+    d = deployment()
+    other = with_table(tmp_path, d)
+    arrivals = ClosedLoop(concurrency=24, turnaround_s=client_turnaround_s(d))
+    trace = Workload(isl=Lengths(mean=500), osl=Lengths(mean=60), arrivals=arrivals, requests=120).trace(1)
+    blocks = memory_plan(d).blocks
+    assert memory_plan(other).blocks == blocks
+    (mine, steps), (theirs, same) = (run_recorded(trace, step_model(x), x.knobs, blocks, most_steps=500) for x in (d, other))
+    assert abs(steps.count - same.count) <= 2
+    np.testing.assert_array_equal(mine.osl, theirs.osl)
+    assert theirs.last_token_ns[-1] == pytest.approx(mine.last_token_ns[-1], rel=0.02)
+
+
+def test_kernel_and_reference_price_a_table_alike(tmp_path: Path) -> None:
+    d = with_table(tmp_path, deployment())
+    trace = Workload(isl=Lengths(mean=300), osl=Lengths(mean=30), arrivals=ClosedLoop(concurrency=7), requests=40).trace(3)
+    step = step_model(d)
+    record, steps = run_recorded(trace, step, d.knobs, 1000, most_steps=10_000)
+    expected = run_reference(trace, step, d.knobs, 1000)
+    np.testing.assert_array_equal(record.last_token_ns, expected.requests.last_token_ns)
+    assert [tuple(row) for row in steps.steps] == expected.steps
+
+
+def test_the_mark_says_whose_steps_and_how_well_they_were_reduced(tmp_path: Path) -> None:
+    d = with_table(tmp_path, deployment())
+    (mark,) = marks(d)
+    assert mark == source_mark(d)
+    assert "ours.csv" in mark
+    assert str(reduction(d)) in mark
+    assert source_mark(deployment()) == ""
+
+
+def test_what_a_step_model_cannot_go_with(tmp_path: Path) -> None:
+    d = with_table(tmp_path, deployment())
+    calibration = Calibration(preset="vllm", gpu="h100-sxm-80gb", multipliers=(), data="x")
+    check_source(None, calibration, 5)
+    check_source(StepSource(name="aiconfigurator"), None, 5)
+    with pytest.raises(InputError, match="leave one of them out"):
+        check_source(d.step_source, calibration, 1)
+    with pytest.raises(InputError, match=r"ours\.csv does not say which of 2 deployments"):
+        check_source(d.step_source, None, 2)
+    with pytest.raises(InputError, match="pipeline stages"):
+        reduction(replace(d, parallelism=Parallelism(tp=1, pp=2)))
+
+
+def test_without_the_wheel_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aiconfigurator, "find_spec", lambda _: None)
+    with pytest.raises(InputError, match=r"aiconfigurator-core is not installed; pip install 'tonnage\[aiconfigurator\]'") as error:
+        checked_source("aiconfigurator")
+    assert error.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"model": "gpt-j-6b", "precision": "fp16"}, "not asked for the architecture of gpt-j-6b"),
+        ({"gpu": "l40"}, "has no tables of l40"),
+    ],
+)
+def test_a_deployment_that_it_has_no_tables_of_is_refused(change: dict[str, str], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tonnage.api.simulate import deployment_of
+
+    what = {"model": "llama-3.1-8b", "gpu": "h100", "precision": "fp16", "tp": 1, "engine": "vllm", **change}
+    if absent and "gpu" not in change:
+        pytest.skip("THE WHEEL aiconfigurator-core IS ABSENT: architectures are checked with it")
+    monkeypatch.setattr(aiconfigurator, "installed_version", lambda: "0.12.0")
+    with pytest.raises(InputError, match=says):
+        reduction(asked(deployment_of(**what)))
+
+
+@needs_wheel
+@pytest.mark.parametrize("engine", ["vllm", "tensorrt-llm"])
+def test_the_wheels_steps_reduce_well(engine: str) -> None:
+    d = asked(deployment(engine=engine))
+    found = reduction(d)
+    assert found.decode_mape < 3
+    assert found.prefill_mape < 10
+    assert found.steps > 150
+    assert "aiconfigurator-core" in source_mark(d)
+    alone = step_seconds(step_model(d).coefficients, 0, 0, 1, 0, 1000)
+    assert 0.002 < alone < 0.008  # 8 GB of weights at 3.35 TB/s take 2.4 ms
+
+
+@needs_wheel
+def test_the_wheel_refuses_in_one_line() -> None:
+    with pytest.raises(InputError, match=r"cannot price llama-3.1-8b, a100_sxm") as error:
+        reduction(asked(replace(deployment(), gpu=replace(deployment().gpu, name="a100-sxm-80gb"))))
+    assert "\n" not in str(error.value)

@@ -1,0 +1,101 @@
+"""The whole search: candidates, rejections with their numbers, and the plan as one JSON object."""
+
+import json
+
+import pytest
+
+import tonnage
+from tonnage.errors import InputError
+from tonnage.plan.plan import Plan
+
+STATISTICS = {"mean", "p50", "p90", "p95", "p99"}
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return tonnage.size(model="llama-3-70b", gpu="h100,a100-sxm-80gb", isl=1000, osl=100, peak_rps=20, ttft="p95<=2s", tp="1,4,8")
+
+
+def test_choice_needs_the_fewest_gpus(plan: Plan) -> None:
+    assert plan.choice is not None
+    assert plan.choice.gpus == min(c.gpus for c in plan.candidates)
+    assert plan.choice.gpu == "h100-sxm-80gb"
+    assert plan.choice.precision == "fp8"
+
+
+def test_every_combination_is_a_candidate_or_rejected(plan: Plan) -> None:
+    assert len(plan.candidates) + len(plan.rejected) == 2 * 2 * 3 * 2
+
+
+def test_rejections_say_why_in_numbers(plan: Plan) -> None:
+    reasons = {(r.gpu, r.precision, r.tp, r.engine): r.reason for r in plan.rejected}
+    assert reasons["h100-sxm-80gb", "fp16", 1, "tensorrt-llm"].startswith("weights 141 GB + ")
+    assert reasons["h100-sxm-80gb", "fp16", 1, "tensorrt-llm"].endswith("do not fit 1 × 80 GB")
+    assert reasons["a100-sxm-80gb", "fp8", 4, "vllm"] == "Ampere has no FP8 matrix units"
+
+
+def test_limits_hold_for_every_candidate(plan: Plan) -> None:
+    assert all(c.ttft_ms["p95"] is not None and c.ttft_ms["p95"] <= 2000 for c in plan.candidates)
+
+
+def test_systems_carry_the_peak(plan: Plan) -> None:
+    for c in plan.candidates:
+        assert c.instances * c.requests_per_second_per_instance >= 20
+        assert c.instances == c.systems * 8 // c.tp
+        assert c.requests_per_second_per_8_gpus == pytest.approx(8 * c.requests_per_second_per_gpu)
+
+
+def test_plan_is_one_json_object_with_the_agreed_keys(plan: Plan) -> None:
+    document = json.loads(json.dumps(plan.to_json()))
+    assert document["demand"]["peak_requests_per_second"] == 20
+    agreed = "gpu system precision tp pp engine knobs instances systems systems_exact utilisation ttft_ms itl_ms tpot_ms e2e_ms"
+    rates = "requests_per_second_per_instance requests_per_second_per_gpu requests_per_second_per_8_gpus"
+    for choice in (document["choice"], *document["choices"].values()):
+        assert set(f"{agreed} {rates}".split()) <= set(choice)
+        assert all(set(choice[m]) == STATISTICS for m in ("ttft_ms", "itl_ms", "tpot_ms", "e2e_ms"))
+    assert set(document["choices"]) == {"latency_optimal", "throughput_optimal"}
+    assert all(r["reason"] for r in document["rejected"])
+    assert {"tonnage", "coefficients", "data", "seed"} <= set(document["provenance"])
+
+
+def test_transferred_numbers_are_marked(plan: Plan) -> None:
+    assert all(bool(c.marks) == (c.engine == "vllm" and c.gpu == "a100-sxm-80gb") for c in plan.candidates)
+    assert any(c.marks for c in plan.candidates)
+
+
+def test_spare_systems_are_added() -> None:
+    one = tonnage.size(model="llama-3-8b", gpu="h100", isl=500, osl=50, peak_rps=5, precision="fp8", tp=1, engine="vllm", spare=1)
+    assert one.choice is not None
+    assert one.choice.systems == 2
+
+
+def test_mean_with_percentile_shows_both_ways() -> None:
+    found = tonnage.size(
+        model="llama-3-8b",
+        gpu="h100",
+        isl=2000,
+        osl=200,
+        mean_rps=64,
+        peak_percentile=95,
+        precision="fp8",
+        tp=1,
+        engine="tensorrt-llm",
+        ttft="p95<=1s",
+    )
+    answer = found.percentile_answer
+    assert answer is not None
+    assert found.demand.peak_requests_per_second == 77
+    assert answer["systems_exact"] > 0
+    assert answer["simulated_systems_exact"] == found.candidates[0].systems_exact
+    assert "77/s" in answer["explanation"]
+
+
+def test_gpu_of_another_vendor_is_rejected_for_its_engine() -> None:
+    found = tonnage.size(model="llama-3-8b", gpu="mi300x", isl=500, osl=50, peak_rps=5, tp=1, precision="fp16")
+    assert [c.engine for c in found.candidates] == ["vllm"]
+    assert found.rejected[0].reason == "tensorrt-llm does not run on AMD accelerators"
+
+
+def test_context_overflow_is_refused_before_anything_runs() -> None:
+    with pytest.raises(InputError, match="exceed the context of llama-3-8b, 8,192 tokens"):
+        tonnage.size(model="llama-3-8b", isl=8000, osl=500, peak_rps=1)

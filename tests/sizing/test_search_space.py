@@ -1,0 +1,44 @@
+"""The search space: every combination once, pipelines where nothing else fits or where they are asked for."""
+
+from tests.questions import question
+from tonnage.plan.candidate import Rejected
+from tonnage.sizing.search_space import Ready, prepare, trials
+
+
+def test_a_model_too_large_for_a_system_is_pipelined_over_several() -> None:
+    found = prepare(question(model="llama-3.1-405b", precision="fp16", tp="1,2,4,8", ttft=None))
+    ready = [r.trial.deployment.parallelism for r in found if isinstance(r, Ready)]
+    assert [(p.tp, p.pp) for p in ready] == [(8, 2)]
+    assert len([r for r in found if isinstance(r, Rejected)]) == 4
+
+
+def test_no_pipeline_where_a_system_is_enough() -> None:
+    assert all(t.deployment.parallelism.pp == 1 for t in trials(question()))
+    found = prepare(question(model="llama-3.1-405b", precision="fp8", tp="8", ttft=None))
+    assert [r.trial.deployment.parallelism.pp for r in found if isinstance(r, Ready)] == [1]
+
+
+def test_pipelines_that_are_asked_for_are_each_a_deployment() -> None:
+    found = list(trials(question(pp="1,2,4")))
+    assert sorted((t.deployment.parallelism.pp, t.deployment.parallelism.tp) for t in found) == [(p, t) for p in (1, 2, 4) for t in (1, 2)]
+    assert [t.name for t in found][-1] == "h100-sxm-80gb fp8 TP 2 PP 4 tensorrt-llm"
+
+
+def test_systems_that_exist_take_the_place_of_the_usual_ones() -> None:
+    assert {t.system.name for t in trials(question(have="2xdgx-h100"))} == {"dgx-h100"}
+
+
+def test_speculation_is_tried_beside_none() -> None:
+    found = list(trials(question(speculation="eagle k=3 acceptance=0.7")))
+    assert [t.name for t in found] == [
+        f"h100-sxm-80gb fp8 TP {tp} tensorrt-llm{guesses}" for tp in (1, 2) for guesses in ("", " + eagle k=3")
+    ]
+
+
+def test_speculation_over_a_pipeline_is_refused_by_name() -> None:
+    found = prepare(question(speculation="eagle k=3 acceptance=0.7", tp="1", pp="2"))
+    ready, rejected = ([r for r in found if isinstance(r, kind)] for kind in (Ready, Rejected))
+    assert [r.trial.deployment.speculation for r in ready] == [None]
+    assert [(r.engine, r.reason) for r in rejected] == [
+        ("tensorrt-llm + eagle k=3", "--speculation: is not priced together with PP 2; use --pp 1, or leave it out")
+    ]

@@ -1,0 +1,75 @@
+"""Knobs: set by closed form where gaps are limited, searched for the best, left alone where the asker set them."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.questions import question
+from tonnage.sizing.bounds import Carried
+from tonnage.sizing.capacity import Instance, find_capacity, worst_limit
+from tonnage.sizing.search import answer
+from tonnage.sizing.search_space import Ready, prepare, trials
+from tonnage.sizing.token_budget import fitted
+from tonnage.sizing.tuning import GAIN, changes, tuned
+
+GAPS = {"isl": 6000, "osl": 200, "tp": "1", "ttft": "p95<=3s", "itl": "p99<=60ms"}
+
+
+def carried(**changed: object) -> Carried:
+    ready = next(found for found in prepare(question(**changed)) if isinstance(found, Ready))
+    return Carried(ready=ready, capacity=find_capacity(ready.instance))
+
+
+def test_a_limit_on_gaps_sets_the_token_budget_and_pays() -> None:
+    """With the engine's own budget every long prompt is one long gap for all others."""
+    asked = question(**GAPS)
+    trial = next(iter(trials(asked)))
+    found = next(r for r in prepare(asked) if isinstance(r, Ready))
+    assert found.trial.deployment.knobs.max_num_tokens < trial.deployment.knobs.max_num_tokens
+    own = find_capacity(Instance(trial.deployment, found.instance.asked))
+    assert find_capacity(found.instance).rate > 2 * own.rate
+
+
+def test_the_engines_own_budget_stays_where_it_keeps_the_limit() -> None:
+    ready = next(r for r in prepare(question(**{**GAPS, "itl": "p99<=2s"})) if isinstance(r, Ready))
+    assert fitted(ready.instance) == ready.first.deployment.knobs
+    mean = next(r for r in prepare(question(**{**GAPS, "itl": "mean 60ms"})) if isinstance(r, Ready))
+    assert fitted(mean.instance) == mean.first.deployment.knobs
+
+
+def test_tuned_knobs_carry_more_or_stay() -> None:
+    before = carried(isl=3000, ttft="p95<=250ms")
+    after = tuned(before)
+    if after is before:
+        return
+    assert after.capacity.rate >= GAIN * before.capacity.rate
+    summary = after.ready.instance.measured(0.97 * after.capacity.rate)
+    assert worst_limit(summary, after.ready.instance.asked.slo) is None
+
+
+def test_a_bad_knob_is_found_and_mended() -> None:
+    """A budget of 512 tokens starves the prompts: the search must leave it."""
+    good = carried(tp="1", ttft="p95<=1s")
+    d = good.ready.trial.deployment
+    starved = replace(d, knobs=replace(d.knobs, max_num_tokens=512, max_batch_size=256))
+    instance = Instance(starved, good.ready.instance.asked)
+    poor = Carried(
+        ready=replace(good.ready, trial=replace(good.ready.trial, deployment=starved), instance=instance), capacity=find_capacity(instance)
+    )
+    found = tuned(poor)
+    assert found.capacity.rate > 1.1 * poor.capacity.rate
+    assert changes(found, starved.knobs).startswith("max_num_tokens 512 → ")
+
+
+@pytest.mark.parametrize("given", [{"max_num_tokens": "2048"}, {"max_batch_size": "64"}, {"chunked_prefill": True}])
+def test_knobs_that_the_asker_set_are_kept(given: dict[str, object]) -> None:
+    asked = replace(question(**{**GAPS, **given}), deepen=False)
+    found = answer(asked, prepare(asked))
+    for one in found.carried:
+        knobs = one.ready.trial.deployment.knobs
+        for name, value in given.items():
+            assert getattr(knobs, name) == (value if isinstance(value, bool) else int(str(value)))
+
+
+def test_several_values_of_a_knob_are_each_a_deployment() -> None:
+    assert len(prepare(question(tp="1", max_batch_size="64,128", max_num_tokens="2048,4096"))) == 4

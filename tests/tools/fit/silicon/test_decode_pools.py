@@ -1,0 +1,160 @@
+from pathlib import Path
+
+import pytest
+
+from tests.silicon_sample import sample
+from tonnage import api
+from tonnage.cli.show_score import show_models
+from tonnage.errors import InputError
+from tonnage.perf.step import step_seconds
+from tonnage.perf.terms import step_model
+from tonnage.validation.measured_table import measured_table
+from tonnage.validation.predict import decoding, predict, read_point
+from tonnage.validation.score_models import score_models
+from tools.fit.silicon import dense_rows
+from tools.fit.silicon.decode_pools import SPLIT, WORKERS, select_decode_pools
+
+
+def line(*, clients: int = 96, split: tuple[int, int, int] = (8, 1, 8), workers: str = "4", **changed: str) -> dict[str, str]:
+    found = {
+        "mode": "disagg",
+        "model_path": "deepseek-ai/DeepSeek-V3",
+        "system": "gb200",
+        "backend": "trtllm",
+        "backend_version": "0.8.1.post2",
+        "precision": "fp4",
+        "isl": "1024",
+        "osl": "1024",
+        "silicon_data_source": f"db-dump/2026-04-27; config_id=388; silicon_concurrency={clients}; measured=2026-03-23",
+        WORKERS: workers,
+        "silicon_ttft_ms": "311",
+        "silicon_tpot_ms": "10.06",
+    }
+    return found | {name: str(n) for name, n in zip(SPLIT, split, strict=True)} | changed
+
+
+def aggregated() -> dict[str, str]:
+    split = {"tp_size": "8", "attention_dp_size": "1", "moe_tp_size": "1", "moe_ep_size": "8", "pp_size": "1", "batch_size": "16"}
+    return line(mode="agg", system="b200_sxm", clients=16, silicon_tpot_ms="8.5") | split
+
+
+def test_a_row_is_one_decode_worker_with_its_share_of_the_clients(tmp_path: Path) -> None:
+    (row,) = select_decode_pools(sample(tmp_path, line(clients=98), aggregated())).rows
+    assert row == {
+        "model": "deepseek-r1",
+        "gpu": "gb200-186gb",
+        "precision": "nvfp4+experts",
+        "engine": "tensorrt-llm-1.2",
+        "tp": 8,
+        "dp": 1,
+        "ep": 8,
+        "isl": 922,
+        "osl": 922,
+        "concurrency": 25,
+        "itl_ms": 10.06,
+    }
+
+
+def test_rows_that_tell_no_decode_step_are_left_out_and_counted(tmp_path: Path) -> None:
+    file = sample(
+        tmp_path,
+        line(),
+        line(workers=""),
+        line(silicon_ttft_ms="4790"),
+        line(model_path="zai-org/GLM-5"),
+        line(backend="triton"),
+        line(clients=0),
+        line(system="h100_sxm", precision="fp8", split=(16, 1, 16)),
+        line(system="h200_sxm"),
+        line(precision="int8"),
+        line(silicon_tpot_ms=""),
+    )
+    found = select_decode_pools(file)
+    assert len(found.rows) == 1
+    assert found.left_out == {
+        "workers not stated": 1,
+        "requests wait for their first token": 1,
+        "not one of the mixtures of experts": 1,
+        "another GPU or engine": 1,
+        "load not stated": 1,
+        "workers of more GPUs than NVLink joins": 1,
+        "precision fp4": 1,
+        "precision int8": 1,
+        "no measured value": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("changed", "engine", "precision"),
+    [
+        ({"backend_version": "0.5.1-rc0.pre3"}, "tensorrt-llm-1.1", "nvfp4+experts"),
+        ({"backend": "sglang", "backend_version": "0.5.8", "precision": "fp8"}, "sglang-0.5", "fp8"),
+        ({"system": "h200_sxm", "precision": "fp8"}, "tensorrt-llm-1.2", "fp8+kv-fp16"),
+        ({"model_path": "openai/gpt-oss-120b"}, "tensorrt-llm-1.2", "mxfp4"),
+    ],
+)
+def test_engine_and_formats_are_those_that_ran(tmp_path: Path, changed: dict[str, str], engine: str, precision: str) -> None:
+    (row,) = select_decode_pools(sample(tmp_path, line(**changed))).rows
+    assert (row["engine"], row["precision"]) == (engine, precision)
+
+
+def test_a_file_of_other_columns_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "silicon_sample.csv"
+    file.write_text("model,ttft\n")
+    with pytest.raises(InputError, match="no column 'mode'"):
+        select_decode_pools(file)
+
+
+@pytest.mark.parametrize(("isl", "osl", "clients"), [(1024, 512, 1), (2000, 200, 7), (8192, 2, 64)])
+def test_a_token_takes_the_mean_step_of_a_static_batch_where_nothing_is_streamed(isl: int, osl: int, clients: int) -> None:
+    row = {
+        "model": "llama-3.1-8b",
+        "gpu": "h100-sxm-80gb",
+        "precision": "fp8",
+        "engine": "tensorrt-llm-0.9",
+        "tp": 1,
+        "isl": isl,
+        "osl": osl,
+    }
+    batch = predict(read_point(row | {"batch": clients}))
+    pool = decoding(read_point(row | {"concurrency": clients, "engine": "tensorrt-llm-0.10"}))
+    assert set(pool) == {"itl_ms"}
+    assert pool["itl_ms"] == pytest.approx(batch["itl_ms"], rel=2e-4)  # contexts and picoseconds are whole numbers
+
+
+def test_ranks_share_the_clients() -> None:
+    row = {"model": "deepseek-r1", "gpu": "gb200-186gb", "precision": "nvfp4+experts", "engine": "tensorrt-llm-1.2", "isl": 900, "osl": 901}
+    point = read_point(row | {"tp": 1, "dp": 32, "ep": 32, "concurrency": 2048})
+    step = step_model(point.deployment).coefficients
+    assert decoding(point)["itl_ms"] == 1e3 * step_seconds(step, 0, 0, 64, 0, 64 * 900 + 64 * 901 // 2)
+
+
+def test_decode_pools_are_scored_apart_from_all_other_rows(tmp_path: Path) -> None:
+    report = api.score(sample(tmp_path, line(), line(workers=""), aggregated()))
+    assert (report.rows, report.predicted, report.overall["itl_ms"].n) == (1, 1, 1)
+    pools = report.apart["decode pools"]
+    assert (pools.rows, pools.predicted, list(pools.overall)) == (1, 1, ["itl_ms"])
+    assert pools.worst[0].point.concurrency == 24
+    assert "1 workers not stated" in pools.remarks[0]
+    document = report.to_json()
+    assert document["apart"]["decode pools"]["overall"]["itl_ms"]["n"] == 1
+    assert "apart" not in document["apart"]["decode pools"]
+
+
+def test_step_models_are_compared_on_decode_pools_apart(tmp_path: Path) -> None:
+    scores = score_models(sample(tmp_path, line(), line(clients=48), aggregated()), [None])
+    assert (scores.common, scores.apart["decode pools"].common) == (1, 2)
+    assert scores.apart["decode pools"].errors["fitted"]["itl_ms"].n == 2
+    document = scores.to_json()
+    assert list(document["apart"]) == ["decode pools"]
+    assert "apart" not in document["models"]["fitted"]
+    text = show_models(scores)
+    assert "fitted 1 of 1 rows predicted" in text
+    assert "Apart: decode pools\n\nfitted 2 of 2 rows predicted" in text
+
+
+def test_the_name_alone_asks_for_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense_rows, "installed_sample", lambda: None)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=r"silicon_sample\.csv comes with aiconfigurator-core, which is not installed; pip install"):
+        measured_table("silicon_sample.csv")

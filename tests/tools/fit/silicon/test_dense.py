@@ -1,0 +1,428 @@
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.silicon_sample import NVIDIA, sample
+from tonnage.errors import InputError
+from tonnage.perf import step
+from tonnage.perf.step import HOST_SEQUENCE, batch_seconds
+from tonnage.perf.terms import coefficients, marks, resolve, shipped, step_model
+from tonnage.spec.catalog import find_gpu, find_model
+from tonnage.spec.deployment import Parallelism
+from tonnage.spec.precision import find_precision
+from tonnage.validation.predict import read_point
+from tools.fit.silicon import streaming
+from tools.fit.silicon.dense import (
+    COMMON,
+    EARLIER,
+    ENGINES,
+    LATER,
+    OUTGROWN,
+    SGLANG,
+    SLOPE,
+    TODAY,
+    TRTLLM,
+    TRTLLM_RC,
+    VLLM,
+    VLLM_010,
+    VLLM_012,
+    Slopes,
+    carried_over,
+    family,
+    figures,
+    folds,
+    refit,
+    silicon_layout,
+    solve_silicon,
+)
+from tools.fit.silicon.dense_rows import COLUMNS, MEASURED, SiliconRows, installed_sample, lengths, select
+
+SAMPLE = installed_sample()
+needs_wheel = pytest.mark.skipif(SAMPLE is None, reason="THE WHEEL aiconfigurator-core IS ABSENT: the shipped figures are not checked")
+
+MAX = NVIDIA | {
+    "model_path": "meta-llama/Llama-3.1-70B",
+    "precision": "fp8",
+    "silicon_data_source": "source_file=2026-04-06.csv; silicon_concurrency=16; measured=2025-10-29T00:00:00.000Z",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"mode": "disagg"}, "disaggregated"),
+        ({"model_path": "deepseek-ai/DeepSeek-R1"}, "not one of the dense models"),
+        ({"model_path": "openai/gpt-oss-120b"}, "not one of the dense models"),
+        ({"model_path": "Qwen/Qwen3-235B-A22B-FP8"}, "not one of the dense models"),
+        ({"system": "gb200"}, "another GPU or engine"),
+        ({"backend": "tgi"}, "another GPU or engine"),
+        ({"precision": "int8"}, "precision int8"),
+        ({"attention_dp_size": "4"}, "pipeline stages or attention data parallelism"),
+        ({"pp_size": "2"}, "pipeline stages or attention data parallelism"),
+        ({"tp_size": "16"}, "more GPUs than a server has"),
+        ({"silicon_data_source": "source_file=qwen3_32b.csv; image=x"}, "load not stated"),
+        ({"batch_size": "8"}, "several replicas"),
+        ({"model_path": "nvidia/Llama-3.1-8B-Instruct-FP8", "precision": "fp8"}, "prompts cached"),
+        ({"silicon_ttft_ms": ""}, "no measured value"),
+        ({"silicon_tpot_ms": "0"}, "no measured value"),
+    ],
+)
+def test_each_trap_is_left_out_with_its_reason(tmp_path: Path, change: dict[str, str], reason: str) -> None:
+    found = select(sample(tmp_path, NVIDIA, NVIDIA | change))
+    assert len(found.rows) == 1
+    assert found.left_out == {reason: 1}
+
+
+def test_the_same_measurement_counts_once(tmp_path: Path) -> None:
+    later = MAX | {"silicon_data_source": MAX["silicon_data_source"].replace("04-06", "04-27")}
+    found = select(sample(tmp_path, MAX, later, MAX | {"silicon_tpot_ms": "17.9"}))
+    assert len(found.rows) == 2
+    assert found.left_out == {"same measurement in another dump": 1}
+
+
+def test_rows_say_how_their_benchmark_ran(tmp_path: Path) -> None:
+    trtllm = MAX | {"backend": "trtllm", "system": "h200_sxm"}
+    own_8b = NVIDIA | {"backend": "trtllm", "model_path": "meta-llama/Llama-3.1-8B-Instruct"}
+    held_back = trtllm | {"osl": "1024"}
+    lines = (NVIDIA, MAX, trtllm, trtllm | {"system": "b200_sxm"}, own_8b, held_back, held_back | {"tp_size": "8"})
+    rows = select(sample(tmp_path, *lines)).rows
+    assert [row["precision"] for row in rows] == ["bf16", "fp8", "fp8", "fp8", "bf16", "fp8", "fp8"]
+    assert [row["spread"] for row in rows] == [0.0, 0.2, 0.2, 0.2, 0.0, 0.2, 0.2]
+    assert [row["budget"] for row in rows] == [1024 + 16, 8192, 16384, 16384, 1024 + 16, 16384, 16384]
+    assert [row["slots"] for row in rows] == [16, 16, 2048, 2048, 15, 2048, 2048]
+    assert [row.get("kv_fraction") for row in rows] == [None] * 4 + [0.8, None, None]
+    assert [row["ttft_ms"] for row in rows] == [189.6] * 7
+    knobs = [point.deployment.knobs for point in SiliconRows(rows).points]
+    assert [(k.batch_wait_steps, k.batch_wait_ratio) for k in knobs] == [(0, 0.0)] * 5 + [(20, 0.9), (0, 0.0)]
+    assert [k.stream_interval for k in knobs] == [1, 1, 10, 10, 1, 10, 10]
+    assert [k.overlap_schedule for k in knobs] == [False, True, True, True, False, True, True]
+    assert [k.graph_tokens for k in knobs] == [512, 512, 0, 0, 0, 0, 0]
+    engines = [read_point(row).deployment.engine for row in rows]
+    assert engines == [VLLM_012, VLLM_010, TRTLLM, TRTLLM, "tensorrt-llm-1.0", TRTLLM, TRTLLM]
+
+
+def test_rows_of_sglang_and_of_fp4_say_how_they_ran(tmp_path: Path) -> None:
+    first = NVIDIA | {"backend": "sglang"}
+    later = first | {"model_path": "meta-llama/Llama-3.1-8B-Instruct", "system": "h200_sxm", "precision": "fp8"}
+    fp4 = MAX | {"system": "b200_sxm", "precision": "fp4"}
+    rows = select(sample(tmp_path, first, later, fp4)).rows
+    points = SiliconRows(rows).points
+    assert [row["precision"] for row in rows] == ["bf16", "fp8+kv-fp16", "nvfp4"]
+    assert [point.deployment.precision.kv for point in points] == ["fp16", "fp16", "fp8"]
+    knobs = [point.deployment.knobs for point in points]
+    assert [k.scheduler for k in knobs] == ["sglang", "vllm", "vllm"]
+    assert [(k.max_batch_size, k.max_num_tokens) for k in knobs] == [(16, 8192)] * 3
+
+
+def test_lengths_are_uniform_between_eight_tenths_and_all() -> None:
+    drawn = lengths(1000, 0.2).draw(20_000, np.random.default_rng(1))
+    assert (drawn.min(), drawn.max()) == (800, 1000)
+    assert drawn.mean() == pytest.approx(900, rel=0.01)
+    assert set(lengths(1000, 0.0).draw(10, np.random.default_rng(1))) == {1000}
+
+
+def test_a_file_that_is_no_such_file_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read"):
+        select(tmp_path / "absent.csv")
+    other = tmp_path / "other.csv"
+    other.write_text("a,b\n1,2\n")
+    with pytest.raises(InputError, match="no column 'mode'"):
+        select(other)
+    assert set(COLUMNS) | set(MEASURED.values()) <= set(NVIDIA)
+
+
+def made_up(terms: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
+    """Rows whose measured values are what the terms predict."""
+    lines = [
+        line | {"backend": backend, "system": gpu, "tp_size": tp, "batch_size": c, "isl": isl, "osl": "128"}
+        for line, backend, gpu in ((NVIDIA, "vllm", "h100_sxm"), (MAX, "vllm", "b200_sxm"), (MAX, "trtllm", "b200_sxm"))
+        for tp in ("2", "8")
+        for isl in ("256", "2048")
+        for c in ("1", "4", "16", "64")
+    ]
+    for line in lines:
+        line["silicon_data_source"] = line["silicon_data_source"].replace("concurrency=16", f"concurrency={line['batch_size']}")
+    rows = select(sample(folder, *lines)).rows
+    parts = SiliconRows(rows)
+    parts.simulate(terms)
+    return [
+        {**row, "ttft_ms": float(t), "itl_ms": float(i)}
+        for row, t, i in zip(rows, parts.simulated("ttft_ms"), parts.simulated("itl_ms"), strict=True)
+    ]
+
+
+def test_the_fit_finds_terms_again_that_made_the_rows(tmp_path: Path) -> None:
+    layout = silicon_layout(shipped())
+    signs = np.random.default_rng(7).choice([-0.7, 0.7], len(layout.names))
+    truth = layout.terms(layout.start + signs * layout.spread)
+    rows = made_up(truth, tmp_path)
+    before = figures(rows, layout.terms(layout.start))
+    found = solve_silicon(layout, rows)
+    after = figures(rows, found)
+    for name in ("itl_ms", "ttft_ms"):
+        assert after[name] < 0.35 * before[name], (name, before[name], after[name])
+        assert after[name] < 4, (name, after[name])
+    got = found["engines"]
+    assert got[VLLM]["sequence_s"] == pytest.approx(truth["engines"][VLLM]["sequence_s"], rel=0.3)
+    shared = {term: got[TRTLLM_RC][term] for term in COMMON}  # no rows: what all share
+    assert got[SGLANG]["layer_s"] == pytest.approx(shared["layer_s"])
+    assert got[VLLM]["layer_s"] != pytest.approx(shared["layer_s"])
+
+
+def test_the_front_end_is_found_again_where_rows_can_tell(tmp_path: Path) -> None:
+    """Rows of an engine that its front end holds up, made with 100 µs a token; those of the others leave it where it starts."""
+    fast = NVIDIA | {"backend": "trtllm", "model_path": "meta-llama/Llama-3.1-8B-Instruct", "isl": "256", "osl": "512"}
+    many = [
+        fast
+        | {
+            "tp_size": tp,
+            "batch_size": c,
+            "silicon_data_source": NVIDIA["silicon_data_source"].replace("concurrency=16", f"concurrency={c}"),
+        }
+        for tp in ("4", "8")
+        for c in ("8", "64", "128")
+    ]
+    rows = select(sample(tmp_path, NVIDIA, MAX, *many)).rows
+    layout = silicon_layout(shipped())
+    terms = layout.terms(layout.start)
+    truth = layout.streaming({TRTLLM_RC: 100e-6}).terms(layout.start)
+    parts = SiliconRows(rows)
+    parts.simulate(truth)
+    metrics = [parts.simulated(name).tolist() for name in ("ttft_ms", "itl_ms")]
+    measured = [{**row, "ttft_ms": t, "itl_ms": i} for row, t, i in zip(rows, *metrics, strict=True)]
+    found = streaming.seconds(measured, terms)
+    assert found == {TRTLLM_RC: 100e-6}
+    assert streaming.seconds(measured[:2], terms) == {}
+    engines = layout.streaming(found).terms(layout.start)["engines"]
+    assert engines[TRTLLM_RC]["stream_s"] == 100e-6
+    assert engines[SGLANG]["stream_s"] == streaming.START
+    assert solve_silicon(layout, measured)["engines"][TRTLLM_RC]["stream_s"] in streaming.TRIED
+
+
+def test_an_engine_called_in_process_spends_per_sequence_what_the_last_measured_so_did(tmp_path: Path) -> None:
+    lines = [MAX | {"silicon_tpot_ms": "40", "tp_size": tp} for tp in ("2", "8")]
+    engines = refit(shipped(), sample(tmp_path, *lines), cross_validate=False)["engines"]
+    own = engines[TRTLLM]
+    alone = engines["tensorrt-llm-0.15"]["sequence_s"]
+    assert own["sequence_s"] - own["response_s"] == pytest.approx(alone, rel=2e-3)  # of terms rounded to four digits
+    assert "response_s" not in engines[VLLM]
+
+
+def test_no_engine_called_in_process_spends_less_than_nothing_per_sequence() -> None:
+    """Of experts whose steps hide the host, nothing is taken off; of dense models, what lies above the in-process engine."""
+    own = shipped()["engines"][TRTLLM]
+    alone = own["sequence_s"] - own["response_s"]
+    for model, least in (("llama-3.1-8b", alone), ("mixtral-8x7b", 0.0), ("gpt-oss-120b", 0.0)):
+        row = {"model": model, "gpu": "h100", "precision": "bf16", "tp": 8, "isl": 100, "osl": 10, "concurrency": 1, "engine": TRTLLM}
+        found = step_model(read_point(row).deployment)
+        kept = found.in_process.coefficients[HOST_SEQUENCE]
+        assert kept == pytest.approx(min(found.coefficients[HOST_SEQUENCE], alone))
+        assert kept >= least
+
+
+def test_earlier_versions_of_vllm_have_its_terms_but_for_what_is_known_to_have_changed() -> None:
+    """Asynchronous scheduling is the default from 0.14 on, and in 0.10 attention on Hopper got little from an 8-bit cache."""
+    layout = silicon_layout(shipped())
+    engines = layout.terms(layout.start)["engines"]
+    for earlier, own in EARLIER.items():
+        assert engines[earlier] == engines[VLLM] | {term: pytest.approx(prior[0]) for term, prior in own.items()}
+    d = read_point(
+        {"model": "llama-3.1-8b", "gpu": "h100", "precision": "bf16", "tp": 1, "isl": 9, "osl": 9, "concurrency": 1, "engine": VLLM}
+    )
+    found = {
+        (engine, gpu): resolve(layout.terms(layout.start), d.deployment.model, find_gpu(gpu), find_precision("fp8"), Parallelism(), engine)
+        for engine in (VLLM, VLLM_010, VLLM_012)
+        for gpu in ("h100", "b200", "b300")
+    }
+    for gpu in ("h100", "b200", "b300"):
+        assert found[VLLM_012, gpu].step_s - found[VLLM, gpu].step_s == pytest.approx(0.46e-3)
+        assert found[VLLM_010, gpu].step_s == found[VLLM, gpu].step_s
+    assert found[VLLM_010, "h100"].kv_bandwidth < 0.8 * found[VLLM, "h100"].kv_bandwidth
+    assert found[VLLM_010, "b200"].kv_bandwidth == found[VLLM, "b200"].kv_bandwidth > found[VLLM, "h100"].kv_bandwidth
+    moved = layout.start.copy()
+    moved[layout.names.index(f"{VLLM_010}.launch_layer_blackwell")] += 0.5
+    slower = layout.terms(moved)
+    for gpu, factor in (("h100", 1.0), ("b200", np.exp(0.5)), ("b300", np.exp(0.5))):
+        launch_s = resolve(slower, d.deployment.model, find_gpu(gpu), find_precision("fp8"), Parallelism(), VLLM_010).launch_s
+        assert launch_s == pytest.approx(found[VLLM_010, gpu].launch_s * factor)
+
+
+def test_all_reduces_of_tensorrt_llm_1_1_are_one_shot_up_to_128_tokens() -> None:
+    """Seven copies of 128 tokens take longer than two of seven eighths, and are sent all the same; 1.2 chooses what is faster."""
+    terms = silicon_layout(shipped()).terms(silicon_layout(shipped()).start)
+    terms["engines"]["tensorrt-llm-1.2"] = {term: v for term, v in terms["engines"][TRTLLM].items() if term not in OUTGROWN}
+
+    def array(engine: str, gpu: str = "h200", tp: int = 8) -> np.ndarray:
+        of = find_model("llama-3.1-70b"), find_gpu(gpu), find_precision("fp8"), Parallelism(tp=tp)
+        return np.array(coefficients(resolve(terms, *of, engine), *of))
+
+    for engine in (TRTLLM, TRTLLM_RC):
+        c = array(engine)
+        assert (c[step.ONE_SHOT_TO], c[step.SMALL_TOKENS]) == (128, 0)
+        assert batch_seconds(c, 128, 1) > batch_seconds(c, 129, 1) > batch_seconds(c, 32, 1)
+        assert c[step.COMM_STEP] == pytest.approx(0.74 * array(VLLM)[step.COMM_STEP])
+        assert c[step.COMM_SMALL] == pytest.approx(160 * 7 * 2 * 8192 / (0.6 * 450e9))
+        assert array(engine, "l40s", 4)[step.ONE_SHOT_TO] == 0  # NCCL's over PCIe
+    for engine in ("tensorrt-llm-1.2", VLLM, SGLANG):
+        c = array(engine)
+        assert c[step.ONE_SHOT_TO] == 0 < c[step.SMALL_TOKENS]
+        assert batch_seconds(c, 128, 1) <= batch_seconds(c, 129, 1)
+
+
+def test_the_front_end_of_an_earlier_version_is_that_of_the_engine() -> None:
+    layout = silicon_layout(shipped()).streaming({VLLM_010: 80e-6})
+    engines = layout.terms(layout.start)["engines"]
+    assert engines[VLLM]["stream_s"] == engines[VLLM_010]["stream_s"] == engines[VLLM_012]["stream_s"] == 80e-6
+
+
+def test_fp8_by_blocks_reaches_less() -> None:
+    row = {"gpu": "h100", "precision": "fp8", "tp": 1, "isl": 100, "osl": 10, "concurrency": 1, "engine": "vllm"}
+    terms = silicon_layout(shipped()).terms(silicon_layout(shipped()).start)
+
+    def compute(model: str, precision: str = "fp8") -> float:
+        d = read_point(row | {"model": model, "precision": precision}).deployment
+        return resolve(terms, d.model, d.gpu, d.precision, d.parallelism, "vllm").compute
+
+    assert compute("qwen3-8b") == pytest.approx(compute("llama-3.1-8b") * COMMON["compute_blocks"][0])
+    assert compute("qwen3-8b", "bf16") == compute("llama-3.1-8b", "bf16")
+
+
+def test_refitting_moves_nothing_but_current_engines_and_blackwell(tmp_path: Path) -> None:
+    lines = [MAX | {"silicon_tpot_ms": "40", "tp_size": tp} for tp in ("2", "8")]
+    old = shipped()
+    new = refit(old, sample(tmp_path, *lines), cross_validate=False)
+    assert new["engines"][VLLM] != old["engines"][VLLM]
+    for later, earlier in LATER.items():
+        assert new["engines"][later] == {term: v for term, v in new["engines"][earlier].items() if term not in OUTGROWN}
+    for group in ("shared", "links", "siblings"):
+        assert new[group] == old[group]
+    assert {n for n in old["engines"] if new["engines"][n] != old["engines"][n]} <= {*ENGINES, *EARLIER, *LATER}
+    assert {n for n in old["architectures"] if new["architectures"][n] != old["architectures"][n]} <= {"Blackwell"}
+    assert all(new["gpus"][n] == old["gpus"][n] for n in old["gpus"])
+    assert new["report"]["rows"]["silicon_sample.csv"] == 2
+
+
+def test_without_the_file_the_shipped_terms_stay() -> None:
+    bare = {**shipped(), "engines": {}, "gpus": {}, "origins": {"rows": {}, "architectures": {}, "formats": {"nvfp4": "a study"}}}
+    bare["report"] = {"rows": {}, "in_sample": {}, "held_out": {}}
+    found = carried_over(bare)
+    assert found["engines"] == {engine: shipped()["engines"][engine] for engine in (*ENGINES, *EARLIER, *LATER)}
+    assert found["origins"]["engine_rows"] == shipped()["origins"]["engine_rows"]
+    tables = shipped()["report"]["held_out"]
+    assert found["report"]["held_out"] == {title: tables[title] for title in HELD_OUT if title in tables}
+    assert found["formats"]["nvfp4"] == shipped()["formats"]["nvfp4"]
+    assert found["origins"]["formats"] == {}
+    assert bare["engines"] == {}
+
+
+def test_slopes_are_those_of_the_residuals(tmp_path: Path) -> None:
+    """Corrections of all engines are moved at once; one by one gives the same."""
+    layout = silicon_layout(shipped())
+    parts = SiliconRows(select(sample(tmp_path, NVIDIA, MAX, MAX | {"backend": "trtllm", "system": "h200_sxm"})).rows)
+    parts.simulate(layout.terms(layout.start))
+    slopes = Slopes(layout, parts)
+    found, here = slopes.jacobian(layout.start), slopes.residuals(layout.start)
+    for place in range(len(layout.names)):
+        moved = layout.start.copy()
+        moved[place] += SLOPE
+        one = (slopes.residuals(moved) - here) / SLOPE
+        assert found[:, place] == pytest.approx(one, abs=1e-3, rel=1e-3), layout.names[place]
+
+
+def test_bins_of_like_steps_keep_the_sums(tmp_path: Path) -> None:
+    parts = SiliconRows(select(sample(tmp_path, NVIDIA, MAX)).rows)
+    parts.simulate(shipped())
+    for name, predicted in parts.predict(shipped()).items():
+        assert predicted == pytest.approx(parts.simulated(name), rel=1e-4), name
+
+
+def test_folds_never_score_what_they_were_fitted_on(tmp_path: Path) -> None:
+    rows = select(sample(tmp_path, NVIDIA, MAX, MAX | {"backend": "trtllm", "system": "h200_sxm"})).rows
+    parts = list(folds(rows))
+    assert len(parts) == 2 + 2 + 2
+    for fold in parts:
+        assert fold.test
+        assert len(fold.train) + len(fold.test) == len(rows)
+        assert not any(row in fold.train for row in fold.test)
+
+
+def test_an_engine_is_left_out_in_all_its_versions(tmp_path: Path) -> None:
+    versions = (NVIDIA | {"backend": "trtllm"}, MAX | {"backend": "trtllm", "system": "h200_sxm"}, MAX)
+    rows = select(sample(tmp_path, *versions)).rows
+    fold = next(fold for fold in folds(rows) if fold.name == "tensorrt-llm")
+    assert len({row["engine"] for row in fold.test}) == 2
+    assert {family(row) for row in fold.train} == {"vllm"}
+
+
+def test_kernels_that_narrow_activations_and_normalise_heads_are_launches_of_a_layer() -> None:
+    row = {"model": "llama-3.1-8b", "gpu": "h100", "precision": "bf16", "tp": 1, "isl": 100, "osl": 10, "concurrency": 1, "engine": "vllm"}
+    terms = silicon_layout(shipped()).terms(silicon_layout(shipped()).start)
+    named = {name: COMMON[name][0] for name in ("layer_s", "layer_narrow_s", "layer_fp4_s", "layer_norms_s", "layer_blocks_s")}
+
+    def layer_s(**change: str) -> float:
+        d = read_point(row | change).deployment
+        return resolve(terms, d.model, d.gpu, d.precision, d.parallelism, "vllm").layer_s
+
+    assert layer_s() == pytest.approx(named["layer_s"])
+    fp8 = named["layer_s"] + named["layer_narrow_s"]
+    assert layer_s(precision="fp8+kv-fp16") == pytest.approx(fp8)
+    assert layer_s(precision="fp8") == pytest.approx(fp8 + TODAY["layer_kv_8bit_hopper_s"])
+    assert layer_s(precision="fp8", gpu="b200") == pytest.approx(fp8)
+    assert layer_s(precision="nvfp4", gpu="b200") == pytest.approx(fp8 + named["layer_fp4_s"])
+    assert layer_s(model="qwen3-8b") == pytest.approx(named["layer_s"] + named["layer_norms_s"])
+    by_blocks = fp8 + named["layer_norms_s"] + named["layer_blocks_s"]
+    assert layer_s(model="qwen3-8b", precision="fp8+kv-fp16") == pytest.approx(by_blocks)
+
+
+def test_marks_know_on_which_gpus_an_engine_was_measured() -> None:
+    row = {"model": "llama-3.1-8b", "precision": "fp8", "tp": 1, "isl": 100, "osl": 10, "concurrency": 1, "engine": "vllm"}
+    for gpu in ("h100", "h200", "b200"):
+        assert marks(read_point(row | {"gpu": gpu}).deployment) == ()
+    (mark,) = marks(read_point(row | {"gpu": "l40s"}).deployment)
+    assert mark == "vllm-0.32: host terms and decode attention were fitted on H100, H200, B200; on this GPU they are transferred"
+    (mark,) = marks(read_point(row | {"gpu": "b200", "precision": "bf16"}).deployment)
+    assert "no 16-bit measurements" in mark
+
+
+HELD_OUT = {
+    "current engines, a system left out; TTFT where KV fits": {"itl_ms": 8, "ttft_ms": 18, "ttft_all_ms": 24},
+    "current engines, a model left out; TTFT where KV fits": {"itl_ms": 9, "ttft_ms": 20, "ttft_all_ms": 24},
+    "current engines, an engine left out; TTFT where KV fits": {"itl_ms": 8, "ttft_ms": 18, "ttft_all_ms": 24},
+}
+
+
+def test_the_shipped_terms_say_what_was_held_out() -> None:
+    report = shipped()["report"]
+    for title, limits in HELD_OUT.items():
+        for name, limit in limits.items():
+            assert report["held_out"][title]["mean"][name] <= limit, (title, name)
+    for title in (title for title in HELD_OUT if "a model" not in title):
+        for name, part in report["held_out"][title].items():
+            assert part["itl_ms"] <= 11, (title, name)
+            assert abs(part["itl_median_ms"]) <= 5, (title, name)
+
+
+@needs_wheel
+def test_the_shipped_terms_predict_the_measured_rows() -> None:
+    assert SAMPLE is not None
+    rows = select(SAMPLE).rows
+    found = {name: figures([row for row in rows if row["engine"] == name], shipped()) for name in {row["engine"] for row in rows}}
+    assert found == {name: shipped()["report"]["in_sample"]["silicon_sample.csv"][name] for name in found}
+    assert found[VLLM_010]["itl_ms"] < 5
+    assert found[VLLM_012]["itl_ms"] < 5
+    assert found[TRTLLM]["itl_ms"] < 5
+    assert figures(rows, shipped())["ttft_ms"] < 18
+
+
+def test_the_wheel_is_found_where_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    systems = tmp_path / "aiconfigurator_core" / "systems"
+    systems.mkdir(parents=True)
+    (tmp_path / "aiconfigurator_core" / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "aiconfigurator_core", raising=False)
+    assert installed_sample() is None
+    sample(systems, NVIDIA)
+    assert installed_sample() == systems / "silicon_sample.csv"

@@ -1,0 +1,312 @@
+"""Held-out errors of a cross-validated fit to the table that ``intervals`` reads.
+
+Each error belongs to a group: rows of one deployment, whose errors are alike. Quantiles of a regime are drawn towards
+those of the wider one by ``PULL`` rows' worth. As an interval will be asked for groups that no table has seen, the
+table is made once without each group, and ``stretch`` is what makes those intervals hold the share that they promise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tonnage.perf.prediction_error import FORMATS, LEVELS, SHARE, STANDS_IN, Regime, Residuals, regime_of, residuals_of
+
+if TYPE_CHECKING:
+    from tonnage.validation.predict import Point
+
+PULL = 60.0
+"""Rows of the wider regime that its narrower ones borrow."""
+
+FEWEST = 12
+"""Rows below which a regime has no quantiles of its own."""
+
+WIDEST = 3.0
+"""Largest stretch, and largest widening for an unseen GPU."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldOut:
+    """One error of a row that the fit had not seen.
+
+    Attributes:
+        metric: the column; tokens/s, at fixed lengths the same number as requests/s, count as these.
+        log_error: log(predicted / measured).
+        regime: of the row.
+        group: rows with the same label have errors that are alike.
+        strange_gpu, strange_engine: whether the whole GPU, or every row of the engine, was left out.
+        format: of the weights.
+    """
+
+    metric: str
+    log_error: float
+    regime: Regime
+    group: str
+    strange_gpu: bool
+    strange_engine: bool = False
+    format: str = "fp16"
+
+    @property
+    def usual(self) -> bool:
+        """Whether GPU and engine were known to the fit."""
+        return not (self.strange_gpu or self.strange_engine)
+
+
+def held_out_rows(
+    points: Sequence[Point],
+    errors: Mapping[str, Iterable[float]],
+    *,
+    strange_gpu: bool = False,
+    strange_engine: bool = False,
+    current: bool | None = None,
+) -> list[HeldOut]:
+    """The errors of one fold.
+
+    Args:
+        points: its left-out rows.
+        errors: signed relative errors by metric, in their order; NaN where not measured.
+        strange_gpu, strange_engine: whether their whole GPU, or their engine, was left out.
+        current: whether the engines are of today; by the terms that the package ships if not given, which a new engine is not in.
+    """
+    found = []
+    for metric, values in errors.items():
+        for point, value in zip(points, values, strict=True):
+            if math.isfinite(value) and value > -1:
+                found.append(
+                    HeldOut(
+                        metric="requests_s" if metric == "output_tok_s" else metric,
+                        log_error=math.log1p(value),
+                        regime=_regime(point, current),
+                        group=_group(point),
+                        strange_gpu=strange_gpu,
+                        strange_engine=strange_engine,
+                        format=point.deployment.precision.weight_format,
+                    )
+                )
+    return found
+
+
+def _regime(point: Point, current: bool | None) -> Regime:
+    """Of a measured row: everything about it is known, whatever the terms had seen that the package ships."""
+    found = regime_of(point.deployment, isl=point.isl, osl=point.osl, batch=point.batch, clients=point.concurrency)
+    of_today = found.current if current is None else current
+    return replace(found, known_gpu=True, known_engine=True, known_format=True, known_family=True, current=of_today)
+
+
+def _group(point: Point) -> str:
+    """Engine and model; where requests come and go also the GPU, with which the knobs and the host change."""
+    d = point.deployment
+    return f"{d.engine} {d.model.name}" + ("" if point.batch is not None else f" {d.gpu.name}")
+
+
+def residual_table(rows: Iterable[HeldOut], date: str) -> dict[str, Any]:
+    """The document of ``residuals.json``."""
+    everything = list(rows)
+    usual = [row for row in everything if row.usual]
+    by_metric = {metric: [row for row in usual if row.metric == metric] for metric in sorted({row.metric for row in usual})}
+    static = [row for row in everything if row.regime.kind == "static"]
+    wider: dict[str, float] = {}
+    for metric in sorted(by_metric, key=lambda name: name in STANDS_IN):
+        gpus = [row for row in static if row.metric == metric and row.strange_gpu]
+        wider[metric] = _wider(gpus, static, metric) or wider.get(STANDS_IN.get(metric, ""), 1.0)
+    document: dict[str, Any] = {
+        "quantiles": {metric: _quantiles(mine) for metric, mine in by_metric.items()},
+        "stretch": {metric: _stretches(mine) for metric, mine in by_metric.items()},
+        "strange_gpu": {metric: {"static": wider[metric], **_strange_kinds(everything, metric)} for metric in sorted(wider)},
+        "strange_engine": _strange_engines(everything),
+        "formats": sorted({row.format for row in everything} | set(FORMATS)),
+        "report": {
+            "date": date,
+            "share": SHARE,
+            "levels": list(LEVELS),
+            "rows": {metric: len(mine) for metric, mine in by_metric.items()},
+            "groups": {metric: len({row.group for row in mine}) for metric, mine in by_metric.items()},
+            "coverage": coverage(usual),
+            "coverage_by_regime": coverage_by_regime(usual),
+        },
+    }
+    report, table = document["report"], residuals_of(document)
+    gpus = [replace(row, regime=replace(row.regime, known_gpu=False)) for row in everything if row.strange_gpu]
+    engines = [replace(row, regime=replace(row.regime, known_engine=False)) for row in everything if row.strange_engine]
+    report |= {"coverage_strange_gpu": _coverage_of(gpus, table), "coverage_strange_engine": _coverage_of(engines, table)}
+    return document
+
+
+def carried_over(document: dict[str, Any], old: Residuals, kind: str) -> dict[str, Any]:
+    """The document with an older table's regimes of a kind that no new rows are of."""
+    if any(kind in table for table in document["quantiles"].values()):
+        return document
+    found = deepcopy(document)
+    for metric, table in old.quantiles.items():
+        found["quantiles"].setdefault(metric, {}).update({key: list(v) for key, v in table.items() if key.startswith(kind)})
+    for name, tables in (("stretch", old.stretch), ("strange_engine", old.strange_engine)):
+        for metric, kinds in tables.items():
+            found[name].setdefault(metric, {}).update({key: value for key, value in kinds.items() if key == kind})
+    return found
+
+
+def _coverage_of(rows: Sequence[HeldOut], table: Residuals) -> dict[str, dict[str, float]]:
+    """Share of errors inside the intervals of a finished table, in percent, by metric and kind of load."""
+    found: dict[str, dict[str, float]] = {}
+    for metric in sorted({row.metric for row in rows} & set(table.quantiles)):
+        for kind, mine in _by_kind([row for row in rows if row.metric == metric]).items():
+            found.setdefault(metric, {})[kind] = round(100 * _covered(mine, table, SHARE), 1)
+    return found
+
+
+def _strange_kinds(rows: Sequence[HeldOut], metric: str) -> dict[str, float]:
+    """How much wider the errors of left-out GPUs are, for every kind of load but static batches."""
+    found = {}
+    for kind, mine in _by_kind([row for row in rows if row.metric == metric and row.regime.kind != "static"]).items():
+        factor = _wider([row for row in mine if row.strange_gpu], mine, metric)
+        if factor is not None:
+            found[kind] = factor
+    return found
+
+
+def _strange_engines(rows: Sequence[HeldOut]) -> dict[str, dict[str, float]]:
+    """How much wider the errors of left-out engines are than those of left-out models, by metric and kind of load."""
+    found: dict[str, dict[str, float]] = {}
+    for kind, mine in _by_kind(rows).items():
+        for metric in sorted({row.metric for row in mine if row.strange_engine}):
+            factor = _wider([row for row in mine if row.metric == metric and row.strange_engine], mine, metric)
+            if factor is not None:
+                found.setdefault(metric, {})[kind] = factor
+    return found
+
+
+def coverage_by_regime(rows: Sequence[HeldOut], share: float = SHARE) -> dict[str, dict[str, dict[str, float]]]:
+    """Coverage by metric, then by what the rows are (kind, load, mix, family, group): percent inside, and rows.
+
+    Each row is judged by a table and a stretch made without its group.
+    """
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    for metric in sorted({row.metric for row in rows}):
+        inside: dict[str, list[bool]] = {}
+        for mine in _by_kind([row for row in rows if row.metric == metric]).values():
+            for table, left in _without_each(mine, stretched=True):
+                for row in left:
+                    within = _covered([row], table, share) == 1.0
+                    for name in (*row.regime.names()[:3], f"{row.regime.kind}, {row.regime.family}", f"{row.regime.kind}: {row.group}"):
+                        inside.setdefault(name, []).append(within)
+        found[metric] = {name: {"percent": round(100 * sum(v) / len(v), 1), "rows": len(v)} for name, v in sorted(inside.items())}
+    return found
+
+
+def _by_kind(rows: Sequence[HeldOut]) -> dict[str, list[HeldOut]]:
+    return {kind: [row for row in rows if row.regime.kind == kind] for kind in sorted({row.regime.kind for row in rows})}
+
+
+def coverage(rows: Sequence[HeldOut], share: float = SHARE) -> dict[str, dict[str, float]]:
+    """Share of each metric's errors inside the intervals of a table made without their group, in percent, groups counting alike."""
+    found: dict[str, dict[str, float]] = {}
+    for metric in sorted({row.metric for row in rows}):
+        for kind, mine in _by_kind([row for row in rows if row.metric == metric]).items():
+            shares = [_covered(left, table, share) for table, left in _without_each(mine, stretched=True)]
+            if shares:
+                found.setdefault(metric, {})[kind] = round(100 * sum(shares) / len(shares), 1)
+    return found
+
+
+def _covered(rows: Sequence[HeldOut], table: Residuals, share: float) -> float:
+    tail = (1 - share) / 2
+    inside = 0
+    for row in rows:
+        low, high = (table.log_error(row.metric, row.regime, p) for p in (tail, 1 - tail))
+        inside += low <= row.log_error <= high
+    return inside / len(rows)
+
+
+def _without_each(rows: Sequence[HeldOut], *, stretched: bool) -> Iterator[tuple[Residuals, list[HeldOut]]]:
+    """A table without each group of one metric's and kind's rows, and that group."""
+    for group in sorted({row.group for row in rows}):
+        rest = [row for row in rows if row.group != group]
+        if rest:
+            metric = rest[0].metric
+            stretch = {metric: _stretches(rest)} if stretched else {}
+            document = {"quantiles": {metric: _quantiles(rest)}, "stretch": stretch, "strange_gpu": {}}
+            families = {row.regime.family for row in rest}
+            left = [row for row in rows if row.group == group]
+            yield (
+                residuals_of(document),
+                [replace(row, regime=replace(row.regime, known_family=row.regime.family in families)) for row in left],
+            )
+
+
+def _stretches(rows: Sequence[HeldOut]) -> dict[str, float]:
+    """The stretch of each kind of load and of each load, that of a load drawn towards its kind's by ``PULL`` rows."""
+    found: dict[str, float] = {}
+    for kind, mine in _by_kind(rows).items():
+        needed = _needed(mine)
+        found[kind] = _holding(needed)
+        for load in sorted({row.regime.names()[1] for row in mine}):
+            own = [need for need in needed if need[2] == load]
+            weight = len(own) / (len(own) + PULL)
+            found[load] = round(math.exp(weight * math.log(_holding(own)) + (1 - weight) * math.log(found[kind])), 3)
+    return found
+
+
+def _needed(rows: Sequence[HeldOut]) -> list[tuple[float, float, str]]:
+    """For each row how much wider a table without its group must be to hold it, its weight (groups count alike), and its load."""
+    needed: list[tuple[float, float, str]] = []
+    tail = (1 - SHARE) / 2
+    for table, left in _without_each(rows, stretched=False):
+        for row in left:
+            low, middle, high = (table.log_error(row.metric, row.regime, p) for p in (tail, 0.5, 1 - tail))
+            away = row.log_error - middle
+            edge = high - middle if away > 0 else low - middle
+            needed.append((away / edge if edge else math.inf, 1 / len(left), row.regime.names()[1]))
+    return needed
+
+
+def _holding(needed: Sequence[tuple[float, float, str]]) -> float:
+    """The factor that holds ``SHARE`` of the weight; 1 where there is only one group."""
+    total, reached = sum(weight for _, weight, _ in needed), 0.0
+    for factor, weight, _ in sorted(needed):
+        reached += weight
+        if reached >= SHARE * total:
+            return round(min(max(factor, 1 / WIDEST), WIDEST), 3)
+    return 1.0 if not needed else WIDEST
+
+
+def _wider(strange: Sequence[HeldOut], rows: Sequence[HeldOut], metric: str) -> float | None:
+    """How much wider these errors are than those of rows whose GPU and engine were known, same kinds of load."""
+    loads = {row.regime.load for row in strange}
+    usual = sorted(abs(row.log_error) for row in rows if row.metric == metric and row.usual and row.regime.load in loads)
+    if len(strange) < FEWEST or len(usual) < FEWEST:
+        return None
+    wide = _quantile(sorted(abs(row.log_error) for row in strange), SHARE)
+    return round(min(max(wide / _quantile(usual, SHARE), 1.0), WIDEST), 3)
+
+
+def _quantiles(rows: Sequence[HeldOut]) -> dict[str, list[float]]:
+    """Quantiles by regime key, each drawn towards those of the wider regime that holds it."""
+    members: dict[str, list[float]] = {}
+    parents: dict[str, str] = {}
+    for row in rows:
+        above = ""
+        for key in row.regime.names():
+            members.setdefault(key, []).append(row.log_error)
+            parents.setdefault(key, above)
+            above = key
+    found: dict[str, list[float]] = {}
+    for key, parent in parents.items():  # wider regimes come before those inside them
+        values = sorted(members[key])
+        own = [_quantile(values, level) for level in LEVELS]
+        if not parent:
+            found[key] = [round(v, 4) for v in own]
+        elif len(values) >= FEWEST and parent in found:
+            weight = len(values) / (len(values) + PULL)
+            found[key] = [round(weight * v + (1 - weight) * p, 4) for v, p in zip(own, found[parent], strict=True)]
+    return dict(sorted(found.items()))
+
+
+def _quantile(ordered: Sequence[float], p: float) -> float:
+    """Of a sorted sequence, linear between its values."""
+    place = p * (len(ordered) - 1)
+    low = min(int(place), len(ordered) - 2) if len(ordered) > 1 else 0
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (place - low) * (ordered[high] - ordered[low])

@@ -1,0 +1,65 @@
+"""Least squares with priors over rows whose residuals a simulation decides, and how what it finds is written.
+
+Budget: ``ROUNDS`` simulations of every row, ``EVALUATIONS`` of the residuals after each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tonnage.calibration.rows import LoadedRows, Rows
+from tools.fit.terms import PRIOR_WEIGHT, Layout
+
+ROUNDS, EVALUATIONS, LAST_EVALUATIONS = 2, 20, 40
+
+Vector = NDArray[np.float64]
+
+
+def solve(
+    layout: Layout,
+    parts: Sequence[tuple[float, Rows]],
+    start: Vector,
+    free: NDArray[np.int64],
+    *,
+    evaluations: tuple[int, int] = (EVALUATIONS, LAST_EVALUATIONS),
+) -> Vector:
+    """The vector that explains the rows best, terms outside ``free`` held at ``start``.
+
+    ``evaluations`` of the residuals at most, after the first simulation and after the last.
+    """
+    from scipy.optimize import least_squares
+
+    x = start.copy()
+    loaded = any(isinstance(rows, LoadedRows) for _, rows in parts)
+    for number in range(ROUNDS if loaded else 1):
+        for _, rows in parts:
+            rows.simulate(layout.terms(x))
+        residuals = _objective(layout, parts, x, free)
+        last = not loaded or number == ROUNDS - 1
+        found = least_squares(residuals, x[free], x_scale=layout.spread[free], max_nfev=evaluations[1 if last else 0])
+        x[free] = found.x
+    return x
+
+
+def _objective(layout: Layout, parts: Sequence[tuple[float, Rows]], x: Vector, free: NDArray[np.int64]) -> Callable[[Vector], Vector]:
+    def residuals(moved: Vector) -> Vector:
+        y = x.copy()
+        y[free] = moved
+        terms = layout.terms(y)
+        prior = PRIOR_WEIGHT * (moved - layout.start[free]) / layout.spread[free]
+        return np.concatenate([*(weight * rows.residuals(terms) for weight, rows in parts), prior])
+
+    return residuals
+
+
+def rounded(values: Any) -> Any:
+    """Numbers of nested groups with four digits, names in order."""
+    if isinstance(values, dict):
+        return {name: rounded(value) for name, value in sorted(values.items())}
+    if isinstance(values, str):
+        return values
+    return float(f"{values:.4g}")
