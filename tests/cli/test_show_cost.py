@@ -6,8 +6,8 @@ from dataclasses import replace
 from datetime import date
 
 import pytest
-from tests.cost.cost_cases import COURSE_SERVING, COURSE_TRAFFIC
 
+from tests.cost.cost_cases import COURSE_SERVING, COURSE_TRAFFIC
 from tonnage.cli.show_cost import money, show_cost, show_job, usd
 from tonnage.cost.cost import Traffic
 from tonnage.cost.job import job_cost

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.cost.cost_cases import COURSE_SERVING, COURSE_TRAFFIC, price_lists, servings, traffics
 
+from tests.cost.cost_cases import COURSE_SERVING, COURSE_TRAFFIC, price_lists, servings, traffics
 from tonnage.cost.break_even import BreakEven, Curve, break_even, break_evens, crossings
 from tonnage.cost.cost import OptionCost, Serving, Traffic, api_cost
 from tonnage.cost.options import cloud, hybrid, on_prem

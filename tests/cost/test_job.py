@@ -10,8 +10,8 @@ from datetime import date
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.cost.cost_cases import COURSE_SERVING, price_lists, servings
 
+from tests.cost.cost_cases import COURSE_SERVING, price_lists, servings
 from tonnage.cost.cost import Serving
 from tonnage.cost.job import job_cost
 from tonnage.spec.catalog.price_list import catalog_prices

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.cost.cost_cases import COURSE_SERVING, COURSE_TRAFFIC, candidate, price_lists, servings, traffics
 
+from tests.cost.cost_cases import COURSE_SERVING, COURSE_TRAFFIC, candidate, price_lists, servings, traffics
 from tonnage.cost.cost import OptionCost, Serving, Traffic, system_parts
 from tonnage.cost.options import as_planned, cloud, hybrid, instances_on, needed, on_prem, rent_of, systems_for, yearly_owned
 from tonnage.sizing.systems import fleet

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from tests.cost.cost_cases import COURSE_SERVING, COURSE_TRAFFIC, price_lists, servings, traffics
 
+from tests.cost.cost_cases import COURSE_SERVING, COURSE_TRAFFIC, price_lists, servings, traffics
 from tonnage.cost.cost import Serving, Traffic
 from tonnage.cost.where import compare
 from tonnage.errors import InputError
