@@ -8,13 +8,36 @@
     │   └── DoesNotFit        the weights or the KV cache exceed the memory
     └── DataError             a file that Tonnage ships or wrote is damaged
 
-A message is one line and says what is wrong, where, and what would be right.
+A message is one line and says what is wrong, where, and what would be right. Where it names something that was asked,
+such as the tensor-parallel degree, it holds ``option("tp")``: the error knows the path (``error.path``), and whoever shows
+the message spells it, the command as ``--tp``, a scenario file as ``search.tp``, Python as ``tp``.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+Path = tuple[str, ...]
+"""Where something stands in what was asked, such as ("search", "tp"), or its name alone where no other has it."""
+
+_OPTION = re.compile("\ue000([^\ue000\ue001]*)\ue001")
+
+
+def option(*path: str) -> str:
+    """Something that was asked, by its path, as a message names it; whoever shows the message spells it."""
+    return f"\ue000{'.'.join(path)}\ue001"
+
+
+def keyword(path: Path) -> str:
+    """How Python spells it: the name of the argument."""
+    return path[-1]
+
+
+def spelled(message: str, spell: Callable[[Path], str]) -> str:
+    """A message with every option in it spelled by ``spell``."""
+    return _OPTION.sub(lambda found: spell(tuple(found[1].split("."))), message)
 
 
 class TonnageError(Exception):
@@ -22,9 +45,31 @@ class TonnageError(Exception):
 
     exit_code = 1
 
-    def __str__(self) -> str:
-        """The message on one line, whatever the input that it quotes."""
+    @property
+    def marked(self) -> str:
+        """The message on one line, whatever the input that it quotes; options in it are not spelled yet."""
         return " ".join(super().__str__().split())
+
+    def __str__(self) -> str:
+        """The message as Python says it: options by the names of their arguments."""
+        return spelled(self.marked, keyword)
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The options that the message names, in order."""
+        return tuple(tuple(found[1].split(".")) for found in _OPTION.finditer(self.marked))
+
+    @property
+    def path(self) -> Path:
+        """The option that is wrong, with which the message begins; empty where it begins with none."""
+        found = _OPTION.match(self.marked)
+        return tuple(found[1].split(".")) if found else ()
+
+    @property
+    def reason(self) -> str:
+        """The message without the option that it begins with, as Python says it."""
+        found = re.match(f"{_OPTION.pattern}: ", self.marked)
+        return spelled(self.marked[found.end() :], keyword) if found else str(self)
 
 
 class InputError(TonnageError):
@@ -34,7 +79,11 @@ class InputError(TonnageError):
 
 
 class InputErrors(InputError):
-    """Everything that is wrong with what the user gave, one line each."""
+    """Everything that is wrong with what the user gave, one line each.
+
+    Attributes:
+        lines: the messages; options in them are not spelled yet.
+    """
 
     MOST = 40
 
@@ -44,11 +93,17 @@ class InputErrors(InputError):
         if len(lines) > self.MOST:
             lines[self.MOST :] = [f"and {len(lines) - self.MOST:,} more errors like these"]
         super().__init__("\n".join(lines))
-        self.messages = tuple(lines)
+        self.lines = tuple(lines)
 
-    def __str__(self) -> str:
-        """The messages, one line each."""
-        return "\n".join(self.messages)
+    @property
+    def marked(self) -> str:
+        """The messages, one line each; options in them are not spelled yet."""
+        return "\n".join(self.lines)
+
+    @property
+    def messages(self) -> tuple[str, ...]:
+        """The messages as Python says them."""
+        return tuple(spelled(line, keyword) for line in self.lines)
 
     @classmethod
     def raise_if(cls, messages: Sequence[str]) -> None:

@@ -125,7 +125,7 @@ def test_growth(text: str, share: float) -> None:
 
 @pytest.mark.parametrize("text", ["5", "5%", "x%/month", "-100%/month", "5%/day", ""])
 def test_what_is_no_growth_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="--growth"):
+    with pytest.raises(InputError, match=r"^growth"):
         growth_of(text)
 
 

@@ -81,7 +81,7 @@ def test_only_the_ways_asked_for_are_shown_chosen_from_and_spoken_of() -> None:
 
 
 def test_a_negative_minimum_is_refused() -> None:
-    with pytest.raises(InputError, match=r"^--min-instances: -1"):
+    with pytest.raises(InputError, match=r"^min_instances: -1"):
         compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, min_instances=-1)
 
 

@@ -250,13 +250,13 @@ def test_what_does_not_fit_says_why() -> None:
 
 @pytest.mark.parametrize("tp", [0, -1, 3, 5, 64])
 def test_degrees_that_the_heads_do_not_allow(tp: int) -> None:
-    with pytest.raises(InputError, match=r"^--tp: llama-3-8b with 32 query and 8 key/value heads .* use 1, 2, 4, 8, 16$"):
+    with pytest.raises(InputError, match=r"^tp: llama-3-8b with 32 query and 8 key/value heads .* use 1, 2, 4, 8, 16$"):
         check_split(deployment("llama-3-8b", "h100", tp=tp))
 
 
 def test_pipelines_are_not_priced() -> None:
     one = deployment("llama-3-8b", "h100")
-    with pytest.raises(InputError, match=r"^--pp: "):
+    with pytest.raises(InputError, match=r"^pp: "):
         memory_plan(replace(one, parallelism=Parallelism(tp=1, pp=2)))
 
 

@@ -40,7 +40,7 @@ def test_a_token_takes_as_long_as_through_all_layers_and_a_full_pipeline_carries
 
 def test_stages_are_priced_by_the_fitted_terms_alone() -> None:
     d = replace(deployment(pp=2), step_source=StepSource(name="steps.csv"))
-    with pytest.raises(InputError, match="choose PP 1 or --step-model fitted"):
+    with pytest.raises(InputError, match="choose PP 1 or step_model fitted"):
         priced(d, gpus_per_system=8, prompt_tokens=1000)
 
 

@@ -98,7 +98,7 @@ def test_lengths_are_the_measured_means_where_none_are_given(tmp_path: Path) -> 
     given = {name: value for name, value in GIVEN.items() if name not in ("isl", "osl")}
     (row,) = read_measured(file_of(tmp_path, VLLM), {**given, "model": "llama-3-8b"})
     assert (row["model"], row["isl"], row["osl"]) == ("llama-3-8b", 1010, 199)
-    with pytest.raises(TonnageError, match="--gpu"):
+    with pytest.raises(TonnageError, match="give gpu"):
         read_measured(file_of(tmp_path, VLLM), {"precision": "fp16", "tp": 1})
 
 

@@ -28,6 +28,6 @@ def test_limit_is_read(text: str, statistic: str, seconds: float) -> None:
     "text", ["", "p95", "p95<=", "p97<=3s", "p95<=3", "p95<=-3s", "p95<=0s", "3 parsecs", "p95>=3s", "nan s", "p95<=infs"]
 )
 def test_limit_that_is_none_is_refused_with_its_flag(text: str) -> None:
-    with pytest.raises(InputError, match=r"^--ttft: ") as error:
+    with pytest.raises(InputError, match=r"^ttft: ") as error:
         parse_limit("ttft", text)
     assert "\n" not in str(error.value)

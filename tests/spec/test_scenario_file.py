@@ -66,7 +66,7 @@ def test_every_error_at_once_each_with_its_place(tmp_path: Path) -> None:
 def test_a_bad_flag_is_named_as_a_flag() -> None:
     with pytest.raises(InputErrors) as caught:
         scenario_of({"demand": {"mean_rps": "x"}}, {"cv": "abc"}, "a.yaml")
-    assert [line.split(": ")[0] for line in caught.value.messages] == ["a.yaml", "--cv"]
+    assert [line.split(": ")[0] for line in caught.value.messages] == ["a.yaml", "cv"]
 
 
 @pytest.mark.parametrize(

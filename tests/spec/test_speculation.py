@@ -34,7 +34,7 @@ def test_as_text_and_back(method: str) -> None:
     ],
 )
 def test_what_cannot_be_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match=r"^--speculation: ") as error:
+    with pytest.raises(InputError, match=r"^speculation: ") as error:
         parse_speculation(text)
     assert "\n" not in str(error.value)
 

@@ -70,7 +70,7 @@ def test_steps_belong_to_the_deployment_that_the_file_names(tmp_path: Path) -> N
     ],
 )
 def test_a_line_that_is_no_step_is_named(line: str, says: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=rf"--step-model: .*steps\.csv:3: {says}"):
+    with pytest.raises(InputError, match=rf"^step_model: .*steps\.csv:3: {says}"):
         read_step_times(file(tmp_path, "0,4,4000,0.01", line))
 
 

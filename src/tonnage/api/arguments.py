@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 from tonnage.spec.deployment import METRICS, Limit, parse_limit
 from tonnage.spec.workload import Lengths, parse_lengths
 
@@ -71,7 +71,7 @@ def slo(**limits: str | Sequence[str] | None) -> tuple[Limit, ...]:
         for text in [given] if isinstance(given, str) else given:
             limit = parse_limit(metric, text)
             if any((other.metric, other.statistic) == (limit.metric, limit.statistic) for other in found):
-                raise InputError(f"--{metric}: {limit.statistic} is limited twice; keep one of them")
+                raise InputError(f"{option(metric)}: {limit.statistic} is limited twice; keep one of them")
             found.append(limit)
     return tuple(found)
 
@@ -92,7 +92,7 @@ def seed_of(seed: int) -> int:
         InputError: it is negative.
     """
     if seed < 0:
-        raise InputError(f"--seed: {seed} is negative; write a whole number from 0")
+        raise InputError(f"{option('seed')}: {seed} is negative; write a whole number from 0")
     return seed
 
 
@@ -103,7 +103,7 @@ def spare_of(count: int) -> int:
         InputError: it is negative.
     """
     if count < 0:
-        raise InputError(f"--spare: {count} is negative; write how many systems to add, 0 or more")
+        raise InputError(f"{option('spare')}: {count} is negative; write how many systems to add, 0 or more")
     return count
 
 
@@ -111,8 +111,10 @@ def check_given(**values: object) -> None:
     """Refuse a command that leaves out what it cannot do without.
 
     Raises:
-        InputError: naming every flag that is missing.
+        InputError: naming every one that is missing.
     """
-    missing = [f"--{name}" for name, value in values.items() if value is None]
+    missing = [option(name) for name, value in values.items() if value is None]
     if missing:
-        raise InputError(f"{', '.join(missing)}: missing; for example --model llama-3.1-8b --isl 2000 --osl 200")
+        raise InputError(
+            f"{', '.join(missing)}: missing; for example {option('model')} llama-3.1-8b {option('isl')} 2000 {option('osl')} 200"
+        )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.api.arguments import listed
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
     from datetime import date
@@ -60,7 +60,7 @@ def costs(plan: Plan, question: Question, scenario: Scenario, *, today: date | N
     if plan.choice is None or question.demand.offline_requests is not None:
         return None
     traffic = traffic_of(plan.demand, question.isl.mean, question.osl.mean)
-    asked = WAYS if scenario.where is None else tuple(way for way in WAYS if way in listed(scenario.where, "--where"))
+    asked = WAYS if scenario.where is None else tuple(way for way in WAYS if way in listed(scenario.where, option("where")))
     return compare(traffic, serving_of(plan.choice, question.spare), prices_of(scenario), today=today, where=asked)
 
 
@@ -93,7 +93,7 @@ def priced(plan: Plan, question: Question, scenario: Scenario) -> Plan:
 
 
 def with_prices(prices: object, flags: list[str]) -> dict[str, Any]:
-    """The prices of a file or of nested values, with those of ``--price KEY=VALUE`` in their place.
+    """The prices of a file or of nested values, with single ones such as "systems.dgx-h100=250000" in their place.
 
     Raises:
         InputError: a flag that is none, or prices that cannot be read.
@@ -102,7 +102,7 @@ def with_prices(prices: object, flags: list[str]) -> dict[str, Any]:
 
     base = read_overrides(prices) if isinstance(prices, str) else prices or {}
     if not isinstance(base, Mapping):
-        raise InputError(f"--prices: {prices!r} is not a list of prices; name a file, or write keys with values")
+        raise InputError(f"{option('prices')}: {prices!r} is not a list of prices; name a file, or write keys with values")
     return _over(dict(base), parse_price_flags(flags))
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tonnage.api.simulate import check_context, deployment_of
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.engine import EngineSpec
 from tonnage.spec.hardware import Gpu, System
@@ -79,7 +79,7 @@ def memory(
 
     place: dict[str, Any] = {"model": model, "gpu": gpu, "precision": precision, "tp": tp, "dp": dp, "ep": ep, "engine": engine}
     deployment = deployment_of(**place, speculation=speculation)
-    for where, length in (("--isl", isl), ("--osl", osl)):
+    for where, length in ((option("isl"), isl), (option("osl"), osl)):
         if length < 1:
             raise InputError(f"{where}: {length} is below one token; write 1 or more")
     check_context(deployment, Lengths(mean=isl), Lengths(mean=osl))

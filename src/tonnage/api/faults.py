@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import ParamSpec, TypeVar
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, Path, option, spelled
 from tonnage.spec.scenario import leaves
 
 T = TypeVar("T")
@@ -14,13 +13,22 @@ P = ParamSpec("P")
 
 
 class Faults:
-    """Collects what is wrong, each with its place: a flag, or a key of the file where it came from there."""
+    """Collects what is wrong, each with its place.
+
+    What came from a file is named by its key there. What was given beside it stays an option in the message, for the
+    command or Python to spell.
+
+    Attributes:
+        source: the file; empty where there is none.
+        keys: the key in the file of every leaf that was not given beside it, by name.
+        messages: one line each.
+    """
 
     def __init__(self, source: str = "", flags: Mapping[str, object] | None = None) -> None:
         """Take the file's name and the arguments that were given beside it."""
         self.source = source
         given = {name for name, value in (flags or {}).items() if value is not None}
-        self.keys = {leaf.flag: leaf.key for leaf in leaves() if leaf.name not in given} if source else {}
+        self.keys = {leaf.name: leaf.key for leaf in leaves() if leaf.name not in given} if source else {}
         self.messages: list[str] = []
 
     def of(self, make: Callable[P, T], *values: P.args, **named: P.kwargs) -> T | None:
@@ -28,7 +36,7 @@ class Faults:
         try:
             return make(*values, **named)
         except InputError as error:
-            self.messages += [self._placed(line) for line in str(error).splitlines()]
+            self.messages += [self._placed(line) for line in error.marked.splitlines()]
             return None
 
     def named(self, where: str, make: Callable[P, T], *values: P.args, **named: P.kwargs) -> T | None:
@@ -44,5 +52,9 @@ class Faults:
         self.messages.append(self._placed(message))
 
     def _placed(self, message: str) -> str:
-        named = re.sub(r"--[a-z0-9-]+", lambda m: self.keys.get(m.group(), m.group()), message)
+        named = spelled(message, self._key)
         return f"{self.source}: {named}" if self.source and named != message else message
+
+    def _key(self, path: Path) -> str:
+        """How the file spells an option; unchanged where it does not stand there."""
+        return self.keys.get(path[-1]) or option(*path)

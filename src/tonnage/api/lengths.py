@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tonnage.api.faults import Faults
+from tonnage.errors import option
 from tonnage.spec.length_files import read_pairs
 from tonnage.spec.lengths import WORDS_PER_TOKEN, Lengths, Pairs, parse_lengths, parse_part
 from tonnage.spec.recording import Recording
@@ -30,26 +31,26 @@ def lengths_found(asked: LengthsAsked, recording: Recording | None, faults: Faul
     """Lengths with everything added up; None where a text among them is none."""
     words = WORDS_PER_TOKEN if asked.words_per_token is None else asked.words_per_token
     if not 0.01 <= words <= 100:
-        faults.say(f"--words-per-token: {words:g} is not possible; write words of one token, 0.75 for English")
+        faults.say(f"{option('words_per_token')}: {words:g} is not possible; write words of one token, 0.75 for English")
         return None
     if asked.pairs is not None and (asked.isl is not None or asked.osl is not None):
-        faults.say("--pairs and --isl, --osl: both are given; the pairs are the lengths")
+        faults.say(f"{option('pairs')} and {option('isl')}, {option('osl')}: both are given; the pairs are the lengths")
         return None
     before = len(faults.messages)
     added, remarks = _added(asked, words, faults)
-    pairs = faults.of(read_pairs, asked.pairs, "--pairs") if asked.pairs is not None else None
+    pairs = faults.of(read_pairs, asked.pairs, option("pairs")) if asked.pairs is not None else None
     if pairs is None and recording is not None and replays_lengths(asked):
         pairs = recording.pairs()
         if pairs is None:
-            faults.say(f"--isl, --osl: {recording.source} has no lengths; give them, or add the columns isl and osl")
+            faults.say(f"{option('isl')}, {option('osl')}: {recording.source} has no lengths; give them, or add the columns isl and osl")
     if pairs is not None:
         longer = pairs.longer(added)
         isl, osl = longer.lengths()
         return LengthsFound(isl=isl, osl=osl, pairs=longer, remarks=tuple(remarks))
     if asked.isl is None or asked.osl is None:
         return None
-    texts = (("--isl", _text(asked.isl)), ("--osl", _text(asked.osl)))
-    isl_own, osl_own = (faults.of(parse_lengths, text, where, words) for where, text in texts)
+    texts = (("isl", _text(asked.isl)), ("osl", _text(asked.osl)))
+    isl_own, osl_own = (faults.of(parse_lengths, text, option(name), words) for name, text in texts)
     if isl_own is None or osl_own is None or len(faults.messages) > before:
         return None
     remarks += _in_words(texts, (isl_own, osl_own), words)
@@ -64,8 +65,8 @@ def _in_words(texts: tuple[tuple[str, str], ...], lengths: tuple[Lengths, ...], 
     """A remark on each length that was written in words."""
     english = " (English)" if words == WORDS_PER_TOKEN else ""
     return [
-        f"{where.removeprefix('--').upper()} of {text} is {found.mean:,.0f} tokens at {words:g} words a token{english}."
-        for (where, text), found in zip(texts, lengths, strict=True)
+        f"{name.upper()} of {text} is {found.mean:,.0f} tokens at {words:g} words a token{english}."
+        for (name, text), found in zip(texts, lengths, strict=True)
         if "word" in text
     ]
 
@@ -73,11 +74,11 @@ def _in_words(texts: tuple[tuple[str, str], ...], lengths: tuple[Lengths, ...], 
 def _added(asked: LengthsAsked, words: float, faults: Faults) -> tuple[int, list[str]]:
     """Tokens of system prompt, passages and history together, and how they add up."""
     parts = {"system prompt": asked.system_prompt, "retrieved passages": asked.retrieved, "chat history": asked.history}
-    flags = {"system prompt": "--system-prompt", "retrieved passages": "--retrieved", "chat history": "--history"}
+    options = {"system prompt": option("system_prompt"), "retrieved passages": option("retrieved"), "chat history": option("history")}
     found = {}
     for name, value in parts.items():
         if value is not None:
-            part = faults.of(parse_part, _text(value), flags[name], words)
+            part = faults.of(parse_part, _text(value), options[name], words)
             if part is not None:
                 found[name] = part
     total = round(sum(count * tokens for count, tokens in found.values()))

@@ -12,7 +12,7 @@ from tonnage.api.arguments import Many, listed, slo, whole_numbers
 from tonnage.api.costs import overrides_of
 from tonnage.api.faults import Faults
 from tonnage.api.lengths import lengths_found, replays_lengths
-from tonnage.errors import InputError, InputErrors
+from tonnage.errors import InputError, InputErrors, option
 from tonnage.perf.external.measured_steps import check_source, checked_source
 from tonnage.sizing.demand import Demand, demand_of
 from tonnage.sizing.question import DECIDING, Owned, Question, check_context
@@ -50,7 +50,7 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     scenario, remarks = with_defaults(written)
     faults = Faults(source, flags)
     _check_given(scenario, faults)
-    models = [faults.named("--model", find_model, name) for name in _names(scenario.model, "--model", faults)]
+    models = [faults.named(option("model"), find_model, name) for name in _names(scenario.model, option("model"), faults)]
     recording = faults.of(recording_of, scenario.demand)
     lengths = lengths_found(scenario.lengths, recording, faults)
     demand = None if recording is None and scenario.demand.trace is not None else faults.of(demand_asked, scenario.demand, recording)
@@ -72,11 +72,12 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
 def _check_given(scenario: Scenario, faults: Faults) -> None:
     """Refuse a question that leaves out what it cannot do without."""
     asked, replayed = scenario.lengths, scenario.demand.trace is not None or scenario.lengths.pairs is not None
-    needed = {"--model": scenario.model, "--isl": asked.isl or replayed, "--osl": asked.osl or replayed}
-    missing = [flag for flag, value in needed.items() if value is None or value is False]
+    needed = {"model": scenario.model, "isl": asked.isl or replayed, "osl": asked.osl or replayed}
+    missing = [name for name, value in needed.items() if value is None or value is False]
     if missing:
-        example = "model: llama-3.1-8b, lengths: {isl: 2000, osl: 200}" if faults.source else "--model llama-3.1-8b --isl 2000 --osl 200"
-        keys = ", ".join(faults.keys.get(flag, flag) for flag in missing)
+        said = f"{option('model')} llama-3.1-8b {option('isl')} 2000 {option('osl')} 200"
+        example = "model: llama-3.1-8b, lengths: {isl: 2000, osl: 200}" if faults.source else said
+        keys = ", ".join(faults.keys.get(name, option(name)) for name in missing)
         faults.messages.append(f"{f'{faults.source}: ' if faults.source else ''}{keys}: missing; for example {example}")
 
 
@@ -98,7 +99,7 @@ def recording_of(asked: DemandAsked) -> Recording | None:
     """
     if asked.trace is None:
         return None
-    recording = read_recording(asked.trace, "--trace")
+    recording = read_recording(asked.trace, option("trace"))
     if asked.mean_rps is not None and 0 < asked.mean_rps < 1e9:
         return recording.at_mean(asked.mean_rps)
     return recording
@@ -111,7 +112,7 @@ def demand_asked(asked: DemandAsked, recording: Recording | None = None) -> Dema
         InputError: what is given contradicts itself, or is too little.
     """
     profile = asked.profile
-    hours = load_profile(profile, "--profile") if isinstance(profile, str) else profile
+    hours = load_profile(profile, option("profile")) if isinstance(profile, str) else profile
     return demand_of(
         peak_rps=asked.peak_rps,
         mean_rps=asked.mean_rps,
@@ -126,7 +127,7 @@ def demand_asked(asked: DemandAsked, recording: Recording | None = None) -> Dema
         profile=hours,
         trace=recording,
         requests=asked.requests,
-        within_s=None if asked.within is None else parse_duration(asked.within, "--within"),
+        within_s=None if asked.within is None else parse_duration(asked.within, option("within")),
     )
 
 
@@ -138,7 +139,7 @@ def _limits(asked: LimitsAsked, faults: Faults) -> Slo:
         for text in [texts] if isinstance(texts, str) else texts:
             limit = faults.of(parse_limit, metric, text)
             if limit is not None and any((other.metric, other.statistic) == (metric, limit.statistic) for other in found):
-                faults.say(f"--{metric}: {limit.statistic} is limited twice; keep one of them")
+                faults.say(f"{option(metric)}: {limit.statistic} is limited twice; keep one of them")
             elif limit is not None:
                 found.append(limit)
     return tuple(found)
@@ -148,12 +149,19 @@ def _check_limits(limits: Slo, mode: Mode, demand: Demand | None, faults: Faults
     """Refuse limits that contradict the mode or each other."""
     idle = [str(limit) for limit in limits if limit.metric not in DECIDING[mode]]
     if idle:
-        what = "only the throughput of a job counts" if mode == "offline" else "nobody sees the first tokens, the last one decides (--e2e)"
-        faults.say(f"--mode: {mode} contradicts the limit {', '.join(idle)}: {what}; leave one of them out")
+        what = (
+            "only the throughput of a job counts"
+            if mode == "offline"
+            else f"nobody sees the first tokens, the last one decides ({option('e2e')})"
+        )
+        faults.say(f"{option('mode')}: {mode} contradicts the limit {', '.join(idle)}: {what}; leave one of them out")
     elif mode == "offline" and demand is not None and demand.offline_requests is None:
-        faults.say("--mode: offline asks for a job; give --requests and --within instead of a rate")
+        faults.say(f"{option('mode')}: offline asks for a job; give {option('requests')} and {option('within')} instead of a rate")
     if demand is not None and demand.offline_requests is not None and mode != "offline":
-        faults.say(f"--mode: {mode} contradicts --requests and --within, which make a job; give a rate, or --mode offline")
+        faults.say(
+            f"{option('mode')}: {mode} contradicts {option('requests')} and {option('within')}, which make a job; "
+            f"give a rate, or {option('mode')} offline"
+        )
     for first in limits:
         for last in limits:
             if (
@@ -163,7 +171,7 @@ def _check_limits(limits: Slo, mode: Mode, demand: Demand | None, faults: Faults
                 and first.seconds > last.seconds
             ):
                 faults.say(
-                    f"--{first.metric}: {first} contradicts {last}: the whole answer would be done before; "
+                    f"{option(first.metric)}: {first} contradicts {last}: the whole answer would be done before; "
                     f"lower it below {format_duration(last.seconds)} or leave it out"
                 )
 
@@ -171,22 +179,22 @@ def _check_limits(limits: Slo, mode: Mode, demand: Demand | None, faults: Faults
 def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
     """What may be combined, and the rest that stands by itself."""
     asked = scenario.search
-    gpus = _names(asked.gpu or DEFAULT_GPUS, "--gpu", faults) if asked.gpu is not None or not scenario.have else ()
-    precisions = _names(DEFAULT_PRECISIONS if asked.precision is None else asked.precision, "--precision", faults)
+    gpus = _names(asked.gpu or DEFAULT_GPUS, option("gpu"), faults) if asked.gpu is not None or not scenario.have else ()
+    precisions = _names(DEFAULT_PRECISIONS if asked.precision is None else asked.precision, option("precision"), faults)
     precisions = tuple(name for name in PRECISIONS if name != "bf16") if precisions == (EVERY,) else precisions
-    engines = _names(DEFAULT_ENGINES if asked.engine is None else asked.engine, "--engine", faults)
-    have = faults.named("--have", owned, scenario.have) if scenario.have is not None else ()
+    engines = _names(DEFAULT_ENGINES if asked.engine is None else asked.engine, option("engine"), faults)
+    have = faults.named(option("have"), owned, scenario.have) if scenario.have is not None else ()
     growth = faults.of(growth_of, scenario.growth) if scenario.growth is not None else None
     chosen: dict[str, Any] = {
-        "gpus": tuple(faults.named("--gpu", find_gpu, name) for name in gpus),
-        "precisions": tuple(faults.named("--precision", find_precision, name) for name in precisions),
-        "engines": tuple(engine.name for name in engines if (engine := faults.named("--engine", find_engine, name))),
-        "tps": faults.of(whole_numbers, DEFAULT_TPS if asked.tp is None else asked.tp, "--tp"),
-        "pps": _counts(asked.pp, "--pp", faults),
-        "dps": _counts(asked.dp, "--dp", faults),
-        "eps": _counts(asked.ep, "--ep", faults),
-        "max_batch_sizes": _counts(asked.max_batch_size, "--max-batch-size", faults),
-        "max_num_tokens": _counts(asked.max_num_tokens, "--max-num-tokens", faults),
+        "gpus": tuple(faults.named(option("gpu"), find_gpu, name) for name in gpus),
+        "precisions": tuple(faults.named(option("precision"), find_precision, name) for name in precisions),
+        "engines": tuple(engine.name for name in engines if (engine := faults.named(option("engine"), find_engine, name))),
+        "tps": faults.of(whole_numbers, DEFAULT_TPS if asked.tp is None else asked.tp, option("tp")),
+        "pps": _counts(asked.pp, option("pp"), faults),
+        "dps": _counts(asked.dp, option("dp"), faults),
+        "eps": _counts(asked.ep, option("ep"), faults),
+        "max_batch_sizes": _counts(asked.max_batch_size, option("max_batch_size"), faults),
+        "max_num_tokens": _counts(asked.max_num_tokens, option("max_num_tokens"), faults),
         "chunked_prefill": asked.chunked_prefill,
         "stream_interval": asked.stream_interval,
         "load": asked.load or "open",
@@ -222,7 +230,7 @@ def _check_prices(scenario: Scenario, faults: Faults) -> None:
     found = faults.of(overrides_of, scenario)
     if found is not None:
         overrides, where = found
-        at = f"{faults.source}: " if faults.source and "--prices" in faults.keys else ""
+        at = f"{faults.source}: " if faults.source and "prices" in faults.keys else ""
         faults.messages += [f"{at}{problem}" for problem in problems(overrides, where)]
 
 
@@ -230,17 +238,17 @@ def _check_numbers(scenario: Scenario, faults: Faults) -> None:
     """Refuse numbers out of range that stand by themselves."""
     asked = scenario.search
     if scenario.spare is not None and scenario.spare < 0:
-        faults.say(f"--spare: {scenario.spare} is negative; write how many systems to add, 0 or more")
+        faults.say(f"{option('spare')}: {scenario.spare} is negative; write how many systems to add, 0 or more")
     if scenario.seed is not None and scenario.seed < 0:
-        faults.say(f"--seed: {scenario.seed} is negative; write a whole number from 0")
+        faults.say(f"{option('seed')}: {scenario.seed} is negative; write a whole number from 0")
     if asked.stream_interval is not None and asked.stream_interval < 1:
-        faults.say(f"--stream-interval: {asked.stream_interval} is not a number of tokens; write 1 or more")
+        faults.say(f"{option('stream_interval')}: {asked.stream_interval} is not a number of tokens; write 1 or more")
     if asked.cv is not None and not 0 < asked.cv < 1e6:
-        faults.say(f"--cv: {asked.cv:g} is not a coefficient of variation; write a number above 0 (1 is Poisson)")
+        faults.say(f"{option('cv')}: {asked.cv:g} is not a coefficient of variation; write a number above 0 (1 is Poisson)")
     if scenario.demand.trace is not None and (asked.arrivals is not None or asked.load == "closed"):
-        faults.say("--trace and --arrivals, --load: a trace brings its own arrivals; leave the others out")
+        faults.say(f"{option('trace')} and {option('arrivals')}, {option('load')}: a trace brings its own arrivals; leave the others out")
     if scenario.growth is not None and scenario.have is None:
-        faults.say("--growth: goes with --have, to say when those systems no longer suffice")
+        faults.say(f"{option('growth')}: goes with {option('have')}, to say when those systems no longer suffice")
 
 
 _OWNED = re.compile(r"^(\d{1,6})\s*[x×]\s*(.+)$")
@@ -254,10 +262,10 @@ def owned(text: str | None) -> tuple[Owned, ...]:
         InputError: not a number of known systems.
     """
     found = []
-    for part in listed(text or "", "--have"):
+    for part in listed(text or "", option("have")):
         match = _OWNED.match(part)
         if not match or int(match.group(1)) < 1:
-            raise InputError(f"--have: '{part}' is not a number of systems; write for example 3xdgx-h100")
+            raise InputError(f"{option('have')}: '{part}' is not a number of systems; write for example 3xdgx-h100")
         found.append(Owned(count=int(match.group(1)), system=find_system(match.group(2))))
     return tuple(found)
 
@@ -271,7 +279,7 @@ def growth_of(text: float | str | None) -> float:
     match = _GROWTH.match(str(text).strip())
     share = float(match.group(1)) / 100 if match else -1.0
     if not match or not -1 < share <= 100:
-        raise InputError(f"--growth: '{text}' is not a growth; write for example 5%/month or 60%/year")
+        raise InputError(f"{option('growth')}: '{text}' is not a growth; write for example 5%/month or 60%/year")
     return share if match.group(2).lower().startswith("m") else (1 + share) ** (1 / 12) - 1
 
 
@@ -281,10 +289,10 @@ def places(values: Many | None) -> tuple[str, ...]:
     Raises:
         InputError: another place.
     """
-    found = () if values is None else listed(values, "--where")
+    found = () if values is None else listed(values, option("where"))
     for name in found:
         if name not in PLACES:
-            raise InputError(f"--where: '{name}' is not a place; choose from {', '.join(PLACES)}")
+            raise InputError(f"{option('where')}: '{name}' is not a place; choose from {', '.join(PLACES)}")
     return found
 
 
@@ -304,14 +312,14 @@ def check_leaf(name: str, text: str, context: Mapping[str, Any]) -> None:
     scenario = scenario_of({}, {**context, name: text})
     faults = Faults()
     if name == "model":
-        for one in _names(scenario.model, "--model", faults):
-            faults.named("--model", find_model, one)
+        for one in _names(scenario.model, option("model"), faults):
+            faults.named(option("model"), find_model, one)
     elif name in LengthsAsked.__dataclass_fields__:
         lengths_found(
             replace(scenario.lengths, isl=scenario.lengths.isl or 1, osl=1) if name != "pairs" else scenario.lengths, None, faults
         )
         if name == "osl":
-            faults.of(parse_lengths, text, "--osl", WORDS_PER_TOKEN)
+            faults.of(parse_lengths, text, option("osl"), WORDS_PER_TOKEN)
     elif name in DemandAsked.__dataclass_fields__:
         _check_demand_leaf(name, scenario.demand, faults)
     elif name in METRICS:

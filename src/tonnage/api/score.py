@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tonnage.api.arguments import listed
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 from tonnage.perf.external.aiconfigurator import PACKAGE, installed_version
 from tonnage.perf.external.measured_steps import checked_source
 from tonnage.spec.calibration import read_calibration
@@ -52,7 +52,7 @@ def score(
 
 def several_models(step_model: str) -> bool:
     """Whether a list names more than one step model: ``all``, or names with commas."""
-    names = listed(step_model, "--step-model")
+    names = listed(step_model, option("step_model"))
     return len(names) > 1 or ALL in names
 
 
@@ -79,9 +79,9 @@ def score_models(
     from tonnage.validation.score_models import score_models as run
 
     if coefficients is not None:
-        raise InputError("--coefficients: is of the fitted terms alone; leave it out, or score with one step model")
+        raise InputError(f"{option('coefficients')}: is of the fitted terms alone; leave it out, or score with one step model")
     names, remarks = [], []
-    for name in listed(step_model, "--step-model"):
+    for name in listed(step_model, option("step_model")):
         if name != ALL:
             names.append(name)
             continue

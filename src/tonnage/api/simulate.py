@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tonnage.api.arguments import Many, lengths_of, rates, seed_of, whole_numbers
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 from tonnage.perf.external.measured_steps import check_source, checked_source
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
@@ -151,13 +151,15 @@ def deployment_of(
     """
     found_gpu, found_precision, spec = find_gpu(gpu), find_precision(precision), find_engine(engine)
     if lacking := found_gpu.lacks(found_precision):
-        raise InputError(f"--precision: {found_gpu.name} ({found_gpu.arch}) has {lacking} for {found_precision.name}; choose another")
+        raise InputError(
+            f"{option('precision')}: {found_gpu.name} ({found_gpu.arch}) has {lacking} for {found_precision.name}; choose another"
+        )
     if lacking := spec.lacks(found_precision):
-        raise InputError(f"--precision: {lacking}; choose another")
+        raise InputError(f"{option('precision')}: {lacking}; choose another")
     set_knobs = {name: value for name, value in (knobs or {}).items() if value is not None}
     for name, value in set_knobs.items():
         if isinstance(value, int) and not isinstance(value, bool) and value < 1:
-            raise InputError(f"--{name.replace('_', '-')}: {value} is not possible; write 1 or more")
+            raise InputError(f"{option(name)}: {value} is not possible; write 1 or more")
     chosen: EngineKnobs = replace(default_knobs(spec, found_gpu), **set_knobs)  # type: ignore[arg-type]
     _check_waits(chosen, spec.name)
     calibration = None if coefficients is None else read_calibration(coefficients)
@@ -180,11 +182,18 @@ def _check_waits(knobs: EngineKnobs, engine: str) -> None:
     """Refuse settings by which requests wait that the engine does not have, or that do not go together."""
     waits = knobs.batch_wait_steps > 0, knobs.batch_wait_ratio > 0
     if knobs.receive_interval > 1 and knobs.scheduler != "sglang":
-        raise InputError(f"--receive-interval: {engine} has no such setting, SGLang does (--engine sglang); leave it out")
+        raise InputError(
+            f"{option('receive_interval')}: {engine} has no such setting, SGLang does ({option('engine')} sglang); leave it out"
+        )
     if any(waits) and knobs.scheduler != "tensorrt-llm":
-        raise InputError(f"--batch-wait-steps, --batch-wait-ratio: {engine} has no such settings, TensorRT-LLM does; leave them out")
+        raise InputError(
+            f"{option('batch_wait_steps')}, {option('batch_wait_ratio')}: {engine} has no such settings, TensorRT-LLM does; leave them out"
+        )
     if any(waits) != all(waits) or not 0 <= knobs.batch_wait_ratio <= 1:
-        raise InputError("--batch-wait-steps, --batch-wait-ratio: go together, the ratio above 0 and at most 1, for example 20 and 0.9")
+        raise InputError(
+            f"{option('batch_wait_steps')}, {option('batch_wait_ratio')}: "
+            f"go together, the ratio above 0 and at most 1, for example 20 and 0.9"
+        )
 
 
 def simulate(
@@ -289,7 +298,7 @@ def simulate_sweep(
     deployment = deployment_of(**place, knobs=knobs, **whose)
     loads = _loads(concurrency, request_rate, arrivals, cv, client_turnaround_s(deployment))
     window_s = None if window is None else _window(window, loads)
-    lengths = (lengths_of(isl, "--isl"), lengths_of(osl, "--osl"))
+    lengths = (lengths_of(isl, option("isl")), lengths_of(osl, option("osl")))
     check_context(deployment, *lengths)
     workloads = [_workload(*lengths, load, requests, window_s) for load in loads]
     points = [(deployment, workload) for workload in workloads]
@@ -309,7 +318,7 @@ def _scheduler(batcher: str | None, engine: str) -> Scheduler | None:
     if batcher == "static":
         return "static"
     if batcher == "one-prefill":
-        raise InputError("--batcher: one-prefill is a strategy of the lesson; add --ticks, or use static or in-flight")
+        raise InputError(f"{option('batcher')}: one-prefill is a strategy of the lesson; add {option('ticks')}, or use static or in-flight")
     own = find_engine(engine).knobs.scheduler
     return "tensorrt-llm" if own == "static" else own
 
@@ -319,21 +328,26 @@ def _loads(
 ) -> list[Arrivals]:
     if (concurrency is None) == (request_rate is None):
         what = "neither" if concurrency is None else "both"
-        raise InputError(f"--concurrency, --request-rate: {what} given; give one of them, for example --concurrency 1,10,100")
+        raise InputError(
+            f"{option('concurrency')}, {option('request_rate')}: {what} given; "
+            f"give one of them, for example {option('concurrency')} 1,10,100"
+        )
     if concurrency is not None:
-        clients = whole_numbers(concurrency, "--concurrency")
+        clients = whole_numbers(concurrency, option("concurrency"))
         return [ClosedLoop(concurrency=n, turnaround_s=turnaround_s) for n in clients]
     if process == "gamma" and not (math.isfinite(cv) and cv > 0):
-        raise InputError(f"--cv: {cv:g} is not a coefficient of variation; write a number above 0 (1 is Poisson)")
-    return [OpenLoop(rate=rate, process=process, cv=cv) for rate in rates(request_rate or "", "--request-rate")]
+        raise InputError(f"{option('cv')}: {cv:g} is not a coefficient of variation; write a number above 0 (1 is Poisson)")
+    return [OpenLoop(rate=rate, process=process, cv=cv) for rate in rates(request_rate or "", option("request_rate"))]
 
 
 def _window(text: str, loads: list[Arrivals]) -> float:
-    seconds = parse_duration(text, "--window")
+    seconds = parse_duration(text, option("window"))
     if seconds <= 0:
-        raise InputError(f"--window: '{text}' is empty; write for example 216s")
+        raise InputError(f"{option('window')}: '{text}' is empty; write for example 216s")
     if not isinstance(loads[0], ClosedLoop):
-        raise InputError("--window: belongs to a closed loop; give --concurrency, or --requests for an open loop")
+        raise InputError(
+            f"{option('window')}: belongs to a closed loop; give {option('concurrency')}, or {option('requests')} for an open loop"
+        )
     return seconds
 
 
@@ -354,10 +368,11 @@ def _workload(isl: Lengths, osl: Lengths, load: Arrivals, requests: int | None, 
         count = max(DEFAULT_REQUESTS, 10 * load.concurrency) if isinstance(load, ClosedLoop) else DEFAULT_REQUESTS
         count = WINDOW_REQUESTS if window_s is not None else count
     if not 1 <= count <= MOST_REQUESTS:
-        raise InputError(f"--requests: {count} is not possible; write 1 to {MOST_REQUESTS:,}")
+        raise InputError(f"{option('requests')}: {count} is not possible; write 1 to {MOST_REQUESTS:,}")
     if count * osl.mean > MOST_TOKENS and window_s is None:
         raise InputError(
-            f"--requests: {count:,} × {osl.mean:,.0f} output tokens are more than the {MOST_TOKENS:.0e} that a run may have; ask for fewer"
+            f"{option('requests')}: "
+            f"{count:,} × {osl.mean:,.0f} output tokens are more than the {MOST_TOKENS:.0e} that a run may have; ask for fewer"
         )
     return Workload(isl=isl, osl=osl, arrivals=load, requests=count)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.api.arguments import Many, listed, slo, spare_of, whole_numbers
 from tonnage.api.costs import priced, with_prices
-from tonnage.errors import InputError, InputErrors
+from tonnage.errors import InputError, InputErrors, option
 from tonnage.spec.scenario import Scenario, to_document
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def ask(scenario: Scenario | Mapping[str, Any] | str | Path | None = None, **ask
     try:
         questions = questions_of(found, source=source, flags=flags)
     except InputErrors as errors:
-        raise InputErrors((*faults, *errors.messages)) from None
+        raise InputErrors((*faults, *errors.lines)) from None
     InputErrors.raise_if(faults)
     return Asked(scenario=found, questions=questions, source=source)
 
@@ -79,11 +79,11 @@ def _scenario(document: Mapping[str, Any], flags: Mapping[str, Any], source: str
     try:
         return scenario_of(document, flags, source), ()
     except InputErrors as errors:
-        faults = errors.messages
+        faults = errors.lines
     try:
         return scenario_of(known_part(document), flags, source), faults
     except InputErrors as errors:
-        raise InputErrors((*faults, *errors.messages)) from None
+        raise InputErrors((*faults, *errors.lines)) from None
 
 
 def _plain(value: Any) -> Any:
@@ -201,7 +201,7 @@ def size_measured(
     ]
     if idle:
         raise InputError(
-            f"--{idle[0].replace('_', '-')}: does not go with --benchmarks alone, which only reads what was measured; "
+            f"{option(idle[0])}: does not go with {option('benchmarks')} alone, which only reads what was measured; "
             "write a scenario file that names the benchmarks, to have both"
         )
     asked = scenario_of({}, {name: _plain(value) for name, value in demand.items() if value is not None}).demand
@@ -210,8 +210,8 @@ def size_measured(
         question={"demand": demand_asked(asked), "slo": slo(ttft=ttft, itl=itl, tpot=tpot, e2e=e2e), "spare": spare_of(spare or 0)},
         chosen={
             "model": model,
-            "isl": None if isl is None else whole_numbers(isl, "--isl")[0],
-            "osl": None if osl is None else whole_numbers(osl, "--osl")[0],
+            "isl": None if isl is None else whole_numbers(isl, option("isl"))[0],
+            "osl": None if osl is None else whole_numbers(osl, option("osl"))[0],
         },
         narrowed={"gpu": gpu, "precision": precision, "tp": tp, "engine": engine},
     )
@@ -222,13 +222,13 @@ def _measured(*, benchmarks: str | Path, question: dict[str, Any], chosen: dict[
     from tonnage.sizing.measured import MeasuredQuestion
     from tonnage.sizing.measured import size_measured as measured
 
-    listings = {name: None if values is None else listed(values, f"--{name}") for name, values in narrowed.items()}
+    listings = {name: None if values is None else listed(values, option(name)) for name, values in narrowed.items()}
     asked = MeasuredQuestion(
         **question,
         **chosen,
         gpus=listings.get("gpu"),
         precisions=listings.get("precision"),
-        tps=None if narrowed.get("tp") is None else whole_numbers(narrowed["tp"], "--tp"),
+        tps=None if narrowed.get("tp") is None else whole_numbers(narrowed["tp"], option("tp")),
         engines=listings.get("engine"),
         data=str(benchmarks),
     )

@@ -74,7 +74,7 @@ class CalibrationReport:
     rows: tuple[dict[str, Any], ...]
 
     def to_json(self, date: str) -> dict[str, Any]:
-        """The content of the file that ``--coefficients`` reads."""
+        """The content of the file that ``coefficients`` names."""
         c = self.calibration
         return {
             "schema": SCHEMA,

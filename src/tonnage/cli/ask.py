@@ -187,7 +187,7 @@ def problem(name: str, text: str, context: Mapping[str, Any]) -> str | None:
     try:
         check_leaf(name, text, context)
     except InputError as error:
-        return str(error).splitlines()[0].removeprefix(f"--{name.replace('_', '-')}: ")
+        return str(error).splitlines()[0].removeprefix(f"{name}: ")
     return None
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
 
-from tonnage.errors import TonnageError, UnknownName
+from tonnage.errors import Path, TonnageError, UnknownName, spelled
 from tonnage.version import VERSION
 
 VERBS = {
@@ -51,7 +51,7 @@ def run(tokens: Sequence[str]) -> int:
     except CycloptsError as error:
         return _fail(" ".join(str(error).split()), 2)
     except TonnageError as error:
-        return _fail(str(error), error.exit_code)
+        return _fail(spelled(error.marked, flag), error.exit_code)
     except KeyboardInterrupt:
         return _fail("interrupted; nothing was left half written", 130)
     except BrokenPipeError:
@@ -70,6 +70,11 @@ def _check_verb(tokens: Sequence[str]) -> None:
     """
     if tokens and not tokens[0].startswith("-") and tokens[0] not in VERBS:
         raise UnknownName("command", tokens[0], VERBS)
+
+
+def flag(path: Path) -> str:
+    """How the command spells an option, such as "--peak-rps"."""
+    return f"--{path[-1].replace('_', '-')}"
 
 
 def _fail(message: str, code: int) -> int:

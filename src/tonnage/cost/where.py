@@ -16,7 +16,7 @@ from typing import Any
 from tonnage.cost.break_even import BreakEven, break_evens
 from tonnage.cost.cost import HOURS_PER_YEAR, SECONDS_PER_YEAR, OptionCost, Serving, Traffic, Where, api_cost
 from tonnage.cost.options import as_planned, cloud, hybrid, on_prem
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 from tonnage.sizing.systems import instances_per_system
 from tonnage.spec.prices import Figure, Prices, amount, stale
 
@@ -100,7 +100,7 @@ def compare(
         InputError: a negative number of instances, or no such API.
     """
     if min_instances < 0:
-        raise InputError(f"--min-instances: {min_instances} is negative; write how many instances stay on, 0 or more")
+        raise InputError(f"{option('min_instances')}: {min_instances} is negative; write how many instances stay on, 0 or more")
     serving = as_planned(serving, traffic)
     owned = on_prem(traffic, serving, prices, min_instances)
     rented = cloud(traffic, serving, prices, min_instances)

@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tonnage.errors import DoesNotFit, InputError
+from tonnage.errors import DoesNotFit, InputError, option
 from tonnage.perf import step
 from tonnage.perf.external.measured_steps import check_stages
 from tonnage.perf.memory import MemoryPlan, memory_plan
@@ -72,7 +72,7 @@ def priced(deployment: Deployment, *, gpus_per_system: int, prompt_tokens: int) 
     if pp == 1:
         return PricedInstance(step=step_model(deployment), memory=memory_plan(deployment), knobs=deployment.knobs)
     if deployment.speculation is not None:
-        raise InputError(f"--speculation: is not priced together with PP {pp}; use --pp 1, or leave it out")
+        raise InputError(f"{option('speculation')}: is not priced together with PP {pp}; use {option('pp')} 1, or leave it out")
     stage = stage_of(deployment)
     try:
         memory = memory_plan(stage)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 from tonnage.results.columns import LATENCIES, LATENCY_COLUMNS, STATISTICS, latency_column, shown
 from tonnage.results.importers.genai_perf import find_reports, is_report, read_report
 from tonnage.results.points import MeasuredPoint
@@ -113,7 +113,7 @@ def _point(values: Mapping[str, str | int | float], soft: frozenset[str], given:
             merged[name] = given[name]
     for name in _REQUIRED:
         if name not in merged:
-            raise InputError(f"{where}: does not say the {name}; add a column {name}, or give --{name}")
+            raise InputError(f"{where}: does not say the {name}; add a column {name}, or give {option(name)}")
     if "concurrency" not in merged and "request_rate" not in merged:
         raise InputError(f"{where}: has no load; add a column concurrency (clients of the closed loop) or request_rate")
     if "concurrency" in values and "request_rate" in values:

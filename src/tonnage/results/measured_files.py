@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 from tonnage.results.exchange import LOADS, NEAR, ROW_MEASURES, read_rows
 from tonnage.results.importers.genai_perf import find_reports, is_report, read_report
 from tonnage.results.importers.guidellm import guidellm_values, is_guidellm
@@ -121,7 +121,7 @@ def _row(values: Values, given: Values, where: str, number: int) -> dict[str, An
             merged[name] = given[name]
     for name in REQUIRED:
         if name not in merged:
-            raise InputError(f"{where}: does not say the {name}; give --{name}")
+            raise InputError(f"{where}: does not say the {name}; give {option(name)}")
     loads = [name for name in LOADS if name in merged]
     if len(loads) != 1:
         what = " and ".join(loads) if loads else "no load"

@@ -187,7 +187,7 @@ def read_run(directory: Path) -> Run:
     import yaml
 
     if not (directory / "requests.parquet").is_file():
-        raise InputError(f"{directory}: is not a run folder (it has no requests.parquet); give a folder that --output made")
+        raise InputError(f"{directory}: is not a run folder (it has no requests.parquet); give a folder that `tonnage simulate` wrote")
     return Run(
         scenario=_checked(directory / "scenario.yaml", lambda p: _mapping(yaml.safe_load(p.read_text(encoding="utf-8")))),
         requests=_read_requests(directory),

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 
 from tonnage import units
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 from tonnage.perf import step as step_module
 from tonnage.perf.step import COEFFICIENTS, StepModel
 from tonnage.results import requests as requests_module
@@ -334,10 +334,10 @@ def check_run(trace: Trace, step: StepModel, knobs: EngineKnobs, kv_blocks: int)
     if step.drafting is not None:
         k = step.drafting.tokens
         if knobs.scheduler == "static":
-            raise InputError("--speculation: static batching has no speculative decoding here; use in-flight batching")
+            raise InputError(f"{option('speculation')}: static batching has no speculative decoding here; use in-flight batching")
         if k < 1 or k + 1 > knobs.max_num_tokens:
             raise InputError(
-                f"--speculation: k={k} is not possible in steps of {knobs.max_num_tokens:,} tokens; write 1 or more, below that"
+                f"{option('speculation')}: k={k} is not possible in steps of {knobs.max_num_tokens:,} tokens; write 1 or more, below that"
             )
     if len(trace) and (int(trace.isl.min()) < 1 or int(trace.osl.min()) < 1):
         raise InputError("lengths: a prompt and an output have one token or more")

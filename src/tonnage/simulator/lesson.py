@@ -22,7 +22,7 @@ from typing import Literal, get_args
 
 from numpy.random import RandomState
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 
 Batcher = Literal["static", "in-flight", "one-prefill"]
 BATCHERS: tuple[Batcher, ...] = get_args(Batcher)
@@ -69,17 +69,19 @@ class LessonConfig:
 
     def __post_init__(self) -> None:
         if self.batcher not in BATCHERS:
-            raise InputError(f"--batcher: '{self.batcher}' is not one of {', '.join(BATCHERS)}")
-        _whole("--slots", self.slots, 1, 100_000)
-        _number("--prefill-ticks", self.prefill_ticks, 0, 1e6)
-        _number("--itl-ticks", self.itl_ticks, 0, 1e6)
-        _whole("--prefill-chunks", self.prefill_chunks, 1, 1_000_000)
-        _number("--osl-mean", self.osl_mean, 0, 1e9, above=True)
-        _number("--osl-std", self.osl_std, 0, 1e9)
-        _whole("--seed", self.seed, 0, 2**32 - 1)
-        _number("--until", self.until, 0, 1e6, above=True)
+            raise InputError(f"{option('batcher')}: '{self.batcher}' is not one of {', '.join(BATCHERS)}")
+        _whole(option("slots"), self.slots, 1, 100_000)
+        _number(option("prefill_ticks"), self.prefill_ticks, 0, 1e6)
+        _number(option("itl_ticks"), self.itl_ticks, 0, 1e6)
+        _whole(option("prefill_chunks"), self.prefill_chunks, 1, 1_000_000)
+        _number(option("osl_mean"), self.osl_mean, 0, 1e9, above=True)
+        _number(option("osl_std"), self.osl_std, 0, 1e9)
+        _whole(option("seed"), self.seed, 0, 2**32 - 1)
+        _number(option("until"), self.until, 0, 1e6, above=True)
         if self.slots * self.until > _MOST_SLOT_TICKS:
-            raise InputError(f"--until: {self.until} ticks of {self.slots} slots take too long; slots × until may be {_MOST_SLOT_TICKS:,}")
+            raise InputError(
+                f"{option('until')}: {self.until} ticks of {self.slots} slots take too long; slots × until may be {_MOST_SLOT_TICKS:,}"
+            )
         _check_load(self)
 
 
@@ -332,13 +334,17 @@ def _number(flag: str, value: object, least: float, most: float, *, above: bool 
 
 
 def _check_load(config: LessonConfig) -> None:
-    loads = {"--initial-batch": config.initial_batch, "--concurrency": config.concurrency, "--tick-rate": config.tick_rate}
+    loads = {
+        option("initial_batch"): config.initial_batch,
+        option("concurrency"): config.concurrency,
+        option("tick_rate"): config.tick_rate,
+    }
     given = [flag for flag, value in loads.items() if value is not None]
     if len(given) > 1:
         raise InputError(f"{' and '.join(given)} are different loads; give one of them")
     if config.initial_batch is not None:
-        _whole("--initial-batch", config.initial_batch, 1, _MOST_REQUESTS)
+        _whole(option("initial_batch"), config.initial_batch, 1, _MOST_REQUESTS)
     if config.concurrency is not None:
-        _whole("--concurrency", config.concurrency, 1, _MOST_REQUESTS)
+        _whole(option("concurrency"), config.concurrency, 1, _MOST_REQUESTS)
     if config.tick_rate is not None:
-        _number("--tick-rate", config.tick_rate, 0, _MOST_REQUESTS / config.until, above=True)
+        _number(option("tick_rate"), config.tick_rate, 0, _MOST_REQUESTS / config.until, above=True)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 from tonnage.perf.queueing import poisson_peak
 from tonnage.spec.recording import Recording
 
@@ -104,15 +104,25 @@ def demand_of(
     Raises:
         InputError: nothing is given, what is given contradicts itself, or a number is out of range.
     """
-    people = {"--requests-per-user-day": requests_per_user_day, "--working-hours": working_hours, "--working-days": working_days}
+    people = {
+        option("requests_per_user_day"): requests_per_user_day,
+        option("working_hours"): working_hours,
+        option("working_days"): working_days,
+    }
     _check_parts(users, people, calls_per_year, requests_per_call)
-    sources = {"--peak-rps": peak_rps, "--mean-rps": mean_rps, "--users": users, "--calls-per-year": calls_per_year, "--requests": requests}
+    sources = {
+        option("peak_rps"): peak_rps,
+        option("mean_rps"): mean_rps,
+        option("users"): users,
+        option("calls_per_year"): calls_per_year,
+        option("requests"): requests,
+    }
     given = [name for name, value in sources.items() if value is not None]
     if len(given) > 1 or not (given or profile is not None or trace is not None):
         raise _count_error(given)
     if profile is not None and (trace is not None or users is not None or requests is not None):
-        other = "--trace" if trace is not None else "--users" if users is not None else "--requests"
-        raise InputError(f"--profile and {other}: each says when requests come; give one of them")
+        other = option("trace") if trace is not None else option("users") if users is not None else option("requests")
+        raise InputError(f"{option('profile')} and {other}: each says when requests come; give one of them")
     if requests is not None or within_s is not None:
         return _offline(requests, within_s, percentile, factor, trace)
     if trace is not None:
@@ -135,8 +145,8 @@ def demand_of(
 
 def _from_peak(peak_rps: float, hours: list[float] | None, percentile: float | None, factor: float | None) -> Demand:
     if percentile is not None or factor is not None:
-        raise InputError("--peak-rps: is the peak itself; a percentile or a factor goes with --mean-rps")
-    peak = _positive(peak_rps, "--peak-rps")
+        raise InputError(f"{option('peak_rps')}: is the peak itself; a percentile or a factor goes with {option('mean_rps')}")
+    peak = _positive(peak_rps, option("peak_rps"))
     if hours is None:
         return Demand(peak_requests_per_second=peak, sizing_requests_per_second=peak, how=f"{peak:g} requests/s at the peak, as given")
     return _from_hours([h * peak / max(hours) for h in hours], f"profile of {len(hours)} hours with its busiest at {peak:g}/s", None, None)
@@ -144,7 +154,9 @@ def _from_peak(peak_rps: float, hours: list[float] | None, percentile: float | N
 
 def _count_error(given: list[str]) -> InputError:
     if not given:
-        return InputError("--peak-rps and --mean-rps: neither is given; say how many requests per second with one of them")
+        return InputError(
+            f"{option('peak_rps')} and {option('mean_rps')}: neither is given; say how many requests per second with one of them"
+        )
     both = f"{', '.join(given[:-1])} and {given[-1]}"
     return InputError(f"{both}: {'both' if len(given) == 2 else 'all'} are given; say how many requests per second with one of them")
 
@@ -153,20 +165,20 @@ def _check_parts(users: float | None, people: dict[str, float | None], calls: fl
     """Refuse a part of a form without the form itself."""
     alone = [name for name, value in people.items() if value is not None and users is None]
     if alone:
-        raise InputError(f"{alone[0]}: goes with --users; say how many people there are")
+        raise InputError(f"{alone[0]}: goes with {option('users')}; say how many people there are")
     if per_call is not None and calls is None:
-        raise InputError("--requests-per-call: goes with --calls-per-year; say how many calls there are")
-    if users is not None and people["--requests-per-user-day"] is None:
-        raise InputError("--users: goes with --requests-per-user-day; say how much each asks")
+        raise InputError(f"{option('requests_per_call')}: goes with {option('calls_per_year')}; say how many calls there are")
+    if users is not None and people[option("requests_per_user_day")] is None:
+        raise InputError(f"{option('users')}: goes with {option('requests_per_user_day')}; say how much each asks")
 
 
 def _mean(mean_rps: float | None, calls: float | None, per_call: float | None) -> tuple[float, str]:
     """Mean requests per second, and how it came about; 1 where nothing says it."""
     if calls is None:
-        mean = 1.0 if mean_rps is None else _positive(mean_rps, "--mean-rps")
+        mean = 1.0 if mean_rps is None else _positive(mean_rps, option("mean_rps"))
         return mean, f"mean of {mean:g} requests/s"
-    each = 1.0 if per_call is None else _amount(per_call, "--requests-per-call")
-    mean = _positive(_amount(calls, "--calls-per-year") * each / SECONDS_PER_YEAR, "--calls-per-year")
+    each = 1.0 if per_call is None else _amount(per_call, option("requests_per_call"))
+    mean = _positive(_amount(calls, option("calls_per_year")) * each / SECONDS_PER_YEAR, option("calls_per_year"))
     return mean, f"mean of {mean:g} requests/s ({_many(calls)} calls a year × {each:g} requests)"
 
 
@@ -177,10 +189,10 @@ def _many(count: float) -> str:
 def _from_mean(mean: float, percentile: float | None, factor: float | None, said: str) -> Demand:
     if factor is not None:
         if percentile is not None:
-            raise InputError("--peak-factor and --peak-percentile: both are given; make the peak with one of them")
+            raise InputError(f"{option('peak_factor')} and {option('peak_percentile')}: both are given; make the peak with one of them")
         if not (math.isfinite(factor) and factor >= 1):
-            raise InputError(f"--peak-factor: {factor:g} is not a factor; write how many times the mean the peak is, 1 or more")
-        peak = _positive(mean * factor, "--peak-factor")
+            raise InputError(f"{option('peak_factor')}: {factor:g} is not a factor; write how many times the mean the peak is, 1 or more")
+        peak = _positive(mean * factor, option("peak_factor"))
         return Demand(
             peak_requests_per_second=peak,
             sizing_requests_per_second=peak,
@@ -190,7 +202,7 @@ def _from_mean(mean: float, percentile: float | None, factor: float | None, said
         )
     chosen = PERCENTILE if percentile is None else percentile
     if not 0 < chosen < 100:
-        raise InputError(f"--peak-percentile: {chosen:g} is not a percentile; write a number above 0 and below 100, such as 95")
+        raise InputError(f"{option('peak_percentile')}: {chosen:g} is not a percentile; write a number above 0 and below 100, such as 95")
     counted = float(poisson_peak(mean, chosen))
     peak = max(counted, mean)
     floor = "" if counted == peak else f"; taken as {peak:g}, as a peak is not below its mean"
@@ -206,7 +218,7 @@ def _from_mean(mean: float, percentile: float | None, factor: float | None, said
 def _from_hours(hours: Sequence[float], said: str, percentile: float | None, factor: float | None) -> Demand:
     """The busiest hour as it is, or with a percentile or a factor within it."""
     busiest, mean = max(hours), math.fsum(hours) / len(hours)
-    _positive(busiest, "--profile")
+    _positive(busiest, option("profile"))
     in_words = f"busiest hour of the {said}: {busiest:g} requests/s, mean of all hours {mean:g}"
     if percentile is None and factor is None:
         return Demand(
@@ -231,12 +243,16 @@ def _from_hours(hours: Sequence[float], said: str, percentile: float | None, fac
 def _hours(profile: Sequence[float]) -> list[float]:
     """The hourly values, refused where they are none."""
     if len(profile) not in (HOURS_PER_DAY, HOURS_PER_DAY * DAYS_PER_WEEK):
-        raise InputError(f"--profile: has {len(profile)} values; write 24 for the hours of a day, or 168 for a week from Monday 0 h")
+        raise InputError(
+            f"{option('profile')}: has {len(profile)} values; write 24 for the hours of a day, or 168 for a week from Monday 0 h"
+        )
     bad = [(hour, value) for hour, value in enumerate(profile) if not (math.isfinite(value) and value >= 0)]
     if bad:
-        raise InputError(f"--profile: {bad[0][1]:g} at hour {bad[0][0]} is not a load; write requests per second, or shares, 0 or more")
+        raise InputError(
+            f"{option('profile')}: {bad[0][1]:g} at hour {bad[0][0]} is not a load; write requests per second, or shares, 0 or more"
+        )
     if not max(profile) > 0:
-        raise InputError("--profile: every hour is 0; give the hours in which requests come a value above 0")
+        raise InputError(f"{option('profile')}: every hour is 0; give the hours in which requests come a value above 0")
     return [float(value) for value in profile]
 
 
@@ -255,11 +271,11 @@ def _from_users(asked: _Day, percentile: float | None, factor: float | None) -> 
     hours = WORKING_HOURS if asked.hours is None else asked.hours
     days = WORKING_DAYS if asked.days is None else asked.days
     if not 0 < hours <= HOURS_PER_DAY:
-        raise InputError(f"--working-hours: {hours:g} is not a working day; write hours a day above 0, at most 24")
+        raise InputError(f"{option('working_hours')}: {hours:g} is not a working day; write hours a day above 0, at most 24")
     if not (1 <= days <= DAYS_PER_WEEK and days == round(days)):
-        raise InputError(f"--working-days: {days:g} is not a working week; write whole days a week from 1 to 7")
-    day = _amount(asked.users, "--users") * _amount(asked.per_user, "--requests-per-user-day")
-    rate = _positive(day / (hours * 3600), "--users")
+        raise InputError(f"{option('working_days')}: {days:g} is not a working week; write whole days a week from 1 to 7")
+    day = _amount(asked.users, option("users")) * _amount(asked.per_user, option("requests_per_user_day"))
+    rate = _positive(day / (hours * 3600), option("users"))
     said = f"{_many(asked.users)} users × {asked.per_user:g} requests a day over {hours:g} working hours"
     peak = _from_mean(rate, percentile, factor, f"mean of {rate:g} requests/s ({said})")
     return Demand(
@@ -282,14 +298,15 @@ def _working_week(rate: float, hours: float, days: int) -> tuple[float, ...]:
 
 def _from_trace(trace: Recording, given: list[str], percentile: float | None, factor: float | None) -> Demand:
     """A trace's own mean; its bursts come with it, so neither a percentile nor a factor is added."""
-    others = [name for name in given if name != "--mean-rps"]
-    others += [name for name, value in (("--peak-percentile", percentile), ("--peak-factor", factor)) if value is not None]
+    others = [name for name in given if name != option("mean_rps")]
+    others += [name for name, value in ((option("peak_percentile"), percentile), (option("peak_factor"), factor)) if value is not None]
     if others:
         raise InputError(
-            f"--trace and {others[0]}: a trace brings its own peaks; give at most --mean-rps beside it, to which it is stretched"
+            f"{option('trace')} and {others[0]}: a trace brings its own peaks; "
+            f"give at most {option('mean_rps')} beside it, to which it is stretched"
         )
     mean, cv, peak = trace.mean_rps, trace.cv, trace.peak_second
-    _positive(mean, "--mean-rps")
+    _positive(mean, option("mean_rps"))
     poisson = float(poisson_peak(mean, PERCENTILE))
     burst = f"; a Poisson peak of that mean would be {poisson:g} (95th percentile of seconds)" if peak > poisson else ""
     return Demand(
@@ -311,15 +328,24 @@ def _offline(
 ) -> Demand:
     """A job: only its throughput counts."""
     if requests is None or within_s is None:
-        missing = "--requests: goes with --within, the time" if within_s is None else "--within: goes with --requests, the number of them"
-        raise InputError(f"{missing} for a job such as --requests 1000000 --within 8h")
-    extra = [n for n, v in (("--peak-percentile", percentile), ("--peak-factor", factor), ("--trace", trace)) if v is not None]
+        missing = (
+            f"{option('requests')}: goes with {option('within')}, the time"
+            if within_s is None
+            else f"{option('within')}: goes with {option('requests')}, the number of them"
+        )
+        raise InputError(f"{missing} for a job such as {option('requests')} 1000000 {option('within')} 8h")
+    extra = [
+        n for n, v in ((option("peak_percentile"), percentile), (option("peak_factor"), factor), (option("trace"), trace)) if v is not None
+    ]
     if extra:
-        raise InputError(f"--requests and {extra[0]}: a job of so many requests has no peak; leave {extra[0]} out")
-    count = round(_amount(requests, "--requests"))
+        raise InputError(f"{option('requests')} and {extra[0]}: a job of so many requests has no peak; leave {extra[0]} out")
+    count = round(_amount(requests, option("requests")))
     if not (math.isfinite(within_s) and within_s > 0) or count < 1:
-        raise InputError("--within: a job of at least one request takes time; write for example --requests 1000000 --within 8h")
-    rate = _positive(count / within_s, "--requests")
+        raise InputError(
+            f"{option('within')}: a job of at least one request takes time; "
+            f"write for example {option('requests')} 1000000 {option('within')} 8h"
+        )
+    rate = _positive(count / within_s, option("requests"))
     return Demand(
         peak_requests_per_second=rate,
         sizing_requests_per_second=rate,

@@ -39,7 +39,7 @@ LABELS = {
     "link": "all-reduces and hops between GPUs",
     "host": "scheduling and launching on the host",
     "drafter": "guessing ahead (speculative decoding)",
-    "table": "step times of --step-model that depend on the tokens of a step alone",
+    "table": "step times of another step model that depend on the tokens of a step alone",
 }
 
 

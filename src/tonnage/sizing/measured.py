@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tonnage.errors import InputError, UnknownName
+from tonnage.errors import InputError, UnknownName, option
 from tonnage.plan.candidate import Candidate, Rejected, Statistics, by_gpus_needed
 from tonnage.plan.plan import Plan
 from tonnage.results.columns import STATISTICS
@@ -141,7 +141,10 @@ def _asked_for(points: Sequence[MeasuredPoint], question: MeasuredQuestion) -> l
     if not found:
         raise InputError(f"{question.data}: has no point of {_workload(*asked)}; it has {_listed(set(keys))}")
     if len(found) > 1:
-        raise InputError(f"{question.data}: measures more than one workload; choose with --model, --isl and --osl from {_listed(found)}")
+        raise InputError(
+            f"{question.data}: measures more than one workload; "
+            f"choose with {option('model')}, {option('isl')} and {option('osl')} from {_listed(found)}"
+        )
     (wanted,) = found
     return [point for point, key in zip(points, keys, strict=True) if key == wanted]
 
@@ -173,7 +176,10 @@ def _curves(points: list[MeasuredPoint], question: MeasuredQuestion) -> list[Cur
             groups.setdefault((gpu, p.precision, p.tp, p.pp, p.engine), []).append(p)
     if not groups:
         has = sorted({f"{_gpu_name(p.gpu)} {p.precision} TP {p.tp} {p.engine}" for p in points})
-        raise InputError(f"{question.data}: no point is left by --gpu, --precision, --tp and --engine; it has {'; '.join(has[:8])}")
+        raise InputError(
+            f"{question.data}: no point is left by {option('gpu')}, {option('precision')}, {option('tp')} and {option('engine')}; "
+            f"it has {'; '.join(has[:8])}"
+        )
     return [_curve(gpu, group) for (gpu, *_), group in groups.items()]
 
 
@@ -200,7 +206,7 @@ def _check_statistics(curves: list[Curve], question: MeasuredQuestion) -> None:
         has = _measured_statistics(curves, limit.metric)
         if limit.statistic not in has:
             what = f"has its {' and '.join(has)}; limit one of these" if has else "does not have that metric at all; leave the limit out"
-            raise InputError(f"--{limit.metric}: {question.data} has no {limit.statistic} of {limit.metric.upper()}; it {what}")
+            raise InputError(f"{option(limit.metric)}: {question.data} has no {limit.statistic} of {limit.metric.upper()}; it {what}")
 
 
 def _outcome(curve: Curve, question: MeasuredQuestion) -> Candidate | Rejected:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 from tonnage.sizing.demand import Demand
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.deployment import LimitMetric, Slo
@@ -137,19 +137,28 @@ class Question:
             InputError: the lengths exceed the model's context, or a list is empty.
         """
         check_context(self.model, self.isl, self.osl, self.pairs)
-        for name, values in (("--gpu", self.gpus), ("--precision", self.precisions), ("--tp", self.tps), ("--engine", self.engines)):
+        for name, values in (
+            (option("gpu"), self.gpus),
+            (option("precision"), self.precisions),
+            (option("tp"), self.tps),
+            (option("engine"), self.engines),
+        ):
             if not values:
                 raise InputError(f"{name}: nothing given; name at least one")
         if self.spare < 0:
-            raise InputError(f"--spare: {self.spare} is negative; write how many systems to add, 0 or more")
+            raise InputError(f"{option('spare')}: {self.spare} is negative; write how many systems to add, 0 or more")
         for tp in self.tps:
             if tp not in TP_DEGREES:
-                raise InputError(f"--tp: {tp} is not a degree that divides an 8-GPU system; choose from {', '.join(map(str, TP_DEGREES))}")
+                raise InputError(
+                    f"{option('tp')}: {tp} is not a degree that divides an 8-GPU system; choose from {', '.join(map(str, TP_DEGREES))}"
+                )
         for pp in self.pps:
             if pp not in PP_DEGREES:
-                raise InputError(f"--pp: {pp} is not a number of pipeline stages; choose from {', '.join(map(str, PP_DEGREES))}")
+                raise InputError(f"{option('pp')}: {pp} is not a number of pipeline stages; choose from {', '.join(map(str, PP_DEGREES))}")
         if not (math.isfinite(self.step_factor) and self.step_factor > 0):
-            raise InputError(f"--step-factor: {self.step_factor:g} is not a factor; write a number above 0, 1 for the model as it is")
+            raise InputError(
+                f"{option('step_factor')}: {self.step_factor:g} is not a factor; write a number above 0, 1 for the model as it is"
+            )
 
 
 def check_context(model: Model, isl: Lengths, osl: Lengths, pairs: Pairs | None = None) -> None:
@@ -173,6 +182,6 @@ def check_context(model: Model, isl: Lengths, osl: Lengths, pairs: Pairs | None 
     mean = isl.mean + osl.mean
     at_most = "" if round(mean) == longest else f"{mean:,.0f} tokens on average and up to "
     raise InputError(
-        f"--isl {isl} + --osl {osl} = {at_most}{longest:,} tokens exceed the context of {model.name}, {most:,} tokens; "
+        f"{option('isl')} {isl} + {option('osl')} {osl} = {at_most}{longest:,} tokens exceed the context of {model.name}, {most:,} tokens; "
         "shorten them or choose a model with a longer context"
     )

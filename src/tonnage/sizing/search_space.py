@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
@@ -19,6 +18,9 @@ from tonnage.spec.hardware import System
 
 MOST_SYSTEMS_PER_INSTANCE = 4
 """Systems that an instance may span where pipeline degrees are tried without being asked for."""
+
+DEGREES = (("tp",), ("dp",), ("ep",))
+"""What a rejected candidate shows anyway, so that its reason need not name it."""
 
 
 def engine_label(preset: str) -> str:
@@ -172,7 +174,7 @@ def prepared_trial(question: Question, trial: Trial, place: int) -> Ready | Reje
         if changed is not trial:
             instance = Instance(changed.deployment, instance.asked)
     except InputError as error:
-        return trial.rejected(re.sub("^--(tp|dp|ep): ", "", str(error)))
+        return trial.rejected(error.reason if error.path in DEGREES else str(error))
     return Ready(trial=changed, instance=instance, place=place, first=trial)
 
 

@@ -1,6 +1,6 @@
 """A calibration: factors on the step model's terms that someone's own measurements asked for.
 
-The file that ``tonnage calibrate`` writes and ``--coefficients`` reads. It holds what was fitted (``preset``,
+The file that ``tonnage calibrate`` writes and ``coefficients`` names. It holds what was fitted (``preset``,
 ``gpu``, ``multipliers``) and, for people, what it was fitted on and how well.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 
 SCHEMA = "tonnage.calibration/1"
 
@@ -68,25 +68,25 @@ def deployment_key(model: str, precision: str, tp: int) -> str:
 
 
 def read_calibration(path: Path | str) -> Calibration:
-    """Read the file that ``tonnage calibrate --output`` wrote.
+    """Read the file that ``tonnage calibrate`` wrote.
 
     Raises:
         InputError: it is no such file; the message names the file, the key and what would be right.
     """
     path = Path(path)
-    again = "write it with `tonnage calibrate MEASURED --output FILE`"
+    again = "write it with `tonnage calibrate`"
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"--coefficients: {path} cannot be read ({error.strerror}); {again}") from None
+        raise InputError(f"{option('coefficients')}: {path} cannot be read ({error.strerror}); {again}") from None
     except (ValueError, RecursionError):
-        raise InputError(f"--coefficients: {path} is not JSON; {again}") from None
+        raise InputError(f"{option('coefficients')}: {path} is not JSON; {again}") from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise InputError(f"--coefficients: {path} is no calibration (its schema is not '{SCHEMA}'); {again}")
+        raise InputError(f"{option('coefficients')}: {path} is no calibration (its schema is not '{SCHEMA}'); {again}")
     texts = {name: document.get(name) for name in ("preset", "gpu", "data")}
     for name, value in texts.items():
         if not isinstance(value, str) or not value:
-            raise InputError(f"--coefficients: {path}, {name}: is not a text; {again}")
+            raise InputError(f"{option('coefficients')}: {path}, {name}: is not a text; {again}")
     date = document.get("date")
     data = f"{texts['data']}, {date}" if isinstance(date, str) and date else str(texts["data"])
     return Calibration(
@@ -102,13 +102,13 @@ def read_calibration(path: Path | str) -> Calibration:
 
 def _deployments(path: Path, found: Any) -> tuple[str, ...]:
     if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-        raise InputError(f"--coefficients: {path}, deployments: is not a list of texts")
+        raise InputError(f"{option('coefficients')}: {path}, deployments: is not a list of texts")
     return tuple(found)
 
 
 def _left_out(path: Path, found: Any) -> tuple[tuple[str, float, int], ...]:
     if not isinstance(found, dict):
-        raise InputError(f"--coefficients: {path}, left_out_errors: is not an object of metric, rms and points")
+        raise InputError(f"{option('coefficients')}: {path}, left_out_errors: is not an object of metric, rms and points")
     errors = []
     for name in OWN_METRICS:
         if name not in found:
@@ -116,16 +116,16 @@ def _left_out(path: Path, found: Any) -> tuple[tuple[str, float, int], ...]:
         value = found[name] if isinstance(found[name], dict) else {}
         rms, points = (_number(value.get(key)) for key in ("rms", "points"))
         if not 0 <= rms < math.log(LARGEST) or not 1 <= points <= MOST_POINTS or points != int(points):
-            raise InputError(f'--coefficients: {path}, left_out_errors.{name}: must be {{"rms": from 0, "points": from 1}}')
+            raise InputError(f'{option("coefficients")}: {path}, left_out_errors.{name}: must be {{"rms": from 0, "points": from 1}}')
         errors.append((name, rms, int(points)))
     return tuple(errors)
 
 
 def _multipliers(path: Path, found: Any) -> tuple[tuple[str, float], ...]:
     if not isinstance(found, dict):
-        raise InputError(f"--coefficients: {path}, multipliers: is not an object of term and factor")
+        raise InputError(f"{option('coefficients')}: {path}, multipliers: is not an object of term and factor")
     for name, value in found.items():
-        where = f"--coefficients: {path}, multipliers.{' '.join(str(name).split())[:40]}"
+        where = f"{option('coefficients')}: {path}, multipliers.{' '.join(str(name).split())[:40]}"
         if name not in MULTIPLIERS:
             raise InputError(f"{where}: is no term that is calibrated; one of {', '.join(MULTIPLIERS)}")
         if not 1 / LARGEST <= _number(value) <= LARGEST:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.hardware import Gpu
 from tonnage.spec.model import Model
@@ -183,7 +183,7 @@ def parse_limit(metric: LimitMetric, text: str) -> Limit:
     Raises:
         InputError: no duration with a unit, an unknown statistic, or a limit of zero.
     """
-    where = f"--{metric}"
+    where = option(metric)
     match = _LIMIT.match(text)
     if not match:
         raise InputError(f"{where}: '{text}' is not a limit; write for example \"p95<=500ms\"")

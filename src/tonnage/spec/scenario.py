@@ -1,7 +1,7 @@
 """A sizing question as its asker writes it: one tree of plain values, for YAML, JSON and flags alike.
 
-Every leaf has one name. In a file it stands under its branch (``limits: {ttft: p95<=500ms}``); as a flag and
-as an argument of ``tonnage.size`` it stands alone (``--ttft "p95<=500ms"``, ``ttft="p95<=500ms"``).
+Every leaf has one name. In a file it stands under its branch (``limits: {ttft: p95<=500ms}``); as an argument
+of ``tonnage.size`` and as a flag it stands alone (``ttft="p95<=500ms"``).
 ``tonnage.spec.scenario_file`` reads and writes files; what the texts mean is found out when the question is made.
 """
 
@@ -41,7 +41,7 @@ class LengthsAsked:
         "histogram:100:0.2,500:0.8 or a .csv with value,weight."
     )
     osl: Length = leaf("Output length, in the same forms.")
-    pairs: Text = leaf("CSV with the columns isl,osl: lengths drawn together, instead of --isl and --osl.", file=True)
+    pairs: Text = leaf("CSV with the columns isl,osl: lengths drawn together, instead of isl and osl apart.", file=True)
     system_prompt: Length = leaf("Tokens (or words) of the system prompt, added to every prompt.")
     retrieved: Length = leaf("Retrieved passages added to every prompt, such as 5x400.")
     history: Length = leaf("Earlier turns of the chat added to every prompt, such as 3x700.")
@@ -161,11 +161,6 @@ class Leaf:
     def name(self) -> str:
         """The name alone, as an argument."""
         return self.path[-1]
-
-    @property
-    def flag(self) -> str:
-        """The name as a flag, such as "--peak-rps"."""
-        return f"--{self.name.replace('_', '-')}"
 
     @property
     def key(self) -> str:

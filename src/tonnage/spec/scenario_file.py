@@ -10,7 +10,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
-from tonnage.errors import InputError, InputErrors
+from tonnage.errors import InputError, InputErrors, option
 from tonnage.spec.length_files import lines
 from tonnage.spec.scenario import Leaf, Scenario, leaves, takes, to_document
 
@@ -96,7 +96,7 @@ def scenario_of(document: Mapping[str, Any], flags: Mapping[str, Any], source: s
 
     Raises:
         InputErrors: everything that cannot be used: unknown keys and values of another kind, each by its place
-            in the file or by its flag.
+            in the file or as an option.
     """
     from pydantic import ValidationError
 
@@ -176,7 +176,7 @@ def _fault(fault: Any, document: Mapping[str, Any], flags: Mapping[str, Any], so
         known = ", ".join(part.name for part in fields(branch))
         return place, f"{prefix}{place or 'scenario'}: holds keys of its own; write {place}: and below it {known}"
     shown = _shown(document, leaf)
-    where = leaf.flag if flags.get(leaf.name) is not None else f"{prefix}{leaf.key}"
+    where = option(leaf.name) if flags.get(leaf.name) is not None else f"{prefix}{leaf.key}"
     return place, f"{where}: {shown} is not {_wanted(leaf.kind)}; {leaf.about}"
 
 

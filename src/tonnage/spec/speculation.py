@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 from tonnage.spec.model import Model
 
 Method = Literal["draft", "medusa", "redrafter", "eagle", "mtp", "ngram"]
@@ -76,7 +76,7 @@ class Speculation:
         return 4 * model.hidden**2 + model.head_parameters if self.method == "redrafter" else 0
 
 
-def parse_speculation(text: str | None, where: str = "--speculation") -> Speculation | None:
+def parse_speculation(text: str | None, where: str = option("speculation")) -> Speculation | None:
     """Read "eagle k=3 acceptance=0.7" or "draft=llama-3.2-1b k=5 acceptance=0.8"; "none" and None are none.
 
     Raises:

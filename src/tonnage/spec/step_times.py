@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
     from tonnage.spec.deployment import Deployment
@@ -76,7 +76,7 @@ class StepSource:
         mine = owner_of(deployment)
         found = [step for owner, steps in self.table if all(a in ("", b) for a, b in zip(owner, mine, strict=True)) for step in steps]
         if not found:
-            raise InputError(f"--step-model: {self.name} has no step times of {', '.join(mine[:3])}, TP {mine[3]}, {mine[4]}")
+            raise InputError(f"{option('step_model')}: {self.name} has no step times of {', '.join(mine[:3])}, TP {mine[3]}, {mine[4]}")
         return tuple(found)
 
 

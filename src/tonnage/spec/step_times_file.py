@@ -1,4 +1,4 @@
-"""What ``--step-model`` names: the fitted terms, AIConfigurator, or a file of step times.
+"""What ``step_model`` names: the fitted terms, AIConfigurator, or a file of step times.
 
 The file is a CSV with one engine step per line. Needed columns:
 
@@ -19,7 +19,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from tonnage.errors import InputError, InputErrors
+from tonnage.errors import InputError, InputErrors, option
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.length_files import number, rows
 from tonnage.spec.precision import find_precision
@@ -34,7 +34,7 @@ MOST = 1e12
 
 
 def step_source(name: str | Path) -> StepSource | None:
-    """What ``--step-model`` names: None for the fitted terms.
+    """What ``step_model`` names: None for the fitted terms.
 
     Raises:
         InputError: it is neither a step model nor a file of step times.
@@ -45,7 +45,7 @@ def step_source(name: str | Path) -> StepSource | None:
     if name.lower() == AICONFIGURATOR:
         return StepSource(name=AICONFIGURATOR)
     if not name.lower().endswith(".csv"):
-        raise InputError(f"--step-model: '{name}' is not a step model; choose {FITTED}, {AICONFIGURATOR} or a .csv of step times")
+        raise InputError(f"{option('step_model')}: '{name}' is not a step model; choose {FITTED}, {AICONFIGURATOR} or a .csv of step times")
     return read_step_times(name)
 
 
@@ -57,13 +57,13 @@ def read_step_times(path: str) -> StepSource:
     """
     errors: list[str] = []
     found: dict[Owner, list[TimedStep]] = {}
-    for line, row in rows(path, "--step-model", NEEDED):
-        where = f"--step-model: {path}:{line}"
+    for line, row in rows(path, option("step_model"), NEEDED):
+        where = f"{option('step_model')}: {path}:{line}"
         step, owner = _step(row, where, errors), _owner(row, where, errors)
         if step is not None:
             found.setdefault(owner, []).append(step)
     if not errors and not found:
-        errors.append(f"--step-model: {path} holds no step; write one line per step under {', '.join(NEEDED)}")
+        errors.append(f"{option('step_model')}: {path} holds no step; write one line per step under {', '.join(NEEDED)}")
     InputErrors.raise_if(errors)
     return StepSource(name=path, table=tuple((owner, tuple(steps)) for owner, steps in found.items()))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 from tonnage.spec.lengths import Lengths, Pairs, parse_lengths
 from tonnage.spec.recording import Recording
 from tonnage.units import PS_PER_NS, PS_PER_S, to_ps
@@ -147,7 +147,7 @@ class Workload:
         import numpy as np
 
         if self.requests < 1:
-            raise InputError(f"--requests: {self.requests} is not a number of requests; write 1 or more")
+            raise InputError(f"{option('requests')}: {self.requests} is not a number of requests; write 1 or more")
         gap_stream, isl_stream, osl_stream = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3))
         arrivals = self.arrivals
         if isinstance(arrivals, TraceArrivals):
@@ -155,12 +155,12 @@ class Workload:
         isl, osl = self._lengths(self.requests, isl_stream, osl_stream)
         if isinstance(arrivals, ClosedLoop):
             if arrivals.concurrency < 1:
-                raise InputError(f"--concurrency: {arrivals.concurrency} is not a number of clients; write 1 or more")
+                raise InputError(f"{option('concurrency')}: {arrivals.concurrency} is not a number of clients; write 1 or more")
             due = np.full(self.requests, -1, dtype=np.int64)
             turnaround_ps = to_ps(arrivals.turnaround_s)
             return Trace(due_ps=due, isl=isl, osl=osl, concurrency=arrivals.concurrency, turnaround_ps=turnaround_ps, seed=seed)
         if not arrivals.rate > 0:
-            raise InputError(f"--request-rate: {arrivals.rate:g} is not a rate; write requests per second above 0")
+            raise InputError(f"{option('request_rate')}: {arrivals.rate:g} is not a rate; write requests per second above 0")
         gaps = np.rint(_unit_gaps(arrivals, self.requests, gap_stream) * (PS_PER_S / arrivals.rate))
         due = gaps.astype(np.int64).cumsum()
         return Trace(due_ps=due, isl=isl, osl=osl, concurrency=0, turnaround_ps=0, seed=seed)
@@ -197,7 +197,7 @@ def _unit_gaps(arrivals: OpenLoop, count: int, rng: np.random.Generator) -> NDAr
     if arrivals.process == "poisson":
         return rng.standard_exponential(count)
     if not arrivals.cv > 0:
-        raise InputError(f"--cv: {arrivals.cv:g} is not a coefficient of variation; write a number above 0 (1 is Poisson)")
+        raise InputError(f"{option('cv')}: {arrivals.cv:g} is not a coefficient of variation; write a number above 0 (1 is Poisson)")
     shape = 1 / arrivals.cv**2
     return rng.standard_gamma(shape, count) / shape
 

@@ -80,7 +80,7 @@ def test_steps_that_do_not_say_enough_are_refused() -> None:
     enough = [step(0, 1, 9), step(0, 1, 99), step(8, 0, 0), step(16, 0, 0)]
     assert reduced(enough, "x.csv").steps == 4
     for left, says in (((1, 2, 3), "two context_tokens"), ((0, 1, 2), "two numbers of prefill_tokens")):
-        with pytest.raises(InputError, match=rf"--step-model: x\.csv needs .*{says}"):
+        with pytest.raises(InputError, match=rf"^step_model: x\.csv needs .*{says}"):
             reduced([enough[i] for i in left], "x.csv")
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.step_times import TimedStep
 
@@ -108,7 +108,9 @@ def require() -> None:
         InputError: with what to install.
     """
     if installed_version() is None:
-        raise InputError(f"--step-model: {PACKAGE} is not installed; pip install 'tonnage[aiconfigurator]', or choose fitted or a .csv")
+        raise InputError(
+            f"{option('step_model')}: {PACKAGE} is not installed; pip install 'tonnage[aiconfigurator]', or choose fitted or a .csv"
+        )
 
 
 def described(deployment: Deployment) -> str:
@@ -131,7 +133,7 @@ class Tables:
     def refuse(self, why: object) -> InputError:
         """What the wheel says of a deployment that it cannot price, on one line."""
         what = f"{self.model.name}, {self.system} {self.backend} {self.gemm} TP {self.parallelism.tp}"
-        return InputError(f"--step-model: {PACKAGE} cannot price {what}: {' '.join(str(why).split())[:160]}")
+        return InputError(f"{option('step_model')}: {PACKAGE} cannot price {what}: {' '.join(str(why).split())[:160]}")
 
 
 def timed_steps(deployment: Deployment) -> tuple[TimedStep, ...]:
@@ -153,7 +155,7 @@ def tables_of(deployment: Deployment) -> Tables:
     """
     d = deployment
     if d.gpu.name not in SYSTEMS:
-        raise InputError(f"--step-model: {PACKAGE} has no tables of {d.gpu.name}; it has {', '.join(SYSTEMS)}")
+        raise InputError(f"{option('step_model')}: {PACKAGE} has no tables of {d.gpu.name}; it has {', '.join(SYSTEMS)}")
     gemm, experts = _formats(d.model, d.precision)
     if experts == "w4a16_mxfp4" and d.gpu.arch == "Blackwell" and _backend(d) == "trtllm":
         experts = "w4a8_mxfp4_mxfp8"
@@ -177,14 +179,16 @@ def _formats(model: Model, precision: Precision) -> tuple[str, str]:
         gemm = "bfloat16"
     missing = not gemm or (model.is_moe and not experts) or precision.sparse or precision.kv_bits not in KV
     if missing:
-        raise InputError(f"--step-model: {PACKAGE} is not asked for {precision.name} of {model.name}; it is for {', '.join(FORMATS)}")
+        raise InputError(
+            f"{option('step_model')}: {PACKAGE} is not asked for {precision.name} of {model.name}; it is for {', '.join(FORMATS)}"
+        )
     return gemm, experts
 
 
 def _backend(deployment: Deployment) -> str:
     family = find_engine(deployment.engine).family
     if family not in BACKENDS:
-        raise InputError(f"--step-model: {PACKAGE} has no tables of the engine {deployment.engine}")
+        raise InputError(f"{option('step_model')}: {PACKAGE} has no tables of the engine {deployment.engine}")
     return BACKENDS[family]
 
 
@@ -198,7 +202,7 @@ def compiled(tables: Tables) -> Any:
     try:
         from aiconfigurator_core.sdk.engine import EngineHandle
     except ImportError as error:
-        raise InputError(f"--step-model: {PACKAGE} cannot be imported ({error}); pip install 'tonnage[aiconfigurator]'") from None
+        raise InputError(f"{option('step_model')}: {PACKAGE} cannot be imported ({error}); pip install 'tonnage[aiconfigurator]'") from None
     logging.getLogger("aiconfigurator_core").setLevel(logging.ERROR)
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -225,7 +229,7 @@ def written(model: Model, folder: Path) -> str:
     """A folder with the model's sizes as a ``config.json`` of Llama or Mixtral."""
     plain = model.gated and model.latent is None and model.shared_experts == 0 and model.dense_layers == 0 and not model.parallel_block
     if not plain:
-        raise InputError(f"--step-model: {PACKAGE} is not asked for the architecture of {model.name}")
+        raise InputError(f"{option('step_model')}: {PACKAGE} is not asked for the architecture of {model.name}")
     config: dict[str, Any] = {
         "architectures": ["MixtralForCausalLM" if model.is_moe else "LlamaForCausalLM"],
         "model_type": "mixtral" if model.is_moe else "llama",

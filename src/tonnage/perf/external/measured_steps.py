@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 from tonnage.perf.external import aiconfigurator
 from tonnage.perf.external.reduction import Reduction, reduced
 from tonnage.spec.step_times import AICONFIGURATOR, OWNERS, StepSource, TimedStep
@@ -30,7 +30,7 @@ def reduction(deployment: Deployment) -> Reduction:
     """
     source = deployment.step_source
     if source is None:
-        raise InputError("--step-model: none is asked for")
+        raise InputError(f"{option('step_model')}: none is asked for")
     check_stages(deployment)
     if source.name == AICONFIGURATOR:
         return _reduced(aiconfigurator.timed_steps(deployment), aiconfigurator.described(deployment))
@@ -44,7 +44,9 @@ def check_stages(deployment: Deployment) -> None:
         InputError: the deployment has both.
     """
     if deployment.step_source is not None and deployment.parallelism.pp > 1:
-        raise InputError("--step-model: pipeline stages are priced by the fitted terms only; choose PP 1 or --step-model fitted")
+        raise InputError(
+            f"{option('step_model')}: pipeline stages are priced by the fitted terms only; choose PP 1 or {option('step_model')} fitted"
+        )
 
 
 @lru_cache(maxsize=256)
@@ -62,7 +64,7 @@ def source_mark(deployment: Deployment) -> str:
 
 
 def checked_source(name: str | Path) -> StepSource | None:
-    """What ``--step-model`` names, ready to be asked; None for the fitted terms.
+    """What ``step_model`` names, ready to be asked; None for the fitted terms.
 
     Raises:
         InputError: it is no step model, its file cannot be read, or its wheel is not installed.
@@ -87,9 +89,11 @@ def check_source(source: StepSource | None, calibration: Calibration | None, dep
     if source is None:
         return
     if calibration is not None:
-        raise InputError("--step-model, --coefficients: a calibration multiplies the fitted terms; leave one of them out")
+        raise InputError(
+            f"{option('step_model')}, {option('coefficients')}: a calibration multiplies the fitted terms; leave one of them out"
+        )
     if deployments > 1 and not source.names_owners:
         raise InputError(
-            f"--step-model: {source.name} does not say which of {deployments} deployments its steps are of; "
+            f"{option('step_model')}: {source.name} does not say which of {deployments} deployments its steps are of; "
             f"add columns such as {', '.join(OWNERS[:5])}, or ask for one deployment"
         )

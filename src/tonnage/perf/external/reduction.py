@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 from tonnage.perf import step
 from tonnage.spec.step_times import TimedStep
 
@@ -125,7 +125,7 @@ def _check(steps: Sequence[TimedStep], source: str) -> None:
     }
     for what, absent in missing.items():
         if absent:
-            raise InputError(f"--step-model: {source} needs {what}; otherwise their cost is unknown")
+            raise InputError(f"{option('step_model')}: {source} needs {what}; otherwise their cost is unknown")
 
 
 def _knots(tokens: NDArray[np.float64]) -> NDArray[np.float64]:

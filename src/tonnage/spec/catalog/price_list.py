@@ -1,4 +1,4 @@
-"""Reads price lists: the catalog's own, a user's file, and ``--price KEY=VALUE``; all have the same keys."""
+"""Reads price lists: the catalog's own, a user's file, and single prices such as "systems.dgx-h100=250000"; all have the same keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from tonnage.errors import DataError, InputError, UnknownName
+from tonnage.errors import DataError, InputError, UnknownName, option
 from tonnage.spec.catalog.lookup import find_gpu, find_system
 from tonnage.spec.prices import DEFAULT_OFFER, GIVEN, ApiPrice, CloudOffer, Figure, Prices, SystemPrice, first_day
 
@@ -49,12 +49,12 @@ def read_overrides(path: str | Path) -> dict[str, Any]:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        raise InputError(f"--prices: {path} cannot be read: {error}") from None
-    return _mapping(text, f"--prices {path}")
+        raise InputError(f"{option('prices')}: {path} cannot be read: {error}") from None
+    return _mapping(text, f"{option('prices')} {path}")
 
 
 def parse_price_flags(flags: Iterable[str]) -> dict[str, Any]:
-    """``--price systems.dgx-h100=250000`` and the like, as ``Prices.with_overrides`` takes them.
+    """Single prices such as "systems.dgx-h100=250000", as ``Prices.with_overrides`` takes them.
 
     Raises:
         InputError: no "=", or one key twice.
@@ -66,16 +66,16 @@ def parse_price_flags(flags: Iterable[str]) -> dict[str, Any]:
         key, sign, text = flag.partition("=")
         names = [name.strip() for name in key.split(".")]
         if not sign or not all(names):
-            raise InputError(f"--price: '{flag}' is not a key and a value; write for example systems.dgx-h100=250000")
+            raise InputError(f"{option('price')}: '{flag}' is not a key and a value; write for example systems.dgx-h100=250000")
         if len(names) > 3:
             names = [names[0], ".".join(names[1:-1]), names[-1]]
         inner = found
         for name in names[:-1]:
             inner = inner.setdefault(name, {})
             if not isinstance(inner, dict):
-                raise InputError(f"--price: {key}: '{name}' has a value already; give one of the two")
+                raise InputError(f"{option('price')}: {key}: '{name}' has a value already; give one of the two")
         if names[-1] in inner:
-            raise InputError(f"--price: {key} is given twice; keep one of them")
+            raise InputError(f"{option('price')}: {key} is given twice; keep one of them")
         try:
             inner[names[-1]] = yaml.safe_load(text)
         except (yaml.YAMLError, RecursionError, ValueError):
