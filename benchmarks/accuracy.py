@@ -1,8 +1,8 @@
 """Writes docs/accuracy.md: predictions against every measured file, held-out figures of the fit, and the course's cases.
 
-    PYTHONPATH=src .venv/bin/python benchmarks/accuracy.py ../shared/data > docs/accuracy.md
+    PYTHONPATH=src:. .venv/bin/python benchmarks/accuracy.py ../shared/data > docs/accuracy.md
 
-Nothing in it is tuned for the course's cases; the measured files are those that `tonnage fit` saw, so
+Nothing in it is tuned for the course's cases; the measured files are those that the fit saw (`docs/fit.md`), so
 the errors over all rows are in sample, and the held-out ones are printed from the fit's own report.
 """
 
@@ -22,6 +22,7 @@ from tonnage.perf.prediction_error import shipped_residuals
 from tonnage.perf.terms import shipped
 from tonnage.validation.score import Errors, ScoreReport
 from tools.fit.silicon.dense_rows import installed_sample
+from tools.fit.silicon.table import silicon_table
 
 FILES = {
     "trtllm_static_batch.csv": "TensorRT-LLM 0.9, one static batch (TTFT, token latency, peak memory)",
@@ -49,7 +50,7 @@ def _page(data: Path) -> Iterator[str]:
     yield "rerun it to check. All figures are in percent. MAPE is the mean of |predicted − measured| / measured, bias the mean of"
     yield "(predicted − measured) / measured."
     yield ""
-    yield "The coefficients were fitted to these files (`tonnage fit`), so the errors in the first part are in sample."
+    yield "The coefficients were fitted to these files ([fit.md](fit.md)), so the errors in the first part are in sample."
     yield "What to expect on hardware, models and precisions that were not in the fit is in the second part."
     yield ""
     yield "## In sample"
@@ -69,7 +70,7 @@ def _silicon() -> Iterator[str]:
     if sample is None:
         yield from ("", f"### {title}", "", "Not scored: the wheel is not installed where this page was made.")
         return
-    report, command = api.score(sample), f"./tonnage score {sample.name}"
+    report, command = api.score(silicon_table(sample)), f"./fit score {sample.name}"
     yield from _report(report, title, command)
     yield from ("", *report.remarks)
     for kind, apart in report.apart.items():
@@ -136,7 +137,7 @@ def _held_out() -> Iterator[str]:
     yield ""
     yield "## Held out"
     yield ""
-    yield "Fitted without the rows that are scored; printed by `tonnage fit`, stored with the coefficients."
+    yield "Fitted without the rows that are scored; printed by the fit, stored with the coefficients."
     for title, folds in report.items():
         metrics = list(next(iter(folds.values())))
         yield ""

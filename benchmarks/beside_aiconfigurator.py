@@ -23,6 +23,7 @@ from tonnage.validation.measured_table import MeasuredTable, measured_table
 from tonnage.validation.reasons import HOLDS
 from tonnage.validation.score import ScoredRow, report_of
 from tools.fit.silicon.dense_rows import installed_sample
+from tools.fit.silicon.table import silicon_table
 
 SILICON = "silicon_sample.csv"
 TITLES = {
@@ -63,7 +64,7 @@ def comparison(data: Path, files: Sequence[str]) -> Iterator[str]:
     yield "what the second column of figures says. Its own estimate is `run_static` for static batches and `run_agg` for closed loops."
     yield "Formats are those that it infers of the checkpoints itself."
     yield "Only rows count that all of the ways shown predict; peak memory is ours in each and left out."
-    tables = {name: measured_table(data / name if name != SILICON else _sample()) for name in (*files, SILICON)}
+    tables = {**{name: measured_table(data / name) for name in files}, SILICON: silicon_table(_sample())}
     compared = {name: list(_compared(table)) for name, table in tables.items()}
     apart = {f"{SILICON}, {kind}": list(_compared(table, own=False)) for kind, table in tables[SILICON].apart.items()}
     yield ""

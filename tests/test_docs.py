@@ -8,7 +8,6 @@ numbers. Comments above a block:
     <!-- exit 3 -->                  the exit code, where it is not 0
     <!-- within 20 % -->             how far the numbers may be off: predictions move when the coefficients are fitted anew
     <!-- within 20 % or 2 -->        or by how much
-    <!-- not run: takes minutes -->  only for ``fit``
     <!-- file: some/config.json -->  the block is a file that commands of the page may read
 
     PYTHONPATH=src python tests/test_docs.py    writes today's output and flags into the pages
@@ -35,7 +34,7 @@ DATA = ROOT.parent / "shared" / "data"
 PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").glob("*.md") if p.name not in ("design.md", "accuracy.md"))]
 HOSTS = {"huggingface.co", "keepachangelog.com", "semver.org"}
 NUMBER = re.compile(r"(?<![\w.,-])[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]\d+)?(?![\w-]|\.\d)")
-COMMENT = re.compile(r"^<!-- (exit|within|not run:|file:)\s*(.*?) -->$")
+COMMENT = re.compile(r"^<!-- (exit|within|file:)\s*(.*?) -->$")
 WIDEST = 140
 
 
@@ -78,8 +77,7 @@ def examples_of(page: Path) -> Iterator[Example]:
             comments[found[1].rstrip(":")] = found[2]
         if not kind and text.startswith("|"):
             for command in re.findall(r"`(\./tonnage [^`]*)`", text):
-                long = {"not run": "takes minutes"} if command.startswith("./tonnage fit ") else {}
-                yield Example(page=page, line=at, command=command, comments=long)
+                yield Example(page=page, line=at, command=command, comments={})
         start = "$ ./tonnage" if kind == "console" else "./tonnage" if kind == "sh" else None
         if start and text.startswith(start):
             number, command = at, text.removeprefix("$ ")
@@ -151,7 +149,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("docs")
 
 
-@pytest.mark.parametrize("example", [e for e in EXAMPLES if "not run" not in e.comments], ids=lambda e: e.where)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.where)
 def test_command_prints_what_the_page_shows(example: Example, tmp_path: Path) -> None:
     if "../shared/data" in example.command and not DATA.is_dir():
         pytest.skip(f"{example.where} not run: ../shared/data is absent")
@@ -165,14 +163,6 @@ def test_command_prints_what_the_page_shows(example: Example, tmp_path: Path) ->
         assert alike, f"{example.page.name}:{number + 1}: no such line in the output: {line}\n{printed}"
         closest = min(alike, key=lambda found: distance(numbers, found))
         assert any(near(numbers, found, example.tolerance) for found in alike), f"{example.page.name}:{number + 1}: {line}\nreal: {closest}"
-
-
-def test_only_the_fit_is_not_run() -> None:
-    assert EXAMPLES
-    for example in EXAMPLES:
-        if "not run" in example.comments:
-            assert shlex.split(example.command)[1] == "fit", example.where
-            assert example.comments["not run"], f"{example.where}: say why"
 
 
 PYTHON = [(page, block) for page in PAGES for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)]
@@ -254,7 +244,8 @@ def test_no_place_of_ours_and_no_long_line(page: Path) -> None:
 
 def flags_table(verb: str) -> list[str]:
     """The flags of a verb as Markdown, from its docstring and its defaults."""
-    function = getattr(importlib.import_module(f"tonnage.cli.{verb}"), verb)
+    module = "tools.fit.command" if verb == "fit" else f"tonnage.cli.{verb}"
+    function = getattr(importlib.import_module(module), verb)
     section = inspect.getdoc(function).split("----------\n", 1)[1]
     helps = {name: " ".join(words.split()) for name, words in re.findall(r"^(\w+)\n((?:    .*\n?)+)", section, re.MULTILINE)}
     rows = ["| flag | meaning | default |", "|---|---|---|"]
@@ -308,7 +299,7 @@ def refresh() -> None:
     """Write today's output and flags into the pages; lines that no longer come out are named."""
     for page in PAGES:
         lines = page.read_text(encoding="utf-8").splitlines()
-        for example in (e for e in EXAMPLES if e.page == page and "not run" not in e.comments and e.shown):
+        for example in (e for e in EXAMPLES if e.page == page and e.shown):
             with tempfile.TemporaryDirectory() as folder, checkout(Path(folder)):
                 _, printed = output_of(example)
             for number, line in example.shown.items():

@@ -34,7 +34,10 @@ def checkout(tmp_path: Path) -> Path:
         shutil.copy(ROOT / "requirements" / name, root / "requirements" / name)
     for name in ("core", "fit"):
         (root / "requirements" / f"{name}.txt").write_text("# nothing\n")
-    shutil.copy(ROOT / "tonnage", root / "tonnage")
+    (root / "tools" / "fit").mkdir(parents=True)
+    (root / "tools" / "fit" / "__main__.py").write_text(PROGRAM.replace('"ran"', '"fitted"'))
+    for launcher in ("tonnage", "fit"):
+        shutil.copy(ROOT / launcher, root / launcher)
     return root
 
 
@@ -58,11 +61,13 @@ def test_made_once_then_silent_and_again_when_the_pins_change(checkout: Path, tm
     second = run(checkout / "tonnage", "fail", cwd=checkout)
     assert (second.returncode, second.stderr) == (7, "")
 
-    fit = run(checkout / "tonnage", "fit", cwd=checkout)
+    assert run(checkout / "tonnage", "calibrate", cwd=checkout).stderr == ""  # the core is enough
+    fit = run(checkout / "fit", "some data", cwd=checkout)
+    assert fit.stdout == f"fitted some data in {checkout}\n"
     assert "making" not in fit.stderr
     assert "ready" in fit.stderr
-    assert run(checkout / "tonnage", "fit", cwd=checkout).stderr == ""
-    assert run(checkout / "tonnage", "calibrate", cwd=checkout).stderr == ""  # the same extra
+    assert run(checkout / "fit", cwd=checkout).stderr == ""
+    assert run(checkout / "tonnage", cwd=checkout).stderr == ""
 
     (checkout / "requirements" / "core.txt").write_text("# other pins\n")
     assert "making .venv" in run(checkout / "tonnage", cwd=checkout).stderr

@@ -61,12 +61,9 @@ def test_floors_0_to_4_read_no_clock_environment_or_network(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.relative_to(PACKAGE).as_posix())
-def test_scipy_belongs_to_the_fit_alone_and_loads_when_used(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    uses = [node for node in ast.walk(tree) if any(is_or_is_in(name, "scipy") for name in imported(node))]
-    if uses:
-        assert "calibration" in path.relative_to(PACKAGE).parts
-        assert not [node for node in tree.body if any(is_or_is_in(name, "scipy") for name in imported(node))]
+def test_the_package_uses_neither_scipy_nor_the_tools_of_developers(path: Path) -> None:
+    names = [name for node in ast.walk(ast.parse(path.read_text())) for name in imported(node)]
+    assert [name for name in names if is_or_is_in(name, "scipy") or is_or_is_in(name, "tools")] == []
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.relative_to(PACKAGE).as_posix())

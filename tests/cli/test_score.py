@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.silicon_sample import NVIDIA, sample
 from tests.step_times import deployment, written
 from tonnage.cli.main import run
 from tonnage.perf.external import aiconfigurator
@@ -127,18 +126,3 @@ def test_our_own_steps_give_our_own_plan(tmp_path: Path, capsys: pytest.CaptureF
         plan = json.loads(capsys.readouterr().out)
         rates.append(plan["choice"]["requests_per_second_per_instance"])
     assert rates[1] == pytest.approx(rates[0], rel=0.03)
-
-
-def test_silicon_sample_is_read_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = sample(tmp_path, NVIDIA, NVIDIA | {"mode": "disagg"}, NVIDIA | {"system": "unheard_of"}, name="some_sample.csv")
-    assert run(["score", str(file), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["rows"], found["predicted"]) == (1, 1)
-    assert set(found["overall"]) == {"ttft_ms", "itl_ms"}
-    assert found["overall"]["itl_ms"]["mape"] < 30
-    assert list(found["groups"]["cache"]) == ["holds all clients"]
-    assert list(found["groups"]["regime"]) == ["middle, prompt"]
-    dense, experts = found["remarks"]
-    assert dense.startswith("some_sample.csv, dense models: 1 rows are used; other lines: ")
-    assert "1 disaggregated" in dense
-    assert "mixtures of experts: 0 rows are used" in experts

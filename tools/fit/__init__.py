@@ -1,1 +1,1 @@
-"""Measured runs to fitted coefficients, shipped and calibrated, and their residuals."""
+"""The fit of the terms that the package ships: for developers of Tonnage, from a checkout, with scipy (``docs/fit.md``)."""

@@ -1,4 +1,4 @@
-"""``tonnage fit``: measured rows to the terms that the package ships, with cross-validation.
+"""``python -m tools.fit``: measured rows to the terms that the package ships, with cross-validation.
 
 One set of GPU terms for everything, engine terms per generation (``terms``). Static batches and
 NIM's steady rows are fitted together, then the throughput of TensorRT-LLM 0.15 joins with its own
@@ -7,11 +7,12 @@ models and whole GPUs of the static file, half of the models of the throughput f
 to ``terms.json``, the held-out errors with them under ``report``, their quantiles to ``residuals.json``.
 
 Rows: all of ``trtllm_static_batch.csv`` and ``trtllm_throughput.csv``, the steady rows of
-``nim_inflight.csv``, and the ten points of ``CURVE``. Needs scipy (the extra ``fit``).
+``nim_inflight.csv``, and the ten points of ``CURVE``. It needs scipy (``requirements/fit.txt``).
 """
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import json
 from collections.abc import Iterable, Sequence
@@ -24,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tonnage.calibration.rows import LoadedRows, Progress, Rows, StaticRows, Terms, errors, require_scipy
+from tonnage.calibration.rows import LoadedRows, Progress, Rows, StaticRows, Terms, errors
 from tonnage.errors import InputError
 from tonnage.perf.formats import fitted_bits
 from tonnage.perf.prediction_error import shipped_residuals
@@ -117,7 +118,7 @@ def fit(
     Raises:
         InputError: a file is missing or damaged, or scipy is not installed.
     """
-    require_scipy("fit")
+    _require_scipy()
     rows = {engine: read_rows(Path(data) / name) for engine, name in FILES.items()}
     rows[NIM] = [row for row in rows[NIM] if is_steady(row)]
     warm_up()
@@ -153,6 +154,18 @@ def fit(
         _write("residuals.json", table_of_errors | {"widths": widths_of(taught)}, output)
     kept = terms["report"]
     return FitReport(terms=terms, file=file, rows=kept["rows"], in_sample=kept["in_sample"], held_out=kept["held_out"])
+
+
+def _require_scipy() -> None:
+    """Refuse to begin without the solver.
+
+    Raises:
+        InputError: scipy is not installed.
+    """
+    try:
+        importlib.import_module("scipy.optimize")
+    except ImportError:
+        raise InputError("the fit needs scipy: run it by ./fit, or install what requirements/fit.txt names") from None
 
 
 def widths_of(taught: Learned | None) -> dict[str, float]:

@@ -9,7 +9,7 @@ from tonnage.api.calibrate import calibrate
 from tonnage.api.costs import cost_of_job, costs, prices_of
 from tonnage.api.facts import MemoryReport, PrecisionReport, catalog, memory, precisions
 from tonnage.api.lesson import lesson
-from tonnage.api.score import fit, score, score_models, several_models
+from tonnage.api.score import score, score_models, several_models
 from tonnage.api.simulate import SimulatedRun, deployment_of, simulate, simulate_sweep, write_runs
 from tonnage.api.size import Asked, answer, ask, measured_beside, predicted_beside, size, size_measured, size_models
 
@@ -26,7 +26,6 @@ __all__ = [
     "cost_of_job",
     "costs",
     "deployment_of",
-    "fit",
     "lesson",
     "measured_beside",
     "memory",

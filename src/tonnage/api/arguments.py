@@ -118,3 +118,8 @@ def check_given(**values: object) -> None:
         raise InputError(
             f"{', '.join(missing)}: missing; for example {option('model')} llama-3.1-8b {option('isl')} 2000 {option('osl')} 200"
         )
+
+
+def stated(**values: str | int | None) -> dict[str, str | int]:
+    """The arguments that were given, by name."""
+    return {name: value for name, value in values.items() if value is not None}

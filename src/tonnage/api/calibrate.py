@@ -1,10 +1,12 @@
-"""``tonnage.calibrate``: measurements of one's own to factors on the shipped terms."""
+"""``tonnage.calibrate``: a user's own measurements turned into factors on the shipped terms."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from tonnage.api.arguments import stated
 
 if TYPE_CHECKING:
     from tonnage.calibration.calibrate import CalibrationReport
@@ -25,7 +27,7 @@ def calibrate(
     osl: int | None = None,
     progress: Progress | None = None,
 ) -> CalibrationReport:
-    """Fit the step model to measured points of one engine on one GPU; shipped terms stay where that predicts no better.
+    """Fit the step model to measured points of one engine on one GPU; the shipped terms stay where the fit predicts no better.
 
     Args:
         measured: files or folders: CSV of points, reports of GenAI-Perf or AIPerf, ``vllm bench`` results, GuideLLM's
@@ -36,15 +38,14 @@ def calibrate(
         progress: called with (done, total, name).
 
     Raises:
-        InputError: a file cannot be read, points are too few or of several engines or GPUs, or scipy is not installed.
+        InputError: a file cannot be read, points are too few, or they are of several engines or GPUs.
     """
     from tonnage.calibration.calibrate import calibrate as run_calibrate
     from tonnage.results.measured_files import read_measured
     from tonnage.results.store import write_json
 
     paths = [Path(measured)] if isinstance(measured, str | Path) else [Path(path) for path in measured]
-    said = {"model": model, "gpu": gpu, "precision": precision, "tp": tp, "engine": engine, "isl": isl, "osl": osl}
-    given = {name: value for name, value in said.items() if value is not None}
+    given = stated(model=model, gpu=gpu, precision=precision, tp=tp, engine=engine, isl=isl, osl=osl)
     rows = [row for path in paths for row in read_measured(path, given)]
     report = run_calibrate(rows, data=", ".join(path.name for path in paths), progress=progress)
     if output is not None:

@@ -133,13 +133,10 @@ def calibrate(
         progress: called with (done, total, name).
 
     Raises:
-        InputError: several engines or GPUs, too few points, or scipy is not installed.
+        InputError: several engines or GPUs, or too few points.
     """
     from tonnage.calibration.folds import Sample
-    from tonnage.calibration.rows import require_scipy
     from tonnage.simulator.kernel import warm_up
-
-    require_scipy("calibrate")
 
     steady = [dict(row) for row in rows if is_steady(row)]
     preset, gpu = _one_of_each(steady, len(rows))

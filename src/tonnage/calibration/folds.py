@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tonnage.calibration.least_squares import least_squares
 from tonnage.calibration.rows import SIGMA, STATIC_SIGMA, LoadedRows, Rows, StaticRows, Terms, robust
 from tonnage.perf.calibrated_terms import ACTS_ON, OF_THE_GPU, overlaid
 from tonnage.perf.prediction_error import shipped_residuals
@@ -187,8 +188,6 @@ def fit_sample(
         rounds: simulations of all rows; 0 fits around the last one.
         start: where to begin; as shipped if not given.
     """
-    from scipy.optimize import least_squares
-
     width = strength * sample.widths
     x = np.zeros(len(width)) if start is None else start.copy()
     around = x.copy()
@@ -201,7 +200,7 @@ def fit_sample(
         def objective(y: Floats, around: Floats = around) -> Floats:
             return np.concatenate([sample.residuals(y, around, keep), y / width])
 
-        solution = least_squares(objective, x, x_scale=width, max_nfev=EVALUATIONS)
-        x, jacobian = solution.x, solution.jac
+        solution = least_squares(objective, x, scale=width, evaluations=EVALUATIONS)
+        x, jacobian = solution.x, solution.jacobian
     posterior = np.sqrt(np.diag(np.linalg.inv(jacobian.T @ jacobian)))
     return Fitted(names=sample.names, x=x, shrinkage=posterior / width)

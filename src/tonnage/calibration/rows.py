@@ -8,7 +8,6 @@ bins. The simulation is repeated with the new terms until nothing moves (STEP_MO
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tonnage.errors import InputError
 from tonnage.perf import step as s
 from tonnage.perf.links import communication_seconds
 from tonnage.perf.memory import memory_plan
@@ -320,15 +318,3 @@ def errors(rows: Rows, terms: Terms) -> dict[str, Floats]:
     rows.simulate(terms)
     found = rows.predict(terms) if isinstance(rows, StaticRows) else {name: rows.simulated(name) for name in rows.measured}
     return {name: found[name] / measured - 1.0 for name, measured in rows.measured.items()}
-
-
-def require_scipy(verb: str) -> None:
-    """Refuse to begin without scipy, which only the fits need.
-
-    Raises:
-        InputError: it is not installed.
-    """
-    try:
-        importlib.import_module("scipy.optimize")
-    except ImportError:
-        raise InputError(f"tonnage {verb}: needs scipy; install the extra: pip install 'tonnage[fit]'") from None

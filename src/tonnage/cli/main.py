@@ -25,7 +25,6 @@ VERBS = {
     "catalog": "The models, GPUs, systems and engines known by name.",
     "schema": "The JSON Schema of a scenario file.",
     "calibrate": "Fit the step model to a few measurements of your own.",
-    "fit": "Fit the step model's coefficients to measurements.",
 }
 
 app = App(

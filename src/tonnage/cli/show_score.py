@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from tonnage.cli.table import number, table
 
 if TYPE_CHECKING:
+    from tonnage.validation.compare import ModelScores
     from tonnage.validation.score import ErrorOf, ScoredRow, ScoreReport
-    from tonnage.validation.score_models import ModelScores
 
 GROUPS_SHOWN = ("family", "model", "gpu", "precision", "tp", "engine", "regime", "cache")
 NAMES = {

@@ -65,7 +65,7 @@ def shares(groups: Mapping[str, Mapping[str, float]], precision: Precision, gpu:
     for name in _names(precision):
         entry = _entry(groups, name, gpu)
         if entry not in groups:
-            raise DataError(f"perf/coefficients/terms.json: nothing about the format '{name}'; write it again with `tonnage fit`")
+            raise DataError(f"perf/coefficients/terms.json: nothing about the format '{name}'; write it again with ./fit")
         compute *= groups[entry]["compute"]
         memory *= groups[entry]["memory"]
     return Shares(compute=compute, memory=memory)

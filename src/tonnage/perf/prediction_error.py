@@ -272,7 +272,7 @@ def shipped_residuals() -> Residuals:
     try:
         return residuals_of(json.loads(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"perf/coefficients/residuals.json: {error}; reinstall, or write it again with `tonnage fit`") from None
+        raise DataError(f"perf/coefficients/residuals.json: {error}; reinstall, or write it again with ./fit") from None
 
 
 def residuals_of(document: Mapping[str, Any]) -> Residuals:

@@ -130,7 +130,7 @@ def shipped() -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(f"perf/coefficients/terms.json: {error}; reinstall, or write it again with `tonnage fit`") from None
+        raise DataError(f"perf/coefficients/terms.json: {error}; reinstall, or write it again with ./fit") from None
     return content
 
 

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError, UnknownName
@@ -26,7 +25,7 @@ from tonnage.results.points import is_steady
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.step_times import StepSource, owner_of
-from tonnage.validation.measured_table import MeasuredTable, measured_table
+from tonnage.validation.measured_table import Measured, MeasuredTable, measured_table
 from tonnage.validation.predict import Point
 from tonnage.validation.reasons import cache_group, reason
 
@@ -199,8 +198,9 @@ def _json(errors: Errors) -> dict[str, dict[str, float | int]]:
 
 
 def score(
-    table: Path | str | Sequence[Mapping[str, Any]],
+    measured: Measured,
     *,
+    given: Mapping[str, str | int] | None = None,
     worst: int = 10,
     progress: Progress | None = None,
     workers: int | None = None,
@@ -210,18 +210,19 @@ def score(
     """Predict every row of a measured table and compare.
 
     Args:
-        table: a CSV file, or rows as ``results.exchange.read_rows`` gives them.
+        measured: a file or folder of measurements, rows as ``results.exchange.read_rows`` gives them, or a table made of either.
+        given: what a file does not say, as in ``measured_table``.
         worst: how many of the worst rows to keep.
         progress: called in the calling thread after each row.
         workers: threads; one per core if not given.
         calibration: factors on the terms that the predictions use; the shipped ones as they are if not given.
-        step_source: whose step times price the rows; the fitted terms if not given.
+        step_source: whose step times the predictions use; the fitted terms if not given.
 
     Raises:
         InputError: the file cannot be read as such a table; the message names file, line and column.
     """
-    measured = measured_table(table)
-    return report_of(measured, worst=worst, progress=progress, workers=workers, calibration=calibration, step_source=step_source)[0]
+    table = measured_table(measured, given)
+    return report_of(table, worst=worst, progress=progress, workers=workers, calibration=calibration, step_source=step_source)[0]
 
 
 def report_of(

@@ -8,11 +8,10 @@ from tonnage.cli.show_score import show_models
 from tonnage.errors import InputError
 from tonnage.perf.step import step_seconds
 from tonnage.perf.terms import step_model
-from tonnage.validation.measured_table import measured_table
+from tonnage.validation.compare import compare
 from tonnage.validation.predict import decoding, predict, read_point
-from tonnage.validation.score_models import score_models
-from tools.fit.silicon import dense_rows
 from tools.fit.silicon.decode_pools import SPLIT, WORKERS, select_decode_pools
+from tools.fit.silicon.table import silicon_table
 
 
 def line(*, clients: int = 96, split: tuple[int, int, int] = (8, 1, 8), workers: str = "4", **changed: str) -> dict[str, str]:
@@ -130,7 +129,7 @@ def test_ranks_share_the_clients() -> None:
 
 
 def test_decode_pools_are_scored_apart_from_all_other_rows(tmp_path: Path) -> None:
-    report = api.score(sample(tmp_path, line(), line(workers=""), aggregated()))
+    report = api.score(silicon_table(sample(tmp_path, line(), line(workers=""), aggregated())))
     assert (report.rows, report.predicted, report.overall["itl_ms"].n) == (1, 1, 1)
     pools = report.apart["decode pools"]
     assert (pools.rows, pools.predicted, list(pools.overall)) == (1, 1, ["itl_ms"])
@@ -142,7 +141,7 @@ def test_decode_pools_are_scored_apart_from_all_other_rows(tmp_path: Path) -> No
 
 
 def test_step_models_are_compared_on_decode_pools_apart(tmp_path: Path) -> None:
-    scores = score_models(sample(tmp_path, line(), line(clients=48), aggregated()), [None])
+    scores = compare(silicon_table(sample(tmp_path, line(), line(clients=48), aggregated())), [None])
     assert (scores.common, scores.apart["decode pools"].common) == (1, 2)
     assert scores.apart["decode pools"].errors["fitted"]["itl_ms"].n == 2
     document = scores.to_json()
@@ -151,10 +150,3 @@ def test_step_models_are_compared_on_decode_pools_apart(tmp_path: Path) -> None:
     text = show_models(scores)
     assert "fitted 1 of 1 rows predicted" in text
     assert "Apart: decode pools\n\nfitted 2 of 2 rows predicted" in text
-
-
-def test_the_name_alone_asks_for_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dense_rows, "installed_sample", lambda: None)
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(InputError, match=r"silicon_sample\.csv comes with aiconfigurator-core, which is not installed; pip install"):
-        measured_table("silicon_sample.csv")

@@ -1,4 +1,4 @@
-"""Step models side by side: the same measured rows, priced with each one's step times under the same scheduler."""
+"""Step models side by side: the same measured rows, predicted with each one's step times under the same scheduler."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 from tonnage.spec.step_times import FITTED, StepSource
-from tonnage.validation.measured_table import MeasuredTable, measured_table
+from tonnage.validation.measured_table import Measured, MeasuredTable, measured_table
 from tonnage.validation.score import SCORED, Errors, Progress, ScoredRow, ScoreReport, errors_of, report_of
 
 
@@ -47,19 +46,21 @@ class ModelScores:
         }
 
 
-def score_models(
-    table: Path | str | Sequence[Mapping[str, Any]],
+def compare(
+    measured: Measured,
     sources: Sequence[StepSource | None],
     *,
+    given: Mapping[str, str | int] | None = None,
     worst: int = 10,
     progress: Progress | None = None,
     remarks: tuple[str, ...] = (),
 ) -> ModelScores:
-    """Predict every row with every step model and compare.
+    """Predict every row with every step model and compare the errors.
 
     Args:
-        table: as in ``score``.
-        sources: whose step times; None for the fitted terms.
+        measured: as in ``score``.
+        sources: whose step times to use; None stands for the fitted terms.
+        given: what a file does not say, as in ``measured_table``.
         worst: how many of the worst rows of each to keep.
         progress: called in the calling thread after each row.
         remarks: what the caller left out.
@@ -67,9 +68,9 @@ def score_models(
     Raises:
         InputError: the file cannot be read, or a table of step times is of one deployment and the rows of several.
     """
-    measured = measured_table(table)
-    apart = {kind: _compare(rows, sources, worst, progress) for kind, rows in measured.apart.items()}
-    return replace(_compare(replace(measured, apart={}), sources, worst, progress), remarks=remarks, apart=apart)
+    table = measured_table(measured, given)
+    apart = {kind: _compare(rows, sources, worst, progress) for kind, rows in table.apart.items()}
+    return replace(_compare(replace(table, apart={}), sources, worst, progress), remarks=remarks, apart=apart)
 
 
 def _compare(table: MeasuredTable, sources: Sequence[StepSource | None], worst: int, progress: Progress | None) -> ModelScores:

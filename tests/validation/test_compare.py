@@ -8,8 +8,8 @@ from tonnage.errors import InputError
 from tonnage.perf.external.measured_steps import checked_source
 from tonnage.perf.terms import step_model
 from tonnage.sizing.slower import PURE_NUMBERS
+from tonnage.validation.compare import compare
 from tonnage.validation.score import score
-from tonnage.validation.score_models import score_models
 
 CLOSED = {"model": "llama-3.1-8b", "gpu": "h100-sxm-80gb", "precision": "fp8", "engine": "vllm", "tp": 1, "isl": 400, "osl": 40}
 
@@ -20,7 +20,7 @@ def rows(**other: Any) -> list[dict[str, Any]]:
 
 def test_a_table_of_our_own_steps_agrees_with_us(tmp_path: Path) -> None:
     source = checked_source(written(step_model(deployment()).coefficients, tmp_path / "ours.csv"))
-    found = score_models(rows(), [None, source])
+    found = compare(rows(), [None, source])
     assert list(found.reports) == ["fitted", str(tmp_path / "ours.csv")]
     assert found.common == 3
     (apart,) = found.disagreement.values()
@@ -34,7 +34,7 @@ def test_slower_steps_are_as_far_apart_as_they_are_slower(tmp_path: Path) -> Non
     step = step_model(deployment())
     slower = step.coefficients * 2
     slower[list(PURE_NUMBERS)] = step.coefficients[list(PURE_NUMBERS)]
-    found = score_models(rows(), [None, checked_source(written(slower, tmp_path / "slow.csv"))])
+    found = compare(rows(), [None, checked_source(written(slower, tmp_path / "slow.csv"))])
     (apart,) = found.disagreement.values()
     assert apart["itl_ms"] == pytest.approx(100, rel=0.05)
 
@@ -44,7 +44,7 @@ def test_rows_that_one_of_them_cannot_price_count_for_none(tmp_path: Path) -> No
     lines = file.read_text().splitlines()
     file.write_text("\n".join([lines[0] + ",tp", *(f"{line},1" for line in lines[1:]), ""]))
     mixed = [*rows(), rows(tp=2, line=99)[0]]
-    found = score_models(mixed, [None, checked_source(file)])
+    found = compare(mixed, [None, checked_source(file)])
     assert [report.predicted for report in found.reports.values()] == [4, 3]
     assert found.common == 3
     assert [errors["itl_ms"].n for errors in found.errors.values()] == [3, 3]

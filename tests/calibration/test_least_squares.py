@@ -1,0 +1,120 @@
+"""Our own least squares beside scipy's, which is the oracle here and is not needed to calibrate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import optimize
+
+from tonnage.calibration import folds
+from tonnage.calibration.calibrate import CalibrationReport, calibrate
+from tonnage.calibration.least_squares import Solution, differences, least_squares
+from tonnage.results.exchange import read_rows
+
+Floats = NDArray[np.float64]
+CURVE = Path(__file__).resolve().parents[2] / "examples" / "nim-llama-3-8b-h100-fp8.csv"
+TIMES = np.linspace(0.0, 4.0, 25)
+
+
+def rosenbrock(x: Floats) -> Floats:
+    return np.array([10.0 * (x[1] - x[0] ** 2), 1.0 - x[0]])
+
+
+def powell(x: Floats) -> Floats:
+    """Powell's function, whose Jacobian is singular at the solution."""
+    a, b, c, d = x
+    return np.array([a + 10.0 * b, np.sqrt(5.0) * (c - d), (b - 2.0 * c) ** 2, np.sqrt(10.0) * (a - d) ** 2])
+
+
+def decay(x: Floats) -> Floats:
+    """An exponential with an offset against data that it cannot meet."""
+    data = 2.5 * np.exp(-1.3 * TIMES) + 0.5 + 0.1 * np.sin(9.0 * TIMES)
+    return np.asarray(x[0] * np.exp(-x[1] * TIMES) + x[2] - data)
+
+
+def scipys(residuals: Callable[[Floats], Floats], start: Floats, *, scale: Floats, evaluations: int) -> Solution:
+    found = optimize.least_squares(residuals, start, x_scale=scale, max_nfev=evaluations)
+    return Solution(x=found.x, residuals=found.fun, jacobian=found.jac, evaluations=found.nfev, converged=found.status > 0)
+
+
+@pytest.mark.parametrize(
+    ("problem", "start"),
+    [(rosenbrock, [-1.2, 1.0]), (rosenbrock, [3.0, -4.0]), (decay, [1.0, 1.0, 0.0]), (decay, [4.0, 0.5, 1.0])],
+    ids=["rosenbrock", "rosenbrock from afar", "decay", "decay from afar"],
+)
+def test_the_solution_is_scipys(problem: Callable[[Floats], Floats], start: list[float]) -> None:
+    scale = np.ones(len(start))
+    ours = least_squares(problem, np.array(start), scale=scale, evaluations=200)
+    theirs = scipys(problem, np.array(start), scale=scale, evaluations=200)
+    assert ours.converged
+    assert ours.x == pytest.approx(theirs.x, rel=1e-5, abs=1e-8)
+    assert ours.cost == pytest.approx(theirs.cost, rel=1e-9, abs=1e-20)
+    assert ours.jacobian == pytest.approx(theirs.jacobian, rel=1e-4, abs=1e-5)
+    assert ours.residuals == pytest.approx(problem(ours.x))
+
+
+def test_a_singular_jacobian_at_the_solution_is_no_obstacle() -> None:
+    found = least_squares(powell, np.array([3.0, -1.0, 0.0, 1.0]), scale=np.ones(4), evaluations=200)
+    assert np.abs(found.x).max() < 0.01
+    assert found.cost < 1e-9
+
+
+def test_a_variable_that_changes_nothing_stays_where_it_was() -> None:
+    found = least_squares(lambda x: decay(x[:3]), np.array([1.0, 1.0, 0.0, 7.0]), scale=np.ones(4), evaluations=100)
+    assert found.x[3] == 7.0
+    assert found.x[:3] == pytest.approx(scipys(decay, np.array([1.0, 1.0, 0.0]), scale=np.ones(3), evaluations=100).x, rel=1e-5)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 6), st.integers(0, 20), st.floats(0.1, 10.0))
+def test_a_linear_problem_with_priors_has_its_normal_equations(seed: int, n: int, more: int, width: float) -> None:
+    """The priors stand as residual rows, as a calibration appends them."""
+    rng = np.random.default_rng(seed)
+    matrix, data = rng.standard_normal((n + more, n)), rng.standard_normal(n + more)
+    widths = width * np.exp(rng.standard_normal(n))
+    found = least_squares(lambda x: np.concatenate([matrix @ x - data, x / widths]), np.zeros(n), scale=widths, evaluations=100)
+    exact = np.linalg.solve(matrix.T @ matrix + np.diag(widths**-2.0), matrix.T @ data)
+    assert found.x == pytest.approx(exact, rel=1e-6, abs=1e-6 * width)
+
+
+def test_every_evaluation_lowers_the_best_cost_or_keeps_it() -> None:
+    costs = [least_squares(rosenbrock, np.array([-1.2, 1.0]), scale=np.ones(2), evaluations=n).cost for n in range(1, 25)]
+    assert costs == sorted(costs, reverse=True)
+    assert costs[0] > 100 * costs[-1]
+
+
+def test_steps_to_where_nothing_is_known_are_taken_back() -> None:
+    """The logarithm of a negative number is no residual."""
+    with np.errstate(all="ignore"):
+        found = least_squares(lambda x: np.log(x) - np.log(0.01), np.array([5.0]), scale=np.ones(1), evaluations=100)
+    assert found.x == pytest.approx([0.01], rel=1e-6)
+    with np.errstate(all="ignore"), pytest.raises(ValueError, match="not finite"):
+        least_squares(np.log, np.array([-1.0]), scale=np.ones(1), evaluations=10)
+
+
+def test_differences_are_derivatives() -> None:
+    x = np.array([1.5, -0.7])
+    exact = [[-20.0 * x[0], 10.0], [-1.0, 0.0]]
+    assert differences(rosenbrock, x, rosenbrock(x)) == pytest.approx(np.array(exact), rel=1e-6, abs=1e-6)
+
+
+def calibrated_by(solver: Any, monkeypatch: pytest.MonkeyPatch) -> CalibrationReport:
+    monkeypatch.setattr(folds, "least_squares", solver)
+    return calibrate(read_rows(CURVE), data="the example")
+
+
+def test_a_calibration_has_the_multipliers_that_scipy_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = (calibrated_by(solver, monkeypatch) for solver in (least_squares, scipys))
+    assert ours.kept == theirs.kept
+    assert ours.strength == theirs.strength
+    assert ours.factors == pytest.approx(theirs.factors, rel=1e-4)
+    assert ours.shrinkage == pytest.approx(theirs.shrinkage, abs=2e-3)
+    for name, error in theirs.left_out.items():
+        assert ours.left_out[name] == pytest.approx(error, abs=0.02), name

@@ -1,0 +1,10 @@
+"""``python -m tools.fit``: fits the shipped terms, and scores the file that they were fitted on."""
+
+from __future__ import annotations
+
+import sys
+
+from tools.fit.command import run
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))

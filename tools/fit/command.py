@@ -1,0 +1,98 @@
+"""The command line of the fit: ``python -m tools.fit DATA`` or ``./fit DATA``, and ``… score FILE``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, CycloptsError, Parameter
+
+from tonnage.cli.progress import compile_if_needed, progress_bar
+from tonnage.cli.show_score import show_models, show_score
+from tonnage.errors import TonnageError
+
+app = App(
+    name="fit", help="Fit the coefficients that Tonnage ships to measurements (docs/fit.md).", help_format="plaintext", version_flags=()
+)
+
+
+@app.default
+def fit(data: Path, /, *, silicon: Path | None = None, output: Path | None = None, cross_validate: bool = True) -> None:
+    """Fit the coefficients of the step model to measurements.
+
+    Parameters
+    ----------
+    data
+        Folder with trtllm_static_batch.csv, nim_inflight.csv and trtllm_throughput.csv.
+    silicon
+        silicon_sample.csv, for the coefficients of current engines (default: the file of the installed wheel aiconfigurator-core;
+        without it these coefficients stay as they are).
+    output
+        Folder for terms.json and residuals.json (default: the package's own, so that later predictions use them).
+    cross_validate
+        Also fit without each part that is held out, to learn the held-out errors; this takes most of the time.
+    """
+    from tools.fit.fit import fit as run_fit
+
+    compile_if_needed()
+    with progress_bar("fitting") as progress:
+        report = run_fit(data, output=output, cross_validate=cross_validate, silicon=silicon, progress=progress)
+    print(report.text())
+
+
+@app.command
+def score(
+    file: Path,
+    /,
+    *,
+    step_model: str | None = None,
+    json: Annotated[bool, Parameter(negative=())] = False,
+    worst: int = 10,
+) -> None:
+    """Predict every usable row of silicon_sample.csv and print the errors.
+
+    Parameters
+    ----------
+    file
+        silicon_sample.csv of the wheel aiconfigurator-core; its name alone stands for the file of the installed wheel.
+    step_model
+        Whose step times: fitted (default), aiconfigurator, or a .csv of your own; several with commas, or all, stand side by side.
+    json
+        Print one JSON object, as tonnage score does.
+    worst
+        How many of the worst rows to show.
+    """
+    from tonnage import api
+    from tonnage.results.store import json_text
+    from tools.fit.silicon.table import sample_file, silicon_table
+
+    compile_if_needed()
+    table = silicon_table(sample_file(file))
+    with progress_bar("predicting") as progress:
+        if step_model is not None and api.several_models(step_model):
+            scores = api.score_models(table, step_model, worst=worst, progress=progress)
+            document, text = scores.to_json(), show_models(scores)
+        else:
+            report = api.score(table, worst=worst, step_model=step_model, progress=progress)
+            document, text = report.to_json(), show_score(report)
+    sys.stdout.write(json_text(document) if json else text + "\n")
+
+
+def run(tokens: Sequence[str]) -> int:
+    """Run one command line; whatever goes wrong becomes one line on standard error and an exit code, as with ``tonnage``."""
+    try:
+        app(list(tokens), exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as error:
+        return _fail(" ".join(str(error).split()), 2)
+    except TonnageError as error:
+        return _fail(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return _fail("interrupted; nothing was left half written", 130)
+    return 0
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"fit: {message}", file=sys.stderr)
+    return code
