@@ -9,9 +9,10 @@ from typing import Annotated
 
 from cyclopts import App, CycloptsError, Parameter
 
+from tonnage.cli.main import flag
 from tonnage.cli.progress import compile_if_needed, progress_bar
 from tonnage.cli.show_score import show_models, show_score
-from tonnage.errors import TonnageError
+from tonnage.errors import TonnageError, spelled
 
 app = App(
     name="fit", help="Fit the coefficients that Tonnage ships to measurements (docs/fit.md).", help_format="plaintext", version_flags=()
@@ -87,7 +88,7 @@ def run(tokens: Sequence[str]) -> int:
     except CycloptsError as error:
         return _fail(" ".join(str(error).split()), 2)
     except TonnageError as error:
-        return _fail(str(error), error.exit_code)
+        return _fail(spelled(error.marked, flag), error.exit_code)
     except KeyboardInterrupt:
         return _fail("interrupted; nothing was left half written", 130)
     return 0

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tonnage.calibration.rows import LoadedRows, Progress, Rows, StaticRows, Terms, errors
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 from tonnage.perf.formats import fitted_bits
 from tonnage.perf.prediction_error import shipped_residuals
 from tonnage.results.exchange import read_rows
@@ -336,5 +336,5 @@ def _write(name: str, document: dict[str, Any], output: Path | str | None) -> Pa
         folder.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
-        raise InputError(f"--output: {file} cannot be written ({error.strerror}); give a folder that can") from None
+        raise InputError(f"{option('output')}: {file} cannot be written ({error.strerror}); give a folder that can") from None
     return file

@@ -148,9 +148,9 @@ def read_sample(file: Path) -> list[dict[str, str]]:
             missing = [name for name in (*COLUMNS, *MEASURED.values()) if name not in (reader.fieldnames or ())]
             lines = [] if missing else list(reader)
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--silicon: {file} cannot be read ({error}); give the file of the wheel aiconfigurator-core") from None
+        raise InputError(f"{file} cannot be read ({error}); give the file of the wheel aiconfigurator-core") from None
     if missing:
-        raise InputError(f"--silicon: {file} has no column '{missing[0]}'; give {FILE} of the wheel aiconfigurator-core")
+        raise InputError(f"{file} has no column '{missing[0]}'; give {FILE} of the wheel aiconfigurator-core")
     return lines
 
 
