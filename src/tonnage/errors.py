@@ -7,6 +7,7 @@
     │   ├── UnsupportedModel  a config.json of an architecture not priced here
     │   └── DoesNotFit        the weights or the KV cache exceed the memory
     └── DataError             a file that Tonnage ships or wrote is damaged
+        └── DataErrors        everything that is wrong with it, one line each
 
 A message is one line and says what is wrong, where, and what would be right. Where it names something that was asked,
 such as the tensor-parallel degree, it holds ``option("tp")``: the error knows the path (``error.path``), and whoever shows
@@ -78,8 +79,8 @@ class InputError(TonnageError):
     exit_code = 2
 
 
-class InputErrors(InputError):
-    """Everything that is wrong with what the user gave, one line each.
+class Several(TonnageError):
+    """Several things at once, one line each.
 
     Attributes:
         lines: the messages; options in them are not spelled yet.
@@ -107,13 +108,13 @@ class InputErrors(InputError):
 
     @classmethod
     def raise_if(cls, messages: Sequence[str]) -> None:
-        """Raise when there is anything to say.
-
-        Raises:
-            InputErrors: there is.
-        """
+        """Raise this error when there is anything to say."""
         if messages:
             raise cls(messages)
+
+
+class InputErrors(Several, InputError):
+    """Everything that is wrong with what the user gave, one line each."""
 
 
 class UnknownName(InputError):
@@ -145,3 +146,7 @@ class DoesNotFit(InputError):
 
 class DataError(TonnageError):
     """A file that Tonnage ships or wrote is damaged."""
+
+
+class DataErrors(Several, DataError):
+    """Everything that is wrong with such a file, one line each."""

@@ -72,7 +72,8 @@ def test_models_without_published_quality_have_none(tmp_path: Path) -> None:
     ("change", "word"),
     [
         ({"source": ""}, "no source"),
-        ({"date": None}, "no date"),
+        ({"date": None}, "date: None is not a text"),
+        ({"settings": "0-shot"}, "settings: unknown key; did you mean setting"),
         ({"setting": ""}, "no setting"),
         ({"scores": {"phi-4": {"MMLU": 184.8}}}, "not between"),
         ({"scores": {"phi-4": {"MMLU": 0}}}, "not between"),

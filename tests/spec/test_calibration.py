@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, InputErrors
 from tonnage.spec.calibration import MULTIPLIERS, SCHEMA, read_calibration
 
 GOOD: dict[str, Any] = {
@@ -68,12 +68,23 @@ def test_a_missing_file_and_one_that_is_no_json_are_refused(tmp_path: Path) -> N
         ),
     )
 )
-def test_any_document_is_read_or_refused_in_one_line(tmp_path_factory: pytest.TempPathFactory, document: dict[str, Any]) -> None:
+def test_any_document_is_read_or_refused_line_by_line(tmp_path_factory: pytest.TempPathFactory, document: dict[str, Any]) -> None:
     file = written(tmp_path_factory.mktemp("fuzz"), {**GOOD, **document})
-    message, factors = "", []
+    lines, factors = [], []
     try:
         factors = [factor for _, factor in read_calibration(file).multipliers]
     except InputError as error:
-        message = str(error)
-    assert "\n" not in message
+        lines = str(error).splitlines()
+    assert all(line.startswith(("coefficients: ", "and ")) for line in lines)
     assert all(0 < factor <= 20 for factor in factors)
+
+
+def test_everything_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
+    change = {"multiplier": {}, "gpu": 7, "left_out_errors": {"ttft_ms": {"rms": "small", "points": 3}}}
+    with pytest.raises(InputErrors) as caught:
+        read_calibration(written(tmp_path, {**GOOD, **change}))
+    assert [line.split("my.json: ")[1] for line in caught.value.messages] == [
+        "gpu: 7 is not a text",
+        "left_out_errors.ttft_ms.rms: 'small' is not a number",
+        "multiplier: unknown key; did you mean multipliers?",
+    ]

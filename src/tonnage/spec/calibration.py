@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tonnage.errors import InputError, option
+from tonnage.errors import InputError, InputErrors, option
+from tonnage.spec.typed_values import FORBID, read_as
 
 SCHEMA = "tonnage.calibration/1"
 
@@ -67,73 +68,82 @@ def deployment_key(model: str, precision: str, tp: int) -> str:
     return f"{model} {precision} tp{tp}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOutError:
+    """The root of the mean square of log(predicted / measured) over so many points that the factors had not seen."""
+
+    __pydantic_config__ = FORBID
+
+    rms: float
+    points: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationFile:
+    """The file as it stands; what follows ``date`` is for people and not read again."""
+
+    __pydantic_config__ = FORBID
+
+    schema: str
+    preset: str
+    gpu: str
+    multipliers: dict[str, float]
+    data: str
+    deployments: tuple[str, ...] = ()
+    left_out_by: str = ""
+    left_out_errors: dict[str, LeftOutError] = field(default_factory=dict)
+    date: str | None = None
+    points: int = 0
+    not_steady: int = 0
+    verdict: tuple[str, ...] = ()
+    fitted: dict[str, Any] = field(default_factory=dict)
+    residuals: dict[str, Any] = field(default_factory=dict)
+    loo: dict[str, Any] = field(default_factory=dict)
+
+    def faults(self) -> list[str]:
+        """What cannot be, each with its key."""
+        found = [f"{name}: is empty" for name in ("preset", "gpu", "data") if not getattr(self, name)]
+        for name, factor in self.multipliers.items():
+            if name not in MULTIPLIERS:
+                found.append(f"multipliers.{name}: is no term that is calibrated; one of {', '.join(MULTIPLIERS)}")
+            elif not 1 / LARGEST <= factor <= LARGEST:
+                found.append(f"multipliers.{name}: must be a factor from {1 / LARGEST:g} to {LARGEST:g}")
+        for name, error in self.left_out_errors.items():
+            if not 0 <= error.rms < math.log(LARGEST) or not 1 <= error.points <= MOST_POINTS:
+                found.append(f'left_out_errors.{name}: must be {{"rms": from 0, "points": from 1}}')
+        return found
+
+    def value(self) -> Calibration:
+        """What predictions use of it."""
+        data = f"{self.data}, {self.date}" if self.date else self.data
+        errors = self.left_out_errors
+        return Calibration(
+            preset=self.preset,
+            gpu=self.gpu,
+            multipliers=tuple((name, self.multipliers[name]) for name in MULTIPLIERS if name in self.multipliers),
+            data=" ".join(data.split()),
+            deployments=self.deployments,
+            left_out=tuple((name, errors[name].rms, errors[name].points) for name in OWN_METRICS if name in errors),
+            by_curve=self.left_out_by == "curve",
+        )
+
+
 def read_calibration(path: Path | str) -> Calibration:
     """Read the file that ``tonnage calibrate`` wrote.
 
     Raises:
-        InputError: it is no such file; the message names the file, the key and what would be right.
+        InputError: it is no such file; the message names the file and what would be right.
+        InputErrors: unknown keys and values that cannot be, each with its key.
     """
-    path = Path(path)
-    again = "write it with `tonnage calibrate`"
+    where, again = f"{option('coefficients')}: {path}", "write it with `tonnage calibrate`"
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"{option('coefficients')}: {path} cannot be read ({error.strerror}); {again}") from None
+        raise InputError(f"{where} cannot be read ({error.strerror}); {again}") from None
     except (ValueError, RecursionError):
-        raise InputError(f"{option('coefficients')}: {path} is not JSON; {again}") from None
+        raise InputError(f"{where} is not JSON; {again}") from None
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
-        raise InputError(f"{option('coefficients')}: {path} is no calibration (its schema is not '{SCHEMA}'); {again}")
-    texts = {name: document.get(name) for name in ("preset", "gpu", "data")}
-    for name, value in texts.items():
-        if not isinstance(value, str) or not value:
-            raise InputError(f"{option('coefficients')}: {path}, {name}: is not a text; {again}")
-    date = document.get("date")
-    data = f"{texts['data']}, {date}" if isinstance(date, str) and date else str(texts["data"])
-    return Calibration(
-        preset=str(texts["preset"]),
-        gpu=str(texts["gpu"]),
-        multipliers=_multipliers(path, document.get("multipliers")),
-        data=" ".join(data.split()),
-        deployments=_deployments(path, document.get("deployments", [])),
-        left_out=_left_out(path, document.get("left_out_errors", {})),
-        by_curve=document.get("left_out_by") == "curve",
-    )
-
-
-def _deployments(path: Path, found: Any) -> tuple[str, ...]:
-    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
-        raise InputError(f"{option('coefficients')}: {path}, deployments: is not a list of texts")
-    return tuple(found)
-
-
-def _left_out(path: Path, found: Any) -> tuple[tuple[str, float, int], ...]:
-    if not isinstance(found, dict):
-        raise InputError(f"{option('coefficients')}: {path}, left_out_errors: is not an object of metric, rms and points")
-    errors = []
-    for name in OWN_METRICS:
-        if name not in found:
-            continue
-        value = found[name] if isinstance(found[name], dict) else {}
-        rms, points = (_number(value.get(key)) for key in ("rms", "points"))
-        if not 0 <= rms < math.log(LARGEST) or not 1 <= points <= MOST_POINTS or points != int(points):
-            raise InputError(f'{option("coefficients")}: {path}, left_out_errors.{name}: must be {{"rms": from 0, "points": from 1}}')
-        errors.append((name, rms, int(points)))
-    return tuple(errors)
-
-
-def _multipliers(path: Path, found: Any) -> tuple[tuple[str, float], ...]:
-    if not isinstance(found, dict):
-        raise InputError(f"{option('coefficients')}: {path}, multipliers: is not an object of term and factor")
-    for name, value in found.items():
-        where = f"{option('coefficients')}: {path}, multipliers.{' '.join(str(name).split())[:40]}"
-        if name not in MULTIPLIERS:
-            raise InputError(f"{where}: is no term that is calibrated; one of {', '.join(MULTIPLIERS)}")
-        if not 1 / LARGEST <= _number(value) <= LARGEST:
-            raise InputError(f"{where}: must be a factor from {1 / LARGEST:g} to {LARGEST:g}")
-    return tuple((name, float(found[name])) for name in MULTIPLIERS if name in found)
-
-
-def _number(value: Any) -> float:
-    """NaN for anything that is no finite number."""
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if number else math.nan
+        raise InputError(f"{where} is no calibration (its schema is not '{SCHEMA}'); {again}")
+    found = read_as(CalibrationFile, document, where, InputErrors)
+    InputErrors.raise_if([f"{where}: {fault}" for fault in found.faults()])
+    return found.value()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from tonnage.spec.typed_values import FORBID
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatentAttention:
@@ -18,6 +20,8 @@ class LatentAttention:
         qk_rope_head_dim: width of the part with position, which all heads share in the cache.
         v_head_dim: width of a value head.
     """
+
+    __pydantic_config__ = FORBID
 
     q_lora_rank: int
     kv_lora_rank: int

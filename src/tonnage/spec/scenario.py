@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, get_args, get_type_hints
 
+from tonnage.spec.typed_values import FORBID
+
 Mode = Literal["streaming", "sequential", "offline"]
 UseCase = Literal["chatbot", "summarization", "rag", "data-generation", "offline"]
 
@@ -19,9 +21,6 @@ Text = str | None
 Number = float | None
 Texts = str | list[str] | None
 Counts = int | str | list[int] | None
-
-FORBID = {"extra": "forbid"}
-"""pydantic's rule for every branch: an unknown key is an error."""
 
 
 def leaf(about: str, *, default: Any = None, factory: Any = MISSING, file: bool = False) -> Any:

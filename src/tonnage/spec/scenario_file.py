@@ -7,22 +7,13 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.spec.length_files import lines
 from tonnage.spec.scenario import Leaf, Scenario, leaves, takes, to_document
-
-if TYPE_CHECKING:
-    from pydantic import TypeAdapter
-
-
-@cache
-def _adapter() -> TypeAdapter[Scenario]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(Scenario)
+from tonnage.spec.typed_values import adapter
+from tonnage.spec.yaml_text import parse_yaml
 
 
 def read_document(path: str) -> dict[str, Any]:
@@ -31,38 +22,10 @@ def read_document(path: str) -> dict[str, Any]:
     Raises:
         InputError: no such file, or one that does not hold a scenario.
     """
-    import yaml
-
-    text = "\n".join(lines(path, "scenario"))
-    try:
-        document = yaml.load(text, Loader=_loader())
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        at = f":{mark.line + 1}" if mark else ""
-        raise InputError(f"{path}{at}: is not YAML: {getattr(error, 'problem', None) or 'it cannot be read'}") from None
-    except (RecursionError, ValueError) as error:
-        raise InputError(f"{path}: is not a scenario: {str(error) or 'nested too deeply'}") from None
+    document = parse_yaml("\n".join(lines(path, "scenario")), path)
     if not isinstance(document, dict):
         raise InputError(f"{path}: is not a scenario; write keys such as model:, lengths:, demand:, limits: (./tonnage schema)")
     return _from_folder(document, os.path.dirname(path))
-
-
-@cache
-def _loader() -> Any:
-    """A safe loader that refuses a key given twice."""
-    import yaml
-
-    class Unique(yaml.SafeLoader):
-        """YAML without objects, and without silent repeats."""
-
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-            keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-            twice = [key for place, key in enumerate(keys) if key in keys[:place]]
-            if twice:
-                raise yaml.constructor.ConstructorError(None, None, f"'{twice[0]}' is given twice", node.start_mark)
-            return super().construct_mapping(node, deep)
-
-    return Unique
 
 
 def _from_folder(document: dict[str, Any], folder: str) -> dict[str, Any]:
@@ -102,13 +65,14 @@ def scenario_of(document: Mapping[str, Any], flags: Mapping[str, Any], source: s
 
     merged = _merged(document, flags)
     try:
-        return _adapter().validate_python(_without_lone_booleans(merged))
+        found: Scenario = adapter(Scenario).validate_python(_without_lone_booleans(merged))
     except ValidationError as error:
         places: dict[str, str] = {}
         for fault in error.errors(include_url=False):
             place, message = _fault(fault, merged, flags, source)
             places.setdefault(place, message)
         raise InputErrors(places.values()) from None
+    return found
 
 
 def known_part(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -232,7 +196,7 @@ def to_yaml(scenario: Scenario) -> str:
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a scenario, each key with what it says."""
-    schema: dict[str, Any] = json.loads(json.dumps(_adapter().json_schema()))
+    schema: dict[str, Any] = json.loads(json.dumps(adapter(Scenario).json_schema()))
     definitions = schema.get("$defs", {})
     hints = get_type_hints(Scenario)
     for leaf in leaves():

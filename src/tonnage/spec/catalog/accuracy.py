@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tonnage.errors import DataError, InputError
+from tonnage.errors import DataErrors, InputError
+from tonnage.spec.catalog.entries import shipped_yaml
 from tonnage.spec.catalog.lookup import find_model
+from tonnage.spec.typed_values import FORBID, read_as
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +42,7 @@ def find_quality(model_name: str) -> tuple[QualityScore, ...]:
     """The published scores of a model, by any of its spellings; empty where none are known, and for files.
 
     Raises:
-        DataError: ``accuracy.yaml`` is damaged.
+        DataErrors: ``accuracy.yaml`` is damaged.
     """
     if model_name.endswith(".json"):
         return ()
@@ -57,35 +58,47 @@ def find_score(model_name: str, benchmark: str = BENCHMARK) -> QualityScore | No
     return next((score for score in find_quality(model_name) if score.benchmark == benchmark), None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreTable:
+    """One publication as ``accuracy.yaml`` writes it: scores in per cent by model and benchmark."""
+
+    __pydantic_config__ = FORBID
+
+    source: str
+    date: str
+    setting: str
+    scores: dict[str, dict[str, float]]
+
+
 @cache
 def _scores() -> Mapping[str, tuple[QualityScore, ...]]:
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    text = resources.files("tonnage.spec.catalog").joinpath("accuracy.yaml").read_text(encoding="utf-8")
-    try:
-        return read_scores(yaml.load(text, Loader=loader))
-    except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"catalog/accuracy.yaml cannot be read: {error}") from None
+    return read_scores(shipped_yaml("accuracy.yaml"))
 
 
-def read_scores(tables: list[dict[str, Any]]) -> Mapping[str, tuple[QualityScore, ...]]:
+def read_scores(tables: object) -> Mapping[str, tuple[QualityScore, ...]]:
     """Scores by model, of the content of ``accuracy.yaml``.
 
     Raises:
-        DataError: a score outside 0 to 100 or without source, date or setting; or two of one model in one benchmark.
+        DataErrors: unknown keys; scores outside 0 to 100 or without source, date or setting; two of one model in one benchmark.
     """
+    where = "catalog/accuracy.yaml"
     found: dict[str, dict[str, QualityScore]] = {}
-    for table in tables:
-        origin = {key: str(table.get(key) or "") for key in ("setting", "source", "date")}
-        for model, scores in table["scores"].items():
+    faults: list[str] = []
+    for table in read_as(tuple[ScoreTable, ...], tables, where):
+        for model, scores in table.scores.items():
             for benchmark, value in scores.items():
-                where = f"catalog/accuracy.yaml: {model}: {benchmark}"
-                if not all(origin.values()):
-                    raise DataError(f"{where}: has no source, no date or no setting")
-                if not 0 < float(value) <= 100:
-                    raise DataError(f"{where}: {value} is not between 0 and 100")
-                if benchmark in found.setdefault(model, {}):
-                    raise DataError(f"{where}: stands there twice")
-                found[model][benchmark] = QualityScore(benchmark=benchmark, score=float(value), **origin)
+                score = QualityScore(benchmark=benchmark, score=value, setting=table.setting, source=table.source, date=table.date)
+                faults += [f"{where}: {model}: {benchmark}: {fault}" for fault in _faults(score, benchmark in found.get(model, {}))]
+                found.setdefault(model, {})[benchmark] = score
+    DataErrors.raise_if(faults)
     return MappingProxyType({model: tuple(scores.values()) for model, scores in found.items()})
+
+
+def _faults(score: QualityScore, known: bool) -> list[str]:
+    """What is wrong with a score; ``known`` where the same benchmark of the same model stands there already."""
+    checks = {
+        "has no source, no date or no setting": not (score.source and score.date and score.setting),
+        f"{score.score:g} is not between 0 and 100": not 0 < score.score <= 100,
+        "stands there twice": known,
+    }
+    return [fault for fault, holds in checks.items() if holds]

@@ -1,4 +1,7 @@
-"""Reads the data files of the catalog into values; each file is read once, when first asked for."""
+"""Reads the data files of the catalog into values; each file is read once, when first asked for.
+
+A key that a class does not have, or a value of another kind, is refused with the file, the entry and the field.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,13 @@ from importlib import resources
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tonnage.errors import DataError
-from tonnage.spec.deployment import EngineKnobs
-from tonnage.spec.engine import EngineSpec, MemoryDefault
+from tonnage.errors import DataError, InputError
+from tonnage.spec.catalog.engine_presets import read_presets
+from tonnage.spec.engine import EngineSpec
 from tonnage.spec.hardware import Gpu, System
-from tonnage.spec.model import LatentAttention, Model
+from tonnage.spec.model import Model
+from tonnage.spec.typed_values import FORBID, read_entries
+from tonnage.spec.yaml_text import parse_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -21,7 +26,6 @@ if TYPE_CHECKING:
 _HERE = resources.files("tonnage.spec.catalog")
 
 T = TypeVar("T", Model, Gpu, System, EngineSpec)
-Raw = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +41,34 @@ class Shelf(Generic[T]):
     aliases: Mapping[str, str]
 
 
-def _shelf(entries: Iterable[tuple[T, list[str]]], where: str) -> Shelf[T]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelEntry(Model):
+    """A model as its file writes it."""
+
+    __pydantic_config__ = FORBID
+
+    aliases: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuEntry(Gpu):
+    """A GPU as ``gpus.yaml`` writes it."""
+
+    __pydantic_config__ = FORBID
+
+    aliases: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SystemEntry(System):
+    """A system as ``systems.yaml`` writes it."""
+
+    __pydantic_config__ = FORBID
+
+    aliases: tuple[str, ...]
+
+
+def _shelf(entries: Iterable[tuple[T, tuple[str, ...]]], where: str) -> Shelf[T]:
     by_name: dict[str, T] = {}
     aliases: dict[str, str] = {}
     for entry, others in entries:
@@ -50,59 +81,59 @@ def _shelf(entries: Iterable[tuple[T, list[str]]], where: str) -> Shelf[T]:
     return Shelf(by_name=MappingProxyType(by_name), aliases=MappingProxyType(aliases))
 
 
-def _yaml(name: str) -> list[Raw]:
-    import yaml
+def shipped_yaml(name: str) -> Any:
+    """The plain values of one of the catalog's YAML files.
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    Raises:
+        DataError: the file is not YAML, or gives a key twice.
+    """
     try:
-        loaded = yaml.load(_HERE.joinpath(name).read_text(encoding="utf-8"), Loader=loader)
-    except (OSError, yaml.YAMLError) as error:
+        return parse_yaml(_HERE.joinpath(name).read_text(encoding="utf-8"), f"catalog/{name}", shipped=True)
+    except (OSError, InputError) as error:
         raise DataError(f"catalog/{name} cannot be read: {error}") from None
-    return [dict(entry, date=str(entry["date"])) for entry in loaded]
 
 
-def _make(kind: type[T], raw: Raw, where: str) -> T:
-    known = {field.name for field in fields(kind)}
-    try:
-        return kind(**{key: value for key, value in raw.items() if key in known})
-    except TypeError as error:
-        raise DataError(f"{where}: '{raw.get('name')}': {error}") from None
+def _value(kind: type[T], entry: T) -> T:
+    """The entry without what only its file says."""
+    return kind(**{part.name: getattr(entry, part.name) for part in fields(kind)})
 
 
 @cache
 def model_shelf() -> Shelf[Model]:
-    """The models of ``models/*.json``."""
-    entries = []
-    for path in sorted(_HERE.joinpath("models").iterdir(), key=lambda file: file.name):
-        if path.name.endswith(".json"):
-            raw = json.loads(path.read_text(encoding="utf-8"))
-            entries.append((_model(raw, f"models/{path.name}"), raw["aliases"]))
-    return _shelf(entries, "models")
+    """The models of ``models/*.json``.
 
-
-def _model(raw: Raw, where: str) -> Model:
-    latent = raw.get("latent")
-    try:
-        made = LatentAttention(**latent) if latent is not None else None
-    except TypeError as error:
-        raise DataError(f"{where}: '{raw.get('name')}': latent: {error}") from None
-    return _make(Model, {**raw, "latent": made}, where)
+    Raises:
+        DataErrors: a file has unknown keys or values of another kind.
+    """
+    files = sorted(_HERE.joinpath("models").iterdir(), key=lambda file: file.name)
+    raw = [json.loads(path.read_text(encoding="utf-8")) for path in files if path.name.endswith(".json")]
+    return _shelf(((_value(Model, entry), entry.aliases) for entry in read_entries(ModelEntry, raw, "models")), "models")
 
 
 @cache
 def gpu_shelf() -> Shelf[Gpu]:
-    """The accelerators of ``gpus.yaml``."""
-    return _shelf(((_make(Gpu, raw, "gpus.yaml"), raw["aliases"]) for raw in _yaml("gpus.yaml")), "gpus.yaml")
+    """The accelerators of ``gpus.yaml``.
+
+    Raises:
+        DataErrors: the file has unknown keys or values of another kind.
+    """
+    entries = read_entries(GpuEntry, shipped_yaml("gpus.yaml"), "gpus.yaml")
+    return _shelf(((_value(Gpu, entry), entry.aliases) for entry in entries), "gpus.yaml")
 
 
 @cache
 def system_shelf() -> Shelf[System]:
-    """The servers of ``systems.yaml``, and a generic one of eight for every GPU that is in none of them."""
-    entries = [(_make(System, raw, "systems.yaml"), list(raw["aliases"])) for raw in _yaml("systems.yaml")]
+    """The servers of ``systems.yaml``, and a generic one of eight for every GPU that is in none of them.
+
+    Raises:
+        DataErrors: the file has unknown keys or values of another kind.
+    """
+    read = read_entries(SystemEntry, shipped_yaml("systems.yaml"), "systems.yaml")
+    entries = [(_value(System, entry), entry.aliases) for entry in read]
     taken = {system.gpu for system, _ in entries}
     for gpu in gpu_shelf().by_name.values():
         if gpu.name not in taken:
-            entries.append((generic_system(gpu), []))
+            entries.append((generic_system(gpu), ()))
     return _shelf(entries, "systems.yaml")
 
 
@@ -120,21 +151,9 @@ def generic_system(gpu: Gpu) -> System:
 
 @cache
 def engine_shelf() -> Shelf[EngineSpec]:
-    """The engine presets of ``engines.yaml``."""
-    return _shelf(((_engine(raw), raw["aliases"]) for raw in _yaml("engines.yaml")), "engines.yaml")
+    """The engine presets of ``engines.yaml``.
 
-
-def _engine(raw: Raw) -> EngineSpec:
-    defaults = [
-        MemoryDefault(
-            min_bytes=default["min_gib"] * 2**30,
-            excluded=default.get("except", ""),
-            max_batch_size=default["max_batch_size"],
-            max_num_tokens=default["max_num_tokens"],
-            kv_fraction=default.get("kv_fraction"),
-        )
-        for default in raw.get("by_memory", [])
-    ]
-    knobs = EngineKnobs(**{field.name: raw[field.name] for field in fields(EngineKnobs) if field.name in raw})
-    rest = dict(raw, vendors=tuple(raw["vendors"]), without=tuple(raw.get("without", ())), by_memory=tuple(defaults), knobs=knobs)
-    return _make(EngineSpec, rest, "engines.yaml")
+    Raises:
+        DataErrors: the file has unknown keys or values of another kind.
+    """
+    return _shelf(read_presets(shipped_yaml("engines.yaml"), "engines.yaml"), "engines.yaml")

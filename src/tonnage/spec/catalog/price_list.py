@@ -13,6 +13,7 @@ from typing import Any
 from tonnage.errors import DataError, InputError, UnknownName, option
 from tonnage.spec.catalog.lookup import find_gpu, find_system
 from tonnage.spec.prices import DEFAULT_OFFER, GIVEN, ApiPrice, CloudOffer, Figure, Prices, SystemPrice, first_day
+from tonnage.spec.yaml_text import parse_yaml
 
 FIGURES = ("depreciation_years", "pue", "output_to_input_price_ratio")
 OPTIONAL = ("hosting_usd_per_system_year", "licence_usd_per_gpu_year", "licence_usd_per_gpu_hour", "power_usd_per_kwh")
@@ -104,12 +105,7 @@ def _read(base: Prices, raw: Mapping[str, Any], where: str, *, catalog: bool) ->
 
 
 def _mapping(text: str, where: str) -> dict[str, Any]:
-    import yaml
-
-    try:
-        loaded = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise InputError(f"{where}: is not YAML: {error}") from None
+    loaded = parse_yaml(text, where)
     if not isinstance(loaded, dict):
         raise InputError(f"{where}: holds no keys; write for example 'systems: {{dgx-h100: 250000}}'")
     return loaded

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from tonnage.errors import DataError
+from tonnage.spec.catalog.entries import shipped_yaml
 from tonnage.spec.precision import SPARSE
+from tonnage.spec.typed_values import FORBID, read_entries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,6 +29,8 @@ class TradeOff:
         source, date: where that is said, and when it was taken down.
     """
 
+    __pydantic_config__ = FORBID
+
     name: str
     gain_small: str
     gain_large: str
@@ -40,14 +42,7 @@ class TradeOff:
 
 @cache
 def _trade_offs() -> Mapping[str, TradeOff]:
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    text = resources.files("tonnage.spec.catalog").joinpath("trade_offs.yaml").read_text(encoding="utf-8")
-    try:
-        made = [TradeOff(**{**raw, "date": str(raw["date"])}) for raw in yaml.load(text, Loader=loader)]
-    except (yaml.YAMLError, KeyError, TypeError) as error:
-        raise DataError(f"catalog/trade_offs.yaml cannot be read: {error}") from None
+    made = read_entries(TradeOff, shipped_yaml("trade_offs.yaml"), "catalog/trade_offs.yaml")
     return MappingProxyType({one.name: one for one in made})
 
 
@@ -55,7 +50,7 @@ def trade_offs(precision: Precision) -> tuple[TradeOff, ...]:
     """What is published of a precision's weight format, and of sparsity where it is sparse; empty where nothing is.
 
     Raises:
-        DataError: ``trade_offs.yaml`` is damaged.
+        DataErrors: ``trade_offs.yaml`` is damaged.
     """
     names = (precision.weight_format, *((SPARSE,) if precision.sparse else ()))
     return tuple(_trade_offs()[name] for name in names if name in _trade_offs())

@@ -1,0 +1,125 @@
+"""Plain values, as a YAML or JSON file holds them, read as the values of a class: the one gate for files.
+
+A class that may be read says ``__pydantic_config__ = FORBID``: a key that it does not have is then an error, so that a
+misspelt key cannot leave its field at a default in silence. Values are read strictly: a text is no number. Every fault is
+told at once, each with the file, the entry and the path of the field.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args, get_type_hints
+
+from tonnage.errors import DataErrors, Several
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+T = TypeVar("T")
+
+FORBID = {"extra": "forbid"}
+"""pydantic's rule for a class that is read from a file: an unknown key is an error."""
+
+WANTED = {
+    "missing": "is missing",
+    "string_type": "is not a text",
+    "bool_type": "is neither true nor false",
+    "int_type": "is not a whole number",
+    "int_from_float": "is not a whole number",
+    "float_type": "is not a number",
+    "finite_number": "is not a finite number",
+    "tuple_type": "is not a list",
+    "list_type": "is not a list",
+    "dict_type": "does not hold keys with values",
+    "dataclass_type": "does not hold keys with values",
+}
+"""What is wrong, in our words, by pydantic's name for it."""
+
+
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Pydantic's reader of a class, made once."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def read_as(kind: type[T], values: object, where: str, error: type[Several] = DataErrors) -> T:
+    """Plain values as a value of the class ``kind``.
+
+    Args:
+        kind: a dataclass with ``__pydantic_config__ = FORBID``, or a type made of such.
+        values: what the file holds.
+        where: the file and the entry, for messages.
+        error: what to raise: ``DataErrors`` for a file that Tonnage ships, ``InputErrors`` for a user's.
+
+    Raises:
+        DataErrors, InputErrors: everything that is wrong, one line each.
+    """
+    found, faults = attempt(kind, values, where)
+    if found is None or faults:
+        raise error(faults)
+    return found
+
+
+def read_entries(kind: type[T], rows: object, where: str, error: type[Several] = DataErrors) -> tuple[T, ...]:
+    """The entries of a file that is a list, each as a value of the class ``kind`` and named by its ``name`` in messages.
+
+    Raises:
+        DataErrors, InputErrors: everything that is wrong with any of them, one line each.
+    """
+    if not isinstance(rows, list):
+        raise error([f"{where}: is not a list of entries"])
+    read = [attempt(kind, row, f"{where}: {_name(row, place)}") for place, row in enumerate(rows, start=1)]
+    error.raise_if([fault for _, faults in read for fault in faults])
+    return tuple(found for found, _ in read if found is not None)
+
+
+def _name(row: object, place: int) -> str:
+    name = row.get("name") if isinstance(row, Mapping) else None
+    return name if isinstance(name, str) else f"entry {place}"
+
+
+def attempt(kind: type[T], values: object, where: str) -> tuple[T | None, list[str]]:
+    """A value of the class, or None and what is wrong, one line each."""
+    from pydantic import ValidationError
+
+    try:
+        text = json.dumps(values, default=str)  # YAML makes dates of what looks like one
+    except (TypeError, ValueError, RecursionError) as error:
+        return None, [f"{where}: cannot be read: {error}"]
+    try:
+        found: T = adapter(cast("Hashable", kind)).validate_json(text, strict=True)
+    except ValidationError as error:
+        return None, list(_lines(error.errors(include_url=False), kind, where))
+    return found, []
+
+
+def _lines(faults: Iterable[Any], kind: Any, where: str) -> Iterable[str]:
+    for fault in faults:
+        loc = [str(part) for part in fault["loc"]]
+        place = f"{where}: {'.'.join(loc)}" if loc else where
+        if fault["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+            yield f"{place}: unknown key; {_nearest(kind, loc)}"
+            continue
+        said = WANTED.get(fault["type"]) or str(fault["msg"]).lower()
+        yield f"{place}: {said}" if fault["type"] == "missing" else f"{place}: {_shown(fault['input'])} {said}"
+
+
+def _nearest(kind: Any, loc: list[str]) -> str:
+    """The keys that come near the last of ``loc``, or all that its class has."""
+    for name in loc[:-1]:
+        kind = get_type_hints(kind).get(name, kind) if is_dataclass(kind) else kind
+        kind = next((part for part in (kind, *get_args(kind)) if is_dataclass(part)), kind)
+    known = [part.name for part in fields(kind)] if is_dataclass(kind) else []
+    near = difflib.get_close_matches(loc[-1], known, n=2, cutoff=0.6)
+    return f"did you mean {' or '.join(near)}?" if near else f"known here: {', '.join(known)}"
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}…"

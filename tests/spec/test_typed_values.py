@@ -1,0 +1,100 @@
+"""What a file says is read strictly: an unknown key, or a value of another kind, is told with its place, all at once."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tonnage.errors import DataErrors, InputErrors, TonnageError
+from tonnage.spec.catalog.entries import GpuEntry, ModelEntry, SystemEntry, gpu_shelf, model_shelf, shipped_yaml, system_shelf
+from tonnage.spec.typed_values import FORBID, read_as, read_entries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inner:
+    __pydantic_config__ = FORBID
+
+    width: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outer:
+    __pydantic_config__ = FORBID
+
+    name: str
+    inner: Inner | None = None
+    rate: float = 1.0
+
+
+def test_values_of_the_right_kind_are_read() -> None:
+    assert read_as(Outer, {"name": "a", "inner": {"width": 3}, "rate": 2}, "f") == Outer(name="a", inner=Inner(width=3), rate=2.0)
+
+
+def test_every_fault_is_told_with_file_entry_and_path() -> None:
+    rows = [{"name": "good"}, {"name": "bad", "inner": {"widht": 3}, "rates": 1, "rate": "fast"}, {"rate": 1}, 7]
+    with pytest.raises(DataErrors) as caught:
+        read_entries(Outer, rows, "f.yaml")
+    assert caught.value.messages == (
+        "f.yaml: bad: inner.width: is missing",
+        "f.yaml: bad: inner.widht: unknown key; did you mean width?",
+        "f.yaml: bad: rate: 'fast' is not a number",
+        "f.yaml: bad: rates: unknown key; did you mean rate?",
+        "f.yaml: entry 3: name: is missing",
+        "f.yaml: entry 4: 7 does not hold keys with values",
+    )
+
+
+def test_a_file_of_the_user_gives_the_users_error() -> None:
+    with pytest.raises(InputErrors, match=r"^mine: name: 3 is not a text$"):
+        read_as(Outer, {"name": 3}, "mine", InputErrors)
+    with pytest.raises(InputErrors, match="is not a list of entries"):
+        read_entries(Outer, {"name": "a"}, "mine", InputErrors)
+
+
+KEYS = st.text(max_size=5) | st.sampled_from(["name", "inner"])
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(PLAIN)
+def test_any_values_are_read_or_refused_line_by_line(values: Any) -> None:
+    lines: list[str] = []
+    try:
+        assert isinstance(read_as(Outer, values, "f"), Outer)
+    except TonnageError as error:
+        lines = str(error).splitlines()
+    assert all(line.startswith(("f:", "and ")) for line in lines)
+
+
+def test_a_misspelt_key_of_a_gpu_is_refused() -> None:
+    """GH200's ``mesh_gpus``, written ``mesh_gpu``, was once read as no mesh at all."""
+    rows = shipped_yaml("gpus.yaml")
+    for row in rows:
+        if "mesh_gpus" in row:
+            row["mesh_gpu"] = row.pop("mesh_gpus")
+    with pytest.raises(DataErrors, match=r"gpus\.yaml: gh200-96gb-hbm3: mesh_gpu: unknown key; did you mean mesh_gpus\?"):
+        read_entries(GpuEntry, rows, "gpus.yaml")
+
+
+@pytest.mark.parametrize(
+    ("kind", "entry"),
+    [
+        (GpuEntry, next(iter(gpu_shelf().by_name.values()))),
+        (SystemEntry, next(iter(system_shelf().by_name.values()))),
+        (ModelEntry, next(iter(model_shelf().by_name.values()))),
+    ],
+)
+def test_every_key_of_an_entry_can_be_misspelt_but_not_read(kind: type, entry: Any) -> None:
+    written = {**asdict(entry), "aliases": []}
+    assert read_as(kind, written, "f")
+    for key, value in written.items():
+        other = {name: kept for name, kept in written.items() if name != key} | {f"{key}x": value}
+        with pytest.raises(DataErrors, match=f"{key}x: unknown key"):
+            read_as(kind, other, "f")
