@@ -82,7 +82,6 @@ CASES: dict[str, tuple[list[str], str]] = {
     "memory of nothing": (["memory", "--model", "llama-3-8b", "--isl", "0"], "--isl"),
     "catalog without a match": (["catalog", "zzzz"], "zzzz"),
     "no such measured file": (["score", "nowhere.csv"], "nowhere.csv"),
-    "no data to fit": (["fit", "nowhere"], "nowhere"),
     "nothing to calibrate on": (["calibrate"], "points.csv"),
     "no such points to calibrate on": (["calibrate", "nowhere.csv"], "nowhere.csv"),
     "a folder without points": (["calibrate", "src"], "src"),
