@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from hypothesis import strategies as st
 
-from tonnage.perf import step as terms
-from tonnage.perf.step import COEFFICIENTS, Drafting, StepModel
+from tonnage.perf import step_terms as at
+from tonnage.perf.step import Drafting, StepModel
+from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.spec.deployment import EngineKnobs, Scheduler, Windows
 from tonnage.spec.workload import Trace
 
@@ -19,11 +20,11 @@ SCHEDULERS: tuple[Scheduler, ...] = ("static", "tensorrt-llm", "vllm", "sglang")
 
 
 def coefficient_array(**seconds: float) -> np.ndarray:
-    """Coefficients by their names in ``perf/step.py``, in lower case; the rest is 0 and the exponent 1.5."""
+    """Coefficients by their names in ``perf/step_terms.py``, in lower case; the rest is 0 and the exponent 1.5."""
     array = np.zeros(COEFFICIENTS)
-    array[terms.NORM] = 1.5
+    array[at.NORM] = 1.5
     for name, value in seconds.items():
-        array[getattr(terms, name.upper())] = value
+        array[getattr(at, name.upper())] = value
     return array
 
 
@@ -56,21 +57,21 @@ def step_models(draw: st.DrawFn) -> StepModel:
         return StepModel(coefficients=coefficient_array(host_step=0.001, norm=1.0), frontend_s=frontend, stream_s=stream)
     scale = draw(st.lists(st.floats(0.1, 3.0), min_size=COEFFICIENTS, max_size=COEFFICIENTS))
     coefficients = ROOFLINE * np.array(scale)
-    coefficients[terms.NORM] = draw(st.floats(1.0, 4.0))
-    coefficients[terms.EXPERT_MISS] = draw(st.floats(0.0, 1.0))
+    coefficients[at.NORM] = draw(st.floats(1.0, 4.0))
+    coefficients[at.EXPERT_MISS] = draw(st.floats(0.0, 1.0))
     if draw(st.booleans()):
-        coefficients[[terms.STARVED, terms.STARVED_FROM, terms.STARVED_TO]] = 1.1e-3, 2.0, 9.0
+        coefficients[[at.STARVED, at.STARVED_FROM, at.STARVED_TO]] = 1.1e-3, 2.0, 9.0
     if draw(st.booleans()):
-        coefficients[[terms.COMM_SLOW, terms.SLOW_TO]] = 1.3e-5, 6.0
+        coefficients[[at.COMM_SLOW, at.SLOW_TO]] = 1.3e-5, 6.0
     if draw(st.booleans()):
-        coefficients[[terms.COMM_SMALL, terms.SMALL_TOKENS, terms.ONE_SHOT_TO]] = 1.7e-5, draw(st.sampled_from([0.0, 9.0])), 5.0
+        coefficients[[at.COMM_SMALL, at.SMALL_TOKENS, at.ONE_SHOT_TO]] = 1.7e-5, draw(st.sampled_from([0.0, 9.0])), 5.0
     if draw(st.booleans()):
-        coefficients[[terms.HEADS, terms.WAVE, terms.GROUPED_FROM]] = 5.1e-8, 0.37, draw(st.sampled_from([3.3, 1e9]))
+        coefficients[[at.HEADS, at.WAVE, at.GROUPED_FROM]] = 5.1e-8, 0.37, draw(st.sampled_from([3.3, 1e9]))
     if draw(st.booleans()):
-        coefficients[[terms.EXPERT_FLOPS, terms.EXPERT_BYTES]] = 0.0
+        coefficients[[at.EXPERT_FLOPS, at.EXPERT_BYTES]] = 0.0
     if draw(st.booleans()):
-        coefficients[[terms.LAUNCHES, terms.EAGER]] = draw(st.sampled_from([4.1e-3, 8.3e-3])), draw(st.sampled_from([0.0, 1.9e-3]))
-        coefficients[terms.GRAPHED_TO] = draw(st.sampled_from([0.0, 11.0]))
+        coefficients[[at.LAUNCHES, at.EAGER]] = draw(st.sampled_from([4.1e-3, 8.3e-3])), draw(st.sampled_from([0.0, 1.9e-3]))
+        coefficients[at.GRAPHED_TO] = draw(st.sampled_from([0.0, 11.0]))
     return StepModel(coefficients=coefficients, frontend_s=frontend, stream_s=stream)
 
 
@@ -79,8 +80,8 @@ def draftings(draw: st.DrawFn) -> Drafting:
     """One guess or several, right never, always or sometimes, by no pass of a drafter or several."""
     scale = draw(st.floats(0.0, 0.5))
     coefficients = ROOFLINE * scale
-    coefficients[terms.NORM] = 1.5
-    coefficients[terms.EXPERT_MISS] = 0.75
+    coefficients[at.NORM] = 1.5
+    coefficients[at.EXPERT_MISS] = 0.75
     acceptance = draw(st.sampled_from([0.7, 0.4, 0.9, 0.0, 1.0]))
     return Drafting(
         tokens=draw(st.sampled_from([1, 2, 3, 7])),

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from tonnage.api import deployment_of
-from tonnage.perf import step
+from tonnage.perf import step_terms as at
 from tonnage.perf.calibrated_terms import ACTS_ON, OF_THE_GPU, overlaid
 from tonnage.perf.terms import client_turnaround_s, marks, shipped, step_model
 from tonnage.spec.calibration import MULTIPLIERS, Calibration
@@ -18,13 +18,13 @@ def calibrated(deployment: Deployment = NIM, gpu: str = "h100-sxm-80gb", **multi
 
 
 MOVES = {
-    "compute": (step.LINEAR_FLOPS, 0.5),
-    "memory": (step.LINEAR_BYTES, 0.5),
-    "kv_bandwidth": (step.CONTEXT, 0.5),
-    "allreduce_s": (step.COMM_STEP, 2.0),
-    "step_s": (step.HOST_STEP, 2.0),
-    "sequence_s": (step.HOST_SEQUENCE, 2.0),
-    "prefill_s": (step.HOST_PREFILL, 2.0),
+    "compute": (at.LINEAR_FLOPS, 0.5),
+    "memory": (at.LINEAR_BYTES, 0.5),
+    "kv_bandwidth": (at.CONTEXT, 0.5),
+    "allreduce_s": (at.COMM_STEP, 2.0),
+    "step_s": (at.HOST_STEP, 2.0),
+    "sequence_s": (at.HOST_SEQUENCE, 2.0),
+    "prefill_s": (at.HOST_PREFILL, 2.0),
 }
 
 
@@ -33,7 +33,7 @@ def test_each_factor_moves_its_own_seconds(name: str) -> None:
     place, ratio = MOVES[name]
     before, after = step_model(NIM).coefficients, step_model(calibrated(**{name: 2.0})).coefficients
     assert after[place] / before[place] == pytest.approx(ratio, rel=1e-9)
-    assert after[step.ATTENTION] == before[step.ATTENTION]
+    assert after[at.ATTENTION] == before[at.ATTENTION]
 
 
 def test_front_end_and_turnaround_are_scaled_too() -> None:
@@ -53,8 +53,8 @@ def test_every_factor_has_something_to_act_on_and_leaves_the_shipped_terms_alone
 def test_the_efficiencies_of_a_gpu_hold_for_it_alone() -> None:
     other = calibrated(gpu="a100-sxm-80gb", compute=0.5, memory=0.5, step_s=2.0)
     c, plain = step_model(other).coefficients, step_model(NIM).coefficients
-    assert c[step.LINEAR_FLOPS] == plain[step.LINEAR_FLOPS]
-    assert c[step.HOST_STEP] == pytest.approx(2 * plain[step.HOST_STEP])
+    assert c[at.LINEAR_FLOPS] == plain[at.LINEAR_FLOPS]
+    assert c[at.HOST_STEP] == pytest.approx(2 * plain[at.HOST_STEP])
     assert set(OF_THE_GPU) == {"compute", "memory"}
 
 

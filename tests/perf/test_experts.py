@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.errors import InputError
-from tonnage.perf import step
+from tonnage.perf import step_terms as at
 from tonnage.perf.experts import NARROW, WIDE, ExpertTerms, add_experts, by_width, remote_copies
 from tonnage.perf.memory import check_split, expert_weights, kv_bytes_per_token, memory_plan, weight_bytes
 from tonnage.perf.step import batch_seconds, step_seconds
@@ -32,7 +32,7 @@ def deployment(model: str = "deepseek-v3", precision: str = "fp8", engine: str =
 
 def touched(experts: int, chosen: int, tokens: int, **split: int) -> tuple[float, float]:
     """Mean and fullest touched share of the experts of a GPU as the coefficients have it."""
-    c = np.zeros(step.COEFFICIENTS)
+    c = np.zeros(at.COEFFICIENTS)
     model = replace(find_model("mixtral-8x7b"), experts=experts, experts_per_token=chosen)
     array = c.tolist()
     add_experts(
@@ -44,8 +44,8 @@ def touched(experts: int, chosen: int, tokens: int, **split: int) -> tuple[float
         flops_s=1e15,
         bytes_s=(1e12, 1.0),
     )
-    share = 1.0 - array[step.EXPERT_REST] * array[step.EXPERT_MISS] ** tokens
-    return share, min(share + array[step.EXPERT_UNEVEN] * max(share * (1 - share), 0.0) ** 0.5, 1.0)
+    share = 1.0 - array[at.EXPERT_REST] * array[at.EXPERT_MISS] ** tokens
+    return share, min(share + array[at.EXPERT_UNEVEN] * max(share * (1 - share), 0.0) ** 0.5, 1.0)
 
 
 @pytest.mark.parametrize(("experts", "chosen", "tokens", "ranks"), [(8, 2, 3, 1), (128, 8, 20, 1), (256, 8, 8, 4), (64, 4, 1, 8)])
@@ -104,7 +104,7 @@ def test_degrees_of_one_are_what_they_were(model: str, tp: int) -> None:
     d = deployment(model, engine="tensorrt-llm", tp=tp)
     same = replace(d, parallelism=Parallelism(tp=tp, dp=1, ep=1))
     assert step_model(d).coefficients.tolist() == step_model(same).coefficients.tolist()
-    assert step_model(d).coefficients[step.EXPERT_UNEVEN] == 0.0
+    assert step_model(d).coefficients[at.EXPERT_UNEVEN] == 0.0
     assert weight_bytes(d) == weight_bytes(same)
 
 
@@ -119,16 +119,16 @@ def test_more_tokens_never_cost_less(split: dict[str, int], tokens: int) -> None
 
 def test_ranks_touch_together_what_none_would_alone() -> None:
     alone, together = (step_model(deployment(tp=1, dp=n, ep=n)).coefficients for n in (2, 8))
-    share = [1.0 - c[step.EXPERT_REST] * c[step.EXPERT_MISS] ** 4 for c in (alone, together)]
+    share = [1.0 - c[at.EXPERT_REST] * c[at.EXPERT_MISS] ** 4 for c in (alone, together)]
     assert share[1] > 2.5 * share[0]
-    assert together[step.EXPERT_BYTES] == pytest.approx(alone[step.EXPERT_BYTES] / 4)
+    assert together[at.EXPERT_BYTES] == pytest.approx(alone[at.EXPERT_BYTES] / 4)
 
 
 def test_ranks_send_tokens_to_their_experts_in_place_of_reducing_over_all_gpus() -> None:
     ranks, tensor = (step_model(deployment(**split)).coefficients for split in ({"dp": 8, "ep": 8}, {"tp": 8, "ep": 8}))
-    assert ranks[step.COMM_TOKEN] > 0
-    assert ranks[step.SMALL_TOKENS] == 0
-    assert tensor[step.SMALL_TOKENS] > 0
+    assert ranks[at.COMM_TOKEN] > 0
+    assert ranks[at.SMALL_TOKENS] == 0
+    assert tensor[at.SMALL_TOKENS] > 0
     lone = replace(find_model("mixtral-8x7b"), experts_per_token=1)
     assert remote_copies(lone, Parallelism(dp=8, ep=8)) == pytest.approx(7 / 8)
     assert remote_copies(lone, Parallelism(tp=2, dp=2)) == pytest.approx(3.0)
@@ -154,7 +154,7 @@ def test_windows_cut_attention_to_the_layers_without_them() -> None:
     d = deployment("gpt-oss-120b", engine="tensorrt-llm", tp=2)
     full = replace(d, model=replace(d.model, window=0, windowed_layers=0))
     c, whole = (step_model(each).coefficients for each in (d, full))
-    assert c[step.CONTEXT] == pytest.approx(whole[step.CONTEXT] / 2)
+    assert c[at.CONTEXT] == pytest.approx(whole[at.CONTEXT] / 2)
     at_window = [step_seconds(each, 0, 0, 16, 0, 16 * d.model.window) for each in (c, whole)]
     assert at_window[0] == pytest.approx(at_window[1], rel=1e-3)
     assert step_seconds(c, 0, 0, 16, 0, 16 * 4096) < step_seconds(whole, 0, 0, 16, 0, 16 * 4096)
@@ -186,8 +186,8 @@ def test_norms_over_all_heads_add_one_small_sum_per_layer_between_gpus() -> None
     joint = deployment("minimax-m2.5", tp=4)
     apart = replace(joint, model=replace(joint.model, joint_norms=False))
     with_sums, without = (step_model(d).coefficients for d in (joint, apart))
-    one = without[step.COMM_STEP] / (2 * joint.model.layers)
-    for place in (step.COMM_STEP, step.COMM_LARGE):
+    one = without[at.COMM_STEP] / (2 * joint.model.layers)
+    for place in (at.COMM_STEP, at.COMM_LARGE):
         assert with_sums[place] - without[place] == pytest.approx(joint.model.layers * one)
     alone = [step_model(replace(d, parallelism=Parallelism(tp=1))).coefficients for d in (joint, apart)]
     assert (alone[0] == alone[1]).all()

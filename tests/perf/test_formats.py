@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.errors import DataError
-from tonnage.perf import formats, step
+from tonnage.perf import formats
+from tonnage.perf import step_terms as at
 from tonnage.perf.formats import format_mark, matrix_rate, shares
 from tonnage.perf.memory import kv_bytes_per_token, weight_bytes
 from tonnage.perf.step import batch_seconds, step_seconds
@@ -44,8 +45,8 @@ def coefficients(precision: str, **what: object) -> np.ndarray:
 def matrices(c: np.ndarray, tokens: int) -> float:
     """Seconds of the layers' matrices alone."""
     alone = np.zeros_like(c)
-    alone[[step.LINEAR_FLOPS, step.LINEAR_BYTES]] = c[[step.LINEAR_FLOPS, step.LINEAR_BYTES]]
-    alone[step.NORM] = c[step.NORM]
+    alone[[at.LINEAR_FLOPS, at.LINEAR_BYTES]] = c[[at.LINEAR_FLOPS, at.LINEAR_BYTES]]
+    alone[at.NORM] = c[at.NORM]
     return batch_seconds(alone, tokens, tokens)
 
 
@@ -103,8 +104,8 @@ def test_the_kv_format_acts_on_the_kv_cache_alone(name: str, kv: str, tp: int) -
     assert weight_bytes(own) == weight_bytes(other)
     assert kv_bytes_per_token(other) * 8 == kv_bytes_per_token(own) * 8 * other.precision.kv_bits / own.precision.kv_bits
     a, b = (step_model(d).coefficients for d in (own, other))
-    assert [i for i in range(step.COEFFICIENTS) if a[i] != b[i]] in ([], [step.CONTEXT])
-    assert (a[step.CONTEXT] < b[step.CONTEXT]) == (own.precision.kv_bits < other.precision.kv_bits)
+    assert [i for i in range(at.COEFFICIENTS) if a[i] != b[i]] in ([], [at.CONTEXT])
+    assert (a[at.CONTEXT] < b[at.CONTEXT]) == (own.precision.kv_bits < other.precision.kv_bits)
 
 
 def test_every_format_has_a_price_everywhere_it_runs() -> None:

@@ -9,7 +9,8 @@ from tonnage import api
 from tonnage.errors import DoesNotFit, InputError
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.pipeline import priced
-from tonnage.perf.step import HOST_STEP, batch_seconds, step_seconds
+from tonnage.perf.step import batch_seconds, step_seconds
+from tonnage.perf.step_terms import HOST_STEP
 from tonnage.perf.terms import step_model
 from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.step_times import StepSource

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import ROOFLINE, coefficient_array
-from tonnage.perf import step
+from tonnage.perf import step_terms as at
 from tonnage.perf.step import Drafting, StepModel, batch_seconds, context_seconds, step_seconds
 from tonnage.units import PS_PER_S
 
@@ -18,9 +18,9 @@ tokens = st.integers(1, 50_000)
 def test_a_step_is_the_sum_of_its_parts(prefill: int, n: int, b: int, pairs_2: int, context: int) -> None:
     parts = (
         batch_seconds(ROOFLINE, prefill + b, n + b)
-        + ROOFLINE[step.ATTENTION] * pairs_2 / 2
+        + ROOFLINE[at.ATTENTION] * pairs_2 / 2
         + context_seconds(ROOFLINE, b) * context
-        + ROOFLINE[step.HOST_PREFILL]
+        + ROOFLINE[at.HOST_PREFILL]
     )
     assert step_seconds(ROOFLINE, prefill, n, b, pairs_2, context) == pytest.approx(parts, rel=1e-12)
 
@@ -35,7 +35,7 @@ def test_more_tokens_and_more_sequences_never_cost_less(few: int, more: int, seq
 def test_arithmetic_and_weights_join_by_the_norm() -> None:
     c = coefficient_array(linear_flops=3e-3, linear_bytes=4e-3, norm=2.0)
     assert batch_seconds(c, 1, 1) == pytest.approx(5e-3)
-    c[step.NORM] = 1.0
+    c[at.NORM] = 1.0
     assert batch_seconds(c, 1, 1) == pytest.approx(7e-3)
 
 
@@ -62,7 +62,7 @@ def test_experts_are_kernels_of_their_own() -> None:
     """Dense matrices and experts each join their arithmetic and their reading; the two follow one another."""
     c = coefficient_array(linear_flops=3e-3, linear_bytes=4e-3, expert_flops=6e-3, expert_bytes=8e-3, norm=2.0)
     assert batch_seconds(c, 1, 1) == pytest.approx(5e-3 + 10e-3)
-    c[step.EXPERT_BYTES] = 0.0  # a dense model has none
+    c[at.EXPERT_BYTES] = 0.0  # a dense model has none
     assert batch_seconds(c, 1, 1) == pytest.approx(5e-3)
 
 
@@ -70,7 +70,7 @@ def test_a_cuda_graph_spares_a_step_with_prompts_what_launching_costs() -> None:
     c = coefficient_array(host_step=1e-3, host_prefill=2e-3, launches=7e-3, eager=5e-3, graphed_to=64.0, norm=1.0)
     assert step_seconds(c, 60, 1, 4, 0, 0) == pytest.approx(3e-3)
     assert step_seconds(c, 61, 1, 4, 0, 0) == pytest.approx(8e-3)
-    c[step.EAGER] = 0.0
+    c[at.EAGER] = 0.0
     assert step_seconds(c, 61, 1, 4, 0, 0) == pytest.approx(7e-3)
     assert step_seconds(c, 0, 0, 65, 0, 0) == pytest.approx(1e-3)
 
@@ -107,7 +107,7 @@ def test_a_one_shot_all_reduce_is_taken_even_where_it_costs_more() -> None:
     assert batch_seconds(c, 5, 1) == pytest.approx(1.5e-3)
     assert batch_seconds(c, 128, 1) == pytest.approx(1e-3 + 128e-4)
     assert batch_seconds(c, 129, 1) == pytest.approx(1.8e-3 + 129 * 2e-5)
-    c[step.SMALL_TOKENS] = 200.0  # beyond, whichever is faster
+    c[at.SMALL_TOKENS] = 200.0  # beyond, whichever is faster
     assert batch_seconds(c, 128, 1) == pytest.approx(1e-3 + 128e-4)
     assert batch_seconds(c, 129, 1) == pytest.approx(1.8e-3 + 129 * 2e-5)
 
@@ -131,7 +131,7 @@ def test_blocks_of_heads_run_in_waves_until_they_are_taken_together() -> None:
     per_mean_context = [context_seconds(c, b) * b for b in (1, 2, 3, 4)]
     assert per_mean_context == pytest.approx([1e-7, 1e-7, 2e-7, 2e-7], rel=1e-6)
     assert context_seconds(c, 5) == pytest.approx(2e-9 + 1e-7 / 5)
-    c[step.HEADS] = 3e-6  # arithmetic head by head takes longer than the waves
+    c[at.HEADS] = 3e-6  # arithmetic head by head takes longer than the waves
     assert context_seconds(c, 4) == pytest.approx(3e-6, rel=1e-6)
     assert context_seconds(c, 5) == pytest.approx(2e-9 + 1e-7 / 5)
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from tonnage.errors import DataError
-from tonnage.perf import step, terms
+from tonnage.perf import step_terms as at
+from tonnage.perf import terms
 from tonnage.perf.step import batch_seconds, context_seconds, step_seconds
 from tonnage.perf.terms import client_turnaround_s, coefficient_source, coefficients, marks, resolve, shipped, step_model
 from tonnage.spec.catalog import engines, find_engine, find_gpu, find_model, gpus
@@ -65,7 +66,7 @@ def test_elements_of_the_inner_width_are_those_of_the_kernels_between_two_matric
 ) -> None:
     d = deployment(model=model, precision=precision, engine=engine)
     per_element = shipped()["shared"]["activation"] * 2 * d.model.layers / (d.gpu.memory_bandwidth_gb_s * 1e9)
-    elements = array(model=model, precision=precision, engine=engine)[step.ACTIVATION] / per_element
+    elements = array(model=model, precision=precision, engine=engine)[at.ACTIVATION] / per_element
     assert (elements - 8 * d.model.hidden - d.model.heads * d.model.head_dim) / d.model.inner == pytest.approx(passes)
 
 
@@ -86,11 +87,11 @@ def test_no_efficiency_is_above_the_datasheet(gpu: str, engine: str) -> None:
 
 def test_linear_work_is_split_over_the_gpus() -> None:
     one, four = array(tp=1), array(tp=4)
-    for place in (step.LINEAR_FLOPS, step.LINEAR_BYTES, step.HEAD_BYTES, step.ATTENTION):
+    for place in (at.LINEAR_FLOPS, at.LINEAR_BYTES, at.HEAD_BYTES, at.ATTENTION):
         assert four[place] == pytest.approx(one[place] / 4)
-    assert one[step.COMM_STEP] == one[step.COMM_TOKEN] == 0.0
-    assert four[step.COMM_STEP] > 0.0
-    assert four[step.HOST_STEP] == one[step.HOST_STEP]
+    assert one[at.COMM_STEP] == one[at.COMM_TOKEN] == 0.0
+    assert four[at.COMM_STEP] > 0.0
+    assert four[at.HOST_STEP] == one[at.HOST_STEP]
 
 
 def test_kv_heads_are_not_split_below_one() -> None:
@@ -99,14 +100,14 @@ def test_kv_heads_are_not_split_below_one() -> None:
     values = {}
     for tp in (4, 8, 16):
         t = resolve(shipped(), d.model, d.gpu, d.precision, Parallelism(tp=tp), "tensorrt-llm-0.15")
-        values[tp] = coefficients(t, d.model, d.gpu, d.precision, Parallelism(tp=tp))[step.CONTEXT]
+        values[tp] = coefficients(t, d.model, d.gpu, d.precision, Parallelism(tp=tp))[at.CONTEXT]
     assert values[4] == pytest.approx(2 * values[8])
     assert values[16] == pytest.approx(values[8])
 
 
 def test_fp8_halves_the_weights_and_helps_large_batches() -> None:
     wide, narrow = array(precision="fp16"), array(precision="fp8")
-    assert narrow[step.LINEAR_BYTES] == pytest.approx(wide[step.LINEAR_BYTES] / 2, rel=0.15)
+    assert narrow[at.LINEAR_BYTES] == pytest.approx(wide[at.LINEAR_BYTES] / 2, rel=0.15)
     assert batch_seconds(narrow, 8192, 8) < 0.75 * batch_seconds(wide, 8192, 8)
 
 
@@ -117,8 +118,8 @@ def test_more_bandwidth_decodes_faster_and_more_arithmetic_prefills_faster() -> 
 
 
 def test_all_reduces_over_pcie_are_dearer() -> None:
-    assert array(gpu="l40s", tp=4)[step.COMM_TOKEN] > 3 * array(gpu="h100-sxm-80gb", tp=4)[step.COMM_TOKEN]
-    assert array(gpu="h100-nvl-94gb", tp=4)[step.COMM_TOKEN] > 3 * array(gpu="h100-nvl-94gb", tp=2)[step.COMM_TOKEN]
+    assert array(gpu="l40s", tp=4)[at.COMM_TOKEN] > 3 * array(gpu="h100-sxm-80gb", tp=4)[at.COMM_TOKEN]
+    assert array(gpu="h100-nvl-94gb", tp=4)[at.COMM_TOKEN] > 3 * array(gpu="h100-nvl-94gb", tp=2)[at.COMM_TOKEN]
 
 
 @pytest.mark.parametrize("tp", [2, 4, 8])
@@ -133,20 +134,20 @@ def test_experts_of_a_random_batch_are_all_read_and_those_of_equal_prompts_are_n
     random, equal = (array(model="mixtral-8x7b", tp=2, engine=e) for e in ("tensorrt-llm", "tensorrt-llm-0.9"))
 
     def read(c: np.ndarray, tokens: int) -> float:
-        return float(1.0 - c[step.EXPERT_REST] * c[step.EXPERT_MISS] ** tokens)
+        return float(1.0 - c[at.EXPERT_REST] * c[at.EXPERT_MISS] ** tokens)
 
     assert read(random, 1) == pytest.approx(0.25)
     assert read(equal, 1) == pytest.approx(0.125)  # both choices of such a token are the same expert
     assert read(random, 64) > 0.99
     assert read(equal, 64) < 0.35
-    assert array()[step.EXPERT_BYTES] == 0.0
+    assert array()[at.EXPERT_BYTES] == 0.0
 
 
 def test_choosing_experts_costs_the_host_time_of_every_layer() -> None:
     d = deployment(model="mixtral-8x7b", tp=2, engine="tensorrt-llm-0.9")
     t = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "tensorrt-llm-0.9")
     with_it, without = (
-        coefficients(replace(t, experts=replace(t.experts, layer_s=each)), d.model, d.gpu, d.precision, d.parallelism)[step.HOST_STEP]
+        coefficients(replace(t, experts=replace(t.experts, layer_s=each)), d.model, d.gpu, d.precision, d.parallelism)[at.HOST_STEP]
         for each in (3e-5, 0.0)
     )
     assert t.experts.layer_s > 0.0
@@ -178,29 +179,29 @@ def test_a_generation_known_by_one_card_has_its_efficiencies_at_that_card() -> N
 def test_an_all_reduce_of_an_odd_width_is_left_with_few_blocks() -> None:
     """Falcon's 14,848 is 512 · 29: at TP 8 a two-shot message above 70 tokens and below 8 MB has one block per 29 · 16 KB and rank."""
     falcon = array(model="falcon-180b", tp=8, engine="tensorrt-llm-0.9")
-    assert falcon[step.STARVED_FROM] == pytest.approx(16 * 1024 * 16 * 8 / (2 * 14848))
-    assert falcon[step.STARVED_TO] == pytest.approx(8e6 / (2 * 14848))
+    assert falcon[at.STARVED_FROM] == pytest.approx(16 * 1024 * 16 * 8 / (2 * 14848))
+    assert falcon[at.STARVED_TO] == pytest.approx(8e6 / (2 * 14848))
     rate = shipped()["engines"]["tensorrt-llm-0.9"]["block_bytes_s"]
-    assert falcon[step.STARVED] == pytest.approx(80 * 2 * 29 * 1024 * 16 * 8 / rate)
-    assert array(model="falcon-180b", tp=4, engine="tensorrt-llm-0.9")[step.STARVED] == pytest.approx(falcon[step.STARVED] / 2)
+    assert falcon[at.STARVED] == pytest.approx(80 * 2 * 29 * 1024 * 16 * 8 / rate)
+    assert array(model="falcon-180b", tp=4, engine="tensorrt-llm-0.9")[at.STARVED] == pytest.approx(falcon[at.STARVED] / 2)
     for what in (
         {"model": "llama-2-70b"},  # a power of two
         {"model": "falcon-180b", "tp": 2},  # one-shot up to 16 MB
         {"model": "falcon-180b", "gpu": "l40s"},  # NCCL over PCIe
         {"model": "falcon-180b", "engine": "vllm"},  # another kernel
     ):
-        assert array(**({"tp": 8, "engine": "tensorrt-llm-0.9"} | what))[step.STARVED] == 0.0
+        assert array(**({"tp": 8, "engine": "tensorrt-llm-0.9"} | what))[at.STARVED] == 0.0
 
 
 def test_two_bridged_pairs_are_slow_below_64_mib() -> None:
     """4,096 tokens of Llama 2 70B are 64 MiB; below, an all-reduce reaches what one of eight GPUs does."""
     pairs, eight = (array(model="llama-2-70b", gpu="h100-nvl-94gb", precision="fp8", tp=tp, engine="tensorrt-llm-0.9") for tp in (4, 8))
-    assert pairs[step.SLOW_TO] == 4096
+    assert pairs[at.SLOW_TO] == 4096
     moved = (2 * 3 / 4) / (2 * 7 / 8)
-    assert pairs[step.COMM_TOKEN] + pairs[step.COMM_SLOW] == pytest.approx(eight[step.COMM_TOKEN] * moved)
-    assert step.batch_seconds(pairs, 4096, 1) < step.batch_seconds(pairs, 4095, 1)
+    assert pairs[at.COMM_TOKEN] + pairs[at.COMM_SLOW] == pytest.approx(eight[at.COMM_TOKEN] * moved)
+    assert batch_seconds(pairs, 4096, 1) < batch_seconds(pairs, 4095, 1)
     for what in ({"gpu": "h100-nvl-94gb", "tp": 2}, {"gpu": "l40s", "tp": 4}, {"gpu": "h100-sxm-80gb", "tp": 4}):
-        assert array(**({"model": "llama-2-70b", "precision": "fp8"} | what))[step.COMM_SLOW] == 0.0
+        assert array(**({"model": "llama-2-70b", "precision": "fp8"} | what))[at.COMM_SLOW] == 0.0
 
 
 def test_two_gpus_of_a_mesh_have_the_wires_between_them() -> None:
@@ -217,20 +218,20 @@ def test_old_decode_kernels_took_groups_of_eight_heads_together() -> None:
     for model, dearer in (("llama-3-8b", True), ("llama-3-70b", False)):
         d = deployment(model=model, precision="fp8")
         t = resolve(shipped(), d.model, d.gpu, d.precision, Parallelism(), "nim-2024")
-        bytes_only = coefficients(replace(t, head_arithmetic=math.inf), d.model, d.gpu, d.precision, Parallelism())[step.CONTEXT]
-        assert (coefficients(t, d.model, d.gpu, d.precision, Parallelism())[step.CONTEXT] > 1.2 * bytes_only) == dearer
+        bytes_only = coefficients(replace(t, head_arithmetic=math.inf), d.model, d.gpu, d.precision, Parallelism())[at.CONTEXT]
+        assert (coefficients(t, d.model, d.gpu, d.precision, Parallelism())[at.CONTEXT] > 1.2 * bytes_only) == dearer
 
 
 def test_few_sequences_leave_old_kernels_head_by_head() -> None:
     """70B on 4 H100: 16 query heads and 2 KV heads a GPU. Up to 16 sequences the 132 multiprocessors walk 16 blocks each; then groups."""
     old, now = (array(model="llama-3-70b", precision="fp8", tp=4, engine=e) for e in ("nim", "tensorrt-llm"))
-    assert old[step.WAVE] == pytest.approx(16 / 132)
-    assert old[step.GROUPED_FROM] == pytest.approx(132 / 4 / 2)
+    assert old[at.WAVE] == pytest.approx(16 / 132)
+    assert old[at.GROUPED_FROM] == pytest.approx(132 / 4 / 2)
     one_wave, two_waves = (context_seconds(old, b) * b for b in (8, 9))
     assert two_waves > 1.3 * one_wave
     assert context_seconds(old, 17) < 0.7 * context_seconds(old, 16)
-    assert [context_seconds(now, b) for b in (1, 8, 9, 17)] == [now[step.CONTEXT]] * 4
-    assert array(model="llama-3-8b")[step.GROUPED_FROM] > 1e6  # groups of 4 never are
+    assert [context_seconds(now, b) for b in (1, 8, 9, 17)] == [now[at.CONTEXT]] * 4
+    assert array(model="llama-3-8b")[at.GROUPED_FROM] > 1e6  # groups of 4 never are
 
 
 def test_current_kernels_read_a_context_at_most_at_the_bandwidth() -> None:
@@ -337,19 +338,19 @@ def test_latent_attention_is_priced_by_bytes_or_arithmetic_whichever_takes_longe
         work = 61 * 128 / tp * 1088 * 2 / (d.gpu.fp16_tflops * 1e12 * t.head_arithmetic)
         assert (read > work) == (bound == "bytes")
         c = coefficients(t, d.model, d.gpu, d.precision, d.parallelism)
-        assert max(read, work) <= c[step.CONTEXT] <= read + work
-        assert c[step.ATTENTION] == pytest.approx(61 * 128 / tp * 320 * 2 / (d.gpu.fp16_tflops * 1e12 * t.attention))
+        assert max(read, work) <= c[at.CONTEXT] <= read + work
+        assert c[at.ATTENTION] == pytest.approx(61 * 128 / tp * 320 * 2 / (d.gpu.fp16_tflops * 1e12 * t.attention))
 
 
 def test_cuda_graphs_spare_latent_attention_what_launching_it_costs() -> None:
     d = deployment(model="kimi-k2.5", gpu="b200-sxm-180gb", precision="nvfp4+experts", tp=8, engine="vllm")
     wide = replace(d, knobs=replace(d.knobs, graph_tokens=2048))
     plain, graphed = (step_model(each).coefficients for each in (d, wide))
-    assert (plain[step.GRAPHED_TO], graphed[step.GRAPHED_TO]) == (512, 2048)
-    assert plain[step.EAGER] == graphed[step.EAGER] > 0
-    assert step_seconds(plain, 1024, 1, 0, 0, 0) > step_seconds(graphed, 1024, 1, 0, 0, 0) + plain[step.EAGER] - 1e-12
+    assert (plain[at.GRAPHED_TO], graphed[at.GRAPHED_TO]) == (512, 2048)
+    assert plain[at.EAGER] == graphed[at.EAGER] > 0
+    assert step_seconds(plain, 1024, 1, 0, 0, 0) > step_seconds(graphed, 1024, 1, 0, 0, 0) + plain[at.EAGER] - 1e-12
     assert step_seconds(plain, 4096, 1, 0, 0, 0) == step_seconds(graphed, 4096, 1, 0, 0, 0)
-    assert step_model(deployment(engine="vllm")).coefficients[step.EAGER] == 0.0
+    assert step_model(deployment(engine="vllm")).coefficients[at.EAGER] == 0.0
 
 
 def test_latent_attention_is_marked_as_not_fitted() -> None:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tonnage.perf import step as s
-from tonnage.perf.links import communication_seconds
+from tonnage.perf import step_terms as at
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.step import StepModel
 from tonnage.perf.terms import coefficients, resolve, responding_s, streaming_s
+from tonnage.perf.vectorised_step import Steps, batch_seconds, context_seconds, launched_alone, prefill_seconds, step_seconds
 from tonnage.results.requests import COMPLETED
 from tonnage.simulator import steps as record
 from tonnage.simulator.kernel import run_recorded
@@ -61,34 +61,6 @@ BIN = 1 << 14
 def robust(residuals: Floats) -> Floats:
     """Residuals whose squares grow linearly beyond one sigma (pseudo-Huber), so that odd rows do not rule."""
     return np.asarray(np.sign(residuals) * np.sqrt(2.0 * (np.sqrt(1.0 + residuals**2) - 1.0)))
-
-
-def price(c: Floats, of: NDArray[np.int64], tokens: Floats, sequences: Floats) -> Floats:
-    """``batch_seconds`` of many steps at once.
-
-    Args:
-        c: coefficient arrays, shape (deployments, COEFFICIENTS).
-        of: the deployment of each step; tokens, sequences: of each step.
-    """
-    k = c[of].T
-    arithmetic = k[s.LINEAR_FLOPS] * tokens
-    linear = (arithmetic ** k[s.NORM] + k[s.LINEAR_BYTES] ** k[s.NORM]) ** (1.0 / k[s.NORM])
-    if k[s.EXPERT_BYTES].any():
-        touched = 1.0 - k[s.EXPERT_REST] * k[s.EXPERT_MISS] ** tokens
-        fullest = np.minimum(touched + k[s.EXPERT_UNEVEN] * np.sqrt(np.maximum(touched * (1.0 - touched), 0.0)), 1.0)
-        reading = k[s.EXPERT_BYTES] * fullest
-        linear = linear + ((k[s.EXPERT_FLOPS] * tokens) ** k[s.NORM] + reading ** k[s.NORM]) ** (1.0 / k[s.NORM])
-    head = np.maximum(k[s.HEAD_FLOPS] * sequences, k[s.HEAD_BYTES])
-    host = k[s.HOST_STEP] + k[s.HOST_SEQUENCE] * sequences
-    return np.asarray(linear + head + k[s.ACTIVATION] * tokens + communication_seconds(k, tokens) + host)
-
-
-def contexts(c: Floats, sequences: Floats) -> Floats:
-    """``context_seconds`` of many steps at once: coefficient arrays of shape (steps, COEFFICIENTS), and decode sequences of each."""
-    k, b = c.T, np.maximum(sequences, 1)
-    apart = (k[s.HEADS] ** 4 + (k[s.WALK] * np.ceil(k[s.WAVE] * b) / b) ** 4) ** 0.25
-    found = np.where(b < k[s.GROUPED_FROM], apart, k[s.CONTEXT] + k[s.WALK] / b)
-    return np.where(sequences > 0, found, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +117,12 @@ class StaticRows:
     def predict(self, terms: Terms) -> dict[str, Floats]:
         """Both metrics in ms."""
         c, front = self.deployments.prices(terms)
-        of, b, isl = self.deployments.of, self.batch, self.isl
-        attention, prefill = c[of, s.ATTENTION], c[of, s.HOST_PREFILL] + c[of, s.EAGER]
-        step = price(c, of, b * isl, b) + attention * b * isl**2 / 2 + prefill
-        first = np.maximum(step, c[of, s.LAUNCHES]) + front[of]
-        token = price(c, of, b, b) + contexts(c[of], b) * b * (isl + self.osl / 2)
+        k, b, isl, none = c[self.deployments.of].T, self.batch, self.isl, np.zeros(len(self.rows))
+        prompts = Steps(
+            prefill_tokens=b * isl, prefill_sequences=b, decode_sequences=none, attention_pairs_2=b * isl**2, context_tokens=none
+        )
+        first = step_seconds(k, prompts) + front[self.deployments.of]
+        token = batch_seconds(k, b, b) + context_seconds(k, b) * b * (isl + self.osl / 2)
         return {"ttft_ms": 1e3 * first, "itl_ms": 1e3 * token}
 
     def residuals(self, terms: Terms) -> Floats:
@@ -246,7 +219,7 @@ class LoadedRows:
             point, of, memory = self.points[i], self.deployments.of[i], self.memory[i]
             engine = terms["engines"][find_engine(point.deployment.engine).coefficients]
             streaming = streaming_s(engine, point.deployment)
-            responding = responding_s(engine, float(c[of][s.HOST_SEQUENCE]))
+            responding = responding_s(engine, float(c[of][at.HOST_SEQUENCE]))
             model = StepModel(coefficients=c[of].copy(), frontend_s=float(front[of]), stream_s=streaming, response_s=responding)
             load = self.workload(i, model, turnaround_s=engine["turnaround_s"])
             trace, model = load.trace(SEED), model.in_process if load.queued else model
@@ -266,14 +239,12 @@ class LoadedRows:
 
     def _sums(self, c: Floats) -> Floats:
         """The four weighted sums of step times of every row, shape (rows, 4)."""
-        of = self.deployments.of[self.row]
+        k = c[self.deployments.of[self.row]].T
         prefill, n, b = self.shape
-        eager = (prefill > 0) & (prefill + b > c[of, s.GRAPHED_TO])
-        launching = np.where(prefill > 0, c[of, s.HOST_PREFILL], 0.0) + np.where(eager, c[of, s.EAGER], 0.0)
-        fixed = price(c, of, prefill + b, n + b) + launching
-        context = contexts(c[of], b)
-        each = self.weights[:, 0] * fixed + self.weights[:, 1] * c[of, s.ATTENTION] + self.weights[:, 2] * context
-        least = self.weights[:, 0] * np.where(eager, c[of, s.LAUNCHES], 0.0)
+        alone = launched_alone(k, prefill, prefill + b)
+        fixed = batch_seconds(k, prefill + b, n + b) + prefill_seconds(k, prefill) + np.where(alone, k[at.EAGER], 0.0)
+        each = self.weights[:, 0] * fixed + self.weights[:, 1] * k[at.ATTENTION] + self.weights[:, 2] * context_seconds(k, b)
+        least = self.weights[:, 0] * np.where(alone, k[at.LAUNCHES], 0.0)
         return np.array([np.bincount(self.row, values, len(self.bins)) for values in np.maximum(each, least)]).T
 
     def predict(self, terms: Terms) -> dict[str, Floats]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tonnage.perf import step
+from tonnage.perf import step_terms as at
 
 if TYPE_CHECKING:
     from tonnage.perf.efficiencies import Terms
@@ -42,9 +42,9 @@ def add_attention(c: list[float], terms: Terms, model: Model, gpu: Gpu, precisio
     read = kv_bytes / (gpu.memory_bandwidth_gb_s * 1e9 * terms.kv_bandwidth)
     heads = model.decode_flops_per_pair / tp / (peak * terms.head_arithmetic)
     together = model.latent is None and _eight(model)
-    c[step.ATTENTION] = model.prefill_flops_per_pair / tp / (peak * terms.attention)
-    c[step.CONTEXT] = read if together else _joined(read, heads)
-    c[step.WALK] = terms.walk_s * model.layers * model.head_dim / WALKED_DIM
+    c[at.ATTENTION] = model.prefill_flops_per_pair / tp / (peak * terms.attention)
+    c[at.CONTEXT] = read if together else _joined(read, heads)
+    c[at.WALK] = terms.walk_s * model.layers * model.head_dim / WALKED_DIM
     if terms.walk_s > 0.0:
         _blocks(c, terms, model, gpu, read, tp)
     if model.windowed_layers:
@@ -59,10 +59,10 @@ def _blocks(c: list[float], terms: Terms, model: Model, gpu: Gpu, read: float, t
     together once their own, fewer blocks fill a quarter of the multiprocessors.
     """
     multiprocessors = FEWER_MULTIPROCESSORS.get(gpu.name) or MULTIPROCESSORS.get(gpu.arch, MULTIPROCESSORS["Hopper"])
-    c[step.HEADS] = _joined(read, model.decode_flops_per_pair / tp / (gpu.fp16_tflops * 1e12 * terms.head_arithmetic))
-    c[step.WAVE] = model.heads / tp / multiprocessors
+    c[at.HEADS] = _joined(read, model.decode_flops_per_pair / tp / (gpu.fp16_tflops * 1e12 * terms.head_arithmetic))
+    c[at.WAVE] = model.heads / tp / multiprocessors
     kv_heads = max(model.kv_heads / tp, 1.0)
-    c[step.GROUPED_FROM] = multiprocessors / ENOUGH_BLOCKS / kv_heads if _eight(model) else NEVER
+    c[at.GROUPED_FROM] = multiprocessors / ENOUGH_BLOCKS / kv_heads if _eight(model) else NEVER
 
 
 def _joined(read: float, arithmetic: float) -> float:
@@ -79,7 +79,7 @@ def _eight(model: Model) -> bool:
 def _windows(c: list[float], model: Model) -> None:
     """Layers that attend within a window cost what its tokens do, once per sequence and new token: contexts are taken to be longer."""
     share = model.windowed_layers / model.layers
-    c[step.ACTIVATION] += share * c[step.ATTENTION] * model.window
-    c[step.HOST_SEQUENCE] += share * (c[step.CONTEXT] + c[step.WALK]) * model.window
-    for place in (step.ATTENTION, step.CONTEXT, step.HEADS, step.WALK):
+    c[at.ACTIVATION] += share * c[at.ATTENTION] * model.window
+    c[at.HOST_SEQUENCE] += share * (c[at.CONTEXT] + c[at.WALK]) * model.window
+    for place in (at.ATTENTION, at.CONTEXT, at.HEADS, at.WALK):
         c[place] *= 1.0 - share

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tonnage.perf import step
+from tonnage.perf import step_terms as at
 from tonnage.perf.step import Drafting
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _layers(deployment: Deployment, c: list[float], layers: Model) -> list[float
     """One pass through layers, with the projection before them."""
     asked = deployment.speculation
     projection = 0 if asked is None else asked.projection_parameters(deployment.model)
-    for place in (step.LINEAR_FLOPS, step.LINEAR_BYTES):
+    for place in (at.LINEAR_FLOPS, at.LINEAR_BYTES):
         c[place] *= 1 + projection / layers.common_parameters
     return c
 
@@ -50,7 +50,7 @@ def _heads(deployment: Deployment, of_model: list[float]) -> list[float]:
     """One pass through heads alone, by what they weigh beside the model's."""
     asked: Any = deployment.speculation
     share = asked.head_parameters(deployment.model) / deployment.model.head_parameters
-    c = [0.0] * step.COEFFICIENTS
-    c[step.NORM] = 1.0
-    c[step.HEAD_FLOPS], c[step.HEAD_BYTES] = share * of_model[step.HEAD_FLOPS], share * of_model[step.HEAD_BYTES]
+    c = [0.0] * at.COEFFICIENTS
+    c[at.NORM] = 1.0
+    c[at.HEAD_FLOPS], c[at.HEAD_BYTES] = share * of_model[at.HEAD_FLOPS], share * of_model[at.HEAD_BYTES]
     return c

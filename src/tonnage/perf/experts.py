@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from tonnage.perf import step
+from tonnage.perf import step_terms as at
 
 if TYPE_CHECKING:
     from tonnage.spec.deployment import Parallelism
@@ -101,27 +101,27 @@ def add_experts(
     bandwidth, memory = bytes_s
     fullest = 1.0 + terms.skew * math.log2(ep)
     chosen = model.experts_per_token * model.expert_parameters
-    c[step.EXPERT_FLOPS] = fullest * (2 * chosen / (flops_s * terms.compute))
+    c[at.EXPERT_FLOPS] = fullest * (2 * chosen / (flops_s * terms.compute))
     reached = bandwidth * min(memory * terms.memory, 1.0)
-    c[step.EXPERT_BYTES] = model.experts * model.expert_parameters * precision.weight_bytes / (parallelism.stage_gpus * reached)
+    c[at.EXPERT_BYTES] = model.experts * model.expert_parameters * precision.weight_bytes / (parallelism.stage_gpus * reached)
     miss = 1.0 - model.experts_per_token / model.experts
-    c[step.EXPERT_MISS] = miss**terms.spread
-    c[step.EXPERT_REST] = (1.0 - (terms.first or model.experts_per_token) / model.experts) / c[step.EXPERT_MISS]
-    c[step.EXPERT_MISS] **= dp
-    c[step.EXPERT_UNEVEN] = largest_of(ep) * math.sqrt(ep / model.experts)
+    c[at.EXPERT_MISS] = miss**terms.spread
+    c[at.EXPERT_REST] = (1.0 - (terms.first or model.experts_per_token) / model.experts) / c[at.EXPERT_MISS]
+    c[at.EXPERT_MISS] **= dp
+    c[at.EXPERT_UNEVEN] = largest_of(ep) * math.sqrt(ep / model.experts)
     layers = model.layers - model.dense_layers
     copies = fullest * dp * model.experts_per_token / ep
-    c[step.ACTIVATION] += terms.rows * TOKEN_BYTES * layers * model.hidden * copies / bandwidth
-    c[step.HOST_STEP] += (terms.layer_s + terms.each_s * model.experts) * layers
-    c[step.HOST_SEQUENCE] += terms.sequence_s
-    c[step.HOST_PREFILL] += terms.prefill_s * layers
+    c[at.ACTIVATION] += terms.rows * TOKEN_BYTES * layers * model.hidden * copies / bandwidth
+    c[at.HOST_STEP] += (terms.layer_s + terms.each_s * model.experts) * layers
+    c[at.HOST_SEQUENCE] += terms.sequence_s
+    c[at.HOST_PREFILL] += terms.prefill_s * layers
 
 
 def add_dispatch(c: list[float], terms: ExpertTerms, model: Model, parallelism: Parallelism) -> None:
     """Put dispatch and combine into a coefficient array; all GPUs of a rank send their share of its tokens."""
     layers = model.layers - model.dense_layers
     sent = TOKEN_BYTES * model.hidden * remote_copies(model, parallelism) / parallelism.tp
-    for once, each in ((step.COMM_STEP, step.COMM_SMALL), (step.COMM_LARGE, step.COMM_TOKEN)):
+    for once, each in at.MESSAGES:
         c[once] += 2 * layers * terms.dispatch_s
         c[each] += 2 * layers * sent / terms.dispatch_bytes_s
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tonnage.perf import step
+from tonnage.perf import step_terms as at
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from tonnage.perf.efficiencies import Terms
     from tonnage.spec.deployment import Parallelism
     from tonnage.spec.hardware import Gpu
@@ -80,33 +77,17 @@ def add_communication(c: list[float], terms: Terms, model: Model, parallelism: P
         reduces -= model.layers - model.dense_layers
     sums = model.layers * terms.small_s if model.joint_norms else 0.0
     token_bytes = ACTIVATION_BYTES * model.hidden
-    c[step.COMM_STEP] = reduces * terms.small_s + sums
-    c[step.COMM_SMALL] = reduces * token_bytes * (tp - 1) / terms.small_bytes_s
-    c[step.SMALL_TOKENS] = terms.small_bytes / token_bytes
-    c[step.ONE_SHOT_TO] = terms.one_shot_tokens
-    c[step.COMM_LARGE] = reduces * terms.large_s + sums
+    c[at.COMM_STEP] = reduces * terms.small_s + sums
+    c[at.COMM_SMALL] = reduces * token_bytes * (tp - 1) / terms.small_bytes_s
+    c[at.SMALL_TOKENS] = terms.small_bytes / token_bytes
+    c[at.ONE_SHOT_TO] = terms.one_shot_tokens
+    c[at.COMM_LARGE] = reduces * terms.large_s + sums
     moved = reduces * token_bytes * 2 * (tp - 1) / tp
-    c[step.COMM_TOKEN] = moved / terms.link_bytes_s
-    c[step.COMM_SLOW] = max(moved / terms.slow_bytes_s - c[step.COMM_TOKEN], 0.0)
-    c[step.SLOW_TO] = CHANGE_BYTES / token_bytes if c[step.COMM_SLOW] > 0.0 else 0.0
+    c[at.COMM_TOKEN] = moved / terms.link_bytes_s
+    c[at.COMM_SLOW] = max(moved / terms.slow_bytes_s - c[at.COMM_TOKEN], 0.0)
+    c[at.SLOW_TO] = CHANGE_BYTES / token_bytes if c[at.COMM_SLOW] > 0.0 else 0.0
     if terms.block_bytes_s > 0.0 and tp > 2:
         _starvation(c, terms, model, tp, reduces)
-
-
-def communication_seconds(k: NDArray[np.float64], tokens: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Seconds of all-reduces in many steps at once, as ``step.batch_seconds`` prices them.
-
-    Args:
-        k: coefficients by place, each one number or of the shape of ``tokens``.
-        tokens: of each step.
-    """
-    import numpy as np
-
-    small, large = k[step.COMM_STEP] + k[step.COMM_SMALL] * tokens, k[step.COMM_LARGE] + k[step.COMM_TOKEN] * tokens
-    large = large + np.where(tokens < k[step.SLOW_TO], k[step.COMM_SLOW] * tokens, 0.0)
-    starved = np.where((tokens > k[step.STARVED_FROM]) & (tokens <= k[step.STARVED_TO]), k[step.STARVED], 0.0)
-    chosen = np.where(tokens <= k[step.SMALL_TOKENS], np.minimum(small, large), large + starved)
-    return np.asarray(np.where(tokens <= k[step.ONE_SHOT_TO], small, chosen))
 
 
 def _starvation(c: list[float], terms: Terms, model: Model, tp: int, reduces: int) -> None:
@@ -120,6 +101,6 @@ def _starvation(c: list[float], terms: Terms, model: Model, tp: int, reduces: in
         return
     token_bytes = ACTIVATION_BYTES * model.hidden
     block_bytes = TWO_SHOT_THREADS * THREAD_BYTES * tp
-    c[step.STARVED] = reduces * 2 * odd * block_bytes / terms.block_bytes_s
-    c[step.STARVED_FROM] = FEWER_BLOCKS * block_bytes / token_bytes
-    c[step.STARVED_TO] = TWO_SHOT_BYTES / token_bytes
+    c[at.STARVED] = reduces * 2 * odd * block_bytes / terms.block_bytes_s
+    c[at.STARVED_FROM] = FEWER_BLOCKS * block_bytes / token_bytes
+    c[at.STARVED_TO] = TWO_SHOT_BYTES / token_bytes

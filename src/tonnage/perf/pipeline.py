@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tonnage.errors import DoesNotFit, InputError, option
-from tonnage.perf import step
+from tonnage.perf import step_terms as at
 from tonnage.perf.external.measured_steps import check_stages
 from tonnage.perf.memory import MemoryPlan, memory_plan
 from tonnage.perf.step import StepModel, step_seconds
@@ -30,6 +30,8 @@ from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from tonnage.perf.step_terms import Stages
 
 NETWORK_BYTES_S = 25e9
 """One-way bytes/s per GPU between systems: a 200 Gb/s adapter per GPU (DGX A100 datasheet; DGX H100 has 400 Gb/s)."""
@@ -100,19 +102,26 @@ def _round(stage: StepModel, deployment: Deployment, gpus_per_system: int, promp
     """The round of ``pp`` micro-batches through ``pp`` stages, from the step of one stage."""
     pp = deployment.parallelism.pp
     c = stage.coefficients.copy()
-    launches = step.COMM_STEP, step.COMM_LARGE, step.STARVED, step.HOST_STEP, step.WALK, step.LAUNCHES
-    for fixed in (step.LINEAR_BYTES, step.EXPERT_BYTES, *launches):
-        c[fixed] *= pp
-    c[step.EXPERT_MISS] **= 1 / pp
-    for each in (step.HEAD_FLOPS, step.WAVE):
-        c[each] /= pp
-    for limit in step.LIMITS:
-        c[limit] *= pp
+    for term in at.TERMS:
+        c[term.place] = _of_round(c[term.place], term.stages, pp)
     latency_s, token_s = _hops(deployment, gpus_per_system)
-    for once, each in ((step.COMM_STEP, step.COMM_SMALL), (step.COMM_LARGE, step.COMM_TOKEN)):
+    for once, each in at.MESSAGES:
         c[once] += latency_s
         c[each] += token_s / pp
     return replace(stage, coefficients=c, frontend_s=stage.frontend_s + _lone_prompt_s(c, pp, prompt_tokens))
+
+
+def _of_round(one: float, stages: Stages, pp: int) -> float:
+    """A coefficient of the round, from that of one stage."""
+    match stages:
+        case "same":
+            return one
+        case "times":
+            return one * pp
+        case "share":
+            return one / pp
+        case "root":
+            return float(one ** (1 / pp))
 
 
 def _lone_prompt_s(c: NDArray[np.float64], pp: int, tokens: int) -> float:

@@ -14,53 +14,48 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from tonnage.perf.step_terms import (
+    ACTIVATION,
+    ATTENTION,
+    COEFFICIENTS,
+    COMM_LARGE,
+    COMM_SLOW,
+    COMM_SMALL,
+    COMM_STEP,
+    COMM_TOKEN,
+    CONTEXT,
+    EAGER,
+    EXPERT_BYTES,
+    EXPERT_FLOPS,
+    EXPERT_MISS,
+    EXPERT_REST,
+    EXPERT_UNEVEN,
+    GRAPHED_TO,
+    GROUPED_FROM,
+    HEAD_BYTES,
+    HEAD_FLOPS,
+    HEADS,
+    HOST_PREFILL,
+    HOST_SEQUENCE,
+    HOST_STEP,
+    LAUNCHES,
+    LINEAR_BYTES,
+    LINEAR_FLOPS,
+    NORM,
+    ONE_SHOT_TO,
+    SLOW_TO,
+    SMALL_TOKENS,
+    STARVED,
+    STARVED_FROM,
+    STARVED_TO,
+    WALK,
+    WAVE,
+)
 from tonnage.units import PS_PER_S
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-# Places in the coefficient array.
-LINEAR_FLOPS = 0  # s per token: arithmetic of the decoder layers' matrices but routed experts
-LINEAR_BYTES = 1  # s per step: reading the weights that every step touches
-EXPERT_BYTES = 2  # s per step if every expert is touched: reading the experts' weights
-EXPERT_MISS = 3  # factor by which one more token shrinks the share of untouched experts
-EXPERT_REST = 4  # untouched share of T tokens is EXPERT_REST · EXPERT_MISS**T
-NORM = 5  # exponent p that joins arithmetic and weight traffic
-ACTIVATION = 6  # s per token: activations through memory
-HEAD_FLOPS = 7  # s per sequence: arithmetic of the output head
-HEAD_BYTES = 8  # s per step: reading the output head
-ATTENTION = 9  # s per pair of (new token, token it attends to) in prefill
-CONTEXT = 10  # s per context token read by decode sequences: KV bandwidth, or arithmetic of the query heads
-WALK = 11  # s per token of mean context and wave of blocks: the latency of walking one context
-COMM_STEP = 12  # s per step: latency of small all-reduces
-COMM_SMALL = 13  # s per token: bytes of small all-reduces, one-shot kernels that move every GPU's copy
-SMALL_TOKENS = 14  # tokens up to which an all-reduce is small
-COMM_LARGE = 15  # s per step: latency of large all-reduces
-COMM_TOKEN = 16  # s per token: bytes of large all-reduces
-HOST_STEP = 17  # s per step
-HOST_SEQUENCE = 18  # s per sequence in the step
-HOST_PREFILL = 19  # s per step with any prefill in it
-EXPERT_UNEVEN = 20  # how far the fullest GPU's touched share f lies above the mean: by this times the root of f · (1 − f)
-EXPERT_FLOPS = 21  # s per token: arithmetic of the routed experts' matrices
-STARVED = 22  # s per step: large all-reduces whose kernel is left with few blocks
-STARVED_FROM = 23  # tokens above which it is
-STARVED_TO = 24  # tokens up to which it is
-HEADS = 25  # s per context token while each query head is a block of its own
-WAVE = 26  # waves of such blocks per decode sequence: query heads per multiprocessor
-GROUPED_FROM = 27  # decode sequences from which blocks take the query heads of a KV head together
-LAUNCHES = 28  # s: a step with any prefill in it takes no less where its kernels are launched one by one
-COMM_SLOW = 29  # s per token that large all-reduces take longer below a size at which the algorithm changes
-SLOW_TO = 30  # tokens below which they do
-ONE_SHOT_TO = 31  # tokens up to which an all-reduce is a small one even where a large one takes less
-GRAPHED_TO = 32  # tokens up to which CUDA graphs hold a step with any prefill in it: it has neither LAUNCHES nor EAGER
-EAGER = 33  # s that a step with any prefill in it takes longer where no CUDA graph holds it
-COEFFICIENTS = 34
-# Behind them may stand a table, as pairs of tokens and seconds per step, tokens ascending: step times that somebody
-# else measured or predicted, which no roofline repeats (``reduction.py``).
-
-LIMITS = (SMALL_TOKENS, ONE_SHOT_TO, STARVED_FROM, STARVED_TO, SLOW_TO, GROUPED_FROM, GRAPHED_TO)
-"""Places of numbers of tokens or sequences at which the engine changes kernels."""
 
 
 def step_seconds(

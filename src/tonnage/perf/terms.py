@@ -20,7 +20,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DataError
-from tonnage.perf import step
+from tonnage.perf import step_terms as at
 from tonnage.perf.attention import add_attention
 from tonnage.perf.calibrated_terms import calibration_mark, overlaid
 from tonnage.perf.drafting import MARK as DRAFTING_MARK
@@ -79,7 +79,7 @@ def step_model(deployment: Deployment) -> StepModel:
         frontend_s=terms.frontend_s,
         drafting=drafted,
         stream_s=streaming_s(engine, deployment),
-        response_s=responding_s(engine, float(array[step.HOST_SEQUENCE])),
+        response_s=responding_s(engine, float(array[at.HOST_SEQUENCE])),
     )
 
 
@@ -386,17 +386,17 @@ def coefficients(
         InputError: the hardware has no such arithmetic.
     """
     precision, tp = gpu.executes(precision), parallelism.tp
-    c = [0.0] * step.COEFFICIENTS
+    c = [0.0] * at.COEFFICIENTS
     _linear(c, terms, model, gpu, precision, tp)
     add_attention(c, terms, model, gpu, precision, tp)
     if tp > 1:
         add_communication(c, terms, model, parallelism)
-    c[step.HOST_STEP] = terms.step_s + terms.layer_s * model.layers
-    c[step.HOST_SEQUENCE] += terms.sequence_s
-    c[step.HOST_PREFILL] = terms.prefill_s
-    c[step.LAUNCHES] = terms.launch_s
-    c[step.EAGER] = terms.eager_s
-    c[step.GRAPHED_TO] = 0.0 if knobs is None else float(knobs.graph_tokens)
+    c[at.HOST_STEP] = terms.step_s + terms.layer_s * model.layers
+    c[at.HOST_SEQUENCE] += terms.sequence_s
+    c[at.HOST_PREFILL] = terms.prefill_s
+    c[at.LAUNCHES] = terms.launch_s
+    c[at.EAGER] = terms.eager_s
+    c[at.GRAPHED_TO] = 0.0 if knobs is None else float(knobs.graph_tokens)
     if model.is_moe:
         _experts_of(c, terms, model, gpu, precision, parallelism)
     return c
@@ -408,17 +408,17 @@ def _linear(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Pre
     bandwidth = gpu.memory_bandwidth_gb_s * 1e9
     dense = model.common_parameters
     if precision.experts_only and model.is_moe:
-        c[step.LINEAR_FLOPS] = 2 * dense / (tp * peak_16 * terms.compute_16)
-        c[step.LINEAR_BYTES] = dense * BYTES_16 / (tp * bandwidth * terms.memory_16)
+        c[at.LINEAR_FLOPS] = 2 * dense / (tp * peak_16 * terms.compute_16)
+        c[at.LINEAR_BYTES] = dense * BYTES_16 / (tp * bandwidth * terms.memory_16)
     else:
-        c[step.LINEAR_FLOPS] = 2 * dense / (tp * peak * terms.compute)
-        c[step.LINEAR_BYTES] = dense * precision.weight_bytes / (tp * bandwidth * terms.memory)
-    c[step.NORM] = terms.norm
+        c[at.LINEAR_FLOPS] = 2 * dense / (tp * peak * terms.compute)
+        c[at.LINEAR_BYTES] = dense * precision.weight_bytes / (tp * bandwidth * terms.memory)
+    c[at.NORM] = terms.norm
     inner = _passes(terms, model, precision) * model.inner
     split = (model.heads * model.head_dim + inner) / tp
-    c[step.ACTIVATION] = terms.activation * ACTIVATION_BYTES * model.layers * (8 * model.hidden + split) / bandwidth
-    c[step.HEAD_FLOPS] = 2 * model.head_parameters / (tp * peak_16 * terms.compute_16)
-    c[step.HEAD_BYTES] = BYTES_16 * model.head_parameters / (tp * bandwidth * terms.memory_16)
+    c[at.ACTIVATION] = terms.activation * ACTIVATION_BYTES * model.layers * (8 * model.hidden + split) / bandwidth
+    c[at.HEAD_FLOPS] = 2 * model.head_parameters / (tp * peak_16 * terms.compute_16)
+    c[at.HEAD_BYTES] = BYTES_16 * model.head_parameters / (tp * bandwidth * terms.memory_16)
 
 
 def _passes(terms: Terms, model: Model, precision: Precision) -> float:

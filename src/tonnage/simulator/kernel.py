@@ -18,7 +18,9 @@ from numba import njit
 from tonnage import units
 from tonnage.errors import InputError, option
 from tonnage.perf import step as step_module
-from tonnage.perf.step import COEFFICIENTS, StepModel
+from tonnage.perf import step_terms
+from tonnage.perf.step import StepModel
+from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.results import requests as requests_module
 from tonnage.results.requests import COMPLETED, GAP_BINS, POSITION_BUCKETS, REJECTED, Requests, gap_edges_ns
 from tonnage.simulator import layout, rules, sglang, sglang_rules, tokens
@@ -111,7 +113,7 @@ def _fingerprint() -> int:
         __file__,
         *(
             str(module.__file__)
-            for module in (layout, rules, sglang, sglang_rules, tokens, steps_module, step_module, requests_module, units)
+            for module in (layout, rules, sglang, sglang_rules, tokens, steps_module, step_module, step_terms, requests_module, units)
         ),
     ]
     return zlib.crc32(b"".join(Path(file).read_bytes() for file in files))

@@ -14,14 +14,8 @@ from typing import TYPE_CHECKING
 from tonnage.errors import DoesNotFit
 from tonnage.perf.pipeline import priced
 from tonnage.perf.prediction_error import statistic_noise
-from tonnage.perf.step import (
-    ATTENTION,
-    EAGER,
-    HOST_PREFILL,
-    StepModel,
-    batch_seconds,
-    context_seconds,
-)
+from tonnage.perf.step import StepModel, batch_seconds, context_seconds
+from tonnage.perf.step_terms import ATTENTION, EAGER, HOST_PREFILL
 from tonnage.perf.terms import client_turnaround_s
 from tonnage.results.metrics import Summary, summarize
 from tonnage.simulator.kernel import run, run_recorded

@@ -1,8 +1,7 @@
 """Why the chosen point is where it is: which term of the step binds, which limit binds, where the memory goes.
 
 The terms are the mean over the engine steps of a simulated run at the highest load inside the limits, each
-step taken apart by the formula that priced it (``perf/step.py``). The p-norm that joins arithmetic and weight
-traffic is split between the two in proportion to their p-th powers, so that the terms add up to the step.
+step taken apart by the formula that estimated it (``perf/vectorised_step.py``), so that the terms add up to the step.
 """
 
 from __future__ import annotations
@@ -11,8 +10,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tonnage.perf import step
-from tonnage.perf.links import communication_seconds
 from tonnage.simulator.steps import CONTEXT_TOKENS, DECODE_SEQUENCES, DURATION, PAIRS_2, PREFILL_SEQUENCES, PREFILL_TOKENS
 from tonnage.sizing.capacity import statistic_s
 from tonnage.units import PS_PER_S
@@ -24,8 +21,6 @@ if TYPE_CHECKING:
     from tonnage.perf.step import Drafting
     from tonnage.sizing.bounds import Carried
     from tonnage.sizing.capacity import Instance
-
-    Floats = NDArray[np.float64]
 
 MOST_STEPS = 50_000
 """Engine steps that the mean is over, at most."""
@@ -151,43 +146,17 @@ def step_terms(c: NDArray[np.float64], steps: NDArray[np.int64], drafting: Draft
         steps: rows of ``StepRecord.steps``.
         drafting: speculative decoding; None without.
     """
-    import numpy as np
+    from tonnage.perf.vectorised_step import Steps, parts
 
-    prefill, starts, decodes = (steps[:, column].astype(np.float64) for column in (PREFILL_TOKENS, PREFILL_SEQUENCES, DECODE_SEQUENCES))
-    verified = decodes if drafting is None else decodes * (drafting.tokens + 1)
-    tokens, sequences, context = prefill + verified, starts + verified, steps[:, CONTEXT_TOKENS].astype(np.float64)
-    p = c[step.NORM]
-    touched = 1.0 - c[step.EXPERT_REST] * c[step.EXPERT_MISS] ** tokens
-    fullest = np.minimum(touched + c[step.EXPERT_UNEVEN] * np.sqrt(np.maximum(touched * (1.0 - touched), 0.0)), 1.0)
-    dense = _joined(c[step.LINEAR_FLOPS] * tokens, np.full(len(tokens), c[step.LINEAR_BYTES]), p)
-    experts = _joined(c[step.EXPERT_FLOPS] * tokens, c[step.EXPERT_BYTES] * fullest, p)
-    table = np.array([step.tabulated_seconds(c, int(t)) for t in tokens]) if len(c) > step.COEFFICIENTS else None
-    each = np.array([step.context_seconds(c, int(b)) for b in decodes])
-    eager = (prefill > 0) & (tokens > c[step.GRAPHED_TO])
-    found = {
-        "compute": dense[0] + experts[0] + c[step.ACTIVATION] * tokens,
-        "bandwidth": dense[1] + experts[1],
-        "attention": 0.5 * c[step.ATTENTION] * steps[:, PAIRS_2],
-        "kv": each * context,
-        "head": np.maximum(c[step.HEAD_FLOPS] * sequences, c[step.HEAD_BYTES]),
-        "link": communication_seconds(c, tokens),
-        "host": c[step.HOST_STEP] + c[step.HOST_SEQUENCE] * (starts + decodes) + np.where(prefill > 0, c[step.HOST_PREFILL], 0.0),
-    }
-    if table is not None:
-        found["table"] = table
-    found["host"] = found["host"] + np.where(eager, c[step.EAGER], 0.0)
-    found["host"] = found["host"] + np.maximum(np.where(eager, c[step.LAUNCHES], 0.0) - sum(found.values()), 0.0)
-    return found
-
-
-def _joined(arithmetic: Floats, reading: Floats, p: float) -> tuple[Floats, Floats]:
-    """The p-norm of two times, shared between them by their powers."""
-    import numpy as np
-
-    powers = arithmetic**p, reading**p
-    both = np.maximum(powers[0] + powers[1], np.finfo(np.float64).tiny)
-    joined = both ** (1.0 / p)
-    return joined * powers[0] / both, joined * powers[1] / both
+    columns = steps.T.astype(float)
+    contents = Steps(
+        prefill_tokens=columns[PREFILL_TOKENS],
+        prefill_sequences=columns[PREFILL_SEQUENCES],
+        decode_sequences=columns[DECODE_SEQUENCES],
+        attention_pairs_2=columns[PAIRS_2],
+        context_tokens=columns[CONTEXT_TOKENS],
+    )
+    return parts(c, contents, drafting)
 
 
 def _limits(carried: Carried) -> tuple[LimitUse, ...]:

@@ -1,22 +1,20 @@
-"""A step model whose steps take longer by a factor: what an error of the model would do."""
+"""A step model whose steps take longer by a factor, to see what an error of the step model would change."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tonnage.perf.step import COEFFICIENTS, EXPERT_MISS, EXPERT_REST, EXPERT_UNEVEN, LIMITS, NORM, WAVE, StepModel
+from tonnage.perf.step import StepModel
+from tonnage.perf.step_terms import COEFFICIENTS, DURATIONS
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-PURE_NUMBERS = (NORM, EXPERT_MISS, EXPERT_REST, EXPERT_UNEVEN, WAVE, *LIMITS)
-"""Places of the coefficient array that are no seconds."""
-
 
 def slower(step: StepModel, factor: float) -> StepModel:
-    """Every second of the step times ``factor``; the front end is not the step's."""
+    """The step model with every duration of a step multiplied by ``factor``; the front end is no part of a step and stays as it is."""
     if factor == 1.0:
         return step
     drafting = step.drafting
@@ -25,8 +23,8 @@ def slower(step: StepModel, factor: float) -> StepModel:
 
 
 def _scaled(c: NDArray[np.float64], factor: float) -> NDArray[np.float64]:
-    scaled = c * factor
-    for place in PURE_NUMBERS:
-        scaled[place] = c[place]
-    scaled[COEFFICIENTS::2] = c[COEFFICIENTS::2]
+    """The array with all its durations, those of a table behind it included, times ``factor``."""
+    scaled = c.copy()
+    scaled[list(DURATIONS)] *= factor
+    scaled[COEFFICIENTS + 1 :: 2] *= factor
     return scaled

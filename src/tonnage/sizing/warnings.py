@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tonnage.perf import step
 from tonnage.perf.step import batch_seconds, step_seconds
+from tonnage.perf.step_terms import places_of
 from tonnage.sizing.capacity import STABLE, Instance, find_capacity
 from tonnage.spec.catalog import QualityScore, find_score, models
 
@@ -60,12 +60,11 @@ def warnings(question: Question, found: Answer) -> tuple[Warned, ...]:
 
 
 def link_share(instance: Instance) -> float:
-    """Share of a full decode step that goes into all-reduces and hops, without pricing the KV cache."""
+    """Share of a full decode step that goes into all-reduces and hops; the KV cache is left out of the step."""
     batch = min(instance.batch, FILLED)
     c = instance.step.coefficients
     bare = c.copy()
-    for place in (step.COMM_STEP, step.COMM_SMALL, step.COMM_LARGE, step.COMM_TOKEN, step.COMM_SLOW, step.STARVED):
-        bare[place] = 0.0
+    bare[list(places_of("link"))] = 0.0
     return 1.0 - batch_seconds(bare, batch, batch) / batch_seconds(c, batch, batch)
 
 

@@ -5,14 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.strategies import ROOFLINE
-from tonnage.calibration.rows import LoadedRows, StaticRows, contexts, errors, price, robust
+from tonnage.calibration.rows import LoadedRows, StaticRows, errors, robust
 from tonnage.errors import InputError
-from tonnage.perf import step
-from tonnage.perf.step import SMALL_TOKENS, batch_seconds, context_seconds
 from tonnage.perf.terms import shipped
 from tools.fit.fit import CALIBRATED, CURVE, FILES, curve_rows, fit, held_out_folds, mape, package_folder, shipped_form
 from tools.fit.solving import solve
@@ -67,30 +62,6 @@ def moved() -> tuple[Layout, np.ndarray]:
     found = layout(GPUS)
     signs = np.random.default_rng(3).choice([-0.5, 0.5], len(found.names))
     return found, found.start + signs * found.spread
-
-
-@given(st.lists(st.tuples(st.integers(1, 9000), st.integers(1, 300)), min_size=1, max_size=8))
-def test_many_steps_at_once_cost_what_each_costs(steps: list[tuple[int, int]]) -> None:
-    c = ROOFLINE.copy()
-    c[[SMALL_TOKENS, step.COMM_SMALL]] = 500.0, 1e-6
-    for c[step.ONE_SHOT_TO] in (0.0, 100.0, 900.0):
-        tokens, sequences = (np.array(column, float) for column in zip(*steps, strict=True))
-        found = price(np.array([ROOFLINE, c]), np.ones(len(steps), np.int64), tokens, sequences)
-        assert found == pytest.approx([batch_seconds(c, t, s) for t, s in steps], rel=1e-12)
-
-
-@given(st.lists(st.tuples(st.integers(1, 300), st.integers(1, 300)), min_size=1, max_size=8))
-def test_starved_steps_and_waves_at_once_cost_what_each_costs(steps: list[tuple[int, int]]) -> None:
-    c = ROOFLINE.copy()
-    c[[step.STARVED, step.STARVED_FROM, step.STARVED_TO]] = 2e-3, 70.0, 200.0
-    c[[step.COMM_SLOW, step.SLOW_TO]] = 1.3e-5, 150.0
-    c[[step.HEADS, step.WAVE, step.GROUPED_FROM]] = 5e-8, 0.12, 17.5
-    tokens, sequences = (np.array(column, float) for column in zip(*steps, strict=True))
-    found = price(np.array([ROOFLINE, c]), np.ones(len(steps), np.int64), tokens, sequences)
-    assert found == pytest.approx([batch_seconds(c, t, s) for t, s in steps], rel=1e-12)
-    decode = np.append(sequences, 0.0)
-    each = contexts(np.tile(c, (len(decode), 1)), decode)
-    assert each == pytest.approx([context_seconds(c, int(b)) for b in decode], rel=1e-12)
 
 
 def test_a_transferred_generation_is_of_one_card() -> None:

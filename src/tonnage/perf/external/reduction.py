@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError, option
-from tonnage.perf import step
+from tonnage.perf import step_terms as at
 from tonnage.spec.step_times import TimedStep
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ SMOOTH = 1e-2
 ALIKE, SEVERAL = 1.005, 4
 """This many steps with prompts within this factor of the shortest, of tokens apart by a factor of two or more, are a floor."""
 
-TERMS = (step.HOST_SEQUENCE, step.HOST_PREFILL, step.ATTENTION, step.CONTEXT, step.WALK)
+TERMS = (at.HOST_SEQUENCE, at.HOST_PREFILL, at.ATTENTION, at.CONTEXT, at.WALK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +87,7 @@ def reduced(steps: Sequence[TimedStep], source: str) -> Reduction:
     found = np.maximum(design @ solution, least / seconds)
     error = 100 * np.abs(found - 1)
     coefficients = _array(knots, solution)
-    coefficients[step.LAUNCHES], coefficients[step.GRAPHED_TO] = floor, graphed
+    coefficients[at.LAUNCHES], coefficients[at.GRAPHED_TO] = floor, graphed
     return Reduction(
         coefficients=coefficients,
         decode_mape=float(error[decode].mean()),
@@ -206,8 +206,8 @@ def _array(knots: NDArray[np.float64], solution: NDArray[np.float64]) -> NDArray
     """
     import numpy as np
 
-    c = np.zeros(step.COEFFICIENTS)
-    c[step.NORM] = 1.0
+    c = np.zeros(at.COEFFICIENTS)
+    c[at.NORM] = 1.0
     values = solution[: len(knots)]
     c[list(TERMS)] = solution[len(knots) :]
     slope = max((values[-1] - values[-2]) / (knots[-1] - knots[-2]), 0.0)

@@ -7,8 +7,9 @@ import pytest
 
 from tests.silicon_sample import NVIDIA, sample
 from tonnage.errors import InputError
-from tonnage.perf import step
-from tonnage.perf.step import HOST_SEQUENCE, batch_seconds
+from tonnage.perf import step_terms as at
+from tonnage.perf.step import batch_seconds
+from tonnage.perf.step_terms import HOST_SEQUENCE
 from tonnage.perf.terms import coefficients, marks, resolve, shipped, step_model
 from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.deployment import Parallelism
@@ -261,14 +262,14 @@ def test_all_reduces_of_tensorrt_llm_1_1_are_one_shot_up_to_128_tokens() -> None
 
     for engine in (TRTLLM, TRTLLM_RC):
         c = array(engine)
-        assert (c[step.ONE_SHOT_TO], c[step.SMALL_TOKENS]) == (128, 0)
+        assert (c[at.ONE_SHOT_TO], c[at.SMALL_TOKENS]) == (128, 0)
         assert batch_seconds(c, 128, 1) > batch_seconds(c, 129, 1) > batch_seconds(c, 32, 1)
-        assert c[step.COMM_STEP] == pytest.approx(0.74 * array(VLLM)[step.COMM_STEP])
-        assert c[step.COMM_SMALL] == pytest.approx(160 * 7 * 2 * 8192 / (0.6 * 450e9))
-        assert array(engine, "l40s", 4)[step.ONE_SHOT_TO] == 0  # NCCL's over PCIe
+        assert c[at.COMM_STEP] == pytest.approx(0.74 * array(VLLM)[at.COMM_STEP])
+        assert c[at.COMM_SMALL] == pytest.approx(160 * 7 * 2 * 8192 / (0.6 * 450e9))
+        assert array(engine, "l40s", 4)[at.ONE_SHOT_TO] == 0  # NCCL's over PCIe
     for engine in ("tensorrt-llm-1.2", VLLM, SGLANG):
         c = array(engine)
-        assert c[step.ONE_SHOT_TO] == 0 < c[step.SMALL_TOKENS]
+        assert c[at.ONE_SHOT_TO] == 0 < c[at.SMALL_TOKENS]
         assert batch_seconds(c, 128, 1) <= batch_seconds(c, 129, 1)
 
 

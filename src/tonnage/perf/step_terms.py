@@ -1,0 +1,301 @@
+"""The terms of a step's duration, each described once.
+
+A deployment is reduced to an array of coefficients (``perf.terms``), and ``perf.step`` turns that array and the contents of a
+step into seconds. Every coefficient has one entry here: its place in the array, its unit, what it stands for, how a pipeline
+changes it, which part of an explained step it belongs to, and which fitted terms it is computed from. Whatever else needs to
+know about coefficients (pipelines, slower steps, explanations, warnings, the fit) reads these entries.
+
+To add a term, write one entry here and use its name in ``step.py`` and in ``vectorised_step.py``; then let one of the modules that
+fill the array (``matrices``, ``attention``, ``experts``, ``links``, ``host``) give it a value. The array of a deployment may be
+longer than the entries: a table of step times stands behind them, as pairs of tokens and seconds with ascending tokens, where
+somebody else measured or predicted steps that no roofline repeats (``external/reduction.py``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Unit = Literal["s", "s/token", "s/sequence", "s/pair", "tokens", "sequences", "1"]
+
+Part = Literal["compute", "bandwidth", "attention", "kv", "head", "link", "host"]
+"""What an explained step is divided into; ``table`` and ``drafter`` come on top where there are any."""
+
+PARTS: tuple[Part, ...] = ("compute", "bandwidth", "attention", "kv", "head", "link", "host")
+
+Stages = Literal["same", "times", "share", "root"]
+"""How a coefficient of one stage becomes that of a round of ``pp`` micro-batches through ``pp`` stages (``perf.pipeline``).
+
+"same": the round's tokens or sequences pay it once each. "times": every stage pays it, or the round reaches a limit at ``pp``
+times the tokens. "share": one stage in ``pp`` pays it. "root": a factor per token, of which a stage sees one in ``pp``.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTerm:
+    """One coefficient of a step.
+
+    Attributes:
+        name: its name in this module, in lower case.
+        place: its index in the coefficient array.
+        unit: of the coefficient; "s" and "s/…" are durations, the others shape durations.
+        about: what it stands for.
+        part: the part of an explained step that its seconds belong to; None for what is no duration.
+        stages: how a pipeline scales it.
+        fed_by: the fitted terms that it is computed from (names of ``perf.fitted_terms``).
+    """
+
+    name: str
+    place: int
+    unit: Unit
+    about: str
+    part: Part | None
+    stages: Stages
+    fed_by: tuple[str, ...]
+
+    @property
+    def is_time(self) -> bool:
+        """Whether the coefficient is a duration, so that it grows when every step takes longer."""
+        return self.unit == "s" or self.unit.startswith("s/")
+
+
+_described: list[StepTerm] = []
+
+
+def _term(name: str, about: str, *, unit: Unit, part: Part | None = None, stages: Stages = "same", fed_by: tuple[str, ...] = ()) -> int:
+    """Describe the next coefficient and return its place."""
+    place = len(_described)
+    _described.append(StepTerm(name=name, place=place, unit=unit, about=about, part=part, stages=stages, fed_by=fed_by))
+    return place
+
+
+LINEAR_FLOPS = _term(
+    "linear_flops",
+    "arithmetic of the decoder layers' matrices, routed experts excepted",
+    unit="s/token",
+    part="compute",
+)
+LINEAR_BYTES = _term(
+    "linear_bytes",
+    "reading the weights that every step touches",
+    unit="s",
+    part="bandwidth",
+    stages="times",
+)
+EXPERT_BYTES = _term(
+    "expert_bytes",
+    "reading the weights of all routed experts, as if the step touched every one of them",
+    unit="s",
+    part="bandwidth",
+    stages="times",
+)
+EXPERT_MISS = _term(
+    "expert_miss",
+    "factor by which one more token shrinks the share of experts that no token has touched",
+    unit="1",
+    stages="root",
+)
+EXPERT_REST = _term(
+    "expert_rest",
+    "the untouched share of T tokens is EXPERT_REST · EXPERT_MISS**T",
+    unit="1",
+)
+NORM = _term(
+    "norm",
+    "exponent p of the norm that joins arithmetic and weight traffic",
+    unit="1",
+)
+ACTIVATION = _term(
+    "activation",
+    "moving activations through memory",
+    unit="s/token",
+    part="compute",
+)
+HEAD_FLOPS = _term(
+    "head_flops",
+    "arithmetic of the output head",
+    unit="s/sequence",
+    part="head",
+    stages="share",
+)
+HEAD_BYTES = _term(
+    "head_bytes",
+    "reading the output head",
+    unit="s",
+    part="head",
+)
+ATTENTION = _term(
+    "attention",
+    "prefill attention, per pair of a new token and a token that it attends to",
+    unit="s/pair",
+    part="attention",
+)
+CONTEXT = _term(
+    "context",
+    "decode attention, per context token: the KV cache's bandwidth, or the arithmetic of the query heads",
+    unit="s/token",
+    part="kv",
+)
+WALK = _term(
+    "walk",
+    "latency of walking one context, per token of the mean context and wave of blocks",
+    unit="s/token",
+    part="kv",
+    stages="times",
+)
+COMM_STEP = _term(
+    "comm_step",
+    "latency of small all-reduces",
+    unit="s",
+    part="link",
+    stages="times",
+)
+COMM_SMALL = _term(
+    "comm_small",
+    "bytes of small all-reduces, which are one-shot kernels that move every GPU's copy",
+    unit="s/token",
+    part="link",
+)
+SMALL_TOKENS = _term(
+    "small_tokens",
+    "most tokens of a step for which an all-reduce may be a small one",
+    unit="tokens",
+    stages="times",
+)
+COMM_LARGE = _term(
+    "comm_large",
+    "latency of large all-reduces",
+    unit="s",
+    part="link",
+    stages="times",
+)
+COMM_TOKEN = _term(
+    "comm_token",
+    "bytes of large all-reduces",
+    unit="s/token",
+    part="link",
+)
+HOST_STEP = _term(
+    "host_step",
+    "scheduling and launching a step on the host",
+    unit="s",
+    part="host",
+    stages="times",
+)
+HOST_SEQUENCE = _term(
+    "host_sequence",
+    "what the host does for each sequence of a step",
+    unit="s/sequence",
+    part="host",
+)
+HOST_PREFILL = _term(
+    "host_prefill",
+    "what the host does for a step with any prefill in it",
+    unit="s",
+    part="host",
+)
+EXPERT_UNEVEN = _term(
+    "expert_uneven",
+    "how far the touched share f of the fullest GPU lies above the mean, in units of the root of f · (1 − f)",
+    unit="1",
+)
+EXPERT_FLOPS = _term(
+    "expert_flops",
+    "arithmetic of the routed experts' matrices",
+    unit="s/token",
+    part="compute",
+)
+STARVED = _term(
+    "starved",
+    "large all-reduces whose kernel is left with few blocks",
+    unit="s",
+    part="link",
+    stages="times",
+)
+STARVED_FROM = _term(
+    "starved_from",
+    "tokens of a step above which they are",
+    unit="tokens",
+    stages="times",
+)
+STARVED_TO = _term(
+    "starved_to",
+    "most tokens of a step for which they are",
+    unit="tokens",
+    stages="times",
+)
+HEADS = _term(
+    "heads",
+    "decode attention, per context token, while each query head is a block of its own",
+    unit="s/token",
+    part="kv",
+)
+WAVE = _term(
+    "wave",
+    "waves of such blocks per decode sequence: query heads per multiprocessor",
+    unit="1",
+    stages="share",
+)
+GROUPED_FROM = _term(
+    "grouped_from",
+    "decode sequences from which a block takes the query heads of a KV head together",
+    unit="sequences",
+    stages="times",
+)
+LAUNCHES = _term(
+    "launches",
+    "least duration of a step with any prefill in it whose kernels are launched one by one",
+    unit="s",
+    part="host",
+    stages="times",
+)
+COMM_SLOW = _term(
+    "comm_slow",
+    "what large all-reduces take longer below a size at which the algorithm changes",
+    unit="s/token",
+    part="link",
+)
+SLOW_TO = _term(
+    "slow_to",
+    "tokens of a step below which they do",
+    unit="tokens",
+    stages="times",
+)
+ONE_SHOT_TO = _term(
+    "one_shot_to",
+    "most tokens of a step for which an all-reduce is a small one even where a large one takes less",
+    unit="tokens",
+    stages="times",
+)
+GRAPHED_TO = _term(
+    "graphed_to",
+    "most tokens of a step with any prefill in it that CUDA graphs hold: it has neither LAUNCHES nor EAGER",
+    unit="tokens",
+    stages="times",
+)
+EAGER = _term(
+    "eager",
+    "what a step with any prefill in it takes longer where no CUDA graph holds it",
+    unit="s",
+    part="host",
+)
+
+TERMS: tuple[StepTerm, ...] = tuple(_described)
+"""Every term, by its place."""
+
+COEFFICIENTS = len(TERMS)
+"""Length of the coefficient array without a table behind it."""
+
+LIMITS: tuple[int, ...] = tuple(term.place for term in TERMS if term.unit in ("tokens", "sequences"))
+"""Places of the numbers of tokens or sequences at which an engine changes kernels."""
+
+DURATIONS: tuple[int, ...] = tuple(term.place for term in TERMS if term.is_time)
+"""Places of the coefficients that are durations."""
+
+MESSAGES = ((COMM_STEP, COMM_SMALL), (COMM_LARGE, COMM_TOKEN))
+"""Places of latency and of seconds per token, for each of the two kinds of messages between GPUs: small ones and large ones."""
+
+
+def places_of(part: Part) -> tuple[int, ...]:
+    """Places of the durations that belong to one part of an explained step."""
+    return tuple(term.place for term in TERMS if term.part == part)
