@@ -176,8 +176,8 @@ def test_python_runs(page: Path, block: str, tmp_path: Path) -> None:
 
 
 def test_pages_name_the_json_keys() -> None:
-    from tonnage.plan.candidate import Candidate, Rejected
-    from tonnage.plan.plan import Plan
+    from tonnage.plan.former_candidate import Candidate, Rejected
+    from tonnage.plan.former_plan import Plan
     from tonnage.results.metrics import Summary
     from tonnage.validation.score import ScoreReport
 

@@ -9,8 +9,8 @@ import pytest
 
 from tonnage.cli.show_plan import show_explanation, show_plan
 from tonnage.cli.table import table, wrapped
-from tonnage.plan.candidate import Candidate, Rejected
-from tonnage.plan.plan import Plan
+from tonnage.plan.former_candidate import Candidate, Rejected
+from tonnage.plan.former_plan import Plan
 from tonnage.sizing.demand import Demand
 from tonnage.sizing.explain import Explanation, LimitUse, MemoryPart, StepTerm
 from tonnage.sizing.fleet_check import FleetCheck

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from tonnage.cost.cost import SECONDS_PER_YEAR, Serving, Traffic
-from tonnage.plan.candidate import Candidate
+from tonnage.plan.former_candidate import Candidate
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from tests.questions import question
-from tonnage.plan.plan import Plan
+from tonnage.plan.former_plan import Plan
 from tonnage.sizing.planner import size
 
 

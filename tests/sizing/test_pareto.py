@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.plan.candidate import Candidate
+from tonnage.plan.former_candidate import Candidate
 from tonnage.sizing.pareto import pareto
 
 STATISTICS = {"mean": 1.0, "p50": 1.0, "p90": 1.0, "p95": 1.0, "p99": 1.0}

@@ -6,7 +6,7 @@ import pytest
 
 import tonnage
 from tonnage.errors import InputError
-from tonnage.plan.plan import Plan
+from tonnage.plan.former_plan import Plan
 
 STATISTICS = {"mean", "p50", "p90", "p95", "p99"}
 

@@ -1,7 +1,7 @@
 """The search space: every combination once, pipelines where nothing else fits or where they are asked for."""
 
 from tests.questions import question
-from tonnage.plan.candidate import Rejected
+from tonnage.plan.former_candidate import Rejected
 from tonnage.sizing.search_space import Ready, prepare, trials
 
 

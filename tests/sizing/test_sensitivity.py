@@ -6,7 +6,7 @@ import pytest
 
 import tonnage
 from tests.questions import SMALL, question
-from tonnage.plan.plan import Plan
+from tonnage.plan.former_plan import Plan
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search_space import Ready, prepare

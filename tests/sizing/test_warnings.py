@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.questions import question
-from tonnage.plan.plan import Plan
+from tonnage.plan.former_plan import Plan
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search import Answer, answer

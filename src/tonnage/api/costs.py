@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tonnage.cost.job import JobCost
     from tonnage.cost.where import CostComparison
-    from tonnage.plan.plan import Plan
+    from tonnage.plan.former_plan import Plan
     from tonnage.sizing.question import Question
     from tonnage.spec.prices import Prices
     from tonnage.spec.scenario import Scenario

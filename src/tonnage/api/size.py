@@ -13,7 +13,7 @@ from tonnage.errors import InputError, InputErrors, option
 from tonnage.spec.scenario import Scenario, to_document
 
 if TYPE_CHECKING:
-    from tonnage.plan.plan import Plan
+    from tonnage.plan.former_plan import Plan
     from tonnage.sizing.measured import MeasuredQuestion
     from tonnage.sizing.planner import Progress
     from tonnage.sizing.question import Question

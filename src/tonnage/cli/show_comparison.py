@@ -11,8 +11,8 @@ from tonnage.spec.catalog.accuracy import BENCHMARK, find_score
 
 if TYPE_CHECKING:
     from tonnage.cost.where import CostComparison
-    from tonnage.plan.candidate import Candidate
-    from tonnage.plan.plan import Plan
+    from tonnage.plan.former_candidate import Candidate
+    from tonnage.plan.former_plan import Plan
 
 QUALITY_NOTE = f"{BENCHMARK}: as published, not all asked alike; sources: tonnage catalog MODEL --json."
 

@@ -10,8 +10,8 @@ from tonnage.report.reading import FRONT_END_FELT
 from tonnage.spec.use_cases import pace
 
 if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
-    from tonnage.plan.plan import Plan
+    from tonnage.plan.former_candidate import Candidate
+    from tonnage.plan.former_plan import Plan
     from tonnage.sizing.explain import Explanation
     from tonnage.sizing.sensitivity import Changed
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tonnage.api import Asked
     from tonnage.cost.job import JobCost
     from tonnage.cost.where import CostComparison
-    from tonnage.plan.plan import Plan
+    from tonnage.plan.former_plan import Plan
     from tonnage.spec.scenario import Scenario
 
 NO_DEPLOYMENT = 3

@@ -19,7 +19,7 @@ from tonnage.spec.catalog import find_gpu, find_system
 from tonnage.spec.prices import Figure, Prices, amount
 
 if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.former_candidate import Candidate
     from tonnage.sizing.demand import Demand
 
 HOURS_PER_YEAR = 8_760

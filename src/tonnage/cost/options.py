@@ -20,7 +20,7 @@ from tonnage.cost.cost import (
     spread,
     system_parts,
 )
-from tonnage.plan.candidate import Candidate
+from tonnage.plan.former_candidate import Candidate
 from tonnage.sizing.systems import instances_per_system
 from tonnage.spec.prices import Figure, Prices, amount
 

@@ -1,127 +1,198 @@
-"""One deployment of a plan: what it carries and how many of it are needed, or why it is not possible."""
+"""One deployment of a plan: what it carries and how many of it are needed."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
 
-from tonnage.spec.deployment import EngineKnobs, Parallelism
+from tonnage.plan.confidence import Confidence
+from tonnage.plan.document import DERIVES, Shown
+from tonnage.plan.identity import Identity
+from tonnage.plan.limit import Bound
+from tonnage.plan.load import Load
+from tonnage.plan.pool import Pool
+from tonnage.results.latencies import Latencies
 
 if TYPE_CHECKING:
-    from tonnage.sizing.confidence import Confidence
-
-Statistics = dict[str, float | None]
+    from tonnage.plan.memory import MemoryPart
+    from tonnage.spec.deployment import EngineKnobs, Parallelism
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class Candidate(Shown):
     """One deployment that can carry the load, and how many of it are needed.
 
+    Where it has one pool, as is usual, the names of that pool can be read on the candidate itself, in Python and in JSON.
+
     Attributes:
-        gpu, system: catalog ids.
-        gpus_per_system: GPUs in that system.
-        precision, tp, pp, dp, ep, engine, knobs: the deployment; engine_preset is the range of versions that was simulated.
-        requests_per_second_per_instance: highest load of one instance inside the limits.
+        pools: what is deployed; one pool, or one for prefill and one for decode.
+        systems_exact: systems without rounding and spare.
+        requests_per_second_per_instance: highest load of one instance inside the limits; likewise per GPU and per 8 GPUs.
+        output_tokens_per_second_per_8_gpus: at that load; None where not measured.
         saturation_requests_per_second_per_instance: what it completes when always busy.
-        concurrency_per_instance: requests in flight at the highest load.
-        instances: instances on the systems, spare ones included.
-        systems: whole systems, spare ones included; systems_exact is without rounding and spare.
+        concurrency_per_instance: requests in flight at the highest load; None where not measured.
         utilisation: load at the peak over what the systems carry inside the limits.
         headroom_to_saturation: how much more than the peak they complete when always busy, as a share.
-        ttft_ms, itl_ms, tpot_ms, e2e_ms: metrics at the highest load, in milliseconds; None where not measured.
-        binds: the limit, or saturation, that ends the load.
-        load: what the load is, in words.
-        marks: which parts of the prediction rest on something else than measurements of this GPU and engine.
-        memory: where the memory goes, in one line.
+        ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies at the highest load, in milliseconds.
+        binds: what ends the load.
+        load: how requests reach an instance at that load.
+        marks: which parts of the prediction rest on something other than measurements of this GPU and engine, each with its source.
         accuracy_impact, calibration: what is published of the number format: "very low" to "high", and how long; "" where nothing is.
         confidence: how sure the number of systems is; None where nothing was simulated for it.
     """
 
-    gpu: str
-    system: str
-    gpus_per_system: int
-    precision: str
-    tp: int
-    pp: int
-    engine: str
-    knobs: EngineKnobs | None
-    instances: int
-    systems: int
+    __pydantic_config__ = DERIVES
+
+    DERIVED: ClassVar[tuple[str, ...]] = (
+        *("gpu", "system", "gpus_per_system", "precision", "tp", "pp", "dp", "ep", "engine", "engine_preset", "knobs"),
+        *("instances", "systems", "memory", "kv_tokens", "launch"),
+    )
+
+    pools: tuple[Pool, ...]
     systems_exact: float
     requests_per_second_per_instance: float
     requests_per_second_per_gpu: float
     requests_per_second_per_8_gpus: float
     output_tokens_per_second_per_8_gpus: float | None
     saturation_requests_per_second_per_instance: float
-    concurrency_per_instance: float
+    concurrency_per_instance: float | None
     utilisation: float
     headroom_to_saturation: float
-    ttft_ms: Statistics
-    itl_ms: Statistics
-    tpot_ms: Statistics
-    e2e_ms: Statistics
-    binds: str
-    load: str
-    marks: tuple[str, ...]
-    memory: str
-    engine_preset: str = ""
+    ttft_ms: Latencies
+    itl_ms: Latencies
+    tpot_ms: Latencies
+    e2e_ms: Latencies
+    binds: Bound
+    load: Load
+    marks: tuple[str, ...] = ()
     accuracy_impact: str = ""
     calibration: str = ""
     confidence: Confidence | None = None
-    dp: int = 1
-    ep: int = 1
+
+    def derived(self) -> tuple[str, ...]:
+        """The names of the only pool; of several pools only what adds up."""
+        return self.DERIVED if len(self.pools) == 1 else ("instances", "systems")
+
+    @property
+    def pool(self) -> Pool:
+        """The only pool.
+
+        Raises:
+            ValueError: there are several.
+        """
+        if len(self.pools) != 1:
+            raise ValueError(f"the deployment has {len(self.pools)} pools; look at each of them in pools")
+        return self.pools[0]
+
+    @property
+    def identity(self) -> Identity:
+        """What the deployment of the only pool is called."""
+        return self.pool.identity
+
+    @property
+    def gpu(self) -> str:
+        """GPU of the only pool, a catalog id."""
+        return self.pool.gpu
+
+    @property
+    def system(self) -> str:
+        """System of the only pool, a catalog id."""
+        return self.pool.system
+
+    @property
+    def gpus_per_system(self) -> int:
+        """GPUs in one system of the only pool."""
+        return self.pool.gpus_per_system
+
+    @property
+    def precision(self) -> str:
+        """Number format of the only pool."""
+        return self.pool.precision
+
+    @property
+    def tp(self) -> int:
+        """Tensor-parallel degree of the only pool."""
+        return self.pool.tp
+
+    @property
+    def pp(self) -> int:
+        """Pipeline-parallel degree of the only pool."""
+        return self.pool.pp
+
+    @property
+    def dp(self) -> int:
+        """Data-parallel attention ranks of the only pool."""
+        return self.pool.dp
+
+    @property
+    def ep(self) -> int:
+        """Expert-parallel degree of the only pool."""
+        return self.pool.ep
+
+    @property
+    def engine(self) -> str:
+        """Engine of the only pool, as users call it."""
+        return self.pool.engine
+
+    @property
+    def engine_preset(self) -> str:
+        """Engine preset of the only pool."""
+        return self.pool.engine_preset
+
+    @property
+    def knobs(self) -> EngineKnobs | None:
+        """Engine knobs of the only pool."""
+        return self.pool.knobs
+
+    @property
+    def memory(self) -> tuple[MemoryPart, ...]:
+        """Where the memory of a GPU of the only pool goes."""
+        return self.pool.memory
+
+    @property
+    def kv_tokens(self) -> int | None:
+        """Tokens that the KV cache of an instance of the only pool holds."""
+        return self.pool.kv_tokens
+
+    @property
+    def launch(self) -> tuple[str, ...]:
+        """The command that starts an instance of the only pool."""
+        return self.pool.launch
 
     @property
     def parallelism(self) -> Parallelism:
-        """How an instance is split."""
-        return Parallelism(tp=self.tp, pp=self.pp, dp=self.dp, ep=self.ep)
+        """How an instance of the only pool is split."""
+        return self.pool.parallelism
+
+    @property
+    def instances(self) -> int:
+        """Instances of all pools, spare ones included."""
+        return sum(pool.instances for pool in self.pools)
+
+    @property
+    def systems(self) -> int:
+        """Whole systems of all pools, spare ones included."""
+        return sum(pool.systems for pool in self.pools)
 
     @property
     def gpus(self) -> int:
         """GPUs bought."""
-        return self.systems * self.gpus_per_system
+        return sum(pool.fleet.gpus for pool in self.pools)
 
-    def to_json(self) -> dict[str, Any]:
-        """The candidate as JSON values."""
-        return without_ones(asdict(self))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rejected:
-    """A deployment that cannot carry the load, and the numbers that say so."""
-
-    gpu: str
-    precision: str
-    tp: int
-    pp: int
-    engine: str
-    reason: str
-    dp: int = 1
-    ep: int = 1
-
-    @property
-    def parallelism(self) -> Parallelism:
-        """How an instance would be split."""
-        return Parallelism(tp=self.tp, pp=self.pp, dp=self.dp, ep=self.ep)
-
-    def to_json(self) -> dict[str, Any]:
-        """The deployment and the reason as JSON values."""
-        return without_ones(asdict(self))
-
-
-def without_ones(values: dict[str, Any]) -> dict[str, Any]:
-    """JSON values of a deployment; what only a mixture of experts has is left out where it is 1."""
-    return {name: value for name, value in values.items() if name not in ("dp", "ep") or value > 1}
+    def on(self, *, systems: int, instances: int) -> Candidate:
+        """The same with another number of systems of the only pool."""
+        return replace(self, pools=(replace(self.pool, systems=systems, instances=instances),))
 
 
 def mean_latency(candidate: Candidate) -> float:
     """Mean E2E in milliseconds, mean TTFT where E2E was not measured, infinite where neither was."""
-    value = candidate.e2e_ms.get("mean")
-    value = candidate.ttft_ms.get("mean") if value is None else value
+    value = candidate.e2e_ms.mean
+    value = candidate.ttft_ms.mean if value is None else value
     return math.inf if value is None else value
 
 
 def by_gpus_needed(candidate: Candidate) -> tuple[float, float, float]:
     """Sort key: fewest whole GPUs, then fewest exactly, then lowest latency."""
-    return (candidate.gpus, candidate.systems_exact * candidate.gpus_per_system, mean_latency(candidate))
+    per_system = candidate.gpus / candidate.systems
+    return (candidate.gpus, candidate.systems_exact * per_system, mean_latency(candidate))

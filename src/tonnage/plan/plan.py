@@ -1,39 +1,50 @@
-"""The answer of a sizing: what was chosen, what else was possible, and why the rest was not.
+"""The answer of a sizing: what was chosen, what it rests on, what else was possible, why the rest was not, and what it costs.
 
 A plan is one JSON object; later commands read it and nothing else carries a decision.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar
 
-from tonnage.plan.candidate import Candidate, Rejected, mean_latency, without_ones
-from tonnage.sizing.demand import Demand
+from tonnage.errors import InputError, InputErrors
+from tonnage.plan.candidate import Candidate, mean_latency
+from tonnage.plan.cost import Cost
+from tonnage.plan.curve import CurvePoint
+from tonnage.plan.demand import Demand
+from tonnage.plan.document import DERIVES, FORBID, Shown, first_difference, json_of
+from tonnage.plan.existing import Existing
+from tonnage.plan.explanation import Explanation
+from tonnage.plan.fleet_check import FleetCheck
+from tonnage.plan.note import Note
+from tonnage.plan.pareto import ParetoPoint
+from tonnage.plan.percentile_answer import PercentileAnswer
+from tonnage.plan.provenance import Provenance
+from tonnage.plan.rejected import Rejected
+from tonnage.plan.sensitivity import Sensitivity
+from tonnage.plan.understood import Understood
+from tonnage.plan.warning import Warning
+from tonnage.spec.scenario import Scenario
 
-if TYPE_CHECKING:
-    from tonnage.sizing.confidence import Confidence
-    from tonnage.sizing.curve import CurvePoint
-    from tonnage.sizing.existing import Existing
-    from tonnage.sizing.explain import Explanation
-    from tonnage.sizing.fleet_check import FleetCheck
-    from tonnage.sizing.pareto import ParetoPoint
-    from tonnage.sizing.sensitivity import Sensitivity
-    from tonnage.sizing.warnings import Warned
+SCHEMA = "tonnage-plan/2"
 
-SCHEMA = "tonnage-plan/1"
+AGAIN = "give the plan as tonnage size --json wrote it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Shown):
     """The whole answer.
 
     Attributes:
-        scenario: the question as JSON values.
+        scenario: the question as it was understood.
+        asked: the question as it was written; None where it was not written as a scenario.
         demand: where the peak came from.
         candidates: every deployment inside the limits, best first.
         rejected: every other one.
-        notes: what a reader must know about the numbers, one sentence each.
+        notes: what a reader must know about the numbers.
         percentile_answer: the course's percentile sizing beside the simulated one; None unless asked.
         provenance: version, coefficients, data, seed, command.
         curve: what the choice does at every load up to saturation; empty where nothing was chosen or simulated.
@@ -43,29 +54,46 @@ class Plan:
         warnings: rules of thumb that the answer runs against.
         fleet_check: the whole fleet simulated at its peak.
         existing: what systems that exist carry; None unless asked.
-        confidence: how sure the number of systems of the choice is; None where nothing was chosen or simulated.
+        cost: of the choice; None where nothing was chosen.
+        measured: the answer of the scenario's own benchmarks; None where it names none.
     """
 
-    scenario: dict[str, Any]
+    __pydantic_config__ = DERIVES
+
+    DERIVED: ClassVar[tuple[str, ...]] = ("schema", "choice", "choices")
+
+    scenario: Understood
+    asked: Scenario | None = None
     demand: Demand
     candidates: tuple[Candidate, ...]
     rejected: tuple[Rejected, ...]
-    notes: tuple[str, ...]
-    percentile_answer: dict[str, Any] | None
-    provenance: dict[str, Any]
+    notes: tuple[Note, ...]
+    percentile_answer: PercentileAnswer | None = None
+    provenance: Provenance
     curve: tuple[CurvePoint, ...] = ()
     pareto: tuple[ParetoPoint, ...] = ()
     explain: Explanation | None = None
     sensitivity: Sensitivity | None = None
-    warnings: tuple[Warned, ...] = ()
+    warnings: tuple[Warning, ...] = ()
     fleet_check: FleetCheck | None = None
     existing: Existing | None = None
-    confidence: Confidence | None = None
+    cost: Cost | None = None
+    measured: Measured | None = None
+
+    @property
+    def schema(self) -> str:
+        """Name and version of the JSON form."""
+        return SCHEMA
 
     @property
     def choice(self) -> Candidate | None:
         """The candidate that needs the fewest GPUs; None when nothing meets the limits."""
         return self.candidates[0] if self.candidates else None
+
+    @property
+    def choices(self) -> dict[str, Candidate | None]:
+        """The best by latency and by throughput."""
+        return {"latency_optimal": self.latency_optimal, "throughput_optimal": self.throughput_optimal}
 
     @property
     def throughput_optimal(self) -> Candidate | None:
@@ -79,27 +107,61 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """The plan as one JSON object."""
+        found: dict[str, Any] = json_of(self)
+        return {"schema": found.pop("schema"), **found}
 
-        def one(candidate: Candidate | None) -> dict[str, Any] | None:
-            return None if candidate is None else candidate.to_json()
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Plan:
+        """The plan of a JSON object.
 
-        return {
-            "schema": SCHEMA,
-            "scenario": self.scenario,
-            "demand": asdict(self.demand),
-            "choice": one(self.choice),
-            "choices": {"latency_optimal": one(self.latency_optimal), "throughput_optimal": one(self.throughput_optimal)},
-            "candidates": [c.to_json() for c in self.candidates],
-            "rejected": [r.to_json() for r in self.rejected],
-            "notes": list(self.notes),
-            "percentile_answer": self.percentile_answer,
-            "provenance": self.provenance,
-            "curve": [asdict(p) for p in self.curve],
-            "pareto": [without_ones(asdict(p)) for p in self.pareto],
-            "explain": None if self.explain is None else asdict(self.explain),
-            "sensitivity": None if self.sensitivity is None else asdict(self.sensitivity),
-            "warnings": [asdict(w) for w in self.warnings],
-            "fleet_check": None if self.fleet_check is None else asdict(self.fleet_check),
-            "existing": None if self.existing is None else asdict(self.existing),
-            "confidence": None if self.confidence is None else self.confidence.to_json(),
-        }
+        Raises:
+            InputError: another schema, or something that is no plan.
+            InputErrors: everything in it that cannot be used, each with its path.
+        """
+        _check_schema(document)
+        return _read(document)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """The answer of the scenario's own benchmarks, and the prediction to hold beside it.
+
+    Attributes:
+        plan: from the measured points.
+        predicted: candidates of the same question in a closed loop, the way that benchmarks are run.
+    """
+
+    __pydantic_config__ = FORBID
+
+    plan: Plan
+    predicted: tuple[Candidate, ...] = ()
+
+
+def _check_schema(document: Mapping[str, Any]) -> None:
+    found = document.get("schema") if isinstance(document, Mapping) else None
+    if found == SCHEMA:
+        return
+    if isinstance(found, str) and found.startswith("tonnage-plan/"):
+        raise InputError(f"schema: {found[:40]} was written by another version of tonnage, this one reads {SCHEMA}; make the plan again")
+    raise InputError(f"schema: no plan; give the JSON that tonnage size --json wrote, whose schema is {SCHEMA}")
+
+
+@cache
+def _adapter() -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(Plan)
+
+
+def _read(document: Mapping[str, Any]) -> Plan:
+    from pydantic import ValidationError
+
+    try:
+        plan: Plan = _adapter().validate_python(document)
+    except ValidationError as error:
+        places = {".".join(map(str, fault["loc"])) or "plan": fault["msg"] for fault in error.errors(include_url=False)}
+        raise InputErrors(f"{place}: {message}; {AGAIN}" for place, message in places.items()) from None
+    found = first_difference(document, json_of(plan))
+    if found is not None:
+        raise InputError(f"{found[0]}: {found[1]}; {AGAIN}")
+    return plan

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.perf.pipeline import MARK
 from tonnage.perf.terms import marks
-from tonnage.plan.candidate import Candidate
+from tonnage.plan.former_candidate import Candidate
 from tonnage.sizing.search_space import runs_on
 from tonnage.sizing.systems import fleet, fleet_of
 from tonnage.spec.catalog import accuracy_and_calibration

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tonnage.sizing.capacity import Capacity, Instance, worst_limit
 
 if TYPE_CHECKING:
-    from tonnage.plan.candidate import Statistics
+    from tonnage.plan.former_candidate import Statistics
     from tonnage.results.metrics import Summary
 
 SHARES = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.88, 0.94, 0.98)

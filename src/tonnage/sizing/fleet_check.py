@@ -17,7 +17,7 @@ from tonnage.sizing.systems import instances_per_system
 from tonnage.spec.workload import OpenLoop, Split, TraceArrivals
 
 if TYPE_CHECKING:
-    from tonnage.plan.candidate import Statistics
+    from tonnage.plan.former_candidate import Statistics
     from tonnage.results.metrics import Summary
     from tonnage.sizing.bounds import Carried
     from tonnage.spec.recording import Recording

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tonnage.errors import InputError, UnknownName, option
-from tonnage.plan.candidate import Candidate, Rejected, Statistics, by_gpus_needed
-from tonnage.plan.plan import Plan
+from tonnage.plan.former_candidate import Candidate, Rejected, Statistics, by_gpus_needed
+from tonnage.plan.former_plan import Plan
 from tonnage.results.columns import STATISTICS
 from tonnage.results.points import STEADY, MeasuredPoint
 from tonnage.sizing.demand import Demand

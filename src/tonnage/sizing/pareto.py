@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.former_candidate import Candidate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tonnage.plan.plan import Plan
+from tonnage.plan.former_plan import Plan
 from tonnage.sizing.curve import load_curve
 from tonnage.sizing.existing import existing
 from tonnage.sizing.explain import explained
@@ -20,7 +20,7 @@ from tonnage.sizing.trace_capacity import replayed_at
 from tonnage.sizing.warnings import warnings
 
 if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.former_candidate import Candidate
     from tonnage.sizing.confidence import Confidence
 
 __all__ = ["Progress", "engine_label", "no_progress", "size"]

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tonnage.plan.candidate import Candidate, Rejected, by_gpus_needed
+from tonnage.plan.former_candidate import Candidate, Rejected, by_gpus_needed
 from tonnage.sizing.bounds import Carried, beaten, bound_per_gpu, far_behind
 from tonnage.sizing.candidate import candidate, resized
 from tonnage.sizing.capacity import Capacity, confirmed, find_capacity

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from tonnage.errors import InputError
-from tonnage.plan.candidate import Rejected
+from tonnage.plan.former_candidate import Rejected
 from tonnage.sizing.capacity import Asked, Instance
 from tonnage.sizing.question import PP_DEGREES, Question
 from tonnage.sizing.token_budget import fitted

@@ -19,7 +19,7 @@ from tonnage.sizing.stretched import stretched_rates
 from tonnage.sizing.systems import fleet
 
 if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.former_candidate import Candidate
     from tonnage.sizing.bounds import Carried
     from tonnage.sizing.question import Question
     from tonnage.sizing.search import Answer

@@ -1,0 +1,220 @@
+"""What a plan costs: each way of serving the load for a year, or each way of doing a job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+from tonnage.plan.cost_note import CostNote, NoCost
+from tonnage.plan.document import DERIVES, FORBID, Shown, Tagged
+from tonnage.plan.serving import Serving
+from tonnage.plan.traffic import Traffic
+from tonnage.spec.prices import Figure
+
+Where = Literal["on-prem", "cloud", "hybrid", "api"]
+
+WAYS: tuple[Where, ...] = ("on-prem", "cloud", "hybrid", "api")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Energy:
+    """An estimate of the electricity of owned systems: highest power × utilisation × PUE.
+
+    Attributes:
+        kwh_per_year: at the meter of the building.
+        usd_per_year: at the price of power; None where none is given.
+        utilisation: mean over the year of load over what the systems carry inside the limits.
+        added: whether it is part of the cost; otherwise hosting pays for it.
+        how: the arithmetic.
+    """
+
+    __pydantic_config__ = FORBID
+
+    kwh_per_year: float
+    usd_per_year: float | None
+    utilisation: float
+    added: bool
+    how: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostPart:
+    """One part of a cost: ``kind`` is "capex" (written off) or "opex", ``how`` its arithmetic."""
+
+    __pydantic_config__ = FORBID
+
+    name: str
+    kind: Literal["capex", "opex"]
+    usd_per_year: float
+    how: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WayCost(Shown):
+    """What one way of serving costs a year; USD everywhere.
+
+    Attributes:
+        where: which way.
+        usd_per_year: all parts; None where a price is not known, and ``reason`` says which.
+        usd_per_year_low, usd_per_year_high: with the ends of the cloud price in place of its middle.
+        usd_per_year_exact: without rounding to whole systems and without spare; None where nothing is rounded.
+        usd_per_1000_requests, usd_per_1000_requests_exact: over the requests of the year; None where they are not known.
+        usd_per_million_input_tokens, usd_per_million_output_tokens: split by the price ratio.
+        parts: what the cost consists of.
+        purchase_usd: price of the systems on the day they are bought.
+        systems, systems_exact, instances, gpus: what is owned; None or 0 where nothing is.
+        cloud_gpu_hours_per_year, cloud_gpus_at_peak: what is rented.
+        energy: of what is owned; None where nothing is, or its power is not known.
+        how: the arithmetic, one line each.
+        figures: every price that went into it.
+        reason: why there is no cost; None where there is one.
+    """
+
+    __pydantic_config__ = DERIVES
+
+    DERIVED: ClassVar[tuple[str, ...]] = ("capex_usd_per_year", "opex_usd_per_year")
+
+    where: Where
+    usd_per_year: float | None
+    usd_per_year_low: float | None = None
+    usd_per_year_high: float | None = None
+    usd_per_year_exact: float | None = None
+    usd_per_1000_requests: float | None = None
+    usd_per_1000_requests_exact: float | None = None
+    usd_per_million_input_tokens: float | None = None
+    usd_per_million_output_tokens: float | None = None
+    parts: tuple[CostPart, ...] = ()
+    purchase_usd: float | None = None
+    systems: int = 0
+    systems_exact: float | None = None
+    instances: int = 0
+    gpus: int = 0
+    cloud_gpu_hours_per_year: float = 0.0
+    cloud_gpus_at_peak: int = 0
+    energy: Energy | None = None
+    how: tuple[str, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    reason: NoCost | None = None
+
+    @property
+    def capex_usd_per_year(self) -> float:
+        """Written off in a year."""
+        return sum(part.usd_per_year for part in self.parts if part.kind == "capex")
+
+    @property
+    def opex_usd_per_year(self) -> float:
+        """Paid in a year."""
+        return sum(part.usd_per_year for part in self.parts if part.kind == "opex")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BreakEven:
+    """The requests a year at which the cheaper of two ways changes.
+
+    Attributes:
+        between: the two ways.
+        cheaper_below: the cheaper of them at small volumes; empty where they cost the same.
+        cheaper_above: the cheaper of them at the largest volume looked at.
+        first_requests_per_year: where the cheaper one changes first; None where it never does.
+        last_requests_per_year: where it changes last; whole systems make it change more than once.
+        changes: how often.
+        bought_fleet_requests_per_year: where the fleet of this plan, bought whole, costs as much as the API: with less
+            traffic than this the API is the cheaper. None for other pairs, or where it is never reached.
+        searched_to_requests_per_year: the largest volume looked at.
+    """
+
+    __pydantic_config__ = FORBID
+
+    between: tuple[str, str]
+    cheaper_below: str
+    cheaper_above: str
+    first_requests_per_year: float | None
+    last_requests_per_year: float | None
+    changes: int
+    bought_fleet_requests_per_year: float | None
+    searched_to_requests_per_year: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class YearlyCost(Shown):
+    """The ways of serving one load, what each costs a year, and where the cheaper changes.
+
+    Attributes:
+        traffic, serving: the load, and what carries it.
+        ways: what each way costs that was asked for.
+        cheapest: of those whose cost is known; None where none is.
+        break_evens: for each two of on-prem, cloud and API.
+        notes: what a reader must know.
+        stale_prices: prices that are older than a year.
+    """
+
+    __pydantic_config__ = DERIVES
+
+    DERIVED: ClassVar[tuple[str, ...]] = ("requests_per_year", "figures")
+
+    traffic: Traffic
+    serving: Serving
+    ways: tuple[WayCost, ...]
+    cheapest: Where | None
+    break_evens: tuple[BreakEven, ...]
+    notes: tuple[CostNote, ...]
+    stale_prices: tuple[Figure, ...]
+    of: Literal["year"] = "year"
+
+    @property
+    def requests_per_year(self) -> float | None:
+        """Requests in 365 days; None where only the peak is known."""
+        return self.traffic.requests_per_year
+
+    @property
+    def figures(self) -> tuple[Figure, ...]:
+        """Every price that any of the ways rests on, once."""
+        return tuple(dict.fromkeys(figure for way in self.ways for figure in way.figures))
+
+    def way(self, where: Where) -> WayCost | None:
+        """One of the ways; None where it was not asked for."""
+        return next((way for way in self.ways if way.where == where), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobCost:
+    """Three ways of doing a job of so many requests within so many hours; USD.
+
+    Attributes:
+        requests, hours: the job.
+        owned: systems for the job, owned all year, without electricity and without shares per request, as both hang on
+            how often it is run.
+        power_usd_per_job: electricity of the owned systems, an estimate; 0 where hosting pays for it or it is not known.
+        cloud_usd_per_job: so many GPUs for so many begun hours; None where the rent is not known.
+        cloud_gpu_hours_per_job: of them.
+        api_usd_per_job: the tokens; None where no API price is known.
+        jobs_per_year_against_cloud, jobs_per_year_against_api: from more jobs a year owning is cheaper; None where a
+            price is not known, or a year has no time for so many.
+        most_jobs_per_year: for how many a year has time on the owned systems.
+        cloud_how, api_how: the arithmetic of the cloud and of the API; "" where they have no cost.
+        cloud_reason, api_reason: why they have none; None where they have one.
+        figures: the prices used; ``stale_prices`` are those older than a year.
+    """
+
+    __pydantic_config__ = FORBID
+
+    requests: float
+    hours: float
+    owned: WayCost
+    power_usd_per_job: float
+    cloud_usd_per_job: float | None
+    cloud_gpu_hours_per_job: float
+    api_usd_per_job: float | None
+    jobs_per_year_against_cloud: float | None
+    jobs_per_year_against_api: float | None
+    most_jobs_per_year: float
+    cloud_how: str = ""
+    api_how: str = ""
+    cloud_reason: NoCost | None = None
+    api_reason: NoCost | None = None
+    figures: tuple[Figure, ...]
+    stale_prices: tuple[Figure, ...]
+    of: Literal["job"] = "job"
+
+
+Cost = Annotated[YearlyCost | JobCost, Tagged("of")]

@@ -1,0 +1,87 @@
+"""Values as JSON, and back: one rule for every class of a plan.
+
+A class that derives from ``Shown`` names properties in ``DERIVED`` that its JSON shows beside its fields, for readers who want the
+answer without following it, such as ``choice.gpu`` beside ``choice.pools[0].gpu``. They are never a second source: reading compares
+the whole document with the values that were read from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, ClassVar
+
+from tonnage.spec.scenario import Scenario, to_document
+
+FORBID = {"extra": "forbid"}
+"""pydantic's rule for the classes of a plan: an unknown key is an error."""
+
+DERIVES = {"extra": "ignore"}
+"""The rule of those whose JSON shows properties too: ``first_difference`` refuses what is neither a field nor a property."""
+
+
+def json_of(value: Any) -> Any:
+    """A value of a plan as JSON values: objects, lists, numbers, texts and None."""
+    if isinstance(value, Scenario):
+        return to_document(value)
+    if is_dataclass(value):
+        found = {part.name: json_of(getattr(value, part.name)) for part in fields(value)}
+        return found | {name: json_of(getattr(value, name)) for name in _derived(value)}
+    if isinstance(value, Mapping):
+        return {str(key): json_of(each) for key, each in value.items()}
+    if isinstance(value, tuple | list):
+        return [json_of(each) for each in value]
+    return value.item() if hasattr(value, "item") else value
+
+
+def _derived(value: Any) -> tuple[str, ...]:
+    return value.derived() if isinstance(value, Shown) else ()
+
+
+class Shown:
+    """A value whose JSON also shows some of its properties."""
+
+    __slots__ = ()
+
+    DERIVED: ClassVar[tuple[str, ...]] = ()
+
+    def derived(self) -> tuple[str, ...]:
+        """The properties that the JSON of this value shows."""
+        return self.DERIVED
+
+
+def first_difference(given: Any, shown: Any, path: tuple[str, ...] = ()) -> tuple[str, str] | None:
+    """Where a document says something other than the values that were read from it, and what is wrong there.
+
+    What the document leaves out is no difference: it was filled in.
+    """
+    if path and path[-1] == "asked":
+        return None
+    if isinstance(given, Mapping) and isinstance(shown, Mapping):
+        for key, value in given.items():
+            if key not in shown:
+                return ".".join((*path, str(key))), "is an unknown key"
+            found = first_difference(value, shown[key], (*path, str(key)))
+            if found is not None:
+                return found
+        return None
+    if isinstance(given, list | tuple) and isinstance(shown, list) and len(given) == len(shown):
+        pairs = enumerate(zip(given, shown, strict=True))
+        return next((found for i, (one, other) in pairs if (found := first_difference(one, other, (*path, str(i)))) is not None), None)
+    same = given == shown and isinstance(given, bool) == isinstance(shown, bool)
+    return None if same else (".".join(path), f"{given!r} contradicts the rest of the plan, which makes it {shown!r}")
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """Says of a union of classes by which field pydantic tells them apart; pydantic loads only when a plan is read."""
+
+    field: str
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """The union as a tagged one."""
+        from typing import Annotated
+
+        from pydantic import Field
+
+        return handler.generate_schema(Annotated[source, Field(discriminator=self.field)])

@@ -1,0 +1,57 @@
+"""What systems that exist can carry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tonnage.plan.document import FORBID
+from tonnage.plan.identity import Identity
+from tonnage.plan.limit import Bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedGroup:
+    """One kind of system that exists.
+
+    Attributes:
+        count, system: how many, and what.
+        deployment: what runs on them; None where no deployment on these systems meets the limits.
+        instances: on all of them.
+        requests_per_second: of them together, inside the limits.
+        binds: what breaks first there; None where nothing runs.
+    """
+
+    __pydantic_config__ = FORBID
+
+    count: int
+    system: str
+    deployment: Identity | None
+    instances: int
+    requests_per_second: float
+    binds: Bound | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Existing:
+    """What systems that exist can carry.
+
+    Attributes:
+        groups: one per kind of system.
+        requests_per_second: the highest load of all together inside the limits.
+        asked_requests_per_second: the load today, as the plan sizes for it.
+        headroom: how much more than today's load they carry, as a share; negative where they are too few.
+        breaks_first: what breaks first when the load grows; None where nothing runs.
+        growth_per_month: of the load; None where it was not said.
+        months_left: whole months after which the load still fits, −1 where it does not today; None without growth, or where it never
+            ends.
+    """
+
+    __pydantic_config__ = FORBID
+
+    groups: tuple[OwnedGroup, ...]
+    requests_per_second: float
+    asked_requests_per_second: float
+    headroom: float
+    breaks_first: Bound | None
+    growth_per_month: float | None
+    months_left: int | None

@@ -1,0 +1,180 @@
+"""What a reader must know about the numbers of a plan: a code, and its values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from tonnage.plan.document import FORBID, Tagged
+from tonnage.plan.limit import Limit
+from tonnage.spec.scenario import Mode, UseCase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UseCaseDefaults:
+    """What a use case set because the asker did not; what it left alone is None or empty."""
+
+    __pydantic_config__ = FORBID
+
+    use_case: UseCase
+    mode: Mode | None = None
+    isl: str = ""
+    osl: str = ""
+    limits: tuple[Limit, ...] = ()
+    code: Literal["use-case-defaults"] = "use-case-defaults"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LengthInWords:
+    """A length that was written in words: ``which`` is "isl" or "osl", ``tokens`` the mean that it came to."""
+
+    __pydantic_config__ = FORBID
+
+    which: Literal["isl", "osl"]
+    written: str
+    tokens: float
+    words_per_token: float
+    code: Literal["length-in-words"] = "length-in-words"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptPart:
+    """A part that is added to every prompt, ``count`` times so many tokens."""
+
+    __pydantic_config__ = FORBID
+
+    part: Literal["system_prompt", "retrieved", "history"]
+    count: int
+    tokens: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptParts:
+    """Every prompt is longer by these parts than what is asked; ``tokens`` is their sum."""
+
+    __pydantic_config__ = FORBID
+
+    tokens: int
+    parts: tuple[PromptPart, ...]
+    code: Literal["prompt-parts"] = "prompt-parts"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RandomSplit:
+    """Each instance is sized on its own share of the arrivals, split at random; a router that balances better lowers the latencies."""
+
+    __pydantic_config__ = FORBID
+
+    code: Literal["random-split"] = "random-split"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestsOn:
+    """What the prediction of the choice rests on beside measurements of this GPU and engine: the choice's ``marks``."""
+
+    __pydantic_config__ = FORBID
+
+    marks: tuple[str, ...]
+    code: Literal["rests-on"] = "rests-on"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsDoNotCount:
+    """Limits that do not count in this mode."""
+
+    __pydantic_config__ = FORBID
+
+    mode: Mode
+    limits: tuple[Limit, ...]
+    code: Literal["limits-do-not-count"] = "limits-do-not-count"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnobChange:
+    """A knob of the choice that differs from the engine's own default."""
+
+    __pydantic_config__ = FORBID
+
+    knob: str
+    default: int | bool
+    chosen: int | bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnobsChanged:
+    """The choice runs with knobs other than the engine's own."""
+
+    __pydantic_config__ = FORBID
+
+    changes: tuple[KnobChange, ...]
+    code: Literal["knobs-changed"] = "knobs-changed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuedFromStart:
+    """All requests of a job are queued from the start, and no latency limit counts."""
+
+    __pydantic_config__ = FORBID
+
+    code: Literal["queued-from-start"] = "queued-from-start"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoLimit:
+    """No latency limit was given: saturation bounds the load, or of a benchmark its highest throughput."""
+
+    __pydantic_config__ = FORBID
+
+    measured: bool = False
+    code: Literal["no-limit"] = "no-limit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkAsMeasured:
+    """Throughput and latencies are those of a benchmark at the chosen load; nothing is interpolated and no queue is simulated."""
+
+    __pydantic_config__ = FORBID
+
+    code: Literal["benchmark-as-measured"] = "benchmark-as-measured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PointsLeftOut:
+    """Points of the benchmark that are of other models, lengths or deployments."""
+
+    __pydantic_config__ = FORBID
+
+    left_out: int
+    points: int
+    code: Literal["points-left-out"] = "points-left-out"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnsteadyPoints:
+    """Points of the benchmark that were not steady: requests/s × E2E is below ``threshold`` × clients; the first of them."""
+
+    __pydantic_config__ = FORBID
+
+    unsteady: int
+    points: int
+    threshold: float
+    first_clients: float
+    first_tp: int
+    code: Literal["unsteady-points"] = "unsteady-points"
+
+
+Note = Annotated[
+    UseCaseDefaults
+    | LengthInWords
+    | PromptParts
+    | RandomSplit
+    | RestsOn
+    | LimitsDoNotCount
+    | KnobsChanged
+    | QueuedFromStart
+    | NoLimit
+    | BenchmarkAsMeasured
+    | PointsLeftOut
+    | UnsteadyPoints,
+    Tagged("code"),
+]

@@ -1,0 +1,49 @@
+"""Instances of one deployment that play one role: all of the serving, or its prefill or decode half."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tonnage.plan.document import FORBID
+from tonnage.plan.fleet import Fleet
+from tonnage.plan.identity import Identity
+from tonnage.plan.memory import MemoryPart
+from tonnage.spec.deployment import EngineKnobs
+
+Role = Literal["serve", "prefill", "decode"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool(Identity):
+    """So many instances of one deployment.
+
+    Attributes:
+        role: "serve" does everything; "prefill" and "decode" share the work.
+        model: catalog id.
+        system: catalog id of the systems that the instances stand in.
+        gpus_per_system: GPUs in one of them.
+        knobs: of the engine; None where a benchmark did not say them.
+        instances, systems: spare ones included.
+        memory: where the memory of each GPU goes; empty where it is not known.
+        kv_tokens: tokens that the KV cache of one instance holds; None where it is not known.
+        launch: the command that starts the engine of one instance, as an argument list; empty where no command is known.
+    """
+
+    __pydantic_config__ = FORBID
+
+    role: Role = "serve"
+    model: str
+    system: str
+    gpus_per_system: int
+    knobs: EngineKnobs | None
+    instances: int
+    systems: int
+    memory: tuple[MemoryPart, ...] = ()
+    kv_tokens: int | None = None
+    launch: tuple[str, ...] = ()
+
+    @property
+    def fleet(self) -> Fleet:
+        """Its systems, and what an instance takes of them."""
+        return Fleet(systems=self.systems, gpus_per_instance=self.parallelism.gpus, gpus_per_system=self.gpus_per_system)

@@ -1,0 +1,250 @@
+"""Why a deployment cannot be the answer: a code, and the numbers that say so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from tonnage.plan.document import FORBID, Tagged
+from tonnage.plan.identity import Identity
+from tonnage.plan.limit import Breach
+from tonnage.plan.load import Load
+from tonnage.spec.deployment import LimitMetric, Statistic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorUnsupported:
+    """The engine does not run on accelerators of this maker."""
+
+    __pydantic_config__ = FORBID
+
+    engine: str
+    vendor: str
+    code: Literal["vendor-unsupported"] = "vendor-unsupported"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrecisionUnsupported:
+    """Hardware or engine cannot compute in the number format; ``lacks`` names what is missing, such as "no FP8 matrix units"."""
+
+    __pydantic_config__ = FORBID
+
+    subject: str
+    lacks: str
+    code: Literal["precision-unsupported"] = "precision-unsupported"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WiderThanSystem:
+    """A pipeline stage needs more GPUs than one system has."""
+
+    __pydantic_config__ = FORBID
+
+    tp: int
+    dp: int
+    system: str
+    system_gpus: int
+    code: Literal["wider-than-system"] = "wider-than-system"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TooManyStages:
+    """The pipeline has more stages than the model has layers."""
+
+    __pydantic_config__ = FORBID
+
+    pp: int
+    model: str
+    layers: int
+    code: Literal["too-many-stages"] = "too-many-stages"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CannotRun:
+    """The deployment was refused before any simulation: it does not fit the memory, or the model cannot be split so.
+
+    Attributes:
+        error: the message of the refusal, with its arithmetic.
+    """
+
+    __pydantic_config__ = FORBID
+
+    error: str
+    code: Literal["cannot-run"] = "cannot-run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outdone:
+    """By closed form it carries at most so many requests/s per GPU; another deployment on the same GPU carries more and is no slower."""
+
+    __pydantic_config__ = FORBID
+
+    at_most_per_gpu: float
+    other: Identity
+    other_per_gpu: float
+    code: Literal["outdone"] = "outdone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FarBehind:
+    """A limit breaks at a fraction of the load that another deployment on the same GPU carries."""
+
+    __pydantic_config__ = FORBID
+
+    breach: Breach
+    requests_per_second: float
+    per_gpu: float
+    other: Identity
+    other_per_gpu: float
+    code: Literal["far-behind"] = "far-behind"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenAtAnyLoad:
+    """A limit breaks for a single client already, or in every measured load; ``lowest`` is then the measured load nearest to it."""
+
+    __pydantic_config__ = FORBID
+
+    breach: Breach
+    lowest: Load | None = None
+    code: Literal["broken-at-any-load"] = "broken-at-any-load"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AboveSaturation:
+    """The wanted rate exceeds the rate at which the instance saturates."""
+
+    __pydantic_config__ = FORBID
+
+    requests_per_second: float
+    most: float
+    code: Literal["above-saturation"] = "above-saturation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenEarly:
+    """A limit breaks at the lowest load that the search tried, which is this share of saturation."""
+
+    __pydantic_config__ = FORBID
+
+    breach: Breach
+    requests_per_second: float
+    share_of_saturation: float
+    code: Literal["broken-early"] = "broken-early"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenInVerification:
+    """The longer, independent run broke a limit at every load down to this one."""
+
+    __pydantic_config__ = FORBID
+
+    breach: Breach
+    requests_per_second: float
+    code: Literal["broken-in-verification"] = "broken-in-verification"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokenOnManyInstances:
+    """A limit of a recording breaks even when its requests are split over so many instances."""
+
+    __pydantic_config__ = FORBID
+
+    breach: Breach
+    instances: int
+    code: Literal["broken-on-many-instances"] = "broken-on-many-instances"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TooSlowForJob:
+    """A single request of the job takes longer than the whole job may; both in seconds."""
+
+    __pydantic_config__ = FORBID
+
+    seconds: float
+    allowed: float
+    code: Literal["too-slow-for-job"] = "too-slow-for-job"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoesNotDivide:
+    """A measured instance has a number of GPUs that does not divide a system."""
+
+    __pydantic_config__ = FORBID
+
+    gpus: int
+    system: str
+    system_gpus: int
+    code: Literal["does-not-divide"] = "does-not-divide"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThroughputNotMeasured:
+    """The benchmark does not hold the requests/s of the deployment."""
+
+    __pydantic_config__ = FORBID
+
+    code: Literal["throughput-not-measured"] = "throughput-not-measured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatisticNotMeasured:
+    """The benchmark does not hold the limited statistic of the deployment."""
+
+    __pydantic_config__ = FORBID
+
+    metric: LimitMetric
+    statistic: Statistic
+    code: Literal["statistic-not-measured"] = "statistic-not-measured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredBreach:
+    """The limit that one measured load breaks most."""
+
+    __pydantic_config__ = FORBID
+
+    breach: Breach
+    load: Load
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoMeasuredLoadHolds:
+    """No measured load meets every limit: what the lowest and the highest of them break."""
+
+    __pydantic_config__ = FORBID
+
+    breaches: tuple[MeasuredBreach, ...]
+    code: Literal["no-measured-load-holds"] = "no-measured-load-holds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NothingMeetsLimits:
+    """None of several deployments meets the limits."""
+
+    __pydantic_config__ = FORBID
+
+    code: Literal["nothing-meets-limits"] = "nothing-meets-limits"
+
+
+Reason = Annotated[
+    VendorUnsupported
+    | PrecisionUnsupported
+    | WiderThanSystem
+    | TooManyStages
+    | CannotRun
+    | Outdone
+    | FarBehind
+    | BrokenAtAnyLoad
+    | AboveSaturation
+    | BrokenEarly
+    | BrokenInVerification
+    | BrokenOnManyInstances
+    | TooSlowForJob
+    | DoesNotDivide
+    | ThroughputNotMeasured
+    | StatisticNotMeasured
+    | NoMeasuredLoadHolds
+    | NothingMeetsLimits,
+    Tagged("code"),
+]

@@ -1,0 +1,100 @@
+"""Rules of thumb that an answer runs against, each with the number behind it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from tonnage.plan.document import FORBID, Tagged
+from tonnage.plan.limit import Limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PcieForLargeModel:
+    """A large model's GPUs are joined by PCIe: ``value`` is the share of a decode step that all-reduces take."""
+
+    __pydantic_config__ = FORBID
+
+    value: float
+    model: str
+    parameters: int
+    gpu: str
+    rule: Literal["nvlink"] = "nvlink"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WideOverPcie:
+    """Tensor parallelism over more GPUs than PCIe is advised for: ``value`` is the share of a decode step that all-reduces take."""
+
+    __pydantic_config__ = FORBID
+
+    value: float
+    tp: int
+    gpu: str
+    rule: Literal["tp-over-pcie"] = "tp-over-pcie"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputTokensCheaper:
+    """Engine time of an output token over that of an input token (``value``), at so many requests at once; times in seconds."""
+
+    __pydantic_config__ = FORBID
+
+    value: float
+    output_token_s: float
+    input_token_s: float
+    requests: int
+    rule: Literal["input-tokens-cheaper"] = "input-tokens-cheaper"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitHalvesThroughput:
+    """Requests/s of an instance without a limit over those with it (``value``)."""
+
+    __pydantic_config__ = FORBID
+
+    value: float
+    limit: Limit
+    requests_per_second: float
+    requests_per_second_without: float
+    rule: Literal["limit-halves-throughput"] = "limit-halves-throughput"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BurstyTrace:
+    """Coefficient of variation of a trace's gaps (``value``), with a Poisson peak of its mean beside its busiest second."""
+
+    __pydantic_config__ = FORBID
+
+    value: float
+    poisson_peak: float
+    peak_second: int
+    rule: Literal["bursty"] = "bursty"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmallerModel:
+    """A model with fewer parameters publishes at least the same score: ``value`` is the ratio of their parameters.
+
+    Attributes:
+        model, other: the planned model and the smaller one, with ``parameters`` and ``other_parameters``.
+        score, other_score: of the benchmark, asked in the setting that both share.
+    """
+
+    __pydantic_config__ = FORBID
+
+    value: float
+    model: str
+    parameters: int
+    score: float
+    other: str
+    other_parameters: int
+    other_score: float
+    benchmark: str
+    setting: str
+    rule: Literal["smaller-model"] = "smaller-model"
+
+
+Warning = Annotated[
+    PcieForLargeModel | WideOverPcie | InputTokensCheaper | LimitHalvesThroughput | BurstyTrace | SmallerModel, Tagged("rule")
+]
