@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
 from tonnage.plan.cost_note import CostNote, NoCost
-from tonnage.plan.document import DERIVES, FORBID, Shown, Tagged
+from tonnage.plan.document import DERIVES, Shown, Tagged
 from tonnage.plan.serving import Serving
 from tonnage.plan.traffic import Traffic
 from tonnage.spec.prices import Figure
+from tonnage.spec.typed_values import FORBID
 
 Where = Literal["on-prem", "cloud", "hybrid", "api"]
 

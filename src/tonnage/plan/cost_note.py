@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from tonnage.plan.document import FORBID, Tagged
+from tonnage.plan.document import Tagged
 from tonnage.spec.prices import Figure
+from tonnage.spec.typed_values import FORBID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tonnage.plan.document import FORBID
 from tonnage.results.latencies import Latencies
+from tonnage.spec.typed_values import FORBID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

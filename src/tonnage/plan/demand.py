@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tonnage.plan.document import FORBID
+from tonnage.spec.typed_values import FORBID
 
 BURSTY = 1.5
 """Coefficient of variation of the gaps from which arrivals are called bursty: a Poisson peak is too low there."""

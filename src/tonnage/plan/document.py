@@ -13,9 +13,6 @@ from typing import Any, ClassVar
 
 from tonnage.spec.scenario import Scenario, to_document
 
-FORBID = {"extra": "forbid"}
-"""pydantic's rule for the classes of a plan: an unknown key is an error."""
-
 DERIVES = {"extra": "ignore"}
 """The rule of those whose JSON shows properties too: ``first_difference`` refuses what is neither a field nor a property."""
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tonnage.plan.document import FORBID
 from tonnage.plan.limit import Breach
 from tonnage.results.latencies import Latencies
+from tonnage.spec.typed_values import FORBID
 from tonnage.spec.workload import Split
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tonnage.plan.document import FORBID
 from tonnage.spec.deployment import Limit as Asked
 from tonnage.spec.deployment import LimitMetric, Statistic
+from tonnage.spec.typed_values import FORBID
 
 BoundKind = Literal["limit", "saturation", "throughput", "highest-measured"]
 

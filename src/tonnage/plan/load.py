@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tonnage.plan.document import FORBID
+from tonnage.spec.typed_values import FORBID
 from tonnage.spec.workload import Process
 
 LoadKind = Literal["open", "closed", "trace", "queued"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tonnage.plan.document import FORBID
+from tonnage.spec.typed_values import FORBID
 
 MemoryUse = Literal["weights", "drafter", "activations", "reserve", "kv_cache", "unused"]
 """``reserve`` is the CUDA context, communication buffers and CUDA graphs."""

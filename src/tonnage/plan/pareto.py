@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tonnage.plan.document import FORBID
 from tonnage.plan.identity import Identity
+from tonnage.spec.typed_values import FORBID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from tonnage.plan.candidate import Candidate, mean_latency
 from tonnage.plan.cost import Cost
 from tonnage.plan.curve import CurvePoint
 from tonnage.plan.demand import Demand
-from tonnage.plan.document import DERIVES, FORBID, Shown, first_difference, json_of
+from tonnage.plan.document import DERIVES, Shown, first_difference, json_of
 from tonnage.plan.existing import Existing
 from tonnage.plan.explanation import Explanation
 from tonnage.plan.fleet_check import FleetCheck
@@ -28,6 +28,7 @@ from tonnage.plan.sensitivity import Sensitivity
 from tonnage.plan.understood import Understood
 from tonnage.plan.warning import Warning
 from tonnage.spec.scenario import Scenario
+from tonnage.spec.typed_values import FORBID
 
 SCHEMA = "tonnage-plan/2"
 

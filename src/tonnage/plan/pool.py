@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tonnage.plan.document import FORBID
 from tonnage.plan.fleet import Fleet
 from tonnage.plan.identity import Identity
 from tonnage.plan.memory import MemoryPart
 from tonnage.spec.deployment import EngineKnobs
+from tonnage.spec.typed_values import FORBID
 
 Role = Literal["serve", "prefill", "decode"]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from tonnage.plan.document import FORBID, Tagged
+from tonnage.plan.document import Tagged
 from tonnage.plan.identity import Identity
 from tonnage.plan.limit import Breach
 from tonnage.plan.load import Load
 from tonnage.spec.deployment import LimitMetric, Statistic
+from tonnage.spec.typed_values import FORBID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

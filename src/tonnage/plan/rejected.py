@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tonnage.plan.document import FORBID
 from tonnage.plan.identity import Identity
 from tonnage.plan.reason import Reason
+from tonnage.spec.typed_values import FORBID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

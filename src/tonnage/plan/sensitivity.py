@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tonnage.plan.document import FORBID
 from tonnage.plan.identity import Identity
 from tonnage.plan.limit import Limit
 from tonnage.plan.reason import Reason
+from tonnage.spec.typed_values import FORBID
 
 Input = Literal["isl", "osl", "rate", "step_time"]
 """Input length, output length, requests per second, and the time of a step (an error of the model)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from tonnage.plan.document import FORBID
+from tonnage.spec.typed_values import FORBID
 
 HOURS_PER_YEAR = 8_760
 SECONDS_PER_YEAR = 3_600 * HOURS_PER_YEAR

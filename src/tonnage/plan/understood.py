@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tonnage.plan.document import FORBID
 from tonnage.plan.limit import Limit
 from tonnage.spec.scenario import Mode
+from tonnage.spec.typed_values import FORBID
 from tonnage.spec.workload import Process
 
 

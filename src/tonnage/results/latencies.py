@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from tonnage.spec.deployment import Statistic
-from tonnage.spec.scenario import FORBID
+from tonnage.spec.typed_values import FORBID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
