@@ -47,6 +47,7 @@ def run(program: Path, *arguments: str, cwd: Path, **environment: str) -> subpro
     )
 
 
+@pytest.mark.install
 def test_made_once_then_silent_and_again_when_the_pins_change(checkout: Path, tmp_path: Path) -> None:
     link = tmp_path / "bin" / "ton"
     link.parent.mkdir()
@@ -74,6 +75,7 @@ def test_made_once_then_silent_and_again_when_the_pins_change(checkout: Path, tm
     assert not (checkout / ".venv" / "fit.txt").exists()
 
 
+@pytest.mark.install
 def test_two_first_uses_at_once_make_it_once(checkout: Path) -> None:
     both = [subprocess.Popen([checkout / "tonnage", str(i)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for i in range(2)]
     ends = [process.communicate(timeout=300) for process in both]
@@ -82,6 +84,7 @@ def test_two_first_uses_at_once_make_it_once(checkout: Path) -> None:
     assert sum("making .venv" in err for _, err in ends) == 1
 
 
+@pytest.mark.install
 def test_killed_in_the_middle_it_is_made_again(checkout: Path) -> None:
     process = subprocess.Popen([checkout / "tonnage"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     while not (checkout / ".venv" / "bin" / "python").exists():
@@ -93,6 +96,7 @@ def test_killed_in_the_middle_it_is_made_again(checkout: Path) -> None:
     assert "making .venv" in again.stderr
 
 
+@pytest.mark.install
 def test_pins_that_cannot_be_installed_leave_one_line_and_nothing_taken_for_whole(checkout: Path) -> None:
     (checkout / "requirements" / "core.txt").write_text("no-such-package==1.0 --hash=sha256:" + "0" * 64 + "\n")
     for _ in range(2):
@@ -115,6 +119,7 @@ def test_without_a_python_one_line_says_which(checkout: Path, tmp_path: Path) ->
     assert "Python 3.11" in end.stderr
 
 
+@pytest.mark.install
 def test_this_checkout_runs_from_its_pins_within_600_megabytes(tmp_path: Path) -> None:
     end = run(ROOT / "tonnage", "--version", cwd=tmp_path)
     assert (end.returncode, end.stdout.strip()) == (0, tonnage.__version__)

@@ -212,6 +212,7 @@ def without_a_group(nim: list[Row]) -> tuple[dict[str, Any], list[Row]]:
     return found.terms(solve(found, parts, found.start, found.free(kept))), out
 
 
+@pytest.mark.accuracy
 @needs_data
 def test_one_measured_curve_predicts_the_other_five_of_a_group_that_no_fit_has_seen(
     without_a_group: tuple[dict[str, Any], list[Row]],
@@ -228,6 +229,7 @@ def test_one_measured_curve_predicts_the_other_five_of_a_group_that_no_fit_has_s
         assert mean[name][1] < most
 
 
+@pytest.mark.accuracy
 @needs_data
 def test_never_worse_than_uncalibrated_on_held_out_rows_of_the_same_file(
     nim: list[Row], without_a_group: tuple[dict[str, Any], list[Row]]
@@ -262,6 +264,7 @@ def test_one_wrong_point_among_those_of_a_made_machine_makes_no_unseen_curve_wor
     assert all(abs(np.log(factor)) < 0.6 for factor in report.factors.values())
 
 
+@pytest.mark.accuracy
 @needs_data
 def test_few_points_and_one_wrong_point_make_held_out_curves_of_the_group_no_worse(
     without_a_group: tuple[dict[str, Any], list[Row]],

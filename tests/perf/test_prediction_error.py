@@ -46,6 +46,7 @@ def width(bounds: tuple[float, float]) -> float:
     return math.log(bounds[1] / bounds[0])
 
 
+@pytest.mark.accuracy
 @pytest.mark.parametrize(("of_group", "of_row"), [(0.05, 0.02), (0.02, 0.05), (0.0, 0.05)])
 def test_80_percent_intervals_hold_80_percent_of_groups_that_were_not_seen(of_group: float, of_row: float) -> None:
     seen = list(held_out(30, 60, of_group=of_group, of_row=of_row))
@@ -114,6 +115,7 @@ def test_the_shipped_table_covers_what_its_own_folds_held_out() -> None:
             assert width(table.interval(metric, 100.0, regime(load), share=0.5)) < width(known)
 
 
+@pytest.mark.accuracy
 @needs_data
 def test_intervals_cover_nim_groups_that_neither_the_terms_nor_the_table_have_seen() -> None:
     """Terms fitted without each group in turn, then a table of errors without each: its intervals hold about 80 % of the group.

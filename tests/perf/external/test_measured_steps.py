@@ -99,7 +99,11 @@ def test_without_the_wheel_one_line_says_what_to_install(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"model": "gpt-j-6b", "precision": "fp16"}, "not asked for the architecture of gpt-j-6b"),
+        pytest.param(
+            {"model": "gpt-j-6b", "precision": "fp16"},
+            "not asked for the architecture of gpt-j-6b",
+            marks=[pytest.mark.accuracy, needs_wheel],
+        ),
         ({"gpu": "l40"}, "has no tables of l40"),
     ],
 )
@@ -107,13 +111,12 @@ def test_a_deployment_that_it_has_no_tables_of_is_refused(change: dict[str, str]
     from tonnage.api.simulate import deployment_of
 
     what = {"model": "llama-3.1-8b", "gpu": "h100", "precision": "fp16", "tp": 1, "engine": "vllm", **change}
-    if absent and "gpu" not in change:
-        pytest.skip("THE WHEEL aiconfigurator-core IS ABSENT: architectures are checked with it")
     monkeypatch.setattr(aiconfigurator, "installed_version", lambda: "0.12.0")
     with pytest.raises(InputError, match=says):
         reduction(asked(deployment_of(**what)))
 
 
+@pytest.mark.accuracy
 @needs_wheel
 @pytest.mark.parametrize("engine", ["vllm", "tensorrt-llm"])
 def test_the_wheels_steps_reduce_well(engine: str) -> None:
@@ -127,6 +130,7 @@ def test_the_wheels_steps_reduce_well(engine: str) -> None:
     assert 0.002 < alone < 0.008  # 8 GB of weights at 3.35 TB/s take 2.4 ms
 
 
+@pytest.mark.accuracy
 @needs_wheel
 def test_the_wheel_refuses_in_one_line() -> None:
     with pytest.raises(InputError, match=r"cannot price llama-3.1-8b, a100_sxm") as error:

@@ -104,6 +104,7 @@ def test_predictions_of_the_fit_are_those_of_the_simulator(moved: tuple[Layout, 
         assert not np.allclose(values, at_hand[name], rtol=1e-4)
 
 
+@pytest.mark.accuracy
 def test_the_fit_finds_terms_again_that_made_the_data(moved: tuple[Layout, np.ndarray]) -> None:
     found, truth = moved
     terms = found.terms(truth)
@@ -123,6 +124,7 @@ def test_the_fit_finds_terms_again_that_made_the_data(moved: tuple[Layout, np.nd
     assert hopper[1] == pytest.approx(hopper[0], rel=0.1)
 
 
+@pytest.mark.accuracy
 def test_terms_of_other_engines_stay_where_they_were(moved: tuple[Layout, np.ndarray]) -> None:
     found, truth = moved
     static = StaticRows(measured_as(static_rows(), StaticRows(static_rows()), found.terms(truth)))
@@ -132,6 +134,7 @@ def test_terms_of_other_engines_stay_where_they_were(moved: tuple[Layout, np.nda
     assert not np.allclose(x, found.start)
 
 
+@pytest.mark.accuracy
 def test_solving_twice_gives_the_same_numbers(moved: tuple[Layout, np.ndarray]) -> None:
     found, truth = moved
     nim = LoadedRows(measured_as(nim_rows(), LoadedRows(nim_rows()), found.terms(truth)))
@@ -198,6 +201,7 @@ def test_folds_never_score_what_they_were_fitted_on() -> None:
         assert fold.test
 
 
+@pytest.mark.accuracy
 @needs_data
 def test_a_left_out_group_of_nim_is_still_predicted() -> None:
     """One fold in full: fitted without Llama 3 70B on A100, scored on it."""

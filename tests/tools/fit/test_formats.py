@@ -44,6 +44,7 @@ def tables() -> Path | None:
 TABLES = tables()
 
 
+@pytest.mark.accuracy
 @pytest.mark.skipif(TABLES is None, reason="needs the wheel aiconfigurator-core")
 @pytest.mark.parametrize(
     ("dtype", "name", "arithmetic", "weight_bytes"),

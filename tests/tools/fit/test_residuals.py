@@ -24,6 +24,7 @@ def test_errors_of_a_fold_become_logarithms_by_group() -> None:
     assert all(r.strange_gpu for r in found)
 
 
+@pytest.mark.accuracy
 @needs_data
 def test_a_fit_with_folds_leaves_a_table_of_their_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenth of the rows, three folds: terms.json and residuals.json appear, and the table speaks of what was left out."""

@@ -155,6 +155,7 @@ def made_up(terms: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.accuracy
 def test_the_fit_finds_terms_again_that_made_the_rows(tmp_path: Path) -> None:
     layout = silicon_layout(shipped())
     signs = np.random.default_rng(7).choice([-0.7, 0.7], len(layout.names))
@@ -173,6 +174,7 @@ def test_the_fit_finds_terms_again_that_made_the_rows(tmp_path: Path) -> None:
     assert got[VLLM]["layer_s"] != pytest.approx(shared["layer_s"])
 
 
+@pytest.mark.accuracy
 def test_the_front_end_is_found_again_where_rows_can_tell(tmp_path: Path) -> None:
     """Rows of an engine that its front end holds up, made with 100 µs a token; those of the others leave it where it starts."""
     fast = NVIDIA | {"backend": "trtllm", "model_path": "meta-llama/Llama-3.1-8B-Instruct", "isl": "256", "osl": "512"}
@@ -406,6 +408,7 @@ def test_the_shipped_terms_say_what_was_held_out() -> None:
             assert abs(part["itl_median_ms"]) <= 5, (title, name)
 
 
+@pytest.mark.accuracy
 @needs_wheel
 def test_the_shipped_terms_predict_the_measured_rows() -> None:
     assert SAMPLE is not None

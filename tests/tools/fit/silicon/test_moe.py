@@ -23,6 +23,7 @@ def rows() -> list[Row]:
     return found
 
 
+@pytest.mark.accuracy
 def test_the_fit_finds_terms_again_that_made_the_rows() -> None:
     """Rows made with twice the arithmetic and a different time per layer: the fit comes back to their times from its start."""
     made = rows()

@@ -1,0 +1,88 @@
+"""`pip install .` into an empty environment, far from the checkout: what a user gets, and that it works."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.install
+ROOT = Path(__file__).parents[1]
+HELP_CPU_S = 0.4
+IMPORT_CPU_S = 0.1
+
+
+def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """A program that sees nothing of this checkout, and may keep compiled bytecode as a user's does."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONHOME")}
+    return subprocess.run(command, cwd=cwd, env=kept, capture_output=True, text=True, check=True, timeout=600)
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy: building leaves folders behind."""
+    copy = tmp_path_factory.mktemp("copy") / "tonnage"
+    shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    shutil.copytree(ROOT / "tools", copy / "tools", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy / name)
+    built = tmp_path_factory.mktemp("wheel")
+    run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", built, ".", cwd=copy)
+    return next(built.glob("tonnage-*.whl"))
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The ``bin`` folder of an environment that held nothing before."""
+    folder = tmp_path_factory.mktemp("user")
+    run(sys.executable, "-m", "venv", folder / "venv", cwd=folder)
+    run(folder / "venv" / "bin" / "python", "-m", "pip", "install", wheel, cwd=folder)
+    return folder / "venv" / "bin"
+
+
+def test_the_wheel_holds_the_package_alone_and_nothing_of_the_fit(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        sources = {name: archive.read(name).decode() for name in names if name.endswith(".py")}
+    assert {name.split("/")[0].split("-")[0] for name in names} == {"tonnage"}
+    assert not [name for name in names if "fit" in Path(name).parts or "tools" in Path(name).parts]
+    assert not [name for name, source in sources.items() if "tools.fit" in source]
+    assert {"tonnage/perf/coefficients/terms.json", "tonnage/py.typed"} <= set(names)
+
+
+def test_every_data_file_of_the_package_is_in_the_wheel(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        inside = {name for name in archive.namelist() if name.startswith("tonnage/")}
+    package = ROOT / "src"
+    files = {path.relative_to(package).as_posix() for path in (package / "tonnage").rglob("*") if path.is_file()}
+    assert {name for name in files if "__pycache__" not in name} == inside
+
+
+def test_size_works_in_an_environment_that_was_empty(environment: Path, tmp_path: Path) -> None:
+    asked = ("--model", "llama-3.1-8b", "--isl", "1000", "--osl", "100", "--peak-rps", "50", "--gpu", "h100-sxm-80gb", "--json")
+    plan = json.loads(run(environment / "tonnage", "size", *asked, cwd=tmp_path).stdout)
+    assert plan["choice"]["systems"] >= 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def cpu_seconds(*command: str | Path, cwd: Path) -> float:
+    """The least CPU time of five runs; the first compiles bytecode."""
+    found = []
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        run(*command, cwd=cwd)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        found.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(found)
+
+
+def test_help_and_import_are_quick(environment: Path, tmp_path: Path) -> None:
+    assert cpu_seconds(environment / "tonnage", "--help", cwd=tmp_path) <= HELP_CPU_S
+    assert cpu_seconds(environment / "python", "-c", "import tonnage", cwd=tmp_path) <= IMPORT_CPU_S
