@@ -1,0 +1,173 @@
+"""A reply while it comes in: pieces with their time stamps in, the moments and sizes of its output out.
+
+The stamp of a piece is taken before anything is parsed, and the pieces are parsed later, so that reading one reply does
+not delay the stamps of another.
+"""
+
+from __future__ import annotations
+
+import json
+
+from tonnage.bench.endpoints.endpoint import Delta, Endpoint
+from tonnage.bench.wire.broken import BrokenReply
+from tonnage.bench.wire.event_stream import EventStream
+from tonnage.bench.wire.http_response import HttpResponse
+
+MAX_DOCUMENT = 67_108_864
+"""Bytes of a reply that is not a stream; more is refused."""
+
+_DONE = b"[DONE]"
+_PROBE = "qjzx"
+_PLAIN = bytes(code for code in range(32, 127) if code not in b'"\\')
+
+
+class Reply:
+    """One reply of an endpoint, read incrementally.
+
+    Attributes:
+        http: the response around it.
+        times: nanoseconds of each event that carried output, as stamped.
+        sizes: characters of output of each of these events.
+        counts: output tokens up to and with each of these events, as the server counted them; -1 where it did not say.
+        texts: the output itself by event, where it was asked for; empty otherwise.
+        tokens, prompt, cached: the server's last word on its usage; -1 where it did not say.
+        last_ns: stamp of the last piece.
+        finished: whether the server said that the output is complete.
+        error: the server's message where it sent an error inside the stream or the document; "" otherwise.
+        events: events of any kind, ``[DONE]`` included.
+    """
+
+    __slots__ = (
+        *("_body", "_endpoint", "_keep", "_prefix", "_stream", "_suffix"),
+        *("cached", "counts", "error", "events", "finished", "http", "last_ns", "prompt", "sizes", "texts", "times", "tokens"),
+    )
+
+    def __init__(self, endpoint: Endpoint, *, keep_text: bool = False) -> None:
+        self.http = HttpResponse()
+        self.times: list[int] = []
+        self.sizes: list[int] = []
+        self.counts: list[int] = []
+        self.texts: list[str] = []
+        self.tokens = self.prompt = self.cached = -1
+        self.last_ns = -1
+        self.finished = False
+        self.error = ""
+        self.events = 0
+        self._endpoint = endpoint
+        self._keep = keep_text
+        self._stream: EventStream | None = EventStream() if endpoint.streaming else None
+        self._body = bytearray()
+        self._prefix = self._suffix = b""
+
+    def feed(self, ns: int, data: bytes) -> None:
+        """Take a piece that was received at ``ns``.
+
+        Raises:
+            BrokenReply: it is not what the endpoint should send.
+        """
+        self.last_ns = ns
+        parts = self.http.feed(data)
+        if self._stream is None or self.http.status != 200:
+            for part in parts:
+                self._body += part
+            if len(self._body) > MAX_DOCUMENT:
+                raise BrokenReply("a reply that is too long")
+            return
+        for part in parts:
+            for event in self._stream.feed(part):
+                self._event(ns, event)
+
+    def _event(self, ns: int, event: bytes) -> None:
+        """One event; the usual one differs from the one before it in nothing but a plain piece of text."""
+        prefix = self._prefix
+        if prefix and event.startswith(prefix) and event.endswith(self._suffix):
+            text = event[len(prefix) : -len(self._suffix)]
+            if len(event) > len(prefix) + len(self._suffix) and _is_plain(text):
+                self.events += 1
+                self.times.append(ns)
+                self.sizes.append(len(text))
+                self.counts.append(-1)
+                if self._keep:
+                    self.texts.append(text.decode("ascii"))
+                return
+        self._read(ns, event)
+
+    def _read(self, ns: int, event: bytes) -> None:
+        """An event read as JSON; the first with output shows what the usual ones look like."""
+        self.events += 1
+        if event == _DONE:
+            self.finished = True
+            return
+        delta = self._delta(event, "event")
+        self._take(ns, delta)
+        if delta.text and delta.tokens < 0 and not self.error:
+            self._learn(event, delta.text)
+
+    def _delta(self, data: bytes, how: str) -> Delta:
+        """What a document says.
+
+        Raises:
+            BrokenReply: it is not JSON, or not of the endpoint's shape.
+        """
+        try:
+            document = json.loads(data)
+            if not isinstance(document, dict):
+                raise BrokenReply("an answer that is not a JSON object")
+            return self._endpoint.event(document) if how == "event" else self._endpoint.whole(document)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise BrokenReply("an answer that is not JSON of the endpoint's shape") from None
+
+    def _take(self, ns: int, delta: Delta) -> None:
+        self.error = self.error or delta.error
+        self.finished = self.finished or delta.finished
+        self.tokens = max(self.tokens, delta.tokens)
+        self.prompt = max(self.prompt, delta.prompt)
+        self.cached = max(self.cached, delta.cached)
+        if delta.text:
+            self.times.append(ns)
+            self.sizes.append(len(delta.text))
+            self.counts.append(delta.tokens)
+            if self._keep:
+                self.texts.append(delta.text)
+
+    def _learn(self, event: bytes, text: str) -> None:
+        """Remember what stands around the text of an event, once it is proved that only the text lies between.
+
+        With a probe in the text's place the document must say the probe: then every other plain text in this place
+        is the output of its event, and need not be read as JSON.
+        """
+        plain = text.encode("utf-8", "replace")
+        quoted = b'"%s"' % plain
+        if not _is_plain(plain) or event.count(quoted) != 1:
+            return
+        place = event.index(quoted) + 1
+        prefix, suffix = event[:place], event[place + len(plain) :]
+        probed = self._delta(prefix + _PROBE.encode() + suffix, "event")
+        if probed.text == _PROBE and not (probed.finished or probed.error or probed.tokens >= 0):
+            self._prefix, self._suffix = prefix, suffix
+
+    def end(self) -> None:
+        """The response is complete, or the peer has closed the connection.
+
+        Raises:
+            BrokenReply: the response or its stream was cut off, or the document is not what it should be.
+        """
+        if not self.http.complete:
+            self.http.end()
+        if self.http.status != 200:
+            return
+        if self._stream is None:
+            self._take(self.last_ns, self._delta(bytes(self._body), "whole"))
+            self._body = bytearray()
+            return
+        for event in self._stream.end():
+            self._read(self.last_ns, event)
+
+    def message(self) -> str:
+        """What the body of a reply that is not 200 says, on one line of at most 200 characters."""
+        return " ".join(bytes(self._body[:2000]).decode("utf-8", "replace").split())[:200]
+
+
+def _is_plain(text: bytes) -> bool:
+    """Whether a piece of a JSON string stands for itself: printable ASCII without quote and backslash."""
+    return not text.translate(None, _PLAIN)
