@@ -1,0 +1,165 @@
+"""One run over the wire: a load sent, everything recorded, the client itself watched."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tonnage.bench.client import Client
+from tonnage.bench.conductor import Conductor
+from tonnage.bench.exchange import Exchange
+from tonnage.bench.heartbeat import Heartbeat
+from tonnage.bench.load import Load
+from tonnage.bench.recorder import Recorder, Tally
+from tonnage.bench.setup import Setup
+from tonnage.bench.token_times import TokenTimes
+from tonnage.results.batches import RunWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Watch = Callable[["Conductor", Client], None]
+"""Called once when a run begins, with what a live view may look at."""
+
+Seen = Callable[[Exchange, TokenTimes], None]
+"""Called with every exchange that is over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What was seen of a run beside its record.
+
+    Attributes:
+        load: what was to be sent.
+        sent: requests begun.
+        tally: counts over the run.
+        lateness_ns: of the loop, every 10 ms.
+        begun_lateness_ns: of each request, from its due moment to the client's turning to it.
+        cpu: share of a core that the client took, second by second.
+        cpu_share: the same over the whole run.
+        cpu_s: CPU seconds of the client process during the run, parsing and writing included.
+        seconds: of the run, to the last reply.
+        start_ns: when it began, on the monotonic clock.
+        connections, retries: opened, and requests sent again on a new one.
+        interrupted: whether it was ended by Ctrl-C.
+    """
+
+    load: Load
+    sent: int
+    tally: Tally
+    lateness_ns: Sequence[int]
+    begun_lateness_ns: Sequence[int]
+    cpu: Sequence[float]
+    cpu_share: float
+    cpu_s: float
+    seconds: float
+    start_ns: int
+    connections: int
+    retries: int
+    interrupted: bool
+
+
+def measure(setup: Setup, load: Load, writer: RunWriter, *, watch: Watch | None = None, seen: Seen | None = None) -> Observed:
+    """Run one load to its end; Ctrl-C ends it early and keeps what was measured.
+
+    Args:
+        setup: the server, and how to ask it.
+        load: what to send and when.
+        writer: where rows go, batch by batch.
+        watch: called once, when the run begins.
+        seen: called with every exchange that is over.
+    """
+    import uvloop
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(5e-4)  # the thread that writes must not hold up the loop for longer
+    gc.collect()
+    gc.freeze()
+    try:
+        return uvloop.run(_measure(setup, load, writer, watch, seen))
+    finally:
+        gc.unfreeze()
+        sys.setswitchinterval(interval)
+
+
+async def _measure(setup: Setup, load: Load, writer: RunWriter, watch: Watch | None, seen: Seen | None) -> Observed:
+    loop = asyncio.get_running_loop()
+    if setup.warmup and not await _warm_up(loop, setup, load):
+        load = _nothing(load)
+    taken: list[Callable[[Exchange], None]] = []
+    conductor = Conductor(loop, load, setup.exchange, lambda exchange: taken[0](exchange))
+    client = _client(loop, setup, conductor)
+    _on_interrupt(loop, conductor.stop)
+    if watch is not None:
+        watch(conductor, client)
+    began_cpu, began = time.process_time(), time.monotonic()
+    recorder = Recorder(writer, count=setup.prompts.counter.count if setup.prompts.counter else None)
+    recorder.begin(conductor.planned_start())
+    taken.append(recorder.take if seen is None else lambda exchange: seen(exchange, recorder.take(exchange)))
+    heartbeat = Heartbeat(loop)
+    await conductor.run(client)
+    seconds = time.monotonic() - began
+    share = heartbeat.stop()
+    client.close()
+    recorder.finish()
+    return Observed(
+        load=load,
+        sent=conductor.sent,
+        tally=recorder.tally,
+        lateness_ns=heartbeat.lateness_ns,
+        begun_lateness_ns=recorder.begun_lateness_ns,
+        cpu=heartbeat.cpu,
+        cpu_share=share,
+        cpu_s=time.process_time() - began_cpu,
+        seconds=seconds,
+        start_ns=conductor.start_ns,
+        connections=client.connections,
+        retries=client.retries,
+        interrupted=conductor.stopped,
+    )
+
+
+def _client(loop: asyncio.AbstractEventLoop, setup: Setup, conductor: Conductor) -> Client:
+    return Client(
+        loop,
+        setup.target,
+        done=conductor.done,
+        fresh_reply=setup.reply,
+        timeout_s=setup.timeout_s,
+        tls=setup.tls,
+        reuse=setup.reuse,
+    )
+
+
+async def _warm_up(loop: asyncio.AbstractEventLoop, setup: Setup, load: Load) -> bool:
+    """Send the warm-up's requests, as many at once as the load has clients; False where Ctrl-C ended it."""
+    few = load.warm_up(setup.warmup)
+    conductor = Conductor(loop, few, lambda number, isl, osl: setup.exchange(-1 - number, isl, osl), lambda exchange: None)
+    client = _client(loop, setup, conductor)
+    _on_interrupt(loop, conductor.stop)
+    conductor.planned_start()
+    await conductor.run(client)
+    client.close()
+    return not conductor.stopped
+
+
+def _nothing(load: Load) -> Load:
+    """The load with no request in it."""
+    from dataclasses import replace
+
+    due = None if load.due_ns is None else load.due_ns[:0]
+    return replace(load, isl=load.isl[:0], osl=load.osl[:0], due_ns=due)
+
+
+def _on_interrupt(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
+    """Let Ctrl-C end the run; a thread that is not the main one cannot, and does without."""
+    try:
+        loop.add_signal_handler(signal.SIGINT, stop)
+    except (RuntimeError, ValueError):
+        return

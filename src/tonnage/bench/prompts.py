@@ -1,0 +1,188 @@
+"""Prompts of exact lengths, each with a beginning of its own so that no prefix cache finds it, and all from one seed.
+
+A prompt is joined from words that are one token each, whatever stands before them. With a tokenizer the words come from
+its vocabulary and the lengths are exact; without one a length in tokens is a number of characters, and the run says so.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from tonnage.errors import InputError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+CHARACTERS_PER_TOKEN = 4.0
+"""Of English text, where nothing better is known (OpenAI, "What are tokens and how to count them?")."""
+
+OWN_WORDS = 12
+"""Words at the beginning of a prompt that are drawn for it alone; what follows is a slice of one long text."""
+
+WORDS = 4_096
+FEWEST_WORDS = 16
+_RING = 65_536
+
+
+class Counter(Protocol):
+    """What counts tokens."""
+
+    def count(self, text: str) -> int:
+        """Tokens of a text, without any that mark beginning or end."""
+
+
+class TokenizerFile:
+    """A tokenizer of a local ``tokenizer.json``."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the file, or the ``tokenizer.json`` of a folder; nothing is ever downloaded.
+
+        Raises:
+            InputError: no such file, or not a tokenizer.
+        """
+        from tokenizers import Tokenizer
+
+        file = path / "tokenizer.json" if path.is_dir() else path
+        if not file.is_file():
+            raise InputError(f"--tokenizer: {file} is not a file; give the path of a tokenizer.json")
+        try:
+            self.tokenizer: Tokenizer = Tokenizer.from_file(str(file))
+        except Exception as error:  # the library raises plain Exception
+            raise InputError(f"--tokenizer: {file} is not a tokenizer.json ({' '.join(str(error).split())[:120]})") from None
+        self.tokenizer.no_truncation()
+        self.tokenizer.no_padding()
+
+    def count(self, text: str) -> int:
+        """Tokens of a text, without any that mark beginning or end."""
+        return len(self.tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def words(self, most: int = WORDS) -> list[str]:
+        """Words of lower-case letters that are one token each behind a space, at most ``most`` of them.
+
+        Raises:
+            InputError: the vocabulary has too few.
+        """
+        found = []
+        for identity in range(self.tokenizer.get_vocab_size()):
+            text = self.tokenizer.decode([identity]).strip()
+            if 2 <= len(text) <= 9 and text.isascii() and text.isalpha() and text.islower():
+                found.append(text)
+                if len(found) == 4 * most:
+                    break
+        found = list(dict.fromkeys(found))
+        base = self.count("a")
+        single = [word for word in found if self.count(f"a {word}") == base + 1 and self.count(f"a {word} {word}") == base + 2]
+        starting = [word for word in single if self.count(word) == 1]
+        kept = starting if len(starting) >= FEWEST_WORDS else single
+        if len(kept) < FEWEST_WORDS:
+            raise InputError("--tokenizer: its vocabulary has too few whole words to make prompts of; give another tokenizer.json")
+        return kept[:most]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompts:
+    """Makes prompts; the same seed and number give the same prompt.
+
+    Attributes:
+        words: one token each.
+        ring: places in ``words``, a long text that every prompt takes a slice of.
+        seed: of the draws.
+        counter: counts tokens; None where lengths are characters.
+        characters: characters per token, where there is no counter.
+        additive: whether any n of the words, with spaces between, were found to be n tokens: then a prompt need not be
+            counted again.
+        shared: a prefix in front of every prompt, in words.
+        shared_tokens: how long it is.
+    """
+
+    words: tuple[str, ...]
+    ring: tuple[str, ...]
+    seed: int
+    counter: TokenizerFile | None = None
+    characters: float = CHARACTERS_PER_TOKEN
+    additive: bool = False
+    shared: str = ""
+    shared_tokens: int = 0
+
+    @property
+    def exact(self) -> bool:
+        """Whether lengths are tokens of the model."""
+        return self.counter is not None
+
+    def text(self, number: int, tokens: int) -> str:
+        """The prompt of a request: ``tokens`` long, with a beginning of its own.
+
+        Raises:
+            InputError: the words do not add up to this length in this tokenizer.
+        """
+        if self.counter is None:
+            return self._of_characters(number, max(1, round(tokens * self.characters)))
+        count = max(tokens - self.shared_tokens, 1)
+        for _ in range(6):
+            made = " ".join(part for part in (self.shared, *self._draw(number, count)) if part)
+            if self.additive and tokens > self.shared_tokens:
+                return made
+            off = self.counter.count(made) - tokens
+            if not off:
+                return made
+            count = max(count - off, 1)
+        raise InputError(f"--isl: no prompt of exactly {tokens} tokens can be made with this tokenizer; choose a longer one")
+
+    def _draw(self, number: int, count: int) -> list[str]:
+        """``count`` words: some that only this request has, then a slice of the ring."""
+        import random
+
+        rng = random.Random((self.seed << 40) ^ (number & 0xFFFFFFFFFF))
+        own = rng.choices(self.words, k=min(count, OWN_WORDS))
+        left = count - len(own)
+        while left > 0:
+            start = rng.randrange(len(self.ring))
+            part = self.ring[start : start + left]
+            own.extend(part)
+            left -= len(part)
+        return own
+
+    def _of_characters(self, number: int, characters: int) -> str:
+        lead = f"{self.shared} " if self.shared else ""
+        words = self._draw(number, characters // 3 + 2)
+        return (lead + " ".join(words)).ljust(characters, "x")[:characters]
+
+
+PLAIN_WORDS = (
+    "time people water day part sound place year live back give most very after thing our just name good sentence man "
+    "think say great where help through much before line right too mean old any same tell boy follow came want show also "
+    "around form three small set put end does another well large must big even such because turn here why ask went men read "
+    "need land different home us move try kind hand picture again change off play spell air away animal house point page "
+    "letter mother answer found study still learn should world"
+).split()
+"""Plain English words for prompts whose tokens are not counted."""
+
+
+def prompts(*, seed: int, tokenizer: Path | None, characters: float = CHARACTERS_PER_TOKEN, shared_tokens: int = 0) -> Prompts:
+    """A maker of prompts.
+
+    Args:
+        seed: of every draw.
+        tokenizer: a local tokenizer.json, or None.
+        characters: characters per token, where there is no tokenizer.
+        shared_tokens: tokens of a prefix that all prompts share; they count towards each prompt's length.
+
+    Raises:
+        InputError: a tokenizer that cannot be read or used.
+    """
+    import random
+
+    counter = TokenizerFile(tokenizer) if tokenizer is not None else None
+    words = tuple(counter.words()) if counter is not None else tuple(PLAIN_WORDS)
+    ring = tuple(random.Random(seed).choices(words, k=_RING))
+    additive = counter is not None and counter.count(" ".join(ring)) == len(ring) and all(counter.count(word) == 1 for word in words)
+    made = Prompts(words=words, ring=ring, seed=seed, counter=counter, characters=characters, additive=additive)
+    return replace(made, shared=made.text(-1, shared_tokens), shared_tokens=shared_tokens) if shared_tokens else made
+
+
+def body_bytes(endpoint_body: dict[str, object], extra: dict[str, object]) -> bytes:
+    """A request's body as JSON, the further fields last."""
+    return json.dumps({**endpoint_body, **extra}, separators=(",", ":")).encode()

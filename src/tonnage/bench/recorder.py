@@ -1,0 +1,223 @@
+"""Exchanges that are over, made into rows of the record: in the order of sending, in batches, with bounded memory."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tonnage.bench.exchange import CANCELLED, COMPLETED, Exchange
+from tonnage.bench.token_times import TokenTimes, token_times
+from tonnage.results.batches import Batch, RunWriter, gap_counts
+from tonnage.results.requests import COMPLETED as ROW_COMPLETED
+from tonnage.results.requests import FAILED, UNFINISHED
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+FOLD_TOKENS = 2_048
+"""Tokens whose gaps are counted at once, so that the loop is not held up for longer than a millisecond."""
+
+BATCH = 4_096
+"""Requests that are written at once."""
+
+BATCH_TOKENS = 1_048_576
+"""Or as soon as so many tokens have come."""
+
+EXAMPLES = 20
+"""Failures that are kept in the server's own words."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """Counts over the whole run that the record has no column for.
+
+    Attributes:
+        outcomes: requests by outcome, "" for completed.
+        sources: completed requests by where their token count comes from.
+        shared: completed requests whose tokens were split over events by an estimate.
+        finished: completed streams that the server declared finished.
+        tokens, events: output tokens, and events with output.
+        isl_off, osl_off: completed requests whose length the server counts otherwise than it was asked.
+        isl_extra: prompt tokens that the server counts beyond those asked, summed.
+        examples: the first failures.
+    """
+
+    outcomes: Counter[str] = field(default_factory=Counter)
+    sources: Counter[str] = field(default_factory=Counter)
+    shared: int = 0
+    finished: int = 0
+    tokens: int = 0
+    events: int = 0
+    isl_off: int = 0
+    osl_off: int = 0
+    isl_extra: int = 0
+    prompt_counts: int = 0
+    examples: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Recorder:
+    """Takes exchanges in any order and writes rows in the order of their numbers.
+
+    Attributes:
+        tally: counts over the run.
+        begun_lateness_ns: by request, how long after it was due the client turned to it.
+    """
+
+    def __init__(self, writer: RunWriter, *, count: Callable[[str], int] | None = None) -> None:
+        """Begin a record.
+
+        Args:
+            writer: where rows go.
+            count: counts the tokens of a text, for servers that do not; None where nothing can.
+        """
+        self._writer = writer
+        self._start = 0
+        self._count = count
+        self._waiting: dict[int, tuple[tuple[int, ...], list[int]]] = {}
+        self._next = 0
+        self._rows: list[tuple[int, ...]] = []
+        self._offsets: list[list[int]] = []
+        self._held = 0
+        self._gaps: list[int] = []
+        self._positions: list[int] = []
+        self._pool = ThreadPoolExecutor(1)
+        self._writing: list[Future[None]] = []
+        self.tally = Tally()
+        self.begun_lateness_ns = array("q")
+
+    def begin(self, start_ns: int) -> None:
+        """Fix the moment that all times are counted from."""
+        self._start = start_ns
+
+    def take(self, exchange: Exchange) -> TokenTimes:
+        """Record an exchange that is over."""
+        reply = exchange.reply
+        counted = [self._count(text) for text in reply.texts] if self._count and reply.tokens < 0 else None
+        made = token_times(reply, counted)
+        self._tally(exchange, made)
+        offsets = _offsets(made, exchange.sent_ns)
+        self._waiting[exchange.number] = (self._row(exchange, made), offsets)
+        if exchange.outcome == COMPLETED:
+            self._count_gaps(made, offsets)
+        while self._next in self._waiting:
+            row, times = self._waiting.pop(self._next)
+            self._next += 1
+            self._rows.append(row)
+            self._offsets.append(times)
+            self._held += len(times)
+        if len(self._rows) >= BATCH or self._held >= BATCH_TOKENS:
+            self._flush()
+        return made
+
+    def _row(self, exchange: Exchange, made: TokenTimes) -> tuple[int, ...]:
+        start, reply = self._start, exchange.reply
+        completed = exchange.outcome == COMPLETED
+        times = made.times_ns
+        first = times[0] if times else reply.last_ns if completed else -1
+        last = (times[-1] if times else reply.last_ns) if completed else -1
+        status = ROW_COMPLETED if completed else UNFINISHED if exchange.outcome == CANCELLED else FAILED
+        return (
+            exchange.due_ns - start,
+            exchange.sent_ns - start if exchange.sent_ns >= 0 else -1,
+            first - start if first >= 0 else -1,
+            last - start if last >= 0 else -1,
+            reply.prompt if reply.prompt >= 0 else exchange.isl,
+            made.tokens,
+            max(reply.cached, 0),
+            0 if exchange.sent_ns >= 0 else -1,
+            status,
+            0,
+        )
+
+    def _count_gaps(self, made: TokenTimes, offsets: list[int]) -> None:
+        """Single gaps: of an event with k tokens k times the k-th part of the time since the event before it.
+
+        Tokens that came together with the first have no gap that was measured and are left out.
+        """
+        if made.per_event is None:
+            self._gaps.extend(map(int.__sub__, offsets[1:], offsets))
+            self._positions.extend(range(1, len(offsets)))
+        else:
+            position, before = 0, -1
+            for moment, tokens in zip(made.times_ns, made.per_event, strict=True):
+                if tokens and before >= 0:
+                    self._gaps.extend([(moment - before) // tokens] * tokens)
+                    self._positions.extend(range(position, position + tokens))
+                if tokens:
+                    before, position = moment, position + tokens
+        if len(self._gaps) >= FOLD_TOKENS:
+            self._fold()
+
+    def _fold(self) -> None:
+        import numpy as np
+
+        if self._gaps:
+            self._writer.add_gaps(gap_counts(np.array(self._gaps, dtype=np.int64), np.array(self._positions, dtype=np.int64)))
+            self._gaps, self._positions = [], []
+
+    def _tally(self, exchange: Exchange, made: TokenTimes) -> None:
+        tally, reply = self.tally, exchange.reply
+        tally.outcomes[exchange.outcome] += 1
+        if exchange.begun_ns >= 0:
+            self.begun_lateness_ns.append(exchange.begun_ns - exchange.due_ns)
+        if exchange.outcome != COMPLETED:
+            if exchange.outcome != CANCELLED and len(tally.examples) < EXAMPLES:
+                tally.examples.append({"id": exchange.number, "outcome": exchange.outcome, "detail": exchange.detail})
+            return
+        tally.sources[made.source] += 1
+        tally.shared += made.shared
+        tally.finished += reply.finished
+        tally.tokens += made.tokens
+        tally.events += len(made.times_ns)
+        tally.osl_off += made.tokens != exchange.osl
+        if reply.prompt >= 0:
+            tally.prompt_counts += 1
+            tally.isl_off += reply.prompt != exchange.isl
+            tally.isl_extra += reply.prompt - exchange.isl
+
+    def _flush(self) -> None:
+        """Hand the rows to the thread that writes; one batch waits at most."""
+        if not self._rows:
+            return
+        rows, offsets, self._rows, self._offsets, self._held = self._rows, self._offsets, [], [], 0
+        while len(self._writing) > 1:
+            self._writing.pop(0).result()
+        self._writing.append(self._pool.submit(self._write, rows, offsets))
+
+    def _write(self, rows: list[tuple[int, ...]], offsets: list[list[int]]) -> None:
+        import numpy as np
+
+        lengths = np.array([len(times) for times in offsets], dtype=np.int64)
+        flat: NDArray[np.int64] = np.zeros(int(lengths.sum()), dtype=np.int64)
+        place = 0
+        for times in offsets:
+            flat[place : place + len(times)] = times
+            place += len(times)
+            time.sleep(0)
+        self._writer.add(Batch(rows=np.array(rows, dtype=np.int64), offsets_ns=flat, lengths=lengths))
+
+    def finish(self) -> None:
+        """Write what is left; numbers that were never sent leave no row."""
+        for number in sorted(self._waiting):
+            row, times = self._waiting.pop(number)
+            self._rows.append(row)
+            self._offsets.append(times)
+        self._fold()
+        self._flush()
+        for writing in self._writing:
+            writing.result()
+        self._pool.shutdown()
+
+
+def _offsets(made: TokenTimes, sent_ns: int) -> list[int]:
+    """The moment of each token after the request was sent; tokens of one event share it."""
+    if made.per_event is None:
+        return [moment - sent_ns for moment in made.times_ns]
+    pairs = zip(made.times_ns, made.per_event, strict=True)
+    return [moment - sent_ns for moment, tokens in pairs for _ in range(tokens)]

@@ -1,0 +1,77 @@
+"""Whether a run came to a steady state, and where: latencies by the order of arrival, in ten blocks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tonnage.results.requests import COMPLETED, Requests
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+BLOCKS = 10
+MOST_LEFT_OUT = 5
+"""Blocks at the beginning that may belong to the start of the run."""
+
+FEWEST = 50
+"""Completed requests below which nothing is said."""
+
+DRIFT = 0.2
+"""Change over the window, as a share of its mean, that is no longer steady."""
+
+SURE = 3.0
+"""Standard errors by which a drift must stand out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steady:
+    """Where a run is steady.
+
+    Attributes:
+        found: whether it is anywhere; None where there are too few requests to say.
+        start_s, end_s: the window, in seconds of the run, by due time; NaN where there is none.
+        drift: change of the mean E2E over the window, or over the second half of the run where there is none, as a share.
+    """
+
+    found: bool | None
+    start_s: float = math.nan
+    end_s: float = math.nan
+    drift: float = math.nan
+
+
+def find_steady(requests: Requests) -> Steady:
+    """The longest window up to the end of the run in which E2E does not drift.
+
+    The first blocks are left out one by one, up to half of the run, until a straight line through the block means neither
+    rises nor falls by more than ``DRIFT``, or does so by less than ``SURE`` standard errors.
+    """
+    import numpy as np
+
+    rows = np.flatnonzero(requests.status == COMPLETED)
+    if rows.size < FEWEST:
+        return Steady(found=None)
+    order = rows[np.argsort(requests.due_ns[rows], kind="stable")]
+    blocks = np.array_split(order, BLOCKS)
+    means = np.array([(requests.last_token_ns[b] - requests.due_ns[b]).mean() for b in blocks])
+    drift = math.nan
+    for left_out in range(MOST_LEFT_OUT + 1):
+        drift, errors = _trend(means[left_out:])
+        if abs(drift) <= DRIFT or errors < SURE:
+            start, end = (int(requests.due_ns[i]) / 1e9 for i in (blocks[left_out][0], order[-1]))
+            return Steady(found=True, start_s=start, end_s=end, drift=drift)
+    return Steady(found=False, drift=drift)
+
+
+def _trend(means: NDArray[np.float64]) -> tuple[float, float]:
+    """Rise of a straight line over its length as a share of the mean, and in how many standard errors."""
+    import numpy as np
+
+    x = np.arange(means.size) - (means.size - 1) / 2
+    slope = float((x * means).sum() / (x * x).sum())
+    rest = means - means.mean() - slope * x
+    error = math.sqrt(float((rest * rest).sum()) / max(means.size - 2, 1) / float((x * x).sum()))
+    drift = slope * (means.size - 1) / float(means.mean())
+    return drift, abs(slope) / error if error > 0 else math.inf

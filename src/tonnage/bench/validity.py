@@ -1,0 +1,235 @@
+"""The verdict on a run: whether its numbers are the server's, or partly the client's own.
+
+A latency that was measured is the server's plus however late the client was. The verdict is INVALID where that lateness,
+a lack of CPU, a load that was not reached, errors, or the lack of a steady state could move what is reported; every
+reason stands there with its number and its limit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tonnage.bench.exchange import CANCELLED, COMPLETED
+from tonnage.bench.measure import Observed
+from tonnage.bench.samples import needed
+from tonnage.bench.steady import Steady
+from tonnage.results.metrics import Summary
+from tonnage.results.requests import Requests
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MEAN_MS, MEAN_SHARE = 2.0, 0.02
+"""Mean lateness that is let pass: 2 ms, or 2 % of the mean TTFT where that is more."""
+
+P99_MS, P99_SHARE = 10.0, 0.10
+"""Its 99th percentile: 10 ms, or 10 % of the p99 of TTFT."""
+
+CPU_SHARE = 0.85
+"""Share of a core that one client process may take over the run; above it, queues of its own build up."""
+
+CPU_PEAK, CPU_PEAKS = 0.95, 0.05
+"""No more than 5 % of the seconds may be above 95 % of a core."""
+
+REACHED = 0.95
+"""Share of the concurrency, and of the request rate, that must have been reached."""
+
+ERROR_RATE = 0.01
+
+PERCENTILES = (50, 90, 95, 99)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One number beside its limit.
+
+    Attributes:
+        name: what was looked at.
+        value, limit: in ``unit``; a value that could not be had is NaN and passes.
+        passed: whether it is on the right side.
+        words: the whole as a sentence.
+    """
+
+    name: str
+    value: float
+    limit: float
+    unit: str
+    passed: bool
+    words: str
+
+    def to_json(self) -> dict[str, Any]:
+        """By name."""
+        return {"value": self.value, "limit": self.limit, "unit": self.unit, "passed": self.passed}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Validity:
+    """Whether a run can be believed.
+
+    Attributes:
+        reasons: why not, one sentence each; none where it is valid.
+        notes: what a reader should know and what makes nothing invalid.
+        checks: every number beside its limit.
+        steady: where the run was steady.
+        supported: percentiles, and whether there were samples enough for each at a confidence of 0.99.
+    """
+
+    reasons: tuple[str, ...]
+    notes: tuple[str, ...]
+    checks: tuple[Check, ...]
+    steady: Steady
+    supported: dict[int, bool]
+
+    @property
+    def verdict(self) -> str:
+        """VALID or INVALID."""
+        return "INVALID" if self.reasons else "VALID"
+
+    def to_json(self) -> dict[str, Any]:
+        """By name."""
+        steady = self.steady
+        return {
+            "verdict": self.verdict,
+            "reasons": list(self.reasons),
+            "notes": list(self.notes),
+            "checks": {check.name: check.to_json() for check in self.checks},
+            "steady": {"found": steady.found, "start_s": steady.start_s, "end_s": steady.end_s, "drift": steady.drift},
+            "percentiles": {f"p{p}": {"needed": needed(p), "enough": enough} for p, enough in self.supported.items()},
+        }
+
+
+def judge(
+    observed: Observed,
+    requests: Requests,
+    summary: Summary,
+    steady: Steady,
+    *,
+    percentiles: Sequence[int] = (),
+    error_rate: float = ERROR_RATE,
+) -> Validity:
+    """The verdict on a run.
+
+    Args:
+        observed: what was seen of it.
+        requests, summary: its record.
+        steady: where it was steady.
+        percentiles: those that were asked for by name; too few samples for one of them make the run invalid.
+        error_rate: share of requests that may have failed.
+    """
+    checks = [
+        *_lateness("event loop", observed.lateness_ns, summary),
+        *_lateness("sending", observed.begun_lateness_ns, summary),
+        *_cpu(observed),
+        *_reached(observed, requests),
+        _errors(observed, error_rate),
+    ]
+    supported = {p: summary.counted >= needed(p) for p in PERCENTILES}
+    reasons = [check.words for check in checks if not check.passed]
+    if not summary.counted:
+        reasons.append("no request completed")
+    if steady.found is False:
+        reasons.append(f"no steady state: the mean E2E still changed by {steady.drift:+.0%} over the second half of the run")
+    reasons += [
+        f"p{p} was asked for and needs {needed(p)} completed requests, there were {summary.counted}"
+        for p in percentiles
+        if summary.counted < needed(p)
+    ]
+    notes = _notes(observed, summary, steady, [p for p in PERCENTILES if not supported[p] and p not in percentiles])
+    return Validity(reasons=tuple(reasons), notes=tuple(notes), checks=tuple(checks), steady=steady, supported=supported)
+
+
+def _check(name: str, value: float, limit: float, unit: str, what: str, *, least: bool = False) -> Check:
+    passed = math.isnan(value) or (value >= limit if least else value <= limit)
+    words = f"{what} {value:.3g} {unit}, {'at least' if least else 'at most'} {limit:.3g} {unit} would be right".replace(" %", "\u00a0%")
+    return Check(name=name, value=value, limit=limit, unit=unit, passed=passed, words=words.replace("\u00a0", " "))
+
+
+def _lateness(who: str, lateness_ns: Sequence[int], summary: Summary) -> list[Check]:
+    """Mean and p99 of a lateness, beside what the latencies allow."""
+    import numpy as np
+
+    values = np.asarray(lateness_ns, dtype=np.float64) / 1e6
+    mean, p99 = (float(values.mean()), float(np.percentile(values, 99))) if values.size else (math.nan, math.nan)
+    ttft = summary.ttft_ms
+    limits = [max(MEAN_MS, MEAN_SHARE * _known(ttft.mean)), max(P99_MS, P99_SHARE * _known(ttft.p99))]
+    key = who.replace(" ", "_")
+    return [
+        _check(f"{key}_lateness_mean_ms", mean, limits[0], "ms", f"the client's {who} was late by a mean of"),
+        _check(f"{key}_lateness_p99_ms", p99, limits[1], "ms", f"the client's {who} was late by a p99 of"),
+    ]
+
+
+def _known(value: float) -> float:
+    return 0.0 if math.isnan(value) else value
+
+
+def _cpu(observed: Observed) -> list[Check]:
+    slices = observed.cpu
+    above = sum(share > CPU_PEAK for share in slices) / len(slices) if len(slices) else math.nan
+    return [
+        _check("cpu_share_percent", 100 * observed.cpu_share, 100 * CPU_SHARE, "%", "the client took, of a core,"),
+        _check("cpu_saturated_percent", 100 * above, 100 * CPU_PEAKS, "%", "seconds in which the client took a whole core:"),
+    ]
+
+
+def _reached(observed: Observed, requests: Requests) -> list[Check]:
+    """Mean requests in flight, or the rate, as a share of what was asked for."""
+    load = observed.load
+    if load.due_ns is None:
+        share = _concurrency(requests, load.concurrency, load.ramp_s)
+        what = f"of {load.concurrency} requests in flight there were on average"
+        return [_check("concurrency_percent", 100 * share, 100 * REACHED, "%", what, least=True)]
+    sent = requests.sent_ns[requests.sent_ns >= 0]
+    if observed.sent < 2 or sent.size < 2:
+        return [_check("rate_percent", math.nan, 100 * REACHED, "%", "", least=True)]
+    planned = int(load.due_ns[observed.sent - 1] - load.due_ns[0])
+    span = int(sent.max() - sent.min())
+    share = planned / span if span > 0 and planned > 0 else math.nan
+    return [_check("rate_percent", 100 * share, 100 * REACHED, "%", f"of {load.rate:g} requests/s were sent", least=True)]
+
+
+def _concurrency(requests: Requests, clients: int, ramp_s: float) -> float:
+    """Mean requests in flight over the clients, between the last client's start and the last request sent; NaN if too short."""
+    import numpy as np
+
+    went = (requests.sent_ns >= 0) & (requests.last_token_ns >= 0)
+    begun, end = np.sort(requests.due_ns[went]), requests.last_token_ns[went]
+    if begun.size < 2 * clients:
+        return math.nan
+    start, stop = max(int(begun[clients - 1]), round(ramp_s * 1e9)), int(begun[-1])
+    if stop <= start:
+        return math.nan
+    inside = np.minimum(end, stop) - np.maximum(requests.due_ns[went], start)
+    return float(np.maximum(inside, 0).sum()) / (stop - start) / clients
+
+
+def _errors(observed: Observed, limit: float) -> Check:
+    outcomes = observed.tally.outcomes
+    over = sum(outcomes.values()) - outcomes[CANCELLED]
+    failed = over - outcomes[COMPLETED]
+    kinds = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common() if outcome not in (COMPLETED, CANCELLED))
+    share = failed / over if over else math.nan
+    return _check("error_percent", 100 * share, 100 * limit, "%", f"requests failed ({kinds}):")
+
+
+def _notes(observed: Observed, summary: Summary, steady: Steady, few: list[int]) -> list[str]:
+    tally, notes = observed.tally, []
+    if few:
+        names = ", ".join(f"p{p}" for p in few)
+        notes.append(f"{names}: fewer samples ({summary.counted}) than 0.99 confidence needs ({', '.join(str(needed(p)) for p in few)})")
+    if steady.found is None:
+        notes.append("too few requests to look for a steady state")
+    if observed.interrupted:
+        notes.append(f"ended by Ctrl-C with {tally.outcomes[CANCELLED]} requests in flight")
+    if tally.events and tally.tokens > 1.02 * tally.events:
+        ratio = tally.tokens / tally.events
+        notes.append(f"{ratio:.2f} tokens an event: TPOT reads low, tpot_by_event_ms in run.json does not")
+    if tally.osl_off > 0.01 * max(summary.counted, 1):
+        notes.append(f"{tally.osl_off} of {summary.counted} outputs have another length than asked")
+    if tally.sources["events"]:
+        notes.append(f"tokens of {tally.sources['events']} replies were counted as one an event, the server did not say how many")
+    if observed.retries:
+        notes.append(f"{observed.retries} requests were sent again: the server had closed their kept connection")
+    return notes
