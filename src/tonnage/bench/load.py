@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Pairs, TraceArrivals, Workload
 from tonnage.units import PS_PER_NS
 
@@ -98,7 +98,7 @@ class Question:
             return replace(self, arrivals=replace(self.arrivals, concurrency=int(value)))
         if isinstance(self.arrivals, OpenLoop):
             return replace(self, arrivals=replace(self.arrivals, rate=float(value)))
-        raise InputError("--trace: recorded traffic has one rate; leave out the sweep")
+        raise InputError(f"{option('trace')}: recorded traffic has one rate; leave out the sweep")
 
     def draw(self) -> Load:
         """Every request of it; the same seed draws the same.
@@ -107,7 +107,7 @@ class Question:
             InputError: neither a count nor a time ends the run.
         """
         if self.requests is None and self.seconds is None:
-            raise InputError("--request-count: missing; give how many requests, or --benchmark-duration such as 60s")
+            raise InputError(f"{option('request_count')}: missing; give how many requests, or a {option('benchmark_duration')} such as 60s")
         count = self.requests if self.requests is not None else self._enough()
         workload = Workload(isl=self.isl, osl=self.osl, pairs=self.pairs, arrivals=self.arrivals, requests=count)
         trace = workload.trace(self.seed)

@@ -92,16 +92,20 @@ async def _measure(setup: Setup, load: Load, writer: RunWriter, watch: Watch | N
     loop = asyncio.get_running_loop()
     if setup.warmup and not await _warm_up(loop, setup, load):
         load = _nothing(load)
-    taken: list[Callable[[Exchange], None]] = []
-    conductor = Conductor(loop, load, setup.exchange, lambda exchange: taken[0](exchange))
+    recorder = Recorder(writer, count=setup.prompts.counter.count if setup.prompts.counter else None)
+
+    def taken(exchange: Exchange) -> None:
+        times = recorder.take(exchange)
+        if seen is not None:
+            seen(exchange, times)
+
+    conductor = Conductor(loop, load, setup.exchange, taken)
     client = _client(loop, setup, conductor)
     _on_interrupt(loop, conductor.stop)
     if watch is not None:
         watch(conductor, client)
     began_cpu, began = time.process_time(), time.monotonic()
-    recorder = Recorder(writer, count=setup.prompts.counter.count if setup.prompts.counter else None)
     recorder.begin(conductor.planned_start())
-    taken.append(recorder.take if seen is None else lambda exchange: seen(exchange, recorder.take(exchange)))
     heartbeat = Heartbeat(loop)
     await conductor.run(client)
     seconds = time.monotonic() - began

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -47,11 +47,11 @@ class TokenizerFile:
 
         file = path / "tokenizer.json" if path.is_dir() else path
         if not file.is_file():
-            raise InputError(f"--tokenizer: {file} is not a file; give the path of a tokenizer.json")
+            raise InputError(f"{option('tokenizer')}: {file} is not a file; give the path of a tokenizer.json")
         try:
             self.tokenizer: Tokenizer = Tokenizer.from_file(str(file))
         except Exception as error:  # the library raises plain Exception
-            raise InputError(f"--tokenizer: {file} is not a tokenizer.json ({' '.join(str(error).split())[:120]})") from None
+            raise InputError(f"{option('tokenizer')}: {file} is not a tokenizer.json ({' '.join(str(error).split())[:120]})") from None
         self.tokenizer.no_truncation()
         self.tokenizer.no_padding()
 
@@ -78,7 +78,9 @@ class TokenizerFile:
         starting = [word for word in single if self.count(word) == 1]
         kept = starting if len(starting) >= FEWEST_WORDS else single
         if len(kept) < FEWEST_WORDS:
-            raise InputError("--tokenizer: its vocabulary has too few whole words to make prompts of; give another tokenizer.json")
+            raise InputError(
+                f"{option('tokenizer')}: its vocabulary has too few whole words to make prompts of; give another tokenizer.json"
+            )
         return kept[:most]
 
 
@@ -129,7 +131,7 @@ class Prompts:
             if not off:
                 return made
             count = max(count - off, 1)
-        raise InputError(f"--isl: no prompt of exactly {tokens} tokens can be made with this tokenizer; choose a longer one")
+        raise InputError(f"{option('isl')}: no prompt of exactly {tokens} tokens can be made with this tokenizer; choose a longer one")
 
     def _draw(self, number: int, count: int) -> list[str]:
         """``count`` words: some that only this request has, then a slice of the ring."""
@@ -151,13 +153,15 @@ class Prompts:
         return (lead + " ".join(words)).ljust(characters, "x")[:characters]
 
 
-PLAIN_WORDS = (
-    "time people water day part sound place year live back give most very after thing our just name good sentence man "
-    "think say great where help through much before line right too mean old any same tell boy follow came want show also "
-    "around form three small set put end does another well large must big even such because turn here why ask went men read "
-    "need land different home us move try kind hand picture again change off play spell air away animal house point page "
-    "letter mother answer found study still learn should world"
-).split()
+PLAIN_WORDS = tuple(
+    """
+    time people water day part sound place year live back give most very after thing our just name good sentence man think say
+    great where help through much before line right too mean old any same tell boy follow came want show also around form three
+    small set put end does another well large must big even such because turn here why ask went men read need land different home
+    us move try kind hand picture again change off play spell air away animal house point page letter mother answer found study
+    still learn should world
+    """.split()  # noqa: SIM905 — a text reads better than a list of 110 strings
+)
 """Plain English words for prompts whose tokens are not counted."""
 
 
@@ -176,7 +180,7 @@ def prompts(*, seed: int, tokenizer: Path | None, characters: float = CHARACTERS
     import random
 
     counter = TokenizerFile(tokenizer) if tokenizer is not None else None
-    words = tuple(counter.words()) if counter is not None else tuple(PLAIN_WORDS)
+    words = tuple(counter.words()) if counter is not None else PLAIN_WORDS
     ring = tuple(random.Random(seed).choices(words, k=_RING))
     additive = counter is not None and counter.count(" ".join(ring)) == len(ring) and all(counter.count(word) == 1 for word in words)
     made = Prompts(words=words, ring=ring, seed=seed, counter=counter, characters=characters, additive=additive)

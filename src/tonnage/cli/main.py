@@ -2,8 +2,8 @@
 
 Verbs are imported when they are called, so that ``--help`` stays fast.
 
-Exit codes: 0 done, 1 something failed, 2 the input cannot be used, 3 no deployment meets the limits,
-130 interrupted.
+Exit codes: 0 done, 1 something failed, 2 the input cannot be used, 3 no deployment meets the limits
+or a measurement is invalid, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tonnage.version import VERSION
 VERBS = {
     "size": "How many systems does this traffic need inside these latency limits?",
     "simulate": "What one instance does under a load, or the course's lesson on batching (--ticks).",
+    "bench": "Measure a live endpoint, with a verdict on whether the measurement can be believed.",
     "score": "Predict every row of a measured file and print the errors.",
     "memory": "Where an instance's GPU memory goes, with the arithmetic.",
     "catalog": "The models, GPUs, systems and engines known by name.",

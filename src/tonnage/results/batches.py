@@ -65,7 +65,11 @@ class Batch:
 
 
 class RunWriter:
-    """Writes a run folder batch by batch, under another name until ``close``."""
+    """Writes a run folder batch by batch, under another name until ``close``.
+
+    Attributes:
+        partial: the folder while it is written.
+    """
 
     def __init__(self, directory: Path, *, tokens: bool = True) -> None:
         """Make the folder's place.
@@ -82,14 +86,14 @@ class RunWriter:
 
         check_free(directory)
         self._directory = directory
-        self._partial = directory.parent / f".{directory.name}.partial{os.getpid()}"
+        self.partial = directory.parent / f".{directory.name}.partial{os.getpid()}"
         self._tokens = tokens
         self._writers: dict[str, pq.ParquetWriter] = {}
         self._written = 0
         self._gaps: NDArray[np.int64] = np.zeros((POSITION_BUCKETS, GAP_BINS), dtype=np.int64)
         try:
             directory.parent.mkdir(parents=True, exist_ok=True)
-            self._partial.mkdir()
+            self.partial.mkdir()
         except OSError as error:
             raise InputError(f"{directory}: cannot be written ({error.strerror or error}); name a place that can") from None
 
@@ -115,7 +119,7 @@ class RunWriter:
         import pyarrow.parquet as pq
 
         if name not in self._writers:
-            self._writers[name] = pq.ParquetWriter(self._partial / name, table.schema, compression="zstd")
+            self._writers[name] = pq.ParquetWriter(self.partial / name, table.schema, compression="zstd")
         self._writers[name].write_table(table)
 
     def finish(self) -> Requests:
@@ -127,15 +131,13 @@ class RunWriter:
             self.add(Batch(rows=np.zeros((0, 10), np.int64), offsets_ns=np.zeros(0, np.int64), lengths=np.zeros(0, np.int64)))
         self._close_writers()
         empty = Batch(rows=np.zeros((0, 10), np.int64), offsets_ns=np.zeros(0, np.int64), lengths=np.zeros(0, np.int64))
-        pq.write_table(gaps_table(empty.requests(self._gaps)), self._partial / "gaps.parquet", compression="zstd")
+        pq.write_table(gaps_table(empty.requests(self._gaps)), self.partial / "gaps.parquet", compression="zstd")
         for name in ("summary.json", "provenance.json"):
-            (self._partial / name).write_text("{}", encoding="utf-8")
-        (self._partial / "scenario.yaml").write_text("{}\n", encoding="utf-8")
-        return read_run(self._partial).requests
+            (self.partial / name).write_text("{}", encoding="utf-8")
+        (self.partial / "scenario.yaml").write_text("{}\n", encoding="utf-8")
+        return read_run(self.partial).requests
 
-    def close(
-        self, *, scenario: dict[str, Any], summary: dict[str, Any], provenance: dict[str, Any], run: dict[str, Any]
-    ) -> None:
+    def close(self, *, scenario: dict[str, Any], summary: dict[str, Any], provenance: dict[str, Any], run: dict[str, Any]) -> None:
         """Write the small files and give the folder its name.
 
         Raises:
@@ -145,10 +147,10 @@ class RunWriter:
 
         try:
             plain = json.loads(json_text(scenario))
-            (self._partial / "scenario.yaml").write_text(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), encoding="utf-8")
+            (self.partial / "scenario.yaml").write_text(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True), encoding="utf-8")
             for name, document in (("summary.json", summary), ("provenance.json", provenance), ("run.json", run)):
-                (self._partial / name).write_text(json_text(document), encoding="utf-8")
-            os.rename(self._partial, self._directory)
+                (self.partial / name).write_text(json_text(document), encoding="utf-8")
+            os.rename(self.partial, self._directory)
         except OSError as error:
             raise InputError(f"{self._directory}: cannot be written ({error.strerror or error}); name a place that can") from None
 
@@ -160,7 +162,7 @@ class RunWriter:
     def discard(self) -> None:
         """Remove what was written; nothing where ``close`` has been called."""
         self._close_writers()
-        shutil.rmtree(self._partial, ignore_errors=True)
+        shutil.rmtree(self.partial, ignore_errors=True)
 
 
 def gap_counts(gaps_ns: NDArray[np.int64], positions: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ from tonnage.bench.endpoints.embeddings import Embeddings
 from tonnage.bench.endpoints.endpoint import Delta, Endpoint
 from tonnage.bench.endpoints.generate import Generate
 from tonnage.bench.endpoints.responses import Responses
-from tonnage.errors import InputError, UnknownName
+from tonnage.errors import InputError, UnknownName, option
 
 __all__ = ["KINDS", "Delta", "Endpoint", "find_endpoint"]
 
@@ -27,5 +27,5 @@ def find_endpoint(kind: str, *, model: str, streaming: bool = True, pinned: bool
     if kind not in KINDS:
         raise UnknownName("endpoint type", kind, KINDS)
     if kind == "embeddings" and streaming:
-        raise InputError("--streaming: embeddings come in one reply; add --no-streaming")
+        raise InputError(f"{option('streaming')}: embeddings come in one reply; switch streaming off")
     return KINDS[kind](model=model, streaming=streaming, pinned=pinned, extra=extra or {})

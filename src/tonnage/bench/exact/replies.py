@@ -124,7 +124,10 @@ def whole(asked: Asked, tokens: int) -> bytes:
     """A reply that is not a stream."""
     words = WORD * tokens
     bodies: dict[str, Any] = {
-        "chat": {"choices": [{"message": {"role": "assistant", "content": words}, "finish_reason": "length"}], "usage": _usage(asked, tokens)},
+        "chat": {
+            "choices": [{"message": {"role": "assistant", "content": words}, "finish_reason": "length"}],
+            "usage": _usage(asked, tokens),
+        },
         "completions": {"choices": [{"text": words, "finish_reason": "length"}], "usage": _usage(asked, tokens)},
         "responses": {"output": [{"content": [{"type": "output_text", "text": words}]}], "usage": _short_usage(asked, tokens)},
         "embeddings": {"data": [{"embedding": [0.0] * 8}], "usage": {"prompt_tokens": asked.prompt}},
@@ -143,7 +146,13 @@ def _named(value: dict[str, Any]) -> bytes:
 
 def _chat(asked: Asked, delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-    return {"id": f"chatcmpl-{asked.number:032x}", "object": "chat.completion.chunk", "created": 1, "model": asked.model, "choices": [choice]}
+    return {
+        "id": f"chatcmpl-{asked.number:032x}",
+        "object": "chat.completion.chunk",
+        "created": 1,
+        "model": asked.model,
+        "choices": [choice],
+    }
 
 
 def _completion(asked: Asked, words: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +30,13 @@ class Target:
         return host if self.port == (443 if self.tls else 80) else f"{host}:{self.port}"
 
 
-def parse_url(url: str, where: str = "--url") -> Target:
+def parse_url(url: str) -> Target:
     """Read "http://127.0.0.1:8000", "localhost:8000" or "https://host/prefix".
 
     Raises:
         InputError: another scheme, no host, a port that is none, or a password inside the URL.
     """
+    where = option("url")
     text = url if "://" in url else f"http://{url}"
     example = "write for example http://127.0.0.1:8000"
     try:
@@ -46,7 +47,7 @@ def parse_url(url: str, where: str = "--url") -> Target:
     if parts.scheme not in ("http", "https"):
         raise InputError(f"{where}: '{url}' has the scheme '{parts.scheme}'; {example}")
     if "@" in parts.netloc:
-        raise InputError(f"{where}: holds a user name or password; give a key in the environment (--api-key-env)")
+        raise InputError(f"{where}: holds a user name or password; give a key in the environment ({option('api_key_env')})")
     if not parts.hostname or not text.isprintable() or " " in text:
         raise InputError(f"{where}: '{url}' names no host; {example}")
     if parts.query or parts.fragment:
@@ -72,7 +73,9 @@ def request_head(target: Target, path: str, *, key: str = "", headers: tuple[tup
         *(f"{name}: {value}" for name, value in headers),
     ]
     if any(not line.isascii() or not line.isprintable() for line in lines):
-        raise InputError("--api-key-env, --header: a key or header holds characters that HTTP does not allow; write printable ASCII")
+        raise InputError(
+            f"{option('api_key_env')}, {option('header')}: a key or header holds characters that HTTP does not allow; write printable ASCII"
+        )
     return ("\r\n".join(lines) + "\r\n").encode("ascii")
 
 

@@ -1,0 +1,177 @@
+"""One load measured, from the question to the run folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tonnage.bench.definitions import others
+from tonnage.bench.load import Load
+from tonnage.bench.measure import Observed, Watch, measure
+from tonnage.bench.setup import Setup
+from tonnage.bench.steady import find_steady
+from tonnage.bench.validity import ERROR_RATE, Validity, judge
+from tonnage.results.batches import RunWriter, read_tokens, summary_document
+from tonnage.results.metrics import Goodput, Summary, goodput, summarize
+from tonnage.results.requests import Requests
+from tonnage.spec.deployment import Slo
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What is to be said of a run beside its metrics.
+
+    Attributes:
+        percentiles: those that the run must have samples enough for.
+        error_rate: share of requests that may fail.
+        slo: limits that goodput is counted against.
+        tokens: whether the moments of single tokens are kept.
+    """
+
+    percentiles: tuple[int, ...] = ()
+    error_rate: float = ERROR_RATE
+    slo: Slo = ()
+    tokens: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """One load, measured.
+
+    Attributes:
+        load: what was sent.
+        requests, summary: what happened.
+        validity: whether that can be believed.
+        observed: what was seen of the client.
+        good: goodput, where limits were given.
+        summary_json, run_json: what the run folder holds.
+    """
+
+    load: Load
+    requests: Requests
+    summary: Summary
+    validity: Validity
+    observed: Observed
+    good: Goodput | None
+    summary_json: dict[str, Any]
+    run_json: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        """``summary.json`` and ``run.json`` in one object."""
+        return {**self.summary_json, **self.run_json}
+
+
+def benchmark(
+    setup: Setup,
+    load: Load,
+    *,
+    directory: Path,
+    keep: bool,
+    wanted: Wanted,
+    facts: dict[str, Any],
+    scenario: dict[str, Any],
+    provenance: dict[str, Any],
+    watch: Watch | None = None,
+) -> Measured:
+    """Measure one load and write its run folder.
+
+    Args:
+        setup: the server, and how to ask it.
+        load: what to send and when.
+        directory: the run folder, which must not be in use.
+        keep: whether it is kept; a run without an artifact folder is written for the time of the run only.
+        wanted: what is to be said of it.
+        facts: what else belongs into ``run.json``: self-test, environment.
+        scenario, provenance: for the run folder.
+        watch: called once, when the run begins.
+
+    Raises:
+        InputError: the folder is in use or cannot be written.
+    """
+    writer = RunWriter(directory, tokens=wanted.tokens)
+    try:
+        observed = measure(setup, load, writer, watch=watch)
+        requests = writer.finish()
+        summary, steady = summarize(requests), find_steady(requests)
+        validity = judge(observed, requests, summary, steady, percentiles=wanted.percentiles, error_rate=wanted.error_rate)
+        good = goodput(requests, wanted.slo) if wanted.slo else None
+        run_json = _run_json(setup, observed, validity, facts)
+        if wanted.tokens and setup.endpoint.streaming:
+            run_json["other_definitions"] = others(requests, *read_tokens(writer.partial))
+        if good is not None:
+            run_json["goodput"] = {
+                "limits": [str(x) for x in wanted.slo],
+                "requests_per_second": good.requests_per_second,
+                "share": good.share,
+            }
+        summary_json = summary_document(summary, requests, _further(observed, validity))
+        if keep:
+            writer.close(scenario=scenario, summary=summary_json, provenance=provenance, run=run_json)
+    finally:
+        writer.discard()
+    return Measured(
+        load=load,
+        requests=requests,
+        summary=summary,
+        validity=validity,
+        observed=observed,
+        good=good,
+        summary_json=summary_json,
+        run_json=run_json,
+    )
+
+
+def _further(observed: Observed, validity: Validity) -> Sequence[tuple[str, Any]]:
+    """What a reader of ``summary.json`` must not miss: errors and the verdict."""
+    kinds = _failures(observed)
+    verdict = {"verdict": validity.verdict, "reasons": list(validity.reasons)}
+    return (("errors", sum(kinds.values())), ("errors_by_kind", kinds), ("validity", verdict))
+
+
+def _failures(observed: Observed) -> dict[str, int]:
+    return {outcome: count for outcome, count in observed.tally.outcomes.most_common() if outcome not in ("", "cancelled")}
+
+
+def _run_json(setup: Setup, observed: Observed, validity: Validity, facts: dict[str, Any]) -> dict[str, Any]:
+    """What belongs to the measurement and is no function of the record."""
+    tally, load, prompts = observed.tally, observed.load, setup.prompts
+    return {
+        "validity": validity.to_json(),
+        "load": {
+            "kind": "closed" if load.due_ns is None else "open",
+            "concurrency": load.concurrency or None,
+            "request_rate": load.rate or None,
+            "pattern": load.pattern,
+            "sent": observed.sent,
+            "seconds": observed.seconds,
+        },
+        "client": {
+            "cpu_s": observed.cpu_s,
+            "cpu_us_per_token": 1e6 * observed.cpu_s / tally.tokens if tally.tokens else None,
+            "cpu_share": observed.cpu_share,
+            "connections": observed.connections,
+            "retries": observed.retries,
+        },
+        "tokens": {
+            "counted_by": dict(tally.sources),
+            "events": tally.events,
+            "split_estimated": tally.shared,
+            "outputs_of_another_length": tally.osl_off,
+            "prompts": "tokens of the tokenizer given" if prompts.exact else f"{prompts.characters:g} characters a token, not counted",
+            "prompt_tokens_beyond_asked": tally.isl_extra / tally.prompt_counts if tally.prompt_counts else None,
+        },
+        "endpoint": {
+            "type": setup.endpoint.kind,
+            "model": setup.endpoint.model,
+            "streaming": setup.endpoint.streaming,
+            "output_pinned": setup.endpoint.pinned,
+            "further_fields": dict(setup.endpoint.extra),
+            "further_headers": list(setup.headers),
+        },
+        "failures": tally.examples,
+        **facts,
+    }

@@ -1,0 +1,113 @@
+"""``tonnage bench`` as it is typed: files, exit codes, Ctrl-C, and a key that stays where it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tonnage.bench.exact.schedule import Schedule
+from tonnage.bench.exact.serve import exact_server
+from tonnage.cli.main import run
+from tonnage.results.batches import read_tokens
+from tonnage.results.metrics import summarize
+from tonnage.results.store import read_run
+
+ASKED = ["bench", "--model", "m", "--isl", "20", "--osl", "5", "--no-selftest"]
+FILES = {"scenario.yaml", "requests.parquet", "gaps.parquet", "tokens.parquet", "summary.json", "run.json", "provenance.json"}
+
+
+def test_a_run_leaves_a_folder_that_reads_back(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret-of-a-test")
+    folder = tmp_path / "run"
+    load = ["--concurrency", "4", "--request-count", "40", "--artifact-dir", str(folder), "--json"]
+    with exact_server(Schedule(ttft_s=0.01, itl_s=0.002), seconds=60) as url:
+        code = run([*ASKED, "--url", url, "--endpoint-type", "chat", "--streaming", *load])
+    printed = json.loads(capsys.readouterr().out)
+    assert code == (3 if printed["validity"]["reasons"] else 0)
+    assert {path.name for path in folder.iterdir()} == FILES
+    found = read_run(folder)
+    assert found.summary["ttft_ms"] == printed["ttft_ms"] == summarize(found.requests).to_json()["ttft_ms"]
+    assert {"mean", "p50", "p90", "p95", "p99"} == printed["itl_ms"].keys()
+    assert found.summary["errors"] == 0
+    assert found.summary["validity"]["verdict"] in ("VALID", "INVALID")
+    offsets, lengths = read_tokens(folder)
+    assert list(lengths) == [5] * 40
+    assert offsets[4] == found.requests.last_token_ns[0] - found.requests.sent_ns[0]
+    assert not [path for path in folder.iterdir() if b"sk-secret" in path.read_bytes()]
+
+
+def test_errors_make_a_run_invalid_with_exit_code_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with exact_server(Schedule(ttft_s=0.01, itl_s=0.002, fault="500", fault_every=4), seconds=60) as url:
+        code = run([*ASKED, "--url", url, "--concurrency", "2", "--request-count", "16", "--json"])
+    printed = json.loads(capsys.readouterr().out)
+    assert code == 3
+    assert printed["errors_by_kind"] == {"HTTP 500": 4}
+    assert any("4 HTTP 500" in reason for reason in printed["validity"]["reasons"])
+
+
+def test_a_percentile_that_was_asked_for_needs_its_samples(capsys: pytest.CaptureFixture[str]) -> None:
+    with exact_server(Schedule(ttft_s=0.01, itl_s=0.002), seconds=60) as url:
+        code = run([*ASKED, "--url", url, "--concurrency", "4", "--request-count", "60", "--percentiles", "99"])
+    assert code == 3
+    assert "p99 was asked for and needs 459 completed requests, there were 60" in " ".join(capsys.readouterr().out.split())
+
+
+def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with exact_server(Schedule(ttft_s=0.01, itl_s=0.01), seconds=60) as url:
+        command = [sys.executable, "-m", "tonnage", *ASKED, "--url", url, "--concurrency", "4", "--benchmark-duration", "50s"]
+        process = subprocess.Popen([*command, "--artifact-dir", str(folder)], stdout=subprocess.PIPE, env=dict(os.environ))
+        deadline = time.monotonic() + 30
+        while not list(tmp_path.glob(".run.partial*")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=30)
+    assert b"ended by Ctrl-C" in out
+    assert process.returncode in (0, 3)
+    found = read_run(folder)
+    assert found.summary["requests"]["completed"] > 4
+    assert found.summary["requests"]["unfinished"] <= 4
+
+
+BAD = {
+    "no server": (["--concurrency", "1"], "--url"),
+    "a scheme that is none": (["--url", "ftp://x", "--concurrency", "1", "--request-count", "1"], "ftp"),
+    "a password in the address": (["--url", "http://a:b@x", "--concurrency", "1", "--request-count", "1"], "--api-key-env"),
+    "no load": (["--url", "http://x", "--request-count", "1"], "--concurrency"),
+    "two loads": (["--url", "http://x", "--request-count", "1", "--concurrency", "1", "--request-rate", "1"], "--request-rate"),
+    "no end": (["--url", "http://x", "--concurrency", "1"], "--request-count"),
+    "an endpoint that is none": (["--url", "http://x", "--concurrency", "1", "--request-count", "1", "--endpoint-type", "chart"], "chat"),
+    "streamed embeddings": (
+        ["--url", "http://x", "--concurrency", "1", "--request-count", "1", "--endpoint-type", "embeddings"],
+        "--streaming",
+    ),
+    "a tokenizer that is not there": (
+        ["--url", "http://x", "--concurrency", "1", "--request-count", "1", "--tokenizer", "no"],
+        "--tokenizer",
+    ),
+    "a limit that is none": (["--url", "http://x", "--concurrency", "1", "--request-count", "1", "--slo", "soon"], "--slo"),
+    "a flag of the self-test": (["--url", "http://x", "--concurrency", "1", "--request-count", "1", "--slots", "3"], "selftest"),
+    "a percentile that is none": (
+        ["--url", "http://x", "--concurrency", "1", "--request-count", "1", "--percentiles", "97"],
+        "--percentiles",
+    ),
+    "a header that is none": (["--url", "http://x", "--concurrency", "1", "--request-count", "1", "--header", "x"], "--header"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_used_gives_one_line_and_exit_code_2(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    flags, part = BAD[name]
+    assert run([*ASKED, *flags]) == 2
+    out, err = capsys.readouterr()
+    assert not out
+    assert len(err.splitlines()) == 1
+    assert part in err

@@ -1,0 +1,165 @@
+"""The client against servers on this machine: every endpoint, every way to fail, and times that cannot be."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.bench.corpus import HEAD, STREAM, chat, chunked, sse
+from tests.bench.live import question, read_request, run, scripted
+from tonnage.bench.exact.schedule import Fault, Schedule
+from tonnage.bench.exact.serve import exact_server
+from tonnage.bench.selftest import server_log
+from tonnage.results.metrics import summarize
+from tonnage.spec.workload import ClosedLoop, OpenLoop
+
+FAST = Schedule(ttft_s=0.01, itl_s=0.002)
+KINDS = [("chat", True), ("chat", False), ("completions", True), ("completions", False), ("responses", True), ("responses", False)]
+KINDS += [("generate", True), ("embeddings", False)]
+
+
+def test_every_kind_of_endpoint_is_measured(tmp_path: Path) -> None:
+    with exact_server(FAST, seconds=60) as url:
+        for kind, streaming in KINDS:
+            found = run(url, tmp_path / f"{kind}{streaming}", question(osl="5"), kind=kind, streaming=streaming)
+            assert found.outcomes == {"": 12}, kind
+            assert set(found.requests.osl) == {0 if kind == "embeddings" else 5}, kind
+            assert found.observed.connections == 4
+            first, last = found.requests.first_token_ns, found.requests.last_token_ns
+            assert (first >= found.requests.sent_ns + 10_000_000).all()
+            assert (last > first).all() if streaming else (last == first).all()
+
+
+def test_times_are_never_before_those_of_the_server(tmp_path: Path) -> None:
+    with exact_server(Schedule(ttft_s=0.02, itl_s=0.005), seconds=60) as url:
+        found = run(url, tmp_path / "run", question(ClosedLoop(concurrency=16), osl="20", requests=96))
+        number, received, first, last, tokens = server_log(url).T
+    ours, start = found.requests, found.observed.start_ns
+    assert sorted(number) == list(range(96))
+    assert set(tokens) == {20}
+    assert (received >= ours.sent_ns[number] + start).all()
+    assert (ours.first_token_ns[number] + start >= first).all()
+    assert (ours.last_token_ns[number] + start >= last).all()
+    assert np.median(ours.first_token_ns[number] + start - first) < 50e6
+    assert int(ours.gaps.sum()) == 96 * 19
+
+
+@pytest.mark.parametrize(
+    ("fault", "outcome"),
+    [
+        ("429", "HTTP 429"),
+        ("500", "HTTP 500"),
+        ("cut", "cut off"),
+        ("error", "error in the reply"),
+        ("hang", "timed out"),
+    ],
+)
+def test_a_fault_is_counted_as_what_it_is(fault: Fault, outcome: str, tmp_path: Path) -> None:
+    schedule = Schedule(ttft_s=0.01, itl_s=0.002, fault=fault, fault_every=3)
+    with exact_server(schedule, seconds=60) as url:
+        found = run(url, tmp_path / "run", question(), timeout_s=0.5 if fault == "hang" else 30.0)
+    assert found.outcomes == {"": 8, outcome: 4}
+    assert found.statuses == {"completed": 8, "failed": 4}
+    assert len(found.observed.tally.examples) == 4
+    assert summarize(found.requests).counted == 8
+
+
+def test_a_server_that_closes_without_a_word_is_counted(tmp_path: Path) -> None:
+    with exact_server(Schedule(fault="close", fault_every=1), seconds=60) as url:
+        assert run(url, tmp_path / "run", question()).outcomes == {"closed without a reply": 12}
+
+
+def test_a_refused_connection_is_counted(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    found = run(f"http://127.0.0.1:{port}", tmp_path / "run", question())
+    assert found.outcomes == {"connection refused": 12}
+    assert (found.requests.sent_ns == -1).all()
+
+
+def test_a_killed_server_ends_the_run_and_what_came_before_counts(tmp_path: Path) -> None:
+    with scripted(lambda peer: peer.sendall(STREAM) if read_request(peer) else None) as url:
+        found = run(url, tmp_path / "run", question(ClosedLoop(concurrency=1), requests=3), timeout_s=5.0)
+    assert found.outcomes[""] == 1
+    assert sum(found.outcomes.values()) == 3
+
+
+def test_a_redirect_is_refused(tmp_path: Path) -> None:
+    def redirect(peer: socket.socket) -> None:
+        read_request(peer)
+        peer.sendall(b"HTTP/1.1 307 Temporary Redirect\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+    with scripted(redirect) as url:
+        found = run(url, tmp_path / "run", question(ClosedLoop(concurrency=1), requests=1))
+    assert found.outcomes == {"redirected": 1}
+    assert "127.0.0.1:1" in found.observed.tally.examples[0]["detail"]
+
+
+def test_a_kept_connection_that_the_server_closed_is_replaced(tmp_path: Path) -> None:
+    def once(peer: socket.socket) -> None:
+        read_request(peer)
+        peer.sendall(STREAM)
+        read_request(peer)
+
+    def answer(peer: socket.socket) -> None:
+        read_request(peer)
+        peer.sendall(STREAM)
+
+    with scripted(once, answer) as url:
+        found = run(url, tmp_path / "run", question(ClosedLoop(concurrency=1), requests=2))
+    assert found.outcomes == {"": 2}
+    assert found.observed.retries == 1
+
+
+def test_several_tokens_in_an_event_share_its_moment_and_its_gap_is_divided(tmp_path: Path) -> None:
+    with exact_server(Schedule(ttft_s=0.01, itl_s=0.01, tokens_per_event=4), seconds=60) as url:
+        found = run(url, tmp_path / "run", question(osl="18"))
+    assert set(found.requests.osl) == {18}
+    assert int(found.requests.gaps.sum()) == 12 * (18 - 4)
+    assert 5 < summarize(found.requests).itl_ms.p50 < 15
+    assert found.observed.tally.shared == 12
+
+
+def test_latency_counts_from_the_scheduled_time_while_the_server_is_frozen(tmp_path: Path) -> None:
+    schedule = Schedule(ttft_s=0.005, itl_s=0.001, freeze_at_s=0.3, freeze_s=0.8)
+    with exact_server(schedule, seconds=60) as url:
+        found = run(url, tmp_path / "run", question(OpenLoop(rate=100, process="constant"), osl="2", requests=160))
+    ttft = (found.requests.first_token_ns - found.requests.due_ns) / 1e6
+    assert found.outcomes == {"": 160}
+    assert 750 < ttft.max() < 1500
+    assert np.count_nonzero(ttft > 100) >= 65  # all that were due while it was frozen, not one a client
+    due = np.diff(found.requests.due_ns)
+    assert set(due) == {10_000_000}
+
+
+def test_a_closed_loop_runs_for_a_time(tmp_path: Path) -> None:
+    with exact_server(FAST, seconds=60) as url:
+        began = time.monotonic()
+        found = run(url, tmp_path / "run", question(requests=None, seconds=0.5))
+        assert time.monotonic() - began < 20
+    assert 8 <= found.outcomes[""] < 200
+    assert found.requests.due_ns.max() <= 500_000_000
+
+
+def test_warm_up_is_not_recorded(tmp_path: Path) -> None:
+    with exact_server(FAST, seconds=60) as url:
+        found = run(url, tmp_path / "run", question(requests=6), warmup=8)
+        assert len(server_log(url)) == 14
+    assert len(found.requests) == 6
+
+
+def test_tokens_are_counted_from_the_text_where_the_server_does_not_say(tmp_path: Path) -> None:
+    replies = HEAD + chunked(*(sse(chat(text)) for text in (" a", " b c", " d")))
+
+    def answer(peer: socket.socket) -> None:
+        read_request(peer)
+        peer.sendall(replies)
+
+    with scripted(answer) as url:
+        found = run(url, tmp_path / "run", question(ClosedLoop(concurrency=1), requests=1))
+    assert list(found.requests.osl) == [3]
+    assert dict(found.observed.tally.sources) == {"events": 1}
