@@ -17,7 +17,7 @@ from pathlib import Path
 from beside_aiconfigurator import comparison
 
 from tonnage import api
-from tonnage.cli.show_score import NAMES
+from tonnage.report.metric_names import METRICS as NAMES
 from tonnage.perf.prediction_error import shipped_residuals
 from tonnage.perf.terms import shipped
 from tonnage.validation.score import Errors, ScoreReport

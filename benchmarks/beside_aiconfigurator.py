@@ -14,7 +14,7 @@ from typing import Any
 
 from own_estimates import estimate
 
-from tonnage.cli.show_score import NAMES
+from tonnage.report.metric_names import METRICS as NAMES
 from tonnage.perf.external.aiconfigurator import PACKAGE, installed_version
 from tonnage.perf.terms import shipped
 from tonnage.spec.catalog import find_engine

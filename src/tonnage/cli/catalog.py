@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from tonnage.cli.table import table
+from tonnage.cli.printing import print_answer
 from tonnage.errors import InputError
 
 PRECISIONS = "precisions"
@@ -24,7 +23,7 @@ def catalog(
     engine: str | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
-    """The models, GPUs, systems and engines known by name; ``catalog precisions``: the number formats and what each brings.
+    """List the models, GPUs, systems and engines known by name, or with ``precisions`` what each number format brings.
 
     Parameters
     ----------
@@ -45,56 +44,16 @@ def catalog(
     from tonnage import api
 
     choices = {"model": model, "gpu": gpu, "tp": tp, "engine": engine}
+    given = {name: value for name, value in choices.items() if value is not None}
     if search == PRECISIONS:
-        _precisions({name: value for name, value in choices.items() if value is not None}, json=json)
+        from tonnage.report.formats import formats
+
+        report = api.precisions(**given)  # type: ignore[arg-type]
+        print_answer(lambda: formats(report.base, report.gains), report.to_json, json=json)
         return
-    if given := [name for name, value in choices.items() if value is not None]:
-        raise InputError(f"--{given[0]}: goes with `tonnage catalog {PRECISIONS}` alone; write the name itself to look it up")
+    if given:
+        raise InputError(f"--{next(iter(given))}: goes with `tonnage catalog {PRECISIONS}` alone; write the name itself to look it up")
+    from tonnage.report.catalogued import catalogued
+
     found = api.catalog(search)
-    if json:
-        from tonnage.results.store import json_text
-
-        sys.stdout.write(json_text(found))
-        return
-    parts = [_section(kind, entries) for kind, entries in found.items() if entries]
-    print("\n\n".join(parts))
-
-
-def _precisions(choices: dict[str, Any], *, json: bool) -> None:
-    from tonnage import api
-
-    found = api.precisions(**choices)
-    if json:
-        from tonnage.results.store import json_text
-
-        sys.stdout.write(json_text(found.to_json()))
-        return
-    from tonnage.cli.show_precisions import show_precisions
-
-    print(show_precisions(found.base, found.gains))
-
-
-COLUMNS: dict[str, tuple[str, ...]] = {
-    "models": ("name", "parameters_billions", "layers", "hidden", "kv_heads", "experts", "max_context", "source"),
-    "gpus": (
-        *("name", "arch", "fp16_tflops", "fp8_tflops", "int8_tops", "fp4_tflops"),
-        *("memory_gb", "memory_bandwidth_gb_s", "link", "tdp_w", "source"),
-    ),
-    "systems": ("name", "gpu", "gpus", "max_power_w", "source"),
-    "engines": ("name", "family", "since", "notes"),
-}
-
-
-def _section(kind: str, entries: list[dict[str, Any]]) -> str:
-    columns = COLUMNS[kind]
-    rows = [tuple(_cell(entry.get(column)) for column in columns) for entry in entries]
-    return f"{kind} ({len(entries)})\n{table(tuple(c.replace('_', ' ') for c in columns), rows)}"
-
-
-def _cell(value: object) -> str:
-    if value is None or value == "":
-        return "–"
-    if isinstance(value, float):
-        return f"{value:g}"
-    text = str(value)
-    return text if len(text) <= 60 else text[:59] + "…"
+    print_answer(lambda: catalogued(found), lambda: found, json=json)

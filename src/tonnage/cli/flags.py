@@ -1,10 +1,11 @@
-"""The flags of ``tonnage size``: one for each leaf of a scenario, with the same name and the same words."""
+"""Flags that are declared once, as the leaves of a scenario or as the fields of a dataclass, and given to a verb."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from typing import Annotated, Any, Literal, get_args, get_origin
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from cyclopts import Group, Parameter
 
@@ -21,32 +22,77 @@ GROUPS = {branch: Group(title, sort_key=place) for place, (branch, title) in enu
 OUTPUT = Group("Output", sort_key=len(TITLES))
 
 
-def with_scenario_flags(verb: Callable[..., int]) -> Callable[..., int]:
-    """The verb with a keyword for each leaf of a scenario beside its own; it gets them as ``**asked``."""
-    own = inspect.signature(verb, eval_str=True)
-    kept = [part for part in own.parameters.values() if part.kind is not inspect.Parameter.VAR_KEYWORD]
-    flags = [
-        inspect.Parameter(leaf.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_annotation(leaf))
-        for leaf in leaves()
-        if leaf.name not in own.parameters
-    ]
-    first = [part for part in kept if part.kind is inspect.Parameter.POSITIONAL_ONLY]
-    found = own.replace(parameters=[*first, *flags, *(part for part in kept if part.kind is inspect.Parameter.KEYWORD_ONLY)])
-    setattr(verb, "__signature__", found)  # noqa: B010 — a function's type does not declare it
-    verb.__doc__ = f"{inspect.getdoc(verb)}\n\nParameters\n----------\n{_described(found)}"
-    verb.__annotations__ = {name: part.annotation for name, part in found.parameters.items()}
-    return verb
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """One flag: its name in Python, what it takes, and how its help describes it. None is its default."""
+
+    name: str
+    kind: Any
+    about: str
+    group: Group | None = None
+    negative: bool = False
+
+    @property
+    def parameter(self) -> inspect.Parameter:
+        """The flag as a keyword of a verb."""
+        negative = None if self.negative else ()
+        if self.group is None:
+            told = Parameter(help=self.about, negative=negative)
+        else:
+            told = Parameter(help=self.about, negative=negative, group=self.group)
+        return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[self.kind, told])
+
+
+def about(text: str) -> Any:
+    """A field that becomes a flag with this description, and is None unless it is given."""
+    return field(default=None, metadata={"about": text})
+
+
+def flags_of(declared: type, group: Group | None = None) -> tuple[Flag, ...]:
+    """A flag for each field of a dataclass whose fields are made by ``about``."""
+    kinds = get_type_hints(declared)
+    return tuple(
+        Flag(name=one.name, kind=kinds[one.name], about=one.metadata["about"], group=group, negative=takes(kinds[one.name], bool))
+        for one in fields(declared)
+    )
+
+
+def scenario_flags() -> tuple[Flag, ...]:
+    """A flag for each leaf of a scenario, with the same name and the same words."""
+    found = []
+    for leaf in leaves():
+        branch = leaf.path[0] if len(leaf.path) > 1 else ""
+        found.append(Flag(name=leaf.name, kind=_kind(leaf), about=leaf.about, group=GROUPS[branch], negative=branch == "search"))
+    return tuple(found)
+
+
+def with_flags(*flags: Flag) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A verb with these flags beside its own, which it gets as ``**asked``; its docstring then describes all of them."""
+
+    def widened(verb: Callable[..., Any]) -> Callable[..., Any]:
+        own = inspect.signature(verb, eval_str=True)
+        kept = [part for part in own.parameters.values() if part.kind is not inspect.Parameter.VAR_KEYWORD]
+        first = [part for part in kept if part.kind is not inspect.Parameter.KEYWORD_ONLY]
+        more = [flag.parameter for flag in flags if flag.name not in own.parameters]
+        last = [part for part in kept if part.kind is inspect.Parameter.KEYWORD_ONLY]
+        found = own.replace(parameters=[*first, *more, *last])
+        setattr(verb, "__signature__", found)  # noqa: B010 — a function's type does not declare it
+        verb.__doc__ = f"{inspect.getdoc(verb)}\n\nParameters\n----------\n{_described(found)}"
+        verb.__annotations__ = {name: part.annotation for name, part in found.parameters.items()}
+        return verb
+
+    return widened
+
+
+def given(asked: dict[str, Any], names: Sequence[str] | None = None) -> dict[str, Any]:
+    """The flags that were given, or those of these names."""
+    return {name: value for name, value in asked.items() if value is not None and (names is None or name in names)}
 
 
 def _described(found: inspect.Signature) -> str:
     """What each parameter says, as a docstring says it."""
     helps = ((name, part.annotation.__metadata__[0].help) for name, part in found.parameters.items())
     return "\n".join(f"{name}\n    {text}" for name, text in helps)
-
-
-def _annotation(leaf: Leaf) -> Any:
-    branch = leaf.path[0] if len(leaf.path) > 1 else ""
-    return Annotated[_kind(leaf), Parameter(help=leaf.about, group=GROUPS[branch], negative=() if branch != "search" else None)]
 
 
 def _kind(leaf: Leaf) -> Any:

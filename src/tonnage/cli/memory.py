@@ -2,61 +2,43 @@
 
 from __future__ import annotations
 
-import sys
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
+from tonnage.cli.flags import about, flags_of, given, with_flags
+from tonnage.cli.printing import print_answer
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instance:
+    """What runs, and the requests that are counted."""
+
+    gpu: str | None = about("GPU id (default: h100-sxm-80gb).")
+    precision: str | None = about(
+        "Number format: fp16, bf16, fp8, int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4 or mxfp4; +kv-fp16, +kv-fp8, +kv-int8 or "
+        "+2:4 may follow it (default: fp16)."
+    )
+    tp: int | None = about("Tensor-parallel degree (default: 1).")
+    dp: int | None = about("Data-parallel attention ranks of a mixture of experts (default: 1).")
+    ep: int | None = about("Expert-parallel degree of a mixture of experts (default: 1).")
+    engine: str | None = about("Engine preset; each has its own rule for the size of the KV cache (default: tensorrt-llm).")
+    isl: int | None = about("Prompt tokens of one request, to count the requests that fit at once (default: 2000).")
+    osl: int | None = about("Output tokens of one request (default: 200).")
+    speculation: str | None = about('Speculative decoding, whose drafter takes memory too, such as "eagle k=3 acceptance=0.7".')
+
+
+@with_flags(*flags_of(Instance))
 def memory(
     *,
-    model: str,
-    gpu: str = "h100-sxm-80gb",
-    precision: str = "fp16",
-    tp: int = 1,
-    dp: int = 1,
-    ep: int = 1,
-    engine: str = "tensorrt-llm",
-    isl: int = 2000,
-    osl: int = 200,
-    speculation: str | None = None,
-    json: Annotated[bool, Parameter(negative=())] = False,
+    model: Annotated[str, Parameter(help="Catalog id, or the path of a Hugging Face config.json.")],
+    json: Annotated[bool, Parameter(help="Print one JSON object.", negative=())] = False,
+    **asked: Any,
 ) -> None:
-    """Where an instance's GPU memory goes, with the arithmetic.
-
-    Parameters
-    ----------
-    model
-        Catalog id or the path of a Hugging Face config.json.
-    gpu
-        GPU id.
-    precision
-        fp16, bf16, fp8, int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4 or mxfp4; with +kv-fp16, +kv-fp8, +kv-int8 or +2:4
-        behind it, too.
-    tp
-        Tensor-parallel degree.
-    dp
-        Attention ranks of a mixture of experts.
-    ep
-        Groups that the experts are spread over.
-    engine
-        Engine preset; each has its own rule for the KV cache.
-    isl
-        Prompt tokens of one request, to count concurrent requests.
-    osl
-        Output tokens of one request.
-    speculation
-        Speculative decoding, whose drafter takes memory too, such as "eagle k=3 acceptance=0.7".
-    json
-        Print one JSON object.
-    """
+    """Show where an instance's GPU memory goes, with the arithmetic."""
     from tonnage import api
+    from tonnage.report.memory import memory as document
 
-    place: dict[str, Any] = {"gpu": gpu, "precision": precision, "tp": tp, "dp": dp, "ep": ep, "engine": engine}
-    report = api.memory(model=model, **place, isl=isl, osl=osl, speculation=speculation)
-    if json:
-        from tonnage.results.store import json_text
-
-        sys.stdout.write(json_text(report.to_json()))
-    else:
-        print("\n".join(report.lines()))
+    found = api.memory(model=model, **{"isl": 2000, "osl": 200, **given(asked)})
+    print_answer(lambda: document(found.lines()), found.to_json, json=json)

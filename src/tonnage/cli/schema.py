@@ -6,7 +6,7 @@ import sys
 
 
 def schema() -> int:
-    """The JSON Schema of a scenario file: every key, what may stand there and what it means."""
+    """Print the JSON Schema of a scenario file: every key, the values it takes, and what it means."""
     from tonnage.results.store import json_text
     from tonnage.spec.scenario_file import json_schema
 

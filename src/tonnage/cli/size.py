@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from tonnage.cli.flags import GROUPS, OUTPUT, with_scenario_flags
+from tonnage.cli.flags import GROUPS, OUTPUT, scenario_flags, with_flags
 from tonnage.cli.progress import compile_if_needed, progress_bar
 from tonnage.cli.show_plan import show_plan
 
@@ -24,7 +24,7 @@ NO_DEPLOYMENT = 3
 """Exit code when nothing meets the limits: the plan is printed all the same."""
 
 
-@with_scenario_flags
+@with_flags(*scenario_flags())
 def size(
     scenario: Annotated[
         Path | None, Parameter(help="YAML or JSON file with the question (tonnage schema); flags stand in place of what it says.")

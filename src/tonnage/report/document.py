@@ -1,10 +1,11 @@
 """A report before it is written: sections of text, facts, tables and figures.
 
-HTML and Markdown are two ways of writing the same document, so they cannot say different things.
+The terminal, Markdown and HTML are three ways of writing the same blocks, so they cannot say different things.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from tonnage.report.figure import Figure
@@ -45,6 +46,10 @@ class Table:
         chosen: index of the row to see first, or None; ``mark`` says why.
         folded: whether it is closed at first, where the reader can open it.
         note: what a reader must know of the cells.
+        spare: names of the columns that a narrow page may leave out, the first to go first. The others say which row it is,
+            or what was asked, and never go.
+        shown: rows that a terminal prints at most; None for all of them. ``rest`` is the line that then says what is left,
+            and how to see it.
     """
 
     caption: str
@@ -54,10 +59,13 @@ class Table:
     mark: str = "chosen"
     folded: bool = False
     note: str = ""
+    spare: tuple[str, ...] = ()
+    shown: int | None = None
+    rest: str = ""
 
     @property
     def numeric(self) -> tuple[bool, ...]:
-        """Which columns hold numbers only, and are aligned to the right."""
+        """Which columns hold nothing but numbers, with a unit at most, and are aligned to the right."""
         return tuple(bool(self.rows) and all(_numeric(row[i]) for row in self.rows) for i in range(len(self.header)))
 
 
@@ -77,7 +85,14 @@ class Command:
     text: str
 
 
-Block = Text | Items | Facts | Table | Drawing | Command
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lines:
+    """Lines that are kept as they are, in letters of one width: a picture made of characters."""
+
+    text: str
+
+
+Block = Text | Items | Facts | Table | Drawing | Command | Lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,5 +114,8 @@ class Document:
     sections: tuple[Section, ...]
 
 
+_WORD = re.compile(r"[^\W\d_]{3}")
+
+
 def _numeric(cell: str) -> bool:
-    return not cell or ((cell[0].isdigit() or cell[0] in "–-+−.") and not any(c.isalpha() for c in cell))
+    return not cell or ((cell[0].isdigit() or cell[0] in "–-+−.×") and _WORD.search(cell) is None)

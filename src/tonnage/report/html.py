@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from tonnage.errors import InputError
-from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Section, Table, Text
+from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Section, Table, Text
 from tonnage.report.drawing import draw
 from tonnage.report.reading import Json
 from tonnage.report.sections import document
@@ -93,9 +93,14 @@ def _block(block: Block) -> str:
         return f'<dl class="big">{rows}</dl>' if block.big else f"<dl>{plain}</dl>"
     if isinstance(block, Table):
         return _table(block)
-    if isinstance(block, Command):
-        return f'<div class="command"><code>{escape(block.text)}</code><button type="button" data-copy hidden>copy</button></div>'
-    return _drawing(block)
+    return _kept(block) if isinstance(block, Command | Lines) else _drawing(block)
+
+
+def _kept(block: Command | Lines) -> str:
+    """Text of which every sign stays as it is."""
+    if isinstance(block, Lines):
+        return f"<pre>{escape(block.text)}</pre>"
+    return f'<div class="command"><code>{escape(block.text)}</code><button type="button" data-copy hidden>copy</button></div>'
 
 
 def _drawing(block: Drawing) -> str:

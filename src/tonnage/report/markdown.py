@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Section, Table, Text
+from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Section, Table, Text
 from tonnage.report.reading import Json
 from tonnage.report.sections import document
 
@@ -42,15 +42,9 @@ def _block(block: Block) -> str:
         return "\n".join(f"- {_MARKS.get(block.tone, '')}{plain(item)}" for item in block.items)
     if isinstance(block, Facts):
         return "\n".join(f"- {plain(name)}: {plain(value)}" for name, value in block.rows)
-    if isinstance(block, Table):
-        return _table(block)
-    if isinstance(block, Command):
-        return _fenced(block.text)
-    return _drawing(block)
-
-
-def _drawing(block: Drawing) -> str:
-    return _table(block.numbers)
+    if isinstance(block, Command | Lines):
+        return _fenced(block.text, "sh" if isinstance(block, Command) else "")
+    return _table(block.numbers if isinstance(block, Drawing) else block)
 
 
 def _table(table: Table) -> str:
@@ -67,8 +61,8 @@ def _line(cells: tuple[str, ...], bold: bool) -> str:
     return f"| {' | '.join(written_cells)} |"
 
 
-def _fenced(code: str) -> str:
+def _fenced(code: str, language: str = "") -> str:
     """Code between fences longer than any inside it."""
     longest = max((len(run) for run in re.findall(r"`+", code)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}sh\n{code}\n{fence}"
+    return f"{fence}{language}\n{code}\n{fence}"

@@ -1,4 +1,7 @@
-"""Numbers as people read them: three digits, thousands separated, units said."""
+"""Numbers as people read them: three digits, thousands separated, units said.
+
+Every number that a reader sees, on a terminal, in Markdown or on a page, is written by one of these.
+"""
 
 from __future__ import annotations
 
@@ -53,6 +56,16 @@ def counted(count: float, noun: str) -> str:
     """Such as "1 system", "5 systems", "4.81 systems"."""
     text = f"{count:,}" if isinstance(count, int) else number(count)
     return f"{text} {noun if count == 1 else noun + 's'}"
+
+
+def between(bounds: tuple[float, float] | None) -> str:
+    """An interval, such as "240–310"; "–" where there is none."""
+    return ABSENT if bounds is None else "–".join(number(bound) for bound in bounds)
+
+
+def signed(change: float) -> str:
+    """A relative change in whole per cent with its sign: "+20 %", "−20 %"."""
+    return f"{change * 100:+.0f} %".replace("-", "−")
 
 
 def percent(share: float | None) -> str:

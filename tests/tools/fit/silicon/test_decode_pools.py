@@ -4,10 +4,11 @@ import pytest
 
 from tests.silicon_sample import sample
 from tonnage import api
-from tonnage.cli.show_score import show_models
 from tonnage.errors import InputError
 from tonnage.perf.step import step_seconds
 from tonnage.perf.terms import step_model
+from tonnage.report.scored import scored_models
+from tonnage.report.terminal import terminal
 from tonnage.validation.compare import compare
 from tonnage.validation.predict import decoding, predict, read_point
 from tools.fit.silicon.decode_pools import SPLIT, WORKERS, select_decode_pools
@@ -147,6 +148,6 @@ def test_step_models_are_compared_on_decode_pools_apart(tmp_path: Path) -> None:
     document = scores.to_json()
     assert list(document["apart"]) == ["decode pools"]
     assert "apart" not in document["models"]["fitted"]
-    text = show_models(scores)
-    assert "fitted 1 of 1 rows predicted" in text
-    assert "Apart: decode pools\n\nfitted 2 of 2 rows predicted" in text
+    text = terminal(scored_models(scores))
+    assert "Rows predicted: fitted 1 of 1" in text
+    assert "Apart: decode pools\nRows predicted: fitted 2 of 2" in text

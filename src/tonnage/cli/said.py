@@ -1,0 +1,20 @@
+"""Flags that say what was measured, where the files do not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tonnage.cli.flags import about
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """The deployment and the lengths of a benchmark."""
+
+    model: str | None = about("Model that was measured, where the files do not say it.")
+    gpu: str | None = about("GPU that was measured, where the files do not say it.")
+    precision: str | None = about("Number format, such as fp16, fp8 or awq, where the files do not say it.")
+    tp: int | None = about("Tensor-parallel degree, where the files do not say it.")
+    engine: str | None = about("Engine preset, where the files do not say it.")
+    isl: int | None = about("Prompt tokens, where the files do not say them.")
+    osl: int | None = about("Output tokens, where the files do not say them.")

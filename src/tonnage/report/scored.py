@@ -1,0 +1,163 @@
+"""How far predictions are from measurements, as a document: overall, by group, and row by row for the worst."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tonnage.report.blocks import items, section
+from tonnage.report.document import Block, Document, Section, Table, Text
+from tonnage.report.metric_names import METRICS
+from tonnage.report.numbers import ABSENT, between, counted, number, sentence_of
+
+if TYPE_CHECKING:
+    from tonnage.validation.score import ErrorOf, ScoredRow, ScoreReport
+    from tonnage.validation.compare import ModelScores
+
+GROUPS_SHOWN = ("family", "model", "gpu", "precision", "tp", "engine", "regime", "cache")
+SKIPPED_SHOWN = 10
+LEGEND = (
+    "MAPE is the mean of |predicted − measured| / measured, bias the mean of (predicted − measured) / measured, both in percent; "
+    "inside is the share of the measured values that lie in the 80 % interval of their prediction (docs/intervals.md)."
+)
+MODELS_LEGEND = (
+    "MAPE is the mean of |predicted − measured| / measured, bias the mean of (predicted − measured) / measured, both in percent; "
+    "scheduler, memory plan and client are the same for all step models (docs/step-models.md)."
+)
+
+
+def scored(report: ScoreReport) -> Document:
+    """The errors of the predictions of one file."""
+    sections = list(_report(report, ""))
+    for kind, other in report.apart.items():
+        sections += _report(other, f"Apart: {kind}")
+    return Document(title="", subtitle="", sections=(*sections, section("legend", "", Text(text=LEGEND, tone="note"))))
+
+
+def _report(report: ScoreReport, title: str) -> tuple[Section, ...]:
+    groups = (_group(kind, report.groups[kind]) for kind in GROUPS_SHOWN if len(report.groups.get(kind, {})) > 1)
+    return (
+        section("overall", title, Text(text=f"{report.predicted} of {counted(report.rows, 'row')} predicted"), _overall(report)),
+        *_not_predicted(report),
+        section("groups", "", *groups),
+        *_worst(report.worst),
+        section("remarks", "", items(tuple(map(sentence_of, report.remarks)), "note")),
+    )
+
+
+def _overall(report: ScoreReport) -> Table:
+    kinds = [("all rows", report.overall)]
+    if report.not_steady:
+        kinds += [("steady rows", report.steady), ("rows that are not steady", report.not_steady)]
+    within = report.steady if report.not_steady else report.overall
+    rows = tuple(
+        (
+            f"{METRICS.get(metric, metric)}, {kind}",
+            *map(number, (e.mape, e.median_ape, e.bias)),
+            number(report.coverage.get(metric)) if errors is within else ABSENT,
+            str(e.n),
+        )
+        for kind, errors in kinds
+        for metric, e in errors.items()
+    )
+    return Table(caption="", header=("metric", "MAPE %", "median %", "bias %", "inside %", "n"), rows=rows, spare=("median %",))
+
+
+def _not_predicted(report: ScoreReport) -> tuple[Section, ...]:
+    if not report.unknown and not report.skipped:
+        return ()
+    unknown = tuple(
+        f"The {kind} '{name}' is not known: {counted(count, 'row')}."
+        for kind, names in report.unknown.items()
+        for name, count in names.items()
+    )
+    skipped = tuple(f"Line {each.line}: {each.reason}" for each in report.skipped[:SKIPPED_SHOWN])
+    left = len(report.skipped) - SKIPPED_SHOWN
+    more = (f"… and {counted(left, 'line')} more; --json prints all of them",) if left > 0 else ()
+    return (section("skipped", "Not predicted", items((*unknown, *skipped, *more))),)
+
+
+def _measured(errors: Iterable[Mapping[str, ErrorOf]]) -> list[str]:
+    """The metrics that any of these have, in the order of the names."""
+    found = {metric for each in errors for metric in each}
+    return [metric for metric in METRICS if metric in found]
+
+
+def _group(kind: str, groups: Mapping[str, Mapping[str, ErrorOf]]) -> Table:
+    metrics = _measured(groups.values())
+    rows = tuple(
+        (name, *(number(errors[m].mape) if m in errors else ABSENT for m in metrics), str(max(e.n for e in errors.values())))
+        for name, errors in groups.items()
+    )
+    return Table(caption=f"MAPE in % by {kind}", header=(kind, *(METRICS[m] for m in metrics), "n"), rows=rows)
+
+
+def _worst(rows: tuple[ScoredRow, ...]) -> tuple[Section, ...]:
+    if not rows:
+        return ()
+    header = ("line", "row", "metric", "measured", "predicted", "80 % interval", "error")
+    table = Table(caption="", header=header, rows=tuple(map(_worst_row, rows)), spare=("80 % interval",))
+    reasons = tuple(f"Line {row.line}: {row.reason}" for row in rows if row.worst_metric)
+    return (section("worst", "Worst rows", table, items(reasons, "note")),)
+
+
+def _worst_row(row: ScoredRow) -> tuple[str, ...]:
+    metric, error = max(row.errors.items(), key=lambda item: abs(item[1]))
+    load = f"{row.group['load']} {row.point.batch or row.point.concurrency or row.point.request_rate:g}"
+    return (
+        str(row.line),
+        f"{row.group['deployment']}, {row.group['lengths']}, {load}",
+        METRICS.get(metric, metric),
+        number(row.measured[metric]),
+        number(row.predicted[metric]),
+        between(row.intervals.get(metric)),
+        f"{error:+.0f} %",
+    )
+
+
+def scored_models(scores: ModelScores) -> Document:
+    """Several step models side by side over the rows that all of them predicted, and how far they are apart."""
+    sections = list(_models(scores, ""))
+    for kind, other in scores.apart.items():
+        sections += _models(other, f"Apart: {kind}")
+    return Document(title="", subtitle="", sections=(*sections, section("legend", "", Text(text=MODELS_LEGEND, tone="note"))))
+
+
+def _models(scores: ModelScores, title: str) -> tuple[Section, ...]:
+    predicted = ", ".join(f"{name} {report.predicted} of {report.rows}" for name, report in scores.reports.items())
+    found: list[Block] = [Text(text=f"Rows predicted: {predicted}")]
+    found.append(_side_by_side(scores) if scores.common else Text(text="No row was predicted by all of them."))
+    if scores.disagreement:
+        found.append(_disagreement(scores))
+    remarks = dict.fromkeys((*scores.remarks, *(remark for report in scores.reports.values() for remark in report.remarks)))
+    return (
+        section("errors", title, *found),
+        *_reasons(scores),
+        section("remarks", "", items(tuple(map(sentence_of, remarks)), "note")),
+    )
+
+
+def _side_by_side(scores: ModelScores) -> Table:
+    rows = []
+    for metric in _measured(scores.errors.values()):
+        each = [errors.get(metric) for errors in scores.errors.values()]
+        cells = [ABSENT if e is None else f"{number(e.mape)} ({e.bias:+.1f})" for e in each]
+        rows.append((METRICS[metric], *cells, str(max(e.n for e in each if e is not None))))
+    caption = f"Errors over the {counted(scores.common, 'row')} that all of them predicted"
+    return Table(caption=caption, header=("MAPE % (bias)", *scores.errors, "n"), rows=tuple(rows))
+
+
+def _disagreement(scores: ModelScores) -> Table:
+    metrics = [metric for metric in METRICS if any(metric in found for found in scores.disagreement.values())]
+    rows = tuple((name, *(number(found.get(m)) for m in metrics)) for name, found in scores.disagreement.items())
+    return Table(caption="Disagreement: mean of |second / first − 1|, in %", header=("models", *(METRICS[m] for m in metrics)), rows=rows)
+
+
+def _reasons(scores: ModelScores) -> Sequence[Section]:
+    """Why rows were not predicted, by step model and reason."""
+    found = []
+    for name, report in scores.reports.items():
+        reasons = Counter(skipped.reason for skipped in report.skipped)
+        found += [f"{name}, {counted(count, 'row')}: {reason}" for reason, count in reasons.most_common(5)]
+    return (section("skipped", "Not predicted", items(tuple(found))),) if found else ()

@@ -1,0 +1,125 @@
+"""Simulated points as a document: one in full or a sweep in a table, with the definition of every metric."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from tonnage.report.blocks import items, section
+from tonnage.report.document import Document, Facts, Table, Text
+from tonnage.report.numbers import between, counted, number
+from tonnage.spec.workload import ClosedLoop, OpenLoop
+
+if TYPE_CHECKING:
+    from tonnage.results.metrics import Summary
+    from tonnage.spec.deployment import Deployment
+    from tonnage.spec.workload import Workload
+
+DEFINED = (
+    ("TTFT", "ttft_ms"),
+    ("ITL", "itl_ms"),
+    ("TPOT", "tpot_ms"),
+    ("E2E", "e2e_ms"),
+    ("requests/s", "requests_per_second"),
+    ("tokens/s", "output_tokens_per_second"),
+)
+GAIN = (
+    "what speculative decoding brings: in a closed loop the output tokens/s with it over those without it; "
+    "in an open loop the mean E2E without it over that with it"
+)
+STATISTICS = ("mean", "p50", "p90", "p95", "p99")
+EXPECTED = "80 % interval of the mean"
+SWEPT = ("load", "requests/s", "tokens/s", "TTFT ms", "TTFT p95", "ITL p99", "TPOT ms", "E2E ms", "E2E p95")
+SPARED = ("E2E p95", "TTFT p95", "tokens/s")
+
+
+class Run(Protocol):
+    """What the report needs of one simulated point."""
+
+    @property
+    def deployment(self) -> Deployment:
+        """What ran."""
+
+    @property
+    def workload(self) -> Workload:
+        """The load that it ran under."""
+
+    @property
+    def summary(self) -> Summary:
+        """The metrics."""
+
+    @property
+    def intervals(self) -> Mapping[str, tuple[float, float]]:
+        """Where a measurement lies with a probability of 80 %, by column; empty where that is not known."""
+
+    @property
+    def gain(self) -> float | None:
+        """What speculative decoding brings; None without it."""
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What of the prediction does not rest on measurements of this GPU and engine."""
+
+
+def simulated(runs: Sequence[Run]) -> Document:
+    """One point in full, or one line for each point of a sweep; all of the same deployment and lengths."""
+    from tonnage.results.metrics import DEFINITIONS
+
+    definitions = [(label, DEFINITIONS[name]) for label, name in DEFINED]
+    if runs[0].gain is not None:
+        definitions.append(("gain", GAIN))
+    blocks = _point(runs[0]) if len(runs) == 1 else (_sweep(runs),)
+    return Document(
+        title=_title(runs[0]),
+        subtitle="",
+        sections=(
+            section("result", "", *blocks),
+            section("marks", "", items(runs[0].marks, "note")),
+            section("definitions", "", Facts(rows=tuple(definitions))),
+        ),
+    )
+
+
+def _title(run: Run) -> str:
+    d, w = run.deployment, run.workload
+    degrees = "".join(f" {name.upper()} {degree}" for name, degree in d.parallelism.further.items())
+    split = f", TP {d.parallelism.tp}{degrees}" if degrees else ""
+    guesses = f", {d.speculation}" if d.speculation is not None else ""
+    where = f"{d.model.name} {d.precision.name.upper()} on {d.parallelism.gpus} × {d.gpu.name}{split}, {d.engine}"
+    return f"{where}{guesses}, {w.isl} tokens in, {w.osl} out"
+
+
+def _load(run: Run) -> str:
+    arrivals = run.workload.arrivals
+    if isinstance(arrivals, ClosedLoop):
+        return counted(arrivals.concurrency, "client")
+    if isinstance(arrivals, OpenLoop):
+        return f"{arrivals.rate:g}/s, {arrivals.process.replace('poisson', 'Poisson')}"
+    return "recorded arrivals"
+
+
+def _point(run: Run) -> tuple[Text, Table]:
+    s, expected = run.summary, run.intervals
+    rate = f" ({between(expected['requests_s'])})" if "requests_s" in expected else ""
+    words = f"{_load(run)}: {number(s.requests_per_second)}{rate} requests/s, {number(s.output_tokens_per_second)} output tokens/s"
+    gain = "" if run.gain is None else f"; gain {run.gain:.2f}"
+    rows = []
+    for name in ("ttft", "itl", "tpot", "e2e"):
+        values = getattr(s, f"{name}_ms")
+        rows.append((f"{name.upper()} ms", *(number(getattr(values, each)) for each in STATISTICS), between(expected.get(f"{name}_ms"))))
+    table = Table(caption="", header=("", *STATISTICS, EXPECTED), rows=tuple(rows), spare=("p90", "p50"))
+    return Text(text=words + gain), table
+
+
+def _sweep(runs: Sequence[Run]) -> Table:
+    gain = ("gain",) if runs[0].gain is not None else ()
+    return Table(caption="", header=(*SWEPT, *gain), rows=tuple(map(_swept, runs)), spare=SPARED)
+
+
+def _swept(run: Run) -> tuple[str, ...]:
+    s = run.summary
+    values = (
+        *(s.requests_per_second, s.output_tokens_per_second, s.ttft_ms.mean, s.ttft_ms.p95, s.itl_ms.p99),
+        *(s.tpot_ms.mean, s.e2e_ms.mean, s.e2e_ms.p95),
+    )
+    return (_load(run), *map(number, values), *([] if run.gain is None else [f"{run.gain:.2f}"]))
