@@ -24,8 +24,8 @@ def test_a_sweep_prints_a_line_or_an_object_per_point(capsys: pytest.CaptureFixt
     assert [p["request_rate"] for p in points] == [1.0, 2.5]
     assert run([*POINT, "--request-rate", "1,2.5"]) == 0
     text = capsys.readouterr().out
-    assert "1/s poisson" in text
-    assert "2.5/s poisson" in text
+    assert "1/s, Poisson" in text
+    assert "2.5/s, Poisson" in text
 
 
 def test_run_folders_hold_what_was_run_and_the_same_seed_the_same_bytes(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tonnage.report.numbers import counted, dollars, number, percent, plain, sentence_of, short, usd
+from tonnage.report.numbers import between, counted, dollars, number, percent, plain, sentence_of, short, signed, usd
 
 
 @pytest.mark.parametrize(("value", "text"), [(99.0, "99"), (199.77, "199.77"), (2048, "2,048"), (1.5e7, "15,000,000"), (None, "–")])
@@ -39,3 +39,16 @@ def test_nothing_is_never_a_number() -> None:
 def test_words() -> None:
     assert (counted(1, "system"), counted(5, "system"), counted(4.806, "system")) == ("1 system", "5 systems", "4.81 systems")
     assert (sentence_of("so it is"), sentence_of("Why?"), sentence_of("")) == ("So it is.", "Why?", "")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "–"), (math.nan, "–"), (0.0, "0"), (4.806, "4.81"), (70.7, "70.7"), (12345.6, "12,346"), (0.01234, "0.0123"), (-3.0, "-3.00")],
+)
+def test_number_has_three_digits_and_says_when_there_is_none(value: float | None, text: str) -> None:
+    assert number(value) == text
+
+
+def test_intervals_and_changes() -> None:
+    assert (between((240.2, 310.0)), between(None)) == ("240–310", "–")
+    assert (signed(0.2), signed(-0.2)) == ("+20 %", "−20 %")

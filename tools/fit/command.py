@@ -11,7 +11,7 @@ from cyclopts import App, CycloptsError, Parameter
 
 from tonnage.cli.main import flag
 from tonnage.cli.progress import compile_if_needed, progress_bar
-from tonnage.cli.show_score import show_models, show_score
+from tonnage.cli.printing import print_answer
 from tonnage.errors import TonnageError, spelled
 
 app = App(
@@ -66,7 +66,7 @@ def score(
         How many of the worst rows to show.
     """
     from tonnage import api
-    from tonnage.results.store import json_text
+    from tonnage.report.scored import scored, scored_models
     from tools.fit.silicon.table import sample_file, silicon_table
 
     compile_if_needed()
@@ -74,11 +74,10 @@ def score(
     with progress_bar("predicting") as progress:
         if step_model is not None and api.several_models(step_model):
             scores = api.score_models(table, step_model, worst=worst, progress=progress)
-            document, text = scores.to_json(), show_models(scores)
+            print_answer(lambda: scored_models(scores), scores.to_json, json=json)
         else:
             report = api.score(table, worst=worst, step_model=step_model, progress=progress)
-            document, text = report.to_json(), show_score(report)
-    sys.stdout.write(json_text(document) if json else text + "\n")
+            print_answer(lambda: scored(report), report.to_json, json=json)
 
 
 def run(tokens: Sequence[str]) -> int:

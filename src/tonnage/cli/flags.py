@@ -72,10 +72,11 @@ def with_flags(*flags: Flag) -> Callable[[Callable[..., Any]], Callable[..., Any
     def widened(verb: Callable[..., Any]) -> Callable[..., Any]:
         own = inspect.signature(verb, eval_str=True)
         kept = [part for part in own.parameters.values() if part.kind is not inspect.Parameter.VAR_KEYWORD]
-        first = [part for part in kept if part.kind is not inspect.Parameter.KEYWORD_ONLY]
+        keywords = [part for part in kept if part.kind is inspect.Parameter.KEYWORD_ONLY]
+        first = [part for part in kept if part not in keywords]
+        needed = [part for part in keywords if part.default is inspect.Parameter.empty]
         more = [flag.parameter for flag in flags if flag.name not in own.parameters]
-        last = [part for part in kept if part.kind is inspect.Parameter.KEYWORD_ONLY]
-        found = own.replace(parameters=[*first, *more, *last])
+        found = own.replace(parameters=[*first, *needed, *more, *(part for part in keywords if part not in needed)])
         setattr(verb, "__signature__", found)  # noqa: B010 — a function's type does not declare it
         verb.__doc__ = f"{inspect.getdoc(verb)}\n\nParameters\n----------\n{_described(found)}"
         verb.__annotations__ = {name: part.annotation for name, part in found.parameters.items()}

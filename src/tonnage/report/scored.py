@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tonnage.report.blocks import items, section
 from tonnage.report.document import Block, Document, Section, Table, Text
 from tonnage.report.metric_names import METRICS
-from tonnage.report.numbers import ABSENT, between, counted, number, sentence_of
+from tonnage.report.numbers import ABSENT, between, counted, number
 
 if TYPE_CHECKING:
     from tonnage.validation.score import ErrorOf, ScoredRow, ScoreReport
@@ -42,7 +42,7 @@ def _report(report: ScoreReport, title: str) -> tuple[Section, ...]:
         *_not_predicted(report),
         section("groups", "", *groups),
         *_worst(report.worst),
-        section("remarks", "", items(tuple(map(sentence_of, report.remarks)), "note")),
+        section("remarks", "", items(report.remarks, "note")),
     )
 
 
@@ -134,7 +134,7 @@ def _models(scores: ModelScores, title: str) -> tuple[Section, ...]:
     return (
         section("errors", title, *found),
         *_reasons(scores),
-        section("remarks", "", items(tuple(map(sentence_of, remarks)), "note")),
+        section("remarks", "", items(tuple(remarks), "note")),
     )
 
 
