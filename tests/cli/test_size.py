@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.cli.main import run
+from tonnage.cli.main import flag, run
 from tonnage.spec.scenario import leaves
 
 ROOT = Path(__file__).parents[2]
@@ -93,7 +93,7 @@ def test_benchmarks_alone_take_the_place_of_the_simulation(capsys: pytest.Captur
 def test_every_leaf_is_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
     run(["size", "--help"])
     text = capsys.readouterr().out
-    assert [leaf.flag for leaf in leaves() if f"{leaf.flag} " not in text] == []
+    assert [leaf.name for leaf in leaves() if f"{flag(leaf.path)} " not in text] == []
 
 
 def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
