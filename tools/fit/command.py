@@ -10,8 +10,8 @@ from typing import Annotated
 from cyclopts import App, CycloptsError, Parameter
 
 from tonnage.cli.main import flag
-from tonnage.cli.progress import compile_if_needed, progress_bar
 from tonnage.cli.printing import print_answer
+from tonnage.cli.progress import compile_if_needed, progress_bar
 from tonnage.errors import TonnageError, spelled
 
 app = App(

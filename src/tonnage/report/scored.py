@@ -12,8 +12,8 @@ from tonnage.report.metric_names import METRICS
 from tonnage.report.numbers import ABSENT, between, counted, number
 
 if TYPE_CHECKING:
-    from tonnage.validation.score import ErrorOf, ScoredRow, ScoreReport
     from tonnage.validation.compare import ModelScores
+    from tonnage.validation.score import ErrorOf, ScoredRow, ScoreReport
 
 GROUPS_SHOWN = ("family", "model", "gpu", "precision", "tp", "engine", "regime", "cache")
 SKIPPED_SHOWN = 10
