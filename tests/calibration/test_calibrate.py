@@ -15,7 +15,7 @@ from tonnage.errors import InputError
 from tonnage.perf.calibrated_terms import overlaid
 from tonnage.perf.prediction_error import shipped_residuals
 from tonnage.perf.terms import shipped
-from tonnage.results.exchange import read_rows
+from tonnage.results.measured_rows import read_measured
 from tonnage.spec.calibration import Calibration, read_calibration
 from tonnage.validation.score import score
 from tools.fit.fit import FILES, WEIGHTS, layout, rows_of
@@ -194,7 +194,7 @@ def test_run_folders_of_a_calibrated_machine_calibrate_again(tmp_path: Path) -> 
 
 @pytest.fixture(scope="module")
 def nim() -> list[Row]:
-    return [row for row in read_rows(DATA / FILES[NIM]) if row["requests_s"] * row["e2e_ms"] / 1e3 / row["concurrency"] >= 0.95]
+    return [row for row in read_measured(DATA / FILES[NIM]) if row["requests_s"] * row["e2e_ms"] / 1e3 / row["concurrency"] >= 0.95]
 
 
 def curves(rows: list[Row]) -> list[list[Row]]:
@@ -206,7 +206,7 @@ def curves(rows: list[Row]) -> list[list[Row]]:
 def without_a_group(nim: list[Row]) -> tuple[dict[str, Any], list[Row]]:
     """Terms fitted without Llama 3 8B on H100, and its rows."""
     out = [row for row in nim if (row["model"], row["gpu"]) == ("llama-3-8b", "h100-sxm-80gb")]
-    kept = {STATIC: read_rows(DATA / FILES[STATIC])[::8], NIM: [row for row in nim if row not in out]}
+    kept = {STATIC: read_measured(DATA / FILES[STATIC])[::8], NIM: [row for row in nim if row not in out]}
     found = layout({("h100-sxm-80gb", "16"), ("h100-sxm-80gb", "8"), ("a100-sxm-80gb", "16"), ("l40s", "16")})
     parts = [(WEIGHTS[engine], rows_of(engine, rows)) for engine, rows in kept.items()]
     return found.terms(solve(found, parts, found.start, found.free(kept))), out

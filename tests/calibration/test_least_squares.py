@@ -16,7 +16,7 @@ from scipy import optimize
 from tonnage.calibration import folds
 from tonnage.calibration.calibrate import CalibrationReport, calibrate
 from tonnage.calibration.least_squares import Solution, differences, least_squares
-from tonnage.results.exchange import read_rows
+from tonnage.results.measured_rows import read_measured
 
 Floats = NDArray[np.float64]
 CURVE = Path(__file__).resolve().parents[2] / "examples" / "nim-llama-3-8b-h100-fp8.csv"
@@ -107,7 +107,7 @@ def test_differences_are_derivatives() -> None:
 
 def calibrated_by(solver: Any, monkeypatch: pytest.MonkeyPatch) -> CalibrationReport:
     monkeypatch.setattr(folds, "least_squares", solver)
-    return calibrate(read_rows(CURVE), data="the example")
+    return calibrate(read_measured(CURVE), data="the example")
 
 
 def test_a_calibration_has_the_multipliers_that_scipy_finds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,7 +137,7 @@ def test_files_are_read_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[st
     (tmp_path / "p.csv").write_text("isl,osl\n5,5\n")
     (tmp_path / "t.csv").write_text("timestamp\n0\n1\n3\n")
     answers = asked(["", "file", "nowhere.csv", str(tmp_path / "p.csv"), "trace", str(tmp_path / "t.csv"), "sequential"])
-    assert "cannot read 'nowhere.csv'" in capsys.readouterr().out
+    assert "nowhere.csv: cannot be read" in capsys.readouterr().out
     assert (answers["mode"], answers["e2e"]) == ("sequential", "p95<=10s")
 
 

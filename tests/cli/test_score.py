@@ -92,7 +92,7 @@ def test_without_the_wheel_every_verb_says_what_to_install(command: tuple[str, .
     ("more", "says"),
     [
         (("--step-model", "steps.csv", "--tp", "1,2"), "does not say which of 2 deployments"),
-        (("--step-model", "absent.csv"), "cannot read 'absent.csv'"),
+        (("--step-model", "absent.csv"), "absent.csv: cannot be read"),
         (("--step-model", "magic"), "'magic' is not a step model"),
     ],
 )

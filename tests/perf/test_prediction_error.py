@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tonnage import api
 from tonnage.calibration.rows import errors
 from tonnage.perf.prediction_error import LEVELS, Regime, interpolated, intervals_of, regime_of, residuals_of, run_noise, shipped_residuals
-from tonnage.results.exchange import read_rows
+from tonnage.results.measured_rows import read_measured
 from tonnage.spec.calibration import Calibration
 from tonnage.validation.score import score
 from tools.fit.fit import FILES, WEIGHTS, layout, rows_of
@@ -122,8 +122,8 @@ def test_intervals_cover_nim_groups_that_neither_the_terms_nor_the_table_have_se
 
     A twelfth of the static rows makes it quick and rougher than the shipped table, whose coverage is tested above.
     """
-    nim = [row for row in read_rows(DATA / FILES[NIM]) if row["requests_s"] * row["e2e_ms"] / 1e3 / row["concurrency"] >= 0.95]
-    static = read_rows(DATA / FILES[STATIC])[::12]
+    nim = [row for row in read_measured(DATA / FILES[NIM]) if row["requests_s"] * row["e2e_ms"] / 1e3 / row["concurrency"] >= 0.95]
+    static = read_measured(DATA / FILES[STATIC])[::12]
     found = layout({("h100-sxm-80gb", "16"), ("h100-sxm-80gb", "8"), ("a100-sxm-80gb", "16"), ("l40s", "16")})
     rows: list[HeldOut] = []
     for out in sorted({(row["model"], row["gpu"]) for row in nim}):

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from tonnage import api
 from tonnage.errors import TonnageError
-from tonnage.results.exchange import read_rows
-from tonnage.results.measured_files import read_measured
+from tonnage.results.measured_rows import read_measured
 
 GIVEN: dict[str, str | int] = {"gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 1000, "osl": 200}
 
@@ -151,11 +150,11 @@ def test_a_run_with_a_window_is_rated_up_to_its_last_answer(tmp_path: Path) -> N
 
 def test_tables_are_read_as_before_and_completed_by_flags(tmp_path: Path) -> None:
     whole = file_of(tmp_path, "model,gpu,precision,tp,isl,osl,concurrency,ttft_ms\nllama-3-8b,h100,fp8,1,200,50,4,20\n", "a.csv")
-    assert read_measured(whole, {"gpu": "l40s"}) == read_rows(whole)
+    assert read_measured(whole, {"gpu": "l40s"}) == read_measured(whole)
     part = file_of(tmp_path, "model,isl,osl,concurrency,ttft_ms\nllama-3-8b,200,50,4,20\n", "b.csv")
     (row,) = read_measured(part, GIVEN)
     assert (row["gpu"], row["isl"], row["ttft_ms"], row["line"]) == ("h100-sxm-80gb", 200, 20.0, 2)
-    with pytest.raises(TonnageError, match=r"line 2.*load"):
+    with pytest.raises(TonnageError, match=r"c\.csv: no column says the load"):
         read_measured(file_of(tmp_path, "model,isl,osl,ttft_ms\nllama-3-8b,200,50,20\n", "c.csv"), GIVEN)
 
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.errors import InputError
-from tonnage.results.exchange import read_points, read_rows
+from tonnage.results.measured_rows import read_measured
+from tonnage.results.points import is_steady, read_points
 
 GIVEN: dict[str, str | int] = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1, "isl": 2000, "osl": 200}
 
@@ -115,7 +116,7 @@ def test_a_table_with_the_names_of_genai_perf(tmp_path: Path) -> None:
     assert (p.precision, p.isl, p.osl, p.concurrency) == ("fp8", 2000, 200, 10)
     assert p.latencies_ms == {"ttft": {"mean": 220.8, "p95": 300.0}, "itl": {"mean": 9.5}, "tpot": {"mean": 9.5}, "e2e": {}}
     assert p.source == f"{path}, line 2"
-    assert read_rows(path)[0]["itl_ms"] == 9.5
+    assert read_measured(path)[0]["itl_ms"] == 9.5
 
 
 def test_requests_follow_from_tokens_at_a_fixed_length(tmp_path: Path) -> None:
@@ -132,9 +133,15 @@ TABLE = "model,gpu,precision,tp,isl,osl,concurrency,requests_s\nm,g,fp16,1,100,2
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.csv", TABLE.replace("requests_s", "x"), "missing column requests_s"),
-        ("t.csv", TABLE.replace("gpu", "y"), "line 2: does not say the gpu; add a column gpu, or give --gpu"),
-        ("t.csv", TABLE.replace("concurrency", "y"), "line 2: has no load"),
+        ("t.csv", TABLE.replace("requests_s", "x"), "no measured column"),
+        ("t.csv", TABLE.replace("requests_s", "ttft_ms"), "missing column requests_s"),
+        ("t.csv", TABLE.replace("concurrency", "batch"), "line 2: has a static batch"),
+        (
+            "t.csv",
+            TABLE.replace("gpu", "y"),
+            "missing column gpu; it has model, precision, tp, isl, osl, concurrency, requests_s; add it, or give gpu",
+        ),
+        ("t.csv", TABLE.replace("concurrency", "y"), "no column says the load"),
         ("t.csv", TABLE.replace("isl,osl,", "isl,osl,request_rate,").replace("100,200,", "100,200,3,"), "has concurrency and request_rate"),
         ("r.csv", REPORT_CSV.replace("1.50\nRequest C", "\nRequest C"), "has no request throughput"),
         ("r.csv", REPORT_CSV.replace("600.50,", ""), "line 2: 9 cells, but its header has 10"),
@@ -205,3 +212,22 @@ def check(path: Path, data: bytes) -> None:
         assert all(p.tp >= 1 and (p.requests_s is None or p.requests_s > 0) for p in points)
     assert path.name in message
     assert "\n" not in message
+
+
+def test_sizing_reads_every_format_that_scoring_reads(tmp_path: Path) -> None:
+    """One reader: a point that is sized from and a row that is scored say the same of one file."""
+    from tests.results.test_measured_files import GUIDELLM, VLLM
+
+    for name, document in (("vllm.json", VLLM), ("guidellm.json", GUIDELLM), ("report.json", REPORT_JSON)):
+        path = written(tmp_path, name, json.dumps(document))
+        points, rows = read_points(path, GIVEN), read_measured(path, GIVEN)
+        assert [(p.concurrency, p.request_rate, p.isl, p.requests_s, p.output_tok_s) for p in points] == [
+            (r["concurrency"], r["request_rate"], r["isl"], r["requests_s"], r["output_tok_s"]) for r in rows
+        ]
+        assert [p.statistic_ms("ttft", "mean") for p in points] == [r["ttft_ms"] for r in rows]
+
+
+@pytest.mark.parametrize(("clients", "rate", "e2e_ms", "steady"), [(10, 9.5, 1000, True), (10, 9.4, 1000, False), (None, 1, 1, True)])
+def test_one_definition_of_steady(clients: int | None, rate: float, e2e_ms: float, steady: bool) -> None:
+    assert is_steady({"concurrency": clients, "requests_s": rate, "e2e_ms": e2e_ms}) is steady
+    assert is_steady({"concurrency": clients, "requests_s": None, "e2e_ms": e2e_ms})

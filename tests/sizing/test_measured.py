@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from tonnage import api
 from tonnage.errors import InputError
 from tonnage.plan.former_plan import Plan
-from tonnage.results.exchange import read_points
-from tonnage.results.points import MeasuredPoint
+from tonnage.results.points import MeasuredPoint, read_points
 from tonnage.results.store import json_text
 from tonnage.sizing.demand import demand_of
 from tonnage.sizing.measured import MeasuredQuestion, size_measured

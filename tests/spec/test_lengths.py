@@ -112,7 +112,7 @@ def test_adding_nothing_changes_nothing() -> None:
         ("9e6words", "above 10,000,000"),
         ("lognormal:1,1e300", "above 10,000,000"),
         ("histogram:1:1e308,2:1e308", "not a histogram"),
-        ("nowhere.csv", "cannot read"),
+        ("nowhere.csv", "cannot be read"),
     ],
 )
 def test_what_is_no_length_is_refused_with_its_place(text: str, says: str) -> None:

@@ -80,7 +80,7 @@ def test_what_is_no_scenario_is_refused(text: str, tmp_path: Path) -> None:
 
 
 def test_no_such_file() -> None:
-    with pytest.raises(InputError, match=r"cannot read 'nowhere\.yaml'"):
+    with pytest.raises(InputError, match=r"nowhere\.yaml: cannot be read"):
         read_scenario("nowhere.yaml")
 
 

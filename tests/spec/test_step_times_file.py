@@ -85,5 +85,5 @@ def test_a_file_that_is_no_table_of_steps(tmp_path: Path) -> None:
         read_step_times(file(tmp_path, "1,2,3", header="prefill_tokens,decode_sequences,context_tokens"))
     with pytest.raises(InputError, match="holds no step"):
         read_step_times(file(tmp_path))
-    with pytest.raises(InputError, match="cannot read"):
+    with pytest.raises(InputError, match="cannot be read"):
         step_source(tmp_path / "absent.csv")

@@ -192,7 +192,7 @@ def test_a_broken_table_names_file_line_and_column(tmp_path: Path) -> None:
         score(table(tmp_path, header, good, "llama-3-8b,h100-sxm-80gb,fp16,1,-5,20,1,12.5"))
     with pytest.raises(InputError, match=r"line 2.*7 cells"):
         score(table(tmp_path, header, "llama-3-8b,h100-sxm-80gb,fp16,1,200,20,1"))
-    with pytest.raises(InputError, match=r"line 2: does not say the precision; give precision"):
+    with pytest.raises(InputError, match=r"missing columns precision, tp, isl, osl; .*, or give precision, tp, isl, osl"):
         score(table(tmp_path, "model,gpu,concurrency,ttft_ms", "a,b,1,2"))
     assert score(table(tmp_path, header, good)).predicted == 1
 

@@ -29,7 +29,7 @@ from tonnage.calibration.rows import LoadedRows, Progress, Rows, StaticRows, Ter
 from tonnage.errors import InputError, option
 from tonnage.perf.formats import fitted_bits
 from tonnage.perf.prediction_error import shipped_residuals
-from tonnage.results.exchange import read_rows
+from tonnage.results.measured_rows import read_measured
 from tonnage.results.points import is_steady
 from tonnage.simulator.kernel import warm_up
 from tonnage.spec.catalog import find_gpu, find_model
@@ -119,7 +119,7 @@ def fit(
         InputError: a file is missing or damaged, or scipy is not installed.
     """
     _require_scipy()
-    rows = {engine: read_rows(Path(data) / name) for engine, name in FILES.items()}
+    rows = {engine: read_measured(Path(data) / name) for engine, name in FILES.items()}
     rows[NIM] = [row for row in rows[NIM] if is_steady(row)]
     warm_up()
     fitting = Fitting(rows=rows, layout=layout(_measured([row for part in rows.values() for row in part] + curve_rows())))

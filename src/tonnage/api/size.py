@@ -182,7 +182,7 @@ def size_measured(
     """How many systems a load needs, from measured points: the classic way of NVIDIA's course.
 
     Args:
-        benchmarks: CSV or JSON of measured points (``results.exchange.read_points``).
+        benchmarks: CSV or JSON of measured points (``results.points.read_points``).
         model, isl, osl: which points to use, where the file holds several; also what a report of
             GenAI-Perf that does not say them was measured with.
         gpu, precision, tp, engine: which deployments may be chosen; all in the file if not given.
@@ -218,7 +218,7 @@ def size_measured(
 
 
 def _measured(*, benchmarks: str | Path, question: dict[str, Any], chosen: dict[str, Any], narrowed: dict[str, Any]) -> Plan:
-    from tonnage.results.exchange import read_points
+    from tonnage.results.points import read_points
     from tonnage.sizing.measured import MeasuredQuestion
     from tonnage.sizing.measured import size_measured as measured
 

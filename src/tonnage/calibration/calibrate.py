@@ -126,7 +126,7 @@ def calibrate(
     """Fit factors to measured rows of one engine on one GPU.
 
     Args:
-        rows: as ``results.exchange.read_rows`` gives them.
+        rows: as ``results.measured_rows.read_measured`` gives them.
         terms: the groups of ``perf.terms`` that are calibrated; those shipped if not given.
         widths: of the logarithm of each factor; those that the fit learned if not given.
         data: what the rows are, in words.

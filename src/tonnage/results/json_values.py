@@ -8,7 +8,7 @@ from typing import Any
 
 from tonnage.errors import InputError
 from tonnage.results.columns import shown
-from tonnage.results.table import checked_count, checked_measure, read_text
+from tonnage.results.table import checked_count, checked_measure, filled_text
 
 
 def load_json(path: Path) -> Any:
@@ -18,7 +18,7 @@ def load_json(path: Path) -> Any:
         InputError: the file cannot be read, or is not JSON.
     """
     try:
-        return json.loads(read_text(path), parse_constant=lambda word: None)
+        return json.loads(filled_text(path), parse_constant=lambda word: None)
     except json.JSONDecodeError as error:
         raise InputError(f"{path}, line {error.lineno}: not JSON ({error.msg}); give the file as the tool wrote it") from None
     except (RecursionError, ValueError):

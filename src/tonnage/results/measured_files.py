@@ -1,54 +1,120 @@
-"""Measured points of any source as the rows of ``exchange.read_rows``, for what fits and scores.
+"""Measured files in: one reader for every format that ``size --benchmarks``, ``score`` and ``calibrate`` take.
 
-A table of points, a report of GenAI-Perf or AIPerf or a folder of them, a result of ``vllm bench``, a GuideLLM report,
-a run folder of Tonnage or a folder of those. What a source does not say comes from the caller's flags; a length
-measured as a mean counts as the given one when within 5 %.
+A table of points, a report of GenAI-Perf or AIPerf or a folder of them, a result of ``vllm bench`` or a folder of those,
+a GuideLLM report, a run folder of Tonnage or a folder of those. What a file does not say comes from the caller.
+Definitions differ between tools (the inter token latency of GenAI-Perf and AIPerf is our TPOT: one value per request);
+what a column is taken for is written in ``columns``. ``measured_rows`` and ``points`` make of it what is scored and what is
+sized from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError, option
-from tonnage.results.exchange import LOADS, NEAR, ROW_MEASURES, read_rows
+from tonnage.results.columns import LATENCY_COLUMNS, latency_column
 from tonnage.results.importers.genai_perf import find_reports, is_report, read_report
 from tonnage.results.importers.guidellm import guidellm_values, is_guidellm
 from tonnage.results.importers.vllm_bench import is_vllm, vllm_values
 from tonnage.results.json_values import load_json
 from tonnage.results.requests import COMPLETED, Requests
 from tonnage.results.store import read_run
-from tonnage.results.table import read_table
+from tonnage.results.table import Table, read_table
 
-Values = Mapping[str, str | int | float]
+Value = str | int | float
+Values = Mapping[str, Value]
 REQUIRED = ("model", "gpu", "precision", "tp", "isl", "osl")
-LENGTHS = ("isl", "osl")
+LENGTHS = frozenset(("isl", "osl"))
+LOADS = ("batch", "concurrency", "request_rate")
+MEASURED = (*LATENCY_COLUMNS, "requests_s", "output_tok_s", "peak_gpu_memory_gb")
+NEAR = 0.05
+"""A measured mean length this near to the nominal one that was asked for counts as it."""
 
 
-def read_measured(path: Path | str, given: Values | None = None) -> list[dict[str, Any]]:
-    """The points of a file or folder, each with the keys that ``read_rows`` gives; ``line`` counts from 1 where there are no lines.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """One measured point as its file says it.
 
-    ``itl_ms`` is the mean time per output token wherever a source tells it apart from single gaps.
+    Attributes:
+        values: by canonical column name (``columns``); what was not measured is absent. Latencies are in milliseconds.
+        where: the file and the line or benchmark, for messages.
+        line: the line in the file, or the place of the point in its source, from 1.
+        soft: columns that hold a measured mean where the nominal value was not said.
+        whole_run: whether the source is the report of one run, not a line of a table.
+    """
+
+    values: Values
+    where: str
+    line: int
+    soft: frozenset[str] = frozenset()
+    whole_run: bool = False
+
+    def completed(self, given: Values) -> dict[str, Any]:
+        """The values, with what was given where the file says nothing, and in place of a measured mean length within 5 %.
+
+        Raises:
+            InputError: neither says the deployment and the lengths, or the load is not exactly one.
+        """
+        loads = {name for name in LOADS if name in self.values}
+        merged: dict[str, Any] = {name: value for name, value in given.items() if not (loads and name in LOADS)}
+        merged |= self.values
+        for name in self.soft & given.keys() & self.values.keys():
+            if abs(merged[name] - int(given[name])) <= NEAR * int(given[name]):
+                merged[name] = given[name]
+        for name in REQUIRED:
+            if name not in merged:
+                raise InputError(f"{self.where}: does not say the {name}; add a column {name}, or give {option(name)}")
+        found = [name for name in LOADS if name in merged]
+        if len(found) != 1:
+            what = " and ".join(found) if found else "no load"
+            raise InputError(f"{self.where}: has {what}; it needs exactly one of batch, concurrency and request_rate")
+        return merged
+
+
+def measurements(path: Path | str, given: Values | None = None) -> Iterator[Measurement]:
+    """Every measured point of a file or folder, whatever its format.
 
     Args:
         path: the file or folder.
-        given: model, gpu, precision, tp, pp, isl, osl, engine where the source does not say them.
+        given: what the caller knows: any of model, gpu, precision, tp, pp, isl, osl, engine and a load.
 
     Raises:
         InputError: naming file, line or key, and what would be right.
     """
-    path, known = Path(path), dict(given or {})
+    path = Path(path)
     if not path.is_dir() and path.suffix.lower() != ".json" and not is_report(path):
-        table = read_table(path)
-        if all(name in table.headers for name in REQUIRED):
-            return read_rows(path)
-        return [_row(line.values, known, f"{path}, line {line.number}", line.number) for line in table.lines]
-    return [_row(values, known, where, number) for number, (where, values) in enumerate(_points(path), start=1)]
+        yield from _table(read_table(path), given or {})
+        return
+    for number, (where, values) in enumerate(_runs(path), start=1):
+        yield Measurement(values=values, where=where, line=number, soft=LENGTHS, whole_run=True)
 
 
-def _points(path: Path) -> Iterator[tuple[str, Values]]:
-    """Where each point stands, and what it says."""
+def _table(table: Table, given: Values) -> Iterator[Measurement]:
+    """The lines of a table, once its columns are enough."""
+    missing = [name for name in REQUIRED if name not in table.headers and name not in given]
+    if missing:
+        known = ", ".join(table.headers) or "none that is known"
+        raise InputError(
+            f"{table.path}: missing column{'s' if len(missing) > 1 else ''} {', '.join(missing)}; it has {known}; "
+            f"add it, or give {', '.join(option(name) for name in missing)}"
+        )
+    if not any(load in table.headers or load in given for load in LOADS):
+        raise InputError(f"{table.path}: no column says the load; it needs batch, concurrency or request_rate")
+    if not any(name in table.headers for name in MEASURED):
+        raise InputError(f"{table.path}: no measured column; it needs one such as ttft_ms, itl_ms, e2e_ms, requests_s or output_tok_s")
+    for line in table.lines:
+        where = f"{table.path}, line {line.number}"
+        for name in REQUIRED:
+            if name in table.headers and name not in line.values and name not in given:
+                raise InputError(f"{where}, column '{table.headers[name]}': is empty; every line needs it")
+        yield Measurement(values=line.values, where=where, line=line.number, soft=table.soft)
+
+
+def _runs(path: Path) -> Iterator[tuple[str, Values]]:
+    """Where each run of a report or folder stands, and what it says."""
     if path.is_dir():
         yield from _folder(path)
         return
@@ -70,7 +136,7 @@ def _folder(path: Path) -> Iterator[tuple[str, Values]]:
         return
     results = [file for file in sorted(path.glob("*.json")) if is_vllm(load_json(file))]
     for file in results:
-        yield from _points(file)
+        yield from _runs(file)
     if not results:
         for report in find_reports(path):
             yield str(report), read_report(report).values
@@ -89,7 +155,7 @@ def _run_values(folder: Path) -> Values:
         if run.requests.window_ns >= 0:
             values["window_s"] = run.requests.window_ns / 1e9
         for metric in ("ttft", "itl", "tpot", "e2e"):
-            values |= {f"{metric}{'' if s == 'mean' else f'_{s}'}_ms": v for s, v in summary[f"{metric}_ms"].items()}
+            values |= {latency_column(metric, statistic): v for statistic, v in summary[f"{metric}_ms"].items()}
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise InputError(f"{folder}: its scenario or summary lacks {error}; simulate or measure it again") from None
     return {name: value for name, value in values.items() if value is not None}
@@ -110,26 +176,3 @@ def _counted(requests: Requests) -> dict[str, int | float]:
     rates = {"requests_s": int(done.sum()) / seconds, "output_tok_s": int(tokens.sum()) / seconds}
     lengths = {"isl": requests.isl[done], "osl": tokens}
     return {**rates, **{name: max(round(float(values.mean())), 1) for name, values in lengths.items()}}
-
-
-def _row(values: Values, given: Values, where: str, number: int) -> dict[str, Any]:
-    merged: dict[str, Any] = {**given, **values}
-    if "model" in given:
-        merged["model"] = given["model"]
-    for name in LENGTHS:
-        if name in given and name in values and abs(float(values[name]) - int(given[name])) <= NEAR * int(given[name]):
-            merged[name] = given[name]
-    for name in REQUIRED:
-        if name not in merged:
-            raise InputError(f"{where}: does not say the {name}; give {option(name)}")
-    loads = [name for name in LOADS if name in merged]
-    if len(loads) != 1:
-        what = " and ".join(loads) if loads else "no load"
-        raise InputError(f"{where}: has {what}; it needs exactly one of batch, concurrency and request_rate")
-    names = (*REQUIRED, *LOADS, "engine", "source", "requests", "window_s", *ROW_MEASURES)
-    row: dict[str, Any] = {"line": number, **{name: merged.get(name) for name in names}}
-    row |= {name: merged.get(name, 1) for name in ("pp", "ep", "dp")}
-    row["itl_ms"] = row["tpot_ms"] if row["tpot_ms"] is not None else row["itl_ms"]
-    if all(row[name] is None for name in ROW_MEASURES):
-        raise InputError(f"{where}: nothing that was measured; it needs one such as ttft_ms, tpot_ms, e2e_ms or requests_s")
-    return row

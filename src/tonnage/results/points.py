@@ -1,10 +1,15 @@
-"""One measured point: a deployment under one load, and what came out."""
+"""One measured point: a deployment under one load, and what came out; what is sized from measurements is these."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tonnage.errors import InputError
+from tonnage.results.columns import LATENCIES, STATISTICS, latency_column
+from tonnage.results.measured_files import Measurement, Values, measurements
 
 if TYPE_CHECKING:
     from tonnage.spec.deployment import LimitMetric, Statistic
@@ -13,10 +18,20 @@ STEADY = 0.95
 """Requests/s × mean E2E over clients from which a closed loop counts as steady."""
 
 
+def steadiness(clients: float | None, requests_s: float | None, e2e_ms: float | None) -> float | None:
+    """Requests/s × mean E2E over the clients of a closed loop: 1 when they were always waiting for an answer (Little's law).
+
+    Below ``STEADY`` a run was not steady: it still ramped up, or drained. None where it cannot be told, as of an open loop.
+    """
+    if clients is None or requests_s is None or e2e_ms is None:
+        return None
+    return requests_s * e2e_ms / 1e3 / clients
+
+
 def is_steady(row: Mapping[str, Any]) -> bool:
-    """Whether a row of our columns is steady; one that cannot tell, such as an open loop's, counts as it."""
-    clients, rate, e2e = row.get("concurrency"), row.get("requests_s"), row.get("e2e_ms")
-    return clients is None or rate is None or e2e is None or bool(rate * e2e / 1e3 / clients >= STEADY)
+    """Whether a row of our columns is steady; one that cannot tell counts as it."""
+    found = steadiness(row.get("concurrency"), row.get("requests_s"), row.get("e2e_ms"))
+    return found is None or bool(found >= STEADY)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,11 +84,64 @@ class MeasuredPoint:
 
     @property
     def steadiness(self) -> float | None:
-        """Requests/s × mean E2E over the clients: 1 when the clients were always waiting for an answer (Little's law).
+        """As the function of that name."""
+        return steadiness(self.concurrency, self.requests_s, self.statistic_ms("e2e", "mean"))
 
-        Below ``STEADY`` the run was not steady; None where it cannot be told.
-        """
-        e2e = self.latencies_ms.get("e2e", {}).get("mean")
-        if e2e is None or self.requests_s is None or self.concurrency is None:
-            return None
-        return self.requests_s * e2e / 1e3 / self.concurrency
+    @property
+    def steady(self) -> bool:
+        """Whether the point is steady; one that cannot tell counts as it."""
+        return self.steadiness is None or self.steadiness >= STEADY
+
+
+def read_points(path: Path | str, given: Values | None = None) -> list[MeasuredPoint]:
+    """The measured points of a file or folder of any format that ``measured_files`` knows.
+
+    What a plain column ``itl_…`` holds is taken for single gaps, what GenAI-Perf calls "inter token latency" for a TPOT;
+    where a point has one of the two, the mean stands for both (they are one number at a fixed output length). Requests/s
+    that were not measured follow from tokens/s at that length.
+
+    Args:
+        path: the file or folder.
+        given: values for what the file does not say: any of model, gpu, precision, tp, pp, isl, osl, engine,
+            concurrency. A length measured as a mean counts as the given one when within 5 %.
+
+    Raises:
+        InputError: naming file, line and column, and what would be right.
+    """
+    known = dict(given or {})
+    found = list(measurements(path, known))
+    if not any(name in one.values for one in found for name in ("requests_s", "output_tok_s")):
+        raise InputError(f"{path}: missing column requests_s; sizing from measurements needs the requests per second of each point")
+    return [_point(one, known) for one in found]
+
+
+def _point(measurement: Measurement, given: Values) -> MeasuredPoint:
+    merged = measurement.completed(given)
+    if "batch" in merged:
+        raise InputError(f"{measurement.where}: has a static batch; sizing needs concurrency (clients of a closed loop) or request_rate")
+    requests_s, tokens_s = merged.get("requests_s"), merged.get("output_tok_s")
+    return MeasuredPoint(
+        model=str(merged["model"]),
+        gpu=str(merged["gpu"]),
+        precision=str(merged["precision"]).lower(),
+        engine=str(merged.get("engine", "not stated")),
+        tp=merged["tp"],
+        pp=merged.get("pp", 1),
+        isl=merged["isl"],
+        osl=merged["osl"],
+        concurrency=merged.get("concurrency"),
+        request_rate=merged.get("request_rate"),
+        latencies_ms=_latencies(measurement.values),
+        requests_s=requests_s if requests_s is not None or tokens_s is None else tokens_s / merged["osl"],
+        output_tok_s=tokens_s,
+        source=str(merged.get("source", measurement.where)),
+    )
+
+
+def _latencies(values: Values) -> dict[str, dict[str, float]]:
+    """What was measured, by metric and statistic; one of ITL and TPOT lends the other its mean."""
+    measured = {m: {s: float(values[c]) for s in STATISTICS if (c := latency_column(m, s)) in values} for m in LATENCIES}
+    for one, other in (("itl", "tpot"), ("tpot", "itl")):
+        if not measured[one] and "mean" in measured[other]:
+            measured[one] = {"mean": measured[other]["mean"]}
+    return measured

@@ -2,44 +2,18 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tonnage.csv_file import csv_rows, read_text
 from tonnage.errors import InputError
 from tonnage.results.columns import Column, find_column, shown
 
-MAX_BYTES = 200_000_000
 MAX_COUNT = 10**9
 _NUMBER = re.compile(r"^[+-]?(?:(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d{1,4})?$", re.ASCII)
-
-
-def read_text(path: Path) -> str:
-    """The text of a UTF-8 file, without its byte order mark.
-
-    Raises:
-        InputError: no such file, a folder, too large, or not UTF-8 text.
-    """
-    try:
-        if path.stat().st_size > MAX_BYTES:
-            raise InputError(f"{path}: larger than {MAX_BYTES // 10**6} MB; a table of benchmarks is a small file")
-        data = path.read_bytes()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise InputError(f"{path}: cannot be read ({reason}); give the path of a CSV or JSON file of benchmarks") from None
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text at byte {error.start}; save it as CSV in UTF-8") from None
-    if "\0" in text:
-        raise InputError(f"{path}: holds binary data at character {text.index(chr(0))}; give a CSV file in UTF-8")
-    if not text.strip():
-        raise InputError(f"{path}: is empty; it needs a header line and one line per measured point")
-    return text
 
 
 def parse_number(text: str, where: str) -> float:
@@ -81,22 +55,25 @@ class Table:
     lines: tuple[Line, ...]
 
 
-def csv_rows(path: Path, text: str) -> Iterator[tuple[int, list[str]]]:
-    """Line numbers and cells of a CSV text; lines without any content are left out.
+def measured_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Line numbers and cells of a CSV of measurements.
 
     Raises:
-        InputError: quotes that do not close and other breakage.
+        InputError: the file cannot be read, or is empty.
     """
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
-    while True:
-        try:
-            row = next(reader, None)
-        except csv.Error as error:
-            raise InputError(f"{path}, line {reader.line_num}: not a CSV line ({error}); quotes must come in pairs") from None
-        if row is None:
-            return
-        if any(cell.strip() for cell in row):
-            yield reader.line_num, row
+    return csv_rows(filled_text(path), str(path))
+
+
+def filled_text(path: Path) -> str:
+    """The text of a file of measurements, which is not empty.
+
+    Raises:
+        InputError: the file cannot be read, or is empty.
+    """
+    text = read_text(path)
+    if not text.strip():
+        raise InputError(f"{path}: is empty; it needs a header line and one line per measured point")
+    return text
 
 
 def read_table(path: Path) -> Table:
@@ -105,7 +82,7 @@ def read_table(path: Path) -> Table:
     Raises:
         InputError: see the module; the message is one line.
     """
-    rows = csv_rows(path, read_text(path))
+    rows = measured_rows(path)
     number, header = next(rows, (1, []))
     if not header:
         raise InputError(f"{path}: has no header; its first line must name the columns")

@@ -349,7 +349,7 @@ def _notes(points: Sequence[MeasuredPoint], curves: list[Curve], question: Measu
     ]
     if len(used) < len(points):
         notes.append(f"{len(points) - len(used)} of {len(points)} points are of other models, lengths or deployments and were left out.")
-    unsteady = [p for p in used if p.steadiness is not None and p.steadiness < STEADY]
+    unsteady = [p for p in used if not p.steady]
     if unsteady:
         notes.append(
             f"{len(unsteady)} of {len(used)} points were not steady (requests/s × E2E below {STEADY} × clients): "

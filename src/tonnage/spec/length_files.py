@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import math
-from collections.abc import Iterator
 
-from tonnage.errors import InputError, InputErrors
+from tonnage.csv_file import named_rows
+from tonnage.errors import InputErrors
 from tonnage.spec.lengths import MAX_TOKENS, Lengths, Pairs, histogram
-
-MOST_BYTES = 200_000_000
-"""Size of a file above which it is refused rather than read."""
 
 
 def read_histogram(path: str, where: str) -> Lengths:
@@ -21,7 +17,7 @@ def read_histogram(path: str, where: str) -> Lengths:
     """
     errors: list[str] = []
     bins = []
-    for line, row in rows(path, where, ("value", "weight")):
+    for line, row in named_rows(path, where, ("value", "weight")):
         value, weight = number(row["value"]), number(row["weight"])
         if value is None or not 1 <= value <= MAX_TOKENS:
             errors.append(f"{where}: {path}:{line}: value '{row['value']}' is not a length; write 1 to {MAX_TOKENS:,} tokens")
@@ -43,56 +39,13 @@ def read_pairs(path: str, where: str) -> Pairs:
     """
     errors: list[str] = []
     columns: dict[str, list[int]] = {"isl": [], "osl": []}
-    for line, row in rows(path, where, tuple(columns)):
+    for line, row in named_rows(path, where, tuple(columns)):
         for name, values in columns.items():
             values.append(tokens(row[name], name, f"{where}: {path}:{line}", errors))
     if not errors and not columns["isl"]:
         errors.append(f"{where}: {path} holds no pair; write one line isl,osl per request")
     InputErrors.raise_if(errors)
     return Pairs(isl=tuple(columns["isl"]), osl=tuple(columns["osl"]), source=path)
-
-
-def rows(path: str, where: str, needed: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
-    """Line number and cells by lower-case column name, for every line of a CSV that is neither empty nor a comment (#).
-
-    Raises:
-        InputError: no such file, not text, or a column is missing.
-    """
-    reader = csv.reader(lines(path, where))
-    header: list[str] = []
-    try:
-        for cells in reader:
-            if not any(cell.strip() for cell in cells) or cells[0].lstrip().startswith("#"):
-                continue
-            if not header:
-                header = [cell.strip().lower().lstrip("\ufeff") for cell in cells]
-                missing = [name for name in needed if name not in header]
-                if missing:
-                    has = ", ".join(header[:8])
-                    raise InputError(f"{where}: {path} has no column {' and no column '.join(missing)}; it has {has}")
-                continue
-            yield reader.line_num, dict(zip(header, [*(cell.strip() for cell in cells), *("",) * len(header)], strict=False))
-    except csv.Error as error:
-        raise InputError(f"{where}: {path}:{reader.line_num}: {error}") from None
-    if not header:
-        raise InputError(f"{where}: {path} is empty; its first line names the columns {', '.join(needed)}")
-
-
-def lines(path: str, where: str) -> list[str]:
-    """The lines of a text file.
-
-    Raises:
-        InputError: no such file, not UTF-8, or too large.
-    """
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read(MOST_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise InputError(f"{where}: cannot read '{path}': {reason}") from None
-    if len(text) > MOST_BYTES:
-        raise InputError(f"{where}: {path} is larger than {MOST_BYTES // 10**6} MB; give a part of it")
-    return text.split("\n")
 
 
 def number(text: str) -> float | None:

@@ -13,8 +13,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from tonnage.csv_file import named_rows, text_lines
 from tonnage.errors import InputError, InputErrors
-from tonnage.spec.length_files import lines, number, rows, tokens
+from tonnage.spec.length_files import number, tokens
 from tonnage.spec.lengths import Pairs
 from tonnage.units import NS_PER_S
 
@@ -114,7 +115,7 @@ Row = tuple[int, int, tuple[int, int] | None]
 
 def _table(path: str, where: str, errors: list[str]) -> Iterator[Row]:
     known = (("contexttokens", "generatedtokens"), ("isl", "osl"), ("input_length", "output_length"))
-    for line, row in rows(path, where, ("timestamp",)):
+    for line, row in named_rows(path, where, ("timestamp",)):
         at = f"{where}: {path}:{line}"
         moment = _moment(row["timestamp"])
         if moment is None:
@@ -128,7 +129,7 @@ def _table(path: str, where: str, errors: list[str]) -> Iterator[Row]:
 def _mooncake(path: str, where: str, errors: list[str]) -> Iterator[Row]:
     import json
 
-    for line, text in enumerate(lines(path, where), start=1):
+    for line, text in enumerate(text_lines(path, where), start=1):
         if not text.strip():
             continue
         at = f"{where}: {path}:{line}"
@@ -174,11 +175,11 @@ def load_profile(path: str, where: str) -> tuple[float, ...]:
     Raises:
         InputError: the file cannot be read as that; every bad value is named with its line.
     """
-    text = lines(path, where)
+    text = text_lines(path, where)
     header = [cell.strip().lower() for cell in text[0].split(",")] if text else []
     name = next((n for n in ("requests_per_second", "rps", "share", "value") if n in header), None)
     if name is not None:
-        cells = [(line, row[name]) for line, row in rows(path, where, (name,))]
+        cells = [(line, row[name]) for line, row in named_rows(path, where, (name,))]
     else:
         cells = [(line, cell.strip()) for line, row in enumerate(text, start=1) for cell in row.split(",") if cell.strip()]
     values = [(line, cell, number(cell)) for line, cell in cells]

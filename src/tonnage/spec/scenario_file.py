@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
+from tonnage.csv_file import read_text
 from tonnage.errors import InputError, InputErrors, option
-from tonnage.spec.length_files import lines
 from tonnage.spec.scenario import Leaf, Scenario, leaves, takes, to_document
 from tonnage.spec.typed_values import adapter
 from tonnage.spec.yaml_text import parse_yaml
@@ -22,7 +22,7 @@ def read_document(path: str) -> dict[str, Any]:
     Raises:
         InputError: no such file, or one that does not hold a scenario.
     """
-    document = parse_yaml("\n".join(lines(path, "scenario")), path)
+    document = parse_yaml(read_text(path, "scenario"), path)
     if not isinstance(document, dict):
         raise InputError(f"{path}: is not a scenario; write keys such as model:, lengths:, demand:, limits: (./tonnage schema)")
     return _from_folder(document, os.path.dirname(path))

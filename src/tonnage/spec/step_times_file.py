@@ -19,9 +19,10 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
+from tonnage.csv_file import named_rows
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
-from tonnage.spec.length_files import number, rows
+from tonnage.spec.length_files import number
 from tonnage.spec.precision import find_precision
 from tonnage.spec.step_times import AICONFIGURATOR, FITTED, OWNERS, Owner, StepSource, TimedStep
 
@@ -57,7 +58,7 @@ def read_step_times(path: str) -> StepSource:
     """
     errors: list[str] = []
     found: dict[Owner, list[TimedStep]] = {}
-    for line, row in rows(path, option("step_model"), NEEDED):
+    for line, row in named_rows(path, option("step_model"), NEEDED):
         where = f"{option('step_model')}: {path}:{line}"
         step, owner = _step(row, where, errors), _owner(row, where, errors)
         if step is not None:

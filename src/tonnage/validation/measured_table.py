@@ -1,6 +1,6 @@
 """The rows of a measured file as points that can be predicted, each with its own way to be predicted.
 
-A plain table of our columns is read by ``results.exchange``. Files with columns and rules of their own are turned into a
+A plain table of our columns is read by ``results.measured_rows``. Files with columns and rules of their own are turned into a
 ``MeasuredTable`` by whoever knows those rules, such as ``tools/fit`` for ``silicon_sample.csv``.
 """
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError
-from tonnage.results.measured_files import read_measured
+from tonnage.results.measured_rows import read_measured
 from tonnage.validation.predict import Point, predict, read_point
 
 FOREIGN = "silicon_sample.csv"
@@ -24,7 +24,7 @@ class MeasuredTable:
     """The rows of a measured file.
 
     Attributes:
-        rows: as ``results.exchange.read_rows`` gives them, or with the same keys as far as they are known.
+        rows: as ``results.measured_rows.read_measured`` gives them, or with the same keys as far as they are known.
         point: looks row ``i`` up in the catalogs.
         predict: gives the metrics of row ``i`` at a point that ``point`` gave, by the names that ``validation.predict`` uses.
         remarks: what was left out of the file, one sentence each.

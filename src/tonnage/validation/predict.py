@@ -110,7 +110,7 @@ class Point:
 
 
 def read_point(row: Mapping[str, Any], calibration: Calibration | None = None) -> Point:
-    """The point of a row of ``results.exchange.read_rows``, under a calibration if there is one.
+    """The point of a row of ``results.measured_rows.read_measured``, under a calibration if there is one.
 
     Raises:
         UnknownName: model, GPU, precision or engine are in no catalog; ``kind`` says which.

@@ -210,7 +210,7 @@ def score(
     """Predict every row of a measured table and compare.
 
     Args:
-        measured: a file or folder of measurements, rows as ``results.exchange.read_rows`` gives them, or a table made of either.
+        measured: a file or folder of measurements, rows as ``results.measured_rows.read_measured`` gives them, or a table made of either.
         given: what a file does not say, as in ``measured_table``.
         worst: how many of the worst rows to keep.
         progress: called in the calling thread after each row.

@@ -16,7 +16,7 @@ from typing import Any
 
 from tonnage.errors import InputError
 from tonnage.results.columns import Column, find_column, shown
-from tonnage.results.table import checked_count, checked_measure, csv_rows, parse_number, read_text
+from tonnage.results.table import checked_count, checked_measure, filled_text, measured_rows, parse_number
 
 REPORTS = ("*_genai_perf.json", "profile_export_aiperf.json", "*_genai_perf.csv", "profile_export_aiperf.csv")
 _CONCURRENCY = re.compile(r"concurrency[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)
@@ -35,7 +35,7 @@ def is_report(path: Path) -> bool:
     """Whether the file is a report of one run, not a table of points: JSON, or CSV that begins with "Metric,"."""
     if path.suffix.lower() == ".json":
         return True
-    first = next(csv_rows(path, read_text(path)), (1, [""]))[1][0]
+    first = next(measured_rows(path), (1, [""]))[1][0]
     return first.strip().lower() == "metric"
 
 
@@ -87,7 +87,7 @@ def _column(path: Path, name: str, statistic: str) -> Column | None:
 def _csv_cells(path: Path) -> Iterator[tuple[Column, float, str]]:
     """Sections of "Metric,avg,…" and "Metric,Value"; lines of quantities that are not known are left alone."""
     statistics: list[str] = []
-    for number, row in csv_rows(path, read_text(path)):
+    for number, row in measured_rows(path):
         name = row[0].strip()
         if name.lower() == "metric":
             statistics = [cell.strip().lower() for cell in row[1:]]
@@ -111,7 +111,7 @@ def _load(path: Path) -> dict[str, Any]:
         raise InputError(f"{path}: holds {word}, which is not a number; write the number, or leave it out")
 
     try:
-        document = json.loads(read_text(path), parse_constant=refuse)
+        document = json.loads(filled_text(path), parse_constant=refuse)
     except json.JSONDecodeError as error:
         raise InputError(f"{path}, line {error.lineno}: not JSON ({error.msg}); give the file as the tool wrote it") from None
     except (RecursionError, ValueError):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tonnage.errors import InputError
 from tonnage.results.columns import find_column
-from tonnage.results.exchange import read_rows
+from tonnage.results.measured_rows import read_measured
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 HEADER = "model,gpu,precision,tp,isl,osl,concurrency,ttft_ms,requests_s"
@@ -26,7 +26,7 @@ def table(tmp_path: Path, *lines: str) -> Path:
 
 
 def test_row_has_every_key_with_its_type(tmp_path: Path) -> None:
-    (row,) = read_rows(table(tmp_path, HEADER, LINE))
+    (row,) = read_measured(table(tmp_path, HEADER, LINE))
     assert row["line"] == 2
     assert (row["model"], row["tp"], row["isl"], row["concurrency"]) == ("llama-3-8b", 1, 2000, 10)
     assert (row["pp"], row["ep"], row["ttft_ms"], row["requests_s"]) == (1, 1, 220.845, 5.195428)
@@ -37,7 +37,7 @@ def test_row_has_every_key_with_its_type(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("name", "rows"), [("nim_inflight", 240), ("trtllm_static_batch", 2790), ("trtllm_throughput", 388)])
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared data lies beside a working copy only")
 def test_shared_tables_are_read_whole(name: str, rows: int) -> None:
-    assert len(read_rows(SHARED / f"{name}.csv")) == rows
+    assert len(read_measured(SHARED / f"{name}.csv")) == rows
 
 
 @pytest.mark.parametrize(
@@ -66,24 +66,24 @@ def test_other_headers_are_left_alone(header: str) -> None:
 
 
 def test_small_measurements_and_the_largest_count_are_fine(tmp_path: Path) -> None:
-    (row,) = read_rows(table(tmp_path, HEADER, LINE.replace("220.845", "0.25").replace(",10,", ",1000000000,")))
+    (row,) = read_measured(table(tmp_path, HEADER, LINE.replace("220.845", "0.25").replace(",10,", ",1000000000,")))
     assert (row["ttft_ms"], row["concurrency"]) == (0.25, 10**9)
     with pytest.raises(InputError, match="out of range"):
-        read_rows(table(tmp_path, HEADER, LINE.replace(",10,", ",1000000001,")))
+        read_measured(table(tmp_path, HEADER, LINE.replace(",10,", ",1000000001,")))
 
 
 def test_measured_mean_length_gives_way_to_the_nominal_one(tmp_path: Path) -> None:
     soft = table(tmp_path, HEADER.replace("isl", "Input Sequence Length (tokens)"), LINE.replace("2000", "1999.66"))
-    assert read_rows(soft)[0]["isl"] == 2000
+    assert read_measured(soft)[0]["isl"] == 2000
     both = table(tmp_path, "Input Sequence Length (tokens)," + HEADER, "1234.5," + LINE)
-    assert read_rows(both)[0]["isl"] == 2000
+    assert read_measured(both)[0]["isl"] == 2000
 
 
 def test_byte_order_mark_separators_and_blank_lines_are_fine(tmp_path: Path) -> None:
     path = tmp_path / "points.csv"
     separated = LINE.replace("220.845", '"1,220.5"')
     path.write_bytes(b"\xef\xbb\xbf" + "\r\n".join([HEADER, "", LINE, separated, ",,,,,,,,", ""]).encode())
-    rows = read_rows(path)
+    rows = read_measured(path)
     assert [row["ttft_ms"] for row in rows] == [220.845, 1220.5]
     assert [row["line"] for row in rows] == [3, 4]
 
@@ -116,7 +116,7 @@ def test_byte_order_mark_separators_and_blank_lines_are_fine(tmp_path: Path) -> 
 )
 def test_bad_tables_are_refused_in_one_line(tmp_path: Path, lines: tuple[str, ...], message: str) -> None:
     with pytest.raises(InputError) as caught:
-        read_rows(table(tmp_path, *lines))
+        read_measured(table(tmp_path, *lines))
     assert message in str(caught.value)
     assert "points.csv" in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -137,14 +137,14 @@ def test_files_of_another_kind_are_refused(tmp_path: Path, data: bytes, message:
     path = tmp_path / "junk.csv"
     path.write_bytes(data)
     with pytest.raises(InputError, match=message):
-        read_rows(path)
+        read_measured(path)
 
 
 def test_missing_file_and_folder_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nowhere\.csv: cannot be read"):
-        read_rows(tmp_path / "nowhere.csv")
-    with pytest.raises(InputError, match="cannot be read"):
-        read_rows(tmp_path)
+        read_measured(tmp_path / "nowhere.csv")
+    with pytest.raises(InputError, match="holds no report"):
+        read_measured(tmp_path)
 
 
 CELLS = st.one_of(
@@ -175,7 +175,7 @@ def check_bytes(factory: pytest.TempPathFactory, data: bytes) -> None:
     path = factory.getbasetemp() / "fuzz.csv"
     path.write_bytes(data)
     try:
-        rows = read_rows(path)
+        rows = read_measured(path)
     except InputError as error:
         message = str(error)
         assert "\n" not in message

@@ -1,0 +1,102 @@
+"""Text and CSV files as people have them: UTF-8, checked, every error with the file and the line.
+
+There is one reader of CSV; what the columns mean is up to whoever asks: lengths, a trace, step times or measurements.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+from tonnage.errors import InputError
+
+MAX_BYTES = 200_000_000
+"""Size of a file above which it is refused rather than read."""
+
+
+def read_text(path: str | Path, where: str = "") -> str:
+    """The text of a UTF-8 file, without its byte order mark.
+
+    Args:
+        path: the file.
+        where: what it was given for, such as ``option("trace")``, for messages.
+
+    Raises:
+        InputError: no such file, a folder, too large, or not UTF-8 text.
+    """
+    place = f"{where}: {path}" if where else str(path)
+    file = Path(path)
+    try:
+        if file.stat().st_size > MAX_BYTES:
+            raise InputError(f"{place}: larger than {MAX_BYTES // 10**6} MB; give a part of it")
+        data = file.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(f"{place}: cannot be read ({reason}); give the path of a text file") from None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{place}: not UTF-8 text at byte {error.start}; save it in UTF-8") from None
+    if "\0" in text:
+        raise InputError(f"{place}: holds binary data at character {text.index(chr(0))}; give a text file in UTF-8")
+    return text
+
+
+def text_lines(path: str | Path, where: str = "") -> list[str]:
+    """The lines of a text file without their ends.
+
+    Raises:
+        InputError: as ``read_text``.
+    """
+    return read_text(path, where).replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+def csv_rows(text: str, place: str) -> Iterator[tuple[int, list[str]]]:
+    """Line numbers, counted from 1, and cells of a CSV text; lines without any content are left out.
+
+    Args:
+        text: the content of the file.
+        place: the file, for messages.
+
+    Raises:
+        InputError: quotes that do not close, and other breakage.
+    """
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    while True:
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            raise InputError(f"{place}, line {reader.line_num}: not a CSV line ({error}); quotes must come in pairs") from None
+        if row is None:
+            return
+        if any(cell.strip() for cell in row):
+            yield reader.line_num, row
+
+
+def named_rows(path: str | Path, where: str, needed: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
+    """Line numbers and cells by lower-case column name, for every line that is neither empty nor a comment (#).
+
+    Args:
+        path: the file.
+        where: what it was given for, for messages.
+        needed: columns that must be there.
+
+    Raises:
+        InputError: no such file, not text, or a column is missing.
+    """
+    place = f"{where}: {path}"
+    header: list[str] = []
+    for number, cells in csv_rows(read_text(path, where), place):
+        if cells[0].lstrip().startswith("#"):
+            continue
+        if not header:
+            header = [cell.strip().lower() for cell in cells]
+            missing = [name for name in needed if name not in header]
+            if missing:
+                raise InputError(f"{place} has no column {' and no column '.join(missing)}; it has {', '.join(header[:8])}")
+            continue
+        yield number, dict(zip(header, [*(cell.strip() for cell in cells), *("",) * len(header)], strict=False))
+    if not header:
+        raise InputError(f"{place} is empty; its first line names the columns {', '.join(needed)}")
