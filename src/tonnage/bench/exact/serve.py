@@ -54,7 +54,7 @@ def exact_server(schedule: Schedule, *, seconds: float = 600.0) -> Iterator[str]
     try:
         line = process.stdout.readline() if process.stdout else ""
         if not line.startswith("listening on "):
-            raise TonnageError("the exact server did not start; run tonnage bench selftest --serve to see why")
+            raise TonnageError("the exact server did not start; let tonnage bench selftest serve it alone to see why")
         yield line.removeprefix("listening on ").strip()
     finally:
         process.terminate()
