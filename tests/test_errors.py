@@ -14,6 +14,8 @@ from tonnage.errors import InputError, InputErrors, keyword, option, spelled
 
 SOURCE = Path(__file__).parents[1] / "src" / "tonnage"
 FLAG = re.compile(r"(?<![\w-])--[a-z{]|(?<![\w-])--$")
+COMMAND = re.compile(r"tonnage (?:[a-z]+ )+--[a-z-]+")
+"""A whole command that a message tells to run is one everywhere."""
 EDGES = ("cli", "report")
 
 
@@ -68,5 +70,5 @@ def texts(path: Path) -> list[tuple[int, str]]:
 def test_only_the_edges_know_flags(room: str) -> None:
     """Below the edge a message holds ``option("peak_rps")``, not a flag."""
     files = sorted((SOURCE / room).rglob("*.py")) if (SOURCE / room).is_dir() else [SOURCE / room]
-    found = [f"{path}:{line}: {text}" for path in files if path.suffix == ".py" for line, text in texts(path) if FLAG.search(text)]
+    found = [f"{path}:{line}: {text}" for path in files if path.suffix == ".py" for line, text in texts(path) if FLAG.search(COMMAND.sub("", text))]
     assert not found

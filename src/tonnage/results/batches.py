@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.errors import DataError, InputError
+from tonnage.errors import DataError, InputError, option
 from tonnage.results.metrics import Summary, summarize
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, Requests, gap_edges_ns
 from tonnage.results.store import check_free, gaps_table, json_text, read_run, requests_table
@@ -193,7 +193,7 @@ def read_tokens(directory: Path) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 
     path = directory / TOKENS
     if not path.is_file():
-        raise InputError(f"{directory}: holds no times of single tokens (no {TOKENS}); measure again without --no-tokens")
+        raise InputError(f"{directory}: holds no times of single tokens (no {TOKENS}); measure again with {option('tokens')}")
     try:
         column = pq.ParquetFile(path).read(columns=["offsets_ns"]).column("offsets_ns").combine_chunks()
         lists = column if isinstance(column, pa.ListArray) else pa.concat_arrays(column.chunks)
