@@ -1,7 +1,7 @@
 """The documentation against the product: every command in README.md and docs/ is run, and what it shows must come out.
 
 In a fenced ``console`` block, a line "$ ./tonnage …" is a command (a backslash at its end goes on) and what follows is
-its output, with "…" alone where lines were left out; in a ``sh`` block every "./tonnage …" is a command, and so is one in
+its output, with "…" alone where lines were left out; in a ``sh`` block every line is a command, and so is "./tonnage …" in
 backticks in a table. Each line shown must be a line of the real output: the same words in the same order, and the same
 numbers. Comments above a block:
 
@@ -9,13 +9,15 @@ numbers. Comments above a block:
     <!-- within 20 % -->             how far the numbers may be off: predictions move when the coefficients are fitted anew
     <!-- within 20 % or 2 -->        or by how much
     <!-- file: some/config.json -->  the block is a file that commands of the page may read
+    <!-- run by: tests/test_x.py --> the block's commands are run there: they install something, or need a server
 
-    PYTHONPATH=src python tests/test_docs.py    writes today's output and flags into the pages
+    PYTHONPATH=src python -m tests.test_docs    writes today's output and flags into the pages
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import inspect
 import io
@@ -29,12 +31,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.tolerance import Tolerance, distance, words_and_numbers
+
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
 PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").glob("*.md") if p.name not in ("design.md", "accuracy.md"))]
 HOSTS = {"huggingface.co", "keepachangelog.com", "semver.org"}
-NUMBER = re.compile(r"(?<![\w.,-])[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]\d+)?(?![\w-]|\.\d)")
-COMMENT = re.compile(r"^<!-- (exit|within|file:)\s*(.*?) -->$")
+COMMENT = re.compile(r"^<!-- (exit|within|run by:|file:)\s*(.*?) -->$")
 WIDEST = 140
 
 
@@ -53,10 +56,10 @@ class Example:
         return int(self.comments.get("exit", 0))
 
     @property
-    def tolerance(self) -> tuple[float, float]:
-        """How far a number may be off: as a share, and absolutely."""
+    def tolerance(self) -> Tolerance:
+        """How far a number may be off, as the page says."""
         share, *absolute = re.findall(r"[\d.]+", self.comments.get("within", "0"))
-        return float(share) / 100, float(absolute[0]) if absolute else 0.0
+        return Tolerance(share=float(share) / 100, absolute=float(absolute[0]) if absolute else 0.0)
 
     @property
     def where(self) -> str:
@@ -74,19 +77,17 @@ def examples_of(page: Path) -> Iterator[Example]:
             current, comments = None, comments if kind else {}
             continue
         if not kind and (found := COMMENT.match(text)):
-            comments[found[1].rstrip(":")] = found[2]
+            comments[found[1].removesuffix(":")] = found[2]
         if not kind and text.startswith("|"):
             for command in re.findall(r"`(\./tonnage [^`]*)`", text):
                 yield Example(page=page, line=at, command=command, comments={})
-        start = "$ ./tonnage" if kind == "console" else "./tonnage" if kind == "sh" else None
-        if start and text.startswith(start):
+        starts = text.startswith("$ ") if kind == "console" else kind == "sh" and text.strip() and not text.startswith("#")
+        if starts:
             number, command = at, text.removeprefix("$ ")
             while command.endswith("\\"):
                 command, at = command[:-1].rstrip() + " " + lines[at].strip().removeprefix("> "), at + 1
             current = Example(page=page, line=number, command=command, comments=comments)
             yield current
-        elif kind == "console" and text.startswith("$"):
-            current = None
         elif kind == "console" and current is not None and text.strip() not in ("", "…"):
             current.shown[at - 1] = text
 
@@ -99,21 +100,6 @@ def files_of(page: Path) -> dict[str, str]:
 EXAMPLES = [example for page in PAGES for example in examples_of(page)]
 
 FILES = {name: text for page in PAGES for name, text in files_of(page).items()}
-
-
-def words_and_numbers(line: str) -> tuple[str, list[float]]:
-    """A line without its numbers, blanks and rules, and the numbers."""
-    words = " ".join(re.sub("─+", "─", NUMBER.sub("#", line)).split())
-    return words, [float(n.replace(",", "")) for n in NUMBER.findall(line)]
-
-
-def distance(shown: list[float], real: list[float]) -> float:
-    return max((abs(a - b) / max(abs(a), abs(b), 1e-9) for a, b in zip(shown, real, strict=True)), default=0.0)
-
-
-def near(shown: list[float], real: list[float], tolerance: tuple[float, float]) -> bool:
-    share, absolute = tolerance
-    return all(abs(a - b) <= max(share * max(abs(a), abs(b)), absolute) + 1e-12 for a, b in zip(shown, real, strict=True))
 
 
 @contextlib.contextmanager
@@ -134,27 +120,29 @@ def checkout(folder: Path) -> Iterator[None]:
         yield
 
 
-def output_of(example: Example) -> tuple[int, str]:
-    """Exit code and everything printed."""
+@functools.cache
+def output_of(command: str) -> tuple[int, str]:
+    """Exit code and everything that a command prints in a checkout of its own; pages that show the same command share a run."""
     from tonnage.cli.main import run
 
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        code = run(shlex.split(example.command)[1:])
-    return code, printed.getvalue()
+    program, *words = shlex.split(command)
+    assert program == "./tonnage", f"{command}: only ./tonnage is run here; name the test that runs it: <!-- run by: tests/… -->"
+    said = io.StringIO()
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        checkout(Path(folder)),
+        contextlib.redirect_stdout(said),
+        contextlib.redirect_stderr(said),
+    ):
+        code = run(words)
+    return code, said.getvalue()
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("docs")
-
-
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.where)
-def test_command_prints_what_the_page_shows(example: Example, tmp_path: Path) -> None:
+@pytest.mark.parametrize("example", [e for e in EXAMPLES if "run by" not in e.comments], ids=lambda e: e.where)
+def test_command_prints_what_the_page_shows(example: Example) -> None:
     if "../shared/data" in example.command and not DATA.is_dir():
         pytest.skip(f"{example.where} not run: ../shared/data is absent")
-    with checkout(tmp_path):
-        code, printed = output_of(example)
+    code, printed = output_of(example.command)
     assert code == example.exit_code, printed
     real = [words_and_numbers(line) for line in printed.splitlines()]
     for number, line in example.shown.items():
@@ -162,7 +150,14 @@ def test_command_prints_what_the_page_shows(example: Example, tmp_path: Path) ->
         alike = [found for kind, found in real if kind == words]
         assert alike, f"{example.page.name}:{number + 1}: no such line in the output: {line}\n{printed}"
         closest = min(alike, key=lambda found: distance(numbers, found))
-        assert any(near(numbers, found, example.tolerance) for found in alike), f"{example.page.name}:{number + 1}: {line}\nreal: {closest}"
+        assert any(example.tolerance.holds(numbers, found) for found in alike), f"{example.page.name}:{number + 1}: {line}\nreal: {closest}"
+
+
+def test_what_is_not_run_here_is_run_by_a_test() -> None:
+    for example in EXAMPLES:
+        test = example.comments.get("run by")
+        program = shlex.split(example.command)[0].removeprefix("./")
+        assert test is None or program in (ROOT / test).read_text(encoding="utf-8"), example.where
 
 
 PYTHON = [(page, block) for page in PAGES for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)]
@@ -299,9 +294,8 @@ def refresh() -> None:
     """Write today's output and flags into the pages; lines that no longer come out are named."""
     for page in PAGES:
         lines = page.read_text(encoding="utf-8").splitlines()
-        for example in (e for e in EXAMPLES if e.page == page and e.shown):
-            with tempfile.TemporaryDirectory() as folder, checkout(Path(folder)):
-                _, printed = output_of(example)
+        for example in (e for e in EXAMPLES if e.page == page and e.shown and "run by" not in e.comments):
+            _, printed = output_of(example.command)
             for number, line in example.shown.items():
                 words, numbers = words_and_numbers(line)
                 alike = [real for real in printed.splitlines() if words_and_numbers(real)[0] == words]

@@ -1,4 +1,4 @@
-"""Every example scenario answers what it answered: its whole output is kept in tests/golden/examples.
+"""Every example scenario answers what it answered: its whole output is kept in tests/golden/examples, its numbers within 10 %.
 
 After a change that means to change answers: ``TONNAGE_GOLDEN=write ./check -k examples``, and read the difference.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 from pathlib import Path
 
 import pytest
 
+from tests.tolerance import check_golden
 from tonnage.cli.main import run
 
 ROOT = Path(__file__).parents[2]
@@ -30,12 +30,7 @@ def same_place_and_day(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example_answers_as_it_did(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["size", f"examples/{name}.yaml"]) == 0
-    answer = capsys.readouterr().out
-    golden = GOLDEN / f"{name}.txt"
-    if os.environ.get("TONNAGE_GOLDEN") == "write":
-        golden.parent.mkdir(exist_ok=True)
-        golden.write_text(answer, encoding="utf-8")
-    assert answer == golden.read_text(encoding="utf-8")
+    check_golden(capsys.readouterr().out, GOLDEN / f"{name}.txt")
 
 
 def test_no_golden_output_is_left_over() -> None:

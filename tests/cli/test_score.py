@@ -6,12 +6,12 @@ After a change that means to change answers: ``TONNAGE_GOLDEN=write ./check -k g
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
 from tests.step_times import deployment, written
+from tests.tolerance import Tolerance, check_golden
 from tonnage.cli.main import run
 from tonnage.perf.external import aiconfigurator
 from tonnage.perf.terms import step_model
@@ -52,9 +52,7 @@ def test_golden_step_models_side_by_side(capsys: pytest.CaptureFixture[str]) -> 
     measured = ROOT / "examples" / "nim-llama-3-8b-h100-fp8.csv"
     assert run(["score", str(measured), "--step-model", "all,steps.csv"]) == 0
     answer = capsys.readouterr().out
-    if os.environ.get("TONNAGE_GOLDEN") == "write":
-        GOLDEN.write_text(answer, encoding="utf-8")
-    assert answer == GOLDEN.read_text(encoding="utf-8")
+    check_golden(answer, GOLDEN, Tolerance(share=0.1, absolute=2))  # its numbers are errors in %
     assert "aiconfigurator-core is not installed and stands aside" in answer
 
 
