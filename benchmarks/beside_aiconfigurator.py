@@ -22,7 +22,7 @@ from tonnage.spec.step_times import AICONFIGURATOR, StepSource
 from tonnage.validation.measured_table import MeasuredTable, measured_table
 from tonnage.validation.reasons import HOLDS
 from tonnage.validation.score import ScoredRow, report_of
-from tools.fit.silicon.dense_rows import installed_sample
+from tools.fit.silicon.sample import installed_sample
 from tools.fit.silicon.table import silicon_table
 
 SILICON = "silicon_sample.csv"

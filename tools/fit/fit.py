@@ -177,7 +177,7 @@ def _with_current_engines(terms: Terms, file_given: Path | str | None, progress:
     """The terms with those of current engines; their held-out errors are appended to ``residuals``, None for no folds."""
     from tools.fit.silicon import dense as current
     from tools.fit.silicon import moe as experts
-    from tools.fit.silicon.dense_rows import installed_sample
+    from tools.fit.silicon.sample import installed_sample
 
     file = installed_sample() if file_given is None else Path(file_given)
     if file is None:

@@ -8,7 +8,7 @@ from tonnage.perf.prediction_error import Regime, residuals_of
 from tonnage.validation.predict import read_point
 from tools.fit import fit as fitting
 from tools.fit.residuals import held_out_rows
-from tools.fit.silicon import dense_rows
+from tools.fit.silicon import sample
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"THE MEASURED FILES ARE ABSENT: no {DATA}; the table of errors is not made")
@@ -39,7 +39,7 @@ def test_a_fit_with_folds_leaves_a_table_of_their_errors(tmp_path: Path, monkeyp
         return [next(fold for fold in found if fold.title == title) for title in wanted]
 
     monkeypatch.setattr(fitting, "held_out_folds", few)
-    monkeypatch.setattr(dense_rows, "installed_sample", lambda: None)  # with the wheel it would take 20 minutes
+    monkeypatch.setattr(sample, "installed_sample", lambda: None)  # with the wheel it would take 20 minutes
     report = fitting.fit(tmp_path, output=tmp_path / "out")
     assert {title for title in report.held_out if not title.startswith("current engines")} == set(wanted)
     assert json.loads((tmp_path / "out" / "terms.json").read_text())["report"]["held_out"] == report.held_out

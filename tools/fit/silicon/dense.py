@@ -23,7 +23,9 @@ from tonnage.perf.terms import shipped
 from tonnage.spec.catalog import find_engine, find_gpu
 from tools.fit.residuals import HeldOut, held_out_rows
 from tools.fit.silicon import streaming
-from tools.fit.silicon.dense_rows import FILE, GPUS, Row, Selection, SiliconRows, select
+from tools.fit.silicon.dense_rows import GPUS, select
+from tools.fit.silicon.sample import FILE, Row, Selection
+from tools.fit.silicon.silicon_rows import SiliconRows
 from tools.fit.solving import rounded
 from tools.fit.terms import CURRENT, PRIOR_WEIGHT, Layout, Prior
 

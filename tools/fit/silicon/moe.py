@@ -22,8 +22,9 @@ from tonnage.calibration.rows import Progress
 from tonnage.perf.terms import shipped
 from tonnage.spec.catalog import find_engine, find_model
 from tools.fit.silicon.dense import EARLIER, LATER, VLLM, add_means, figures, folds
-from tools.fit.silicon.dense_rows import FILE, Row, SiliconRows
 from tools.fit.silicon.moe_rows import select_moe
+from tools.fit.silicon.sample import FILE, Row
+from tools.fit.silicon.silicon_rows import SiliconRows
 from tools.fit.solving import rounded, solve
 from tools.fit.terms import CURRENT, Layout, Prior
 

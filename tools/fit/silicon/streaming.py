@@ -15,7 +15,8 @@ import numpy as np
 
 from tonnage.calibration.rows import Terms
 from tonnage.spec.catalog import find_engine
-from tools.fit.silicon.dense_rows import Row, SiliconRows
+from tools.fit.silicon.sample import Row
+from tools.fit.silicon.silicon_rows import SiliconRows
 from tools.fit.terms import PRIOR_WEIGHT
 
 START, SPREAD = 50e-6, 0.5

@@ -14,8 +14,10 @@ from tonnage.perf.external.aiconfigurator import PACKAGE
 from tonnage.validation.measured_table import MeasuredTable
 from tonnage.validation.predict import Load, Point, decoding, predict, read_point
 from tools.fit.silicon.decode_pools import select_decode_pools
-from tools.fit.silicon.dense_rows import FILE, Selection, SiliconRows, installed_sample, select
+from tools.fit.silicon.dense_rows import select
 from tools.fit.silicon.moe_rows import select_moe
+from tools.fit.silicon.sample import FILE, Selection, installed_sample
+from tools.fit.silicon.silicon_rows import SiliconRows
 
 
 def sample_file(path: Path) -> Path:

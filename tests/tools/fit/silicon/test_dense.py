@@ -39,7 +39,9 @@ from tools.fit.silicon.dense import (
     silicon_layout,
     solve_silicon,
 )
-from tools.fit.silicon.dense_rows import COLUMNS, MEASURED, SiliconRows, installed_sample, lengths, select
+from tools.fit.silicon.dense_rows import select
+from tools.fit.silicon.sample import COLUMNS, MEASURED, installed_sample
+from tools.fit.silicon.silicon_rows import SiliconRows, lengths
 
 SAMPLE = installed_sample()
 needs_wheel = pytest.mark.skipif(SAMPLE is None, reason="THE WHEEL aiconfigurator-core IS ABSENT: the shipped figures are not checked")

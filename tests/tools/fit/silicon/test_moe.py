@@ -6,8 +6,8 @@ from tonnage.perf.terms import resolve, shipped
 from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.deployment import Parallelism
 from tonnage.spec.precision import find_precision
-from tools.fit.silicon.dense_rows import SiliconRows
 from tools.fit.silicon.moe import OLDER, carried_over, moe_layout, preset, solve_moe
+from tools.fit.silicon.silicon_rows import SiliconRows
 
 Row = dict[str, object]
 
