@@ -70,5 +70,11 @@ def texts(path: Path) -> list[tuple[int, str]]:
 def test_only_the_edges_know_flags(room: str) -> None:
     """Below the edge a message holds ``option("peak_rps")``, not a flag."""
     files = sorted((SOURCE / room).rglob("*.py")) if (SOURCE / room).is_dir() else [SOURCE / room]
-    found = [f"{path}:{line}: {text}" for path in files if path.suffix == ".py" for line, text in texts(path) if FLAG.search(COMMAND.sub("", text))]
+    found = [
+        f"{path}:{line}: {text}"
+        for path in files
+        if path.suffix == ".py"
+        for line, text in texts(path)
+        if FLAG.search(COMMAND.sub("", text))
+    ]
     assert not found
