@@ -160,7 +160,7 @@ def test_the_command_writes_what_score_and_simulate_take(tmp_path: Path, capsys:
     file, mine = csv_of(rows, tmp_path / "points.csv"), tmp_path / "my.json"
     assert run(["calibrate", str(file), "--output", str(mine)]) == 0
     printed = capsys.readouterr().out
-    assert "not determined" in printed
+    assert "Not determined" in printed
     assert "left out" in printed
     document = json.loads(mine.read_text())
     assert document["schema"] == "tonnage.calibration/1"
@@ -294,5 +294,5 @@ def test_the_file_says_what_was_measured_and_how_far_left_out_points_were_off(ma
         assert 0.5 * machine.left_out[name] / 100 < rms < 3 * machine.left_out[name] / 100
     for change in ({"deployments": "x"}, {"left_out_errors": {"ttft_ms": {"rms": -1, "points": 3}}}, {"left_out_errors": [1]}):
         file.write_text(json.dumps({**document, **change}), encoding="utf-8")
-        with pytest.raises(InputError, match=r"my\.json, (deployments|left_out_errors)"):
+        with pytest.raises(InputError, match=r"my\.json: (deployments|left_out_errors)"):
             read_calibration(file)

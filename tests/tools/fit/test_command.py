@@ -27,7 +27,7 @@ def test_silicon_sample_is_scored_by_its_own_rules(tmp_path: Path, capsys: pytes
     assert "1 disaggregated" in dense
     assert "mixtures of experts: 0 rows are used" in experts
     assert run(["score", str(file), "--worst", "0"]) == 0
-    assert "1 of 1 rows predicted" in capsys.readouterr().out
+    assert "1 of 1 row predicted" in capsys.readouterr().out
 
 
 def test_tonnage_score_names_the_command_that_reads_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
