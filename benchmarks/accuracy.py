@@ -18,7 +18,7 @@ from beside_aiconfigurator import comparison
 
 from tonnage import api
 from tonnage.perf.prediction_error import shipped_residuals
-from tonnage.perf.terms import shipped
+from tonnage.perf.terms_file import shipped
 from tonnage.report.metric_names import METRICS as NAMES
 from tonnage.validation.score import Errors, ScoreReport
 from tools.fit.silicon.sample import installed_sample

@@ -255,7 +255,7 @@ def flags_table(verb: str) -> list[str]:
 
 def held_out_table() -> list[str]:
     """Mean errors of the fit on rows that were left out of it, as shipped with the coefficients."""
-    from tonnage.perf.terms import shipped
+    from tonnage.perf.terms_file import shipped
     from tonnage.report.metric_names import METRICS as NAMES
 
     means = {title: folds["mean"] for title, folds in shipped()["report"]["held_out"].items()}

@@ -14,7 +14,7 @@ from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.perf.calibrated_terms import overlaid
 from tonnage.perf.prediction_error import shipped_residuals
-from tonnage.perf.terms import shipped
+from tonnage.perf.terms_file import shipped
 from tonnage.results.measured_rows import read_measured
 from tonnage.spec.calibration import Calibration, read_calibration
 from tonnage.validation.score import score

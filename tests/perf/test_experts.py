@@ -8,10 +8,12 @@ from hypothesis import strategies as st
 
 from tonnage.errors import InputError
 from tonnage.perf import step_terms as at
+from tonnage.perf.efficiencies import resolve
 from tonnage.perf.experts import NARROW, WIDE, ExpertTerms, add_experts, by_width, remote_copies
 from tonnage.perf.memory import check_split, expert_weights, kv_bytes_per_token, memory_plan, weight_bytes
 from tonnage.perf.step import batch_seconds, step_seconds
-from tonnage.perf.terms import coefficients, resolve, shipped, step_model
+from tonnage.perf.terms import coefficients, step_model
+from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.engine import default_knobs

@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 from tonnage.errors import DataError
 from tonnage.perf import formats
 from tonnage.perf import step_terms as at
+from tonnage.perf.efficiencies import resolve
 from tonnage.perf.formats import format_mark, matrix_rate, shares
 from tonnage.perf.memory import kv_bytes_per_token, weight_bytes
+from tonnage.perf.provenance import marks
 from tonnage.perf.step import batch_seconds, step_seconds
-from tonnage.perf.terms import marks, resolve, shipped, step_model
+from tonnage.perf.terms import step_model
+from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import engines, find_engine, find_gpu, find_model, gpus
 from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.engine import default_knobs
@@ -64,8 +67,8 @@ def test_limits(gpu: str, name: str) -> None:
     board = find_gpu(gpu)
     precision = board.executes(PRECISIONS[name])
     t = [resolve(shipped(), find_model("llama-3-70b"), board, PRECISIONS[one], Parallelism(tp=4), "vllm") for one in ("fp16", name)]
-    read = precision.weight_bytes / 2 * t[0].memory / t[1].memory
-    multiplied = board.fp16_tflops * 1e12 / matrix_rate(board, precision) * t[0].compute / t[1].compute
+    read = precision.weight_bytes / 2 * t[0].matrices.memory / t[1].matrices.memory
+    multiplied = board.fp16_tflops * 1e12 / matrix_rate(board, precision) * t[0].matrices.compute / t[1].matrices.compute
     assert matrices(own, 0) / matrices(fp16, 0) == pytest.approx(read)
     assert matrices(own, 10**9) / matrices(fp16, 10**9) == pytest.approx(multiplied, rel=1e-3)
     assert read < 0.75

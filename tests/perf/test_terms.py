@@ -7,10 +7,13 @@ import numpy as np
 import pytest
 
 from tonnage.errors import DataError
+from tonnage.perf import provenance, terms_file
 from tonnage.perf import step_terms as at
-from tonnage.perf import terms
+from tonnage.perf.efficiencies import resolve
+from tonnage.perf.provenance import coefficient_source, marks
 from tonnage.perf.step import batch_seconds, context_seconds, step_seconds
-from tonnage.perf.terms import client_turnaround_s, coefficient_source, coefficients, marks, resolve, shipped, step_model
+from tonnage.perf.terms import client_turnaround_s, coefficients, step_model
+from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import engines, find_engine, find_gpu, find_model, gpus
 from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.engine import default_knobs
@@ -78,11 +81,12 @@ def test_no_efficiency_is_above_the_datasheet(gpu: str, engine: str) -> None:
             continue
         d = deployment(gpu=gpu, precision=precision, tp=4, engine=engine)
         t = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, find_engine(engine).coefficients)
-        for efficiency in (t.compute, t.compute_16, t.memory, t.memory_16, t.attention):
+        m = t.matrices
+        for efficiency in (m.compute, m.compute_16, m.memory, m.memory_16, t.attention.prefill):
             assert 0.2 < efficiency < 1.0
-        assert 0.3 < t.kv_bandwidth <= 1.2  # a share of it can come from the cache
-        assert t.link_bytes_s < d.gpu.tp_link_bytes_s(4)
-        assert t.norm >= 1.0
+        assert 0.3 < t.attention.kv_bandwidth <= 1.2  # a share of it can come from the cache
+        assert t.links.bytes_s < d.gpu.tp_link_bytes_s(4)
+        assert t.matrices.norm >= 1.0
 
 
 def test_linear_work_is_split_over_the_gpus() -> None:
@@ -161,7 +165,7 @@ def test_a_lower_power_limit_lowers_the_efficiencies() -> None:
     def efficiencies(watts: float | None) -> tuple[float, float]:
         gpu = replace(d.gpu, tdp_w=watts)
         t = resolve(shipped(), d.model, gpu, d.precision, d.parallelism, "nim-2024")
-        return t.compute, t.memory
+        return t.matrices.compute, t.matrices.memory
 
     whole, half, unknown = efficiencies(700.0), efficiencies(350.0), efficiencies(None)
     assert 0.7 < half[0] / whole[0] < half[1] / whole[1] < 1.0
@@ -173,7 +177,7 @@ def test_a_lower_power_limit_lowers_the_efficiencies() -> None:
 def test_a_generation_known_by_one_card_has_its_efficiencies_at_that_card() -> None:
     d = deployment(gpu="b200-sxm-180gb", precision="fp8", engine="vllm")
     card, unknown = (resolve(shipped(), d.model, gpu, d.precision, d.parallelism, "vllm") for gpu in (d.gpu, replace(d.gpu, tdp_w=None)))
-    assert (card.compute, card.memory) == pytest.approx((unknown.compute, unknown.memory), rel=1e-3)
+    assert (card.matrices.compute, card.matrices.memory) == pytest.approx((unknown.matrices.compute, unknown.matrices.memory), rel=1e-3)
 
 
 def test_an_all_reduce_of_an_odd_width_is_left_with_few_blocks() -> None:
@@ -207,7 +211,7 @@ def test_two_bridged_pairs_are_slow_below_64_mib() -> None:
 def test_two_gpus_of_a_mesh_have_the_wires_between_them() -> None:
     def reached(tp: int, gpu: str) -> float:
         d = deployment(gpu=gpu, precision="fp8", tp=tp, engine="tensorrt-llm-0.9")
-        return resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "tensorrt-llm-0.9").link_bytes_s
+        return resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "tensorrt-llm-0.9").links.bytes_s
 
     assert reached(2, "gh200-96gb-hbm3") == 150e9
     assert reached(4, "gh200-96gb-hbm3") == reached(4, "h200-sxm-141gb")
@@ -218,7 +222,8 @@ def test_old_decode_kernels_took_groups_of_eight_heads_together() -> None:
     for model, dearer in (("llama-3-8b", True), ("llama-3-70b", False)):
         d = deployment(model=model, precision="fp8")
         t = resolve(shipped(), d.model, d.gpu, d.precision, Parallelism(), "nim-2024")
-        bytes_only = coefficients(replace(t, head_arithmetic=math.inf), d.model, d.gpu, d.precision, Parallelism())[at.CONTEXT]
+        together = replace(t, attention=replace(t.attention, head_arithmetic=math.inf))
+        bytes_only = coefficients(together, d.model, d.gpu, d.precision, Parallelism())[at.CONTEXT]
         assert (coefficients(t, d.model, d.gpu, d.precision, Parallelism())[at.CONTEXT] > 1.2 * bytes_only) == dearer
 
 
@@ -279,7 +284,7 @@ def test_a_precision_that_was_not_measured_on_a_measured_gpu_is_marked(monkeypat
     own = dict(shipped()["gpus"]["l40s"])
     del own["compute_16"]
     changed = {**shipped(), "gpus": {**shipped()["gpus"], "l40s": own}}
-    monkeypatch.setattr(terms, "shipped", lambda: changed)
+    monkeypatch.setattr(provenance, "shipped", lambda: changed)
     (mark,) = marks(deployment(gpu="l40s", precision="fp16"))
     assert mark == "l40s: no 16-bit measurements; efficiency transferred from the Ada generation"
 
@@ -305,10 +310,10 @@ def test_damaged_coefficients_are_one_line(monkeypatch: pytest.MonkeyPatch) -> N
     def broken(text: str) -> object:
         raise json.JSONDecodeError("Expecting value", text, 0)
 
-    monkeypatch.setattr(terms.json, "loads", broken)
+    monkeypatch.setattr(terms_file.json, "loads", broken)
     shipped.cache_clear()
     try:
-        with pytest.raises(DataError, match=r"terms\.json: Expecting value.*tonnage fit"):
+        with pytest.raises(DataError, match=r"terms\.json: Expecting value.*/fit"):
             shipped()
     finally:
         shipped.cache_clear()
@@ -319,7 +324,7 @@ def test_an_unmeasured_card_takes_after_its_measured_sibling() -> None:
     shares = {}
     for gpu in ("h100-pcie-80gb", "h100-nvl-94gb", "h100-sxm-80gb"):
         d = deployment(gpu=gpu)
-        shares[gpu] = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "nim-2024").compute
+        shares[gpu] = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "nim-2024").matrices.compute
     assert shares["h100-pcie-80gb"] == pytest.approx(shares["h100-nvl-94gb"], rel=0.05)  # 0.46 and 0.48 W per TFLOP/s
     assert shares["h100-nvl-94gb"] < shares["h100-sxm-80gb"]
     assert marks(deployment(gpu="h100-pcie-80gb")) == ("h100-pcie-80gb: no measurements; efficiencies transferred from h100-nvl-94gb",)
@@ -334,12 +339,12 @@ def test_latent_attention_is_priced_by_bytes_or_arithmetic_whichever_takes_longe
     for tp, bound in ((8, "bytes"), (1, "arithmetic")):
         d = deployment(model="deepseek-r1", gpu="h200-sxm-141gb", precision="fp8", tp=tp, engine="vllm")
         t = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, find_engine("vllm").coefficients)
-        read = 61 * 576 / (d.gpu.memory_bandwidth_gb_s * 1e9 * t.kv_bandwidth)
-        work = 61 * 128 / tp * 1088 * 2 / (d.gpu.fp16_tflops * 1e12 * t.head_arithmetic)
+        read = 61 * 576 / (d.gpu.memory_bandwidth_gb_s * 1e9 * t.attention.kv_bandwidth)
+        work = 61 * 128 / tp * 1088 * 2 / (d.gpu.fp16_tflops * 1e12 * t.attention.head_arithmetic)
         assert (read > work) == (bound == "bytes")
         c = coefficients(t, d.model, d.gpu, d.precision, d.parallelism)
         assert max(read, work) <= c[at.CONTEXT] <= read + work
-        assert c[at.ATTENTION] == pytest.approx(61 * 128 / tp * 320 * 2 / (d.gpu.fp16_tflops * 1e12 * t.attention))
+        assert c[at.ATTENTION] == pytest.approx(61 * 128 / tp * 320 * 2 / (d.gpu.fp16_tflops * 1e12 * t.attention.prefill))
 
 
 def test_cuda_graphs_spare_latent_attention_what_launching_it_costs() -> None:

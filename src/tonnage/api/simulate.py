@@ -104,7 +104,7 @@ class SimulatedRun:
     @property
     def marks(self) -> tuple[str, ...]:
         """Which numbers behind it were not fitted to measurements of this GPU and engine, in words."""
-        from tonnage.perf.terms import marks
+        from tonnage.perf.provenance import marks
 
         return marks(self.deployment)
 

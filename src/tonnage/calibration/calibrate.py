@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError
-from tonnage.perf.terms import shipped
+from tonnage.perf.terms_file import shipped
 from tonnage.results.points import STEADY, is_steady
 from tonnage.spec.calibration import OWN_METRICS, SCHEMA, Calibration, deployment_key
 from tonnage.spec.catalog import find_engine

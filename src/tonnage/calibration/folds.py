@@ -18,7 +18,7 @@ from tonnage.calibration.least_squares import least_squares
 from tonnage.calibration.rows import SIGMA, STATIC_SIGMA, LoadedRows, Rows, StaticRows, Terms, robust
 from tonnage.perf.calibrated_terms import ACTS_ON, OF_THE_GPU, overlaid
 from tonnage.perf.prediction_error import shipped_residuals
-from tonnage.perf.terms import fitted_engine
+from tonnage.perf.provenance import fitted_engine
 from tonnage.spec.calibration import MULTIPLIERS, Calibration
 
 if TYPE_CHECKING:

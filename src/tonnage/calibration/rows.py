@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tonnage.perf import step_terms as at
+from tonnage.perf.efficiencies import resolve
+from tonnage.perf.host import responding_s, streaming_s
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.step import StepModel
-from tonnage.perf.terms import coefficients, resolve, responding_s, streaming_s
+from tonnage.perf.terms import coefficients
 from tonnage.perf.vectorised_step import Steps, batch_seconds, context_seconds, launched_alone, prefill_seconds, step_seconds
 from tonnage.results.requests import COMPLETED
 from tonnage.simulator import steps as record
@@ -90,7 +92,7 @@ class Deployments:
         for d in self.unique:
             found = resolve(terms, d.model, d.gpu, d.precision, d.parallelism, find_engine(d.engine).coefficients)
             rows.append(coefficients(found, d.model, d.gpu, d.precision, d.parallelism, d.knobs))
-            fronts.append(found.frontend_s)
+            fronts.append(found.host.frontend_s)
         return np.array(rows), np.array(fronts)
 
 

@@ -7,12 +7,14 @@ head of each sequence is a block of its own, and blocks run in waves.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tonnage.perf import step_terms as at
 
 if TYPE_CHECKING:
-    from tonnage.perf.efficiencies import Terms
+    from tonnage.perf.term_groups import TermGroups
     from tonnage.spec.hardware import Gpu
     from tonnage.spec.model import Model
     from tonnage.spec.precision import Precision
@@ -34,15 +36,70 @@ WALKED_DIM = 128
 NEVER = 1e9
 """More decode sequences than there are."""
 
+BITS_8 = 8
 
-def add_attention(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Precision, tp: int) -> None:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttentionTerms:
+    """What attention reaches of the datasheet; all are fitted.
+
+    Attributes:
+        prefill: share of the 16-bit matrix rate in prefill attention.
+        kv_bandwidth: share of the memory bandwidth in decode attention.
+        head_arithmetic: decode attention of one query head after another, as a share of the 16-bit
+            matrix rate; infinite where the kernel takes all heads of a KV head at once.
+        walk_s: seconds per token and layer that one block takes to walk a context with heads 128 wide; 0 where contexts are split.
+    """
+
+    prefill: float
+    kv_bandwidth: float
+    head_arithmetic: float
+    walk_s: float
+
+
+def attention_terms(groups: TermGroups, model: Model, precision: Precision) -> AttentionTerms:
+    """The terms of attention for a model, in a precision as the GPU executes it."""
+    engine, latent = groups.engine, model.latent is not None
+    kv = engine["kv_bandwidth"]
+    kv *= engine["kv_8bit"] * engine.get(f"kv_8bit_{groups.kernels}", 1.0) if precision.kv_bits == BITS_8 else 1.0
+    if latent:
+        kv *= engine.get("latent_bandwidth", 1.0)
+    elif model.kv_heads == model.heads:
+        kv *= engine["kv_single"]
+    return AttentionTerms(
+        prefill=_prefill(groups) * (engine.get("latent_attention", 1.0) if latent else 1.0),
+        kv_bandwidth=kv,
+        head_arithmetic=_head_arithmetic(groups, model, precision),
+        walk_s=engine["walk_s"],
+    )
+
+
+def _prefill(groups: TermGroups) -> float:
+    """Share of the 16-bit matrix rate in prefill attention of full heads."""
+    share: float = groups.shared["attention"] * groups.generation["attention"] * groups.engine.get("attention", 1.0)
+    return share
+
+
+def _head_arithmetic(groups: TermGroups, model: Model, precision: Precision) -> float:
+    """Kernels of 2024 computed head by head where they did not take groups together (``_blocks``); later ones always do.
+
+    Latent attention is arithmetic on the tensor cores in every engine; where no row says, it reaches prefill's share of their rate.
+    """
+    engine = groups.engine
+    if model.latent is not None:
+        return _prefill(groups) * engine.get("latent_arithmetic", 1.0)
+    narrow = engine.get("head_8bit", 1.0) if precision.kv_bits == BITS_8 else 1.0
+    return (engine["head_arithmetic"] or math.inf) * groups.generation["head_arithmetic"] * narrow
+
+
+def add_attention(c: list[float], terms: AttentionTerms, model: Model, gpu: Gpu, precision: Precision, tp: int) -> None:
     """Put prefill attention by its pairs and decode attention by the context it reads into a coefficient array."""
     kv_bytes = model.kv_elements_per_gpu(tp) * precision.kv_bytes
     peak = gpu.fp16_tflops * 1e12
     read = kv_bytes / (gpu.memory_bandwidth_gb_s * 1e9 * terms.kv_bandwidth)
     heads = model.decode_flops_per_pair / tp / (peak * terms.head_arithmetic)
     together = model.latent is None and _eight(model)
-    c[at.ATTENTION] = model.prefill_flops_per_pair / tp / (peak * terms.attention)
+    c[at.ATTENTION] = model.prefill_flops_per_pair / tp / (peak * terms.prefill)
     c[at.CONTEXT] = read if together else _joined(read, heads)
     c[at.WALK] = terms.walk_s * model.layers * model.head_dim / WALKED_DIM
     if terms.walk_s > 0.0:
@@ -51,7 +108,7 @@ def add_attention(c: list[float], terms: Terms, model: Model, gpu: Gpu, precisio
         _windows(c, model)
 
 
-def _blocks(c: list[float], terms: Terms, model: Model, gpu: Gpu, read: float, tp: int) -> None:
+def _blocks(c: list[float], terms: AttentionTerms, model: Model, gpu: Gpu, read: float, tp: int) -> None:
     """Decode attention of 2024, a block per sequence and query head: waves of blocks over the multiprocessors.
 
     While there are fewer blocks than multiprocessors, each walks its context at its own pace; one block more than a full

@@ -22,8 +22,11 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from tonnage.perf import step_terms as at
+from tonnage.perf.formats import format_name
+from tonnage.perf.links import dispatch_terms
 
 if TYPE_CHECKING:
+    from tonnage.perf.term_groups import TermGroups
     from tonnage.spec.deployment import Parallelism
     from tonnage.spec.model import Model
     from tonnage.spec.precision import Precision
@@ -68,6 +71,35 @@ class ExpertTerms:
     skew: float = SKEW
     dispatch_s: float = 0.0
     dispatch_bytes_s: float = math.inf
+
+
+def expert_terms(groups: TermGroups, model: Model, precision: Precision, gpus: int) -> ExpertTerms:
+    """The terms of experts of an engine on a GPU, in a precision as the GPU executes it, over the ``gpus`` of an instance.
+
+    What a generation saves per layer are kernels that fuse a layer of experts in its own formats, but for a format of which the
+    engine says otherwise. Weights that are unpacked to 16 bits go through the kernels of every generation (Marlin, Triton).
+    """
+    engine, kernels, form = groups.engine, groups.kernels, format_name(precision)
+    saved = engine.get(f"expert_layer_{kernels}_{form}", engine.get(f"expert_layer_{kernels}", 1.0))
+    layer = engine.get("expert_layer", 1.0) * (1.0 if precision.unpacked else saved)
+    any_width = groups.shared["expert_compute"] * engine.get(f"expert_{kernels}", 1.0)
+    narrow = any_width * engine.get("expert_compute", 1.0) * engine.get(f"expert_compute_{form}", 1.0)
+    wide = engine.get("expert_compute_wide")
+    dispatch_s, dispatch_bytes_s = dispatch_terms(groups, gpus)
+    return ExpertTerms(
+        compute=narrow if wide is None else by_width(narrow, any_width * wide, model.ffn),
+        memory=engine["expert_memory"] * engine.get(f"expert_memory_{form}", 1.0),
+        spread=engine["expert_spread"],
+        rows=engine.get("expert_rows", 0.0),
+        layer_s=engine["layer_s"] * (layer - 1.0) + engine.get("expert_layer_s", 0.0),
+        each_s=engine.get("expert_each_s", 0.0),
+        sequence_s=engine["sequence_s"] * (engine.get("expert_sequence", 1.0) - 1.0),
+        prefill_s=engine.get("expert_prefill_s", 0.0),
+        first=engine.get("expert_first", 0.0),
+        skew=engine.get("expert_skew", SKEW),
+        dispatch_s=dispatch_s,
+        dispatch_bytes_s=dispatch_bytes_s,
+    )
 
 
 def by_width(narrow: float, wide: float, width: int) -> float:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tonnage.perf import step_terms as at
+from tonnage.perf.matrices import ACTIVATION_BYTES
 
 if TYPE_CHECKING:
-    from tonnage.perf.efficiencies import Terms
+    from tonnage.perf.term_groups import Group, TermGroups
     from tonnage.spec.deployment import Parallelism
     from tonnage.spec.hardware import Gpu
     from tonnage.spec.model import Model
@@ -28,16 +30,75 @@ CHANGE_BYTES = 64 * 2**20
 NVL at TP 4 show it, prompts and batches of Llama 2 70B and of Falcon 180B alike: 60.8 MB are slow, 67.1 MB fast. That NCCL changes
 its algorithm there is our reading."""
 
-ACTIVATION_BYTES = 2.0
-"""Bytes of one activation."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkTerms:
+    """What all-reduces reach between the GPUs of a tensor-parallel group; all are fitted.
+
+    Attributes:
+        bytes_s: bytes/s per GPU and direction that all-reduces reach.
+        slow_bytes_s: the same for messages below ``CHANGE_BYTES``.
+        small_bytes_s: the same for small all-reduces, which move (tp − 1) copies.
+        small_bytes: largest message of a small all-reduce, in bytes.
+        one_shot_tokens: tokens of a step up to which every all-reduce is a small one.
+        small_s, large_s: latency of a small and of a large all-reduce.
+        block_bytes_s: bytes/s of one block of the two-shot all-reduce; 0 where the kernel is another.
+    """
+
+    bytes_s: float
+    slow_bytes_s: float
+    small_bytes_s: float
+    small_bytes: float
+    one_shot_tokens: float
+    small_s: float
+    large_s: float
+    block_bytes_s: float
 
 
-def below_change(link: dict[str, float], kind: str, tp: int) -> float:
+def link_terms(groups: TermGroups, tp: int) -> LinkTerms:
+    """The terms of all-reduces between ``tp`` GPUs."""
+    engine, gpu, kind = groups.engine, groups.gpu, link_kind(groups.own, groups.gpu, tp)
+    link = groups.links[kind]
+    link_bytes = link_bytes_s(kind, gpu, tp) * groups.own.get("link", 1.0)
+    full_bytes_s = link_bytes * groups.generation["link"]
+    wire = wire_bytes_s(kind, gpu, tp)
+    latency = latency_s(groups, kind, tp)
+    one_shot = kind == "nvlink" and "one_shot" in engine
+    one_shot_tokens = engine.get("one_shot_tokens", 0.0) if one_shot else 0.0
+    return LinkTerms(
+        bytes_s=min(full_bytes_s * link["efficiency"] * link.get(f"tp{tp}", 1.0), wire),
+        slow_bytes_s=min(full_bytes_s * link["efficiency"] * below_change(link, kind, tp), wire),
+        small_bytes_s=min(link_bytes * engine["one_shot"] if one_shot else full_bytes_s * link["small"], wire),
+        small_bytes=0.0 if one_shot_tokens else small_message_bytes(kind, tp),
+        one_shot_tokens=one_shot_tokens,
+        small_s=latency,
+        large_s=latency * link["large"],
+        block_bytes_s=engine.get("block_bytes_s", 0.0) if kind == "nvlink" else 0.0,
+    )
+
+
+def dispatch_terms(groups: TermGroups, gpus: int) -> tuple[float, float]:
+    """Latency and bandwidth of a dispatch over all GPUs of an instance: those of a large all-reduce, times the engine's ``dispatch``."""
+    gpu, kind = groups.gpu, link_kind(groups.own, groups.gpu, gpus)
+    link = groups.links[kind]
+    bytes_s = link_bytes_s(kind, gpu, gpus) * groups.generation["link"] * groups.own.get("link", 1.0)
+    reached = min(bytes_s * link["efficiency"] * link.get(f"tp{gpus}", 1.0), wire_bytes_s(kind, gpu, gpus))
+    return latency_s(groups, kind, gpus) * link["large"] * groups.engine.get("dispatch", 1.0), reached
+
+
+def latency_s(groups: TermGroups, kind: str, gpus: int) -> float:
+    """Seconds of latency of a small all-reduce between so many GPUs."""
+    link = groups.links[kind]
+    latency: float = groups.engine["allreduce_s"] * link["latency"] * groups.generation["latency"] * (gpus - 1) ** link["power"]
+    return latency
+
+
+def below_change(link: Group, kind: str, tp: int) -> float:
     """Correction for a number of GPUs to the bandwidth of messages below ``CHANGE_BYTES``: that of eight for two bridged pairs."""
     return link.get("tp8" if kind == "bridge" and tp == 4 else f"tp{tp}", 1.0)
 
 
-def link_kind(own: dict[str, float], gpu: Gpu, tp: int) -> str:
+def link_kind(own: Group, gpu: Gpu, tp: int) -> str:
     """The group of ``links`` for a tensor-parallel group: "nvlink", "pcie", or "bridge" for pairs joined by PCIe.
 
     ``bridge`` 0 of a GPU says that the measured cards had no NVLink bridge.
@@ -64,7 +125,7 @@ def wire_bytes_s(kind: str, gpu: Gpu, tp: int) -> float:
     return gpu.tp_link_bytes_s(tp) if kind == "nvlink" and tp < gpu.mesh_gpus else math.inf
 
 
-def add_communication(c: list[float], terms: Terms, model: Model, parallelism: Parallelism) -> None:
+def add_communication(c: list[float], terms: LinkTerms, model: Model, parallelism: Parallelism) -> None:
     """Two all-reduces per layer, one where attention and MLP run side by side or the experts' outputs are combined otherwise.
 
     Small ones are one-shot kernels, taken where they are faster; some engines take them up to so many tokens whatever they cost.
@@ -83,14 +144,14 @@ def add_communication(c: list[float], terms: Terms, model: Model, parallelism: P
     c[at.ONE_SHOT_TO] = terms.one_shot_tokens
     c[at.COMM_LARGE] = reduces * terms.large_s + sums
     moved = reduces * token_bytes * 2 * (tp - 1) / tp
-    c[at.COMM_TOKEN] = moved / terms.link_bytes_s
+    c[at.COMM_TOKEN] = moved / terms.bytes_s
     c[at.COMM_SLOW] = max(moved / terms.slow_bytes_s - c[at.COMM_TOKEN], 0.0)
     c[at.SLOW_TO] = CHANGE_BYTES / token_bytes if c[at.COMM_SLOW] > 0.0 else 0.0
     if terms.block_bytes_s > 0.0 and tp > 2:
         _starvation(c, terms, model, tp, reduces)
 
 
-def _starvation(c: list[float], terms: Terms, model: Model, tp: int, reduces: int) -> None:
+def _starvation(c: list[float], terms: LinkTerms, model: Model, tp: int, reduces: int) -> None:
     """A two-shot all-reduce splits its threads evenly over at most 24 blocks.
 
     Beyond 16 blocks of work a hidden size with a larger odd factor leaves no such split but by that factor (29 of 14,848),

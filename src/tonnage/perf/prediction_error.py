@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 from tonnage.errors import DataError
 from tonnage.perf.calibrated_terms import calibrated_for
 from tonnage.perf.formats import fitted_bits
-from tonnage.perf.terms import fitted_engine, shipped
+from tonnage.perf.provenance import fitted_engine
+from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine
 
 if TYPE_CHECKING:

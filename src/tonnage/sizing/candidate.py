@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tonnage.perf.pipeline import MARK
-from tonnage.perf.terms import marks
+from tonnage.perf.provenance import marks
 from tonnage.plan.former_candidate import Candidate
 from tonnage.sizing.search_space import runs_on
 from tonnage.sizing.systems import fleet, fleet_of

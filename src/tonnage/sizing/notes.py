@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from tonnage.perf.terms import coefficient_source
+from tonnage.perf.provenance import coefficient_source
 from tonnage.plan.former_candidate import Candidate
 from tonnage.sizing.capacity import Instance, find_capacity
 from tonnage.sizing.search_space import asked

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Literal
 
 from tonnage.errors import InputError
 from tonnage.perf.memory import check_split, memory_plan, weight_bytes
+from tonnage.perf.provenance import marks
 from tonnage.perf.step import step_seconds
-from tonnage.perf.terms import marks, step_model
+from tonnage.perf.terms import step_model
 from tonnage.spec.catalog import find_engine, gpus, trade_offs
 from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.engine import default_knobs

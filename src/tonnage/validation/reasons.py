@@ -9,7 +9,8 @@ import numpy as np
 from tonnage.errors import InputError
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.pipeline import MARK
-from tonnage.perf.terms import marks, step_model
+from tonnage.perf.provenance import marks
+from tonnage.perf.terms import step_model
 from tonnage.simulator.steps import CONTEXT_TOKENS, DECODE_SEQUENCES, PAIRS_2, PREFILL_SEQUENCES, PREFILL_TOKENS, STEP_COLUMNS
 from tonnage.sizing.explain import LABELS, step_terms
 

@@ -8,7 +8,7 @@ import pytest
 
 from tonnage.calibration.rows import LoadedRows, StaticRows, errors, robust
 from tonnage.errors import InputError
-from tonnage.perf.terms import shipped
+from tonnage.perf.terms_file import shipped
 from tools.fit.fit import CALIBRATED, CURVE, FILES, curve_rows, fit, held_out_folds, mape, package_folder, shipped_form
 from tools.fit.solving import solve
 from tools.fit.terms import CURRENT, MEANT, NIM, STATIC, TIED, TRANSFERRED, Layout, constants, layout

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.perf.terms import shipped
+from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_gpu, gpus
 from tonnage.spec.precision import PRECISIONS
 from tools.fit.formats import FORMATS, ORIGINS, kernel_shares

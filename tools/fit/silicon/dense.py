@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tonnage.calibration.rows import Progress, errors
-from tonnage.perf.terms import shipped
+from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine, find_gpu
 from tools.fit.residuals import HeldOut, held_out_rows
 from tools.fit.silicon import streaming

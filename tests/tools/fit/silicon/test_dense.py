@@ -8,9 +8,12 @@ import pytest
 from tests.silicon_sample import NVIDIA, sample
 from tonnage.errors import InputError
 from tonnage.perf import step_terms as at
+from tonnage.perf.efficiencies import resolve
+from tonnage.perf.provenance import marks
 from tonnage.perf.step import batch_seconds
 from tonnage.perf.step_terms import HOST_SEQUENCE
-from tonnage.perf.terms import coefficients, marks, resolve, shipped, step_model
+from tonnage.perf.terms import coefficients, step_model
+from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.deployment import Parallelism
 from tonnage.spec.precision import find_precision
@@ -243,16 +246,17 @@ def test_earlier_versions_of_vllm_have_its_terms_but_for_what_is_known_to_have_c
         for gpu in ("h100", "b200", "b300")
     }
     for gpu in ("h100", "b200", "b300"):
-        assert found[VLLM_012, gpu].step_s - found[VLLM, gpu].step_s == pytest.approx(0.46e-3)
-        assert found[VLLM_010, gpu].step_s == found[VLLM, gpu].step_s
-    assert found[VLLM_010, "h100"].kv_bandwidth < 0.8 * found[VLLM, "h100"].kv_bandwidth
-    assert found[VLLM_010, "b200"].kv_bandwidth == found[VLLM, "b200"].kv_bandwidth > found[VLLM, "h100"].kv_bandwidth
+        assert found[VLLM_012, gpu].host.step_s - found[VLLM, gpu].host.step_s == pytest.approx(0.46e-3)
+        assert found[VLLM_010, gpu].host.step_s == found[VLLM, gpu].host.step_s
+    kv = {of: terms.attention.kv_bandwidth for of, terms in found.items()}
+    assert kv[VLLM_010, "h100"] < 0.8 * kv[VLLM, "h100"]
+    assert kv[VLLM_010, "b200"] == kv[VLLM, "b200"] > kv[VLLM, "h100"]
     moved = layout.start.copy()
     moved[layout.names.index(f"{VLLM_010}.launch_layer_blackwell")] += 0.5
     slower = layout.terms(moved)
     for gpu, factor in (("h100", 1.0), ("b200", np.exp(0.5)), ("b300", np.exp(0.5))):
-        launch_s = resolve(slower, d.deployment.model, find_gpu(gpu), find_precision("fp8"), Parallelism(), VLLM_010).launch_s
-        assert launch_s == pytest.approx(found[VLLM_010, gpu].launch_s * factor)
+        launch_s = resolve(slower, d.deployment.model, find_gpu(gpu), find_precision("fp8"), Parallelism(), VLLM_010).host.launch_s
+        assert launch_s == pytest.approx(found[VLLM_010, gpu].host.launch_s * factor)
 
 
 def test_all_reduces_of_tensorrt_llm_1_1_are_one_shot_up_to_128_tokens() -> None:
@@ -289,7 +293,7 @@ def test_fp8_by_blocks_reaches_less() -> None:
 
     def compute(model: str, precision: str = "fp8") -> float:
         d = read_point(row | {"model": model, "precision": precision}).deployment
-        return resolve(terms, d.model, d.gpu, d.precision, d.parallelism, "vllm").compute
+        return resolve(terms, d.model, d.gpu, d.precision, d.parallelism, "vllm").matrices.compute
 
     assert compute("qwen3-8b") == pytest.approx(compute("llama-3.1-8b") * COMMON["compute_blocks"][0])
     assert compute("qwen3-8b", "bf16") == compute("llama-3.1-8b", "bf16")
@@ -369,7 +373,7 @@ def test_kernels_that_narrow_activations_and_normalise_heads_are_launches_of_a_l
 
     def layer_s(**change: str) -> float:
         d = read_point(row | change).deployment
-        return resolve(terms, d.model, d.gpu, d.precision, d.parallelism, "vllm").layer_s
+        return resolve(terms, d.model, d.gpu, d.precision, d.parallelism, "vllm").host.layer_s
 
     assert layer_s() == pytest.approx(named["layer_s"])
     fp8 = named["layer_s"] + named["layer_narrow_s"]

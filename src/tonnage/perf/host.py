@@ -1,0 +1,100 @@
+"""What the host does for a step and for a request: scheduling, launching kernels, and the front end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tonnage.perf import step_terms as at
+from tonnage.perf.matrices import scaled_by_blocks
+
+if TYPE_CHECKING:
+    from tonnage.perf.term_groups import Group, TermGroups
+    from tonnage.spec.deployment import Deployment, EngineKnobs
+    from tonnage.spec.model import Model
+    from tonnage.spec.precision import Precision
+
+BITS_4, BITS_8, BITS_16 = 4, 8, 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostTerms:
+    """Seconds of the host; all are fitted.
+
+    Attributes:
+        layer_s, step_s, sequence_s, prefill_s: per layer, per step, per sequence of a step, and per step with prefill.
+        launch_s: to launch the kernels of a step with prefill one by one.
+        eager_s: what such a step takes longer for what latent attention launches.
+        frontend_s: see ``StepModel``.
+    """
+
+    layer_s: float
+    step_s: float
+    sequence_s: float
+    prefill_s: float
+    launch_s: float
+    eager_s: float
+    frontend_s: float
+
+
+def host_terms(groups: TermGroups, model: Model, precision: Precision, tp: int) -> HostTerms:
+    """The host's terms for a model, in a precision as the GPU executes it."""
+    engine, kernels, latent = groups.engine, groups.kernels, model.latent is not None
+    return HostTerms(
+        layer_s=_layer_s(groups, model, precision) * (engine.get("latent_layer", 1.0) if latent else 1.0),
+        step_s=engine["step_s"] + engine.get("schedule_s", 0.0),
+        sequence_s=engine["sequence_s"] * engine.get(f"sequence_{kernels}", 1.0),
+        prefill_s=_prefill_s(engine, model, tp),
+        launch_s=engine.get("launch_layer_s", 0.0) * engine.get(f"launch_layer_{kernels}", 1.0) * model.layers,
+        eager_s=engine.get("latent_prefill_s", 0.0) * model.layers if latent else 0.0,
+        frontend_s=engine["frontend_s"],
+    )
+
+
+def _layer_s(groups: TermGroups, model: Model, precision: Precision) -> float:
+    """Launches of a layer, with the kernels that narrow its activations and those that normalise query and key heads.
+
+    What narrows to 4 bits is fused with fewer of its neighbours than what narrows to 8, so is what scales by blocks, and some kernels of
+    attention have queries, keys and values narrowed before them for a cache of 8 bits.
+    """
+    engine = groups.engine
+    narrow = engine.get("layer_narrow_s", 0.0) if precision.activation_bits < BITS_16 else 0.0
+    if precision.activation_bits == BITS_4 and not (precision.experts_only and model.is_moe):
+        narrow += engine.get("layer_fp4_s", 0.0)
+    if scaled_by_blocks(model, precision):
+        narrow += engine.get("layer_blocks_s", 0.0)
+    if precision.kv_bits == BITS_8:
+        narrow += engine.get(f"layer_kv_8bit_{groups.kernels}_s", 0.0)
+    return engine["layer_s"] + narrow + (engine.get("layer_norms_s", 0.0) if model.head_norms else 0.0)
+
+
+def _prefill_s(engine: Group, model: Model, tp: int) -> float:
+    """Host seconds of a step with prefill: per step, among several ranks, and per layer."""
+    among_ranks = engine.get("prefill_ranks_s", 0.0) if tp > 1 else 0.0
+    return engine["prefill_s"] + among_ranks + engine.get("prefill_layer_s", 0.0) * model.layers
+
+
+def add_host(c: list[float], terms: HostTerms, model: Model, knobs: EngineKnobs | None) -> None:
+    """Put the host into a coefficient array; with knobs also what the engine captures as CUDA graphs."""
+    c[at.HOST_STEP] = terms.step_s + terms.layer_s * model.layers
+    c[at.HOST_SEQUENCE] += terms.sequence_s
+    c[at.HOST_PREFILL] = terms.prefill_s
+    c[at.LAUNCHES] = terms.launch_s
+    c[at.EAGER] = terms.eager_s
+    c[at.GRAPHED_TO] = 0.0 if knobs is None else float(knobs.graph_tokens)
+
+
+def responding_s(engine: Group, sequence_s: float) -> float:
+    """Seconds per sequence and step in which the engine hands tokens to the front end, of the ``sequence_s`` that it spends in all.
+
+    They are what it spends beyond the engine called in its own process; a mixture of experts, whose steps hide more of them, may
+    spend no more than that.
+    """
+    if "response_s" not in engine:
+        return 0.0
+    return max(sequence_s - (engine["sequence_s"] - engine["response_s"]), 0.0)
+
+
+def streaming_s(engine: Group, deployment: Deployment) -> float:
+    """Seconds of the front end per sequence and step of one attention rank: it serves all ranks, a message of tokens at a time."""
+    return engine.get("stream_s", 0.0) * deployment.parallelism.dp / deployment.knobs.stream_interval

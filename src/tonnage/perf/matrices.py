@@ -1,0 +1,128 @@
+"""The matrices of the decoder layers and of the output head, and the activations between them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tonnage.perf import step_terms as at
+from tonnage.perf.formats import fitted_bits, matrix_rate, shares
+
+if TYPE_CHECKING:
+    from tonnage.perf.term_groups import TermGroups
+    from tonnage.spec.hardware import Gpu
+    from tonnage.spec.model import Model
+    from tonnage.spec.precision import Precision
+
+ACTIVATION_BYTES = 2.0
+"""Bytes of one activation."""
+
+BITS_16 = 16
+
+BYTES_16 = 2.0
+"""Bytes of one weight of the output head, and of others that engines keep in 16 bits."""
+
+GELU = 2.0
+"""Elements that a kernel of its own for GELU reads and writes per element, where an engine's terms do not say otherwise."""
+
+GRACE_W = 250.0
+"""Watts of a Grace Hopper module that its CPU and the CPU's memory can take (recalled)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixTerms:
+    """What matrices reach of the datasheet in one precision, on one GPU and in one engine; all are fitted.
+
+    Attributes:
+        compute, compute_16: share of the datasheet's matrix rate that the linear layers reach, in this precision and in 16 bits.
+        memory, memory_16: share of the memory bandwidth that reading weights reaches.
+        norm: exponent that joins arithmetic and weight traffic.
+        activation: passes of the activations through memory, relative to the count of ``add_matrices``.
+        gelu: elements that GELU reads and writes per element of its input, in kernels of its own.
+    """
+
+    compute: float
+    compute_16: float
+    memory: float
+    memory_16: float
+    norm: float
+    activation: float
+    gelu: float
+
+
+def matrix_terms(groups: TermGroups, model: Model, precision: Precision) -> MatrixTerms:
+    """The terms of the matrices, in a precision as the GPU executes it."""
+    of_format, bits = shares(groups.formats, precision, groups.gpu), fitted_bits(precision)
+    return MatrixTerms(
+        compute=_efficiency(groups, "compute", bits) * of_format.compute * _blocks(groups, model, precision),
+        compute_16=_efficiency(groups, "compute", "16"),
+        memory=_efficiency(groups, "memory", bits) * of_format.memory,
+        memory_16=_efficiency(groups, "memory", "16"),
+        norm=groups.shared["norm"],
+        activation=groups.shared["activation"],
+        gelu=groups.engine.get("gelu", GELU),
+    )
+
+
+def _efficiency(groups: TermGroups, kind: str, bits: str) -> float:
+    """The share of a datasheet rate that a generation reaches, with the corrections of GPU, engine and power limit."""
+    own, engine, of_bits = groups.own, groups.engine, f"{kind}_{bits}"
+    value = groups.generation[of_bits] * own.get(kind, 1.0) * own.get(of_bits, 1.0)
+    return value * engine.get(kind, 1.0) * engine.get(of_bits, 1.0) * _power(groups, kind)
+
+
+def _power(groups: TermGroups, kind: str) -> float:
+    """What the board's power limit leaves of an efficiency.
+
+    It is relative to a card of ``watts_compute`` watts per TFLOP/s, or of ``watts_memory`` watts per GB/s. The same chip under
+    a lower limit clocks lower, so that cards with few watts for their datasheet rates reach less of them. Power grows as the
+    cube of the clock: an exponent of a third is expected of arithmetic.
+    """
+    gpu = groups.gpu
+    if gpu.tdp_w is None:
+        return 1.0
+    watts = gpu.tdp_w - (GRACE_W if gpu.name.startswith("gh200") else 0.0)
+    rate = gpu.fp16_tflops if kind == "compute" else gpu.memory_bandwidth_gb_s
+    factor: float = (watts / rate / groups.generation[f"watts_{kind}"]) ** groups.shared[f"power_{kind}"]
+    return factor
+
+
+def _blocks(groups: TermGroups, model: Model, precision: Precision) -> float:
+    """Share of a matrix rate that FP8 with a scale per block of 128 × 128 weights reaches: sums of 128 products are scaled one by one."""
+    return groups.engine.get("compute_blocks", 1.0) if scaled_by_blocks(model, precision) else 1.0
+
+
+def scaled_by_blocks(model: Model, precision: Precision) -> bool:
+    """Whether weights are FP8 with a scale per block, and are multiplied as such."""
+    return model.block_fp8 and precision.arithmetic == "fp8" and not precision.unpacked
+
+
+def add_matrices(c: list[float], terms: MatrixTerms, model: Model, gpu: Gpu, precision: Precision, tp: int) -> None:
+    """Put the matrices of the layers and the head, and the activations between them, into a coefficient array."""
+    peak, peak_16 = matrix_rate(gpu, precision), gpu.fp16_tflops * 1e12
+    bandwidth = gpu.memory_bandwidth_gb_s * 1e9
+    dense = model.common_parameters
+    if precision.experts_only and model.is_moe:
+        c[at.LINEAR_FLOPS] = 2 * dense / (tp * peak_16 * terms.compute_16)
+        c[at.LINEAR_BYTES] = dense * BYTES_16 / (tp * bandwidth * terms.memory_16)
+    else:
+        c[at.LINEAR_FLOPS] = 2 * dense / (tp * peak * terms.compute)
+        c[at.LINEAR_BYTES] = dense * precision.weight_bytes / (tp * bandwidth * terms.memory)
+    c[at.NORM] = terms.norm
+    inner = _passes(terms, model, precision) * model.inner
+    split = (model.heads * model.head_dim + inner) / tp
+    c[at.ACTIVATION] = terms.activation * ACTIVATION_BYTES * model.layers * (8 * model.hidden + split) / bandwidth
+    c[at.HEAD_FLOPS] = 2 * model.head_parameters / (tp * peak_16 * terms.compute_16)
+    c[at.HEAD_BYTES] = BYTES_16 * model.head_parameters / (tp * bandwidth * terms.memory_16)
+
+
+def _passes(terms: MatrixTerms, model: Model, precision: Precision) -> float:
+    """Elements of the inner width that a token writes or reads in the MLP of a layer.
+
+    A gated one writes the outputs of two matrices, reads both, writes their product and reads it. Without a gate the output of one is
+    written, what GELU makes of it is read, and between them GELU has ``terms.gelu`` of its own in 16 bits. In 8 bits it is fused with what
+    narrows, as Falcon and GPT-J show.
+    """
+    if model.gated:
+        return 6
+    return 2 + terms.gelu if precision.activation_bits >= BITS_16 else 1

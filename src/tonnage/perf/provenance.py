@@ -1,0 +1,66 @@
+"""What stands behind a prediction: which measurements its terms were fitted to, and which of its numbers were fitted to none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tonnage.perf.calibrated_terms import calibration_mark
+from tonnage.perf.drafting import MARK as DRAFTING_MARK
+from tonnage.perf.external.measured_steps import source_mark
+from tonnage.perf.formats import fitted_bits, format_mark
+from tonnage.perf.terms_file import shipped
+from tonnage.spec.catalog import find_engine
+
+if TYPE_CHECKING:
+    from tonnage.spec.deployment import Deployment
+
+
+def coefficient_source(engine: str) -> str:
+    """Where the coefficients of an engine come from: the file, its date and the data that its terms were fitted on."""
+    preset = find_engine(engine).coefficients
+    origins = shipped()["origins"]
+    rows = origins["rows"].get(preset, "published start values")
+    return f"perf/coefficients/terms.json of {origins['date']}, engine terms '{preset}': {rows}"
+
+
+def fitted_engine(preset: str, gpu: str) -> bool:
+    """Whether an engine's terms were fitted to rows that cover this GPU; engines that name no GPUs hold for all."""
+    if preset in shipped()["origins"]["engines"]:
+        return False
+    rows = shipped()["origins"].get("engine_rows", {}).get(preset)
+    return rows is None or gpu in rows["gpus"]
+
+
+def marks(deployment: Deployment) -> tuple[str, ...]:
+    """In words, which numbers behind a prediction were not fitted to measurements of this GPU and engine; empty if all were."""
+    if deployment.step_source is not None:
+        return (source_mark(deployment),)
+    terms = shipped()
+    gpu, engine = deployment.gpu, find_engine(deployment.engine).coefficients
+    precision = gpu.executes(deployment.precision)
+    bits = fitted_bits(precision)
+    found = []
+    if f"compute_{bits}" not in terms["gpus"].get(gpu.name, {}):
+        origin = terms["origins"]["architectures"].get(gpu.arch, "datasheet roofline with the mean efficiencies of all GPUs")
+        if gpu.name in terms["siblings"]:
+            origin = f"efficiencies transferred from {terms['siblings'][gpu.name]}"
+        if gpu.name in terms["gpus"]:
+            found.append(f"{gpu.name}: no {bits}-bit measurements; efficiency transferred from the {gpu.arch} generation")
+        else:
+            found.append(f"{gpu.name}: no measurements; {origin}")
+    if engine in terms["origins"]["engines"]:
+        found.append(f"{deployment.engine}: {terms['origins']['engines'][engine]}")
+    elif not fitted_engine(engine, gpu.name):
+        found.append(f"{deployment.engine}: {terms['origins']['engine_rows'][engine]['elsewhere']}")
+    if deployment.model.latent is not None and engine not in terms["origins"].get("latent", ()):
+        found.append(f"{deployment.model.name}: MLA priced by datasheet, not fitted")
+    if deployment.speculation is not None:
+        found.append(DRAFTING_MARK)
+    if deployment.parallelism.further and engine not in terms["origins"].get("experts", {}):
+        found.append(f"{deployment.engine}: expert parallelism and attention ranks priced by datasheet, not fitted")
+    if unfitted := format_mark(precision, gpu, terms["origins"]["formats"]):
+        found.append(unfitted)
+    calibrated = calibration_mark(deployment, engine)
+    if calibrated:
+        found.append(calibrated)
+    return tuple(found)
