@@ -15,7 +15,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -35,6 +35,7 @@ from tonnage.simulator.kernel import warm_up
 from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.precision import find_precision
 from tools.fit.formats import ORIGINS as FORMAT_ORIGINS
+from tools.fit.free_terms import free_terms
 from tools.fit.prior_widths import Learned, learned
 from tools.fit.residuals import HeldOut, carried_over, held_out_rows, residual_table
 from tools.fit.solving import rounded, solve
@@ -90,6 +91,7 @@ class FitReport:
     def text(self) -> str:
         """The figures as lines."""
         lines = [f"{count:,} rows of {name}" for name, count in self.rows.items()]
+        lines += [f"free terms: {count} {stage}" for stage, count in self.terms["report"]["free_terms"].items()]
         for kind, tables in (("in sample", self.in_sample), ("held out", self.held_out)):
             for title, table in tables.items():
                 lines.append(f"{kind}: {title}, MAPE in %")
@@ -146,8 +148,9 @@ def fit(
     counts = {FILES[engine]: len(part) for engine, part in rows.items()} | {"NVIDIA course, one curve": len(CURVE)}
     terms = shipped_form(fitting.layout.terms(final), counts)
     in_sample = fitting.in_sample(terms)
-    terms["report"] = {"date": DATE, "rows": counts, "terms": len(fitting.layout.names), "in_sample": in_sample, "held_out": held_out}
+    terms["report"] = {"date": DATE, "rows": counts, "in_sample": in_sample, "held_out": held_out}
     terms = _with_current_engines(terms, silicon, progress, residuals if cross_validate else None)
+    terms["report"]["free_terms"] = count_of(terms, widths_of(taught))
     file = _write("terms.json", terms, output)
     if residuals:
         table_of_errors = carried_over(residual_table(residuals, DATE), shipped_residuals(), "current")
@@ -166,6 +169,12 @@ def _require_scipy() -> None:
         importlib.import_module("scipy.optimize")
     except ImportError:
         raise InputError("the fit needs scipy: run it by ./fit, or install what requirements/fit.txt names") from None
+
+
+def count_of(terms: Terms, widths: Mapping[str, float]) -> dict[str, int]:
+    """The number of free terms by stage (``free_terms``), with the shipped fit of memory."""
+    memory = json.loads((package_folder() / "memory.json").read_text(encoding="utf-8"))
+    return free_terms(terms, memory=memory, widths=widths)
 
 
 def widths_of(taught: Learned | None) -> dict[str, float]:

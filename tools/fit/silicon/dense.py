@@ -177,7 +177,13 @@ class Fold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiliconLayout(Layout):
-    """Shared values, corrections and Blackwell's terms as a vector of logarithms; ``terms`` gives every engine its product."""
+    """Shared values, corrections and Blackwell's terms as a vector of logarithms; ``terms`` gives every engine its product.
+
+    Attributes:
+        front_end: engines whose seconds per streamed token were chosen by rows.
+    """
+
+    front_end: tuple[str, ...] = ()
 
     def terms(self, x: NDArray[np.float64]) -> Terms:
         """The groups of ``perf.terms`` for a vector."""
@@ -200,7 +206,7 @@ class SiliconLayout(Layout):
         base = deepcopy(self.base or {})
         for engine, value in seconds.items():
             base["engines"][_terms_of(engine)]["stream_s"] = value
-        return replace(self, base=base)
+        return replace(self, base=base, front_end=tuple(sorted({_terms_of(engine) for engine in seconds})))
 
 
 def silicon_layout(terms: Terms) -> SiliconLayout:
@@ -220,6 +226,12 @@ def silicon_layout(terms: Terms) -> SiliconLayout:
 
 def solve_silicon(layout: SiliconLayout, rows: Sequence[Row]) -> Terms:
     """The terms that explain the rows best."""
+    solved, x = solution(layout, rows)
+    return solved.terms(x)
+
+
+def solution(layout: SiliconLayout, rows: Sequence[Row]) -> tuple[SiliconLayout, NDArray[np.float64]]:
+    """The vector that explains the rows best, and the layout that it belongs to, front ends included."""
     from scipy.optimize import least_squares
 
     parts, x = SiliconRows(rows), layout.start
@@ -231,7 +243,7 @@ def solve_silicon(layout: SiliconLayout, rows: Sequence[Row]) -> Terms:
         x = least_squares(
             slopes.residuals, x, slopes.jacobian, x_scale=layout.spread, ftol=TOLERANCE, xtol=TOLERANCE, max_nfev=EVALUATIONS
         ).x
-    return layout.terms(x)
+    return layout, x
 
 
 class Slopes:
@@ -336,8 +348,8 @@ def refit(
     parts = list(folds(rows)) if cross_validate else []
     report = progress or (lambda done, total, name: None)
     report(0, len(parts) + 1, "current engines")
-    fitted = solve_silicon(layout, rows)
-    found = deepcopy(terms)
+    solved, x = solution(layout, rows)
+    fitted, found = solved.terms(x), deepcopy(terms)
     for engine in (*ENGINES, *EARLIER):
         found["engines"][engine] = rounded({**fitted["engines"][engine], **_in_process(fitted["engines"], engine)})
     for later, earlier in LATER.items():
@@ -346,6 +358,7 @@ def refit(
     found["formats"][FP4] = rounded(fitted["formats"][FP4])
     found["gpus"][MEASURED_GPU] = {f"{term}_{MEASURED_BITS}": 1.0 for term in ("compute", "memory")}
     _say_where_from(found, selection)
+    found["origins"]["front_end"] = list(solved.front_end)
     tables: dict[str, dict[str, Figures]] = {}
     for number, fold in enumerate(parts, start=1):
         report(number, len(parts) + 1, f"{fold.title}: without {fold.name}")
@@ -408,7 +421,8 @@ def carried_over(terms: Terms) -> Terms:
     found["formats"][FP4] = dict(old["formats"][FP4])
     found["origins"]["formats"].pop(FP4, None)
     found["origins"]["architectures"]["Blackwell"] = old["origins"]["architectures"]["Blackwell"]
-    found["origins"]["engine_rows"] = deepcopy(old["origins"]["engine_rows"])
+    for name in ("engine_rows", "front_end"):
+        found["origins"][name] = deepcopy(old["origins"][name])
     kept: Mapping[str, Any] = old["report"]
     found["report"]["rows"][FILE] = kept["rows"][FILE]
     found["report"]["in_sample"][FILE] = deepcopy(kept["in_sample"][FILE])
