@@ -49,6 +49,10 @@ ENGINES: list[dict[str, Any]] = [
 GRID = [LessonConfig(batcher=batcher, **load, **engine) for batcher, load, engine in itertools.product(BATCHERS, LOADS, ENGINES)]
 
 
+def mean(values: list[float]) -> float | None:
+    return round(float(np.mean(values)), 2) if values else None
+
+
 def told_again(c: LessonConfig) -> dict[str, float | int | None]:
     """The rules of the issue as parallel columns, a row per request, nothing shared with the code under test."""
     random = np.random.RandomState(c.seed)
@@ -102,10 +106,6 @@ def told_again(c: LessonConfig) -> dict[str, float | int | None]:
         gaps += [duration for i in slot_of if tokens(i) > 1]
         t += duration
     every = sum(tokens(i) for i in range(len(born)))
-
-    def mean(values: list[float]) -> float | None:
-        return round(float(np.mean(values)), 2) if values else None
-
     return {
         "e2e": mean(list(e2e.values())),
         "ttft": mean(list(ttft.values())),
