@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import ParamSpec, TypeVar
 
 from tonnage.errors import InputError, option
 from tonnage.spec.deployment import METRICS, Limit, parse_limit
@@ -11,6 +13,29 @@ from tonnage.spec.workload import Lengths, parse_lengths
 
 Many = str | int | Iterable[str | int]
 """One value, a comma-separated string, or several values."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def with_signature(arguments: type) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Give a function that takes ``**asked`` the signature that ``help`` and notebooks show: one keyword per argument.
+
+    Args:
+        arguments: the ``TypedDict`` that says them; type checkers and editors read it themselves.
+    """
+
+    def signed(function: Callable[P, R]) -> Callable[P, R]:
+        own = inspect.signature(function)
+        kept = [part for part in own.parameters.values() if part.kind is not inspect.Parameter.VAR_KEYWORD]
+        named = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=getattr(kind, "__forward_arg__", kind))
+            for name, kind in arguments.__annotations__.items()
+        ]
+        setattr(function, "__signature__", own.replace(parameters=[*kept, *named]))  # noqa: B010 — a function's type does not declare it
+        return function
+
+    return signed
 
 
 def listed(values: Many, where: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from tonnage.api.simulate import check_context, deployment_of
+from tonnage.api.deployment import deployment_of
 from tonnage.errors import InputError, option
 from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.engine import EngineSpec
@@ -76,13 +76,14 @@ def memory(
         InputError: anything else that cannot be used, in one line.
     """
     from tonnage.perf.memory import memory_plan
+    from tonnage.sizing.question import check_context
 
     place: dict[str, Any] = {"model": model, "gpu": gpu, "precision": precision, "tp": tp, "dp": dp, "ep": ep, "engine": engine}
     deployment = deployment_of(**place, speculation=speculation)
     for where, length in ((option("isl"), isl), (option("osl"), osl)):
         if length < 1:
             raise InputError(f"{where}: {length} is below one token; write 1 or more")
-    check_context(deployment, Lengths(mean=isl), Lengths(mean=osl))
+    check_context(deployment.model, Lengths(mean=isl), Lengths(mean=osl))
     return MemoryReport(plan=memory_plan(deployment), isl=isl, osl=osl)
 
 

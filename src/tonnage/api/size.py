@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from tonnage.api.arguments import Many, listed, slo, spare_of, whole_numbers
+from tonnage.api.arguments import Many, listed, slo, spare_of, whole_numbers, with_signature
 from tonnage.api.costs import priced, with_prices
+from tonnage.api.documents import ScenarioLike, document_of, plain
+from tonnage.api.typed_arguments import SizeArguments
 from tonnage.errors import InputError, InputErrors, option
-from tonnage.spec.scenario import Scenario, to_document
+from tonnage.spec.scenario import Scenario
 
 if TYPE_CHECKING:
     from tonnage.plan.former_plan import Plan
@@ -38,7 +40,8 @@ class Asked:
     source: str = ""
 
 
-def ask(scenario: Scenario | Mapping[str, Any] | str | Path | None = None, **asked: Any) -> Asked:
+@with_signature(SizeArguments)
+def ask(scenario: ScenarioLike = None, **asked: Unpack[SizeArguments]) -> Asked:
     """Read a question and understand it, without answering it.
 
     Args:
@@ -50,19 +53,13 @@ def ask(scenario: Scenario | Mapping[str, Any] | str | Path | None = None, **ask
         InputErrors: everything that cannot be used, each with its place.
     """
     from tonnage.api.question import questions_of
-    from tonnage.spec.scenario_file import displaced, read_document
+    from tonnage.spec.scenario_file import displaced
 
-    source = str(scenario) if isinstance(scenario, str | Path) else ""
-    if source:
-        document: Mapping[str, Any] = read_document(source)
-    elif isinstance(scenario, Scenario):
-        document = to_document(scenario)
-    else:
-        document = scenario if isinstance(scenario, Mapping) else {}
-    price = asked.pop("price", None)
+    document, source = document_of(scenario)
+    flags = plain(asked)
+    price = flags.pop("price", None)
     if price:
-        asked["prices"] = with_prices(asked.get("prices") or document.get("prices"), list(price))
-    flags = {name: _plain(value) for name, value in asked.items() if value is not None}
+        flags["prices"] = with_prices(flags.get("prices") or document.get("prices"), list(price))
     found, faults = _scenario(displaced(document, flags), flags, source)
     try:
         questions = questions_of(found, source=source, flags=flags)
@@ -86,14 +83,8 @@ def _scenario(document: Mapping[str, Any], flags: Mapping[str, Any], source: str
         raise InputErrors((*faults, *errors.lines)) from None
 
 
-def _plain(value: Any) -> Any:
-    """Paths as text and any iterable as a list, as a file would hold them."""
-    if isinstance(value, Path):
-        return str(value)
-    return value if isinstance(value, str | int | float | list | dict) else list(value)
-
-
-def size(scenario: Scenario | Mapping[str, Any] | str | Path | None = None, *, progress: Progress | None = None, **asked: Any) -> Plan:
+@with_signature(SizeArguments)
+def size(scenario: ScenarioLike = None, *, progress: Progress | None = None, **asked: Unpack[SizeArguments]) -> Plan:
     """How many systems a load needs inside latency limits, predicted by simulation.
 
     Args:
@@ -112,9 +103,8 @@ def size(scenario: Scenario | Mapping[str, Any] | str | Path | None = None, *, p
     return answer(understood, progress=progress)[0]
 
 
-def size_models(
-    scenario: Scenario | Mapping[str, Any] | str | Path | None = None, *, progress: Progress | None = None, **asked: Any
-) -> tuple[Plan, ...]:
+@with_signature(SizeArguments)
+def size_models(scenario: ScenarioLike = None, *, progress: Progress | None = None, **asked: Unpack[SizeArguments]) -> tuple[Plan, ...]:
     """As ``size``, for every model that is named: one plan each, in their order."""
     return answer(ask(scenario, **asked), progress=progress)
 
@@ -204,7 +194,7 @@ def size_measured(
             f"{option(idle[0])}: does not go with {option('benchmarks')} alone, which only reads what was measured; "
             "write a scenario file that names the benchmarks, to have both"
         )
-    asked = scenario_of({}, {name: _plain(value) for name, value in demand.items() if value is not None}).demand
+    asked = scenario_of({}, plain(demand)).demand
     return _measured(
         benchmarks=benchmarks,
         question={"demand": demand_asked(asked), "slo": slo(ttft=ttft, itl=itl, tpot=tpot, e2e=e2e), "spare": spare_of(spare or 0)},

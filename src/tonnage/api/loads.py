@@ -1,0 +1,89 @@
+"""The loads that an engine is simulated under: closed loops of clients, or open loops of requests per second."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from tonnage.api.arguments import Many, rates, whole_numbers
+from tonnage.api.lengths import LengthsFound
+from tonnage.errors import InputError, option
+from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, Workload
+from tonnage.units import parse_duration
+
+DEFAULT_REQUESTS = 1_000
+WINDOW_REQUESTS = 1_000_000
+MOST_TOKENS = 2e10
+MOST_REQUESTS = 5_000_000
+
+Rates = str | float | Iterable[float]
+
+
+def loads_of(concurrency: Many | None, request_rate: Rates | None, process: Process, cv: float, turnaround_s: float) -> list[Arrivals]:
+    """One load for every number of clients, or for every rate.
+
+    Args:
+        concurrency: clients of a closed loop; or
+        request_rate: requests per second of an open loop.
+        process, cv: how an open loop's requests arrive.
+        turnaround_s: a client's own seconds per request.
+
+    Raises:
+        InputError: neither or both are given, or one is no such number.
+    """
+    if (concurrency is None) == (request_rate is None):
+        what = "neither" if concurrency is None else "both"
+        raise InputError(
+            f"{option('concurrency')}, {option('request_rate')}: {what} given; "
+            f"give one of them, for example {option('concurrency')} 1,10,100"
+        )
+    if concurrency is not None:
+        clients = whole_numbers(concurrency, option("concurrency"))
+        return [ClosedLoop(concurrency=n, turnaround_s=turnaround_s) for n in clients]
+    if process == "gamma" and not (math.isfinite(cv) and cv > 0):
+        raise InputError(f"{option('cv')}: {cv:g} is not a coefficient of variation; write a number above 0 (1 is Poisson)")
+    return [OpenLoop(rate=rate, process=process, cv=cv) for rate in rates(request_rate or "", option("request_rate"))]
+
+
+def window_of(text: str | None, loads: list[Arrivals]) -> float | None:
+    """Seconds of the window in which completions count; None without one.
+
+    Raises:
+        InputError: it is no duration, or the load is an open loop.
+    """
+    if text is None:
+        return None
+    seconds = parse_duration(text, option("window"))
+    if seconds <= 0:
+        raise InputError(f"{option('window')}: '{text}' is empty; write for example 216s")
+    if not isinstance(loads[0], ClosedLoop):
+        raise InputError(
+            f"{option('window')}: belongs to a closed loop; give {option('concurrency')}, or {option('requests')} for an open loop"
+        )
+    return seconds
+
+
+def workload_of(lengths: LengthsFound, load: Arrivals, requests: int | None, window_s: float | None) -> Workload:
+    """The requests of one load.
+
+    Args:
+        lengths: of prompts and outputs.
+        load: when requests come.
+        requests: how many; if not given 1,000, in a closed loop at least 10 per client, and without end in a window.
+        window_s: the window, in seconds.
+
+    Raises:
+        InputError: more requests or tokens than a run may have.
+    """
+    count = requests
+    if count is None:
+        count = max(DEFAULT_REQUESTS, 10 * load.concurrency) if isinstance(load, ClosedLoop) else DEFAULT_REQUESTS
+        count = WINDOW_REQUESTS if window_s is not None else count
+    if not 1 <= count <= MOST_REQUESTS:
+        raise InputError(f"{option('requests')}: {count} is not possible; write 1 to {MOST_REQUESTS:,}")
+    if count * lengths.osl.mean > MOST_TOKENS and window_s is None:
+        raise InputError(
+            f"{option('requests')}: {count:,} × {lengths.osl.mean:,.0f} output tokens are more than the {MOST_TOKENS:.0e} "
+            "that a run may have; ask for fewer"
+        )
+    return Workload(isl=lengths.isl, osl=lengths.osl, pairs=lengths.pairs, arrivals=load, requests=count)

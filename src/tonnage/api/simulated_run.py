@@ -1,0 +1,129 @@
+"""What a simulation leaves for Python: the run, its metrics, and the folders that it is written to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tonnage.spec.deployment import Deployment
+from tonnage.spec.workload import ClosedLoop, Workload
+
+if TYPE_CHECKING:
+    from tonnage.results.metrics import Summary
+    from tonnage.results.requests import Requests
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulatedRun:
+    """One simulated point: what was run, what happened to each request, and the metrics of it.
+
+    Attributes:
+        deployment, workload, seed: what was run.
+        requests, summary: what happened.
+        plain: of speculative decoding, the metrics of the same point without it; None otherwise.
+    """
+
+    deployment: Deployment
+    workload: Workload
+    seed: int
+    requests: Requests
+    summary: Summary
+    plain: Summary | None = None
+
+    @property
+    def gain(self) -> float | None:
+        """What speculative decoding brings: output tokens/s over those without; in an open loop mean E2E without over with."""
+        if self.plain is None:
+            return None
+        if isinstance(self.workload.arrivals, ClosedLoop):
+            return self.summary.output_tokens_per_second / self.plain.output_tokens_per_second
+        return self.plain.e2e_ms.mean / self.summary.e2e_ms.mean
+
+    def to_json(self) -> dict[str, Any]:
+        """The summary with its qualifiers: deployment, lengths, load, seed."""
+        from tonnage.sizing.planner import engine_label
+
+        d, w = self.deployment, self.workload
+        load: dict[str, Any] = (
+            {"concurrency": w.arrivals.concurrency}
+            if isinstance(w.arrivals, ClosedLoop)
+            else {"request_rate": w.arrivals.rate, "arrivals": w.arrivals.process}
+        )
+        summary = self.summary.to_json()
+        summary["mean_concurrency"] = summary.pop("concurrency")
+        return {
+            "model": d.model.name,
+            "gpu": d.gpu.name,
+            "precision": d.precision.name,
+            "tp": d.parallelism.tp,
+            **d.parallelism.further,
+            "engine": engine_label(d.engine),
+            "engine_preset": d.engine,
+            "isl": str(w.isl),
+            "osl": str(w.osl),
+            **load,
+            "requests": w.requests,
+            "seed": self.seed,
+            **({} if d.speculation is None else {"speculation": str(d.speculation), "speculation_gain": self.gain}),
+            "marks": list(self.marks),
+            "intervals": {name: list(bounds) for name, bounds in self.intervals.items()},
+            **summary,
+        }
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """Where a measurement lies with a probability of 80 %, by column; of a mean unless the name has a percentile."""
+        from tonnage.perf.prediction_error import intervals_of, regime_of, run_noise
+
+        s, w = self.summary, self.workload
+        values = {"ttft_ms": s.ttft_ms.mean, "ttft_p95_ms": s.ttft_ms.p95, "tpot_ms": s.tpot_ms.mean, "e2e_ms": s.e2e_ms.mean}
+        values["requests_s"] = s.requests_per_second
+        clients = w.arrivals.concurrency if isinstance(w.arrivals, ClosedLoop) else None
+        batch = clients if self.deployment.knobs.scheduler == "static" else None
+        regime = regime_of(self.deployment, isl=w.isl.mean, osl=w.osl.mean, batch=batch, clients=clients)
+        return intervals_of(values, regime, run_noise(self.requests) if clients is None else {})
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Which numbers behind it were not fitted to measurements of this GPU and engine, in words."""
+        from tonnage.perf.provenance import marks
+
+        return marks(self.deployment)
+
+    def scenario(self) -> dict[str, Any]:
+        """What was run, for the run folder: deployment with every knob, workload, seed."""
+        d, w = self.deployment, self.workload
+        return {
+            "model": d.model.name,
+            "gpu": d.gpu.name,
+            "precision": d.precision.name,
+            "tp": d.parallelism.tp,
+            **d.parallelism.further,
+            "engine": d.engine,
+            "knobs": asdict(d.knobs),
+            "isl": str(w.isl),
+            "osl": str(w.osl),
+            "arrivals": asdict(w.arrivals),
+            "requests": w.requests,
+            "seed": self.seed,
+            **({"calibration": asdict(d.calibration)} if d.calibration is not None else {}),
+            **({"speculation": str(d.speculation)} if d.speculation is not None else {}),
+            **({"step_model": d.step_source.name, "marks": list(self.marks)} if d.step_source is not None else {}),
+        }
+
+
+def write_runs(folder: Path, runs: Sequence[SimulatedRun], provenance: dict[str, Any]) -> None:
+    """Write one run folder, or for a sweep one per point inside ``folder``.
+
+    Raises:
+        InputError: the folder exists and is not empty.
+    """
+    from tonnage.results.store import write_run
+
+    for run in runs:
+        load = run.workload.arrivals
+        name = f"concurrency-{load.concurrency}" if isinstance(load, ClosedLoop) else f"rate-{load.rate:g}"
+        target = folder if len(runs) == 1 else folder / name
+        write_run(target, run.scenario(), run.requests, run.summary, provenance)

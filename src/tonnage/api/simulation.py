@@ -1,0 +1,217 @@
+"""What ``tonnage.simulate`` is asked: one deployment and its loads, from a scenario and the arguments given beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tonnage.api.arguments import Many, listed, seed_of, whole_numbers
+from tonnage.api.deployment import deployment_of, scheduler_of
+from tonnage.api.documents import ScenarioLike, document_of, plain
+from tonnage.api.faults import Faults
+from tonnage.api.lengths import LengthsFound, lengths_found, replays_lengths
+from tonnage.api.loads import loads_of, window_of, workload_of
+from tonnage.api.typed_arguments import LengthsArguments
+from tonnage.errors import InputError, InputErrors, option
+from tonnage.sizing.question import check_context
+from tonnage.spec.deployment import Deployment
+from tonnage.spec.scenario import DemandAsked, Scenario
+from tonnage.spec.use_cases import with_defaults
+from tonnage.spec.workload import Process, Workload
+
+DEFAULTS = {"gpu": "h100-sxm-80gb", "precision": "fp16", "engine": "tensorrt-llm"}
+KNOBS = ("max_batch_size", "max_num_tokens", "chunked_prefill", "stream_interval")
+"""Engine knobs that a scenario has."""
+
+
+class SimulateArguments(LengthsArguments, total=False):
+    """Everything that ``tonnage.simulate`` takes by name, in place of what a scenario says."""
+
+    model: str
+    """Catalog id, or path of a Hugging Face ``config.json``."""
+    gpu: str | None
+    """GPU id (default: h100-sxm-80gb)."""
+    precision: str | None
+    """Number format (default: fp16)."""
+    tp: int | str | None
+    """Tensor-parallel degree (default: 1)."""
+    dp: int | str | None
+    """Data-parallel attention ranks of a mixture of experts (default: 1); loads are those of all ranks."""
+    ep: int | str | None
+    """Expert-parallel degree (default: 1)."""
+    engine: str | None
+    """Engine preset (default: tensorrt-llm)."""
+    concurrency: int | str | Iterable[int] | None
+    """Clients of a closed loop; several, "1,2,5", are several points."""
+    request_rate: str | float | Iterable[float] | None
+    """Requests per second of an open loop; several are several points."""
+    requests: int | None
+    """Requests per point (default: 1,000, and in a closed loop at least 10 per client)."""
+    window: str | None
+    """In a closed loop: count what completes within this time of a common start, such as "216s"."""
+    arrivals: Process | None
+    """Arrival process of an open loop (default: poisson)."""
+    cv: float | None
+    """Coefficient of variation of gamma arrivals (default: 1)."""
+    seed: int | None
+    """Of every random draw (default: 0)."""
+    batcher: Literal["static", "in-flight", "one-prefill"] | None
+    """Batching (default: the engine's own)."""
+    max_batch_size: int | None
+    """Sequences that run at once (default: the engine's own, as for all knobs)."""
+    max_num_tokens: int | None
+    """Token budget of one step."""
+    chunked_prefill: bool | None
+    """Whether a prompt may be split over several steps."""
+    stream_interval: int | None
+    """Output tokens in one streamed message."""
+    receive_interval: int | None
+    """SGLang's ``scheduler_recv_interval``."""
+    batch_wait_steps: int | None
+    """TensorRT-LLM's ``batch_wait_timeout_iters``."""
+    batch_wait_ratio: float | None
+    """TensorRT-LLM's ``batch_wait_max_tokens_ratio``."""
+    overlap_schedule: bool | None
+    """Whether a step is scheduled while the one before it runs."""
+    graph_tokens: int | None
+    """Tokens up to which steps with prompts run as CUDA graphs."""
+    speculation: str | None
+    """Speculative decoding, such as "eagle k=3 acceptance=0.7"; every point is then run without it too."""
+    coefficients: str | Path | None
+    """File that ``calibrate`` wrote (default: the shipped terms)."""
+    step_model: str | Path | None
+    """Whose step times: "fitted", "aiconfigurator", or a CSV (``spec.step_times_file``)."""
+
+
+OWN = (
+    *("concurrency", "request_rate", "requests", "window", "batcher", "receive_interval", "batch_wait_steps", "batch_wait_ratio"),
+    *("overlap_schedule", "graph_tokens"),
+)
+"""Arguments that no scenario has; ``requests`` there is the size of a job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """What is simulated.
+
+    Attributes:
+        deployment: one instance.
+        workloads: one per point.
+        window_s: seconds in which completions count; None for the whole run.
+        seed: of every random draw.
+    """
+
+    deployment: Deployment
+    workloads: tuple[Workload, ...]
+    window_s: float | None
+    seed: int
+
+
+def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simulation:
+    """What a scenario asks of one engine: its model, lengths, knobs, and the one deployment that its search names.
+
+    A load that is given by name stands in place of the scenario's demand; without one the demand's peak comes to the one
+    instance as a whole.
+
+    Raises:
+        InputErrors: everything that cannot be used, or several deployments where one is simulated.
+    """
+    from tonnage.spec.scenario_file import displaced, scenario_of
+
+    document, source = document_of(scenario)
+    given = plain(asked)
+    own = {name: given.pop(name) for name in OWN if name in given}
+    written = scenario_of(displaced(document, given), given, source)
+    found, _ = with_defaults(written)
+    faults = Faults(source, given)
+    lengths = _lengths(found, faults)
+    deployment = _deployment(found, own, faults)
+    faults.of(seed_of, found.seed or 0)
+    rate = faults.of(_rate, found, own)
+    InputErrors.raise_if(faults.messages)
+    if lengths is None or deployment is None:
+        raise InputError("nothing was asked")
+    return _simulation(found, own, deployment, lengths, rate)
+
+
+def _simulation(found: Scenario, own: Mapping[str, Any], deployment: Deployment, lengths: LengthsFound, rate: Any) -> Simulation:
+    from tonnage.perf.terms import client_turnaround_s
+
+    process, cv = found.search.arrivals or "poisson", 1.0 if found.search.cv is None else found.search.cv
+    loads = loads_of(own.get("concurrency"), rate, process, cv, client_turnaround_s(deployment))
+    window_s = window_of(own.get("window"), loads)
+    check_context(deployment.model, lengths.isl, lengths.osl, lengths.pairs)
+    workloads = tuple(workload_of(lengths, load, own.get("requests"), window_s) for load in loads)
+    return Simulation(deployment=deployment, workloads=workloads, window_s=window_s, seed=found.seed or 0)
+
+
+def _lengths(found: Scenario, faults: Faults) -> LengthsFound | None:
+    from tonnage.api.question import recording_of
+
+    asked, trace = found.lengths, found.demand.trace
+    recording = faults.of(recording_of, found.demand) if trace is not None and replays_lengths(asked) else None
+    whole = asked.pairs is not None or trace is not None
+    missing = [name for name in ("isl", "osl") if getattr(asked, name) is None and not whole]
+    missing = [*(["model"] if found.model is None else []), *missing]
+    if missing:
+        said = f"{option('model')} llama-3.1-8b {option('isl')} 2000 {option('osl')} 200"
+        faults.say(f"{', '.join(option(name) for name in missing)}: missing; for example {said}")
+    return lengths_found(asked, recording, faults)
+
+
+def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Deployment | None:
+    """The one deployment that the scenario's search names."""
+    search = found.search
+    names: dict[str, Any] = {"model": faults.of(_one, found.model, "model") if found.model is not None else None}
+    names |= {name: faults.of(_one, getattr(search, name) or default, name) for name, default in DEFAULTS.items()}
+    degrees: dict[str, Any] = {name: faults.of(_degree, getattr(search, name), name) for name in ("tp", "pp", "dp", "ep")}
+    if degrees.pop("pp") not in (None, 1):
+        faults.say(f"{option('pp')}: an engine in pipeline stages is sized, not simulated on its own; use {option('pp')} 1")
+    if any(value is None for value in (*names.values(), *degrees.values())):
+        return None
+    knobs = {name: faults.of(_knob, getattr(search, name), name) for name in KNOBS}
+    knobs |= {name: own.get(name) for name in OWN if name not in ("concurrency", "request_rate", "requests", "window", "batcher")}
+    knobs["scheduler"] = faults.of(scheduler_of, own.get("batcher"), names["engine"])
+    whose: dict[str, Any] = {"coefficients": search.coefficients, "step_model": search.step_model, "speculation": search.speculation}
+    return faults.of(deployment_of, **names, **degrees, knobs=knobs, **whose)
+
+
+def _one(values: Many, name: str) -> str:
+    """The only one of the values.
+
+    Raises:
+        InputError: there are several.
+    """
+    found = listed(values, option(name))
+    if len(found) > 1:
+        raise InputError(f"{option(name)}: {', '.join(found)} are several; one deployment is simulated, so name one of them")
+    return found[0]
+
+
+def _degree(values: Many | None, name: str) -> int:
+    return 1 if values is None else whole_numbers(_one(values, name), option(name))[0]
+
+
+def _knob(value: Any, name: str) -> Any:
+    """A knob of the engine: a switch as it is, a number from whatever a scenario may write."""
+    if value is None or isinstance(value, bool | int):
+        return value
+    return whole_numbers(_one(value, name), option(name))[0]
+
+
+def _rate(found: Scenario, own: Mapping[str, Any]) -> Any:
+    """The rate that was given, or the peak of the scenario's demand where no load was.
+
+    Raises:
+        InputError: the demand is a job or a trace, which one engine is not simulated under.
+    """
+    if found.demand == DemandAsked() or own.get("concurrency") is not None or own.get("request_rate") is not None:
+        return own.get("request_rate")
+    from tonnage.api.question import demand_asked, recording_of
+
+    demand = demand_asked(found.demand, recording_of(found.demand))
+    if found.demand.trace is not None or demand.offline_requests is not None or found.search.load == "closed":
+        raise InputError(f"{option('concurrency')}, {option('request_rate')}: neither given; the scenario's own load has to be sized")
+    return demand.peak_requests_per_second
