@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tonnage.errors import DataError
-from tonnage.perf import provenance, terms_file
+from tonnage.perf import coefficient_files, provenance
 from tonnage.perf import step_terms as at
 from tonnage.perf.efficiencies import resolve
 from tonnage.perf.provenance import coefficient_source, marks
@@ -310,7 +310,7 @@ def test_damaged_coefficients_are_one_line(monkeypatch: pytest.MonkeyPatch) -> N
     def broken(text: str) -> object:
         raise json.JSONDecodeError("Expecting value", text, 0)
 
-    monkeypatch.setattr(terms_file.json, "loads", broken)
+    monkeypatch.setattr(coefficient_files.json, "loads", broken)
     shipped.cache_clear()
     try:
         with pytest.raises(DataError, match=r"terms\.json: Expecting value.*/fit"):

@@ -10,23 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tonnage.perf.fitted_terms import acts_on
 from tonnage.spec.calibration import deployment_key
 
 if TYPE_CHECKING:
     from tonnage.spec.calibration import Calibration
     from tonnage.spec.deployment import Deployment
 
-ACTS_ON: dict[str, tuple[tuple[str, int], ...]] = {
-    "compute": (("compute", 1),),
-    "memory": (("memory", 1),),
-    "kv_bandwidth": (("kv_bandwidth", 1), ("head_arithmetic", 1), ("walk_s", -1)),
-    "allreduce_s": (("allreduce_s", 1),),
-    "step_s": (("layer_s", 1), ("step_s", 1)),
-    "sequence_s": (("sequence_s", 1), ("response_s", 1)),
-    "prefill_s": (("prefill_s", 1), ("prefill_ranks_s", 1)),
-    "frontend_s": (("frontend_s", 1),),
-    "turnaround_s": (("turnaround_s", 1),),
-}
+ACTS_ON = acts_on()
 """Engine terms of each factor, with the power of the factor that multiplies them."""
 
 OF_THE_GPU = ("compute", "memory")

@@ -69,11 +69,20 @@ def _term(name: str, about: str, *, unit: Unit, part: Part | None = None, stages
     return place
 
 
+# Fitted terms (``perf.fitted_terms``) that several coefficients are computed from.
+MATRICES = ("compute", "power_compute", "watts_compute")
+READING = ("memory", "power_memory", "watts_memory")
+DECODE = ("kv_bandwidth", "kv_8bit", "kv_single", "head_arithmetic", "head_8bit")
+LATENCY = ("allreduce_s", "latency", "power", "large", "dispatch", "bridge")
+BANDWIDTH = ("link", "efficiency", "tp", "bridge")
+LAYER = ("layer_s", "layer_narrow_s", "layer_fp4_s", "layer_blocks_s", "layer_kv_8bit_s", "layer_norms_s", "latent_layer")
+
 LINEAR_FLOPS = _term(
     "linear_flops",
     "arithmetic of the decoder layers' matrices, routed experts excepted",
     unit="s/token",
     part="compute",
+    fed_by=(*MATRICES, "compute_blocks"),
 )
 LINEAR_BYTES = _term(
     "linear_bytes",
@@ -81,6 +90,7 @@ LINEAR_BYTES = _term(
     unit="s",
     part="bandwidth",
     stages="times",
+    fed_by=READING,
 )
 EXPERT_BYTES = _term(
     "expert_bytes",
@@ -88,28 +98,33 @@ EXPERT_BYTES = _term(
     unit="s",
     part="bandwidth",
     stages="times",
+    fed_by=(*READING, "expert_memory"),
 )
 EXPERT_MISS = _term(
     "expert_miss",
     "factor by which one more token shrinks the share of experts that no token has touched",
     unit="1",
     stages="root",
+    fed_by=("expert_spread",),
 )
 EXPERT_REST = _term(
     "expert_rest",
     "the untouched share of T tokens is EXPERT_REST · EXPERT_MISS**T",
     unit="1",
+    fed_by=("expert_spread", "expert_first"),
 )
 NORM = _term(
     "norm",
     "exponent p of the norm that joins arithmetic and weight traffic",
     unit="1",
+    fed_by=("norm",),
 )
 ACTIVATION = _term(
     "activation",
     "moving activations through memory",
     unit="s/token",
     part="compute",
+    fed_by=("activation", "gelu", "expert_rows", "expert_skew", "attention"),
 )
 HEAD_FLOPS = _term(
     "head_flops",
@@ -117,24 +132,28 @@ HEAD_FLOPS = _term(
     unit="s/sequence",
     part="head",
     stages="share",
+    fed_by=MATRICES,
 )
 HEAD_BYTES = _term(
     "head_bytes",
     "reading the output head",
     unit="s",
     part="head",
+    fed_by=READING,
 )
 ATTENTION = _term(
     "attention",
     "prefill attention, per pair of a new token and a token that it attends to",
     unit="s/pair",
     part="attention",
+    fed_by=("attention", "latent_attention"),
 )
 CONTEXT = _term(
     "context",
     "decode attention, per context token: the KV cache's bandwidth, or the arithmetic of the query heads",
     unit="s/token",
     part="kv",
+    fed_by=(*DECODE, "attention", "latent_bandwidth", "latent_arithmetic"),
 )
 WALK = _term(
     "walk",
@@ -142,6 +161,7 @@ WALK = _term(
     unit="s/token",
     part="kv",
     stages="times",
+    fed_by=("walk_s",),
 )
 COMM_STEP = _term(
     "comm_step",
@@ -149,18 +169,21 @@ COMM_STEP = _term(
     unit="s",
     part="link",
     stages="times",
+    fed_by=LATENCY,
 )
 COMM_SMALL = _term(
     "comm_small",
     "bytes of small all-reduces, which are one-shot kernels that move every GPU's copy",
     unit="s/token",
     part="link",
+    fed_by=(*BANDWIDTH, "small", "one_shot"),
 )
 SMALL_TOKENS = _term(
     "small_tokens",
     "most tokens of a step for which an all-reduce may be a small one",
     unit="tokens",
     stages="times",
+    fed_by=("bridge",),
 )
 COMM_LARGE = _term(
     "comm_large",
@@ -168,12 +191,14 @@ COMM_LARGE = _term(
     unit="s",
     part="link",
     stages="times",
+    fed_by=LATENCY,
 )
 COMM_TOKEN = _term(
     "comm_token",
     "bytes of large all-reduces",
     unit="s/token",
     part="link",
+    fed_by=BANDWIDTH,
 )
 HOST_STEP = _term(
     "host_step",
@@ -181,18 +206,21 @@ HOST_STEP = _term(
     unit="s",
     part="host",
     stages="times",
+    fed_by=(*LAYER, "step_s", "schedule_s", "expert_layer", "expert_layer_s", "expert_each_s"),
 )
 HOST_SEQUENCE = _term(
     "host_sequence",
     "what the host does for each sequence of a step",
     unit="s/sequence",
     part="host",
+    fed_by=("sequence_s", "sequence_generation", "expert_sequence", *DECODE, "walk_s"),
 )
 HOST_PREFILL = _term(
     "host_prefill",
     "what the host does for a step with any prefill in it",
     unit="s",
     part="host",
+    fed_by=("prefill_s", "prefill_ranks_s", "prefill_layer_s", "expert_prefill_s"),
 )
 EXPERT_UNEVEN = _term(
     "expert_uneven",
@@ -204,6 +232,7 @@ EXPERT_FLOPS = _term(
     "arithmetic of the routed experts' matrices",
     unit="s/token",
     part="compute",
+    fed_by=(*MATRICES, "compute_blocks", "expert_compute", "expert_compute_wide", "expert_generation", "expert_skew"),
 )
 STARVED = _term(
     "starved",
@@ -211,6 +240,7 @@ STARVED = _term(
     unit="s",
     part="link",
     stages="times",
+    fed_by=("block_bytes_s",),
 )
 STARVED_FROM = _term(
     "starved_from",
@@ -229,18 +259,21 @@ HEADS = _term(
     "decode attention, per context token, while each query head is a block of its own",
     unit="s/token",
     part="kv",
+    fed_by=(*DECODE, "walk_s"),
 )
 WAVE = _term(
     "wave",
     "waves of such blocks per decode sequence: query heads per multiprocessor",
     unit="1",
     stages="share",
+    fed_by=("walk_s",),
 )
 GROUPED_FROM = _term(
     "grouped_from",
     "decode sequences from which a block takes the query heads of a KV head together",
     unit="sequences",
     stages="times",
+    fed_by=("walk_s",),
 )
 LAUNCHES = _term(
     "launches",
@@ -248,24 +281,28 @@ LAUNCHES = _term(
     unit="s",
     part="host",
     stages="times",
+    fed_by=("launch_layer_s", "launch_layer"),
 )
 COMM_SLOW = _term(
     "comm_slow",
     "what large all-reduces take longer below a size at which the algorithm changes",
     unit="s/token",
     part="link",
+    fed_by=BANDWIDTH,
 )
 SLOW_TO = _term(
     "slow_to",
     "tokens of a step below which they do",
     unit="tokens",
     stages="times",
+    fed_by=("bridge",),
 )
 ONE_SHOT_TO = _term(
     "one_shot_to",
     "most tokens of a step for which an all-reduce is a small one even where a large one takes less",
     unit="tokens",
     stages="times",
+    fed_by=("one_shot_tokens",),
 )
 GRAPHED_TO = _term(
     "graphed_to",
@@ -278,6 +315,7 @@ EAGER = _term(
     "what a step with any prefill in it takes longer where no CUDA graph holds it",
     unit="s",
     part="host",
+    fed_by=("latent_prefill_s",),
 )
 
 TERMS: tuple[StepTerm, ...] = tuple(_described)
