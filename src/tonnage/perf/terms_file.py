@@ -47,6 +47,7 @@ class Origins:
         rows: what each engine was fitted on.
         engine_rows: the GPUs among them.
         experts, latent: by engine, the rows of experts and of latent attention.
+        front_end: engines whose seconds per streamed token were chosen by rows.
     """
 
     __pydantic_config__ = FORBID
@@ -59,6 +60,7 @@ class Origins:
     engine_rows: dict[str, EngineRows] = field(default_factory=dict)
     experts: dict[str, int] = field(default_factory=dict)
     latent: dict[str, int] = field(default_factory=dict)
+    front_end: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
