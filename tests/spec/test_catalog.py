@@ -261,7 +261,7 @@ def test_spellings_of_gpus(spelling: str, name: str) -> None:
         ("vllm 0.13", "vllm-0.12"),
         ("vllm 0.14.0", "vllm-0.19"),
         ("vllm 0.19.1", "vllm-0.19"),
-        ("vllm==0.31.2", "vllm-0.19"),
+        ("vllm==0.31.2", "vllm-0.21"),
         ("vllm 0.32.0", "vllm-0.32"),
         ("vllm 1.0", "vllm-0.32"),
     ],
