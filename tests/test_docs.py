@@ -174,7 +174,7 @@ def test_pages_name_the_json_keys() -> None:
     from tonnage.plan.former_candidate import Candidate, Rejected
     from tonnage.plan.former_plan import Plan
     from tonnage.results.metrics import Summary
-    from tonnage.validation.score import ScoreReport
+    from tonnage.validation.score_report import ScoreReport
 
     renamed = {"concurrency": "mean_concurrency"}
     for page, kinds in (("size.md", (Plan, Candidate, Rejected)), ("simulate.md", (Summary,)), ("score.md", (ScoreReport,))):

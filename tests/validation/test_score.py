@@ -16,8 +16,13 @@ from tonnage.results.requests import COMPLETED
 from tonnage.simulator.kernel import run
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.workload import Trace
-from tonnage.validation.predict import OPEN_MOST, measured_metrics, predict, read_point, static_latencies_s, workload_of
-from tonnage.validation.score import ScoreReport, score
+from tonnage.validation.load import OPEN_MOST, workload_of
+from tonnage.validation.point import read_point
+from tonnage.validation.predict import predict
+from tonnage.validation.reported import reported_metrics
+from tonnage.validation.score import score
+from tonnage.validation.score_report import ScoreReport
+from tonnage.validation.static_batch import static_latencies_s
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"THE MEASURED FILES ARE ABSENT: no {DATA}; accuracy is not checked")
@@ -126,7 +131,7 @@ def test_metrics_of_a_run_agree_with_its_summary() -> None:
     step = step_model(point.deployment)
     trace = workload_of(point, step, turnaround_s=0.0).trace(0)
     record = run(trace, step, point.deployment.knobs, memory_plan(point.deployment).blocks)
-    found, summary = measured_metrics(record), summarize(record)
+    found, summary = reported_metrics(record), summarize(record)
     for metric in ("ttft", "tpot", "e2e"):
         statistics = getattr(summary, f"{metric}_ms")
         assert found[f"{metric}_ms"] == pytest.approx(statistics.mean)

@@ -22,7 +22,7 @@ from tonnage.calibration.rows import LoadedRows, Terms, errors
 from tonnage.perf.calibrated_terms import overlaid
 from tonnage.spec.calibration import MULTIPLIERS
 from tonnage.spec.catalog import find_engine
-from tonnage.validation.predict import read_point
+from tonnage.validation.point import read_point
 from tools.fit.residuals import HeldOut, held_out_rows
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.perf.prediction_error import FORMATS, LEVELS, SHARE, STANDS_IN, Regime, Residuals, regime_of, residuals_of
 
 if TYPE_CHECKING:
-    from tonnage.validation.predict import Point
+    from tonnage.validation.point import Point
 
 PULL = 60.0
 """Rows of the wider regime that its narrower ones borrow."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tonnage.sizing.planner import Progress
     from tonnage.validation.compare import ModelScores
     from tonnage.validation.measured_table import Measured
-    from tonnage.validation.score import ScoreReport
+    from tonnage.validation.score_report import ScoreReport
 
 
 ALL = "all"

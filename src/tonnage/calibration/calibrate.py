@@ -16,7 +16,7 @@ from tonnage.perf.terms_file import shipped
 from tonnage.results.points import STEADY, is_steady
 from tonnage.spec.calibration import OWN_METRICS, SCHEMA, Calibration, deployment_key
 from tonnage.spec.catalog import find_engine
-from tonnage.validation.predict import read_point
+from tonnage.validation.point import read_point
 
 if TYPE_CHECKING:
     import numpy as np

@@ -30,7 +30,9 @@ from tonnage.spec.catalog import find_engine
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.workload import Workload
 from tonnage.units import PS_PER_S, to_ps
-from tonnage.validation.predict import RATES, SEED, Point, measured_metrics, read_point, workload_of
+from tonnage.validation.load import SEED, workload_of
+from tonnage.validation.point import Point, read_point
+from tonnage.validation.reported import RATES, reported_metrics
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -229,7 +231,7 @@ class LoadedRows:
             run, log = run_recorded(
                 trace, model, point.deployment.knobs, memory.blocks, windows=memory.windows, most_steps=MOST_STEPS, window_ps=window
             )
-            return gather(run, log, measured_metrics(run))
+            return gather(run, log, reported_metrics(run))
 
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             self.bins = list(pool.map(one, range(len(self.points))))

@@ -20,6 +20,7 @@ from tonnage.results.importers.genai_perf import find_reports, is_report, read_r
 from tonnage.results.importers.guidellm import guidellm_values, is_guidellm
 from tonnage.results.importers.vllm_bench import is_vllm, vllm_values
 from tonnage.results.json_values import load_json
+from tonnage.results.metrics import reported_rates
 from tonnage.results.requests import COMPLETED, Requests
 from tonnage.results.store import read_run
 from tonnage.results.table import Table, read_table
@@ -171,8 +172,6 @@ def _counted(requests: Requests) -> dict[str, int | float]:
     done = (requests.status == COMPLETED) & ((ends <= requests.window_ns) | (requests.window_ns < 0))
     if not done.any():
         raise ValueError("any completed request")
-    seconds = (int(ends[done].max()) - max(int(requests.due_ns[done].min()), 0)) / 1e9
-    tokens = requests.osl[done]
-    rates = {"requests_s": int(done.sum()) / seconds, "output_tok_s": int(tokens.sum()) / seconds}
-    lengths = {"isl": requests.isl[done], "osl": tokens}
+    rates = dict(zip(("requests_s", "output_tok_s"), reported_rates(requests), strict=True))
+    lengths = {"isl": requests.isl[done], "osl": requests.osl[done]}
     return {**rates, **{name: max(round(float(values.mean())), 1) for name, values in lengths.items()}}

@@ -146,6 +146,18 @@ def summarize(requests: Requests, *, window: Window = "run") -> Summary:
     )
 
 
+def reported_rates(requests: Requests) -> tuple[float, float]:
+    """Requests/s and output tokens/s as a benchmark reports them; NaN where no request was completed in time.
+
+    GenAI-Perf and others divide by the time from the start to the last answer that they count, not by the nominal window.
+    """
+    rows, _, _, _ = _window(requests, "run")
+    if not rows.size:
+        return math.nan, math.nan
+    seconds = (int(requests.last_token_ns[rows].max()) - max(int(requests.due_ns[rows].min()), 0)) / 1e9
+    return rows.size / seconds, int(requests.osl[rows].sum()) / seconds
+
+
 def _by_status(requests: Requests) -> dict[str, int]:
     import numpy as np
 

@@ -9,8 +9,11 @@ from itertools import combinations
 from typing import Any
 
 from tonnage.spec.step_times import FITTED, StepSource
+from tonnage.validation.errors import SCORED, Errors, errors_of
 from tonnage.validation.measured_table import Measured, MeasuredTable, measured_table
-from tonnage.validation.score import SCORED, Errors, Progress, ScoredRow, ScoreReport, errors_of, report_of
+from tonnage.validation.score import Progress, report_of
+from tonnage.validation.score_report import ScoreReport
+from tonnage.validation.scored_row import ScoredRow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +88,7 @@ def _compare(table: MeasuredTable, sources: Sequence[StepSource | None], worst: 
     return ModelScores(
         reports={name: report for name, (report, _) in found.items()},
         common=len(common),
-        errors={name: errors_of(mine) for name, mine in shared.items()},
+        errors={name: errors_of(row.errors for row in mine) for name, mine in shared.items()},
         disagreement={f"{b} against {a}": _between(shared[a], shared[b]) for a, b in combinations(shared, 2)},
         remarks=(),
     )

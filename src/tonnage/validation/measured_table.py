@@ -13,7 +13,8 @@ from typing import Any
 
 from tonnage.errors import InputError
 from tonnage.results.measured_rows import read_measured
-from tonnage.validation.predict import Point, predict, read_point
+from tonnage.validation.point import Point, read_point
+from tonnage.validation.predict import predict
 
 FOREIGN = "silicon_sample.csv"
 """A measured file that many have, with columns of its own: the fit's command reads it."""

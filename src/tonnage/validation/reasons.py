@@ -17,7 +17,7 @@ from tonnage.sizing.explain import LABELS, step_terms
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tonnage.validation.predict import Point
+    from tonnage.validation.point import Point
 
 HOLDS, QUEUES = "holds all clients", "clients queue"
 """Groups of closed loops by whether the KV cache holds the longest request of every client at once."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.perf.prediction_error import Regime, residuals_of
-from tonnage.validation.predict import read_point
+from tonnage.validation.point import read_point
 from tools.fit import fit as fitting
 from tools.fit.residuals import held_out_rows
 from tools.fit.silicon import sample

@@ -11,8 +11,10 @@ from typing import Any
 
 from tonnage.errors import InputError
 from tonnage.perf.external.aiconfigurator import PACKAGE
+from tonnage.validation.load import Load
 from tonnage.validation.measured_table import MeasuredTable
-from tonnage.validation.predict import Load, Point, decoding, predict, read_point
+from tonnage.validation.point import Point, read_point
+from tonnage.validation.predict import decoding, predict
 from tools.fit.silicon.decode_pools import select_decode_pools
 from tools.fit.silicon.dense_rows import select
 from tools.fit.silicon.moe_rows import select_moe

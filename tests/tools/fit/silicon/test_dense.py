@@ -17,7 +17,7 @@ from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.deployment import Parallelism
 from tonnage.spec.precision import find_precision
-from tonnage.validation.predict import read_point
+from tonnage.validation.point import read_point
 from tools.fit.silicon import streaming
 from tools.fit.silicon.dense import (
     COMMON,

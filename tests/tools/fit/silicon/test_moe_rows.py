@@ -4,7 +4,7 @@ import pytest
 
 from tests.silicon_sample import sample
 from tonnage.spec.deployment import Parallelism
-from tonnage.validation.predict import read_point
+from tonnage.validation.point import read_point
 from tools.fit.silicon.moe_rows import degrees, select_moe
 
 SPLIT = ("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
