@@ -1,0 +1,60 @@
+"""CPU seconds of a few questions to ``tonnage size``, compilation not counted.
+
+    python benchmarks/size.py [--baseline PATH_TO_ANOTHER_CHECKOUT] [--rounds 3] [--only WORDS]
+
+With ``--baseline`` both checkouts take turns in processes of their own, and the last column is new over old. The seconds are those of
+the whole command with all its threads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+from interleaved import measure, print_table
+
+QUESTIONS = {
+    "one deployment": "--model llama-3-8b --gpu h100-sxm-80gb --precision fp8 --tp 1 --engine vllm --isl 1000 --osl 200 --peak-rps 100 "
+    "--ttft p95<=500ms",
+    "one GPU, every engine": "--model llama-3.1-8b --gpu h100 --precision fp8 --isl 2000 --osl 200 --peak-rps 300 --ttft p95<=500ms "
+    "--tpot p95<=50ms",
+    "sglang with speculation": "--model llama-3.1-8b --gpu h100 --precision fp8 --tp 1 --engine sglang --isl 1000 --osl 300 --peak-rps 20 "
+    "--itl p99<=100ms --speculation",
+    "closed loop": "--model llama-3-8b --gpu h100-sxm-80gb --precision fp8 --tp 1 --isl 2000 --osl 200 --engine nim-2024 --load closed "
+    "--peak-rps 199.77 --ttft mean<=300ms",
+}
+GUESSES = "eagle k=3 acceptance=0.7"
+
+
+def ask(question: str) -> float:
+    """CPU seconds of one command; a question with no acceptable answer is one too (exit code 3)."""
+    words = question.split()
+    words += [GUESSES] if words[-1] == "--speculation" else []
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run([sys.executable, "-m", "tonnage", "size", *words, "--json"], capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 3):
+        raise SystemExit(f"tonnage size {' '.join(words)}: {done.stderr}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def main() -> None:
+    """Run as asked, or as a child of such a run."""
+    parser = argparse.ArgumentParser(description="CPU seconds of questions to tonnage size")
+    parser.add_argument("--baseline", type=Path, help="another checkout to compare with, run in turn")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="", help="questions whose name holds these words")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    if asked.child:
+        print(json.dumps({name: ask(question) for name, question in QUESTIONS.items() if asked.only in name}))
+        return
+    print_table(measure(Path(__file__).resolve(), asked.baseline, asked.rounds, ["--only", asked.only]))
+
+
+if __name__ == "__main__":
+    main()
