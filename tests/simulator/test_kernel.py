@@ -13,8 +13,7 @@ from tests.strategies import MS, ROOFLINE, SCHEDULERS, coefficient_array, runs
 from tonnage.errors import InputError
 from tonnage.perf.step import Drafting, StepModel
 from tonnage.results.requests import COMPLETED, REJECTED, STATUS_NAMES, UNFINISHED, Requests
-from tonnage.simulator import kernel
-from tonnage.simulator.kernel import run, run_recorded
+from tonnage.simulator.kernel import compiled, run, run_recorded
 from tonnage.simulator.reference import run_reference
 from tonnage.simulator.steps import PREFILL_TOKENS, STEP_COLUMNS
 from tonnage.spec.deployment import EngineKnobs, Windows
@@ -137,9 +136,9 @@ def test_read_only_columns_are_taken() -> None:
     trace = Workload(isl=Lengths(mean=5), osl=Lengths(mean=5), arrivals=OpenLoop(rate=2), requests=5).trace(0)
     for column in (trace.due_ps, trace.isl, trace.osl):
         column.setflags(write=False)
-    signatures = len(kernel._loop.signatures)
+    signatures = len(compiled.drive.signatures)
     assert (run(trace, MODEL, ENGINE, 100).status == COMPLETED).all()
-    assert len(kernel._loop.signatures) == max(signatures, 1)
+    assert len(compiled.drive.signatures) == max(signatures, 1)
 
 
 def test_a_stopped_run_ends_between_two_steps() -> None:

@@ -14,7 +14,7 @@ from tonnage.perf.memory import memory_plan
 from tonnage.perf.terms import step_model
 from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED, Requests
 from tonnage.simulator import kernel
-from tonnage.simulator.kernel import run
+from tonnage.simulator.kernel import compiled, run
 from tonnage.simulator.reference import run_reference
 from tonnage.simulator.simulate import simulate, simulate_many, simulate_recorded
 from tonnage.simulator.steps import CONTEXT_TOKENS, DURATION, PREFILL_TOKENS
@@ -129,15 +129,15 @@ def test_the_kernel_works_where_nothing_can_be_cached(monkeypatch: pytest.Monkey
             raise RuntimeError("cannot cache function: no locator available")
         return lambda function: function
 
-    monkeypatch.setattr(kernel, "njit", without_cache)
-    assert kernel._compiled().__name__ == "loop"
+    monkeypatch.setattr(compiled, "njit", without_cache)
+    assert compiled._compiled().__name__ == "drive"
 
 
 def test_compiled_once_it_stays_compiled() -> None:
     kernel.warm_up()
     assert kernel.is_compiled()
-    signatures = list(kernel._loop.signatures)
+    signatures = list(compiled.drive.signatures)
     d, w = deployment("vllm"), workload(OpenLoop(rate=30))
     run(w.trace(0), step_model(d), d.knobs, 1000)
-    assert list(kernel._loop.signatures) == signatures
+    assert list(compiled.drive.signatures) == signatures
     assert len(signatures) == 1

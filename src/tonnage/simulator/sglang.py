@@ -3,25 +3,8 @@
 from __future__ import annotations
 
 from tonnage.simulator.batchers import Batcher, Job, Step
+from tonnage.simulator.ratio import MOST_NEW, RATIO, RATIO_DECAY, RATIO_LEAST, RATIO_START, RETRACT_STEPS
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
-
-RATIO = 3_000_000
-"""Units of the new-token ratio, so that all that is done with it is exact in whole numbers."""
-
-RATIO_START = RATIO * 7 // 10
-"""What a request is taken to generate of what it still may (``SGLANG_INIT_NEW_TOKEN_RATIO`` 0.7, conservativeness 1)."""
-
-RATIO_LEAST = RATIO_START * 14 // 100
-"""To which the ratio falls (``SGLANG_MIN_NEW_TOKEN_RATIO_FACTOR`` 0.14) …"""
-
-RATIO_DECAY = (RATIO_START - RATIO_LEAST) // 600
-"""… over 600 decode steps (``SGLANG_NEW_TOKEN_RATIO_DECAY_STEPS``)."""
-
-RETRACT_STEPS = 20
-"""Further tokens of each request that the ratio must cover after a retraction (``SGLANG_RETRACT_DECODE_STEPS``)."""
-
-MOST_NEW = 4096
-"""Longest output that admission reckons with (``SGLANG_CLIP_MAX_NEW_TOKENS_ESTIMATION``)."""
 
 
 class Sglang(Batcher):

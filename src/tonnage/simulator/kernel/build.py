@@ -1,0 +1,142 @@
+"""A machine of empty arrays for an engine, and the checks on what it is asked to be."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tonnage.errors import InputError, option
+from tonnage.perf.step import StepModel
+from tonnage.perf.step_terms import COEFFICIENTS
+from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, gap_edges_ns
+from tonnage.simulator.acceptance import mixed, threshold
+from tonnage.simulator.kernel.memory import CLIENTS, NEVER, SETTINGS, STATE, STEP, Lists, Log, Machine, Prices, Rows, Tallies
+from tonnage.simulator.kernel.schedulers import CODES, SCHEDULERS
+from tonnage.simulator.ratio import RATIO_START
+from tonnage.simulator.steps import STEP_COLUMNS
+from tonnage.spec.deployment import EngineKnobs, Windows
+from tonnage.units import to_ps
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_EDGES = gap_edges_ns()
+
+
+def settings(step: StepModel, knobs: EngineKnobs, kv_blocks: int, *, windows: Windows, window_ps: int, max_context: int, seed: int) -> Any:
+    """The record of an engine's settings."""
+    drafting, drafted = step.drafting, 0 if step.drafting is None else step.drafting.tokens
+    cfg = np.zeros(1, SETTINGS)[0]
+    values = {
+        "scheduler": CODES[knobs.scheduler],
+        "grows": SCHEDULERS[knobs.scheduler].GROWS and drafted == 0,
+        "slots": slots(knobs, drafted),
+        "max_tokens": knobs.max_num_tokens,
+        "chunked": knobs.chunked_prefill,
+        "block_tokens": knobs.tokens_per_block,
+        "kv_blocks": kv_blocks,
+        "max_context": max_context,
+        "frontend": to_ps(step.frontend_s),
+        "stream": to_ps(step.stream_s),
+        "window": window_ps,
+        "window_tokens": windows.tokens,
+        "window_blocks": windows.blocks,
+        "receive": knobs.receive_interval,
+        "overlap": knobs.overlap_schedule,
+        "wait_steps": knobs.batch_wait_steps,
+        "wait_tokens": math.ceil(knobs.batch_wait_ratio * knobs.max_num_tokens),
+        "drafted": drafted,
+    }
+    if drafting is not None:
+        values |= {"passes": drafting.passes, "below": threshold(drafting.acceptance)}
+        values["seed"] = int(np.uint64(mixed(seed)).astype(np.int64))
+    for name, value in values.items():
+        cfg[name] = value
+    return cfg
+
+
+def machine(cfg: Any, step: StepModel, rows: Rows, *, steps: int = 0, log: int = 0, stop: NDArray[np.int64] | None = None) -> Machine:
+    """An idle engine at time 0.
+
+    Args:
+        cfg: as ``settings`` makes them.
+        step: its coefficients.
+        rows: for the requests, not filled in.
+        steps: how many steps are recorded.
+        log: entries of the log; 0 without one.
+        stop: an array of one element that another thread sets to 1.
+    """
+    most, ring = int(cfg["slots"]), ring_size(len(rows.isl))
+    state = np.zeros(1, STATE)[0]
+    state["free"], state["next_event"], state["next_arrival"], state["ratio"] = cfg["kv_blocks"], NEVER, NEVER, RATIO_START
+    draft = np.zeros(COEFFICIENTS) if step.drafting is None else step.drafting.coefficients
+    line = np.full((2, most + 1), -1)
+    return Machine(
+        cfg=cfg,
+        state=state,
+        step=np.zeros(1, STEP)[0],
+        clients=np.zeros(1, CLIENTS)[0],
+        rows=rows,
+        lists=Lists(np.empty(ring, np.int64), *np.empty((4, most), np.int64)),
+        prices=Prices(plain(step.coefficients, np.float64), plain(draft, np.float64), *line),
+        tallies=Tallies(
+            gaps=np.zeros((POSITION_BUCKETS, GAP_BINS), np.int64),
+            edges=_EDGES,
+            positions=np.zeros(POSITION_BUCKETS, np.int64),
+            phases=np.zeros(int(cfg["block_tokens"]), np.int64),
+            steps=np.zeros((steps, STEP_COLUMNS), np.int64),
+        ),
+        log=Log(*np.zeros((4, log), np.int64)),
+        stop=np.zeros(1, np.int64) if stop is None else stop,
+    )
+
+
+def send(m: Machine, count: int) -> None:
+    """Put the first ``count`` rows on their way; they say when they are sent."""
+    m.state["submitted"] = count
+    if count:
+        m.state["next_arrival"] = m.rows.sent[0] + m.cfg["frontend"]
+
+
+def rows_for(isl: NDArray[np.int64], osl: NDArray[np.int64], ids: NDArray[np.int64], sent: NDArray[np.int64]) -> Rows:
+    """Rows for requests of these lengths, the rest not filled in."""
+    return Rows(isl, osl, ids, sent, *np.empty((len(Rows._fields) - 4, len(isl)), np.int64))
+
+
+def ring_size(count: int) -> int:
+    """The power of two that holds so many."""
+    return 1 << max(count - 1, 0).bit_length()
+
+
+def plain(column: NDArray[Any], kind: type) -> NDArray[Any]:
+    """The column as the one array type that the loop is compiled for."""
+    return np.require(column, dtype=kind, requirements=["C", "W"])
+
+
+def slots(knobs: EngineKnobs, drafted: int = 0) -> int:
+    """Sequences that run at once: engines that hold decodes to a token budget take care that each can have one in every step."""
+    return (
+        knobs.max_batch_size
+        if knobs.scheduler in ("static", "sglang")
+        else min(knobs.max_batch_size, knobs.max_num_tokens // (drafted + 1))
+    )
+
+
+def check_engine(step: StepModel, knobs: EngineKnobs, kv_blocks: int) -> None:
+    """Refuse what no engine could be.
+
+    Raises:
+        InputError: an engine without slots, tokens or blocks, or whose steps do not hold a token and its guesses.
+    """
+    if min(knobs.max_batch_size, knobs.max_num_tokens, knobs.tokens_per_block, knobs.receive_interval) < 1 or kv_blocks < 0:
+        raise InputError("engine knobs: max_batch_size, max_num_tokens, tokens_per_block and receive_interval are 1 or more")
+    if step.drafting is not None:
+        k = step.drafting.tokens
+        if knobs.scheduler == "static":
+            raise InputError(f"{option('speculation')}: static batching has no speculative decoding here; use in-flight batching")
+        if k < 1 or k + 1 > knobs.max_num_tokens:
+            raise InputError(
+                f"{option('speculation')}: k={k} is not possible in steps of {knobs.max_num_tokens:,} tokens; write 1 or more, below that"
+            )

@@ -1,0 +1,63 @@
+"""The loop behind numba, compiled on first use and kept on disk where the installation or the user's cache folder can be written.
+
+It holds no interpreter lock, so that threads run several engines at once, and it allocates nothing, so that numba's counting of
+references (``_nrt``) is left out: it made the loop ten times slower.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from numba import njit
+
+from tonnage import units
+from tonnage.perf import step, step_terms
+from tonnage.results import requests
+from tonnage.simulator import ratio
+from tonnage.simulator.kernel import loop
+
+
+def _fingerprint() -> int:
+    """Checksum of the sources that the compiled loop is made of: a change in any of them compiles it anew."""
+    others = [Path(str(module.__file__)) for module in (ratio, step, step_terms, requests, units)]
+    files = [*sorted(Path(__file__).parent.glob("*.py")), *others]
+    return zlib.crc32(b"".join(file.read_bytes() for file in files))
+
+
+def _build(version: int) -> Callable[..., Any]:
+    """The loop, with ``version`` as part of its key in numba's cache."""
+
+    def drive(m, until):
+        loop.drive(m, until)
+        return version
+
+    return drive
+
+
+def _compiled() -> Any:
+    """The loop behind numba, kept on disk if any place for it can be written."""
+    drive = _build(_fingerprint())
+    compiler: Any = njit
+    try:
+        return compiler(nogil=True, cache=True, _nrt=False)(drive)
+    except RuntimeError:  # no place for a cache
+        return compiler(nogil=True, _nrt=False)(drive)
+
+
+drive = _compiled()
+"""``loop.drive``: takes a ``Machine`` and an instant."""
+
+
+def is_compiled() -> bool:
+    """Whether a run starts at once: compiled in this process, or found in numba's cache on disk."""
+    if drive.signatures:
+        return True
+    try:
+        cache = drive._cache
+        index = cache._cache_file._load_index()
+        return any(key[1:] == cache._index_key(None, drive.targetctx.codegen())[1:] for key in index)
+    except (AttributeError, OSError):
+        return False

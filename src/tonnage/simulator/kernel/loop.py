@@ -1,0 +1,107 @@
+"""The one compiled loop: an engine's steps, up to an instant."""
+
+from __future__ import annotations
+
+from tonnage.simulator.kernel.arrivals import take_arrivals
+from tonnage.simulator.kernel.inlined import part, small
+from tonnage.simulator.kernel.memory import BETWEEN, NEVER, UNDER_WAY
+from tonnage.simulator.kernel.price import price
+from tonnage.simulator.kernel.schedulers import schedule
+from tonnage.simulator.kernel.tokens import end_step, streamed
+from tonnage.simulator.ratio import RATIO_START
+
+
+@part()
+def advance(m, until):
+    """Do all that happens up to and including ``until``, but for a step that begins then: more may arrive at that instant.
+
+    It also stops where the window ends, and where the log might not hold what comes next.
+    """
+    s, cfg = m.state, m.cfg
+    while m.stop[0] == 0:
+        if s.phase == BETWEEN:
+            if cfg.reporting > 0 and s.logged + s.submitted - s.arrived + cfg.slots > m.log.at.size:
+                return
+            take_arrivals(m, s.began if cfg.overlap > 0 else s.now)
+            if s.running == 0 and s.stacked == 0 and s.head == s.tail:
+                if wake(m, until):
+                    continue
+                return
+            if s.now >= until:
+                return
+            if not begin_step(m):
+                return
+        if s.ends > until:
+            return
+        s.began = s.now
+        s.now = s.ends
+        s.phase = BETWEEN
+        s.unheard = 0 if m.step.prefill_tokens > 0 or s.unheard + 1 == cfg.receive else s.unheard + 1
+        take_arrivals(m, s.began if cfg.overlap > 0 else s.now - 1)
+        end_step(m)
+
+
+@part()
+def wake(m, until):
+    """An idle engine goes on when the next request reaches it; False where none does by then, or the window ends first."""
+    s = m.state
+    s.ratio = RATIO_START
+    if s.next_arrival > until or s.next_arrival == NEVER:
+        return False
+    s.unheard = 0
+    s.now = max(s.now, s.next_arrival)
+    s.began = s.now
+    if 0 <= m.cfg.window < s.now:
+        s.over = 1
+        return False
+    return True
+
+
+@part()
+def begin_step(m):
+    """Put the next step together and price it; False if the window ends before clients have its tokens: then it never happens."""
+    s, step = m.state, m.step
+    step.prefill_tokens = 0
+    step.prefill_sequences = 0
+    step.decode_sequences = 0
+    step.pairs_2 = 0
+    step.context_tokens = 0
+    schedule(m)
+    s.ends = s.now + price(m)
+    s.seen_next = streamed(m, s.ends)
+    if 0 <= m.cfg.window < s.seen_next:
+        take_arrivals(m, m.cfg.window)
+        s.over = 1
+        return False
+    s.phase = UNDER_WAY
+    record(m)
+    return True
+
+
+@small()
+def record(m):
+    """Keep a step that begins, if there is room."""
+    s, step, steps = m.state, m.step, m.tallies.steps
+    row = s.round + s.alone
+    if row < steps.shape[0]:
+        steps[row, 0] = s.now
+        steps[row, 1] = s.ends - s.now
+        steps[row, 2] = step.prefill_tokens
+        steps[row, 3] = step.prefill_sequences
+        steps[row, 4] = step.decode_sequences
+        steps[row, 5] = step.pairs_2
+        steps[row, 6] = step.context_tokens
+        steps[row, 7] = s.running
+        steps[row, 8] = s.tail - s.head + s.stacked
+
+
+@part()
+def drive(m, until):
+    """Advance, and note what all have generated."""
+    s = m.state
+    if s.over == 0:
+        advance(m, until)
+    for i in range(s.running):
+        r = m.lists.running[i]
+        if m.rows.until[r] < NEVER:
+            m.rows.generated[r] = s.round - m.rows.base[r]

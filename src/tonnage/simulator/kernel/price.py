@@ -1,0 +1,56 @@
+"""What a step costs, compiled from the plain functions of ``perf/step.py``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba.extending import register_jitable
+
+from tonnage.perf import step
+from tonnage.simulator.kernel.inlined import part, small
+from tonnage.units import PS_PER_S
+
+tabulated_seconds: Any = register_jitable(step.tabulated_seconds)
+batch_seconds: Any = register_jitable(step.batch_seconds)
+context_seconds: Any = register_jitable(step.context_seconds)
+launched: Any = register_jitable(step.launched)
+step_seconds: Any = register_jitable(step.step_seconds)
+verify_seconds: Any = register_jitable(step.verify_seconds)
+drafted_batch_seconds: Any = register_jitable(step.drafted_batch_seconds)
+drafted_context_seconds: Any = register_jitable(step.drafted_context_seconds)
+drafted_step_seconds: Any = register_jitable(step.drafted_step_seconds)
+
+
+@small()
+def whole_ps(seconds):
+    """Seconds as whole picoseconds, half to even."""
+    return np.int64(np.rint(seconds * float(PS_PER_S)))
+
+
+@part()
+def price(m):
+    """Picoseconds of the step: the decode line when nothing is prefilled, else priced and rounded once."""
+    step, model, drafter = m.step, m.prices.model, m.prices.drafter
+    b = step.decode_sequences
+    if step.prefill_tokens == 0:
+        if m.prices.a[b] < 0:
+            price_decodes(m, b)
+        return m.prices.a[b] + m.prices.c[b] * step.context_tokens
+    p, n, pairs, context = float(step.prefill_tokens), float(step.prefill_sequences), float(step.pairs_2), float(step.context_tokens)
+    if m.cfg.drafted > 0:
+        drafted, passes = float(m.cfg.drafted), float(m.cfg.passes)
+        return whole_ps(drafted_step_seconds(model, drafter, drafted, passes, p, n, float(b), pairs, context))
+    return whole_ps(step_seconds(model, p, n, float(b), pairs, context))
+
+
+@part()
+def price_decodes(m, b):
+    """Note the decode line at a batch of ``b``."""
+    model, drafter, size = m.prices.model, m.prices.drafter, float(b)
+    if m.cfg.drafted > 0:
+        m.prices.a[b] = whole_ps(drafted_batch_seconds(model, drafter, float(m.cfg.drafted), float(m.cfg.passes), size))
+        m.prices.c[b] = whole_ps(drafted_context_seconds(model, drafter, float(m.cfg.passes), size))
+    else:
+        m.prices.a[b] = whole_ps(batch_seconds(model, size, size))
+        m.prices.c[b] = whole_ps(context_seconds(model, size))

@@ -1,0 +1,131 @@
+"""A whole trace on one engine, from the first request to the last or to the end of a window."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tonnage.errors import InputError
+from tonnage.perf.step import StepModel
+from tonnage.perf.step_terms import COEFFICIENTS
+from tonnage.simulator.kernel.build import check_engine, machine, plain, rows_for, send, settings
+from tonnage.simulator.kernel.compiled import drive
+from tonnage.simulator.kernel.memory import NEVER, Machine
+from tonnage.simulator.kernel.record import received, requests_of
+from tonnage.simulator.steps import StepRecord
+from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
+from tonnage.spec.workload import Trace
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tonnage.results.requests import Requests
+
+
+def run(
+    trace: Trace,
+    step: StepModel,
+    knobs: EngineKnobs,
+    kv_blocks: int,
+    *,
+    windows: Windows = NO_WINDOWS,
+    window_ps: int = -1,
+    max_context: int = 0,
+) -> Requests:
+    """Simulate one engine.
+
+    Args:
+        trace: the requests; ``due_ps`` in order.
+        step: what a step costs.
+        knobs: the engine's scheduler and limits.
+        kv_blocks: blocks of ``knobs.tokens_per_block`` tokens that the KV cache has.
+        windows: blocks that a sequence holds for its sliding windows, beside those of its context.
+        window_ps: when the run stops: tokens after this moment do not happen, rows sent after it are
+            left out, and what is not complete is unfinished; -1 to run to the end.
+        max_context: longest prompt plus output; a longer request is rejected; 0 for no such limit.
+
+    Returns:
+        The record. Nanoseconds are whole picoseconds divided by 1,000, rounded down. ``osl`` counts
+        the tokens that were produced; an unfinished request has them and no ``last_token_ns``.
+
+    Raises:
+        InputError: due times out of order, lengths below one token, an engine without slots, tokens or blocks, or whose
+            steps do not hold a token and its guesses.
+    """
+    return run_recorded(trace, step, knobs, kv_blocks, windows=windows, window_ps=window_ps, max_context=max_context, most_steps=0)[0]
+
+
+def run_recorded(
+    trace: Trace,
+    step: StepModel,
+    knobs: EngineKnobs,
+    kv_blocks: int,
+    *,
+    most_steps: int,
+    windows: Windows = NO_WINDOWS,
+    window_ps: int = -1,
+    max_context: int = 0,
+    stop: NDArray[np.int64] | None = None,
+) -> tuple[Requests, StepRecord]:
+    """As ``run``, with the first ``most_steps`` steps recorded (72 bytes each).
+
+    ``stop`` is an int64 array of one element: another thread that sets it to 1 ends the run between
+    two steps, and what it returns is then of no use.
+    """
+    check_engine(step, knobs, kv_blocks)
+    check_trace(trace)
+    cfg = settings(step, knobs, kv_blocks, windows=windows, window_ps=window_ps, max_context=max_context, seed=trace.seed)
+    due, isl, osl = (plain(column, np.int64) for column in (trace.due_ps, trace.isl, trace.osl))
+    if trace.concurrency > 0:
+        due = np.empty(len(trace), np.int64)
+    m = machine(cfg, step, rows_for(isl, osl, np.arange(len(trace)), due), steps=most_steps, stop=stop)
+    send(m, _first(m, trace) if trace.concurrency > 0 else len(trace))
+    drive(m, NEVER)
+    sent = m.rows.sent[: m.state["submitted"]]
+    if window_ps >= 0:
+        sent = sent[: int(np.searchsorted(sent, window_ps, side="right"))]
+    return requests_of(m, len(sent)), _steps(m, len(sent))
+
+
+def _first(m: Machine, trace: Trace) -> int:
+    """Give a machine the clients of a closed loop, who send their first requests one after another; how many."""
+    count = min(trace.concurrency, len(trace))
+    m.rows.sent[:count] = np.arange(1, count + 1) * trace.turnaround_ps
+    m.clients["concurrency"], m.clients["turnaround"] = trace.concurrency, trace.turnaround_ps
+    m.clients["program_free"] = count * trace.turnaround_ps
+    return count
+
+
+def _steps(m: Machine, count: int) -> StepRecord:
+    number = int(m.state["round"] + m.state["alone"])
+    first, last = (received(m, column[:count], -1) for column in (m.rows.first_step, m.rows.last_step))
+    return StepRecord(steps=m.tallies.steps[: min(number, len(m.tallies.steps))], count=number, first_step=first, last_step=last)
+
+
+def check_trace(trace: Trace) -> None:
+    """Refuse what nobody could send.
+
+    Raises:
+        InputError: due times out of order, or lengths below one token.
+    """
+    if len(trace) and (int(trace.isl.min()) < 1 or int(trace.osl.min()) < 1):
+        raise InputError("lengths: a prompt and an output have one token or more")
+    if trace.concurrency == 0 and len(trace) and (int(trace.due_ps[0]) < 0 or bool(np.any(trace.due_ps[1:] < trace.due_ps[:-1]))):
+        raise InputError("arrivals: due times are 0 or more and in order")
+
+
+def warm_up() -> None:
+    """Compile the loop, or load it from numba's cache, by a run of one request."""
+    one = np.ones(1, np.int64)
+    trace = Trace(due_ps=np.zeros(1, np.int64), isl=one, osl=one, concurrency=0, turnaround_ps=0)
+    knobs = EngineKnobs(
+        scheduler="static",
+        max_batch_size=1,
+        max_num_tokens=1,
+        chunked_prefill=False,
+        tokens_per_block=1,
+        kv_rule="free_gpu_memory_fraction",
+        kv_fraction=0.9,
+    )
+    run(trace, StepModel(coefficients=np.ones(COEFFICIENTS), frontend_s=0.0), knobs, 2)

@@ -1,0 +1,47 @@
+"""The schedulers, by their names: a file each, with ``never_fits``, ``schedule`` and ``GROWS``.
+
+The names are those of ``EngineKnobs.scheduler``; that of a file is its scheduler's, with underscores. ``GROWS`` says whether blocks are
+taken as contexts grow, so that without guesses a decoding request's context tells how many it has; else its row says so.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import Any, get_args
+
+from tonnage.simulator.kernel.inlined import part, small
+from tonnage.spec.deployment import Scheduler
+
+SCHEDULERS: dict[str, ModuleType] = {name: import_module(f"{__package__}.{name.replace('-', '_')}") for name in get_args(Scheduler)}
+CODES = {name: code for code, name in enumerate(SCHEDULERS)}
+"""What ``cfg.scheduler`` says."""
+
+
+def _one_of(code: int, this: Any, others: Any) -> Any:
+    """One more scheduler before the others."""
+
+    @part()
+    def schedule(m):
+        if m.cfg.scheduler == code:
+            this(m)
+        else:
+            others(m)
+
+    return schedule
+
+
+def _fits(code: int, this: Any, others: Any) -> Any:
+    @small()
+    def never_fits(cfg, isl, osl):
+        if cfg.scheduler == code:
+            return this(cfg, isl, osl)
+        return others(cfg, isl, osl)
+
+    return never_fits
+
+
+*_most, _last = SCHEDULERS.values()
+schedule, never_fits = _last.schedule, _last.never_fits
+for _code, _unit in reversed(list(enumerate(_most))):
+    schedule, never_fits = _one_of(_code, _unit.schedule, schedule), _fits(_code, _unit.never_fits, never_fits)
