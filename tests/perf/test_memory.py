@@ -13,15 +13,11 @@ from hypothesis import strategies as st
 
 from tonnage import api
 from tonnage.errors import DoesNotFit, InputError
-from tonnage.perf.memory import (
-    MemoryPlan,
-    check_split,
-    kv_bytes_per_token,
-    memory_plan,
-    static_peak_bytes,
-    weight_bytes,
-    window_bytes_per_token,
-)
+from tonnage.perf.kv_cache import kv_bytes_per_token, window_bytes_per_token
+from tonnage.perf.memory import MemoryPlan, memory_plan, static_peak_bytes
+from tonnage.perf.memory_equations import equations
+from tonnage.perf.split import check_split
+from tonnage.perf.weights import weight_bytes
 from tonnage.spec.catalog import engines, find_engine, find_gpu, find_model, gpus, models
 from tonnage.spec.deployment import NO_WINDOWS, Deployment, Parallelism
 from tonnage.spec.engine import default_knobs
@@ -123,7 +119,7 @@ def test_the_rule_of_sglang_leaves_activations_in_the_rest() -> None:
     assert plan.kv_budget_bytes == int(0.83 * 85_520_809_984 - plan.weight_bytes - plan.reserve_bytes)
     longer = replace(plan.deployment, knobs=replace(plan.deployment.knobs, max_num_tokens=65_536))
     assert memory_plan(longer).kv_budget_bytes == plan.kv_budget_bytes
-    lines = plan.equations()
+    lines = equations(plan)
     assert "activations and graphs = in the 17 % that mem_fraction_static leaves" in lines
     assert any(line.startswith("KV cache = 0.83 × ") and line.endswith("(mem_fraction_static)") for line in lines)
 
@@ -261,7 +257,7 @@ def test_pipelines_are_not_priced() -> None:
 
 
 def test_equations_give_the_numbers_of_the_plan() -> None:
-    lines = memory_plan(deployment("llama-3-8b", "h100")).equations(2_000, 200)
+    lines = equations(memory_plan(deployment("llama-3-8b", "h100")), 2_000, 200)
     assert lines[0].startswith("weights = 6,979,321,856 × 2 B + 1,050,673,152 × 2 B")
     assert lines[0].endswith("= 16.06 GB per GPU")
     assert any("131,072 B per GPU" in line for line in lines)
@@ -272,7 +268,7 @@ def test_equations_give_the_numbers_of_the_plan() -> None:
 @given(DEPLOYMENTS)
 def test_equations_are_single_lines(asked: Deployment) -> None:
     plan = plan_of(asked)
-    for line in plan.equations() if plan else []:
+    for line in equations(plan) if plan else []:
         assert " = " in line
         assert "\n" not in line
 
@@ -284,7 +280,7 @@ def test_a_latent_vector_is_on_every_gpu_and_its_heads_are_split() -> None:
     check_split(replace(eight, parallelism=Parallelism(tp=16)))
     with pytest.raises(InputError, match=r"128 query"):
         check_split(replace(eight, parallelism=Parallelism(tp=3)))
-    assert any("61 layers × (512 + 64) latent × 1 B = 35,136 B" in line for line in memory_plan(eight).equations())
+    assert any("61 layers × (512 + 64) latent × 1 B = 35,136 B" in line for line in equations(memory_plan(eight)))
 
 
 def test_deepseek_in_8_bits_fits_8_h200_and_not_8_h100() -> None:
@@ -304,7 +300,7 @@ def test_a_drafter_takes_memory_for_weights_and_cache() -> None:
     assert without.drafter_bytes == 0
     assert with_it.weight_bytes == without.weight_bytes
     assert with_it.kv_budget_bytes == pytest.approx(without.kv_budget_bytes - 0.9 * with_it.drafter_bytes, abs=2)
-    assert [line for line in with_it.equations() if line.startswith("drafter")] == ["drafter (eagle k=3 acceptance=0.7) = 0.50 GB per GPU"]
+    assert [line for line in equations(with_it) if line.startswith("drafter")] == ["drafter (eagle k=3 acceptance=0.7) = 0.50 GB per GPU"]
 
 
 def test_a_draft_model_takes_its_own_weights_and_must_be_split_as_well() -> None:
@@ -342,7 +338,7 @@ def test_layers_with_windows_take_a_constant_number_of_blocks(model: str, engine
     short = asked.model.window // 2
     assert 0 <= plan.request_blocks(short) - short * (growing + windowed) / (growing * size) < 2
     kept = f"{asked.model.windowed_layers} layers within {asked.model.window:,} tokens = {asked.model.window:,} × {windowed:,} B"
-    assert f"KV of windows = {kept} per GPU and request, {windows:,} blocks" in plan.equations()
+    assert f"KV of windows = {kept} per GPU and request, {windows:,} blocks" in equations(plan)
 
 
 def test_json_tells_of_windows_where_a_model_has_them() -> None:

@@ -29,7 +29,9 @@ class MemoryReport:
 
     def lines(self) -> list[str]:
         """The arithmetic, one printable equation a line."""
-        return self.plan.equations(self.isl, self.osl)
+        from tonnage.perf.memory_equations import equations
+
+        return equations(self.plan, self.isl, self.osl)
 
     def to_json(self) -> dict[str, Any]:
         """All sizes in bytes per GPU."""

@@ -10,22 +10,23 @@ the group, drawn towards what the calibration's own points showed where these we
 
 from __future__ import annotations
 
-import json
 import math
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib import resources
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
-from tonnage.errors import DataError
+from tonnage.errors import DataErrors
 from tonnage.perf.calibrated_terms import calibrated_for
+from tonnage.perf.coefficient_files import content
 from tonnage.perf.formats import fitted_bits
 from tonnage.perf.provenance import fitted_engine
 from tonnage.perf.terms_file import shipped
+from tonnage.spec.calibration import MULTIPLIERS, OWN_METRICS
 from tonnage.spec.catalog import find_engine
+from tonnage.spec.typed_values import FORBID, read_as
 
 if TYPE_CHECKING:
     import numpy as np
@@ -157,6 +158,15 @@ def _known_family(model: Model, preset: str, origins: Mapping[str, Any]) -> bool
     return not model.is_moe or preset in WITH_EXPERTS or preset in origins.get("experts", {})
 
 
+REGIME_WORDS = {"static", "small batch", "large batch", "loaded", "current", "calibrated", "light", "middle", "heavy", "open"} | {
+    "prompt",
+    "output",
+    "dense",
+    "moe",
+}
+"""What the names of regimes in the table are made of (``Regime.names``)."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Residuals:
     """The table of held-out errors.
@@ -171,10 +181,12 @@ class Residuals:
         widths: by term of a calibration, the width of the logarithm of its factor among groups that the fit had not seen.
     """
 
+    __pydantic_config__ = FORBID
+
     quantiles: Mapping[str, Mapping[str, tuple[float, ...]]]
     stretch: Mapping[str, Mapping[str, float]]
     strange_gpu: Mapping[str, Mapping[str, float]]
-    report: Mapping[str, Any]
+    report: Mapping[str, Any] = field(default_factory=dict)
     strange_engine: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     formats: tuple[str, ...] = FORMATS
     widths: Mapping[str, float] = field(default_factory=dict)
@@ -267,29 +279,32 @@ def shipped_residuals() -> Residuals:
     """The table that the package ships.
 
     Raises:
-        DataError: the file is missing or damaged.
+        DataError: the file is missing, is no JSON, or holds what it may not; one line for each fault.
     """
-    file = resources.files("tonnage.perf") / "coefficients" / "residuals.json"
-    try:
-        return residuals_of(json.loads(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DataError(f"perf/coefficients/residuals.json: {error}; reinstall, or write it again with ./fit") from None
+    return residuals_of(content("residuals.json", "reinstall, or write it again with ./fit"), "perf/coefficients/residuals.json")
 
 
-def residuals_of(document: Mapping[str, Any]) -> Residuals:
-    """The table of a document as ``fit`` writes it."""
-    quantiles = {
-        metric: {key: tuple(float(v) for v in values) for key, values in table.items()} for metric, table in document["quantiles"].items()
-    }
-    return Residuals(
-        quantiles=quantiles,
-        stretch=document["stretch"],
-        strange_gpu=document["strange_gpu"],
-        report=document.get("report", {}),
-        strange_engine=document.get("strange_engine", {}),
-        formats=tuple(document.get("formats", FORMATS)),
-        widths=document.get("widths", {}),
-    )
+def residuals_of(document: Mapping[str, Any], where: str = "residuals.json") -> Residuals:
+    """The table of a document as ``tools.fit`` writes it.
+
+    Raises:
+        DataErrors: unknown keys, metrics, regimes or terms, and values of another kind; one line each.
+    """
+    found = read_as(Residuals, document, where)
+    faults = []
+    for group in ("quantiles", "stretch", "strange_gpu", "strange_engine"):
+        for metric, table in getattr(found, group).items():
+            unknown = [] if metric in OWN_METRICS else [metric]
+            unknown += [f"{metric}.{key}" for key in table if not {*key.split(", ")} <= REGIME_WORDS]
+            faults += [f"{where}: {group}.{key}: unknown key" for key in unknown]
+    for metric, quantiles in found.quantiles.items():
+        wrong = [key for key, values in quantiles.items() if len(values) != len(LEVELS)]
+        faults += [f"{where}: quantiles.{metric}.{key}: holds no {len(LEVELS)} quantiles" for key in wrong]
+    faults += [
+        f"{where}: widths.{name}: unknown key; known here: {', '.join(MULTIPLIERS)}" for name in found.widths if name not in MULTIPLIERS
+    ]
+    DataErrors.raise_if(faults)
+    return found
 
 
 def intervals_of(values: Mapping[str, float], regime: Regime, noise: Mapping[str, float] | None = None) -> dict[str, tuple[float, float]]:
