@@ -17,14 +17,16 @@ from tonnage.bench.wire.event_stream import MAX_EVENT, EventStream
 from tonnage.bench.wire.http_response import MAX_HEAD, HttpResponse
 
 
-def read(case: Case, pieces: list[bytes], *, close: bool | None = None) -> tuple[Reply, str]:
-    """The reply after all pieces, stamped 1, 2, …, and what was found broken."""
+def read(case: Case, pieces: list[bytes], *, by_feed: bool = False) -> tuple[Reply, str]:
+    """The reply after all pieces, stamped 1, 2, …, taken one by one or together; and what was found broken."""
     reply = Reply(find_endpoint(case.kind, model="m", streaming=case.streaming), keep_text=True)
     try:
-        for at, piece in enumerate(pieces, start=1):
-            reply.feed(at, piece)
-            if reply.http.complete:
-                break
+        stamped = list(enumerate(pieces, start=1))
+        if by_feed:
+            for at, piece in stamped:
+                reply.feed(at, piece)
+        else:
+            reply.read(stamped)
         reply.end()
     except BrokenReply as broken:
         return reply, str(broken)
@@ -32,13 +34,17 @@ def read(case: Case, pieces: list[bytes], *, close: bool | None = None) -> tuple
 
 
 def check(case: Case, pieces: list[bytes]) -> None:
-    reply, broken = read(case, pieces)
+    for by_feed in (True, False):
+        check_one(case, *read(case, pieces, by_feed=by_feed))
+
+
+def check_one(case: Case, reply: Reply, broken: str) -> None:
     assert case.broken in broken
     assert bool(broken) == bool(case.broken)
     assert reply.texts == case.texts
     assert reply.sizes == [len(text) for text in case.texts]
     assert reply.times == sorted(reply.times)
-    assert len(reply.times) == len(reply.counts) == len(case.texts)
+    assert len(reply.times) == len(case.texts)
     assert (reply.tokens, reply.prompt, reply.cached) == (case.tokens, case.prompt, case.cached)
     assert (reply.finished, reply.error, reply.http.status) == (case.finished, case.error, case.status)
     if not case.broken:

@@ -50,8 +50,7 @@ class Exchange:
             BrokenReply: they are not what the endpoint should send.
         """
         pieces, self.pieces, self.held = self.pieces, [], 0
-        for stamp, data in pieces:
-            self.reply.feed(stamp, data)
+        self.reply.read(pieces)
 
     def fail(self, outcome: str, detail: str = "") -> None:
         """Say why it did not complete; the first reason stays."""

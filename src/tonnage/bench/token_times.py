@@ -50,16 +50,19 @@ def token_times(reply: Reply, counted: Sequence[int] | None = None) -> TokenTime
         return TokenTimes(times_ns=times, per_event=None, tokens=len(times), source="events")
     if total == len(times):
         return TokenTimes(times_ns=times, per_event=None, tokens=total, source="server")
-    said = _said(reply.counts, total)
+    said = _said(reply, total)
     if said is not None:
         return TokenTimes(times_ns=times, per_event=said, tokens=total, source="server")
     weights = counted if counted is not None and sum(counted) > 0 else reply.sizes
     return TokenTimes(times_ns=times, per_event=share(total, weights), tokens=total, source="server", shared=len(times) > 1)
 
 
-def _said(counts: Sequence[int], total: int) -> list[int] | None:
+def _said(reply: Reply, total: int) -> list[int] | None:
     """Tokens of each event from the server's running count; None where it did not keep one."""
-    if not counts or counts[0] < 0 or counts[-1] != total:
+    if len(reply.counts) != len(reply.times):
+        return None
+    counts = [reply.counts[place] for place in range(len(reply.times))]
+    if not counts or counts[-1] != total:
         return None
     steps = [after - before for before, after in itertools.pairwise([0, *counts])]
     return steps if min(steps) >= 0 else None

@@ -19,9 +19,13 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class EventStream:
-    """The state of one stream while its pieces come in; ``feed`` gives the data of each event that is complete."""
+    """The state of one stream while its pieces come in; ``feed`` gives the data of each event that is complete.
 
-    __slots__ = ("_after_cr", "_begun", "_clean", "_data", "_held", "_size", "_tail")
+    Attributes:
+        clean: whether nothing of an event has come yet: the next byte begins one.
+    """
+
+    __slots__ = ("_after_cr", "_begun", "_data", "_held", "_size", "_tail", "clean")
 
     def __init__(self) -> None:
         self._tail: list[bytes] = []
@@ -30,7 +34,7 @@ class EventStream:
         self._held = 0
         self._after_cr = False
         self._begun = False
-        self._clean = True
+        self.clean = True
 
     def feed(self, piece: bytes) -> Sequence[bytes]:
         """The data of every event that this piece completes, in order; comments and empty events give nothing.
@@ -38,7 +42,7 @@ class EventStream:
         Raises:
             BrokenReply: an event longer than ``MAX_EVENT``.
         """
-        if self._clean and piece[:6] == b"data: " and piece.find(b"\n") == len(piece) - 2 and piece[-1:] == b"\n" and b"\r" not in piece:
+        if self.clean and piece[:6] == b"data: " and piece.find(b"\n") == len(piece) - 2 and piece[-1:] == b"\n" and b"\r" not in piece:
             # The usual piece of a stream is exactly one event of one line.
             self._begun = True
             return (piece[6:-2],) if len(piece) > 8 else ()
@@ -61,7 +65,7 @@ class EventStream:
             else:
                 self._keep(line)
         self._after_cr = text.endswith(b"\r")
-        self._clean = not (self._tail or self._data or self._after_cr)
+        self.clean = not (self._tail or self._data or self._after_cr)
         return events
 
     def end(self) -> Sequence[bytes]:
@@ -77,7 +81,7 @@ class EventStream:
         if piece:
             self._tail.append(piece)
             self._size += len(piece)
-            self._clean = False
+            self.clean = False
             self._limit()
 
     def _line(self, line: bytes, events: list[bytes]) -> None:

@@ -46,6 +46,11 @@ class HttpResponse:
         self._kept = b""
         self._left = 0
 
+    @property
+    def between_chunks(self) -> bool:
+        """Whether the next byte begins a chunk."""
+        return self._state == _SIZE and not self._kept
+
     def feed(self, data: bytes) -> Sequence[bytes]:
         """The parts of the body that a piece holds, in order.
 
