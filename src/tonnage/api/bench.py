@@ -164,7 +164,7 @@ def prepare_bench(
         warmup=_count("warmup_request_count", warmup_request_count, least=0) or 0,
         headers=tuple(name for name, _ in headers),
     )
-    wanted = Wanted(percentiles=_percentiles(percentiles), error_rate=max_error_rate, slo=_slo(slo), tokens=tokens)
+    wanted = Wanted(percentiles=_percentiles(percentiles), error_rate=max_error_rate, slo=_slo(slo), tokens=tokens, seed=seed)
     return Bench(setup=setup, questions=questions, wanted=wanted, scenario=_scenario(target, question, setup))
 
 

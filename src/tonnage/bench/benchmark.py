@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.bench.definitions import others
+from tonnage.bench.intervals import CONFIDENCE, intervals
 from tonnage.bench.load import Load
 from tonnage.bench.measure import Observed, Watch, measure
 from tonnage.bench.setup import Setup
@@ -30,12 +31,14 @@ class Wanted:
         error_rate: share of requests that may fail.
         slo: limits that goodput is counted against.
         tokens: whether the moments of single tokens are kept.
+        seed: of the bootstrap.
     """
 
     percentiles: tuple[int, ...] = ()
     error_rate: float = ERROR_RATE
     slo: Slo = ()
     tokens: bool = True
+    seed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +103,7 @@ def benchmark(
         validity = judge(observed, requests, summary, steady, percentiles=wanted.percentiles, error_rate=wanted.error_rate)
         good = goodput(requests, wanted.slo) if wanted.slo else None
         run_json = _run_json(setup, observed, validity, facts)
+        run_json["intervals"] = {"confidence": CONFIDENCE, **intervals(requests, seed=wanted.seed)}
         if wanted.tokens and setup.endpoint.streaming:
             run_json["other_definitions"] = others(requests, *read_tokens(writer.partial))
         if good is not None:

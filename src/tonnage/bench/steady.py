@@ -45,8 +45,9 @@ class Steady:
 def find_steady(requests: Requests) -> Steady:
     """The longest window up to the end of the run in which E2E does not drift.
 
-    The first blocks are left out one by one, up to half of the run, until a straight line through the block means neither
-    rises nor falls by more than ``DRIFT``, or does so by less than ``SURE`` standard errors.
+    The first blocks are left out one by one, up to half of the run, until the first that is left is like the others and a
+    straight line through the block means neither rises nor falls by more than ``DRIFT``, or does so by less than ``SURE``
+    standard errors.
     """
     import numpy as np
 
@@ -59,10 +60,16 @@ def find_steady(requests: Requests) -> Steady:
     drift = math.nan
     for left_out in range(MOST_LEFT_OUT + 1):
         drift, errors = _trend(means[left_out:])
-        if abs(drift) <= DRIFT or errors < SURE:
+        if (abs(drift) <= DRIFT or errors < SURE) and not _stands_out(means[left_out:]):
             start, end = (int(requests.due_ns[i]) / 1e9 for i in (blocks[left_out][0], order[-1]))
             return Steady(found=True, start_s=start, end_s=end, drift=drift)
     return Steady(found=False, drift=drift)
+
+
+def _stands_out(means: NDArray[np.float64]) -> bool:
+    """Whether the first block belongs to the start of the run: far from the mean of the others, by their own spread too."""
+    off, others = abs(float(means[0] - means[1:].mean())), means[1:]
+    return off > DRIFT * float(others.mean()) and off > SURE * float(others.std(ddof=1))
 
 
 def _trend(means: NDArray[np.float64]) -> tuple[float, float]:

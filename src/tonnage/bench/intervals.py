@@ -1,0 +1,82 @@
+"""How sure a statistic is: a bootstrap over blocks of time, since neighbouring requests share the server's state.
+
+The run is cut into blocks of neighbouring requests, blocks are drawn with replacement until there are as many, and the
+statistic is taken again; the interval lies between quantiles of what comes out (Künsch, "The jackknife and the
+bootstrap for general stationary observations", Annals of Statistics 17, 1989: here with blocks that do not overlap).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from tonnage.results.requests import COMPLETED, Requests
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+CONFIDENCE = 0.95
+BLOCKS = 30
+FEWEST_BLOCKS = 8
+BLOCK_REQUESTS = 5
+"""Requests of a block at least."""
+
+DRAWS = 200
+
+STATISTICS = ("mean", "p50", "p95", "p99")
+
+
+def block_intervals(values: NDArray[np.float64], *, seed: int) -> dict[str, tuple[float, float]]:
+    """Between which values mean, p50, p95 and p99 lie with a confidence of 0.95; NaN where there are too few values for blocks.
+
+    Args:
+        values: one for each request, in the order of time.
+        seed: of the draws.
+    """
+    import numpy as np
+
+    count = min(BLOCKS, values.size // BLOCK_REQUESTS)
+    if count < FEWEST_BLOCKS:
+        return dict.fromkeys(STATISTICS, (math.nan, math.nan))
+    blocks = np.array_split(values, count)
+    rng = np.random.default_rng(seed)
+    draws = np.array([_statistics(np.concatenate([blocks[i] for i in places])) for places in rng.integers(0, count, (DRAWS, count))])
+    low, high = np.quantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
+    # The spread of B block means is known from B values only: its quantiles are those of Student's t, wider than the normal's.
+    middle, wider = _statistics(values), _student(count - 1) / _NORMAL
+    return {
+        name: (float(middle[k] - (middle[k] - low[k]) * wider), float(middle[k] + (high[k] - middle[k]) * wider))
+        for k, name in enumerate(STATISTICS)
+    }
+
+
+def _statistics(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    import numpy as np
+
+    return np.array([values.mean(), *np.percentile(values, (50, 95, 99))])
+
+
+_NORMAL = 1.959964
+
+
+def _student(freedom: int) -> float:
+    """The 97.5th percentile of Student's t, by Cornish and Fisher's expansion (within 1 % from 7 degrees of freedom)."""
+    z = _NORMAL
+    return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
+
+
+def intervals(requests: Requests, *, seed: int = 0) -> dict[str, dict[str, tuple[float, float]]]:
+    """Intervals of the mean, p50, p95 and p99 of TTFT, TPOT and E2E in milliseconds, at a confidence of 0.95."""
+    import numpy as np
+
+    rows = np.flatnonzero(requests.status == COMPLETED)
+    rows = rows[np.argsort(requests.due_ns[rows], kind="stable")]
+    due, first, last, osl = requests.due_ns[rows], requests.first_token_ns[rows], requests.last_token_ns[rows], requests.osl[rows]
+    several = osl > 1
+    series = {
+        "ttft_ms": (first - due) / 1e6,
+        "tpot_ms": (last - first)[several] / np.maximum(osl[several] - 1, 1) / 1e6,
+        "e2e_ms": (last - due) / 1e6,
+    }
+    return {metric: block_intervals(values, seed=seed) for metric, values in series.items()}

@@ -1,0 +1,194 @@
+"""What makes a run invalid, how many samples a percentile needs, and where a run is steady."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tonnage.bench.intervals import block_intervals
+from tonnage.bench.load import Load
+from tonnage.bench.measure import Observed
+from tonnage.bench.recorder import Tally
+from tonnage.bench.samples import needed, rank_interval
+from tonnage.bench.steady import find_steady
+from tonnage.bench.validity import Validity, judge
+from tonnage.results.metrics import summarize
+from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, Requests
+
+MS = 1_000_000
+
+
+def record(e2e_ms: np.ndarray, *, every_ms: float = 10.0, due: np.ndarray | None = None) -> Requests:
+    """Requests due one after another, half of each E2E before the first token."""
+    count = len(e2e_ms)
+    due_ns = np.rint(np.arange(count) * every_ms * MS).astype(np.int64) if due is None else due
+    e2e = np.rint(e2e_ms * MS).astype(np.int64)
+    zeros = np.zeros(count, dtype=np.int64)
+    return Requests(
+        due_ns=due_ns,
+        sent_ns=due_ns.copy(),
+        first_token_ns=due_ns + e2e // 2,
+        last_token_ns=due_ns + e2e,
+        isl=zeros + 10,
+        osl=zeros + 5,
+        cached_tokens=zeros,
+        instance=zeros.astype(np.int32),
+        status=zeros.astype(np.int8),
+        preemptions=zeros.astype(np.int32),
+        gaps=np.zeros((POSITION_BUCKETS, GAP_BINS), dtype=np.int64),
+    )
+
+
+GOOD = record(np.full(600, 100.0))
+OPEN = Load(isl=GOOD.isl, osl=GOOD.osl, due_ns=GOOD.due_ns, rate=100.0, pattern="constant")
+SEEN = Observed(
+    load=OPEN,
+    sent=600,
+    tally=Tally(outcomes=Counter({"": 600}), tokens=3000, events=3000),
+    lateness_ns=array("q", [100_000] * 600),
+    begun_lateness_ns=array("q", [50_000] * 600),
+    cpu=array("d", [0.3] * 6),
+    cpu_share=0.3,
+    cpu_s=1.8,
+    seconds=6.0,
+    start_ns=0,
+    connections=10,
+    retries=0,
+    interrupted=False,
+)
+
+
+def judged(observed: Observed = SEEN, requests: Requests = GOOD, percentiles: tuple[int, ...] = ()) -> Validity:
+    return judge(observed, requests, summarize(requests), find_steady(requests), percentiles=percentiles)
+
+
+def test_a_good_run_is_valid() -> None:
+    said = judged()
+    assert said.verdict == "VALID"
+    assert not said.reasons
+    assert all(check.passed for check in said.checks)
+    assert said.supported == {50: True, 90: True, 95: True, 99: True}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"lateness_ns": array("q", [3 * MS] * 600)}, "event loop was late by a mean of 3 ms"),
+        ({"lateness_ns": array("q", [0] * 580 + [40 * MS] * 20)}, "event loop was late by a p99"),
+        ({"begun_lateness_ns": array("q", [5 * MS] * 600)}, "sending was late by a mean of 5 ms"),
+        ({"cpu_share": 0.93}, "of a core"),
+        ({"cpu": array("d", [0.99, 0.2, 0.2, 0.2])}, "whole core"),
+        ({"tally": Tally(outcomes=Counter({"": 580, "HTTP 500": 15, "timed out": 5}))}, "15 HTTP 500, 5 timed out"),
+    ],
+)
+def test_each_lack_is_a_reason_of_its_own(change: dict[str, object], words: str) -> None:
+    said = judged(replace(SEEN, **change))  # type: ignore[arg-type]
+    assert said.verdict == "INVALID"
+    assert len(said.reasons) == 1
+    assert words in said.reasons[0]
+
+
+def test_requests_that_were_cancelled_are_no_errors() -> None:
+    assert judged(replace(SEEN, tally=Tally(outcomes=Counter({"": 600, "cancelled": 60})), interrupted=True)).verdict == "VALID"
+
+
+def test_lateness_is_measured_by_the_latencies_that_it_falsifies() -> None:
+    slow = record(np.full(600, 4_000.0))
+    late = replace(SEEN, lateness_ns=array("q", [15 * MS] * 600))
+    assert judged(late, GOOD).verdict == "INVALID"
+    assert judged(late, slow).verdict == "VALID"  # 15 ms in 2 s to the first token
+
+
+def test_a_rate_that_was_not_reached() -> None:
+    slower = record(np.full(600, 100.0), every_ms=11.0)
+    assert "of 100 requests/s were sent 90.9 %" in judged(requests=slower).reasons[0]
+
+
+def test_a_concurrency_that_was_not_reached() -> None:
+    closed = replace(SEEN, load=Load(isl=GOOD.isl, osl=GOOD.osl, concurrency=20))
+    said = judged(closed)  # 10 are in flight: 100 ms each, one every 10 ms
+    assert len(said.reasons) == 1
+    assert "of 20 requests in flight there were on average 50" in said.reasons[0]
+    assert judged(replace(SEEN, load=replace(closed.load, concurrency=10))).verdict == "VALID"
+
+
+def test_a_percentile_is_refused_only_where_it_was_asked_for() -> None:
+    few = record(np.full(100, 100.0))
+    load = replace(OPEN, isl=few.isl, osl=few.osl, due_ns=few.due_ns)
+    seen = replace(SEEN, load=load, sent=100, tally=Tally(outcomes=Counter({"": 100})))
+    assert judged(seen, few).verdict == "VALID"
+    assert any("p99" in note for note in judged(seen, few).notes)
+    assert "p99 was asked for" in judged(seen, few, (99,)).reasons[0]
+
+
+def test_no_completed_request_is_no_measurement() -> None:
+    nothing = replace(GOOD, status=np.full(600, 3, dtype=np.int8))
+    seen = replace(SEEN, tally=Tally(outcomes=Counter({"connection refused": 600})))
+    assert "no request completed" in judged(seen, nothing).reasons
+
+
+def test_the_count_of_samples_is_that_of_mlperf() -> None:
+    assert [needed(p) for p in (50, 90, 95, 99)] == [7, 44, 90, 459]
+
+
+@pytest.mark.parametrize(("count", "percentile"), [(459, 50), (1_000, 95), (5_000, 99), (700, 90)])
+def test_ranks_hold_the_percentile_as_often_as_they_say(count: int, percentile: float) -> None:
+    found = rank_interval(count, percentile, 0.9)
+    assert found is not None
+    low, high = found
+    below = stats.binom.cdf(low, count, percentile / 100)
+    above = stats.binom.sf(high, count, percentile / 100)
+    assert below <= 0.05 + 1e-9
+    assert above <= 0.05 + 1e-9
+    held = stats.binom.cdf(high, count, percentile / 100) - below
+    assert 0.88 <= held <= 0.97
+
+
+def test_too_few_samples_have_no_interval() -> None:
+    assert rank_interval(100, 99, 0.99) is None
+    assert rank_interval(0, 50) is None
+
+
+def test_a_run_that_settles_is_steady_from_there() -> None:
+    rng = np.random.default_rng(1)
+    e2e = rng.normal(100, 5, 1_000)
+    e2e[:150] *= np.linspace(4, 1, 150)
+    found = find_steady(record(e2e))
+    assert found.found
+    assert 1.0 <= found.start_s <= 3.1
+    assert found.end_s == pytest.approx(9.99)
+
+
+def test_a_queue_that_grows_is_not_steady() -> None:
+    rng = np.random.default_rng(1)
+    found = find_steady(record(rng.normal(100, 5, 1_000) + np.linspace(0, 800, 1_000)))
+    assert found.found is False
+    assert found.drift > 0.2
+    growing = record(rng.normal(100, 5, 600) + np.linspace(0, 800, 600))
+    assert any("no steady state" in reason for reason in judged(requests=growing).reasons)
+
+
+def test_noise_alone_is_steady_and_few_requests_say_nothing() -> None:
+    rng = np.random.default_rng(2)
+    assert sum(bool(find_steady(record(rng.lognormal(4, 1, 400))).found) for _ in range(50)) >= 49
+    assert find_steady(record(np.full(20, 100.0))).found is None
+
+
+def test_block_intervals_hold_the_mean_of_a_correlated_series_as_often_as_they_say() -> None:
+    rng = np.random.default_rng(3)
+    held = 0
+    for _ in range(60):
+        noise = rng.normal(0, 1, 1_200)
+        series = np.zeros(1_200)
+        for k in range(1, 1_200):
+            series[k] = 0.9 * series[k - 1] + noise[k]
+        low, high = block_intervals(series, seed=7)["mean"]
+        held += low <= 0 <= high
+    assert held / 60 >= 0.85
+    assert math.isnan(block_intervals(np.zeros(3), seed=7)["mean"][0])
