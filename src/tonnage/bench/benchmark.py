@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from tonnage.bench.definitions import others
 from tonnage.bench.intervals import CONFIDENCE, intervals
 from tonnage.bench.load import Load
-from tonnage.bench.measure import Observed, Watch, measure
+from tonnage.bench.measure import Observed, Watcher, measure
+from tonnage.bench.scrape import Scraper
 from tonnage.bench.setup import Setup
 from tonnage.bench.steady import find_steady
 from tonnage.bench.validity import ERROR_RATE, Validity, judge
@@ -78,7 +79,8 @@ def benchmark(
     facts: dict[str, Any],
     scenario: dict[str, Any],
     provenance: dict[str, Any],
-    watch: Watch | None = None,
+    watchers: Sequence[Watcher] = (),
+    metrics: Scraper | None = None,
 ) -> Measured:
     """Measure one load and write its run folder.
 
@@ -90,14 +92,15 @@ def benchmark(
         wanted: what is to be said of it.
         facts: what else belongs into ``run.json``: self-test, environment.
         scenario, provenance: for the run folder.
-        watch: called once, when the run begins.
+        watchers: who looks on.
+        metrics: reads the server's own metrics while the run lasts.
 
     Raises:
         InputError: the folder is in use or cannot be written.
     """
     writer = RunWriter(directory, tokens=wanted.tokens)
     try:
-        observed = measure(setup, load, writer, watch=watch)
+        observed = measure(setup, load, writer, watchers=[*watchers, *([metrics] if metrics is not None else ())])
         requests = writer.finish()
         summary, steady = summarize(requests), find_steady(requests)
         validity = judge(observed, requests, summary, steady, percentiles=wanted.percentiles, error_rate=wanted.error_rate)
@@ -106,6 +109,9 @@ def benchmark(
         run_json["intervals"] = {"confidence": CONFIDENCE, **intervals(requests, seed=wanted.seed)}
         if wanted.tokens and setup.endpoint.streaming:
             run_json["other_definitions"] = others(requests, *read_tokens(writer.partial))
+        if metrics is not None:
+            run_json["server_metrics"] = metrics.summary()
+            metrics.write(writer.partial / "server_metrics.parquet")
         if good is not None:
             run_json["goodput"] = {
                 "limits": [str(x) for x in wanted.slo],

@@ -30,6 +30,7 @@ class Conductor:
     """Runs one load over a client.
 
     Attributes:
+        load: what is sent and when.
         sent: requests begun.
         over: requests that are over.
         start_ns: when the run began, on the monotonic clock.
@@ -46,7 +47,7 @@ class Conductor:
             taken: called with each exchange that is over.
         """
         self._loop = loop
-        self._load = load
+        self.load = load
         self._make = make
         self._taken = taken
         self._ready: deque[Exchange] = deque()
@@ -71,7 +72,7 @@ class Conductor:
     async def run(self, client: Client) -> None:
         """Send everything and wait until it is over; ``planned_start`` has been called just before."""
         self._client = client
-        load = self._load
+        load = self.load
         self._deadline_ns = -1 if load.seconds == float("inf") else self.start_ns + round(load.seconds * 1e9)
         if not len(load):
             self._ended.set()
@@ -97,20 +98,20 @@ class Conductor:
         """An exchange is over; in a closed loop its client goes on at once."""
         self.over += 1
         free_ns = time.monotonic_ns()
-        if self._load.due_ns is None and self._may_send(free_ns):
+        if self.load.due_ns is None and self._may_send(free_ns):
             self._send(free_ns)
         self._taken(exchange)
         self._check()
 
     def _may_send(self, now: int) -> bool:
-        if not self._closing and (self.sent >= len(self._load) or 0 <= self._deadline_ns <= now):
+        if not self._closing and (self.sent >= len(self.load) or 0 <= self._deadline_ns <= now):
             self._closing = True
         return not self._closing
 
     def _due(self) -> None:
         """Send what is due, and set the alarm for the next."""
         now = time.monotonic_ns()
-        if self._load.due_ns is None:
+        if self.load.due_ns is None:
             while self._joins and self._joins[0] <= now and self._may_send(now):
                 self._send(self._joins.popleft())
             if self._joins and not self._closing:
@@ -140,7 +141,7 @@ class Conductor:
 
     def _prepare(self, count: int) -> None:
         """Make up to ``count`` further requests ready."""
-        load = self._load
+        load = self.load
         for _ in range(count):
             if self._made >= len(load) or self._bytes > AHEAD_BYTES:
                 return

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tonnage.bench.client import Client
 from tonnage.bench.conductor import Conductor
@@ -24,11 +24,18 @@ from tonnage.results.batches import RunWriter
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Watch = Callable[["Conductor", Client], None]
-"""Called once when a run begins, with what a live view may look at."""
 
-Seen = Callable[[Exchange, TokenTimes], None]
-"""Called with every exchange that is over."""
+class Watcher(Protocol):
+    """Who looks on while a run lasts: a live view, a scraper of the server's own metrics."""
+
+    def begin(self, conductor: Conductor, client: Client) -> None:
+        """The run is about to begin; ``conductor.start_ns`` is fixed."""
+
+    def seen(self, exchange: Exchange, times: TokenTimes) -> None:
+        """An exchange is over. Called between the stamps of others: it must take microseconds."""
+
+    def end(self) -> None:
+        """The run is over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,15 +72,14 @@ class Observed:
     interrupted: bool
 
 
-def measure(setup: Setup, load: Load, writer: RunWriter, *, watch: Watch | None = None, seen: Seen | None = None) -> Observed:
+def measure(setup: Setup, load: Load, writer: RunWriter, *, watchers: Sequence[Watcher] = ()) -> Observed:
     """Run one load to its end; Ctrl-C ends it early and keeps what was measured.
 
     Args:
         setup: the server, and how to ask it.
         load: what to send and when.
         writer: where rows go, batch by batch.
-        watch: called once, when the run begins.
-        seen: called with every exchange that is over.
+        watchers: who looks on.
     """
     import uvloop
 
@@ -82,13 +88,13 @@ def measure(setup: Setup, load: Load, writer: RunWriter, *, watch: Watch | None 
     gc.collect()
     gc.freeze()
     try:
-        return uvloop.run(_measure(setup, load, writer, watch, seen))
+        return uvloop.run(_measure(setup, load, writer, watchers))
     finally:
         gc.unfreeze()
         sys.setswitchinterval(interval)
 
 
-async def _measure(setup: Setup, load: Load, writer: RunWriter, watch: Watch | None, seen: Seen | None) -> Observed:
+async def _measure(setup: Setup, load: Load, writer: RunWriter, watchers: Sequence[Watcher]) -> Observed:
     loop = asyncio.get_running_loop()
     if setup.warmup and not await _warm_up(loop, setup, load):
         load = _nothing(load)
@@ -96,22 +102,24 @@ async def _measure(setup: Setup, load: Load, writer: RunWriter, watch: Watch | N
 
     def taken(exchange: Exchange) -> None:
         times = recorder.take(exchange)
-        if seen is not None:
-            seen(exchange, times)
+        for watcher in watchers:
+            watcher.seen(exchange, times)
 
     conductor = Conductor(loop, load, setup.exchange, taken)
     client = _client(loop, setup, conductor)
     _on_interrupt(loop, conductor.stop)
-    if watch is not None:
-        watch(conductor, client)
     began_cpu, began = time.process_time(), time.monotonic()
     recorder.begin(conductor.planned_start())
+    for watcher in watchers:
+        watcher.begin(conductor, client)
     heartbeat = Heartbeat(loop)
     await conductor.run(client)
     seconds = time.monotonic() - began
     share = heartbeat.stop()
     client.close()
     recorder.finish()
+    for watcher in watchers:
+        watcher.end()
     return Observed(
         load=load,
         sent=conductor.sent,

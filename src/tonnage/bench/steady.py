@@ -25,6 +25,9 @@ DRIFT = 0.2
 SURE = 3.0
 """Standard errors by which a drift must stand out."""
 
+RISING = 5.0
+"""Standard errors by which a rise of TTFT must stand out: seven blocks leave five degrees of freedom, one in 400 by chance."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steady:
@@ -64,6 +67,23 @@ def find_steady(requests: Requests) -> Steady:
             start, end = (int(requests.due_ns[i]) / 1e9 for i in (blocks[left_out][0], order[-1]))
             return Steady(found=True, start_s=start, end_s=end, drift=drift)
     return Steady(found=False, drift=drift)
+
+
+def ttft_rise_ms(requests: Requests) -> float:
+    """By how much TTFT rose over the last seven tenths of a run, in milliseconds; 0 where that does not stand out.
+
+    A queue that grows slowly may not yet have broken a limit when a short run ends: its rise shows that it would.
+    """
+    import numpy as np
+
+    rows = np.flatnonzero(requests.status == COMPLETED)
+    if rows.size < FEWEST:
+        return 0.0
+    order = rows[np.argsort(requests.due_ns[rows], kind="stable")]
+    blocks = np.array_split(order, BLOCKS)[3:]
+    means = np.array([(requests.first_token_ns[b] - requests.due_ns[b]).mean() for b in blocks])
+    drift, errors = _trend(means)
+    return max(drift * float(means.mean()) / 1e6, 0.0) if errors >= RISING else 0.0
 
 
 def _stands_out(means: NDArray[np.float64]) -> bool:

@@ -38,6 +38,9 @@ REACHED = 0.95
 
 ERROR_RATE = 0.01
 
+CLIENT = ("event_loop", "sending", "cpu")
+"""How the names of those checks begin that are about the client itself."""
+
 PERCENTILES = (50, 90, 95, 99)
 
 
@@ -86,6 +89,16 @@ class Validity:
     def verdict(self) -> str:
         """VALID or INVALID."""
         return "INVALID" if self.reasons else "VALID"
+
+    @property
+    def client_reasons(self) -> tuple[str, ...]:
+        """The reasons that are the client's own: its lateness, its CPU."""
+        return tuple(check.words for check in self.checks if not check.passed and check.name.startswith(CLIENT))
+
+    @property
+    def client_limited(self) -> bool:
+        """Whether the client was too slow for the load."""
+        return bool(self.client_reasons)
 
     def to_json(self) -> dict[str, Any]:
         """By name."""

@@ -56,7 +56,9 @@ def bench(
     reuse_connections: Annotated[bool | None, Parameter(group=SERVER)] = None,
     percentiles: Annotated[list[int] | None, Parameter(group=VERDICT, negative=(), consume_multiple=True)] = None,
     slo: Annotated[list[str] | None, Parameter(group=VERDICT, negative=())] = None,
+    find_max: Annotated[bool, Parameter(group=LOAD, negative=())] = False,
     max_error_rate: Annotated[float | None, Parameter(group=VERDICT)] = None,
+    metrics_url: Texts = None,
     selftest: Annotated[bool, Parameter(group=VERDICT)] = True,
     seed: Annotated[int | None, Parameter(group=LOAD)] = None,
     tokens: bool = True,
@@ -81,7 +83,7 @@ def bench(
     action
         selftest measures the client itself against a server with a known schedule, instead of an endpoint.
     url
-        The server, such as http://127.0.0.1:8000.
+        The server, such as 127.0.0.1:8000.
     model
         The name that the server knows the model by.
     endpoint_type
@@ -136,6 +138,10 @@ def bench(
         Percentiles that there must be samples enough for, at a confidence of 0.99: 50, 90, 95 or 99.
     slo
         A limit that goodput is counted against, such as "ttft p95<=500ms"; may be repeated.
+    find_max
+        Search the highest load inside the --slo, beginning at the one given; at most 12 runs.
+    metrics_url
+        A page of Prometheus metrics to read once a second; may be repeated (default: the server's own /metrics, if it has one).
     max_error_rate
         Share of requests that may fail in a valid run (default: 0.01).
     selftest
@@ -212,13 +218,15 @@ def bench(
         "percentiles": percentiles,
         "slo": slo,
         "max_error_rate": max_error_rate,
+        "metrics_url": metrics_url,
         "seed": seed,
     }
     if action == "selftest":
         _refuse({**asked, "artifact_dir": artifact_dir}, "belongs to the measurement of an endpoint, not to the self-test")
         return _selftest(test, serve, streams, json)
     _refuse({**test, "serve": serve or None, "streams": streams}, "belongs to the self-test: tonnage bench selftest")
-    return _measure({name: value for name, value in asked.items() if value is not None} | {"tokens": tokens}, artifact_dir, selftest, json)
+    given = {name: value for name, value in asked.items() if value is not None} | {"tokens": tokens}
+    return (_find_max if find_max else _measure)(given, artifact_dir, selftest, json)
 
 
 def _refuse(flags: dict[str, Any], why: str) -> None:
@@ -227,15 +235,42 @@ def _refuse(flags: dict[str, Any], why: str) -> None:
             raise InputError(f"--{name.replace('_', '-')}: {why}")
 
 
-def _measure(asked: dict[str, Any], output: Path | None, selftest: bool, as_json: bool) -> int:
+def _prepared(asked: dict[str, Any]) -> Any:
     missing = [f"--{name}" for name in ("url", "model") if name not in asked]
     if missing:
         raise InputError(f"{', '.join(missing)}: missing; for example --url http://127.0.0.1:8000 --model llama-3.1-8b")
     from tonnage.api import bench as api
+
+    return api.prepare_bench(**asked)
+
+
+def _find_max(asked: dict[str, Any], output: Path | None, selftest: bool, as_json: bool) -> int:
+    if "request_count" not in asked:
+        asked.setdefault("benchmark_duration", "20s")
+    prepared = _prepared(asked)
+    from tonnage.api import bench as api
+    from tonnage.cli.live_view import live_view
     from tonnage.cli.provenance import provenance
 
-    prepared = api.prepare_bench(**asked)
-    runs = api.run_bench(prepared, output=output, selftest=selftest, provenance=provenance(asked.get("seed", 0)))
+    found = api.run_find_max(prepared, output=output, selftest=selftest, provenance=provenance(asked.get("seed", 0)), watch=live_view)
+    if as_json:
+        from tonnage.results.store import json_text
+
+        sys.stdout.write(json_text(found.to_json()))
+    else:
+        from tonnage.cli.show_bench import show_maximum
+
+        print(show_maximum(found))
+    return 0 if found.load == found.load and not found.client_limited else 3
+
+
+def _measure(asked: dict[str, Any], output: Path | None, selftest: bool, as_json: bool) -> int:
+    prepared = _prepared(asked)
+    from tonnage.api import bench as api
+    from tonnage.cli.live_view import live_view
+    from tonnage.cli.provenance import provenance
+
+    runs = api.run_bench(prepared, output=output, selftest=selftest, provenance=provenance(asked.get("seed", 0)), watch=live_view)
     if as_json:
         from tonnage.results.store import json_text
 

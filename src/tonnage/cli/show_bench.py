@@ -9,6 +9,7 @@ from tonnage.cli.table import number, table, wrapped
 
 if TYPE_CHECKING:
     from tonnage.bench.benchmark import Measured
+    from tonnage.bench.find_max import Maximum
     from tonnage.bench.selftest import SelfTest
 
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
@@ -67,3 +68,26 @@ def show_selftest(tests: Sequence[SelfTest]) -> str:
         "tokens/s at most: where the client's CPU for each token would take 85 % of a core.",
     )
     return "\n".join([table(header, rows), "", *(wrapped(line) for line in words)])
+
+
+def show_maximum(found: Maximum) -> str:
+    """What the search found, and every run that it made."""
+    low, high = found.interval
+    limits = ", ".join(found.limits)
+    if found.load != found.load:
+        title = f"No load met {limits}."
+    else:
+        between = f"the highest is between {number(low)} and {number(high)} with a confidence of 0.9"
+        title = f"{number(found.load)} {found.unit} meet {limits}; {between}."
+    lines = [wrapped(title)]
+    if found.client_limited:
+        lines.append(wrapped("The client was too slow for the last load: the server can do more than this machine can ask for."))
+    elif not found.precise:
+        lines.append(wrapped("The runs ended before the interval was narrow: ask for longer runs."))
+    rows = []
+    for trial in found.trials:
+        s = trial.measured.summary
+        values = (trial.load, s.ttft_ms.p95, s.tpot_ms.mean, s.requests_per_second)
+        rows.append((*(number(v) for v in values), "passed" if trial.passed else "failed", f"{trial.sure:.2f}", trial.why or "–"))
+    header = (found.unit, "TTFT p95 ms", "TPOT ms", "requests/s", "", "sure", "why")
+    return "\n".join([*lines, "", table(header, rows)])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 
 from tonnage.bench.exact.schedule import Schedule
 from tonnage.errors import TonnageError
@@ -50,7 +52,9 @@ def exact_server(schedule: Schedule, *, seconds: float = 600.0) -> Iterator[str]
         TonnageError: it did not start.
     """
     command = [sys.executable, "-m", "tonnage.bench.exact.serve", json.dumps(asdict(schedule)), str(seconds)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    here = str(Path(__file__).parents[3])  # found from any folder, also where PYTHONPATH is relative
+    paths = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": paths})
     try:
         line = process.stdout.readline() if process.stdout else ""
         if not line.startswith("listening on "):

@@ -198,4 +198,7 @@ class ExactServer:
         self.log.append((served.asked.number, served.received_ns, served.first_ns, served.last_ns, served.tokens))
         self._running -= 1
         if self._waiting:
-            self._start(self._waiting.popleft(), time.monotonic_ns())
+            # The slot was free when the schedule says so, however late the last write was: so the capacity is exact.
+            following = self._waiting.popleft()
+            freed = served.started_ns + round(served.sends[-1][0] * 1e9)
+            self._start(following, max(min(freed, time.monotonic_ns()), following.received_ns))

@@ -1,0 +1,311 @@
+"""What ``tonnage bench`` is asked, checked before anything is sent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tonnage.api.arguments import Many, lengths_of, rates, seed_of, whole_numbers
+from tonnage.bench.benchmark import Wanted
+from tonnage.bench.endpoints import find_endpoint
+from tonnage.bench.load import PATTERNS, Question
+from tonnage.bench.prompts import CHARACTERS_PER_TOKEN, prompts
+from tonnage.bench.scrape import fetch, samples
+from tonnage.bench.setup import Setup
+from tonnage.bench.validity import ERROR_RATE, PERCENTILES
+from tonnage.bench.wire.request import Target, parse_url, request_head
+from tonnage.errors import InputError, UnknownName, option
+from tonnage.spec.deployment import METRICS, Slo, parse_limit
+from tonnage.spec.recording import read_recording
+from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, TraceArrivals
+from tonnage.units import parse_duration
+
+if TYPE_CHECKING:
+    import ssl
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """A measurement that was asked for, checked, and not begun yet.
+
+    Attributes:
+        setup: the server, and how to ask it.
+        questions: the loads, one after another.
+        wanted: what is to be said of each.
+        scenario: what was asked, for the run folders.
+        metrics_urls: pages of Prometheus metrics to read while a load runs.
+    """
+
+    setup: Setup
+    questions: tuple[Question, ...]
+    wanted: Wanted
+    scenario: dict[str, Any]
+    metrics_urls: tuple[str, ...] = ()
+
+    def folder(self, output: Path, question: Question) -> Path:
+        """Where one load is written: the folder itself, or one inside it for each point of a sweep."""
+        if len(self.questions) == 1:
+            return output
+        load = question.arrivals
+        return output / (f"concurrency-{load.concurrency}" if isinstance(load, ClosedLoop) else f"rate-{load.rate:g}")
+
+
+def prepare_bench(
+    *,
+    url: str,
+    model: str,
+    isl: str | float | None = None,
+    osl: str | float | None = None,
+    endpoint_type: str = "chat",
+    streaming: bool = True,
+    concurrency: Many | None = None,
+    request_rate: str | float | Iterable[float] | None = None,
+    arrival_pattern: str = "poisson",
+    cv: float = 1.0,
+    burst_size: int | None = None,
+    trace: str | None = None,
+    request_count: int | None = None,
+    benchmark_duration: str | None = None,
+    warmup_request_count: int = 0,
+    ramp: str | None = None,
+    tokenizer: Path | None = None,
+    characters_per_token: float = CHARACTERS_PER_TOKEN,
+    shared_prefix: int = 0,
+    pin_output: bool = True,
+    extra_inputs: Sequence[str] = (),
+    header: Sequence[str] = (),
+    api_key_env: str = "OPENAI_API_KEY",
+    ca_file: Path | None = None,
+    request_timeout: str = "10min",
+    reuse_connections: bool = True,
+    metrics_url: Sequence[str] = (),
+    percentiles: Sequence[int] = (),
+    slo: Sequence[str] = (),
+    max_error_rate: float = ERROR_RATE,
+    tokens: bool = True,
+    seed: int = 0,
+) -> Bench:
+    """Everything about a measurement checked, before anything is sent.
+
+    Args:
+        url: of the server, such as "http://127.0.0.1:8000".
+        model: the name that the server knows it by.
+        isl, osl: prompt and output lengths in tokens: a number or a distribution; not needed where a trace has them.
+        endpoint_type: "chat", "completions", "responses", "embeddings" or "generate".
+        streaming: whether replies are streamed.
+        concurrency: clients of a closed loop, one load each ("1,2,5"); or
+        request_rate: requests per second of an open loop, one load each.
+        arrival_pattern: "poisson", "constant", "gamma" (with ``cv``) or "burst" (with ``burst_size``).
+        cv: standard deviation of the gaps over their mean.
+        burst_size: requests that come at one moment.
+        trace: a file of recorded requests, sent as they came.
+        request_count: requests per load; or
+        benchmark_duration: after so long nothing more is sent ("60s").
+        warmup_request_count: requests before each load that are not recorded.
+        ramp: clients of a closed loop begin one after another over so long.
+        tokenizer: a local tokenizer.json, for exact prompt lengths.
+        characters_per_token: what stands for a token without one.
+        shared_prefix: tokens at the beginning that all prompts share.
+        pin_output: whether outputs are held at their length by min_tokens and ignore_eos.
+        extra_inputs: further fields of the request, as "name:value", the value in JSON or plain.
+        header: further headers, as "Name: value".
+        api_key_env: the environment variable that holds the key; it is never written anywhere.
+        ca_file: certificates to trust instead of the system's.
+        request_timeout: of one request.
+        reuse_connections: whether connections are kept.
+        metrics_url: pages of Prometheus metrics to read while a load runs; "none" for not even the server's own /metrics.
+        percentiles: those that there must be samples enough for.
+        slo: limits that goodput is counted against, such as "ttft p95<=500ms".
+        max_error_rate: share of requests that may fail in a valid run.
+        tokens: whether the moments of single tokens are kept.
+        seed: of every draw.
+
+    Raises:
+        InputError: anything that cannot be used, in one line.
+    """
+    target = parse_url(url)
+    endpoint = find_endpoint(endpoint_type, model=model, streaming=streaming, pinned=pin_output, extra=_extra(extra_inputs))
+    arrivals, pairs = _arrivals(concurrency, request_rate, trace, arrival_pattern, cv)
+    if endpoint.kind == "embeddings" and osl is None:
+        osl = 1
+    if pairs is None and (isl is None or osl is None):
+        raise InputError(f"{option('isl')}, {option('osl')}: missing; give the lengths in tokens, for example 1000 and 200")
+    lengths = [lengths_of(value if value is not None else 1, option(name)) for name, value in (("isl", isl), ("osl", osl))]
+    headers = _headers(header)
+    question = Question(
+        isl=lengths[0],
+        osl=lengths[1],
+        pairs=pairs if isl is None and osl is None else None,
+        arrivals=arrivals[0],
+        burst=_burst(arrival_pattern, burst_size, arrivals[0]),
+        requests=checked_count("request_count", request_count, least=1),
+        seconds=None if benchmark_duration is None else _positive("benchmark_duration", benchmark_duration),
+        ramp_s=0.0 if ramp is None else parse_duration(ramp, option("ramp")),
+        seed=seed_of(seed),
+    )
+    questions = tuple(_with(question, load) for load in arrivals)
+    if question.requests is None and question.seconds is None and trace is None:
+        raise InputError(f"{option('request_count')}: missing; give how many requests, or a {option('benchmark_duration')} such as 60s")
+    setup = Setup(
+        target=target,
+        endpoint=endpoint,
+        prompts=prompts(seed=seed, tokenizer=tokenizer, characters=_characters(characters_per_token), shared_tokens=shared_prefix),
+        head=request_head(target, endpoint.path, key=os.environ.get(api_key_env, ""), headers=headers),
+        timeout_s=_positive("request_timeout", request_timeout),
+        tls=_tls(target, ca_file),
+        reuse=reuse_connections,
+        warmup=checked_count("warmup_request_count", warmup_request_count, least=0) or 0,
+        headers=tuple(name for name, _ in headers),
+    )
+    wanted = Wanted(percentiles=_percentiles(percentiles), error_rate=max_error_rate, slo=_slo(slo), tokens=tokens, seed=seed)
+    pages = _pages(target, metrics_url)
+    return Bench(setup=setup, questions=questions, wanted=wanted, scenario=_scenario(target, question, setup), metrics_urls=pages)
+
+
+def _arrivals(concurrency: Many | None, request_rate: Any, trace: str | None, pattern: str, cv: float) -> tuple[tuple[Arrivals, ...], Any]:
+    """The loads, and the pairs of lengths of a trace."""
+    given = [name for name, value in (("concurrency", concurrency), ("request_rate", request_rate), ("trace", trace)) if value is not None]
+    if len(given) != 1:
+        names = ", ".join(option(name) for name in ("concurrency", "request_rate", "trace"))
+        raise InputError(f"{names}: give exactly one of them, such as a concurrency of 16")
+    if pattern not in PATTERNS:
+        raise UnknownName("arrival pattern", pattern, PATTERNS)
+    if trace is not None:
+        recording = read_recording(trace, option("trace"))
+        return (TraceArrivals(recording=recording, lengths=False),), recording.pairs()
+    if concurrency is not None:
+        return tuple(ClosedLoop(concurrency=n) for n in whole_numbers(concurrency, option("concurrency"))), None
+    process: Process = "constant" if pattern == "constant" else "gamma" if pattern == "gamma" else "poisson"
+    return tuple(OpenLoop(rate=rate, process=process, cv=cv) for rate in rates(request_rate, option("request_rate"))), None
+
+
+def _pages(target: Target, urls: Sequence[str]) -> tuple[str, ...]:
+    """Pages to read while a load runs; without any named, the server's own where it has metrics that are known."""
+    if list(urls) == ["none"]:
+        return ()
+    if urls:
+        for url in urls:
+            if not url.startswith(("http://", "https://")):
+                raise InputError(f"{option('metrics_url')}: '{url}' is not a URL; write for example http://127.0.0.1:8002/metrics")
+        return tuple(urls)
+    own = f"{'https' if target.tls else 'http'}://{target.authority}/metrics"
+    return (own,) if samples(fetch(own, timeout_s=1.0)) else ()
+
+
+def _with(question: Question, load: Arrivals) -> Question:
+    if isinstance(load, TraceArrivals):
+        load = replace(load, lengths=question.pairs is not None)
+        count = question.requests or len(load.recording)
+        return replace(question, arrivals=load, pairs=None, requests=min(count, len(load.recording)))
+    return replace(question, arrivals=load)
+
+
+def _burst(pattern: str, size: int | None, load: Arrivals) -> int:
+    if pattern != "burst":
+        if size is not None:
+            raise InputError(f"{option('burst_size')}: belongs to arrivals in bursts; set {option('arrival_pattern')} to burst")
+        return 0
+    if not isinstance(load, OpenLoop):
+        raise InputError(f"{option('arrival_pattern')}: bursts need a {option('request_rate')}")
+    return checked_count("burst_size", 8 if size is None else size, least=2) or 0
+
+
+def checked_count(name: str, value: int | None, *, least: int) -> int | None:
+    """A whole number that is not below the least.
+
+    Raises:
+        InputError: it is, or it is above 10⁹.
+    """
+    if value is not None and not least <= value <= 10**9:
+        raise InputError(f"{option(name)}: {value} is not possible; write a whole number from {least}")
+    return value
+
+
+def _positive(name: str, text: str) -> float:
+    seconds = parse_duration(text, option(name))
+    if seconds <= 0:
+        raise InputError(f"{option(name)}: '{text}' is no time; write for example 60s")
+    return seconds
+
+
+def _characters(value: float) -> float:
+    if not 0.5 <= value <= 100:
+        raise InputError(f"{option('characters_per_token')}: {value:g} is not possible; English text has about 4")
+    return value
+
+
+def _percentiles(values: Sequence[int]) -> tuple[int, ...]:
+    for value in values:
+        if value not in PERCENTILES:
+            raise InputError(f"{option('percentiles')}: {value} is not one of {', '.join(map(str, PERCENTILES))}")
+    return tuple(values)
+
+
+def _slo(limits: Sequence[str]) -> Slo:
+    """Limits such as "ttft p95<=500ms"."""
+    found = []
+    for text in limits:
+        name, _, rest = text.strip().partition(" ")
+        metric = next((m for m in METRICS if m == name.lower()), None)
+        if metric is None or not rest.strip():
+            raise InputError(f"{option('slo')}: '{text}' is not a limit; write for example \"ttft p95<=500ms\"")
+        found.append(parse_limit(metric, rest))
+    return tuple(found)
+
+
+def _extra(texts: Sequence[str]) -> dict[str, Any]:
+    """Further fields of the request's body."""
+    import json
+
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, colon, value = text.partition(":")
+        if not colon or not name:
+            raise InputError(f"{option('extra_inputs')}: '{text}' is not a field; write name:value, such as temperature:0")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
+def _headers(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    found = []
+    for text in texts:
+        name, colon, value = text.partition(":")
+        if not colon or not name.replace("-", "").isalnum():
+            raise InputError(f"{option('header')}: '{name}' is not a header; write 'Name: value'")
+        found.append((name, value.strip()))
+    return tuple(found)
+
+
+def _tls(target: Target, ca_file: Path | None) -> ssl.SSLContext | None:
+    if not target.tls:
+        if ca_file is not None:
+            raise InputError(f"{option('ca_file')}: the server's address is not https; leave it out")
+        return None
+    import ssl
+
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        raise InputError(f"{option('ca_file')}: {ca_file} cannot be used ({error.strerror or error}); give certificates in PEM") from None
+
+
+def _scenario(target: Target, question: Question, setup: Setup) -> dict[str, Any]:
+    """What was asked, without any key."""
+    return {
+        "url": f"{'https' if target.tls else 'http'}://{target.authority}{target.path}",
+        "model": setup.endpoint.model,
+        "endpoint_type": setup.endpoint.kind,
+        "streaming": setup.endpoint.streaming,
+        "isl": str(question.isl),
+        "osl": str(question.osl),
+        "requests": question.requests,
+        "seconds": question.seconds,
+        "warmup_requests": setup.warmup,
+        "seed": question.seed,
+    }

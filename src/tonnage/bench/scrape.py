@@ -1,0 +1,121 @@
+"""The server's own metrics while a run lasts: Prometheus text, read once a second by a thread.
+
+Kept are the gauges and counters of the names below, as vLLM, SGLang, TensorRT-LLM, Triton and the DCGM exporter call them:
+queue length, running requests, KV use, GPU power and use. Format: Prometheus text exposition 0.0.4.
+"""
+
+from __future__ import annotations
+
+import http.client
+import re
+import threading
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tonnage.bench.client import Client
+from tonnage.bench.conductor import Conductor
+from tonnage.bench.exchange import Exchange
+from tonnage.bench.token_times import TokenTimes
+
+EVERY_S = 1.0
+MOST_BYTES = 16_777_216
+NAMES = ("vllm:", "sglang:", "trtllm_", "nv_inference_", "nv_trt_llm_", "nv_gpu_", "DCGM_FI_DEV_")
+_LEFT_OUT = ("_bucket", "_created")
+_SAMPLE = re.compile(r"^([a-zA-Z_:][\w:]*)(\{.*\})?\s+(\S+)(?:\s+-?\d+)?$", re.ASCII)
+
+
+def samples(text: str) -> dict[str, float]:
+    """The samples of a page that are kept, by name with labels; lines that are none are passed over."""
+    found = {}
+    for line in text.splitlines():
+        if not line.startswith(NAMES):
+            continue
+        match = _SAMPLE.match(line)
+        if match is None or match[1].endswith(_LEFT_OUT):
+            continue
+        try:
+            found[match[1] + (match[2] or "")] = float(match[3])
+        except ValueError:
+            continue
+    return found
+
+
+def fetch(url: str, timeout_s: float = 2.0) -> str:
+    """The text behind a URL; "" where there is none, for whatever reason."""
+    parts = urlsplit(url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
+    try:
+        connection.request("GET", parts.path or "/metrics")
+        response = connection.getresponse()
+        return response.read(MOST_BYTES).decode("utf-8", "replace") if response.status == 200 else ""
+    except (OSError, http.client.HTTPException, ValueError):
+        return ""
+    finally:
+        connection.close()
+
+
+class Scraper:
+    """Reads some pages again and again, from the beginning of a run to its end."""
+
+    def __init__(self, urls: tuple[str, ...], *, every_s: float = EVERY_S) -> None:
+        """Set up; nothing is read yet.
+
+        Args:
+            urls: of the pages.
+            every_s: seconds between two readings.
+        """
+        self._urls = urls
+        self._every = every_s
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._start_ns = 0
+        self.rows: list[tuple[int, str, float]] = []
+
+    def begin(self, conductor: Conductor, client: Client) -> None:
+        """Start reading; times count from the beginning of the run."""
+        self._start_ns = conductor.start_ns
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def seen(self, exchange: Exchange, times: TokenTimes) -> None:
+        """Nothing: the server's metrics come from the server."""
+
+    def end(self) -> None:
+        """Read no more."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=10)
+
+    def _read(self) -> None:
+        while True:
+            for url in self._urls:
+                now = time.monotonic_ns() - self._start_ns
+                self.rows.extend((now, name, value) for name, value in samples(fetch(url)).items())
+            if self._stop.wait(self._every):
+                return
+
+    def summary(self) -> dict[str, Any]:
+        """Of each series how often it was read, and its first, mean, greatest and last value."""
+        by_name: dict[str, list[float]] = {}
+        for _, name, value in self.rows:
+            by_name.setdefault(name, []).append(value)
+        return {
+            name: {"read": len(v), "first": v[0], "mean": sum(v) / len(v), "max": max(v), "last": v[-1]}
+            for name, v in sorted(by_name.items())
+        }
+
+    def write(self, path: Path) -> None:
+        """Write ``time_ns, name, value``: one row for each reading of each series, times as in ``requests.parquet``."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        times, names, values = zip(*self.rows, strict=True) if self.rows else ((), (), ())
+        columns = {
+            "time_ns": pa.array(times, type=pa.int64()),
+            "name": pa.array(names, type=pa.string()).dictionary_encode(),
+            "value": pa.array(values, type=pa.float64()),
+        }
+        pq.write_table(pa.table(columns), path, compression="zstd")
