@@ -20,7 +20,16 @@ from tonnage.results.metrics import summarize
 from tonnage.results.store import read_run
 
 ASKED = ["bench", "--model", "m", "--isl", "20", "--osl", "5", "--no-selftest"]
-FILES = {"scenario.yaml", "requests.parquet", "gaps.parquet", "tokens.parquet", "summary.json", "run.json", "provenance.json"}
+FILES = {
+    "scenario.yaml",
+    "requests.parquet",
+    "gaps.parquet",
+    "tokens.parquet",
+    "summary.json",
+    "run.json",
+    "provenance.json",
+    "server_metrics.parquet",
+}
 
 
 def test_a_run_leaves_a_folder_that_reads_back(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

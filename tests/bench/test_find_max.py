@@ -1,0 +1,84 @@
+"""The highest load of a queue whose capacity is known, found through the same verdict and the same record as over the wire."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.bench.test_truth import SEEN, record
+from tonnage.bench.benchmark import Measured
+from tonnage.bench.find_max import Maximum, find_max
+from tonnage.bench.load import Load
+from tonnage.bench.recorder import Tally
+from tonnage.bench.steady import find_steady
+from tonnage.bench.validity import judge
+from tonnage.results.metrics import summarize
+from tonnage.spec.deployment import parse_limit
+
+SLOTS = 8
+SERVICE_S = 0.2
+CAPACITY = SLOTS / SERVICE_S
+
+
+def measured(rate: float, *, seconds: float, seed: int, late_ms: float = 0.0) -> Measured:
+    """A run of the queue at a rate: constant service times, Poisson arrivals (constant ones without a seed)."""
+    count = int(rate * seconds)
+    gaps = np.random.default_rng(seed).exponential(1 / rate, count) if seed else np.full(count, 1 / rate)
+    due = gaps.cumsum()
+    free, e2e = [0.0] * SLOTS, []
+    for moment in due:
+        start = max(heapq.heappop(free), moment)
+        heapq.heappush(free, start + SERVICE_S)
+        e2e.append((start + SERVICE_S - moment) * 1e3)
+    requests = record(np.array(e2e), due=np.rint(due * 1e9).astype(np.int64))
+    load = Load(isl=requests.isl, osl=requests.osl, due_ns=requests.due_ns, rate=rate, pattern="poisson")
+    late = np.full(600, round(late_ms * 1e6)).tolist()
+    observed = replace(SEEN, load=load, sent=count, tally=Tally(outcomes=Counter({"": count})), lateness_ns=late)
+    summary, steady = summarize(requests), find_steady(requests)
+    validity = judge(observed, requests, summary, steady)
+    return Measured(
+        load=load, requests=requests, summary=summary, validity=validity, observed=observed, good=None, summary_json={}, run_json={}
+    )
+
+
+def search(limit: str, *, seed: int, start: float, seconds: float = 20.0) -> Maximum:
+    seeds = iter(range(seed, seed + 1000)) if seed else iter([0] * 100)
+    return find_max(lambda rate: measured(rate, seconds=seconds, seed=next(seeds)), (parse_limit("e2e", limit),), start=start, whole=False)
+
+
+@pytest.mark.parametrize("start", [7.0, 33.0, 90.0])
+def test_the_capacity_of_a_queue_is_found_within_three_percent_in_twelve_runs(start: float) -> None:
+    found = search("p95<=600ms", seed=0, start=start)
+    assert len(found.trials) <= 12
+    assert found.load == pytest.approx(CAPACITY, rel=0.03)
+    assert found.interval[0] * 0.99 <= CAPACITY <= found.interval[1] * 1.01
+
+
+def test_random_arrivals_find_the_load_at_which_the_limit_is_met() -> None:
+    long = {rate: np.mean([measured(rate, seconds=600, seed=s).summary.e2e_ms.p95 for s in (1, 2, 3)]) for rate in (32.5, 35.0)}
+    assert long[32.5] < 390 < long[35.0]
+    found = [search("p95<=390ms", seed=1_000 * k, start=20.0, seconds=60) for k in (1, 2, 3)]
+    assert all(len(f.trials) <= 12 for f in found)
+    assert [f.load for f in found] == pytest.approx([33.7] * 3, rel=0.03)
+
+
+def test_a_client_that_is_too_slow_ends_the_search_and_says_so() -> None:
+    found = find_max(
+        lambda rate: measured(rate, seconds=20, seed=0, late_ms=0.1 if rate < 30 else 300.0),
+        (parse_limit("e2e", "p95<=300ms"),),
+        start=10.0,
+        whole=False,
+    )
+    assert [trial.load for trial in found.trials][:2] == [10.0, 20.0]
+    assert found.trials[-1].measured.validity.client_limited
+    assert found.to_json()["find_max"]["unit"] == "requests/s"
+
+
+def test_no_load_inside_the_limits_is_said() -> None:
+    found = search("p95<=100ms", seed=0, start=8.0)
+    assert not any(trial.passed for trial in found.trials)
+    assert np.isnan(found.load)
