@@ -8,7 +8,7 @@ import pytest
 from tonnage import api
 from tonnage.errors import DoesNotFit, InputError
 from tonnage.perf.memory import memory_plan
-from tonnage.perf.pipeline import priced
+from tonnage.perf.pipeline import estimated_instance
 from tonnage.perf.step import batch_seconds, step_seconds
 from tonnage.perf.step_terms import HOST_STEP
 from tonnage.perf.terms import step_model
@@ -23,7 +23,7 @@ def deployment(model: str = "llama-3.1-70b", tp: int = 2, pp: int = 1, gpu: str 
 
 def test_one_stage_is_the_plain_instance() -> None:
     d = deployment()
-    found = priced(d, gpus_per_system=8, prompt_tokens=1000)
+    found = estimated_instance(d, gpus_per_system=8, prompt_tokens=1000)
     assert found.memory == memory_plan(d)
     assert found.knobs == d.knobs
     np.testing.assert_array_equal(found.step.coefficients, step_model(d).coefficients)
@@ -31,7 +31,7 @@ def test_one_stage_is_the_plain_instance() -> None:
 
 def test_a_token_takes_as_long_as_through_all_layers_and_a_full_pipeline_carries_more() -> None:
     """Alone, a pipeline is no faster than one stage with all layers; with pp times the sequences a round is hardly longer."""
-    one, two = (priced(deployment(tp=4, pp=pp), gpus_per_system=8, prompt_tokens=1000).step.coefficients for pp in (1, 2))
+    one, two = (estimated_instance(deployment(tp=4, pp=pp), gpus_per_system=8, prompt_tokens=1000).step.coefficients for pp in (1, 2))
     alone = step_seconds(one, 0, 0, 1, 0, 1000)
     assert step_seconds(two, 0, 0, 1, 0, 1000) == pytest.approx(alone, rel=0.1)
     assert step_seconds(two, 0, 0, 1, 0, 1000) > alone
@@ -42,17 +42,17 @@ def test_a_token_takes_as_long_as_through_all_layers_and_a_full_pipeline_carries
 def test_stages_are_priced_by_the_fitted_terms_alone() -> None:
     d = replace(deployment(pp=2), step_source=StepSource(name="steps.csv"))
     with pytest.raises(InputError, match="choose PP 1 or step_model fitted"):
-        priced(d, gpus_per_system=8, prompt_tokens=1000)
+        estimated_instance(d, gpus_per_system=8, prompt_tokens=1000)
 
 
 def test_a_lone_prompt_goes_through_every_stage_one_after_another() -> None:
-    one, four = (priced(deployment(tp=2, pp=pp), gpus_per_system=8, prompt_tokens=8000) for pp in (1, 4))
+    one, four = (estimated_instance(deployment(tp=2, pp=pp), gpus_per_system=8, prompt_tokens=8000) for pp in (1, 4))
     first, fourth = (p.step.frontend_s + step_seconds(p.step.coefficients, 8000, 1, 0, 8000 * 8000, 0) for p in (one, four))
     assert fourth == pytest.approx(first, rel=0.1)
 
 
 def test_stages_over_the_network_take_longer_than_inside_a_system() -> None:
-    inside, across = (priced(deployment(tp=4, pp=2), gpus_per_system=n, prompt_tokens=100).step.coefficients for n in (8, 4))
+    inside, across = (estimated_instance(deployment(tp=4, pp=2), gpus_per_system=n, prompt_tokens=100).step.coefficients for n in (8, 4))
     assert batch_seconds(across, 64, 64) > batch_seconds(inside, 64, 64)
     assert across[HOST_STEP] == inside[HOST_STEP]
 
@@ -60,12 +60,12 @@ def test_stages_over_the_network_take_longer_than_inside_a_system() -> None:
 def test_405b_in_16_bits_needs_two_systems_of_eight() -> None:
     whole = deployment("llama-3.1-405b", tp=8, precision="fp16")
     with pytest.raises(DoesNotFit, match="do not fit 8 × 80 GB"):
-        priced(whole, gpus_per_system=8, prompt_tokens=1000)
-    halves = priced(replace(whole, parallelism=Parallelism(tp=8, pp=2)), gpus_per_system=8, prompt_tokens=1000)
+        estimated_instance(whole, gpus_per_system=8, prompt_tokens=1000)
+    halves = estimated_instance(replace(whole, parallelism=Parallelism(tp=8, pp=2)), gpus_per_system=8, prompt_tokens=1000)
     assert halves.memory.tokens > 10_000
     assert halves.memory.weight_bytes * 16 == pytest.approx(2 * 405.9e9, rel=0.02)
 
 
 def test_a_stage_that_does_not_fit_says_how_many_layers_it_has() -> None:
     with pytest.raises(DoesNotFit, match="PP 2, 63 of 126 layers a stage: weights"):
-        priced(deployment("llama-3.1-405b", tp=4, pp=2, precision="fp16"), gpus_per_system=8, prompt_tokens=1000)
+        estimated_instance(deployment("llama-3.1-405b", tp=4, pp=2, precision="fp16"), gpus_per_system=8, prompt_tokens=1000)

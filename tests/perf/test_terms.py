@@ -359,5 +359,8 @@ def test_cuda_graphs_spare_latent_attention_what_launching_it_costs() -> None:
 
 
 def test_latent_attention_is_marked_as_not_fitted() -> None:
-    assert marks(deployment(model="deepseek-v3", precision="fp8", tp=8))[-1] == "deepseek-v3: MLA priced by datasheet, not fitted"
+    assert (
+        marks(deployment(model="deepseek-v3", precision="fp8", tp=8))[-1]
+        == "deepseek-v3: latent attention estimated from the datasheet, not fitted"
+    )
     assert marks(deployment(model="llama-4-scout", precision="fp8", tp=8)) == ()

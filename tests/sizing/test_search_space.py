@@ -40,5 +40,5 @@ def test_speculation_over_a_pipeline_is_refused_by_name() -> None:
     ready, rejected = ([r for r in found if isinstance(r, kind)] for kind in (Ready, Rejected))
     assert [r.trial.deployment.speculation for r in ready] == [None]
     assert [(r.engine, r.reason) for r in rejected] == [
-        ("tensorrt-llm + eagle k=3", "speculation: is not priced together with PP 2; use pp 1, or leave it out")
+        ("tensorrt-llm + eagle k=3", "speculation: is not estimated together with PP 2; use pp 1, or leave it out")
     ]

@@ -2,7 +2,7 @@
 
 Static batches are two steps in closed form. For rows under load the order of an engine's steps
 hardly depends on how long they last, so a row is simulated once, its steps are gathered into bins of
-equal (P, n, B), and every metric becomes a weighted sum of step times: linear in the prices of the
+equal (P, n, B), and every metric becomes a weighted sum of step times: linear in the durations of the
 bins. The simulation is repeated with the new terms until nothing moves (STEP_MODEL.md).
 """
 
@@ -69,7 +69,7 @@ def robust(residuals: Floats) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Deployments:
-    """The different deployments of some points, priced together."""
+    """The different deployments of some points, whose coefficients are computed together."""
 
     unique: tuple[Deployment, ...]
     of: NDArray[np.int64]

@@ -1,7 +1,7 @@
-"""What guessing ahead costs: one pass of the drafter as a coefficient array, on the same GPUs and terms as the model.
+"""Speculative decoding: one pass of the drafter as a coefficient array, on the model's GPUs and with its terms.
 
-A drafter with layers is priced like a model that has only these. What it lacks of a model's step: the host's
-work per step, sequence and prefill, which the engine does once. No measurement of speculative decoding went into this.
+A drafter with layers is estimated as a model that has only these. Its passes lack the host's work per step, sequence and
+prefill, which the engine does once. No measurement of speculative decoding went into this.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from tonnage.spec.deployment import Deployment
     from tonnage.spec.model import Model
 
-MARK = "speculative decoding: priced by its weights and arithmetic, not fitted; the acceptance is as given"
+MARK = "speculative decoding: estimated from its weights and arithmetic, not fitted; the acceptance is as given"
 
 
-def drafting(deployment: Deployment, price: Callable[[Model], list[float]]) -> Drafting | None:
-    """The deployment's speculative decoding as its steps price it; None without.
+def drafting(deployment: Deployment, coefficients: Callable[[Model], list[float]]) -> Drafting | None:
+    """The deployment's speculative decoding, as far as it decides how long steps take; None without.
 
     Args:
         deployment: what is deployed.
-        price: the coefficient array of a model on the deployment's GPUs, without what the host does once per step.
+        coefficients: gives the coefficient array of a model on the deployment's GPUs, without what the host does once per step.
     """
     import numpy as np
 
@@ -33,12 +33,12 @@ def drafting(deployment: Deployment, price: Callable[[Model], list[float]]) -> D
     if asked is None:
         return None
     layers = asked.layers_of(deployment.model)
-    c = _heads(deployment, price(deployment.model)) if layers is None else _layers(deployment, price(layers), layers)
+    c = _heads(deployment, coefficients(deployment.model)) if layers is None else _layers(deployment, coefficients(layers), layers)
     return Drafting(tokens=asked.tokens, acceptance=asked.acceptance, passes=asked.passes, coefficients=np.array(c))
 
 
 def _layers(deployment: Deployment, c: list[float], layers: Model) -> list[float]:
-    """One pass through layers, with the projection before them."""
+    """One pass through the drafter's layers, with the projection before them."""
     asked = deployment.speculation
     projection = 0 if asked is None else asked.projection_parameters(deployment.model)
     for place in (at.LINEAR_FLOPS, at.LINEAR_BYTES):
@@ -47,7 +47,7 @@ def _layers(deployment: Deployment, c: list[float], layers: Model) -> list[float
 
 
 def _heads(deployment: Deployment, of_model: list[float]) -> list[float]:
-    """One pass through heads alone, by what they weigh beside the model's."""
+    """One pass through heads alone, in proportion to the size of the model's head."""
     asked: Any = deployment.speculation
     share = asked.head_parameters(deployment.model) / deployment.model.head_parameters
     c = [0.0] * at.COEFFICIENTS

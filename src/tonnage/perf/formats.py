@@ -1,12 +1,12 @@
-"""Where a number format acts in a step: rate of the arithmetic, bytes of the weights, and the price of unpacking.
+"""How a number format changes a step: the rate of its arithmetic, the bytes of its weights, and what unpacking takes.
 
 Weight-only formats move fewer bytes and multiply in 16 bits: they gain while a step waits for weights and lose once it
 waits for arithmetic, for unpacking takes its share of both. Formats of weights and activations multiply at the rate of
 their format as well. 2:4 sparsity doubles the rate on paper and shrinks the bytes.
 
 What a format reaches of the efficiencies fitted to 16 and 8 bits lies in the group ``formats`` of ``terms.json``, by its
-name, or by its name and a GPU generation where that is known to differ; what measurements here did not fit is a prior
-(``tools/fit/formats.py`` has the sources), and predictions that rest on one say so.
+name, or by its name and a GPU generation where that is known to differ. Where no measurements here could be fitted, the number
+is a prior (``tools/fit/formats.py`` has the sources), and predictions that rest on one say so.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ SPARSE_RATE = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shares:
-    """What a format reaches of the fitted efficiencies: of the matrix rate, and of the bandwidth of reading weights."""
+    """What a format reaches of the fitted efficiencies, in matrix rate and in bandwidth of reading weights."""
 
     compute: float
     memory: float
 
 
 def fitted_bits(precision: Precision) -> Literal["8", "16"]:
-    """The bits whose fitted efficiencies a format starts from: those of its arithmetic; INT8 kernels were compared with 16 bits."""
+    """The bits of a format's arithmetic, whose fitted efficiencies it starts from; INT8 kernels were compared with 16 bits."""
     return "8" if precision.arithmetic in {"fp8", "fp4"} else "16"
 
 
 def matrix_rate(gpu: Gpu, precision: Precision) -> float:
-    """Datasheet FLOP/s of the linear layers, that of 16 bits where the hardware has none of the format's."""
+    """Datasheet FLOP/s of the linear layers; where the hardware has none in this format, those of 16 bits."""
     rate = gpu.flops(precision.arithmetic)
     rate = gpu.fp16_tflops * 1e12 if rate is None else rate
     return rate * SPARSE_RATE if precision.sparse else rate
@@ -72,25 +72,25 @@ def shares(groups: Mapping[str, Mapping[str, float]], precision: Precision, gpu:
 
 
 def format_name(precision: Precision) -> str:
-    """The format as a GPU executes it: MXFP4 may be multiplied as it is, or unpacked."""
+    """The name of a format as a GPU executes it; MXFP4 may be multiplied as it is, or unpacked."""
     unpacked = precision.unpacked and precision.weight_format == "mxfp4"
     return "mxfp4 unpacked" if unpacked else precision.weight_format
 
 
 def _names(precision: Precision) -> list[str]:
-    """The entries that apply: of the format, and of sparsity."""
+    """The names of the entries that apply: that of the format, and that of sparsity."""
     names = [] if precision.weight_format in FITTED else [format_name(precision)]
     return names + ([SPARSE] if precision.sparse else [])
 
 
 def _entry(groups: Mapping[str, object], name: str, gpu: Gpu) -> str:
-    """The entry of a format on a GPU: of its generation where there is one."""
+    """The entry of a format on a GPU, which is that of the GPU's generation where there is one."""
     own = f"{name} {gpu.arch}"
     return own if own in groups else name
 
 
 def format_mark(precision: Precision, gpu: Gpu, origins: Mapping[str, str]) -> str:
-    """In words, what of a format no measurement here was fitted to; empty where all is fitted.
+    """What a prediction should be marked with where a format was not fitted to measurements; empty where it was.
 
     Args:
         precision: as ``Gpu.executes`` gives it.

@@ -95,7 +95,7 @@ class MemoryPlan:
 
 
 def memory_plan(deployment: Deployment) -> MemoryPlan:
-    """Plan the memory of one instance by the rule of its engine.
+    """Plan the memory of one instance, by the rule of its engine.
 
     Raises:
         DoesNotFit: weights and reserves leave no room for one KV block.

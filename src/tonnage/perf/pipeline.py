@@ -1,16 +1,16 @@
 """Pipeline parallelism: an instance of ``pp`` stages of ``tp`` GPUs each, which may lie in several systems.
 
 Engines keep ``pp`` micro-batches in flight, one in each stage. Seen from outside, all sequences gain one
-token per round, and a round lasts what one micro-batch of 1/pp of them takes through all stages: the
-latency of a token is the sum of the stages, the throughput that of ``pp`` batches at once. So the instance
-is priced as one engine whose step is the round: fixed terms of a stage count ``pp`` times, terms per token
-once, and slots and token budget are those of ``pp`` micro-batches (TensorRT-LLM: ``max_num_requests =
+token per round, and a round lasts as long as one micro-batch of 1/pp of them takes through all stages. The
+latency of a token is therefore the sum of the stages, and the throughput is that of ``pp`` batches at once. So the
+instance is estimated as one engine whose step is the round: fixed terms of a stage count ``pp`` times, terms per token
+count once (``StepTerm.stages``), and slots and token budget are those of ``pp`` micro-batches (TensorRT-LLM: ``max_num_requests =
 max_batch_size × pp``, ``cpp/tensorrt_llm/batch_manager/capacityScheduler.cpp``).
 
-What this leaves out: a lone prompt is in one micro-batch, not spread over ``pp``; the difference, at the mean
-prompt, is added to the front end, where it delays and does not occupy. Bubbles of uneven micro-batches and the
-head's making the last stage longer are left out; every stage is as long as the one with the most layers. No
-measurement of a pipelined engine went into any of this.
+A lone prompt is in one micro-batch and not spread over ``pp``; the difference, at the mean prompt, is added to the
+front end, where it delays requests without occupying the engine. Bubbles of uneven micro-batches are left out, and so
+is the head that makes the last stage longer; every stage is as long as the one with the most layers. No measurement
+of a pipelined engine went into any of this.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ MARK = "pipeline parallelism: stages in closed form, no measurement of a pipelin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PricedInstance:
-    """An instance as one engine: what its steps cost, what its memory holds, which knobs its scheduler has."""
+class EstimatedInstance:
+    """An instance as one engine: how long its steps take, what its memory holds, and which knobs its scheduler has."""
 
     step: StepModel
     memory: MemoryPlan
     knobs: EngineKnobs
 
 
-def priced(deployment: Deployment, *, gpus_per_system: int, prompt_tokens: int) -> PricedInstance:
-    """Price an instance of any ``pp``.
+def estimated_instance(deployment: Deployment, *, gpus_per_system: int, prompt_tokens: int) -> EstimatedInstance:
+    """An instance with any number of pipeline stages, as one engine.
 
     Args:
         deployment: what is deployed; its knobs are per micro-batch.
@@ -67,20 +67,20 @@ def priced(deployment: Deployment, *, gpus_per_system: int, prompt_tokens: int) 
 
     Raises:
         DoesNotFit: the stage with the most layers exceeds the memory.
-        InputError: the heads cannot be split over ``tp`` GPUs, or stages are not priced under its step times or speculation.
+        InputError: the heads cannot be split over ``tp`` GPUs, or its step times or its speculative decoding are not known in stages.
     """
     pp = deployment.parallelism.pp
     check_stages(deployment)
     if pp == 1:
-        return PricedInstance(step=step_model(deployment), memory=memory_plan(deployment), knobs=deployment.knobs)
+        return EstimatedInstance(step=step_model(deployment), memory=memory_plan(deployment), knobs=deployment.knobs)
     if deployment.speculation is not None:
-        raise InputError(f"{option('speculation')}: is not priced together with PP {pp}; use {option('pp')} 1, or leave it out")
+        raise InputError(f"{option('speculation')}: is not estimated together with PP {pp}; use {option('pp')} 1, or leave it out")
     stage = stage_of(deployment)
     try:
         memory = memory_plan(stage)
     except DoesNotFit as error:
         raise DoesNotFit(f"PP {pp}, {stage.model.layers} of {deployment.model.layers} layers a stage: {error}") from None
-    return PricedInstance(
+    return EstimatedInstance(
         step=_round(step_model(stage), deployment, gpus_per_system, prompt_tokens), memory=memory, knobs=pipeline_knobs(deployment)
     )
 
@@ -125,7 +125,7 @@ def _of_round(one: float, stages: Stages, pp: int) -> float:
 
 
 def _lone_prompt_s(c: NDArray[np.float64], pp: int, tokens: int) -> float:
-    """What a prompt in one micro-batch takes longer than one spread over all of them, in seconds."""
+    """Seconds that a prompt in one micro-batch takes longer than one that is spread over all of them."""
     whole = step_seconds(c, tokens * pp, 1, 0, tokens * tokens * pp, 0)
     return whole - step_seconds(c, tokens, 1, 0, tokens * tokens, 0)
 

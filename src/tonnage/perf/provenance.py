@@ -24,7 +24,7 @@ def coefficient_source(engine: str) -> str:
 
 
 def fitted_engine(preset: str, gpu: str) -> bool:
-    """Whether an engine's terms were fitted to rows that cover this GPU; engines that name no GPUs hold for all."""
+    """Whether an engine's terms were fitted to rows that cover this GPU; an engine that names no GPUs holds for all."""
     if preset in shipped()["origins"]["engines"]:
         return False
     rows = shipped()["origins"].get("engine_rows", {}).get(preset)
@@ -32,7 +32,7 @@ def fitted_engine(preset: str, gpu: str) -> bool:
 
 
 def marks(deployment: Deployment) -> tuple[str, ...]:
-    """In words, which numbers behind a prediction were not fitted to measurements of this GPU and engine; empty if all were."""
+    """What a prediction should be marked with: which of its numbers were not fitted to measurements of this GPU and engine, if any."""
     if deployment.step_source is not None:
         return (source_mark(deployment),)
     terms = shipped()
@@ -53,11 +53,11 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
     elif not fitted_engine(engine, gpu.name):
         found.append(f"{deployment.engine}: {terms['origins']['engine_rows'][engine]['elsewhere']}")
     if deployment.model.latent is not None and engine not in terms["origins"].get("latent", ()):
-        found.append(f"{deployment.model.name}: MLA priced by datasheet, not fitted")
+        found.append(f"{deployment.model.name}: latent attention estimated from the datasheet, not fitted")
     if deployment.speculation is not None:
         found.append(DRAFTING_MARK)
     if deployment.parallelism.further and engine not in terms["origins"].get("experts", {}):
-        found.append(f"{deployment.engine}: expert parallelism and attention ranks priced by datasheet, not fitted")
+        found.append(f"{deployment.engine}: expert parallelism and data-parallel attention estimated from the datasheet, not fitted")
     if unfitted := format_mark(precision, gpu, terms["origins"]["formats"]):
         found.append(unfitted)
     calibrated = calibration_mark(deployment, engine)

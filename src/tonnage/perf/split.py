@@ -12,14 +12,15 @@ if TYPE_CHECKING:
 
 
 def check_split(deployment: Deployment) -> None:
-    """Refuse a parallelism that the model's heads do not allow.
+    """Refuse a parallelism that the model does not allow.
 
     Raises:
-        InputError: ``tp`` does not divide the query heads, or does not go into the key/value heads; ``pp`` is not 1.
+        InputError: ``tp`` does not divide the query heads or does not go into the key/value heads; the experts cannot be spread
+            as asked; ``pp`` is not 1.
     """
     model, tp, pp = deployment.model, deployment.parallelism.tp, deployment.parallelism.pp
     if pp != 1:
-        raise InputError(f"{option('pp')}: pipeline parallelism of {pp} is not priced yet; use 1")
+        raise InputError(f"{option('pp')}: pipeline parallelism of {pp} is not estimated here; use 1")
     _check_experts(model, deployment.parallelism)
     if tp >= 1 and _splits(model, tp):
         return
@@ -31,7 +32,7 @@ def check_split(deployment: Deployment) -> None:
 
 
 def _check_experts(model: Model, parallelism: Parallelism) -> None:
-    """Refuse degrees of attention data parallelism and expert parallelism that the model does not have."""
+    """Refuse degrees of data-parallel attention and expert parallelism that the model does not allow."""
     dp, ep, gpus = parallelism.dp, parallelism.ep, parallelism.stage_gpus
     if dp < 1 or ep < 1:
         raise InputError(f"{option('dp' if dp < 1 else 'ep')}: must be 1 or more, not {min(dp, ep)}")
@@ -50,6 +51,6 @@ def _check_experts(model: Model, parallelism: Parallelism) -> None:
 
 
 def _splits(model: Model, tp: int) -> bool:
-    """Whether every GPU gets as many heads; a latent vector is on all of them."""
+    """Whether every GPU gets the same number of heads; a latent vector is on all GPUs."""
     whole = model.latent is not None or model.kv_heads % tp == 0 or tp % model.kv_heads == 0
     return model.heads % tp == 0 and whole

@@ -1,11 +1,11 @@
 """Seconds of one engine step, as a roofline with fitted efficiencies.
 
-A deployment is reduced once to an array of coefficients; pricing a step is then a dozen
-multiplications. The same plain function is read by the reference simulator and compiled by the
-kernel, so that both get the same float.
+A deployment is reduced once to an array of coefficients (``perf.step_terms`` describes each); a step's duration is then a dozen
+multiplications. The reference simulator calls these functions as they stand and the kernel compiles them, so that both get the
+same float. ``perf.vectorised_step`` repeats them for many steps at once.
 
-Source of the form: DESIGN §5; the p-norm of compute and weight traffic, activation traffic and the
-host terms were compared against measurements (docs/accuracy.md).
+The form is that of DESIGN §5; the p-norm of arithmetic and weight traffic, the activation traffic and the host terms were
+compared against measurements (docs/accuracy.md).
 """
 
 from __future__ import annotations
@@ -86,13 +86,13 @@ def step_seconds(
 
 
 def launched(c: NDArray[np.float64], seconds: float, tokens: int) -> float:
-    """Seconds of a step with prefill, of so many tokens in all, from those that it takes where a CUDA graph holds it."""
+    """Seconds of a step with a prefill in it and ``tokens`` in all; ``seconds`` is what it takes where a CUDA graph holds it."""
     whole: float = seconds if tokens <= c[GRAPHED_TO] else max(seconds + c[EAGER], c[LAUNCHES])
     return whole
 
 
 def batch_seconds(c: NDArray[np.float64], tokens: int, sequences: int) -> float:
-    """Seconds of a step that depend only on its number of tokens and sequences: the a(B) of a decode step."""
+    """Seconds of a step that depend only on its numbers of tokens and sequences; for a pure decode step this is its a(B)."""
     arithmetic = c[LINEAR_FLOPS] * tokens
     p = c[NORM]
     linear = (arithmetic**p + c[LINEAR_BYTES] ** p) ** (1.0 / p)
@@ -116,7 +116,7 @@ def batch_seconds(c: NDArray[np.float64], tokens: int, sequences: int) -> float:
 
 
 def tabulated_seconds(c: NDArray[np.float64], tokens: int) -> float:
-    """Seconds that the table behind the coefficients gives a step of so many tokens: linear between its entries and beyond the last."""
+    """Seconds that the table behind the coefficients gives a step; it is linear between its entries and beyond the last."""
     low, high = COEFFICIENTS, len(c) - 2
     seconds: float = c[low + 1]
     if tokens <= c[low]:
@@ -133,7 +133,7 @@ def tabulated_seconds(c: NDArray[np.float64], tokens: int) -> float:
 
 
 def context_seconds(c: NDArray[np.float64], decode_sequences: int) -> float:
-    """Seconds per context token of a decode step: the c(B)."""
+    """Seconds per context token of a decode step, its c(B)."""
     if decode_sequences == 0:
         return 0.0
     seconds: float = c[CONTEXT] + c[WALK] / decode_sequences
@@ -157,11 +157,11 @@ def drafted_step_seconds(
 ) -> float:
     """Seconds of one step in which every decode sequence has ``drafted`` tokens guessed and verified.
 
-    The prompts go through the drafter in its first pass.
+    Prompts go through the drafter in its first pass.
 
     Args:
         c: coefficient array of the model.
-        draft: the same of one pass of the drafter.
+        draft: coefficient array of one pass of the drafter.
         drafted: tokens guessed per decode sequence (k).
         passes: passes of the drafter, one after the other.
         prefill_tokens, prefill_sequences, decode_sequences, attention_pairs_2, context_tokens: as in ``step_seconds``.
@@ -183,7 +183,7 @@ def drafted_step_seconds(
 
 
 def verify_seconds(c: NDArray[np.float64], drafted: int, prefill_tokens: int, prefill_sequences: int, decode_sequences: int) -> float:
-    """``batch_seconds`` with k + 1 tokens and logits of each decode sequence, which the host handles once."""
+    """``batch_seconds`` of a step that verifies k guesses: k + 1 tokens and logits of each decode sequence, handled once by the host."""
     tokens = (drafted + 1) * decode_sequences
     whole = batch_seconds(c, prefill_tokens + tokens, prefill_sequences + tokens)
     seconds: float = whole - c[HOST_SEQUENCE] * drafted * decode_sequences
@@ -191,7 +191,7 @@ def verify_seconds(c: NDArray[np.float64], drafted: int, prefill_tokens: int, pr
 
 
 def drafted_batch_seconds(c: NDArray[np.float64], draft: NDArray[np.float64], drafted: int, passes: int, decode_sequences: int) -> float:
-    """The a(B) of a decode step with drafts."""
+    """The a(B) of a decode step with guesses."""
     seconds = verify_seconds(c, drafted, 0, 0, decode_sequences)
     if passes > 0:
         seconds += passes * batch_seconds(draft, decode_sequences, decode_sequences)
@@ -199,19 +199,19 @@ def drafted_batch_seconds(c: NDArray[np.float64], draft: NDArray[np.float64], dr
 
 
 def drafted_context_seconds(c: NDArray[np.float64], draft: NDArray[np.float64], passes: int, decode_sequences: int) -> float:
-    """The c(B) of a decode step with drafts: the model's cache is read once, the drafter's in every pass."""
+    """The c(B) of a decode step with guesses: the model's cache is read once, the drafter's in every pass."""
     return context_seconds(c, decode_sequences) + passes * context_seconds(draft, decode_sequences)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drafting:
-    """Speculative decoding as a step prices it.
+    """Speculative decoding, as far as it decides how long steps take.
 
     Attributes:
-        tokens: guessed per decode sequence and step (k).
-        acceptance: probability that a guess is right where those before it were.
-        passes: of the drafter in a step.
-        coefficients: float64 of shape (COEFFICIENTS,): one pass of the drafter.
+        tokens: guesses per decode sequence and step (k).
+        acceptance: probability that a guess is right when the guesses before it were.
+        passes: passes of the drafter in a step.
+        coefficients: float64 of shape (COEFFICIENTS,), of one pass of the drafter.
     """
 
     tokens: int
@@ -227,16 +227,16 @@ class Drafting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepModel:
-    """What one step of a deployment costs.
+    """How long the steps of a deployment take, and what its front end adds.
 
     Attributes:
-        coefficients: float64 of shape (COEFFICIENTS,), or longer by a table of two entries or more.
-        frontend_s: seconds from sending a request until the engine has it, and from the engine's
-            token until the client has it, together; charged before the engine.
-        drafting: speculative decoding; None without.
-        stream_s: seconds in which the front end turns what a step gives one sequence into text and streams it, one
-            sequence after another; it holds up clients, not the engine.
-        response_s: seconds per sequence of every step, part of ``coefficients``, in which the engine hands tokens to the front end.
+        coefficients: float64 of shape (COEFFICIENTS,), longer where a table of two or more entries stands behind them.
+        frontend_s: seconds from sending a request until the engine has it, plus those from the engine's
+            token until the client has it; the simulator counts them all before the engine.
+        drafting: speculative decoding, or None.
+        stream_s: seconds in which the front end turns a sequence's tokens of a step into text and streams it, one
+            sequence after another; this holds up clients, not the engine.
+        response_s: seconds per sequence and step in which the engine hands tokens to the front end; ``coefficients`` include them.
     """
 
     coefficients: NDArray[np.float64]
@@ -247,7 +247,7 @@ class StepModel:
 
     @property
     def in_process(self) -> StepModel:
-        """The same engine called from its own process: whole answers are returned, and nothing is streamed."""
+        """The same engine called from its own process, which returns whole answers and streams nothing."""
         c = self.coefficients.copy()
         c[HOST_SEQUENCE] -= self.response_s
         return replace(self, coefficients=c, stream_s=0.0, response_s=0.0)
@@ -264,7 +264,7 @@ class StepModel:
 
     @property
     def tokens_per_step(self) -> float:
-        """Expected output tokens of a decode sequence in a step; 1 without drafts."""
+        """Expected output tokens of a decode sequence in a step; 1 without speculative decoding."""
         return 1.0 if self.drafting is None else self.drafting.tokens_per_step
 
     def decode_line(self, max_batch_size: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def step_model(deployment: Deployment) -> StepModel:
-    """What one step of the deployment costs.
+    """How long the steps of a deployment take.
 
     Raises:
         DataError: the coefficients that the package ships are damaged, or hold no terms of the engine.

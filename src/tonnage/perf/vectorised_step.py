@@ -1,6 +1,6 @@
 """Seconds of many steps at once: the twin of ``perf.step`` on numpy arrays.
 
-Explanations, calibrations and fits estimate thousands of steps and cannot call a scalar function for each. Every formula of
+Explanations, calibrations and fits estimate thousands of steps and cannot afford a scalar call for each. Every formula of
 ``step`` therefore stands here once more, operation by operation, and in smaller pieces, so that a caller can take a step apart
 (``parts``) or weigh its pieces apart (``calibration.rows``). The two agree but for the last bits of powers, which numpy computes
 by another routine: to a relative 1e-13 (``tests/perf/test_vectorised_step.py``).

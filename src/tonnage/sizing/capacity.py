@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from tonnage.errors import DoesNotFit
-from tonnage.perf.pipeline import priced
+from tonnage.perf.pipeline import estimated_instance
 from tonnage.perf.prediction_error import statistic_noise
 from tonnage.perf.step import StepModel, batch_seconds, context_seconds
 from tonnage.perf.step_terms import ATTENTION, EAGER, HOST_PREFILL
@@ -159,7 +159,7 @@ class Instance:
         self.asked = asked
         self.trail: dict[float, float] = {}  # the strain on the limits at every rate that was run; 0 for a single client
         isl, osl = math.ceil(asked.isl.mean), math.ceil(asked.osl.mean)
-        price = priced(deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=isl)
+        price = estimated_instance(deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=isl)
         self.memory = price.memory
         self.knobs = price.knobs
         self.step: StepModel = slower(price.step, asked.step_factor)

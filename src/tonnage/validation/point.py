@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tonnage.perf.pipeline import PricedInstance, priced
+from tonnage.perf.pipeline import EstimatedInstance, estimated_instance
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, system_of
 from tonnage.spec.deployment import Deployment, Parallelism
@@ -55,14 +55,14 @@ class Point:
         return self.deployment.parallelism.dp
 
     @property
-    def instance(self) -> PricedInstance:
+    def instance(self) -> EstimatedInstance:
         """What the steps of the instance cost and what its memory holds, over all its pipeline stages.
 
         Raises:
             DoesNotFit: the memory does not hold the model.
             InputError: the parallelism is not one that can be predicted.
         """
-        return priced(self.deployment, gpus_per_system=system_of(self.deployment.gpu).gpus, prompt_tokens=self.isl)
+        return estimated_instance(self.deployment, gpus_per_system=system_of(self.deployment.gpu).gpus, prompt_tokens=self.isl)
 
     @property
     def of_rank(self) -> Point:

@@ -134,6 +134,6 @@ def test_the_wheels_steps_reduce_well(engine: str) -> None:
 @pytest.mark.accuracy
 @needs_wheel
 def test_the_wheel_refuses_in_one_line() -> None:
-    with pytest.raises(InputError, match=r"cannot price llama-3.1-8b, a100_sxm") as error:
+    with pytest.raises(InputError, match=r"cannot estimate llama-3.1-8b, a100_sxm") as error:
         reduction(asked(replace(deployment(), gpu=replace(deployment().gpu, name="a100-sxm-80gb"))))
     assert "\n" not in str(error.value)

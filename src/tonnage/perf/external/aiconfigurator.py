@@ -114,7 +114,7 @@ def require() -> None:
 
 
 def described(deployment: Deployment) -> str:
-    """The tables that price a deployment, in words."""
+    """The tables that a deployment's step times come from, in words."""
     return f"{PACKAGE} {installed_version()}, {SYSTEMS.get(deployment.gpu.name, '')} {_backend(deployment)}"
 
 
@@ -131,9 +131,9 @@ class Tables:
     kv: str
 
     def refuse(self, why: object) -> InputError:
-        """What the wheel says of a deployment that it cannot price, on one line."""
+        """What the wheel says of a deployment that it has no step times of, on one line."""
         what = f"{self.model.name}, {self.system} {self.backend} {self.gemm} TP {self.parallelism.tp}"
-        return InputError(f"{option('step_model')}: {PACKAGE} cannot price {what}: {' '.join(str(why).split())[:160]}")
+        return InputError(f"{option('step_model')}: {PACKAGE} cannot estimate {what}: {' '.join(str(why).split())[:160]}")
 
 
 def timed_steps(deployment: Deployment) -> tuple[TimedStep, ...]:

@@ -1,4 +1,4 @@
-"""A deployment priced by step times that are not the fitted terms': AIConfigurator's, or a user's table.
+"""Deployments whose step times come from elsewhere than the fitted terms: from AIConfigurator, or from a user's table.
 
 Such a deployment runs under the same scheduler, with the same memory plan and the same front end and client as any other;
 only the seconds of a step come from elsewhere, reduced to the array that the simulator reads (``reduction.py``).
@@ -45,7 +45,7 @@ def check_stages(deployment: Deployment) -> None:
     """
     if deployment.step_source is not None and deployment.parallelism.pp > 1:
         raise InputError(
-            f"{option('step_model')}: pipeline stages are priced by the fitted terms only; choose PP 1 or {option('step_model')} fitted"
+            f"{option('step_model')}: pipeline stages are estimated by the fitted terms only; choose PP 1 or {option('step_model')} fitted"
         )
 
 
@@ -55,7 +55,7 @@ def _reduced(steps: tuple[TimedStep, ...], source: str) -> Reduction:
 
 
 def source_mark(deployment: Deployment) -> str:
-    """In words, where the step times come from and how well they were reduced; empty for the fitted terms."""
+    """Where the step times come from and how well they were reduced, in words; empty for the fitted terms."""
     source = deployment.step_source
     if source is None:
         return ""
@@ -81,7 +81,7 @@ def check_source(source: StepSource | None, calibration: Calibration | None, dep
     Args:
         source: whose step times.
         calibration: factors on the fitted terms, if there are any.
-        deployments: how many different ones it is to price.
+        deployments: how many different ones it is asked for.
 
     Raises:
         InputError: a calibration, or one table for several deployments.

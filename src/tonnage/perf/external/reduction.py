@@ -1,13 +1,13 @@
-"""Step times of any origin, reduced to the coefficient array that the simulator prices steps from.
+"""Step times of any origin, reduced to the coefficient array that the simulator estimates steps from.
 
 The time of a step is taken to be
 
     table(P + B) + host·(n + B) + prefill·[P > 0] + attention·A + (context + walk/B)·C
 
 with the symbols of ``step.step_seconds``: a table over the tokens of the step, linear between its entries, and five terms.
-No step with a prompt takes less than a floor, where the shortest of them take alike, whatever their tokens. The rest is found by
-least squares of relative errors of the other steps, none below zero. What this form cannot say is the reduction's
-error; it is measured on the same steps and goes into every output.
+Where the shortest steps with prompts all take about as long, whatever their tokens, that duration is a floor below which no step with
+a prompt goes. The rest is found by least squares of the relative errors of the other steps, with no term below zero. What this form
+cannot express is the reduction's error; it is measured on the same steps and goes into every output.
 """
 
 from __future__ import annotations
