@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.hardware import Gpu
+from tonnage.spec.launch import Launch
 from tonnage.spec.precision import Precision
 
 
@@ -51,6 +52,7 @@ class EngineSpec:
         reserve_bytes: workspaces and CUDA graphs beside context and communication, in bytes per GPU.
         by_memory: batch limits by GPU memory; the first that applies wins.
         without: number formats that it has no kernels for.
+        launch: how its server is started; None where it is not known.
         source, date: where the defaults come from and when they were taken down.
     """
 
@@ -67,6 +69,7 @@ class EngineSpec:
     communication_bytes: int | None = None
     by_memory: tuple[MemoryDefault, ...] = ()
     without: tuple[str, ...] = ()
+    launch: Launch | None = None
     source: str = ""
     date: str = ""
     notes: str = ""

@@ -114,10 +114,15 @@ def _nearest(kind: Any, loc: list[str]) -> str:
     """The keys that come near the last of ``loc``, or all that its class has."""
     for name in loc[:-1]:
         kind = get_type_hints(kind).get(name, kind) if is_dataclass(kind) else kind
-        kind = next((part for part in (kind, *get_args(kind)) if is_dataclass(part)), kind)
+        kind = _class_in(kind) or kind
     known = [part.name for part in fields(kind)] if is_dataclass(kind) else []
     near = difflib.get_close_matches(loc[-1], known, n=2, cutoff=0.6)
     return f"did you mean {' or '.join(near)}?" if near else f"known here: {', '.join(known)}"
+
+
+def _class_in(kind: Any) -> Any:
+    """The first dataclass that an annotation names, such as that of ``dict[str, Switch] | None``; None without one."""
+    return kind if is_dataclass(kind) else next((found for part in get_args(kind) if (found := _class_in(part))), None)
 
 
 def _shown(value: object) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.errors import DataError
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.engine import EngineSpec, MemoryDefault
+from tonnage.spec.launch import LaunchEntry
 from tonnage.spec.typed_values import FORBID, read_entries
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class EngineEntry(EngineKnobs):
     communication_bytes: int | None = None
     by_memory: tuple[MemoryEntry, ...] = ()
     without: tuple[str, ...] = ()
+    launch: LaunchEntry | None = None
     source: str
     date: str
     notes: str = ""
@@ -72,8 +74,9 @@ class EngineEntry(EngineKnobs):
     def value(self) -> EngineSpec:
         """The preset."""
         knobs = EngineKnobs(**{part.name: getattr(self, part.name) for part in fields(EngineKnobs)})
-        same = {part.name: getattr(self, part.name) for part in fields(EngineSpec) if part.name not in ("knobs", "by_memory")}
-        return EngineSpec(**same, knobs=knobs, by_memory=tuple(default.value() for default in self.by_memory))
+        same = {part.name: getattr(self, part.name) for part in fields(EngineSpec) if part.name not in ("knobs", "by_memory", "launch")}
+        launch = None if self.launch is None else self.launch.value()
+        return EngineSpec(**same, knobs=knobs, by_memory=tuple(default.value() for default in self.by_memory), launch=launch)
 
 
 def read_presets(rows: Sequence[Raw], where: str) -> Iterable[tuple[EngineSpec, tuple[str, ...]]]:

@@ -1,0 +1,80 @@
+"""How the program of an engine is started: the words of its command, and the flag of each setting; ``plan/launch`` joins them.
+
+Settings go by the names of ``Parallelism`` and ``EngineKnobs``, and ``max_context`` for the longest prompt with its output.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tonnage.spec.typed_values import FORBID
+
+MODEL = "{model}"
+"""Stands in a command where the checkpoint does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switch:
+    """The flags that enable and disable a setting; empty where the engine has none for that, because it is its default."""
+
+    __pydantic_config__ = FORBID
+
+    enable: str = ""
+    disable: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How an engine is started.
+
+    Attributes:
+        command: the words before the flags, one of them ``MODEL``.
+        values: pairs of a setting and the flag that its value follows.
+        switches: pairs of a setting that is on or off and its flags; "ep" is on where experts are spread over GPUs.
+        file_flag: the flag of the configuration file; empty where everything has a flag.
+        file_keys: pairs of a setting that only the file has and its key, with dots between the levels; a leading "not " turns it round.
+        source, date: where the names come from and when they were taken down.
+    """
+
+    command: tuple[str, ...]
+    values: tuple[tuple[str, str], ...]
+    switches: tuple[tuple[str, Switch], ...] = ()
+    file_flag: str = ""
+    file_keys: tuple[tuple[str, str], ...] = ()
+    source: str
+    date: str
+
+    def flag(self, setting: str) -> str | None:
+        """The flag that a setting's value follows; None where it has none."""
+        return dict(self.values).get(setting)
+
+    def switch(self, setting: str) -> Switch | None:
+        """The flags that turn a setting on and off; None where it has none."""
+        return dict(self.switches).get(setting)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchEntry:
+    """A ``Launch`` as ``engines.yaml`` writes it: by name."""
+
+    __pydantic_config__ = FORBID
+
+    command: tuple[str, ...]
+    values: dict[str, str]
+    switches: dict[str, Switch] | None = None
+    file_flag: str = ""
+    file_keys: dict[str, str] | None = None
+    source: str
+    date: str
+
+    def value(self) -> Launch:
+        """The same, with pairs."""
+        return Launch(
+            command=self.command,
+            values=tuple(self.values.items()),
+            switches=tuple((self.switches or {}).items()),
+            file_flag=self.file_flag,
+            file_keys=tuple((self.file_keys or {}).items()),
+            source=self.source,
+            date=self.date,
+        )
