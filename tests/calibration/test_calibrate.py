@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 
 from tonnage import api
-from tonnage.calibration.calibrate import DETERMINED, CalibrationReport, calibrate
-from tonnage.calibration.folds import Sample, fit_sample
-from tonnage.calibration.rows import SIGMA, LoadedRows, errors
+from tonnage.calibration.calibrate import calibrate
+from tonnage.calibration.calibration_report import DETERMINED, CalibrationReport
+from tonnage.calibration.loaded_rows import LoadedRows
+from tonnage.calibration.residuals import SIGMA
+from tonnage.calibration.rows import errors
+from tonnage.calibration.sample import Sample, fit_sample
 from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.perf.calibrated_terms import overlaid

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import optimize
 
-from tonnage.calibration import folds
-from tonnage.calibration.calibrate import CalibrationReport, calibrate
+from tonnage.calibration import sample
+from tonnage.calibration.calibrate import calibrate
+from tonnage.calibration.calibration_report import CalibrationReport
 from tonnage.calibration.least_squares import Solution, differences, least_squares
 from tonnage.results.measured_rows import read_measured
 
@@ -106,7 +107,7 @@ def test_differences_are_derivatives() -> None:
 
 
 def calibrated_by(solver: Any, monkeypatch: pytest.MonkeyPatch) -> CalibrationReport:
-    monkeypatch.setattr(folds, "least_squares", solver)
+    monkeypatch.setattr(sample, "least_squares", solver)
     return calibrate(read_measured(CURVE), data="the example")
 
 

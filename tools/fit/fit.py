@@ -25,7 +25,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tonnage.calibration.rows import LoadedRows, Progress, Rows, StaticRows, Terms, errors
+from tonnage.calibration.loaded_rows import LoadedRows
+from tonnage.calibration.residuals import Terms
+from tonnage.calibration.rows import Progress, Rows, errors
+from tonnage.calibration.static_rows import StaticRows
 from tonnage.errors import InputError, option
 from tonnage.perf.formats import fitted_bits
 from tonnage.perf.prediction_error import shipped_residuals

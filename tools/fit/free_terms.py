@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tonnage.calibration.rows import Terms
+from tonnage.calibration.residuals import Terms
 from tools.fit.silicon.dense import EARLIER, MEASURED_GPU, silicon_layout
 from tools.fit.silicon.moe import moe_layout
 from tools.fit.terms import layout

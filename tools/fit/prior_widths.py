@@ -17,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tonnage.calibration.calibrate import FEWEST, calibrate
-from tonnage.calibration.folds import START_WIDTH, Sample, fit_sample
-from tonnage.calibration.rows import LoadedRows, Terms, errors
+from tonnage.calibration.loaded_rows import LoadedRows
+from tonnage.calibration.residuals import Terms
+from tonnage.calibration.rows import errors
+from tonnage.calibration.sample import START_WIDTH, Sample, fit_sample
 from tonnage.perf.calibrated_terms import overlaid
 from tonnage.spec.calibration import MULTIPLIERS
 from tonnage.spec.catalog import find_engine

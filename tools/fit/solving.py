@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tonnage.calibration.rows import LoadedRows, Rows
+from tonnage.calibration.loaded_rows import LoadedRows
+from tonnage.calibration.rows import Rows
 from tools.fit.terms import PRIOR_WEIGHT, Layout
 
 ROUNDS, EVALUATIONS, LAST_EVALUATIONS = 2, 20, 40

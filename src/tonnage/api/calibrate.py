@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tonnage.api.arguments import stated
 
 if TYPE_CHECKING:
-    from tonnage.calibration.calibrate import CalibrationReport
+    from tonnage.calibration.calibration_report import CalibrationReport
     from tonnage.sizing.planner import Progress
 
 

@@ -1,20 +1,20 @@
-"""``tonnage calibrate``: factors on the fitted terms from one's own measurements, kept only where they predict better.
+"""``tonnage calibrate``: factors on the shipped terms from a user's own measurements, kept only where they predict better.
 
-How far the factors may go is chosen by what they predict of points that they have not seen: every point (every
-curve of equal lengths, where the file holds several) is left out in turn, fitted without and simulated. No strength
-that makes any metric of these left-out points worse on average is taken, and if none is left the terms stay as shipped.
+How far the factors may go is chosen by how well they predict points that they have not seen. Each point in turn (or each curve of
+equal lengths, where there are several) is left out, the others are fitted, and the one that was left out is simulated. A strength
+that makes any metric of these points worse on average is not taken. If none remains, the terms stay as shipped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tonnage.calibration.calibration_report import CalibrationReport
 from tonnage.errors import InputError
 from tonnage.perf.terms_file import shipped
 from tonnage.results.points import STEADY, is_steady
-from tonnage.spec.calibration import OWN_METRICS, SCHEMA, Calibration, deployment_key
+from tonnage.spec.calibration import OWN_METRICS, Calibration, deployment_key
 from tonnage.spec.catalog import find_engine
 from tonnage.validation.point import read_point
 
@@ -22,97 +22,21 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tonnage.calibration.folds import Fitted, Sample
+    from tonnage.calibration.sample import Fitted, Sample
 
     Errors = dict[str, NDArray[np.float64]]
 
 STRENGTHS = (0.5, 1.0)
-"""Multiples of the prior's widths that are tried, from careful to free."""
+"""The multiples of the prior's widths that are tried, from careful to free."""
 
 TOLERANCE = 1.0
-"""Standard errors of the paired differences by which a metric of the left-out points may be worse while their sum is better."""
+"""By how many standard errors of the paired differences a metric of the left-out points may be worse while their sum is better."""
 
 FEWEST = 3
-"""Points without which leaving one out says nothing."""
-
-DETERMINED, PARTLY = 0.6, 0.9
-"""Posterior over prior width below which the data determined a term, or did so in part."""
+"""The number of points below which leaving one out says nothing."""
 
 Progress = Callable[[int, int, str], None]
 Row = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CalibrationReport:
-    """What a calibration found.
-
-    Attributes:
-        calibration: what predictions use; without factors where the shipped terms predict better.
-        kept: whether there are factors.
-        strength: multiple of the prior's widths that was chosen; 0 where the shipped terms stay.
-        factors: the fitted factor of every term, kept or not, and
-        shrinkage: the width that is left of it, as a share of the prior's: 1 where the points say nothing.
-        before, after: MAPE in percent by metric over the points that were used, without and with the factors.
-        left_out, left_out_before: the same over points that the factors had not seen, with and without them.
-        units: what was left out in turn: "point" or "curve".
-        points: used points; not_steady: points that were set aside.
-        rows: line, load, lengths and errors of each used point.
-    """
-
-    calibration: Calibration
-    kept: bool
-    strength: float
-    factors: dict[str, float]
-    shrinkage: dict[str, float]
-    before: dict[str, float]
-    after: dict[str, float]
-    left_out_before: dict[str, float]
-    left_out: dict[str, float]
-    units: str
-    points: int
-    not_steady: int
-    rows: tuple[dict[str, Any], ...]
-
-    def to_json(self, date: str) -> dict[str, Any]:
-        """The content of the file that ``coefficients`` names."""
-        c = self.calibration
-        return {
-            "schema": SCHEMA,
-            "preset": c.preset,
-            "gpu": c.gpu,
-            "multipliers": dict(c.multipliers),
-            "deployments": list(c.deployments),
-            "left_out_by": self.units,
-            "left_out_errors": {name: {"rms": rms, "points": n} for name, rms, n in c.left_out},
-            "data": c.data,
-            "date": date,
-            "points": self.points,
-            "not_steady": self.not_steady,
-            "verdict": self.verdict(),
-            "fitted": {name: {"factor": self.factors[name], "posterior_over_prior": self.shrinkage[name]} for name in self.factors},
-            "residuals": {"mape_before": self.before, "mape_after": self.after, "rows": list(self.rows)},
-            "loo": {"left_out": self.units, "strength": self.strength, "mape_before": self.left_out_before, "mape_after": self.left_out},
-        }
-
-    def verdict(self) -> list[str]:
-        """In plain words: whether it helps, and what the data could and could not determine."""
-        lines = []
-        if self.kept:
-            lines.append(f"calibrated: each {self.units} predicted without itself, {_change(self.left_out_before, self.left_out)}")
-        else:
-            lines.append(
-                f"the shipped terms stay: fitted factors did not predict a left-out {self.units} better, "
-                f"{_change(self.left_out_before, self.left_out)}"
-            )
-        for words, low, high in (("determined", 0.0, DETERMINED), ("in part", DETERMINED, PARTLY), ("not determined", PARTLY, 1e9)):
-            names = [f"{n} ×{self.factors[n]:.3g}" if high <= PARTLY else n for n in self.factors if low <= self.shrinkage[n] < high]
-            if names:
-                lines.append(f"{words}: {', '.join(names)}")
-        return lines
-
-
-def _change(before: Mapping[str, float], after: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {before[name]:.1f} → {after[name]:.1f} %" for name in after)
 
 
 def calibrate(
@@ -127,15 +51,15 @@ def calibrate(
 
     Args:
         rows: as ``results.measured_rows.read_measured`` gives them.
-        terms: the groups of ``perf.terms`` that are calibrated; those shipped if not given.
-        widths: of the logarithm of each factor; those that the fit learned if not given.
-        data: what the rows are, in words.
+        terms: the groups of ``terms.json`` that are calibrated; the shipped ones if not given.
+        widths: the prior's width of the logarithm of each factor; those that the fit learned if not given.
+        data: says in words what the rows are.
         progress: called with (done, total, name).
 
     Raises:
-        InputError: several engines or GPUs, or too few points.
+        InputError: the rows are of several engines or GPUs, or there are too few of them.
     """
-    from tonnage.calibration.folds import Sample
+    from tonnage.calibration.sample import Sample
     from tonnage.simulator.kernel import warm_up
 
     steady = [dict(row) for row in rows if is_steady(row)]
@@ -146,10 +70,10 @@ def calibrate(
 
 
 def _one_of_each(rows: Sequence[Row], given: int) -> tuple[str, str]:
-    """Preset and GPU of the rows.
+    """The preset and the GPU of the rows.
 
     Raises:
-        InputError: there are too few, or several of one.
+        InputError: there are too few rows, or they have several presets or GPUs.
     """
     if len(rows) < FEWEST:
         aside = f" ({given - len(rows)} of {given} are not steady: requests/s × E2E / clients below {STEADY})" if given > len(rows) else ""
@@ -164,7 +88,7 @@ def _one_of_each(rows: Sequence[Row], given: int) -> tuple[str, str]:
 
 
 class _Calibrating:
-    """One calibration: the fit of all points, and the fits without each."""
+    """One calibration: the fit of all points, and the fits without each of them."""
 
     def __init__(self, sample: Sample, *, data: str, set_aside: int, progress: Progress | None) -> None:
         import numpy as np
@@ -220,10 +144,10 @@ class _Calibrating:
         )
 
     def _without_each(self, strength: float) -> tuple[Fitted, Errors]:
-        """The fit of all points, and the errors of each unit under the fit without it."""
+        """The fit of all points, and the errors of each point or curve under the fit without it."""
         import numpy as np
 
-        from tonnage.calibration.folds import fit_sample
+        from tonnage.calibration.sample import fit_sample
 
         fitted = fit_sample(self.sample, self.all, strength=strength)
         self._tick()
@@ -242,7 +166,7 @@ class _Calibrating:
 
 
 def _mape(errors: Errors) -> dict[str, float]:
-    """Mean absolute error in percent by metric, over the points that have it."""
+    """The mean absolute error of each metric in percent, over the points that have it."""
     import numpy as np
 
     return {name: round(float(100 * np.nanmean(np.abs(np.expm1(values)))), 3) for name, values in errors.items()}
@@ -254,7 +178,7 @@ def _deployments(rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def _root_mean_squares(errors: Errors) -> tuple[tuple[str, float, int], ...]:
-    """Of the logarithms of each metric, with how many there are; static batches have intervals of their own."""
+    """The root mean square of the logarithms of each metric, and their number; static batches have intervals of their own."""
     import numpy as np
 
     known = {name: values[np.isfinite(values)] for name, values in errors.items() if name in OWN_METRICS}
@@ -264,7 +188,7 @@ def _root_mean_squares(errors: Errors) -> tuple[tuple[str, float, int], ...]:
 def _no_metric_worse(before: Errors, after: Errors) -> bool:
     """Whether no metric's mean error grows by more than its standard error over the points.
 
-    Where waves of requests fall into steps flips the TTFT of single points by 20 %, either way, whatever the terms.
+    Which step a wave of requests falls into can change the TTFT of single points by 20 % either way, whatever the terms are.
     """
     import numpy as np
 
@@ -277,10 +201,10 @@ def _no_metric_worse(before: Errors, after: Errors) -> bool:
 
 
 def _distance(errors: Errors) -> float:
-    """Mean error over the metrics, each in units of its believed scatter."""
+    """The mean error over all metrics, each in units of its believed scatter."""
     import numpy as np
 
-    from tonnage.calibration.rows import SIGMA
+    from tonnage.calibration.residuals import SIGMA
 
     return float(np.mean([np.nanmean(np.abs(values)) / SIGMA[name] for name, values in errors.items()]))
 

@@ -6,7 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tonnage.calibration.rows import LoadedRows, StaticRows, errors, robust
+from tonnage.calibration.loaded_rows import LoadedRows
+from tonnage.calibration.residuals import robust
+from tonnage.calibration.rows import errors
+from tonnage.calibration.static_rows import StaticRows
 from tonnage.errors import InputError
 from tonnage.perf.terms_file import shipped
 from tools.fit.fit import CALIBRATED, CURVE, FILES, curve_rows, fit, held_out_folds, mape, package_folder, shipped_form

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tonnage.calibration.rows import LoadedRows
+from tonnage.calibration.loaded_rows import LoadedRows
 from tonnage.perf.memory import MemoryPlan
 from tonnage.perf.step import StepModel
 from tonnage.spec.workload import ClosedLoop, Lengths, Workload
@@ -65,7 +65,7 @@ class SiliconRows(LoadedRows):
         self.shape = np.array([np.bincount(group, weight * values, count) / total for values in self.shape])
         self.weights = np.array([[np.bincount(group, values, count) for values in span] for span in self.weights])
         self.row = self.row[first]
-        c, _ = self.deployments.prices(terms)
+        c, _ = self.deployments.coefficients(terms)
         self.rest = self.base - self._sums(c)
 
     def cache_holds_all(self) -> list[bool]:

@@ -1,9 +1,9 @@
-"""A few measured points to factors on the fitted terms: least squares with a prior on every factor.
+"""Factors on the shipped terms that explain a few measured points: least squares with a prior on every factor.
 
-A factor moves in its logarithm, from 0 (as shipped), and pays (log / width)² for it: the widths (``widths``) say how far
-an engine's build, clocks or host lay from what the terms were fitted on, for groups that were left out of the fit. What
-the points cannot tell therefore stays as shipped. Rows are linear in their steps' prices between simulations (``rows``);
-the client's turnaround, which shifts arrivals and not prices, enters by a difference of two simulations.
+What moves is the logarithm of a factor. It starts at 0, which means as shipped, and moving it costs (logarithm / width)². The widths
+say how far an engine's build, clocks or host lay from what the terms were fitted on, for groups that were left out of the fit. So
+whatever the points cannot tell stays as shipped. Between simulations the rows are linear in what their steps take (``loaded_rows``).
+The client's turnaround shifts arrivals and no step, so it enters by the difference of two simulations.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tonnage.calibration.least_squares import least_squares
-from tonnage.calibration.rows import SIGMA, STATIC_SIGMA, LoadedRows, Rows, StaticRows, Terms, robust
+from tonnage.calibration.loaded_rows import LoadedRows
+from tonnage.calibration.residuals import SIGMA, STATIC_SIGMA, Terms, robust
+from tonnage.calibration.rows import Rows
+from tonnage.calibration.static_rows import StaticRows
 from tonnage.perf.calibrated_terms import ACTS_ON, OF_THE_GPU, overlaid
 from tonnage.perf.prediction_error import shipped_residuals
 from tonnage.perf.provenance import fitted_engine
@@ -27,18 +30,18 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 START_WIDTH = 0.1
-"""Width of the logarithm of each factor before any group has been looked at; ``widths`` learns them from groups that were left out."""
+"""The width of the logarithm of each factor before any group has been looked at; the fit learns widths from groups that it left out."""
 
 STRANGER = 2.5
-"""Widths for a GPU or an engine that no fitted row is of, relative to those of measured ones."""
+"""How many times as wide the prior is for a GPU or an engine that no fitted row is of."""
 
 WEIGHT = 0.5
-"""Of a residual: E2E, TPOT and requests/s of one point are nearly one number, and points of one curve are alike."""
+"""The weight of a residual: E2E, TPOT and requests/s of one point are nearly one number, and points of one curve are alike."""
 
 ROUNDS, EVALUATIONS = 3, 40
 
 TURNAROUND_STEP = 0.2
-"""Difference of the logarithm of the turnaround between the two simulations."""
+"""By how much the logarithm of the turnaround differs between the two simulations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +49,9 @@ class Fitted:
     """Factors that explain some rows.
 
     Attributes:
-        names: of the terms; x: logarithms of their factors, of the same length.
-        shrinkage: posterior width of each over its prior width: 1 where the rows say nothing.
+        names: the terms.
+        x: float64 (terms,), the logarithms of their factors.
+        shrinkage: float64 (terms,), the posterior width of each over its prior width: 1 where the rows say nothing about it.
     """
 
     names: tuple[str, ...]
@@ -55,13 +59,13 @@ class Fitted:
     shrinkage: Floats
 
     def multipliers(self) -> dict[str, float]:
-        """Factors by term, rounded to four digits as a file holds them."""
+        """The factors by term, rounded to four digits as a file holds them."""
         return {name: float(f"{value:.4g}") for name, value in zip(self.names, np.exp(self.x).tolist(), strict=True)}
 
 
 @dataclass(slots=True)
 class _Part:
-    """Rows of one kind, and the places that they have among all."""
+    """The rows of one kind, and the places that they have among all rows."""
 
     rows: Rows
     places: NDArray[np.int64]
@@ -75,13 +79,13 @@ class Sample:
     def __init__(
         self, rows: Sequence[dict[str, Any]], terms: Terms, *, preset: str, gpu: str, widths: Mapping[str, float] | None = None
     ) -> None:
-        """Look the rows up once.
+        """Look up the rows and find the factors that act on them.
 
         Args:
             rows: what was measured.
-            terms: the groups of ``perf.terms`` that are calibrated.
-            preset, gpu: what all rows are of.
-            widths: of the logarithm of each factor; those that the fit learned if not given.
+            terms: the groups of ``terms.json`` that are calibrated.
+            preset, gpu: the engine preset and the GPU of all rows.
+            widths: the prior's width of the logarithm of each factor; those that the fit learned if not given.
         """
         self.rows, self.terms, self.preset, self.gpu = list(rows), terms, preset, gpu
         static = np.array([row.get("batch") is not None for row in self.rows])
@@ -100,7 +104,7 @@ class Sample:
         self.widths = np.array([w * (STRANGER if strange[n in OF_THE_GPU] else 1.0) for n, w in zip(self.names, of_one, strict=True)])
 
     def _tellable(self) -> tuple[str, ...]:
-        """The factors that act on anything in these rows."""
+        """The factors that act on any of these rows."""
         engine = self.terms["engines"][self.preset]
         points = [point for part in self.parts for point in part.rows.points]
         found = []
@@ -120,7 +124,7 @@ class Sample:
         return overlaid(self.terms, Calibration(preset=self.preset, gpu=self.gpu, multipliers=factors, data=""), self.gpu)
 
     def simulate(self, x: Floats) -> None:
-        """Run every row with these factors, and once more with a slower client."""
+        """Simulate every row with these factors, and once more with a slower client."""
         terms = self.at(x)
         for part in self.parts:
             part.rows.simulate(terms)
@@ -131,7 +135,7 @@ class Sample:
                 part.slopes = _slopes(part.rows, part.shifted, terms)
 
     def residuals(self, x: Floats, around: Floats, keep: NDArray[np.bool_]) -> Floats:
-        """Robust residuals of the rows that are kept, linearised around the last simulation."""
+        """The robust residuals of the rows that are kept, linearised around the last simulation."""
         terms = self.at(x)
         moved = 0.0
         if "turnaround_s" in self.names:
@@ -149,7 +153,7 @@ class Sample:
         return np.concatenate(found)
 
     def errors(self, x: Floats, keep: NDArray[np.bool_]) -> dict[str, Floats]:
-        """Logarithms of predicted over measured of the rows that are kept, simulated with these factors; NaN where not measured."""
+        """Logarithms of predicted over measured values of the kept rows, simulated with these factors; NaN where not measured."""
         found: dict[str, Floats] = {}
         terms = self.at(x)
         for part in self.parts:
@@ -171,7 +175,7 @@ def _sigma(rows: Rows, name: str) -> float:
 
 
 def _slopes(rows: Rows, shifted: LoadedRows, terms: Terms) -> dict[str, Floats]:
-    """Change of the logarithm of every metric per unit of the logarithm of the turnaround."""
+    """How much the logarithm of every metric changes per unit of the logarithm of the turnaround."""
     now = rows.predict(terms)
     return {name: np.log(shifted.simulated(name) / now[name]) / TURNAROUND_STEP for name in now}
 
@@ -183,10 +187,10 @@ def fit_sample(
 
     Args:
         sample: the rows.
-        keep: bool per row.
-        strength: the prior's widths are multiplied by it; a small one stays near the shipped terms.
-        rounds: simulations of all rows; 0 fits around the last one.
-        start: where to begin; as shipped if not given.
+        keep: bool (rows,), which rows to explain.
+        strength: multiplies the prior's widths; a small one keeps the factors near 1.
+        rounds: how often all rows are simulated; 0 fits around the last simulation.
+        start: the logarithms at which the search begins; those of the shipped terms if not given.
     """
     width = strength * sample.widths
     x = np.zeros(len(width)) if start is None else start.copy()

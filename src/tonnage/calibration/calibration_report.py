@@ -1,0 +1,85 @@
+"""What a calibration found, and the file that predictions read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tonnage.spec.calibration import SCHEMA, Calibration
+
+DETERMINED, PARTLY = 0.6, 0.9
+"""Posterior over prior width below which the data determined a term, or did so in part."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationReport:
+    """What a calibration found.
+
+    Attributes:
+        calibration: what predictions use; it has no factors where the shipped terms predict better.
+        kept: whether it has factors.
+        strength: the multiple of the prior's widths that was chosen; 0 where the shipped terms stay.
+        factors: the fitted factor of every term, whether kept or not.
+        shrinkage: the width that is left of each factor, as a share of the prior's: 1 where the points say nothing about it.
+        before, after: MAPE in percent by metric over the points that were used, without and with the factors.
+        left_out_before, left_out: the same over points that the factors had not seen.
+        units: what was left out in turn: "point" or "curve".
+        points, not_steady: how many points were used, and how many were set aside because they are not steady.
+        rows: the line, load, lengths and errors of each point that was used.
+    """
+
+    calibration: Calibration
+    kept: bool
+    strength: float
+    factors: dict[str, float]
+    shrinkage: dict[str, float]
+    before: dict[str, float]
+    after: dict[str, float]
+    left_out_before: dict[str, float]
+    left_out: dict[str, float]
+    units: str
+    points: int
+    not_steady: int
+    rows: tuple[dict[str, Any], ...]
+
+    def to_json(self, date: str) -> dict[str, Any]:
+        """The content of the file that ``coefficients`` names."""
+        c = self.calibration
+        return {
+            "schema": SCHEMA,
+            "preset": c.preset,
+            "gpu": c.gpu,
+            "multipliers": dict(c.multipliers),
+            "deployments": list(c.deployments),
+            "left_out_by": self.units,
+            "left_out_errors": {name: {"rms": rms, "points": n} for name, rms, n in c.left_out},
+            "data": c.data,
+            "date": date,
+            "points": self.points,
+            "not_steady": self.not_steady,
+            "verdict": self.verdict(),
+            "fitted": {name: {"factor": self.factors[name], "posterior_over_prior": self.shrinkage[name]} for name in self.factors},
+            "residuals": {"mape_before": self.before, "mape_after": self.after, "rows": list(self.rows)},
+            "loo": {"left_out": self.units, "strength": self.strength, "mape_before": self.left_out_before, "mape_after": self.left_out},
+        }
+
+    def verdict(self) -> list[str]:
+        """Whether the factors help, and which of them the data could and could not determine, in words."""
+        lines = []
+        if self.kept:
+            lines.append(f"calibrated: each {self.units} predicted without itself, {_change(self.left_out_before, self.left_out)}")
+        else:
+            lines.append(
+                f"the shipped terms stay: fitted factors did not predict a left-out {self.units} better, "
+                f"{_change(self.left_out_before, self.left_out)}"
+            )
+        for words, low, high in (("determined", 0.0, DETERMINED), ("in part", DETERMINED, PARTLY), ("not determined", PARTLY, 1e9)):
+            names = [f"{n} ×{self.factors[n]:.3g}" if high <= PARTLY else n for n in self.factors if low <= self.shrinkage[n] < high]
+            if names:
+                lines.append(f"{words}: {', '.join(names)}")
+        return lines
+
+
+def _change(before: Mapping[str, float], after: Mapping[str, float]) -> str:
+    return ", ".join(f"{name} {before[name]:.1f} → {after[name]:.1f} %" for name in after)
