@@ -68,6 +68,7 @@ def test_three_requests_by_hand() -> None:
     assert s.window_s == pytest.approx(0.5)
     assert s.requests_per_second == pytest.approx(3 / 0.5)
     assert s.output_tokens_per_second == pytest.approx(16 / 0.5)
+    assert s.input_tokens_per_second == pytest.approx(300 / 0.5)
     assert s.concurrency == pytest.approx((150 + 400 + 150) / 500)
     assert (s.counted, s.preemptions) == (3, 3)
     assert s.window == "whole run: 0.5 s from the first due request to the last token of all"
@@ -85,6 +86,7 @@ def test_only_completed_requests_count() -> None:
     assert s.requests == {"completed": 2, "rejected": 1, "unfinished": 1, "failed": 0}
     assert s.ttft_ms.mean == 50
     assert s.output_tokens_per_second == pytest.approx(17 / 2.0)
+    assert s.input_tokens_per_second == pytest.approx(200 / 2.0)
     assert s.requests_per_second == pytest.approx(2 / 2.0)
 
 
@@ -165,7 +167,7 @@ def test_json_has_every_key_of_the_interface_and_each_is_defined() -> None:
     document = summarize(THREE).to_json()
     names = ["requests_per_second", "output_tokens_per_second", *(f"{m}_ms" for m in METRICS)]
     assert list(document)[:6] == ["requests_per_second", "output_tokens_per_second", "ttft_ms", "itl_ms", "tpot_ms", "e2e_ms"]
-    for name in [*names, "ttft_from_send_ms", "concurrency", "preemptions"]:
+    for name in [*names, "ttft_from_send_ms", "concurrency", "preemptions", "input_tokens_per_second"]:
         assert name in document
         assert DEFINITIONS[name]
     for metric in METRICS:

@@ -28,6 +28,7 @@ STEADY = (0.1, 0.9)
 DEFINITIONS: dict[str, str] = {
     "requests_per_second": "completed requests over the window",
     "output_tokens_per_second": "output tokens of the completed requests over the window",
+    "input_tokens_per_second": "prompt tokens of the completed requests over the window, those found in a prefix cache included",
     "ttft_ms": "first output token minus the moment the request was due (queueing and connection included), one value per request",
     "ttft_from_send_ms": "first output token minus the moment the request was sent, one value per request",
     "itl_ms": "every single gap between consecutive output tokens, pooled over all requests; percentiles to 1 %",
@@ -68,7 +69,7 @@ class Summary:
     """The metrics of a run; ``DEFINITIONS`` has a line for each.
 
     Attributes:
-        requests_per_second, output_tokens_per_second: over the window; NaN where it has no length.
+        requests_per_second, output_tokens_per_second, input_tokens_per_second: over the window; NaN where it has no length.
         ttft_ms, itl_ms, tpot_ms, e2e_ms, ttft_from_send_ms: in milliseconds.
         requests: how many by status (``STATUS_NAMES``), over the whole run.
         counted: completed requests that the latencies are over.
@@ -92,6 +93,7 @@ class Summary:
     window: str
     concurrency: float
     preemptions: int
+    input_tokens_per_second: float
     itl_relative_error: float = GAP_BIN_WIDTH
 
     def statistic_ms(self, metric: LimitMetric, statistic: Statistic) -> float:
@@ -143,6 +145,7 @@ def summarize(requests: Requests, *, window: Window = "run") -> Summary:
         window=words,
         concurrency=rate * e2e.mean / 1e3,
         preemptions=int(requests.preemptions[rows].sum()),
+        input_tokens_per_second=int(requests.isl[done].sum()) / seconds if seconds > 0 else math.nan,
     )
 
 
