@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tonnage import api
 from tonnage.errors import TonnageError
+from tonnage.results.importers import json_formats
 from tonnage.results.measured_rows import read_measured
 
 GIVEN: dict[str, str | int] = {"gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 1000, "osl": 200}
@@ -182,3 +183,16 @@ def test_any_report_is_read_or_refused_in_one_line(
         assert "\n" not in message
         assert bool(rows) != ("result.json" in message)
         assert all(row["requests_s"] is None or row["requests_s"] > 0 for row in rows)
+
+
+def test_every_module_of_importers_with_a_format_is_found() -> None:
+    assert {"vllm bench", "GuideLLM"} <= {each.tool for each in json_formats()}
+
+
+def test_lines_of_json_are_a_point_each_and_a_foreign_line_is_named(tmp_path: Path) -> None:
+    lines = [json.dumps({**VLLM, "max_concurrency": clients}) for clients in (1, 2, 4)]
+    rows = read_measured(file_of(tmp_path, "\n".join([*lines, ""]), "all.jsonl"), GIVEN)
+    assert [(row["concurrency"], row["line"]) for row in rows] == [(1, 1), (2, 2), (4, 3)]
+    for second in ('{"a": 1}', "{", "[" * 10_000):
+        with pytest.raises(TonnageError, match=r"all\.jsonl, line 2: not "):
+            read_measured(file_of(tmp_path, f"{lines[0]}\n{second}\n", "all.jsonl"), GIVEN)

@@ -25,6 +25,21 @@ def load_json(path: Path) -> Any:
         raise InputError(f"{path}: not a report (nested too deep, or a number too long); give the file as the tool wrote it") from None
 
 
+def load_json_lines(path: Path) -> list[Any]:
+    """The documents of a file that holds one in each line; empty lines do not count.
+
+    Raises:
+        InputError: the file cannot be read, or a line is not JSON.
+    """
+    found = []
+    for number, line in enumerate(filled_text(path).splitlines(), start=1):
+        try:
+            found += [json.loads(line, parse_constant=lambda word: None)] if line.strip() else []
+        except (RecursionError, ValueError):
+            raise InputError(f"{path}, line {number}: not JSON; give the file as the tool wrote it") from None
+    return found
+
+
 def inside(document: Any, *keys: str) -> Any:
     """The value at the end of the keys, or None where one of them is missing."""
     for key in keys:

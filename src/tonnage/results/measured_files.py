@@ -1,10 +1,10 @@
 """Measured files in: one reader for every format that ``size --benchmarks``, ``score`` and ``calibrate`` take.
 
 A table of points, a report of GenAI-Perf or AIPerf or a folder of them, a result of ``vllm bench`` or a folder of those,
-a GuideLLM report, a run folder of Tonnage or a folder of those. What a file does not say comes from the caller.
-Definitions differ between tools (the inter token latency of GenAI-Perf and AIPerf is our TPOT: one value per request);
-what a column is taken for is written in ``columns``. ``measured_rows`` and ``points`` make of it what is scored and what is
-sized from.
+a GuideLLM report, any other format of ``importers``, a run folder of Tonnage or a folder of those. What a file does not say
+comes from the caller. Definitions differ between tools (the inter token latency of GenAI-Perf and AIPerf is our TPOT: one value
+per request); what a column is taken for is written in ``columns``. ``measured_rows`` and ``points`` make of it what is scored
+and what is sized from.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 
 from tonnage.errors import InputError, option
 from tonnage.results.columns import LATENCY_COLUMNS, latency_column
+from tonnage.results.importers import json_formats
 from tonnage.results.importers.genai_perf import find_reports, is_report, read_report
-from tonnage.results.importers.guidellm import guidellm_values, is_guidellm
-from tonnage.results.importers.vllm_bench import is_vllm, vllm_values
-from tonnage.results.json_values import load_json
+from tonnage.results.json_format import JsonFormat
+from tonnage.results.json_values import load_json, load_json_lines
 from tonnage.results.metrics import reported_rates
 from tonnage.results.requests import COMPLETED, Requests
 from tonnage.results.store import read_run
@@ -31,6 +31,8 @@ REQUIRED = ("model", "gpu", "precision", "tp", "isl", "osl")
 LENGTHS = frozenset(("isl", "osl"))
 LOADS = ("batch", "concurrency", "request_rate")
 MEASURED = (*LATENCY_COLUMNS, "requests_s", "output_tok_s", "peak_gpu_memory_gb")
+LINES = ".jsonl"
+"""A file with a JSON document in each line."""
 NEAR = 0.05
 """A measured mean length this near to the nominal one that was asked for counts as it."""
 
@@ -86,7 +88,7 @@ def measurements(path: Path | str, given: Values | None = None) -> Iterator[Meas
         InputError: naming file, line or key, and what would be right.
     """
     path = Path(path)
-    if not path.is_dir() and path.suffix.lower() != ".json" and not is_report(path):
+    if not path.is_dir() and path.suffix.lower() not in (".json", LINES) and not is_report(path):
         yield from _table(read_table(path), given or {})
         return
     for number, (where, values) in enumerate(_runs(path), start=1):
@@ -119,14 +121,26 @@ def _runs(path: Path) -> Iterator[tuple[str, Values]]:
     if path.is_dir():
         yield from _folder(path)
         return
+    if path.suffix.lower() == LINES:
+        for number, document in enumerate(load_json_lines(path), start=1):
+            where = f"{path}, line {number}"
+            known = _format_of(document)
+            if known is None:
+                tools = ", ".join(each.tool for each in json_formats())
+                raise InputError(f"{where}: not a result of {tools}; give the file as the tool wrote it")
+            yield from known.points(document, where)
+        return
     document = load_json(path) if path.suffix.lower() == ".json" else None
-    if is_vllm(document):
-        yield str(path), vllm_values(document, path)
-    elif is_guidellm(document):
-        for number, values in enumerate(guidellm_values(document, path), start=1):
-            yield f"{path}, benchmark {number}", values
+    found = _format_of(document)
+    if found:
+        yield from found.points(document, str(path))
     else:
         yield str(path), read_report(path).values
+
+
+def _format_of(document: Any) -> JsonFormat | None:
+    """The format of a parsed file; None where no load client is known to write such ones."""
+    return next((each for each in json_formats() if each.recognises(document)), None)
 
 
 def _folder(path: Path) -> Iterator[tuple[str, Values]]:
@@ -135,7 +149,7 @@ def _folder(path: Path) -> Iterator[tuple[str, Values]]:
         yield str(run), _run_values(run)
     if runs:
         return
-    results = [file for file in sorted(path.glob("*.json")) if is_vllm(load_json(file))]
+    results = [file for file in sorted(path.glob("*.json")) if _format_of(load_json(file))]
     for file in results:
         yield from _runs(file)
     if not results:

@@ -9,32 +9,32 @@ are in seconds. It does not say GPU, precision or parallelism. Source: GuideLLM 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 from tonnage.errors import InputError
 from tonnage.results.columns import shown
+from tonnage.results.json_format import JsonFormat, Point
 from tonnage.results.json_values import count_at, inside, measure_at
 
 LATENCIES = {"time_to_first_token_ms": ("ttft", 1.0), "inter_token_latency_ms": ("tpot", 1.0), "request_latency": ("e2e", 1e3)}
 PERCENTILES = ("p50", "p90", "p95", "p99")
 
 
-def is_guidellm(document: Any) -> TypeGuard[dict[str, Any]]:
+def is_guidellm(document: Any) -> bool:
     """Whether a JSON document is such a report."""
     benchmarks = inside(document, "benchmarks")
     return isinstance(benchmarks, list) and all(isinstance(inside(b, "metrics"), dict) for b in benchmarks) and bool(benchmarks)
 
 
-def guidellm_values(document: dict[str, Any], path: Path) -> Iterator[dict[str, str | int | float]]:
-    """What each benchmark says, by canonical column name; one in which nothing succeeded is left out.
+def guidellm_points(document: dict[str, Any], source: str) -> Iterator[Point]:
+    """Each benchmark of the document; one in which nothing succeeded is left out.
 
     Raises:
-        InputError: naming the file, the benchmark and the key.
+        InputError: naming the place, the benchmark and the key.
     """
     succeeded = 0
     for number, benchmark in enumerate(document["benchmarks"], start=1):
-        where = f"{path}, benchmark {number}"
+        where = f"{source}, benchmark {number}"
         values = _measured(benchmark, where)
         if not values:
             continue
@@ -43,9 +43,9 @@ def guidellm_values(document: dict[str, Any], path: Path) -> Iterator[dict[str, 
         model = inside(benchmark, "config", "backend", "model") or inside(document, "config", "spec", "backend", "model")
         if isinstance(model, str) and model.strip():
             values["model"] = shown(model)
-        yield values
+        yield where, values
     if not succeeded:
-        raise InputError(f"{path}: in none of its benchmarks did a request succeed; give a report that measured something")
+        raise InputError(f"{source}: in none of its benchmarks did a request succeed; give a report that measured something")
 
 
 def _measured(benchmark: dict[str, Any], where: str) -> dict[str, str | int | float]:
@@ -85,3 +85,6 @@ def _load(benchmark: dict[str, Any], where: str) -> dict[str, str | int | float]
     raise InputError(
         f"{where}: its load is not known (strategy {name}); give benchmarks that are synchronous, concurrent, poisson or constant"
     )
+
+
+FORMAT = JsonFormat(tool="GuideLLM", recognises=is_guidellm, points=guidellm_points)

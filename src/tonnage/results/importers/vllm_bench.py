@@ -8,29 +8,29 @@ precision or parallelism, and its lengths are means. Source: vLLM 0.33, ``vllm/b
 from __future__ import annotations
 
 import math
-from pathlib import Path
-from typing import Any, TypeGuard
+from collections.abc import Iterator
+from typing import Any
 
 from tonnage.errors import InputError
 from tonnage.results.columns import shown
+from tonnage.results.json_format import JsonFormat, Point
 from tonnage.results.json_values import count_at, inside, measure_at, number_at
 
 LATENCIES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2e"}
 STATISTICS = {"mean": "", "median": "_p50", "p90": "_p90", "p95": "_p95", "p99": "_p99"}
 
 
-def is_vllm(document: Any) -> TypeGuard[dict[str, Any]]:
+def is_vllm(document: Any) -> bool:
     """Whether a JSON document is such a result."""
     return isinstance(document, dict) and {"num_prompts", "total_output_tokens", "mean_ttft_ms"} <= document.keys()
 
 
-def vllm_values(document: dict[str, Any], path: Path) -> dict[str, str | int | float]:
-    """What the run says, by canonical column name.
+def vllm_points(document: dict[str, Any], where: str) -> Iterator[Point]:
+    """The one run of the document.
 
     Raises:
-        InputError: naming the file and the key.
+        InputError: naming the place and the key.
     """
-    where = str(path)
     completed = count_at(document, where, "completed")
     if completed is None:
         raise InputError(f"{where}: no request was completed; give a run that measured something")
@@ -47,7 +47,7 @@ def vllm_values(document: dict[str, Any], path: Path) -> dict[str, str | int | f
     if isinstance(model, str) and model.strip():
         values["model"] = shown(model)
     values["engine"] = "vllm"
-    return {name: value for name, value in values.items() if value is not None}
+    yield where, {name: value for name, value in values.items() if value is not None}
 
 
 def _load(document: dict[str, Any], where: str) -> dict[str, int | float | None]:
@@ -67,3 +67,6 @@ def _load(document: dict[str, Any], where: str) -> dict[str, int | float | None]
     if rate <= 0:
         raise InputError(f"{where}, request_rate: {rate:g} is not a rate; give the file as the tool wrote it")
     return {"request_rate": rate, "requests": prompts}
+
+
+FORMAT = JsonFormat(tool="vllm bench", recognises=is_vllm, points=vllm_points)
