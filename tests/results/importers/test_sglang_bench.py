@@ -1,0 +1,65 @@
+"""A line of SGLang's ``bench_serving`` becomes a point with its own definitions, or one line that says what is wrong."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tonnage.errors import InputError
+from tonnage.results.measured_rows import read_measured
+
+GIVEN: dict[str, str | int] = {"model": "llama-3.1-8b", "gpu": "h100", "precision": "fp8", "tp": 1}
+LINE: dict[str, Any] = {
+    "backend": "sglang",
+    "request_rate": float("inf"),
+    "max_concurrency": 16,
+    "duration": 40.0,
+    "completed": 80,
+    "total_input_tokens": 80_800,
+    "total_output_tokens": 15_920,
+    "request_throughput": 2.0,
+    "output_throughput": 398.0,
+    "mean_e2e_latency_ms": 3900.0,
+    "median_e2e_latency_ms": 3850.0,
+    "mean_ttft_ms": 100.0,
+    "p99_ttft_ms": 300.0,
+    "mean_tpot_ms": 19.0,
+    "p99_itl_ms": 60.0,
+    "concurrency": 7.8,
+}
+
+
+def rows_of(folder: Path, *lines: dict[str, Any]) -> list[dict[str, Any]]:
+    file = folder / "results.jsonl"
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    return [dict(row) for row in read_measured(file, GIVEN)]
+
+
+def test_each_line_is_a_point_with_its_own_definitions(tmp_path: Path) -> None:
+    first, second = rows_of(tmp_path, LINE, {**LINE, "request_rate": 2.5, "max_concurrency": None})
+    assert (first["concurrency"], first["request_rate"], first["requests"]) == (16, None, 80)
+    assert (second["concurrency"], second["request_rate"]) == (None, 2.5)
+    assert (first["engine"], first["isl"], first["osl"]) == ("sglang", 1010, 199)
+    assert (first["ttft_ms"], first["ttft_p99_ms"], first["tpot_ms"], first["itl_p99_ms"]) == (100.0, 300.0, 19.0, 60.0)
+    assert (first["e2e_ms"], first["e2e_p50_ms"], first["requests_s"], first["output_tok_s"]) == (3900.0, 3850.0, 2.0, 398.0)
+
+
+def test_without_a_limit_all_requests_are_there_at_once(tmp_path: Path) -> None:
+    assert rows_of(tmp_path, {**LINE, "max_concurrency": None})[0]["concurrency"] == 80
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"request_rate": 2.5}, "a request_rate and a max_concurrency"),
+        ({"request_rate": "trace"}, "those of a trace"),
+        ({"request_rate": "often"}, "request_rate"),
+        ({"completed": 0}, "completed"),
+        ({"completed": None}, "no request was completed"),
+        ({"mean_ttft_ms": "quick"}, "mean_ttft_ms"),
+    ],
+)
+def test_what_cannot_be_used_is_named(change: dict[str, Any], says: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=rf"results\.jsonl, line 2.*{says}"):
+        rows_of(tmp_path, LINE, {**LINE, **change})
