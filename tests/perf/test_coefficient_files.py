@@ -60,7 +60,7 @@ def test_so_is_any_other_key_of_memory(path: tuple[str, ...], message: str) -> N
         (("quantiles", "itl_ms", "heavy, prompts"), [0.0] * 9, "quantiles.itl_ms.heavy, prompts: unknown key"),
         (("quantiles", "itl_ms", "heavy"), [0.0] * 8, "quantiles.itl_ms.heavy: holds no 9 quantiles"),
         (("stretch", "ttft_ms", "havy"), 1.0, "stretch.ttft_ms.havy: unknown key"),
-        (("strange_gpu", "ttft_ms", "static"), "1", "strange_gpu.ttft_ms.static: '1' is not a number"),
+        (("unseen_gpu", "ttft_ms", "static"), "1", "unseen_gpu.ttft_ms.static: '1' is not a number"),
         (("widths", "computes"), 0.1, "widths.computes: unknown key"),
     ],
 )

@@ -39,7 +39,7 @@ def held_out(groups: int, rows: int, *, of_group: float, of_row: float, seed: in
         for i in range(rows):
             load = ("light", "heavy")[i % 2]
             error = (1 if load == "light" else 3) * (shared + of_row * rng.standard_normal())
-            yield HeldOut(metric="e2e_ms", log_error=error, regime=regime(load), group=f"g{g}", strange_gpu=False)
+            yield HeldOut(metric="e2e_ms", log_error=error, regime=regime(load), group=f"g{g}", unseen_gpu=False)
 
 
 def width(bounds: tuple[float, float]) -> float:
@@ -71,7 +71,7 @@ def test_groups_whose_rows_err_together_need_wider_intervals_than_their_rows_sho
 
 def test_a_regime_with_few_rows_leans_on_the_wider_one() -> None:
     rows = list(held_out(10, 60, of_group=0.0, of_row=0.05))
-    few = [HeldOut(metric="e2e_ms", log_error=0.5, regime=regime("light", "output"), group="g1", strange_gpu=False)] * 12
+    few = [HeldOut(metric="e2e_ms", log_error=0.5, regime=regime("light", "output"), group="g1", unseen_gpu=False)] * 12
     table = residuals_of(residual_table([*rows, *few], "today"))
     assert 0.0 < table.log_error("e2e_ms", regime("light", "output"), 0.5) < 0.25
     assert table.log_error("e2e_ms", regime("middle"), 0.5) == table.quantiles["e2e_ms"]["loaded"][LEVELS.index(0.5)]
@@ -79,14 +79,14 @@ def test_a_regime_with_few_rows_leans_on_the_wider_one() -> None:
 
 def test_gpus_left_out_widen_the_intervals_of_datasheet_gpus() -> None:
     usual = [
-        HeldOut(metric="itl_ms", log_error=e, regime=regime("small batch"), group=f"m{i % 5}", strange_gpu=strange)
-        for strange, scale in ((False, 0.05), (True, 0.1))
+        HeldOut(metric="itl_ms", log_error=e, regime=regime("small batch"), group=f"m{i % 5}", unseen_gpu=unseen)
+        for unseen, scale in ((False, 0.05), (True, 0.1))
         for i, e in enumerate(scale * np.random.default_rng(2).standard_normal(400))
     ]
     table = residuals_of(residual_table(usual, "today"))
-    assert table.strange_gpu["itl_ms"]["static"] == pytest.approx(2.0, rel=0.1)
-    known, strange = (width(table.interval("itl_ms", 1.0, regime("small batch", known_gpu=k))) for k in (True, False))
-    assert strange == pytest.approx(2 * known, rel=0.15)
+    assert table.unseen_gpu["itl_ms"]["static"] == pytest.approx(2.0, rel=0.1)
+    known, unseen = (width(table.interval("itl_ms", 1.0, regime("small batch", known_gpu=k))) for k in (True, False))
+    assert unseen == pytest.approx(2 * known, rel=0.15)
 
 
 def test_the_shipped_table_covers_what_its_own_folds_held_out() -> None:
@@ -99,8 +99,8 @@ def test_the_shipped_table_covers_what_its_own_folds_held_out() -> None:
             of_kind.setdefault(kind, []).append(percent)
     assert set(of_kind) == {"static", "loaded", "current", "calibrated"}
     assert all(75 <= np.mean(percents) <= 85 for percents in of_kind.values())
-    for strange in ("coverage_strange_gpu", "coverage_strange_engine"):
-        assert all(percent >= 75 for kinds in table.report[strange].values() for percent in kinds.values())
+    for unseen in ("coverage_unseen_gpu", "coverage_unseen_engine"):
+        assert all(percent >= 75 for kinds in table.report[unseen].values() for percent in kinds.values())
     for by_regime in table.report["coverage_by_regime"].values():
         for load in ("light", "middle", "heavy", "small batch", "large batch"):
             assert 70 <= by_regime.get(load, {"percent": 80})["percent"] <= 90
@@ -130,7 +130,7 @@ def test_intervals_cover_nim_groups_that_neither_the_terms_nor_the_table_have_se
         kept = {STATIC: static, NIM: [row for row in nim if (row["model"], row["gpu"]) != out]}
         x = solve(found, [(WEIGHTS[e], rows_of(e, part)) for e, part in kept.items()], found.start, found.free(kept))
         left = rows_of(NIM, [row for row in nim if (row["model"], row["gpu"]) == out])
-        rows += held_out_rows(left.points, errors(left, found.terms(x)), strange_gpu=False)
+        rows += held_out_rows(left.points, errors(left, found.terms(x)), unseen_gpu=False)
     shares = [kinds["loaded"] for kinds in coverage(rows).values()]
     assert len(shares) == 5
     assert 70 <= np.mean(shares) <= 90
@@ -230,8 +230,8 @@ def test_regimes() -> None:
     assert regime_of(d, isl=200, osl=200, clients=64) == regime("heavy", "output")
     assert regime_of(d, isl=200, osl=200).load == "open"
     assert regime_of(d, isl=200, osl=200, batch=64).kind == "static"
-    strange = api.deployment_of(model="mixtral-8x7b", gpu="b300-sxm-270gb", precision="fp16", tp=1, engine="vllm")
-    assert regime_of(strange, isl=200, osl=200, clients=10) == regime("middle", "output", "moe", **NOWHERE, current=True)
+    unseen = api.deployment_of(model="mixtral-8x7b", gpu="b300-sxm-270gb", precision="fp16", tp=1, engine="vllm")
+    assert regime_of(unseen, isl=200, osl=200, clients=10) == regime("middle", "output", "moe", **NOWHERE, current=True)
     of_no_row = api.deployment_of(model="mixtral-8x7b", gpu="h100-sxm-80gb", precision="fp16", tp=2, engine="nim-2024")
     assert not regime_of(of_no_row, isl=200, osl=200, clients=10).known_family
 

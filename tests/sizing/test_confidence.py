@@ -15,7 +15,7 @@ def table(sigma: float, bias: float = 0.0) -> Residuals:
 
     values = tuple(bias + sigma * NormalDist().inv_cdf(level) for level in LEVELS)
     metrics = ("ttft_ms", "itl_ms", "e2e_ms", "requests_s")
-    return Residuals(quantiles={m: {"loaded": values} for m in metrics}, stretch={}, strange_gpu={}, report={})
+    return Residuals(quantiles={m: {"loaded": values} for m in metrics}, stretch={}, unseen_gpu={}, report={})
 
 
 def asked(needed: float, *, sigma: float = 0.1, bias: float = 0.0, binds: str = "saturation", power: float = 1.0) -> Confidence:

@@ -138,7 +138,7 @@ def fit(
         report(number, len(folds) + 1, f"{fold.title}: without {fold.name}")
         found, found_errors = fitting.held_out(fold)
         held_out.setdefault(fold.title, {})[fold.name] = mape_of(found_errors)
-        residuals += held_out_rows(found.points, found_errors, strange_gpu=fold.title.endswith("a GPU left out"))
+        residuals += held_out_rows(found.points, found_errors, unseen_gpu=fold.title.endswith("a GPU left out"))
     taught: Learned | None = None
     if folds:
         report(len(folds), len(folds) + 1, "NIM, calibrated on one curve")

@@ -102,7 +102,7 @@ def _one_curve(
     held: list[HeldOut] = []
     if report.kept:  # else predictions keep the intervals of those that are not calibrated
         points = [replace(point, deployment=replace(point.deployment, calibration=report.calibration)) for point in loaded.points]
-        held = [replace(row, regime=replace(row.regime, own=())) for row in held_out_rows(points, found, strange_gpu=False)]
+        held = [replace(row, regime=replace(row.regime, own=())) for row in held_out_rows(points, found, unseen_gpu=False)]
     before, after = ({name: float(100 * np.nanmean(np.abs(values))) for name, values in e.items()} for e in (plain, found))
     return held, before, after
 

@@ -37,7 +37,7 @@ class HeldOut:
         log_error: log(predicted / measured).
         regime: of the row.
         group: rows with the same label have errors that are alike.
-        strange_gpu, strange_engine: whether the whole GPU, or every row of the engine, was left out.
+        unseen_gpu, unseen_engine: whether the whole GPU, or every row of the engine, was left out.
         format: of the weights.
     """
 
@@ -45,22 +45,22 @@ class HeldOut:
     log_error: float
     regime: Regime
     group: str
-    strange_gpu: bool
-    strange_engine: bool = False
+    unseen_gpu: bool
+    unseen_engine: bool = False
     format: str = "fp16"
 
     @property
     def usual(self) -> bool:
         """Whether GPU and engine were known to the fit."""
-        return not (self.strange_gpu or self.strange_engine)
+        return not (self.unseen_gpu or self.unseen_engine)
 
 
 def held_out_rows(
     points: Sequence[Point],
     errors: Mapping[str, Iterable[float]],
     *,
-    strange_gpu: bool = False,
-    strange_engine: bool = False,
+    unseen_gpu: bool = False,
+    unseen_engine: bool = False,
     current: bool | None = None,
 ) -> list[HeldOut]:
     """The errors of one fold.
@@ -68,7 +68,7 @@ def held_out_rows(
     Args:
         points: its left-out rows.
         errors: signed relative errors by metric, in their order; NaN where not measured.
-        strange_gpu, strange_engine: whether their whole GPU, or their engine, was left out.
+        unseen_gpu, unseen_engine: whether their whole GPU, or their engine, was left out.
         current: whether the engines are of today; by the terms that the package ships if not given, which a new engine is not in.
     """
     found = []
@@ -81,8 +81,8 @@ def held_out_rows(
                         log_error=math.log1p(value),
                         regime=_regime(point, current),
                         group=_group(point),
-                        strange_gpu=strange_gpu,
-                        strange_engine=strange_engine,
+                        unseen_gpu=unseen_gpu,
+                        unseen_engine=unseen_engine,
                         format=point.deployment.precision.weight_format,
                     )
                 )
@@ -110,13 +110,13 @@ def residual_table(rows: Iterable[HeldOut], date: str) -> dict[str, Any]:
     static = [row for row in everything if row.regime.kind == "static"]
     wider: dict[str, float] = {}
     for metric in sorted(by_metric, key=lambda name: name in STANDS_IN):
-        gpus = [row for row in static if row.metric == metric and row.strange_gpu]
+        gpus = [row for row in static if row.metric == metric and row.unseen_gpu]
         wider[metric] = _wider(gpus, static, metric) or wider.get(STANDS_IN.get(metric, ""), 1.0)
     document: dict[str, Any] = {
         "quantiles": {metric: _quantiles(mine) for metric, mine in by_metric.items()},
         "stretch": {metric: _stretches(mine) for metric, mine in by_metric.items()},
-        "strange_gpu": {metric: {"static": wider[metric], **_strange_kinds(everything, metric)} for metric in sorted(wider)},
-        "strange_engine": _strange_engines(everything),
+        "unseen_gpu": {metric: {"static": wider[metric], **_unseen_kinds(everything, metric)} for metric in sorted(wider)},
+        "unseen_engine": _unseen_engines(everything),
         "formats": sorted({row.format for row in everything} | set(FORMATS)),
         "report": {
             "date": date,
@@ -129,9 +129,9 @@ def residual_table(rows: Iterable[HeldOut], date: str) -> dict[str, Any]:
         },
     }
     report, table = document["report"], residuals_of(document)
-    gpus = [replace(row, regime=replace(row.regime, known_gpu=False)) for row in everything if row.strange_gpu]
-    engines = [replace(row, regime=replace(row.regime, known_engine=False)) for row in everything if row.strange_engine]
-    report |= {"coverage_strange_gpu": _coverage_of(gpus, table), "coverage_strange_engine": _coverage_of(engines, table)}
+    gpus = [replace(row, regime=replace(row.regime, known_gpu=False)) for row in everything if row.unseen_gpu]
+    engines = [replace(row, regime=replace(row.regime, known_engine=False)) for row in everything if row.unseen_engine]
+    report |= {"coverage_unseen_gpu": _coverage_of(gpus, table), "coverage_unseen_engine": _coverage_of(engines, table)}
     return document
 
 
@@ -142,7 +142,7 @@ def carried_over(document: dict[str, Any], old: Residuals, kind: str) -> dict[st
     found = deepcopy(document)
     for metric, table in old.quantiles.items():
         found["quantiles"].setdefault(metric, {}).update({key: list(v) for key, v in table.items() if key.startswith(kind)})
-    for name, tables in (("stretch", old.stretch), ("strange_engine", old.strange_engine)):
+    for name, tables in (("stretch", old.stretch), ("unseen_engine", old.unseen_engine)):
         for metric, kinds in tables.items():
             found[name].setdefault(metric, {}).update({key: value for key, value in kinds.items() if key == kind})
     return found
@@ -157,22 +157,22 @@ def _coverage_of(rows: Sequence[HeldOut], table: Residuals) -> dict[str, dict[st
     return found
 
 
-def _strange_kinds(rows: Sequence[HeldOut], metric: str) -> dict[str, float]:
+def _unseen_kinds(rows: Sequence[HeldOut], metric: str) -> dict[str, float]:
     """How much wider the errors of left-out GPUs are, for every kind of load but static batches."""
     found = {}
     for kind, mine in _by_kind([row for row in rows if row.metric == metric and row.regime.kind != "static"]).items():
-        factor = _wider([row for row in mine if row.strange_gpu], mine, metric)
+        factor = _wider([row for row in mine if row.unseen_gpu], mine, metric)
         if factor is not None:
             found[kind] = factor
     return found
 
 
-def _strange_engines(rows: Sequence[HeldOut]) -> dict[str, dict[str, float]]:
+def _unseen_engines(rows: Sequence[HeldOut]) -> dict[str, dict[str, float]]:
     """How much wider the errors of left-out engines are than those of left-out models, by metric and kind of load."""
     found: dict[str, dict[str, float]] = {}
     for kind, mine in _by_kind(rows).items():
-        for metric in sorted({row.metric for row in mine if row.strange_engine}):
-            factor = _wider([row for row in mine if row.metric == metric and row.strange_engine], mine, metric)
+        for metric in sorted({row.metric for row in mine if row.unseen_engine}):
+            factor = _wider([row for row in mine if row.metric == metric and row.unseen_engine], mine, metric)
             if factor is not None:
                 found.setdefault(metric, {})[kind] = factor
     return found
@@ -227,7 +227,7 @@ def _without_each(rows: Sequence[HeldOut], *, stretched: bool) -> Iterator[tuple
         if rest:
             metric = rest[0].metric
             stretch = {metric: _stretches(rest)} if stretched else {}
-            document = {"quantiles": {metric: _quantiles(rest)}, "stretch": stretch, "strange_gpu": {}}
+            document = {"quantiles": {metric: _quantiles(rest)}, "stretch": stretch, "unseen_gpu": {}}
             families = {row.regime.family for row in rest}
             left = [row for row in rows if row.group == group]
             yield (
@@ -272,13 +272,13 @@ def _holding(needed: Sequence[tuple[float, float, str]]) -> float:
     return 1.0 if not needed else WIDEST
 
 
-def _wider(strange: Sequence[HeldOut], rows: Sequence[HeldOut], metric: str) -> float | None:
+def _wider(unseen: Sequence[HeldOut], rows: Sequence[HeldOut], metric: str) -> float | None:
     """How much wider these errors are than those of rows whose GPU and engine were known, same kinds of load."""
-    loads = {row.regime.load for row in strange}
+    loads = {row.regime.load for row in unseen}
     usual = sorted(abs(row.log_error) for row in rows if row.metric == metric and row.usual and row.regime.load in loads)
-    if len(strange) < FEWEST or len(usual) < FEWEST:
+    if len(unseen) < FEWEST or len(usual) < FEWEST:
         return None
-    wide = _quantile(sorted(abs(row.log_error) for row in strange), SHARE)
+    wide = _quantile(sorted(abs(row.log_error) for row in unseen), SHARE)
     return round(min(max(wide / _quantile(usual, SHARE), 1.0), WIDEST), 3)
 
 

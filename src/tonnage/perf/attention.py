@@ -1,8 +1,8 @@
-"""What attention adds to a step: pairs of a prompt, and the contexts that decode reads.
+"""What attention adds to a step: the token pairs of prompts, and the contexts that decoding reads.
 
-Decode attention is bandwidth where the kernel takes the query heads of a KV head together. The kernels of 2024
-(TensorRT-LLM 0.9 and 0.10) did so for groups of eight and from a number of sequences on; otherwise each query
-head of each sequence is a block of its own, and blocks run in waves.
+Decode attention is limited by bandwidth where the kernel takes the query heads of a KV head together. The kernels of 2024
+(TensorRT-LLM 0.9 and 0.10) did so for groups of eight heads and above a number of sequences; otherwise each query
+head of each sequence was a block of its own, and blocks ran in waves.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ CONTEXT_NORM = 4.0
 
 MULTIPROCESSORS = {"Volta": 80, "Turing": 40, "Ampere": 108, "Ada": 142, "Hopper": 132}
 FEWER_MULTIPROCESSORS = {"a30-24gb": 56, "a10-24gb": 72, "a10g-24gb": 80, "l4": 58, "l20": 92, "h100-pcie-80gb": 114}
-"""Streaming multiprocessors of a generation's data-centre cards, and of those that have fewer (datasheets, recalled)."""
+"""Streaming multiprocessors of a generation's data-centre cards, and of the cards that have fewer (datasheets, recalled)."""
 
 ENOUGH_BLOCKS = 4
 """Kernels of 2024 take the heads of a KV head together from this share of the multiprocessors on: blocks · 4 ≥ multiprocessors
 (``mayHavePerfGain`` of TensorRT-LLM's XQA runner); blocks are KV heads of the GPU times sequences."""
 
 WALKED_DIM = 128
-"""Width of a head that ``walk_s`` is for."""
+"""The head size that ``walk_s`` is for."""
 
 NEVER = 1e9
-"""More decode sequences than there are."""
+"""More decode sequences than any engine runs."""
 
 BITS_8 = 8
 
@@ -81,9 +81,11 @@ def _prefill(groups: TermGroups) -> float:
 
 
 def _head_arithmetic(groups: TermGroups, model: Model, precision: Precision) -> float:
-    """Kernels of 2024 computed head by head where they did not take groups together (``_blocks``); later ones always do.
+    """Share of the 16-bit matrix rate in decode attention.
 
-    Latent attention is arithmetic on the tensor cores in every engine; where no row says, it reaches prefill's share of their rate.
+    Kernels of 2024 computed head by head where they did not take groups together (``_blocks``); later ones always take them
+    together. Latent attention is arithmetic on the tensor cores in every engine; where no row says otherwise, it reaches the same
+    share of their rate as prefill attention.
     """
     engine = groups.engine
     if model.latent is not None:
@@ -93,7 +95,7 @@ def _head_arithmetic(groups: TermGroups, model: Model, precision: Precision) -> 
 
 
 def add_attention(c: list[float], terms: AttentionTerms, model: Model, gpu: Gpu, precision: Precision, tp: int) -> None:
-    """Put prefill attention by its pairs and decode attention by the context it reads into a coefficient array."""
+    """Put prefill attention, per token pair, and decode attention, per context token, into a coefficient array."""
     kv_bytes = model.kv_elements_per_gpu(tp) * precision.kv_bytes
     peak = gpu.fp16_tflops * 1e12
     read = kv_bytes / (gpu.memory_bandwidth_gb_s * 1e9 * terms.kv_bandwidth)
@@ -123,7 +125,7 @@ def _blocks(c: list[float], terms: AttentionTerms, model: Model, gpu: Gpu, read:
 
 
 def _joined(read: float, arithmetic: float) -> float:
-    """A smooth maximum of two times."""
+    """A smooth maximum of two durations."""
     seconds: float = (read**CONTEXT_NORM + arithmetic**CONTEXT_NORM) ** (1 / CONTEXT_NORM)
     return seconds
 
@@ -134,7 +136,7 @@ def _eight(model: Model) -> bool:
 
 
 def _windows(c: list[float], model: Model) -> None:
-    """Layers that attend within a window cost what its tokens do, once per sequence and new token: contexts are taken to be longer."""
+    """Take the layers with a window to read as many tokens as the window holds, per sequence and per new token: contexts are longer."""
     share = model.windowed_layers / model.layers
     c[at.ACTIVATION] += share * c[at.ATTENTION] * model.window
     c[at.HOST_SEQUENCE] += share * (c[at.CONTEXT] + c[at.WALK]) * model.window

@@ -1,9 +1,9 @@
-"""A calibration laid over the fitted terms: which numbers of ``terms.json`` each factor multiplies.
+"""A calibration laid over the fitted terms: its factors multiply numbers of ``terms.json``.
 
-All of them are terms of one engine preset. ``compute`` and ``memory`` stand for the GPU's efficiencies in that
-engine, so they hold for the measured GPU alone; the rest is the engine's and holds on every GPU. ``kv_bandwidth``
-speeds decode attention up as a whole, ``step_s`` stretches the host seconds per step and per layer together: one
-model's steps cannot tell these apart.
+All of these are terms of one engine preset; ``perf.fitted_terms`` says which. The factors ``compute`` and ``memory`` stand for the
+GPU's efficiencies in that engine and hold for the measured GPU alone; the others belong to the engine and hold on every GPU.
+``kv_bandwidth`` speeds up decode attention as a whole, and ``step_s`` stretches the host's seconds per step and per layer together,
+because the steps of one model cannot tell them apart.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from tonnage.spec.deployment import Deployment
 
 ACTS_ON = acts_on()
-"""Engine terms of each factor, with the power of the factor that multiplies them."""
+"""The engine terms that each factor multiplies, with the power of the factor that does."""
 
 OF_THE_GPU = ("compute", "memory")
-"""Factors that hold for the measured GPU alone; an engine without the term has 1."""
+"""Factors that hold for the measured GPU alone; an engine without such a term has 1 for it."""
 
 
 def overlaid(terms: dict[str, Any], calibration: Calibration, gpu: str) -> dict[str, Any]:
-    """The groups of ``perf.terms`` with a calibration's factors, as they hold on a GPU; the given groups stay as they are."""
+    """The groups of ``terms.json`` with a calibration's factors, as they hold on a GPU; the given groups are not changed."""
     own = terms["engines"].get(calibration.preset)
     if own is None:
         return terms
@@ -48,7 +48,7 @@ def calibrated_for(deployment: Deployment, preset: str) -> bool:
 
 
 def calibration_mark(deployment: Deployment, preset: str) -> str:
-    """In words, what a deployment's calibration does to its prediction; empty without one."""
+    """What a deployment's calibration does to its prediction, in words; empty without one."""
     calibration = deployment.calibration
     if calibration is None:
         return ""

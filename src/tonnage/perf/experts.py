@@ -1,17 +1,17 @@
-"""What a mixture of experts adds to a step: its matrices, the copies of its tokens, and their way to the experts.
+"""What a mixture of experts adds to a step: its matrices, the copies of its tokens, and the tokens' way to their experts.
 
-A rank of attention (``Parallelism.dp``) brings T tokens to a step. All ranks are taken to be alike, so dp · T
-tokens choose experts together. Of E experts of which a token chooses k, one that nobody chose is not read; with
-choices at random the expected touched share after t tokens is 1 − (1 − k/E)^t, with choices that are alike
-(``spread`` below 1) less. The experts of one of ``ep`` groups are touched more than the mean at times, and the
-step waits for the fullest: with n = E/ep experts each, binomial, the largest of ep such counts is some
-standard deviations above the mean (``largest_of``, ``EXPERT_UNEVEN``). The arithmetic and the copies of tokens on the
-fullest GPU are ``skew`` above the mean per doubling of ``ep``: routers favour some experts.
+Each rank of data-parallel attention (``Parallelism.dp``) brings T tokens to a step. All ranks are taken to be alike, so that
+dp · T tokens choose experts together. Of E experts of which a token chooses k, those that no token chose are not read. With
+random choices the expected touched share after t tokens is 1 − (1 − k/E)^t; with choices that resemble each other (``spread``
+below 1) it is less. The experts of one of the ``ep`` groups are at times touched more than the mean, and the step waits for
+the fullest group: with n = E/ep experts in each, the counts are binomial, and the largest of ep such counts lies some standard
+deviations above the mean (``largest_of``, ``EXPERT_UNEVEN``). Routers also favour some experts, so that the arithmetic and the
+copies of tokens on the fullest GPU are ``skew`` above the mean per doubling of ``ep``.
 
-Their matrices are kernels of their own: arithmetic and reading are joined apart from those of dense matrices.
+The experts' matrices are kernels of their own: their arithmetic and reading are joined apart from those of the dense matrices.
 
-With tp alone the sum of the experts' outputs is the all-reduce of ``terms``. With attention ranks, tokens
-travel to the GPUs of their experts and back: one dispatch and one combine per layer.
+With tensor parallelism alone the experts' outputs are summed by the all-reduce of ``links``. With data-parallel attention,
+tokens travel to the GPUs of their experts and back: one dispatch and one combine per layer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NARROW, WIDE = 2_880, 14_336
 """Inner width of the widest experts that current engines are fitted on (gpt-oss), and of Mixtral 8x7B's."""
 
 SKEW = 0.05
-"""Share that the fullest GPU's tokens are above the mean per doubling of ``ep``, where no row says; an estimate."""
+"""How far the fullest GPU's tokens are above the mean per doubling of ``ep``, as a share; an estimate for engines without rows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,14 +47,14 @@ class ExpertTerms:
 
     Attributes:
         compute, memory: share of rate and bandwidth that expert matrices reach, relative to dense ones.
-        spread: how independent the tokens' choices of experts are; 0 if all tokens are alike, 1 if random.
-        first: experts that one token touches; 0 for as many as it chooses, which are fewer only where choices coincide.
+        spread: how independent the tokens' choices of experts are: 0 if all tokens choose alike, 1 if they choose at random.
+        first: experts that one token touches; 0 means as many as it chooses.
         rows: passes through memory of every token's copy for each of its experts.
-        layer_s: seconds per layer of experts and step beyond those of a dense layer: router, sorting, launches; negative where less.
-        each_s: seconds per expert, layer and step: what grows with their number.
-        sequence_s: host seconds per sequence beyond those of a dense model; negative where less.
-        prefill_s: as ``layer_s``, once more in a step with prefill.
-        skew: see the module.
+        layer_s: seconds per step that a layer of experts takes longer than a dense one (router, sorting, launches); may be negative.
+        each_s: seconds per step that each expert of a layer adds.
+        sequence_s: host seconds per sequence beyond those of a dense model; may be negative.
+        prefill_s: seconds that a layer of experts takes longer still in a step with prefill.
+        skew: how far the fullest GPU is above the mean per doubling of ``ep``.
         dispatch_s: latency of one dispatch or combine.
         dispatch_bytes_s: bytes/s per GPU and direction that they reach.
     """
@@ -150,7 +150,7 @@ def add_experts(
 
 
 def add_dispatch(c: list[float], terms: ExpertTerms, model: Model, parallelism: Parallelism) -> None:
-    """Put dispatch and combine into a coefficient array; all GPUs of a rank send their share of its tokens."""
+    """Put dispatch and combine into a coefficient array; each GPU of a rank sends its share of the rank's tokens."""
     layers = model.layers - model.dense_layers
     sent = TOKEN_BYTES * model.hidden * remote_copies(model, parallelism) / parallelism.tp
     for once, each in at.MESSAGES:
@@ -159,12 +159,12 @@ def add_dispatch(c: list[float], terms: ExpertTerms, model: Model, parallelism: 
 
 
 def largest_of(count: int) -> float:
-    """Expected largest of so many standard normal draws; Blom, Statistical Estimates and Transformed Beta-Variables, 1958."""
+    """Expected largest of ``count`` standard normal draws (Blom, Statistical Estimates and Transformed Beta-Variables, 1958)."""
     return NormalDist().inv_cdf((count - 0.375) / (count + 0.25)) if count > 1 else 0.0
 
 
 def remote_copies(model: Model, parallelism: Parallelism) -> float:
-    """GPUs other than its own that a token is sent to on average: those of the expert groups that hold one of its experts."""
+    """Mean number of other GPUs that a token is sent to: the GPUs of the groups that hold one of its experts."""
     ep, gpus = parallelism.ep, parallelism.stage_gpus
     groups = ep * (1.0 - (1.0 - 1.0 / ep) ** model.experts_per_token)
     return groups * parallelism.moe_tp * (1.0 - 1.0 / gpus)

@@ -52,10 +52,10 @@ def host_terms(groups: TermGroups, model: Model, precision: Precision, tp: int) 
 
 
 def _layer_s(groups: TermGroups, model: Model, precision: Precision) -> float:
-    """Launches of a layer, with the kernels that narrow its activations and those that normalise query and key heads.
+    """Seconds to launch a layer, with the kernels that narrow its activations and those that normalise query and key heads.
 
-    What narrows to 4 bits is fused with fewer of its neighbours than what narrows to 8, so is what scales by blocks, and some kernels of
-    attention have queries, keys and values narrowed before them for a cache of 8 bits.
+    Kernels that narrow to 4 bits or scale by blocks are fused with fewer of their neighbours than those that narrow to 8 bits, and some
+    attention kernels have queries, keys and values narrowed before them for a cache of 8 bits.
     """
     engine = groups.engine
     narrow = engine.get("layer_narrow_s", 0.0) if precision.activation_bits < BITS_16 else 0.0
@@ -96,5 +96,5 @@ def responding_s(engine: Group, sequence_s: float) -> float:
 
 
 def streaming_s(engine: Group, deployment: Deployment) -> float:
-    """Seconds of the front end per sequence and step of one attention rank: it serves all ranks, a message of tokens at a time."""
+    """Seconds of the front end per sequence and step of one attention rank; it serves all ranks, ``stream_interval`` tokens at once."""
     return engine.get("stream_s", 0.0) * deployment.parallelism.dp / deployment.knobs.stream_interval

@@ -1,4 +1,4 @@
-"""Links between the GPUs of an instance: what they are, and what all-reduces over them cost."""
+"""Links between the GPUs of an instance: which kind they are, and how long all-reduces over them take."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def latency_s(groups: TermGroups, kind: str, gpus: int) -> float:
 
 
 def below_change(link: Group, kind: str, tp: int) -> float:
-    """Correction for a number of GPUs to the bandwidth of messages below ``CHANGE_BYTES``: that of eight for two bridged pairs."""
+    """Correction of the bandwidth of messages below ``CHANGE_BYTES`` for a number of GPUs; two bridged pairs have that of eight GPUs."""
     return link.get("tp8" if kind == "bridge" and tp == 4 else f"tp{tp}", 1.0)
 
 
@@ -111,7 +111,7 @@ def link_kind(own: Group, gpu: Gpu, tp: int) -> str:
 
 
 def link_bytes_s(kind: str, gpu: Gpu, tp: int) -> float:
-    """Bandwidth that efficiencies are of: of a mesh all links of a GPU, for it is the kernel that does not reach more of them."""
+    """The bandwidth that efficiencies are shares of. In a mesh it is that of all links of a GPU: the kernel reaches no more of them."""
     return gpu.tp_link_bytes_s(max(tp, gpu.mesh_gpus)) if kind == "nvlink" else gpu.pcie_gb_s / 2 * 1e9
 
 
@@ -121,16 +121,16 @@ def small_message_bytes(kind: str, tp: int) -> float:
 
 
 def wire_bytes_s(kind: str, gpu: Gpu, tp: int) -> float:
-    """What the wires between the GPUs of a part of a mesh carry at most; no limit of its own elsewhere."""
+    """What the wires between the GPUs of a part of a mesh carry at most; infinite elsewhere."""
     return gpu.tp_link_bytes_s(tp) if kind == "nvlink" and tp < gpu.mesh_gpus else math.inf
 
 
 def add_communication(c: list[float], terms: LinkTerms, model: Model, parallelism: Parallelism) -> None:
-    """Two all-reduces per layer, one where attention and MLP run side by side or the experts' outputs are combined otherwise.
+    """Put the all-reduces of a step into a coefficient array.
 
-    Small ones are one-shot kernels, taken where they are faster; some engines take them up to so many tokens whatever they cost.
-
-    Norms over all heads add one of two numbers a token (vLLM ``MiniMaxText01RMSNormTP``): latency alone.
+    There are two per layer, and one where attention and MLP run side by side or the experts' outputs are combined in another way.
+    Small ones are one-shot kernels, used where they are faster; some engines use them up to a number of tokens in any case.
+    Norms over all heads add an all-reduce of two numbers per token (vLLM ``MiniMaxText01RMSNormTP``), which is latency alone.
     """
     tp = parallelism.tp
     reduces = model.layers * (1 if model.parallel_block else 2)

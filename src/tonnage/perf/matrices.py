@@ -74,9 +74,9 @@ def _efficiency(groups: TermGroups, kind: str, bits: str) -> float:
 def _power(groups: TermGroups, kind: str) -> float:
     """What the board's power limit leaves of an efficiency.
 
-    It is relative to a card of ``watts_compute`` watts per TFLOP/s, or of ``watts_memory`` watts per GB/s. The same chip under
+    It is 1 for a card of ``watts_compute`` watts per TFLOP/s, or of ``watts_memory`` watts per GB/s. The same chip under
     a lower limit clocks lower, so that cards with few watts for their datasheet rates reach less of them. Power grows as the
-    cube of the clock: an exponent of a third is expected of arithmetic.
+    cube of the clock, so that an exponent of a third is expected for arithmetic.
     """
     gpu = groups.gpu
     if gpu.tdp_w is None:
@@ -88,7 +88,7 @@ def _power(groups: TermGroups, kind: str) -> float:
 
 
 def _blocks(groups: TermGroups, model: Model, precision: Precision) -> float:
-    """Share of a matrix rate that FP8 with a scale per block of 128 × 128 weights reaches: sums of 128 products are scaled one by one."""
+    """Share of a matrix rate that FP8 with a scale per 128 × 128 weights reaches, where each sum of 128 products is scaled by itself."""
     return groups.engine.get("compute_blocks", 1.0) if scaled_by_blocks(model, precision) else 1.0
 
 
@@ -119,9 +119,9 @@ def add_matrices(c: list[float], terms: MatrixTerms, model: Model, gpu: Gpu, pre
 def _passes(terms: MatrixTerms, model: Model, precision: Precision) -> float:
     """Elements of the inner width that a token writes or reads in the MLP of a layer.
 
-    A gated one writes the outputs of two matrices, reads both, writes their product and reads it. Without a gate the output of one is
-    written, what GELU makes of it is read, and between them GELU has ``terms.gelu`` of its own in 16 bits. In 8 bits it is fused with what
-    narrows, as Falcon and GPT-J show.
+    A gated MLP writes the outputs of two matrices, reads both, writes their product and reads that. Without a gate the output of one
+    matrix is written and the result of GELU is read; in 16 bits GELU moves ``terms.gelu`` elements of its own between them, and in
+    8 bits it is fused with the kernel that narrows, as Falcon and GPT-J show.
     """
     if model.gated:
         return 6

@@ -41,10 +41,10 @@ class MemoryPlan:
         activation_bytes: set aside for activations, logits and sampling of a full step; 0 for static batches.
         reserve_bytes: CUDA context, communication buffers and CUDA graphs.
         kv_budget_bytes: what the engine gives to the KV cache.
-        kv_bytes_per_token: one token of one request, on the GPUs of its attention rank, without layers with sliding windows.
-        window_bytes_per_token: the same of those layers, for each of the last tokens that they keep.
-        request_bytes: what a request of a static batch takes beside its KV cache, per prompt token; 0 where the pool is paged.
-        logit_bytes: what a request of a static batch takes for its logits; 0 where the pool is paged.
+        kv_bytes_per_token: one token of one request, on each GPU of its attention rank, in the layers without a sliding window.
+        window_bytes_per_token: the same in the layers with one, for each of the last tokens that they keep.
+        request_bytes: bytes per prompt token that a request of a static batch takes beside its KV cache; 0 where the pool is paged.
+        logit_bytes: bytes that a request of a static batch takes for its logits; 0 where the pool is paged.
         drafter_bytes: the GPU's share of a drafter's weights; 0 without speculative decoding.
     """
 

@@ -1,11 +1,11 @@
 """How sure a prediction is: intervals from the step model's held-out errors, and from the noise of a finite run.
 
-``perf/coefficients/residuals.json``, which ``fit`` writes, holds quantiles of log(predicted / measured) over rows that
-the fit had not seen, by regime: kind of load, which of prompt and output is the longer, dense or experts. A GPU that
-nobody measured widens them by what leaving whole GPUs out of the fit did to static batches; an engine whose terms are
-not fitted by what the fourth study found for presets on no rows of their own (docs/intervals.md). Predictions of a deployment
-that was calibrated have errors of their own: those that curves of NIM groups showed when calibrated on another curve of
-the group, drawn towards what the calibration's own points showed where these were left out.
+``perf/coefficients/residuals.json``, which ``tools.fit`` writes, holds quantiles of log(predicted / measured) over rows that
+the fit had not seen. They are grouped by regime: the kind of load, whether prompt or output is the longer, and whether the
+model is dense or has experts. Intervals are wider for a GPU that nobody measured, by what leaving whole GPUs out of the fit did
+to static batches, and for an engine whose terms are not fitted, by what the fourth study found for presets without rows of their
+own (docs/intervals.md). A calibrated deployment has errors of its own: those of curves of NIM groups that were calibrated on
+another curve of the group, drawn towards the errors that the calibration's own points showed when they were left out.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ LEVELS = (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975)
 """Quantiles that the table holds; between them, and beyond, the normal scale of probability is used."""
 
 SHARE = 0.8
-"""Of measured points that an interval is made to hold."""
+"""The share of measured points that an interval is made to hold."""
 
-STRANGE_ENGINE = 2.2
+UNSEEN_ENGINE = 2.2
 """Widening for an engine whose terms are not fitted: held-out over joint error of presets refitted on none of their rows, median
 of four sets (TPOT of static batches 8.3 / 4.4, of NIM 18 / 4.3, of silicon_sample 12.6 / 6.4, tokens/s of 0.15 10.5 / 4.6)."""
 
-LEAST_STRANGE = 1.1
-"""What was not measured is never as sure as what was."""
+LEAST_UNSEEN = 1.1
+"""Least widening for anything that was not measured, which is never as sure as what was."""
 
-STRANGE_FORMAT = 1.5
+UNSEEN_FORMAT = 1.5
 """The same for a format of weights that no row is in: errors of static batches with all FP8, or all 16-bit rows left out of the fit
 (TTFT 7.3 and 13.4, TPOT 9.3 and 8.0 %), over those of models left out (6.4, 6.5 %)."""
 
-STRANGE_FAMILY = 2.1
+UNSEEN_FAMILY = 2.1
 """The same for experts or latent attention in an engine that no such row is of: Mixtral left out of the static batches
 (13.3, 13.6 %) over the mean of models left out."""
 
@@ -67,13 +67,13 @@ SMALL_BATCH, FEW_CLIENTS, MANY_CLIENTS = 8, 8, 64
 """Static batches and closed loops up to which a load is small or light, and from which a closed loop is heavy."""
 
 OWN_PULL = {True: 20.0, False: 60.0}
-"""Left-out points of one's own calibration that the table counts for, where whole curves and where single points were left out."""
+"""How many left-out points of a calibration the table counts for, where whole curves (True) or single points were left out."""
 
 FEWEST_OWN = 6
-"""Left-out points below which one's own say nothing."""
+"""Fewer left-out points of a calibration than this say nothing."""
 
 BLOCKS = 10
-"""Parts of a run, in order of arrival, whose scatter tells the noise of the whole."""
+"""Number of parts of a run, in order of arrival, whose scatter tells the noise of the whole."""
 
 LIKE = {"tpot": "itl_ms", "itl": "itl_ms", "e2e": "e2e_ms", "output_tok_s": "requests_s"}
 """The metric whose errors stand for one that has none of its own."""
@@ -91,12 +91,12 @@ class Regime:
         load: "small batch", "large batch", "light", "middle", "heavy" or "open".
         mix: "prompt" where it is the longer part by at least two, "output" otherwise.
         family: "dense" or "moe".
-        known_gpu: rows of this GPU, in as many bits, were in the fit.
-        known_engine: so were rows of this engine generation; never where the step times are not the fitted terms'.
-        known_format: so were weights of this format, and
-        known_family: experts or latent attention in this engine.
-        current: the engine is of a generation whose steps were measured one system at a time (``silicon_sample.csv``).
-        calibrated: measurements of this deployment on this GPU shifted its terms.
+        known_gpu: whether rows of this GPU, in as many bits, were in the fit.
+        known_engine: whether rows of this engine generation were; never where step times come from elsewhere.
+        known_format: whether weights of this format were.
+        known_family: whether experts or latent attention in this engine were.
+        current: whether the engine is of a generation whose steps were measured one system at a time (``silicon_sample.csv``).
+        calibrated: whether measurements of this deployment on this GPU shifted its terms.
         own: by metric, root mean square and count of the calibration's own left-out errors; by_curve as it says.
     """
 
@@ -120,7 +120,7 @@ class Regime:
         return "calibrated" if self.calibrated else "current" if self.current else "loaded"
 
     def names(self) -> tuple[str, ...]:
-        """Names in the table from wide to narrow."""
+        """Names of the regime in the table, from wide to narrow."""
         load = f"{self.kind}, {self.load}" if self.kind in ("calibrated", "current") else self.load
         return (self.kind, load, f"{load}, {self.mix}", f"{load}, {self.mix}, {self.family}")
 
@@ -174,9 +174,9 @@ class Residuals:
     Attributes:
         quantiles: by metric and regime key, log(predicted / measured) at ``LEVELS``, shrunk towards the wider regime.
         stretch: by metric and load or kind of load, how much wider intervals must be for groups of rows that the table has not seen.
-        strange_gpu: by metric and kind of load, how much wider for a GPU that the fit has not seen.
+        unseen_gpu: by metric and kind of load, how much wider for a GPU that the fit has not seen.
         report: how the table was made, and its coverage.
-        strange_engine: by metric and kind of load, how much wider for an engine on hardware that its terms were not fitted on.
+        unseen_engine: by metric and kind of load, how much wider for an engine on hardware that its terms were not fitted on.
         formats: of weights, that the rows are in.
         widths: by term of a calibration, the width of the logarithm of its factor among groups that the fit had not seen.
     """
@@ -185,9 +185,9 @@ class Residuals:
 
     quantiles: Mapping[str, Mapping[str, tuple[float, ...]]]
     stretch: Mapping[str, Mapping[str, float]]
-    strange_gpu: Mapping[str, Mapping[str, float]]
+    unseen_gpu: Mapping[str, Mapping[str, float]]
     report: Mapping[str, Any] = field(default_factory=dict)
-    strange_engine: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    unseen_engine: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     formats: tuple[str, ...] = FORMATS
     widths: Mapping[str, float] = field(default_factory=dict)
 
@@ -210,21 +210,21 @@ class Residuals:
         values = next(table[key] for key in (*reversed(regime.names()), kind) if key in table)
         middle = values[LEVELS.index(0.5)]
         stretch = self.stretch.get(found, {})
-        factor = stretch.get(regime.names()[1], stretch.get(kind, 1.0)) * self._strange(found, regime, kind)
+        factor = stretch.get(regime.names()[1], stretch.get(kind, 1.0)) * self._unseen(found, regime, kind)
         factor = _with_own(factor, found, regime, values)
         return middle + factor * (interpolated(values, p) - middle)
 
-    def _strange(self, metric: str, regime: Regime, kind: str) -> float:
-        """How much wider for all that was not measured; the causes are independent, so their squares add."""
-        gpus = self.strange_gpu.get(metric, {})
-        engine = self.strange_engine.get(metric, {}).get(kind, STRANGE_ENGINE)
+    def _unseen(self, metric: str, regime: Regime, kind: str) -> float:
+        """How much wider intervals are for all that was not measured; the causes are independent, so their squares add."""
+        gpus = self.unseen_gpu.get(metric, {})
+        engine = self.unseen_engine.get(metric, {}).get(kind, UNSEEN_ENGINE)
         causes = (
             (regime.known_gpu, gpus.get(kind, gpus.get("static", 1.0))),
             (regime.known_engine and kind == regime.kind, engine),
-            (regime.known_format, STRANGE_FORMAT),
-            (regime.known_family, STRANGE_FAMILY),
+            (regime.known_format, UNSEEN_FORMAT),
+            (regime.known_family, UNSEEN_FAMILY),
         )
-        return math.sqrt(1.0 + sum(max(factor, LEAST_STRANGE) ** 2 - 1.0 for known, factor in causes if not known))
+        return math.sqrt(1.0 + sum(max(factor, LEAST_UNSEEN) ** 2 - 1.0 for known, factor in causes if not known))
 
     def interval(self, metric: str, value: float, regime: Regime, *, share: float = SHARE, noise: float = 0.0) -> tuple[float, float]:
         """Where a measurement lies with probability ``share``, for a predicted value.
@@ -245,7 +245,7 @@ class Residuals:
 
 
 def _with_own(factor: float, metric: str, regime: Regime, values: tuple[float, ...]) -> float:
-    """The widening drawn towards what a calibration's own left-out points ask for, by their number."""
+    """The widening, drawn towards what a calibration's own left-out points ask for: the more of them, the closer."""
     own = next(((rms, n) for name, rms, n in regime.own if name == metric and n >= FEWEST_OWN), None)
     usual = (values[LEVELS.index(0.9)] - values[LEVELS.index(0.1)]) / (2 * NormalDist().inv_cdf(0.9))
     if own is None or regime.kind != "calibrated" or usual <= 0:
@@ -256,7 +256,7 @@ def _with_own(factor: float, metric: str, regime: Regime, values: tuple[float, .
 
 
 def _like(metric: str, quantiles: Mapping[str, Any]) -> str | None:
-    """The metric of the table that speaks for a column: itself, its mean, or a near relation's."""
+    """The metric of the table that speaks for a column: the column itself, its mean, or a related metric."""
     quantity = metric.partition("_")[0]
     for name in (metric, f"{quantity}_ms", LIKE.get(quantity, ""), LIKE.get(metric, "")):
         if name in quantiles:
@@ -292,7 +292,7 @@ def residuals_of(document: Mapping[str, Any], where: str = "residuals.json") -> 
     """
     found = read_as(Residuals, document, where)
     faults = []
-    for group in ("quantiles", "stretch", "strange_gpu", "strange_engine"):
+    for group in ("quantiles", "stretch", "unseen_gpu", "unseen_engine"):
         for metric, table in getattr(found, group).items():
             unknown = [] if metric in OWN_METRICS else [metric]
             unknown += [f"{metric}.{key}" for key in table if not {*key.split(", ")} <= REGIME_WORDS]
@@ -308,7 +308,7 @@ def residuals_of(document: Mapping[str, Any], where: str = "residuals.json") -> 
 
 
 def intervals_of(values: Mapping[str, float], regime: Regime, noise: Mapping[str, float] | None = None) -> dict[str, tuple[float, float]]:
-    """The interval of each predicted value whose errors are known; the rates of an open loop are those that it sends.
+    """The interval of each predicted value whose errors are known. Rates of an open loop have none, for they are what it sends.
 
     Args:
         values: by column, such as "ttft_ms".

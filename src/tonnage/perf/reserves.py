@@ -97,9 +97,9 @@ def constants_of(document: object, where: str) -> MemoryConstants:
 def activation_bytes_per_token(deployment: Deployment) -> float:
     """Peak bytes of activations per token of a prefill step, on each GPU.
 
-    The larger of two moments: inside the MLP, where the inner tensors of width ``ffn / tp`` are
-    alive, and around attention, where those of width ``hidden`` are. Activations below 16 bits keep a
-    16-bit copy beside the narrow one. Mixture of experts: tokens are copied once per expert used.
+    It is the larger of two moments: inside the MLP, where the inner tensors of width ``ffn / tp`` are
+    alive, and around attention, where those of width ``hidden`` are. Activations of fewer than 16 bits keep a
+    16-bit copy beside the narrow one. In a mixture of experts, tokens are copied once per expert used.
     """
     model, fitted = deployment.model, memory_constants()
     inner = model.inner / deployment.parallelism.tp
@@ -128,7 +128,7 @@ def step_activation_bytes(deployment: Deployment) -> int:
 
 
 def step_bytes_per_token(deployment: Deployment) -> float:
-    """Activations per token of a full step, with what the engine adds for narrow weights."""
+    """Bytes of activations per token of a full step, with what the engine adds for narrow weights."""
     narrow = deployment.gpu.executes(deployment.precision).activation_bits < 16
     further = find_engine(deployment.engine).narrow_activation_bytes_per_hidden if narrow else 0.0
     return activation_bytes_per_token(deployment) + further * deployment.model.hidden

@@ -22,10 +22,10 @@ BYTES_16 = 2
 def weight_bytes(deployment: Deployment) -> int:
     """Bytes of weights on each GPU.
 
-    Attention and MLP matrices are in the weight format (of a format for experts only, all others are in 16 bits) and split
-    over the GPUs: routed experts over all, the others over those of an attention rank; embedding, output head and router
-    are in 16 bits. The router is on every GPU; so is the embedding table where the engine replicates it
-    (``EngineSpec.replicated_embedding``), and the head is always split.
+    Attention and MLP matrices are in the weight format; with a format for experts only, all matrices but those of experts are in
+    16 bits. Routed experts are split over all GPUs, the other matrices over the GPUs of an attention rank. Embedding, output head
+    and router are in 16 bits. The router is on every GPU, and so is the embedding table where the engine replicates it
+    (``EngineSpec.replicated_embedding``); the head is always split.
     """
     model, tp = deployment.model, deployment.parallelism.tp
     narrow, wide = matrix_weights(model, deployment.precision)
@@ -39,7 +39,7 @@ def weight_bytes(deployment: Deployment) -> int:
 
 
 def matrix_weights(model: Model, precision: Precision) -> tuple[int, int]:
-    """Parameters of the layers' matrices in the weight format, and in 16 bits, without the router."""
+    """Parameters of the layers' matrices in the weight format and in 16 bits; the router is not counted."""
     matrices = model.linear_parameters - model.router_parameters
     if not (precision.experts_only and model.is_moe):
         return matrices, 0
@@ -48,7 +48,7 @@ def matrix_weights(model: Model, precision: Precision) -> tuple[int, int]:
 
 
 def expert_weights(model: Model) -> int:
-    """Weights of all routed experts; 0 for a dense model."""
+    """Parameters of all routed experts; 0 for a dense model."""
     return model.experts * model.expert_parameters if model.is_moe else 0
 
 

@@ -17,11 +17,11 @@ needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"THE MEASURED FILES A
 def test_errors_of_a_fold_become_logarithms_by_group() -> None:
     row = {"model": "llama-3-8b", "gpu": "h100", "precision": "fp16", "tp": 1, "isl": 200, "osl": 200, "engine": "nim"}
     points = [read_point({**row, "concurrency": 4}), read_point({**row, "gpu": "l40s", "batch": 4, "engine": None})]
-    found = held_out_rows(points, {"ttft_ms": [0.1, -0.2], "output_tok_s": [math.nan, 0.05]}, strange_gpu=True)
+    found = held_out_rows(points, {"ttft_ms": [0.1, -0.2], "output_tok_s": [math.nan, 0.05]}, unseen_gpu=True)
     assert [(r.metric, round(math.exp(r.log_error), 6)) for r in found] == [("ttft_ms", 1.1), ("ttft_ms", 0.8), ("requests_s", 1.05)]
     assert [r.regime.kind for r in found] == ["loaded", "static", "static"]
     assert len({r.group for r in found}) == 2
-    assert all(r.strange_gpu for r in found)
+    assert all(r.unseen_gpu for r in found)
 
 
 @pytest.mark.accuracy

@@ -315,8 +315,8 @@ def figures(rows: Sequence[Row], terms: Terms, *, without: str = "", residuals: 
     found = errors(parts, terms)
     if residuals is not None:
         errors_of = {"itl_ms": found["itl_ms"], "ttft_ms": np.where(fits, found["ttft_ms"], np.nan)}
-        strange = {"strange_gpu": without == "gpu", "strange_engine": without == "engine"}
-        residuals += held_out_rows(parts.points, errors_of, current=True, **strange)
+        unseen = {"unseen_gpu": without == "gpu", "unseen_engine": without == "engine"}
+        residuals += held_out_rows(parts.points, errors_of, current=True, **unseen)
     ttft = np.abs(found["ttft_ms"])
     values = (_mean(np.abs(found["itl_ms"])), _mean(ttft[fits]), _mean(ttft), float(np.median(found["itl_ms"])))
     return {name: round(100 * value, 2) for name, value in zip(SCORED, values, strict=True)}
