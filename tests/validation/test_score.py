@@ -172,8 +172,8 @@ def test_rows_that_were_not_steady_are_apart() -> None:
 
 def test_unknown_names_are_counted_and_named() -> None:
     known = rows(ttft_ms=10.0)[0]
-    strange = [known | {"model": "llama-9"}, known | {"gpu": "h900"}, known | {"model": "llama-9", "line": 9}, known]
-    report = score(strange)
+    unseen = [known | {"model": "llama-9"}, known | {"gpu": "h900"}, known | {"model": "llama-9", "line": 9}, known]
+    report = score(unseen)
     assert report.unknown == {"model": {"llama-9": 2}, "GPU": {"h900": 1}}
     assert (report.rows, report.predicted, len(report.skipped)) == (4, 1, 3)
     assert "llama-9" in report.skipped[0].reason

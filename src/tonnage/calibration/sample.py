@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 START_WIDTH = 0.1
 """The width of the logarithm of each factor before any group has been looked at; the fit learns widths from groups that it left out."""
 
-STRANGER = 2.5
+UNSEEN = 2.5
 """How many times as wide the prior is for a GPU or an engine that no fitted row is of."""
 
 WEIGHT = 0.5
@@ -98,10 +98,10 @@ class Sample:
             mine = [self.rows[i] for i in places]
             self.parts.append(_Part(LoadedRows(mine), places, LoadedRows(mine)))
         self.names = self._tellable()
-        strange = {True: gpu not in terms["gpus"], False: not fitted_engine(preset, gpu)}
+        unseen = {True: gpu not in terms["gpus"], False: not fitted_engine(preset, gpu)}
         given = shipped_residuals().widths if widths is None else widths
         of_one = [given.get(name, START_WIDTH) for name in self.names]
-        self.widths = np.array([w * (STRANGER if strange[n in OF_THE_GPU] else 1.0) for n, w in zip(self.names, of_one, strict=True)])
+        self.widths = np.array([w * (UNSEEN if unseen[n in OF_THE_GPU] else 1.0) for n, w in zip(self.names, of_one, strict=True)])
 
     def _tellable(self) -> tuple[str, ...]:
         """The factors that act on any of these rows."""
