@@ -184,7 +184,7 @@ def test_pages_name_the_json_keys() -> None:
 
 
 def test_catalog_page_names_the_architectures_that_are_read() -> None:
-    from tonnage.spec.config_json import LAYOUTS
+    from tonnage.spec.config_layouts import LAYOUTS
 
     text = (ROOT / "docs" / "catalog.md").read_text(encoding="utf-8")
     assert set(re.findall(r"`(\w+ForCausalLM)`", text)) == set(LAYOUTS)

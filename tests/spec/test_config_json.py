@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from tests.spec.test_config_windows import MIXED
 from tonnage.errors import InputError, UnsupportedModel
 from tonnage.spec.catalog import find_model
-from tonnage.spec.config_json import LAYOUTS, REFUSED, read_config
+from tonnage.spec.config_json import read_config
+from tonnage.spec.config_layouts import LAYOUTS, REFUSED
 from tonnage.spec.model import Model
 
 LLAMA: dict[str, Any] = {

@@ -1,0 +1,84 @@
+"""Checked numbers and switches out of one ``config.json``; a wrong one is told with the file and the key."""
+
+from __future__ import annotations
+
+import json
+from typing import NoReturn
+
+from tonnage.errors import InputError
+
+MAX_VALUE = 100_000_000  # no dimension of a published model comes near
+
+Config = dict[str, object]
+
+
+class ConfigValues:
+    """The values of one file, each by its key.
+
+    Attributes:
+        where: the file, for messages.
+        config: what it holds.
+    """
+
+    def __init__(self, where: str, config: Config) -> None:
+        """Take the file's name and what it holds."""
+        self.where = where
+        self.config = config
+
+    def fail(self, key: str, problem: str) -> NoReturn:
+        """Refuse the file for what stands at a key.
+
+        Raises:
+            InputError: always.
+        """
+        raise InputError(f"{self.where}: {key}: {problem}")
+
+    def optional(self, keys: tuple[str, ...]) -> int | None:
+        """The number under the first of ``keys`` that is there and not null."""
+        for key in keys:
+            value = self.config.get(key)
+            if value is not None:
+                return self.number(key, value)
+        return None
+
+    def required(self, keys: tuple[str, ...]) -> int:
+        """The same; a file without it is refused."""
+        value = self.optional(keys)
+        if value is None:
+            self.fail(keys[0], "missing")
+        return value
+
+    def number(self, key: str, value: object) -> int:
+        """A dimension: a whole number of 1 or more."""
+        if isinstance(value, bool) or not isinstance(value, int):
+            self.fail(key, f"{shown(value)} is not a whole number")
+        if not 0 < value <= MAX_VALUE:
+            self.fail(key, f"{shown(value)} is not between 1 and {MAX_VALUE:,}")
+        return value
+
+    def flag(self, key: str, absent: bool) -> bool:
+        """True or false; ``absent`` where the file says neither."""
+        value = self.config.get(key)
+        if value is None:
+            return absent
+        if not isinstance(value, bool):
+            self.fail(key, f"{shown(value)} is neither true nor false")
+        return value
+
+    def whole(self, key: str) -> int:
+        """A number that may be 0 or null, which is the same, but not absent: the library's defaults are no file's numbers."""
+        if key not in self.config:
+            self.fail(key, "missing")
+        value = self.config[key]
+        return 0 if value is None or (value == 0 and value is not False) else self.number(key, value)
+
+
+def shown(value: object) -> str:
+    """A value for a message: as in the file, cut short."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 10**18:
+        return "a number of more than 18 digits"
+    try:
+        text = json.dumps(value, ensure_ascii=True)
+    except RecursionError:
+        return "a value nested too deeply"
+    return text if len(text) <= 60 else f"{text[:57]}..."
