@@ -23,7 +23,7 @@ SCENARIO: dict[str, Any] = {
 
 
 def asked(scenario: Any = SCENARIO, **named: Any) -> Simulation:
-    return simulation_of(scenario, named)
+    return simulation_of(scenario, named or {"request_rate": 3})
 
 
 def test_a_scenario_names_the_deployment_the_lengths_and_the_load() -> None:
@@ -63,9 +63,6 @@ def test_pairs_of_lengths_are_simulated_together(tmp_path: Path) -> None:
         ({"model": ["llama-3-8b", "llama-3-70b"]}, "model: llama-3-8b, llama-3-70b are several"),
         ({"search": {"tp": [1, 2]}}, "tp: 1, 2 are several"),
         ({"search": {"pp": 2}}, "pp: an engine in pipeline stages is sized"),
-        ({"demand": {}}, "concurrency, request_rate: neither given"),
-        ({"demand": {"requests": 1000, "within": "1h"}}, "concurrency, request_rate: neither given"),
-        ({"search": {"load": "closed"}}, "concurrency, request_rate: neither given"),
         ({"lengths": {"isl": 100}}, "osl: missing; for example model llama-3.1-8b"),
         ({"model": None}, "model: missing; for example"),
         ({"seed": -1}, "seed: -1 is negative"),
@@ -74,6 +71,20 @@ def test_pairs_of_lengths_are_simulated_together(tmp_path: Path) -> None:
 def test_what_cannot_be_simulated_is_refused(change: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError) as caught:
         asked({**SCENARIO, **change})
+    assert str(caught.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("demand", "says"),
+    [
+        ({}, "concurrency, request_rate: neither given; give one of them"),
+        ({"peak_rps": 30}, "concurrency, request_rate: neither given; the demand of 30 requests/s at its peak is for all instances"),
+        ({"requests": 36000, "within": "1h"}, "concurrency, request_rate: neither given; the demand of 10 requests/s"),
+    ],
+)
+def test_a_demand_is_no_load_of_one_instance(demand: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        asked({**SCENARIO, "demand": demand}, osl=20)
     assert str(caught.value).startswith(says)
 
 

@@ -45,3 +45,14 @@ def test_the_lesson_prints_figures_and_slots(capsys: pytest.CaptureFixture[str])
     text = capsys.readouterr().out
     assert "slot 4" in text
     assert "15.14" in text
+
+
+def test_a_scenario_is_simulated_with_the_load_that_is_given(capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(Path(__file__).parents[2] / "examples" / "rag-assistant.yaml")
+    assert run(["simulate", path, "--request-rate", "2", "--requests", "50", "--json"]) == 0
+    point = json.loads(capsys.readouterr().out)
+    assert (point["model"], point["gpu"], point["engine_preset"], point["isl"]) == ("llama-3-8b", "h100-sxm-80gb", "nim-2024", "2000")
+    assert run(["simulate", path]) == 2
+    assert "--concurrency, --request-rate: neither given; the demand of 199.772 requests/s" in capsys.readouterr().err
+    assert run(["simulate", path, "--ticks"]) == 2
+    assert "leave it out or leave out --ticks" in capsys.readouterr().err

@@ -25,8 +25,7 @@ def simulate(scenario: ScenarioLike = None, *, progress: Progress | None = None,
             deployment that its search names; None to say everything by name.
         progress: called with (done, total, name).
         asked: values by name, in place of what the scenario says: ``SimulateArguments`` has them all. One of ``concurrency``
-            (a closed loop) and ``request_rate`` (an open loop) is the load; without both, the peak of the scenario's demand
-            comes to the one instance.
+            (a closed loop) and ``request_rate`` (an open loop) is the load: a scenario's demand is for all instances together.
 
     Raises:
         InputErrors: everything that cannot be used, each with its place.

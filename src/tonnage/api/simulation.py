@@ -112,8 +112,7 @@ class Simulation:
 def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simulation:
     """What a scenario asks of one engine: its model, lengths, knobs, and the one deployment that its search names.
 
-    A load that is given by name stands in place of the scenario's demand; without one the demand's peak comes to the one
-    instance as a whole.
+    The load is given by name: a scenario's demand is what all instances together carry.
 
     Raises:
         InputErrors: everything that cannot be used, or several deployments where one is simulated.
@@ -129,18 +128,18 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     lengths = _lengths(found, faults)
     deployment = _deployment(found, own, faults)
     faults.of(seed_of, found.seed or 0)
-    rate = faults.of(_rate, found, own)
+    faults.of(_check_load, found, own)
     InputErrors.raise_if(faults.messages)
     if lengths is None or deployment is None:
         raise InputError("nothing was asked")
-    return _simulation(found, own, deployment, lengths, rate)
+    return _simulation(found, own, deployment, lengths)
 
 
-def _simulation(found: Scenario, own: Mapping[str, Any], deployment: Deployment, lengths: LengthsFound, rate: Any) -> Simulation:
+def _simulation(found: Scenario, own: Mapping[str, Any], deployment: Deployment, lengths: LengthsFound) -> Simulation:
     from tonnage.perf.terms import client_turnaround_s
 
     process, cv = found.search.arrivals or "poisson", 1.0 if found.search.cv is None else found.search.cv
-    loads = loads_of(own.get("concurrency"), rate, process, cv, client_turnaround_s(deployment))
+    loads = loads_of(own.get("concurrency"), own.get("request_rate"), process, cv, client_turnaround_s(deployment))
     window_s = window_of(own.get("window"), loads)
     check_context(deployment.model, lengths.isl, lengths.osl, lengths.pairs)
     workloads = tuple(workload_of(lengths, load, own.get("requests"), window_s) for load in loads)
@@ -201,17 +200,18 @@ def _knob(value: Any, name: str) -> Any:
     return whole_numbers(_one(value, name), option(name))[0]
 
 
-def _rate(found: Scenario, own: Mapping[str, Any]) -> Any:
-    """The rate that was given, or the peak of the scenario's demand where no load was.
+def _check_load(found: Scenario, own: Mapping[str, Any]) -> None:
+    """Refuse a scenario whose demand would have to be the load: that is what all instances together carry.
 
     Raises:
-        InputError: the demand is a job or a trace, which one engine is not simulated under.
+        InputError: no load is given for the one that is simulated, with the peak of the demand where it has one.
     """
     if found.demand == DemandAsked() or own.get("concurrency") is not None or own.get("request_rate") is not None:
-        return own.get("request_rate")
+        return
     from tonnage.api.question import demand_asked, recording_of
 
-    demand = demand_asked(found.demand, recording_of(found.demand))
-    if found.demand.trace is not None or demand.offline_requests is not None or found.search.load == "closed":
-        raise InputError(f"{option('concurrency')}, {option('request_rate')}: neither given; the scenario's own load has to be sized")
-    return demand.peak_requests_per_second
+    peak = demand_asked(found.demand, recording_of(found.demand)).peak_requests_per_second
+    raise InputError(
+        f"{option('concurrency')}, {option('request_rate')}: neither given; the demand of {peak:g} requests/s at its peak is for all "
+        "instances together, so say what comes to the one that is simulated"
+    )

@@ -106,6 +106,11 @@ class Lesson:
 
 @with_flags(*flags_of(Point), *flags_of(Shared), *flags_of(Batcher, KNOBS), *flags_of(Knobs, KNOBS), *flags_of(Lesson, LESSON))
 def simulate(
+    scenario: Annotated[
+        Path | None,
+        Parameter(help="YAML or JSON file with the question (tonnage schema): its model, lengths and the one deployment that it names."),
+    ] = None,
+    /,
     *,
     ticks: Annotated[bool, Parameter(help="Run the lesson: an engine in ticks, without a model.", group=LESSON, negative=())] = False,
     json: Annotated[bool, Parameter(help='Print one JSON object; a sweep prints {"points": […]}.', negative=())] = False,
@@ -113,11 +118,13 @@ def simulate(
 ) -> None:
     """Simulate one instance under a load, or run the course's lesson on batching (--ticks)."""
     if ticks:
+        if scenario is not None:
+            raise InputError(f"{scenario}: a scenario is simulated on an engine, not in the lesson; leave it out or leave out --ticks")
         _refuse(asked, (Point, Knobs), "belongs to a simulated engine, not to the lesson; leave it out or leave out --ticks")
         _lesson(given(asked), json=json)
     else:
         _refuse(asked, (Lesson,), "belongs to the lesson; add --ticks")
-        _points(given(asked), json=json)
+        _points(scenario, given(asked), json=json)
 
 
 def _refuse(asked: dict[str, Any], kinds: tuple[type[Any], ...], why: str) -> None:
@@ -135,19 +142,20 @@ def _lesson(asked: dict[str, Any], *, json: bool) -> None:
     print_answer(lambda: lesson(result), result.to_json, json=json)
 
 
-def _points(asked: dict[str, Any], *, json: bool) -> None:
+def _points(scenario: Path | None, asked: dict[str, Any], *, json: bool) -> None:
     from tonnage import api
     from tonnage.cli.provenance import provenance
     from tonnage.report.simulated import simulated
     from tonnage.results.store import check_free
 
     output = asked.pop("output", None)
-    api.check_given(model=asked.get("model"), isl=asked.get("isl"), osl=asked.get("osl"))
+    if scenario is None:
+        api.check_given(model=asked.get("model"), isl=asked.get("isl"), osl=asked.get("osl"))
     if output is not None:
         check_free(output)
     compile_if_needed()
     with progress_bar("simulating") as progress:
-        runs = api.simulate_sweep(**asked, progress=progress)
+        runs = api.simulate_sweep(scenario, **asked, progress=progress)
     if output is not None:
         api.write_runs(output, runs, provenance(runs[0].seed))
     points = [run.to_json() for run in runs]
