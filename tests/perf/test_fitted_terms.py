@@ -21,6 +21,9 @@ from tonnage.perf.terms_file import checked, shipped
 from tonnage.spec.calibration import MULTIPLIERS
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.deployment import Deployment
+from tools.fit.silicon.dense import silicon_layout
+from tools.fit.silicon.moe import moe_layout
+from tools.fit.terms import layout
 
 H100, A100, H200, B200, NVL, L40S, PCIE = (
     "h100-sxm-80gb",
@@ -168,3 +171,16 @@ def test_a_missing_group_is_named() -> None:
     document = {name: group for name, group in shipped().items() if name != "links"}
     with pytest.raises(DataErrors, match="links: is missing"):
         checked(document, "terms.json")
+
+
+LAYOUTS = {
+    "TensorRT-LLM of 2024": layout([(H100, "8"), (A100, "16")]),
+    "current engines": silicon_layout(shipped()),
+    "experts": moe_layout(shipped(), {"vllm", "sglang", "tensorrt-llm-1.1"}),
+}
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_the_fit_moves_only_what_is_described(name: str) -> None:
+    terms = LAYOUTS[name].terms(LAYOUTS[name].start)
+    assert [path for *path, term in terms_by_key(terms, known()) if term is None] == []
