@@ -1,28 +1,14 @@
 import json
-import math
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tests.strategies import step_models
 from tonnage.errors import InputError
-from tonnage.perf.step import StepModel
-from tonnage.results.metrics import summarize
-from tonnage.results.requests import COMPLETED
-from tonnage.simulator.kernel import run
-from tonnage.spec.deployment import EngineKnobs
-from tonnage.spec.workload import Trace
-from tonnage.validation.load import OPEN_MOST, workload_of
 from tonnage.validation.point import read_point
 from tonnage.validation.predict import predict
-from tonnage.validation.reported import reported_metrics
 from tonnage.validation.score import score
 from tonnage.validation.score_report import ScoreReport
-from tonnage.validation.static_batch import static_latencies_s
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"THE MEASURED FILES ARE ABSENT: no {DATA}; accuracy is not checked")
@@ -37,107 +23,12 @@ def table(tmp_path: Path, *lines: str) -> Path:
     return file
 
 
-@settings(max_examples=60, deadline=None)
-@given(step_models(), st.integers(1, 40), st.integers(1, 500), st.integers(1, 60))
-def test_the_closed_form_of_a_static_batch_is_the_simulator(step: StepModel, batch: int, isl: int, osl: int) -> None:
-    knobs = EngineKnobs(
-        scheduler="static",
-        max_batch_size=batch,
-        max_num_tokens=batch * isl,
-        chunked_prefill=False,
-        tokens_per_block=64,
-        kv_rule="free_gpu_memory_fraction",
-        kv_fraction=0.9,
-    )
-    equal = np.full(batch, isl), np.full(batch, osl)
-    trace = Trace(due_ps=np.zeros(batch, np.int64), isl=equal[0], osl=equal[1], concurrency=0, turnaround_ps=0)
-    record = run(trace, step.in_process, knobs, 10**6)
-    ttft, e2e = static_latencies_s(step, batch, isl, osl)
-    assert set(record.status) == {COMPLETED}
-    assert np.abs(record.first_token_ns / 1e9 - ttft).max() <= 1.001e-9
-    assert np.abs(record.last_token_ns / 1e9 - e2e).max() <= 1.001e-9
-
-
-def test_a_static_row_is_predicted_in_every_column() -> None:
-    found = predict(read_point(STATIC))
-    assert found["e2e_ms"] == pytest.approx(found["ttft_ms"] + 127 * found["tpot_ms"])
-    assert found["itl_ms"] == found["tpot_ms"] == found["itl_p99_ms"]
-    assert found["output_tok_s"] == pytest.approx(8 * 128 / found["e2e_ms"] * 1e3)
-    assert found["requests_s"] * 128 == pytest.approx(found["output_tok_s"])
-    assert 8 < found["peak_gpu_memory_gb"] < 10
-
-
-def test_one_output_token_has_no_time_per_token() -> None:
-    found = predict(read_point(STATIC | {"osl": 1}))
-    assert math.isnan(found["itl_ms"])
-    assert found["e2e_ms"] == found["ttft_ms"]
-
-
-def test_a_row_with_pipeline_stages_is_priced_by_rounds_of_all_stages() -> None:
-    row = {"model": "llama-3.1-70b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 2, "isl": 1000, "osl": 50, "concurrency": 1}
-    whole, stages = (predict(read_point(row | {"pp": pp})) for pp in (1, 2))
-    assert whole["itl_ms"] < stages["itl_ms"] < 1.2 * whole["itl_ms"]  # a token goes through both stages, one after the other
-    crowd = row | {"precision": "fp16", "concurrency": 64}
-    alone, together = (predict(read_point(crowd | {"tp": tp, "pp": pp})) for tp, pp in ((4, 1), (4, 2)))
-    assert together["requests_s"] > 1.3 * alone["requests_s"]  # twice the GPUs
-
-
 def test_stages_are_named_in_the_report() -> None:
     row = {"model": "llama-3.1-70b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 4, "pp": 2, "isl": 1000, "osl": 50, "concurrency": 8}
     report = score([row | {"itl_ms": 12.0}])
     assert (report.predicted, report.worst[0].to_json()["pp"]) == (1, 2)
     assert report.worst[0].group["deployment"].endswith("tp4 pp2")
     assert "no measurement of a pipelined engine" in report.worst[0].reason
-
-
-def test_engines_by_default_and_by_name() -> None:
-    assert read_point(STATIC).deployment.engine == "tensorrt-llm-0.9"
-    assert read_point(CLOSED).deployment.engine == "tensorrt-llm-0.15"
-    assert read_point(CLOSED | {"engine": "nim (tensorrt-llm)"}).deployment.engine == "nim-2024"
-    assert read_point(CLOSED | {"engine": "vllm 0.19"}).deployment.knobs.scheduler == "vllm"
-    named = read_point(STATIC | {"engine": "tensorrt-llm 0.15.0"})
-    assert named.deployment.knobs.scheduler == "static"
-    assert predict(named)["ttft_ms"] != predict(read_point(STATIC))["ttft_ms"]
-
-
-def test_a_closed_loop_says_how_many_requests_or_for_how_long() -> None:
-    step = StepModel(coefficients=np.ones(20) * 1e-4, frontend_s=0.0)
-    assert not workload_of(read_point(CLOSED | {"requests": 5}), step, turnaround_s=0.0).queued
-    assert workload_of(read_point(CLOSED | {"requests": 4}), step, turnaround_s=0.0).queued
-    counted = workload_of(read_point(CLOSED | {"requests": 7}), step, turnaround_s=0.0)
-    assert counted.requests == 7
-    assert workload_of(read_point(CLOSED), step, turnaround_s=0.0).requests == 40
-    windowed = read_point(CLOSED | {"window_s": 5.0})
-    found = predict(windowed)
-    alone = predict(read_point(CLOSED | {"concurrency": 1, "requests": 1}))
-    assert found["requests_s"] * 5 < 4 * (2 + 5e3 / alone["e2e_ms"])
-    assert found["requests_s"] == pytest.approx(4e3 / found["e2e_ms"], rel=0.05)  # Little's law
-
-
-def test_an_open_loop_has_enough_requests() -> None:
-    step = StepModel(coefficients=np.ones(20) * 1e-4, frontend_s=0.0)
-    base = {k: v for k, v in CLOSED.items() if k != "concurrency"}
-    for rate, expected in ((1.0, 1000), (50.0, 3000), (1e6, OPEN_MOST)):
-        assert workload_of(read_point(base | {"request_rate": rate}), step, turnaround_s=0.0).requests == expected
-    found = predict(read_point(base | {"request_rate": 2.0}))
-    assert found["requests_s"] == pytest.approx(2.0, rel=0.15)
-
-
-def test_metrics_of_a_run_agree_with_its_summary() -> None:
-    point = read_point(CLOSED | {"requests": 50})
-    from tonnage.perf.memory import memory_plan
-    from tonnage.perf.terms import step_model
-
-    step = step_model(point.deployment)
-    trace = workload_of(point, step, turnaround_s=0.0).trace(0)
-    record = run(trace, step, point.deployment.knobs, memory_plan(point.deployment).blocks)
-    found, summary = reported_metrics(record), summarize(record)
-    for metric in ("ttft", "tpot", "e2e"):
-        statistics = getattr(summary, f"{metric}_ms")
-        assert found[f"{metric}_ms"] == pytest.approx(statistics.mean)
-        assert found[f"{metric}_p95_ms"] == pytest.approx(statistics.p95)
-    assert found["itl_p95_ms"] == pytest.approx(summary.itl_ms.p95)
-    assert found["requests_s"] == pytest.approx(summary.requests_per_second)
 
 
 def rows(**measured: float) -> list[dict[str, Any]]:
