@@ -21,9 +21,10 @@ from tonnage.perf.terms_file import shipped
 from tonnage.results.measured_rows import read_measured
 from tonnage.spec.calibration import Calibration, read_calibration
 from tonnage.validation.score import score
-from tools.fit.fit import FILES, WEIGHTS, layout, rows_of
+from tools.fit.data import FILES
+from tools.fit.fitting import WEIGHTS, rows_of
 from tools.fit.solving import solve
-from tools.fit.terms import NIM, STATIC
+from tools.fit.terms import NIM, STATIC, layout
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"THE MEASURED FILES ARE ABSENT: no {DATA}; calibration is not checked on them")

@@ -16,10 +16,11 @@ from tonnage.perf.prediction_error import LEVELS, Regime, interpolated, interval
 from tonnage.results.measured_rows import read_measured
 from tonnage.spec.calibration import Calibration
 from tonnage.validation.score import score
-from tools.fit.fit import FILES, WEIGHTS, layout, rows_of
+from tools.fit.data import FILES
+from tools.fit.fitting import WEIGHTS, rows_of
 from tools.fit.residuals import HeldOut, coverage, held_out_rows, residual_table
 from tools.fit.solving import solve
-from tools.fit.terms import NIM, STATIC
+from tools.fit.terms import NIM, STATIC, layout
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"THE MEASURED FILES ARE ABSENT: no {DATA}; coverage is not checked on them")

@@ -12,7 +12,10 @@ from tonnage.calibration.rows import errors
 from tonnage.calibration.static_rows import StaticRows
 from tonnage.errors import InputError
 from tonnage.perf.terms_file import shipped
-from tools.fit.fit import CALIBRATED, CURVE, FILES, curve_rows, fit, held_out_folds, mape, package_folder, shipped_form
+from tools.fit.data import CURVE, FILES, curve_rows
+from tools.fit.fit import CALIBRATED, fit, package_folder, shipped_form
+from tools.fit.fitting import mape
+from tools.fit.folds import held_out_folds
 from tools.fit.solving import solve
 from tools.fit.terms import CURRENT, MEANT, NIM, STATIC, TIED, TRANSFERRED, Layout, constants, layout
 
@@ -209,7 +212,7 @@ def test_folds_never_score_what_they_were_fitted_on() -> None:
 def test_a_left_out_group_of_nim_is_still_predicted() -> None:
     """One fold in full: fitted without Llama 3 70B on A100, scored on it."""
     from tonnage.results.measured_rows import read_measured
-    from tools.fit.fit import Fitting
+    from tools.fit.fitting import Fitting
 
     rows = {engine: read_measured(DATA / name) for engine, name in FILES.items()}
     rows[NIM] = [row for row in rows[NIM] if row["requests_s"] * row["e2e_ms"] / 1e3 / row["concurrency"] >= 0.95]

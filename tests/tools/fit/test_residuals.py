@@ -7,6 +7,8 @@ import pytest
 from tonnage.perf.prediction_error import Regime, residuals_of
 from tonnage.validation.point import read_point
 from tools.fit import fit as fitting
+from tools.fit.data import FILES, Row
+from tools.fit.folds import Fold, held_out_folds
 from tools.fit.residuals import held_out_rows
 from tools.fit.silicon import sample
 
@@ -28,14 +30,13 @@ def test_errors_of_a_fold_become_logarithms_by_group() -> None:
 @needs_data
 def test_a_fit_with_folds_leaves_a_table_of_their_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A tenth of the rows, three folds: terms.json and residuals.json appear, and the table speaks of what was left out."""
-    for name, every in zip(fitting.FILES.values(), (40, 5, 12), strict=True):
+    for name, every in zip(FILES.values(), (40, 5, 12), strict=True):
         header, *lines = (DATA / name).read_text(encoding="utf-8").splitlines()
         (tmp_path / name).write_text("\n".join([header, *lines[::every]]) + "\n", encoding="utf-8")
-    folds = fitting.held_out_folds
     wanted = ("NIM, one group left out", "static batches, a GPU left out", "static batches, a model left out")
 
-    def few(rows: dict[str, list[fitting.Row]]) -> list[fitting.Fold]:
-        found = list(folds(rows))
+    def few(rows: dict[str, list[Row]]) -> list[Fold]:
+        found = list(held_out_folds(rows))
         return [next(fold for fold in found if fold.title == title) for title in wanted]
 
     monkeypatch.setattr(fitting, "held_out_folds", few)
