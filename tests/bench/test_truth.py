@@ -58,6 +58,7 @@ SEEN = Observed(
     cpu_s=1.8,
     seconds=6.0,
     start_ns=0,
+    started_unix_ns=0,
     connections=10,
     retries=0,
     interrupted=False,

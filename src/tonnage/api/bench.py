@@ -14,6 +14,7 @@ from tonnage.api.bench_question import Bench, checked_count, prepare_bench
 from tonnage.bench.benchmark import Measured, benchmark
 from tonnage.bench.exact.schedule import Fault, Schedule
 from tonnage.bench.exact.serve import serve
+from tonnage.bench.exports import export
 from tonnage.bench.find_max import Maximum, find_max
 from tonnage.bench.load import Question
 from tonnage.bench.measure import Watcher
@@ -125,7 +126,7 @@ def _one(
     """Measure one load, into a folder that is kept or into one that is not."""
     load = question.draw()
     watcher = watch(load.words)
-    return benchmark(
+    measured = benchmark(
         asked.setup,
         load,
         directory=folder or scratch,
@@ -137,6 +138,10 @@ def _one(
         watchers=() if watcher is None else (watcher,),
         metrics=Scraper(asked.metrics_urls) if asked.metrics_urls else None,
     )
+    if folder is not None:
+        for name in asked.exports:
+            export(folder, name)
+    return measured
 
 
 def _facts(asked: Bench, selftest: bool) -> dict[str, Any]:

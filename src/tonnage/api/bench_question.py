@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.api.arguments import Many, lengths_of, rates, seed_of, whole_numbers
 from tonnage.bench.benchmark import Wanted
 from tonnage.bench.endpoints import find_endpoint
+from tonnage.bench.exports import check_export
 from tonnage.bench.load import PATTERNS, Question
 from tonnage.bench.prompts import CHARACTERS_PER_TOKEN, prompts
 from tonnage.bench.scrape import fetch, samples
@@ -37,6 +38,7 @@ class Bench:
         wanted: what is to be said of each.
         scenario: what was asked, for the run folders.
         metrics_urls: pages of Prometheus metrics to read while a load runs.
+        exports: formats of other tools that each run folder is written in, too.
     """
 
     setup: Setup
@@ -44,6 +46,7 @@ class Bench:
     wanted: Wanted
     scenario: dict[str, Any]
     metrics_urls: tuple[str, ...] = ()
+    exports: tuple[str, ...] = ()
 
     def folder(self, output: Path, question: Question) -> Path:
         """Where one load is written: the folder itself, or one inside it for each point of a sweep."""
@@ -86,6 +89,7 @@ def prepare_bench(
     slo: Sequence[str] = (),
     max_error_rate: float = ERROR_RATE,
     tokens: bool = True,
+    export: Sequence[str] = (),
     seed: int = 0,
 ) -> Bench:
     """Everything about a measurement checked, before anything is sent.
@@ -121,6 +125,7 @@ def prepare_bench(
         slo: limits that goodput is counted against, such as "ttft p95<=500ms".
         max_error_rate: share of requests that may fail in a valid run.
         tokens: whether the moments of single tokens are kept.
+        export: formats of other tools to write, too: "genai-perf", "aiperf" or "vllm".
         seed: of every draw.
 
     Raises:
@@ -161,8 +166,16 @@ def prepare_bench(
         headers=tuple(name for name, _ in headers),
     )
     wanted = Wanted(percentiles=_percentiles(percentiles), error_rate=max_error_rate, slo=_slo(slo), tokens=tokens, seed=seed)
-    pages = _pages(target, metrics_url)
-    return Bench(setup=setup, questions=questions, wanted=wanted, scenario=_scenario(target, question, setup), metrics_urls=pages)
+    if export and not (tokens and streaming):
+        raise InputError(f"{option('export')}: needs the moments of single tokens; stream the replies and keep {option('tokens')}")
+    return Bench(
+        setup=setup,
+        questions=questions,
+        wanted=wanted,
+        scenario=_scenario(target, question, setup),
+        metrics_urls=_pages(target, metrics_url),
+        exports=tuple(check_export(name) for name in export),
+    )
 
 
 def _arrivals(concurrency: Many | None, request_rate: Any, trace: str | None, pattern: str, cv: float) -> tuple[tuple[Arrivals, ...], Any]:

@@ -157,6 +157,7 @@ def _run_json(setup: Setup, observed: Observed, validity: Validity, facts: dict[
             "request_rate": load.rate or None,
             "pattern": load.pattern,
             "sent": observed.sent,
+            "started_unix_ns": observed.started_unix_ns,
             "seconds": observed.seconds,
         },
         "client": {

@@ -12,10 +12,14 @@ import time
 from typing import Protocol
 
 from tonnage.bench.exchange import Exchange
+from tonnage.bench.reply import Reply
 from tonnage.bench.wire.broken import BrokenReply
 
-HELD = 65_536
-"""Bytes of an unfinished reply that are kept unread at most."""
+HELD = 128
+"""Pieces of an unfinished reply that are kept unread at most."""
+
+LARGE = 16_384
+"""Bytes from which a piece is not kept waiting."""
 
 ENDED_EARLY = ("cut off", "closed without a reply")
 """What a reply says that its connection ended before it."""
@@ -42,7 +46,7 @@ class Connection(asyncio.Protocol):
         usable: whether it can carry another.
     """
 
-    __slots__ = ("_eager", "_looking", "_loop", "_open", "_owner", "_transport", "exchange", "usable", "used")
+    __slots__ = ("_eager", "_looking", "_loop", "_open", "_owner", "_pieces", "_transport", "exchange", "usable", "used")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner) -> None:
         self._loop = loop
@@ -51,6 +55,7 @@ class Connection(asyncio.Protocol):
         self._open = False
         self._eager = True
         self._looking = False
+        self._pieces: list[tuple[int, bytes]] = []
         self.exchange: Exchange | None = None
         self.used = 0
         self.usable = False
@@ -73,15 +78,9 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Stamp and keep a piece; read soon where the reply may be complete, or is long."""
-        now = _clock()
-        exchange = self.exchange
-        if exchange is None:
-            self.usable = False
-            self.close()
-            return
-        exchange.pieces.append((now, data))
-        exchange.held += len(data)
-        if (self._eager or data.endswith(b"\r\n\r\n") or len(data) < 8 or exchange.held > HELD) and not self._looking:
+        pieces = self._pieces
+        pieces.append((_clock(), data))
+        if (data.endswith(b"\r\n\r\n") or self._eager or len(pieces) > HELD or not 8 <= len(data) < LARGE) and not self._looking:
             self._looking = True
             self._loop.call_soon(self._look)
 
@@ -90,10 +89,13 @@ class Connection(asyncio.Protocol):
         self._looking = False
         exchange = self.exchange
         if exchange is None:
+            if self._pieces:  # bytes that nothing has asked for
+                self._pieces = []
+                self.close()
             return
         reply = exchange.reply
         try:
-            exchange.read()
+            self._read(reply)
             if reply.http.complete:
                 reply.end()
                 exchange.judge()
@@ -109,6 +111,15 @@ class Connection(asyncio.Protocol):
             self.usable = False
             exchange.fail(*((str(broken),) if str(broken) in ENDED_EARLY else ("broken reply", str(broken))))
         self._finish(exchange)
+
+    def _read(self, reply: Reply) -> None:
+        """Read the pieces that have come.
+
+        Raises:
+            BrokenReply: they are not what the endpoint should send.
+        """
+        pieces, self._pieces = self._pieces, []
+        reply.read(pieces)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection has ended; what had come before is still read."""
@@ -132,7 +143,7 @@ class Connection(asyncio.Protocol):
             self.exchange = None
             exchange.fail(outcome)
             with contextlib.suppress(BrokenReply):
-                exchange.read()
+                self._read(exchange.reply)
             self._owner.exchanged(self, exchange)
         self.close()
 
@@ -144,6 +155,7 @@ class Connection(asyncio.Protocol):
 
     def _finish(self, exchange: Exchange) -> None:
         self.exchange = None
+        self._eager = True
         if not self.usable:
             self.close()
         self._owner.exchanged(self, exchange)

@@ -19,15 +19,14 @@ class Exchange:
         begun_ns: when the client turned to it.
         sent_ns: when its bytes were handed over, on a connection that stood.
         reply: what came back.
-        pieces: what came and was not read yet, each with its stamp.
         outcome: "" where it completed, otherwise why not, in the same few words for the same reason.
         detail: the server's own words on it.
         retried: whether it was sent again because a kept connection had been closed by the server.
     """
 
     __slots__ = (
-        *("begun_ns", "data", "detail", "due_ns", "isl", "number", "osl", "outcome", "pieces", "reply", "retried", "sent_ns"),
-        "held",
+        *("begun_ns", "data", "detail", "due_ns", "isl", "number"),
+        *("osl", "outcome", "reply", "retried", "sent_ns"),
     )
 
     def __init__(self, *, number: int, isl: int, osl: int, data: bytes, reply: Reply) -> None:
@@ -37,20 +36,9 @@ class Exchange:
         self.data = data
         self.reply = reply
         self.due_ns = self.begun_ns = self.sent_ns = -1
-        self.pieces: list[tuple[int, bytes]] = []
-        self.held = 0
         self.outcome = COMPLETED
         self.detail = ""
         self.retried = False
-
-    def read(self) -> None:
-        """Read the pieces that have come.
-
-        Raises:
-            BrokenReply: they are not what the endpoint should send.
-        """
-        pieces, self.pieces, self.held = self.pieces, [], 0
-        self.reply.read(pieces)
 
     def fail(self, outcome: str, detail: str = "") -> None:
         """Say why it did not complete; the first reason stays."""

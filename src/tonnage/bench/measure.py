@@ -53,6 +53,7 @@ class Observed:
         cpu_s: CPU seconds of the client process during the run, parsing and writing included.
         seconds: of the run, to the last reply.
         start_ns: when it began, on the monotonic clock.
+        started_unix_ns: the same moment on the wall clock.
         connections, retries: opened, and requests sent again on a new one.
         interrupted: whether it was ended by Ctrl-C.
     """
@@ -67,6 +68,7 @@ class Observed:
     cpu_s: float
     seconds: float
     start_ns: int
+    started_unix_ns: int
     connections: int
     retries: int
     interrupted: bool
@@ -110,6 +112,7 @@ async def _measure(setup: Setup, load: Load, writer: RunWriter, watchers: Sequen
     _on_interrupt(loop, conductor.stop)
     began_cpu, began = time.process_time(), time.monotonic()
     recorder.begin(conductor.planned_start())
+    unix_ns = time.time_ns() + conductor.start_ns - time.monotonic_ns()
     for watcher in watchers:
         watcher.begin(conductor, client)
     heartbeat = Heartbeat(loop)
@@ -131,6 +134,7 @@ async def _measure(setup: Setup, load: Load, writer: RunWriter, watchers: Sequen
         cpu_s=time.process_time() - began_cpu,
         seconds=seconds,
         start_ns=conductor.start_ns,
+        started_unix_ns=unix_ns,
         connections=client.connections,
         retries=client.retries,
         interrupted=conductor.stopped,

@@ -62,6 +62,7 @@ def bench(
     selftest: Annotated[bool, Parameter(group=VERDICT)] = True,
     seed: Annotated[int | None, Parameter(group=LOAD)] = None,
     tokens: bool = True,
+    export: Annotated[list[Literal["genai-perf", "aiperf", "vllm"]] | None, Parameter(negative=())] = None,
     artifact_dir: Path | None = None,
     json: Flag = False,
     serve: TestFlag = False,
@@ -150,6 +151,8 @@ def bench(
         Of every random draw (default: 0).
     tokens
         Keep the moments of single tokens in tokens.parquet.
+    export
+        Write the run folder in another tool's files, too: genai-perf, aiperf or vllm; may be repeated.
     artifact_dir
         Write a run folder (a sweep: one per load): requests, gaps, tokens, summary, run, scenario, provenance.
     json
@@ -220,7 +223,10 @@ def bench(
         "max_error_rate": max_error_rate,
         "metrics_url": metrics_url,
         "seed": seed,
+        "export": export,
     }
+    if export and artifact_dir is None:
+        raise InputError("--export: needs a folder to write to; add --artifact-dir")
     if action == "selftest":
         _refuse({**asked, "artifact_dir": artifact_dir}, "belongs to the measurement of an endpoint, not to the self-test")
         return _selftest(test, serve, streams, json)

@@ -1,0 +1,100 @@
+"""AIPerf's ``profile_export.jsonl``, ``profile_export_aiperf.json`` and ``.csv`` (0.13, schema 1.4), metrics as it defines them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tonnage.bench.exports.finished_run import PERCENTILES, FinishedRun, statistics
+from tonnage.bench.exports.genai_perf import metrics
+from tonnage.results.requests import COMPLETED, UNFINISHED
+from tonnage.results.store import write_json
+
+SCHEMA = "1.4"
+_CSV = ("avg", "min", "max", "sum", *(f"p{p}" for p in PERCENTILES), "std")
+
+
+def records(run: FinishedRun) -> Iterator[dict[str, Any]]:
+    """One record for each request that was sent, in the order of sending; times by the wall clock."""
+    requests, start = run.requests, run.started_unix_ns
+    for row in range(len(requests)):
+        if requests.sent_ns[row] < 0:
+            continue
+        sent, due = int(requests.sent_ns[row]) + start, int(requests.due_ns[row]) + start
+        done = requests.status[row] == COMPLETED
+        tokens = run.tokens(row)
+        metadata = {
+            "session_num": row,
+            "x_request_id": str(row),
+            "credit_issued_ns": due,
+            "request_start_ns": sent,
+            "request_ack_ns": sent + int(tokens[0]) if len(tokens) else None,
+            "request_end_ns": sent + int(tokens[-1]) if len(tokens) else sent,
+            "worker_id": "tonnage",
+            "record_processor_id": "tonnage",
+            "benchmark_phase": "profiling",
+            "was_cancelled": bool(requests.status[row] == UNFINISHED),
+        }
+        error = None if done else {"code": None, "type": "failed", "message": "the request did not complete"}
+        yield {"metadata": metadata, "metrics": _metrics(run, row) if done and len(tokens) else {}, "error": error}
+
+
+def _metrics(run: FinishedRun, row: int) -> dict[str, Any]:
+    tokens = run.tokens(row)
+    first, last, count = float(tokens[0]) / 1e6, float(tokens[-1]) / 1e6, len(tokens)
+    found: dict[str, tuple[Any, str]] = {
+        "input_sequence_length": (int(run.requests.isl[row]), "tokens"),
+        "output_sequence_length": (count, "tokens"),
+        "output_token_count": (count, "tokens"),
+        "time_to_first_token": (first, "ms"),
+        "request_latency": (last, "ms"),
+    }
+    if count > 1:
+        step = (last - first) / (count - 1)
+        found["time_to_second_token"] = (float(tokens[1] - tokens[0]) / 1e6, "ms")
+        found["inter_token_latency"] = (step, "ms")
+        found["inter_chunk_latency"] = (run.event_gaps_ms(row).tolist(), "ms")
+        if step > 0:
+            found["output_token_throughput_per_user"] = (1e3 / step, "tokens/sec/user")
+    return {name: {"value": value, "unit": unit} for name, (value, unit) in found.items()}
+
+
+def write(run: FinishedRun, folder: Path) -> list[Path]:
+    """Write the three files; their paths."""
+    import numpy as np
+
+    paths = [folder / name for name in ("profile_export.jsonl", "profile_export_aiperf.json", "profile_export_aiperf.csv")]
+    with paths[0].open("w", encoding="utf-8") as file:
+        for record in records(run):
+            file.write(json.dumps(record) + "\n")
+    found = metrics(run, counted=True)
+    gaps = np.concatenate([np.zeros(0), *(run.event_gaps_ms(row) for row in run.rows)])
+    found["inter_chunk_latency"] = statistics(gaps, "ms", counted=True)
+    found["output_token_count"] = statistics(run.osl, "tokens", counted=True)
+    load, endpoint = run.run["load"], run.run["endpoint"]
+    stimulus = {"concurrency": load["concurrency"]} if load["concurrency"] else {"request_rate": load["request_rate"]}
+    config = {
+        "endpoint": {"model_names": [endpoint["model"]], "type": endpoint["type"], "streaming": endpoint["streaming"]},
+        "loadgen": stimulus,
+    }
+    failed = {"error_request_count": {"unit": "requests", "avg": float(run.failed)}} if run.failed else {}
+    write_json(paths[1], {"schema_version": SCHEMA, **found, **failed, "input_config": config, "was_cancelled": False, "error_summary": []})
+    with paths[2].open("w", newline="", encoding="utf-8") as csv_file:
+        lines = csv.writer(csv_file)
+        lines.writerow(["Metric", *_CSV])
+        plain = {name: values for name, values in found.items() if "p50" in values}
+        for name, values in plain.items():
+            lines.writerow([_title(name, values), *(f"{values[s]:.2f}" for s in _CSV)])
+        lines.writerow([])
+        lines.writerow(["Metric", "Value"])
+        for name, values in found.items():
+            if name not in plain and "avg" in values:
+                lines.writerow([_title(name, values), f"{values['avg']:.2f}"])
+    return paths
+
+
+def _title(name: str, values: dict[str, Any]) -> str:
+    return f"{name.replace('_', ' ').title()} ({values['unit']})"
