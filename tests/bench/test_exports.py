@@ -14,6 +14,7 @@ from tonnage.bench.exact.serve import exact_server
 from tonnage.cli.main import run
 from tonnage.results.importers.genai_perf import read_report
 from tonnage.results.importers.vllm_bench import is_vllm, vllm_values
+from tonnage.results.store import read_run
 
 
 @pytest.fixture(scope="module")
@@ -66,3 +67,103 @@ def test_aiperf_records_have_what_its_reader_requires(measured: Path) -> None:
     good = [line["metrics"] for line in lines if line["error"] is None]
     assert max(len(m["inter_chunk_latency"]["value"]) for m in good) == 3
     assert all(m["request_latency"]["value"] >= m["time_to_first_token"]["value"] for m in good)
+
+
+@pytest.mark.parametrize("name", ["aiperf", "vllm"])
+def test_an_export_comes_back_as_the_run_that_it_was(measured: Path, name: str, tmp_path: Path) -> None:
+    file = {"aiperf": "export-aiperf/profile_export.jsonl", "vllm": "export-vllm/vllm.json"}[name]
+    assert run(["import", str(measured / file), "--output", str(tmp_path / "back")]) == 0
+    ours, back = (json.loads((folder / "summary.json").read_text()) for folder in (measured, tmp_path / "back"))
+    assert back["errors"] == ours["errors"] == 6
+    assert back["validity"]["verdict"] == "NOT JUDGED"
+    for metric in ("ttft_from_send_ms", "tpot_ms"):
+        assert back[metric] == pytest.approx(ours[metric], rel=1e-3), metric
+    theirs, again = (json.loads((folder / "run.json").read_text())["other_definitions"] for folder in (measured, tmp_path / "back"))
+    for metric in ("request_latency_ms", "inter_token_latency_ms", "gap_by_event_ms"):
+        for statistic in ("mean", "p50", "p99"):
+            assert again[metric][statistic] == pytest.approx(theirs[metric][statistic], rel=1e-3), (metric, statistic)
+    found, original = read_run(tmp_path / "back").requests, read_run(measured).requests
+    assert found.gaps.sum() == pytest.approx(original.gaps.sum(), abs=60)
+
+
+GUIDE = {
+    "benchmarks": [
+        {
+            "metrics": {},
+            "config": {"strategy": {"type_": "concurrent", "streams": 2}},
+            "requests": {
+                "successful": [
+                    {
+                        "prompt_tokens": 10,
+                        "output_tokens": 5,
+                        "info": {
+                            "timings": {
+                                "targeted_start": 99.9,
+                                "request_start": 100.0,
+                                "first_token_iteration": 100.2,
+                                "last_token_iteration": 100.6,
+                                "request_end": 100.7,
+                            }
+                        },
+                    }
+                ],
+                "errored": [{"info": {"timings": {"request_start": 101.0}}}],
+                "incomplete": [],
+            },
+        }
+    ]
+}
+
+
+def test_guidellm_s_requests_have_latencies_but_no_gaps(tmp_path: Path) -> None:
+    path = tmp_path / "benchmarks.json"
+    path.write_text(json.dumps(GUIDE))
+    assert run(["import", str(path), "--output", str(tmp_path / "run")]) == 0
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["ttft_ms"]["mean"] == pytest.approx(300)
+    assert summary["ttft_from_send_ms"]["mean"] == pytest.approx(200)
+    assert summary["tpot_ms"]["mean"] == pytest.approx(100)
+    assert summary["itl_ms"]["p50"] is None
+    assert summary["requests"] == {"completed": 1, "rejected": 0, "unfinished": 0, "failed": 1}
+    assert not (tmp_path / "run" / "tokens.parquet").exists()
+
+
+BROKEN = {
+    "not a known file": ("x.json", "{}", "no file with single requests"),
+    "not JSON": ("x.json", "{", "not JSON"),
+    "an AIPerf line that is none": ("x.jsonl", '{"metadata": 3}\n', "line 1"),
+    "an empty AIPerf file": ("x.jsonl", "\n", "no request"),
+    "vLLM without details": (
+        "x.json",
+        json.dumps({"num_prompts": 1, "total_output_tokens": 1, "mean_ttft_ms": 1.0}),
+        "--save-detailed",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_cannot_be_imported_is_said_in_one_line(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, text, part = BROKEN[name]
+    (tmp_path / file).write_text(text)
+    assert run(["import", str(tmp_path / file), "--output", str(tmp_path / "run")]) == 2
+    out, err = capsys.readouterr()
+    assert part in err
+    assert len(err.splitlines()) == 1
+    assert not out
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_is_like_itself_and_unlike_a_slower_one(measured: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with exact_server(Schedule(ttft_s=0.06, itl_s=0.004, tokens_per_event=2), seconds=60) as url:
+        load = ["--concurrency", "4", "--request-count", "60", "--osl", "8", "--artifact-dir", str(tmp_path / "slow")]
+        run([*ASKED[:-3], "--no-selftest", "--url", url, *load])
+    capsys.readouterr()
+    assert run(["compare", str(measured), str(measured), "--json"]) == 0
+    same = json.loads(capsys.readouterr().out)
+    assert all(ratio["ratio"] == pytest.approx(1) for ratio in same["ratios"])
+    assert not any(ratio["differs"] for ratio in same["ratios"])
+    assert run(["compare", str(measured), str(tmp_path / "slow")]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "TTFT mean ms" in shown
+    assert "differs" in shown
+    assert "10.0% of the requests did not complete in the first run" in shown

@@ -27,8 +27,11 @@ DRAWS = 200
 STATISTICS = ("mean", "p50", "p95", "p99")
 
 
-def block_intervals(values: NDArray[np.float64], *, seed: int) -> dict[str, tuple[float, float]]:
-    """Between which values mean, p50, p95 and p99 lie with a confidence of 0.95; NaN where there are too few values for blocks.
+def block_draws(values: NDArray[np.float64], *, seed: int) -> NDArray[np.float64] | None:
+    """Mean, p50, p95 and p99 of each draw of blocks, float64 of shape (DRAWS, 4); None where there are too few values.
+
+    The draws are spread about the statistics of the values themselves as widely as Student's t asks for, since the spread of
+    B block means is known from B values only.
 
     Args:
         values: one for each request, in the order of time.
@@ -38,20 +41,33 @@ def block_intervals(values: NDArray[np.float64], *, seed: int) -> dict[str, tupl
 
     count = min(BLOCKS, values.size // BLOCK_REQUESTS)
     if count < FEWEST_BLOCKS:
-        return dict.fromkeys(STATISTICS, (math.nan, math.nan))
+        return None
     blocks = np.array_split(values, count)
     rng = np.random.default_rng(seed)
-    draws = np.array([_statistics(np.concatenate([blocks[i] for i in places])) for places in rng.integers(0, count, (DRAWS, count))])
+    draws = np.array([statistics(np.concatenate([blocks[i] for i in places])) for places in rng.integers(0, count, (DRAWS, count))])
+    middle = statistics(values)
+    spread: NDArray[np.float64] = middle + (draws - middle) * (_student(count - 1) / _NORMAL)
+    return spread
+
+
+def block_intervals(values: NDArray[np.float64], *, seed: int) -> dict[str, tuple[float, float]]:
+    """Between which values mean, p50, p95 and p99 lie with a confidence of 0.95; NaN where there are too few values for blocks.
+
+    Args:
+        values: one for each request, in the order of time.
+        seed: of the draws.
+    """
+    import numpy as np
+
+    draws = block_draws(values, seed=seed)
+    if draws is None:
+        return dict.fromkeys(STATISTICS, (math.nan, math.nan))
     low, high = np.quantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
-    # The spread of B block means is known from B values only: its quantiles are those of Student's t, wider than the normal's.
-    middle, wider = _statistics(values), _student(count - 1) / _NORMAL
-    return {
-        name: (float(middle[k] - (middle[k] - low[k]) * wider), float(middle[k] + (high[k] - middle[k]) * wider))
-        for k, name in enumerate(STATISTICS)
-    }
+    return {name: (float(low[k]), float(high[k])) for k, name in enumerate(STATISTICS)}
 
 
-def _statistics(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def statistics(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean, p50, p95 and p99, in the order of ``STATISTICS``."""
     import numpy as np
 
     return np.array([values.mean(), *np.percentile(values, (50, 95, 99))])
@@ -66,17 +82,21 @@ def _student(freedom: int) -> float:
     return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
 
 
-def intervals(requests: Requests, *, seed: int = 0) -> dict[str, dict[str, tuple[float, float]]]:
-    """Intervals of the mean, p50, p95 and p99 of TTFT, TPOT and E2E in milliseconds, at a confidence of 0.95."""
+def latencies_ms(requests: Requests) -> dict[str, NDArray[np.float64]]:
+    """TTFT, TPOT and E2E of the completed requests in milliseconds, in the order of their due times."""
     import numpy as np
 
     rows = np.flatnonzero(requests.status == COMPLETED)
     rows = rows[np.argsort(requests.due_ns[rows], kind="stable")]
     due, first, last, osl = requests.due_ns[rows], requests.first_token_ns[rows], requests.last_token_ns[rows], requests.osl[rows]
     several = osl > 1
-    series = {
+    return {
         "ttft_ms": (first - due) / 1e6,
         "tpot_ms": (last - first)[several] / np.maximum(osl[several] - 1, 1) / 1e6,
         "e2e_ms": (last - due) / 1e6,
     }
-    return {metric: block_intervals(values, seed=seed) for metric, values in series.items()}
+
+
+def intervals(requests: Requests, *, seed: int = 0) -> dict[str, dict[str, tuple[float, float]]]:
+    """Intervals of the mean, p50, p95 and p99 of TTFT, TPOT and E2E in milliseconds, at a confidence of 0.95."""
+    return {metric: block_intervals(values, seed=seed) for metric, values in latencies_ms(requests).items()}

@@ -69,13 +69,15 @@ class Recorder:
         begun_lateness_ns: by request, how long after it was due the client turned to it.
     """
 
-    def __init__(self, writer: RunWriter, *, count: Callable[[str], int] | None = None) -> None:
+    def __init__(self, writer: RunWriter, *, count: Callable[[str], int] | None = None, gaps: bool = True) -> None:
         """Begin a record.
 
         Args:
             writer: where rows go.
             count: counts the tokens of a text, for servers that do not; None where nothing can.
+            gaps: whether the moments of single events are known, so that there are gaps to be counted.
         """
+        self._single = gaps
         self._writer = writer
         self._start = 0
         self._count = count
@@ -103,7 +105,7 @@ class Recorder:
         self._tally(exchange, made)
         offsets = _offsets(made, exchange.sent_ns)
         self._waiting[exchange.number] = (self._row(exchange, made), offsets)
-        if exchange.outcome == COMPLETED:
+        if exchange.outcome == COMPLETED and self._single:
             self._count_gaps(made, offsets)
         while self._next in self._waiting:
             row, times = self._waiting.pop(self._next)

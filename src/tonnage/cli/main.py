@@ -21,6 +21,8 @@ VERBS = {
     "size": "How many systems does this traffic need inside these latency limits?",
     "simulate": "What one instance does under a load, or the course's lesson on batching (--ticks).",
     "bench": "Measure a live endpoint, with a verdict on whether the measurement can be believed.",
+    "import": "Single requests of another tool's run, as a run folder.",
+    "compare": "Two runs, measured or simulated: how their latencies and rates compare.",
     "score": "Predict every row of a measured file and print the errors.",
     "memory": "Where an instance's GPU memory goes, with the arithmetic.",
     "catalog": "The models, GPUs, systems and engines known by name.",
@@ -34,8 +36,12 @@ app = App(
     version=VERSION,
     help_format="plaintext",
 )
+FUNCTIONS = {"import": "import_run"}
+"""Verbs whose file and function have another name, since theirs is a word of Python."""
+
 for _place, (_verb, _help) in enumerate(VERBS.items()):
-    app.command(f"tonnage.cli.{_verb}:{_verb}", name=_verb, help=_help, sort_key=_place)
+    _function = FUNCTIONS.get(_verb, _verb)
+    app.command(f"tonnage.cli.{_function}:{_function}", name=_verb, help=_help, sort_key=_place)
 
 
 def main(tokens: Sequence[str] | None = None) -> None:
