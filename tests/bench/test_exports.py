@@ -13,7 +13,7 @@ from tonnage.bench.exact.schedule import Schedule
 from tonnage.bench.exact.serve import exact_server
 from tonnage.cli.main import run
 from tonnage.results.importers.genai_perf import read_report
-from tonnage.results.importers.vllm_bench import is_vllm, vllm_values
+from tonnage.results.importers.vllm_bench import is_vllm, vllm_points
 from tonnage.results.store import read_run
 
 
@@ -48,7 +48,7 @@ def test_reports_of_genai_perf_and_aiperf_say_what_the_record_says(measured: Pat
 def test_a_vllm_file_says_what_the_record_says(measured: Path) -> None:
     document = json.loads((measured / "export-vllm" / "vllm.json").read_text())
     assert is_vllm(document)
-    values = vllm_values(document, Path("vllm.json"))
+    values = next(vllm_points(document, "vllm.json"))[1]
     theirs = json.loads((measured / "run.json").read_text())["other_definitions"]
     assert values["itl_ms"] == pytest.approx(theirs["gap_by_event_ms"]["mean"])
     assert (values["concurrency"], values["osl"], document["failed"]) == (4, 8, 6)

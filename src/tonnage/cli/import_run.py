@@ -41,13 +41,7 @@ def import_run(
     header = ("run", "requests", "TTFT ms", "from send", "TPOT ms", "E2E ms", "requests/s", "tokens/s")
     rows = []
     for folder, s in made:
-        values = (
-            s.ttft_ms.mean,
-            s.ttft_from_send_ms.mean,
-            s.tpot_ms.mean,
-            s.e2e_ms.mean,
-            s.requests_per_second,
-            s.output_tokens_per_second,
-        )
-        rows.append((folder.name, str(s.counted), *(number(value) for value in values)))
+        latencies = (s.ttft_ms.mean, s.ttft_from_send_ms.mean, s.tpot_ms.mean, s.e2e_ms.mean)
+        rates = (s.requests_per_second, s.output_tokens_per_second)
+        rows.append((folder.name, str(s.counted), *(number(value) for value in (*latencies, *rates))))
     print(table(header, rows))
