@@ -17,7 +17,7 @@ from pathlib import Path
 from beside_aiconfigurator import comparison
 
 from tonnage import api
-from tonnage.perf.prediction_error import shipped_residuals
+from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import shipped
 from tonnage.report.metric_names import METRICS as NAMES
 from tonnage.validation.errors import Errors

@@ -16,7 +16,7 @@ from tonnage.calibration.sample import Sample, fit_sample
 from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.perf.calibrated_terms import overlaid
-from tonnage.perf.prediction_error import shipped_residuals
+from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import shipped
 from tonnage.results.measured_rows import read_measured
 from tonnage.spec.calibration import Calibration, read_calibration

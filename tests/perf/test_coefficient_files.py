@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from tonnage.errors import DataError, DataErrors
-from tonnage.perf import coefficient_files, prediction_error, reserves
+from tonnage.perf import coefficient_files, reserves, residuals
 from tonnage.perf.coefficient_files import content
-from tonnage.perf.prediction_error import residuals_of, shipped_residuals
 from tonnage.perf.reserves import constants_of, memory_constants
+from tonnage.perf.residuals import residuals_of, shipped_residuals
 
 MEMORY, RESIDUALS = content("memory.json", ""), content("residuals.json", "")
 
@@ -78,7 +78,7 @@ def test_what_is_read_is_what_is_written() -> None:
     assert memory.activation_mlp.ffn == MEMORY["activation_mlp"]["ffn"]
 
 
-READERS = {"memory.json": reserves.memory_constants, "residuals.json": prediction_error.shipped_residuals}
+READERS = {"memory.json": reserves.memory_constants, "residuals.json": residuals.shipped_residuals}
 
 
 @pytest.mark.parametrize(("text", "said"), [("{", "Expecting"), ("[1]", "is no object"), (None, "No such file")])

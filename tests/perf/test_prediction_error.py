@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 
 from tonnage import api
 from tonnage.calibration.rows import errors
-from tonnage.perf.prediction_error import LEVELS, Regime, interpolated, intervals_of, regime_of, residuals_of, run_noise, shipped_residuals
+from tonnage.perf.prediction_error import intervals_of, regime_of
+from tonnage.perf.regime import Regime
+from tonnage.perf.residuals import LEVELS, interpolated, residuals_of, shipped_residuals
 from tonnage.results.measured_rows import read_measured
 from tonnage.spec.calibration import Calibration
 from tonnage.validation.score import score
@@ -235,17 +237,6 @@ def test_regimes() -> None:
     assert regime_of(unseen, isl=200, osl=200, clients=10) == regime("middle", "output", "moe", **NOWHERE, current=True)
     of_no_row = api.deployment_of(model="mixtral-8x7b", gpu="h100-sxm-80gb", precision="fp16", tp=2, engine="nim-2024")
     assert not regime_of(of_no_row, isl=200, osl=200, clients=10).known_family
-
-
-def test_the_noise_of_a_run_is_the_scatter_between_seeds_and_shrinks_with_its_length() -> None:
-    asked = {"model": "llama-3-8b", "isl": 500, "osl": 50, "engine": "nim-2024", "request_rate": 8}
-    runs = [api.simulate(**asked, seed=seed, requests=2000) for seed in range(12)]
-    means = np.array([run.summary.ttft_ms.mean for run in runs])
-    told = np.mean([run_noise(run.requests)["ttft_ms"] for run in runs])
-    assert told == pytest.approx(means.std(ddof=1) / means.mean(), rel=0.6)
-    long = api.simulate(**asked, seed=3, requests=20_000)
-    assert run_noise(long.requests)["ttft_ms"] < 0.6 * told
-    assert run_noise(api.simulate(**asked, requests=20).requests) == {}
 
 
 def test_simulate_and_score_say_how_sure_they_are() -> None:

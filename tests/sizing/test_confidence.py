@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.perf.prediction_error import LEVELS, Regime, Residuals
+from tonnage.perf.regime import Regime
+from tonnage.perf.residuals import LEVELS, Residuals
 from tonnage.sizing.confidence import Confidence, confidence, critical_factor
 
 REGIME = Regime(load="light", mix="prompt", family="dense")

@@ -22,7 +22,7 @@ import numpy as np
 from tonnage.calibration.residuals import Terms
 from tonnage.calibration.rows import Progress
 from tonnage.errors import InputError, option
-from tonnage.perf.prediction_error import shipped_residuals
+from tonnage.perf.residuals import shipped_residuals
 from tonnage.simulator.kernel import warm_up
 from tools.fit.data import CURVE, CURVE_SOURCE, FILES, curve_rows, measured_bits, read_data
 from tools.fit.fitting import Figures, Fitting, mape_of

@@ -13,7 +13,9 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tonnage.perf.prediction_error import FORMATS, LEVELS, SHARE, STANDS_IN, Regime, Residuals, regime_of, residuals_of
+from tonnage.perf.prediction_error import regime_of
+from tonnage.perf.regime import Regime
+from tonnage.perf.residuals import FORMATS, LEVELS, SHARE, STANDS_IN, Residuals, residuals_of
 
 if TYPE_CHECKING:
     from tonnage.validation.point import Point

@@ -75,7 +75,8 @@ class SimulatedRun:
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
         """Where a measurement lies with a probability of 80 %, by column; of a mean unless the name has a percentile."""
-        from tonnage.perf.prediction_error import intervals_of, regime_of, run_noise
+        from tonnage.perf.prediction_error import intervals_of, regime_of
+        from tonnage.perf.run_noise import run_noise
 
         s, w = self.summary, self.workload
         values = {"ttft_ms": s.ttft_ms.mean, "ttft_p95_ms": s.ttft_ms.p95, "tpot_ms": s.tpot_ms.mean, "e2e_ms": s.e2e_ms.mean}

@@ -20,8 +20,8 @@ from tonnage.calibration.residuals import SIGMA, STATIC_SIGMA, Terms, robust
 from tonnage.calibration.rows import Rows
 from tonnage.calibration.static_rows import StaticRows
 from tonnage.perf.calibrated_terms import ACTS_ON, OF_THE_GPU, overlaid
-from tonnage.perf.prediction_error import shipped_residuals
 from tonnage.perf.provenance import fitted_engine
+from tonnage.perf.residuals import shipped_residuals
 from tonnage.spec.calibration import MULTIPLIERS, Calibration
 
 if TYPE_CHECKING:

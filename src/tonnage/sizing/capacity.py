@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.errors import DoesNotFit
 from tonnage.perf.pipeline import estimated_instance
-from tonnage.perf.prediction_error import statistic_noise
+from tonnage.perf.run_noise import statistic_noise
 from tonnage.perf.step import StepModel, batch_seconds, context_seconds
 from tonnage.perf.step_terms import ATTENTION, EAGER, HOST_PREFILL
 from tonnage.perf.terms import client_turnaround_s

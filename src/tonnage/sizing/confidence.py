@@ -19,7 +19,8 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tonnage.perf.prediction_error import Regime, Residuals
+    from tonnage.perf.regime import Regime
+    from tonnage.perf.residuals import Residuals
 
 ASKED = (0.5, 0.8, 0.95)
 

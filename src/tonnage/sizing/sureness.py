@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tonnage.perf.prediction_error import regime_of, shipped_residuals
+from tonnage.perf.prediction_error import regime_of
+from tonnage.perf.residuals import shipped_residuals
 from tonnage.sizing.capacity import Instance
 from tonnage.sizing.confidence import Confidence, confidence
 from tonnage.sizing.search import measure

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tonnage.perf.prediction_error import Regime, regime_of
+from tonnage.perf.prediction_error import regime_of
+from tonnage.perf.regime import Regime
 from tonnage.validation.point import Point
 from tonnage.validation.reasons import cache_group, reason
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.perf.prediction_error import shipped_residuals
+from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import shipped
 from tools.fit.fit import count_of, package_folder
 from tools.fit.free_terms import DENSE, EXPERTS, FIRST, FRONT_END, MEMORY, WIDTHS, free_terms

@@ -1,0 +1,201 @@
+"""The table of held-out errors: ``perf/coefficients/residuals.json``, which ``tools.fit`` writes.
+
+It holds quantiles of log(predicted / measured) over rows that the fit had not seen. They are grouped by regime: the kind of load,
+whether prompt or output is the longer, and whether the model is dense or has experts. Intervals are wider for a GPU that nobody
+measured, by what leaving whole GPUs out of the fit did to static batches, and for an engine whose terms are not fitted, by what the
+fourth study found for presets without rows of their own (docs/intervals.md). A calibrated deployment has errors of its own: those of
+curves of NIM groups that were calibrated on another curve of the group, drawn towards the errors that the calibration's own points
+showed when they were left out.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from statistics import NormalDist
+from typing import Any
+
+from tonnage.errors import DataErrors
+from tonnage.perf.coefficient_files import content
+from tonnage.perf.regime import REGIME_WORDS, Regime
+from tonnage.spec.calibration import MULTIPLIERS, OWN_METRICS
+from tonnage.spec.typed_values import FORBID, read_as
+
+LEVELS = (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975)
+"""Quantiles that the table holds; between them, and beyond, the normal scale of probability is used."""
+
+SHARE = 0.8
+"""The share of measured points that an interval is made to hold."""
+
+UNSEEN_ENGINE = 2.2
+"""Widening for an engine whose terms are not fitted: held-out over joint error of presets refitted on none of their rows, median
+of four sets (TPOT of static batches 8.3 / 4.4, of NIM 18 / 4.3, of silicon_sample 12.6 / 6.4, tokens/s of 0.15 10.5 / 4.6)."""
+
+LEAST_UNSEEN = 1.1
+"""Least widening for anything that was not measured, which is never as sure as what was."""
+
+UNSEEN_FORMAT = 1.5
+"""The same for a format of weights that no row is in: errors of static batches with all FP8, or all 16-bit rows left out of the fit
+(TTFT 7.3 and 13.4, TPOT 9.3 and 8.0 %), over those of models left out (6.4, 6.5 %)."""
+
+UNSEEN_FAMILY = 2.1
+"""The same for experts or latent attention in an engine that no such row is of: Mixtral left out of the static batches
+(13.3, 13.6 %) over the mean of models left out."""
+
+FORMATS = ("bf16", "fp16", "fp8")
+"""Formats of weights with rows, where the table does not say."""
+
+OWN_PULL = {True: 20.0, False: 60.0}
+"""How many left-out points of a calibration the table counts for, where whole curves (True) or single points were left out."""
+
+FEWEST_OWN = 6
+"""Fewer left-out points of a calibration than this say nothing."""
+
+LIKE = {"tpot": "itl_ms", "itl": "itl_ms", "e2e": "e2e_ms", "output_tok_s": "requests_s"}
+"""The metric whose errors stand for one that has none of its own."""
+
+STANDS_IN = {"ttft_p95_ms": "ttft_ms", "e2e_ms": "itl_ms", "requests_s": "itl_ms", "output_tok_s": "itl_ms"}
+"""The metric whose errors stand for another's where that was not measured; rates err the other way."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residuals:
+    """The table of held-out errors.
+
+    Attributes:
+        quantiles: by metric and regime key, log(predicted / measured) at ``LEVELS``, shrunk towards the wider regime.
+        stretch: by metric and load or kind of load, how much wider intervals must be for groups of rows that the table has not seen.
+        unseen_gpu: by metric and kind of load, how much wider for a GPU that the fit has not seen.
+        report: how the table was made, and its coverage.
+        unseen_engine: by metric and kind of load, how much wider for an engine on hardware that its terms were not fitted on.
+        formats: of weights, that the rows are in.
+        widths: by term of a calibration, the width of the logarithm of its factor among groups that the fit had not seen.
+    """
+
+    __pydantic_config__ = FORBID
+
+    quantiles: Mapping[str, Mapping[str, tuple[float, ...]]]
+    stretch: Mapping[str, Mapping[str, float]]
+    unseen_gpu: Mapping[str, Mapping[str, float]]
+    report: Mapping[str, Any] = field(default_factory=dict)
+    unseen_engine: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    formats: tuple[str, ...] = FORMATS
+    widths: Mapping[str, float] = field(default_factory=dict)
+
+    def knows(self, metric: str) -> bool:
+        """Whether there are errors of this metric, or of one that stands for it."""
+        return like(metric, self.quantiles) is not None
+
+    def log_error(self, metric: str, regime: Regime, p: float) -> float:
+        """The quantile of log(predicted / measured) in that regime."""
+        found = like(metric, self.quantiles)
+        if found is None:
+            return math.nan
+        table = self.quantiles[found]
+        if regime.kind == "calibrated" and "calibrated" not in table:
+            regime = replace(regime, calibrated=False)
+        other = STANDS_IN.get(found, "")
+        if regime.kind not in table and regime.kind in self.quantiles.get(other, {}):
+            return -self.log_error(other, regime, 1 - p) if found == "requests_s" else self.log_error(other, regime, p)
+        kind = regime.kind if regime.kind in table else "loaded" if "loaded" in table else next(iter(table))
+        values = next(table[key] for key in (*reversed(regime.names()), kind) if key in table)
+        middle = values[LEVELS.index(0.5)]
+        stretch = self.stretch.get(found, {})
+        factor = stretch.get(regime.names()[1], stretch.get(kind, 1.0)) * self._unseen(found, regime, kind)
+        factor = _with_own(factor, found, regime, values)
+        return middle + factor * (interpolated(values, p) - middle)
+
+    def _unseen(self, metric: str, regime: Regime, kind: str) -> float:
+        """How much wider intervals are for all that was not measured; the causes are independent, so their squares add."""
+        gpus = self.unseen_gpu.get(metric, {})
+        engine = self.unseen_engine.get(metric, {}).get(kind, UNSEEN_ENGINE)
+        causes = (
+            (regime.known_gpu, gpus.get(kind, gpus.get("static", 1.0))),
+            (regime.known_engine and kind == regime.kind, engine),
+            (regime.known_format, UNSEEN_FORMAT),
+            (regime.known_family, UNSEEN_FAMILY),
+        )
+        return math.sqrt(1.0 + sum(max(factor, LEAST_UNSEEN) ** 2 - 1.0 for known, factor in causes if not known))
+
+    def interval(self, metric: str, value: float, regime: Regime, *, share: float = SHARE, noise: float = 0.0) -> tuple[float, float]:
+        """Where a measurement lies with probability ``share``, for a predicted value.
+
+        Args:
+            metric: a column such as "ttft_ms".
+            value: the prediction.
+            regime: what it is of.
+            share: of measurements inside.
+            noise: standard error of the prediction itself as a share of it: that of a finite run.
+        """
+        tail = (1 - share) / 2
+        high, low = self.log_error(metric, regime, tail), self.log_error(metric, regime, 1 - tail)
+        middle = self.log_error(metric, regime, 0.5)
+        z = NormalDist().inv_cdf(1 - tail)
+        below, above = math.hypot(low - middle, z * noise), math.hypot(middle - high, z * noise)
+        return value * math.exp(-middle - below), value * math.exp(-middle + above)
+
+
+def _with_own(factor: float, metric: str, regime: Regime, values: tuple[float, ...]) -> float:
+    """The widening, drawn towards what a calibration's own left-out points ask for: the more of them, the closer."""
+    own = next(((rms, n) for name, rms, n in regime.own if name == metric and n >= FEWEST_OWN), None)
+    usual = (values[LEVELS.index(0.9)] - values[LEVELS.index(0.1)]) / (2 * NormalDist().inv_cdf(0.9))
+    if own is None or regime.kind != "calibrated" or usual <= 0:
+        return factor
+    rms, n = own
+    pull = OWN_PULL[regime.by_curve]
+    return math.sqrt((pull * factor**2 + n * (rms / usual) ** 2) / (pull + n))
+
+
+def like(metric: str, quantiles: Mapping[str, Any]) -> str | None:
+    """The metric of the table that speaks for a column: the column itself, its mean, or a related metric."""
+    quantity = metric.partition("_")[0]
+    for name in (metric, f"{quantity}_ms", LIKE.get(quantity, ""), LIKE.get(metric, "")):
+        if name in quantiles:
+            return name
+    return None
+
+
+def interpolated(values: tuple[float, ...], p: float) -> float:
+    """A quantile between or beyond those at ``LEVELS``, linear on the normal scale."""
+    normal = NormalDist()
+    scale = [normal.inv_cdf(level) for level in LEVELS]
+    z = normal.inv_cdf(min(max(p, 1e-6), 1 - 1e-6))
+    place = min(max(bisect_right(scale, z) - 1, 0), len(scale) - 2)
+    share = (z - scale[place]) / (scale[place + 1] - scale[place])
+    return values[place] + share * (values[place + 1] - values[place])
+
+
+@cache
+def shipped_residuals() -> Residuals:
+    """The table that the package ships.
+
+    Raises:
+        DataError: the file is missing, is no JSON, or holds what it may not; one line for each fault.
+    """
+    return residuals_of(content("residuals.json", "reinstall, or write it again with ./fit"), "perf/coefficients/residuals.json")
+
+
+def residuals_of(document: Mapping[str, Any], where: str = "residuals.json") -> Residuals:
+    """The table of a document as ``tools.fit`` writes it.
+
+    Raises:
+        DataErrors: unknown keys, metrics, regimes or terms, and values of another kind; one line each.
+    """
+    found = read_as(Residuals, document, where)
+    faults = []
+    for group in ("quantiles", "stretch", "unseen_gpu", "unseen_engine"):
+        for metric, table in getattr(found, group).items():
+            unknown = [] if metric in OWN_METRICS else [metric]
+            unknown += [f"{metric}.{key}" for key in table if not {*key.split(", ")} <= REGIME_WORDS]
+            faults += [f"{where}: {group}.{key}: unknown key" for key in unknown]
+    for metric, quantiles in found.quantiles.items():
+        wrong = [key for key, values in quantiles.items() if len(values) != len(LEVELS)]
+        faults += [f"{where}: quantiles.{metric}.{key}: holds no {len(LEVELS)} quantiles" for key in wrong]
+    faults += [
+        f"{where}: widths.{name}: unknown key; known here: {', '.join(MULTIPLIERS)}" for name in found.widths if name not in MULTIPLIERS
+    ]
+    DataErrors.raise_if(faults)
+    return found
