@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from beside_aiconfigurator import comparison
+from held_out import held_out_in_short
 
 from tonnage import api
 from tonnage.perf.residuals import shipped_residuals
@@ -43,15 +44,45 @@ def main() -> None:
     print("\n".join(_page(data)))
 
 
+PLANNERS = """\
+## For planners
+
+How far off will the answer be for a model, a GPU or an engine that nobody measured for this fit? The table has the mean errors, in
+percent, on measurements that were left out: the fit was repeated without them, and its predictions were then compared with them.
+
+<!-- held out in short -->
+{table}
+<!-- end of held out in short -->
+
+- **The number of systems** follows from the requests/s that one instance carries. On deployments of a kind that was measured it is off
+  by about 5 %, on average and in either direction. The demand that you enter is usually less certain than that.
+- **The time per token** is off by 5 to 7 % for dense models, and by 11 % for mixtures of experts on the engines of 2025.
+- **The TTFT** is the least certain figure: 5 to 9 % where the engine and the load are of a measured kind, and 14 to 21 % on current
+  engines. Where a limit on the TTFT binds, leave it some room, or measure.
+- **Every answer carries these errors with it.** "P(meets the limits)" and "systems at confidence" are computed from them, and from the
+  scatter of the simulation. Where too few systems would be expensive, take the number at 95 %. [intervals.md](intervals.md) explains
+  where the intervals come from, and how often they held.
+- **A mark (`*`)** says that a prediction rests on a datasheet, or on values of a relative. Its interval is wider;
+  [limits.md](limits.md) lists what was never measured at all.
+- **Your own measurements help more than anything else.** Ten points of one curve, given to [calibrate](calibrate.md), bring the time per
+  token of the same model and GPU from 5 % to 3 %. Before you buy, [measure](bench.md) the chosen deployment and size again.
+
+The rest of this page has every group of measurements, for those who want to know where the errors are."""
+
+
 def _page(data: Path) -> Iterator[str]:
     today = datetime.datetime.now(tz=datetime.UTC).date()
     yield "# Accuracy"
     yield ""
+    yield PLANNERS.format(table="\n".join(held_out_in_short()))
+    yield ""
+    yield "## About the figures"
+    yield ""
     yield f"Generated on {today} by `benchmarks/accuracy.py` on {platform.machine()}, Python {platform.python_version()};"
-    yield "rerun it to check. All figures are in percent. MAPE is the mean of |predicted − measured| / measured, bias the mean of"
+    yield "run it again to check. All figures are in percent. MAPE is the mean of |predicted − measured| / measured, bias the mean of"
     yield "(predicted − measured) / measured."
     yield ""
-    yield "The coefficients were fitted to these files ([fit.md](fit.md)), so the errors in the first part are in sample."
+    yield "The coefficients were fitted to these files ([fit.md](fit.md)), so that the errors in the first part are in sample."
     yield "What to expect on hardware, models and precisions that were not in the fit is in the second part."
     yield ""
     yield "## In sample"
