@@ -1,1 +1,1 @@
-"""What one step costs, and what fits in memory."""
+"""How long one step of an engine takes, and what fits in GPU memory."""

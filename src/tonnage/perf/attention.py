@@ -111,11 +111,11 @@ def add_attention(c: list[float], terms: AttentionTerms, model: Model, gpu: Gpu,
 
 
 def _blocks(c: list[float], terms: AttentionTerms, model: Model, gpu: Gpu, read: float, tp: int) -> None:
-    """Decode attention of 2024, a block per sequence and query head: waves of blocks over the multiprocessors.
+    """Put the decode attention of 2024 into a coefficient array: one block per sequence and query head, in waves over the multiprocessors.
 
     While there are fewer blocks than multiprocessors, each walks its context at its own pace; one block more than a full
-    wave takes as long as two waves. With many waves the arithmetic head by head decides. Groups of 8 heads are taken
-    together once their own, fewer blocks fill a quarter of the multiprocessors.
+    wave takes as long as two waves. With many waves the arithmetic of the single heads decides. Groups of 8 heads are taken
+    together once their blocks, which are fewer, fill a quarter of the multiprocessors.
     """
     multiprocessors = FEWER_MULTIPROCESSORS.get(gpu.name) or MULTIPROCESSORS.get(gpu.arch, MULTIPROCESSORS["Hopper"])
     c[at.HEADS] = _joined(read, model.decode_flops_per_pair / tp / (gpu.fp16_tflops * 1e12 * terms.head_arithmetic))
@@ -136,7 +136,7 @@ def _eight(model: Model) -> bool:
 
 
 def _windows(c: list[float], model: Model) -> None:
-    """Take the layers with a window to read as many tokens as the window holds, per sequence and per new token: contexts are longer."""
+    """Count layers with a sliding window as reading one window per sequence and per new token; contexts are taken to be longer."""
     share = model.windowed_layers / model.layers
     c[at.ACTIVATION] += share * c[at.ATTENTION] * model.window
     c[at.HOST_SEQUENCE] += share * (c[at.CONTEXT] + c[at.WALK]) * model.window

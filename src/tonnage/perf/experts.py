@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tonnage.spec.precision import Precision
 
 TOKEN_BYTES = 2.0
-"""Bytes of one element of a token on its way; engines that dispatch in FP8 save half of one direction."""
+"""Bytes of one element of a token that is sent to its experts; engines that dispatch in FP8 save half of one direction."""
 
 NARROW, WIDE = 2_880, 14_336
 """Inner width of the widest experts that current engines are fitted on (gpt-oss), and of Mixtral 8x7B's."""
@@ -103,7 +103,7 @@ def expert_terms(groups: TermGroups, model: Model, precision: Precision, gpus: i
 
 
 def by_width(narrow: float, wide: float, width: int) -> float:
-    """The share of dense arithmetic that experts of an inner width reach, from those of narrow and of wide ones.
+    """The share of dense arithmetic that experts of an inner width reach, interpolated between narrow and wide experts.
 
     Current engines are fitted on experts up to ``NARROW`` wide, whose matrices are too small to fill a GPU. Experts
     of ``WIDE`` and more reach what Mixtral's do; between the two the logarithm is interpolated.

@@ -75,7 +75,7 @@ def _prefill_s(engine: Group, model: Model, tp: int) -> float:
 
 
 def add_host(c: list[float], terms: HostTerms, model: Model, knobs: EngineKnobs | None) -> None:
-    """Put the host into a coefficient array; with knobs also what the engine captures as CUDA graphs."""
+    """Put the host's work into a coefficient array, and with knobs also which steps the engine captures as CUDA graphs."""
     c[at.HOST_STEP] = terms.step_s + terms.layer_s * model.layers
     c[at.HOST_SEQUENCE] += terms.sequence_s
     c[at.HOST_PREFILL] = terms.prefill_s
@@ -85,10 +85,10 @@ def add_host(c: list[float], terms: HostTerms, model: Model, knobs: EngineKnobs 
 
 
 def responding_s(engine: Group, sequence_s: float) -> float:
-    """Seconds per sequence and step in which the engine hands tokens to the front end, of the ``sequence_s`` that it spends in all.
+    """Seconds per sequence and step, out of ``sequence_s``, in which the engine hands tokens to the front end.
 
-    They are what it spends beyond the engine called in its own process; a mixture of experts, whose steps hide more of them, may
-    spend no more than that.
+    They are what the engine spends beyond what it needs when called from its own process. A mixture of experts, whose steps hide more
+    of the host's work, may spend nothing beyond that.
     """
     if "response_s" not in engine:
         return 0.0

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 def kv_bytes_per_token(deployment: Deployment) -> int:
-    """Bytes of KV cache of one token on each GPU of its attention rank, a drafter's included, in layers without a window.
+    """Bytes of KV cache that one token takes on each GPU of its attention rank, the drafter's included, in layers without a window.
 
-    With more GPUs than key/value heads each GPU keeps one, a latent vector all of them. A drafter's windows count in full.
+    With more GPUs than key/value heads each GPU keeps one head; a latent vector is kept by all GPUs. A drafter's windows count in full.
     """
     asked, model, tp = deployment.speculation, deployment.model, deployment.parallelism.tp
     drafter = None if asked is None else asked.layers_of(model)
@@ -34,7 +34,7 @@ def kv_bytes_per_token(deployment: Deployment) -> int:
 
 
 def window_bytes_per_token(deployment: Deployment) -> int:
-    """The same in layers with a sliding window, for each token that these keep; 0 where all layers grow or count as if they did."""
+    """The same in layers with a sliding window, per token that they keep; 0 where all layers grow with the sequence or are counted so."""
     model = deployment.model
     elements = model.kv_elements_per_gpu(deployment.parallelism.tp) * (model.layers - model.growing_layers) / model.layers
     return math.ceil(elements * deployment.precision.kv_bytes)

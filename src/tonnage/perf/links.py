@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from tonnage.spec.model import Model
 
 ONE_SHOT_BYTES = {2: 16e6, 4: 1e6}
-"""Largest message of a one-shot all-reduce over NVLink by GPUs; 0.5 MB over more (TensorRT-LLM, ``customAllReduceKernels``)."""
+"""Largest message of a one-shot all-reduce over NVLink, by the number of GPUs; 0.5 MB for more GPUs (TensorRT-LLM,
+``customAllReduceKernels``)."""
 
 TWO_SHOT_BYTES, TWO_SHOT_THREADS, TWO_SHOT_BLOCKS, FEWER_BLOCKS, THREAD_BYTES = 8e6, 1024, 24, 16, 16
 """The two-shot all-reduce of TensorRT-LLM 0.9 over NVLink by more than two GPUs (``customAllReduceKernels``): largest message,
 threads of a block, most blocks, the most of powers of two, and bytes that a thread takes at once."""
 
 LOW_LATENCY_BYTES = 0.8e6
-"""The same over PCIe times the number of GPUs: where NCCL leaves its low-latency protocol, as the step times of L40S and H100 NVL show."""
+"""The same over PCIe, times the number of GPUs. There NCCL leaves its low-latency protocol, as step times of L40S and H100 NVL show."""
 
 CHANGE_BYTES = 64 * 2**20
 """Message from which NCCL gets more out of two bridged pairs of GPUs: below, they reach no more than eight GPUs do. Step times of H100
@@ -87,7 +88,7 @@ def dispatch_terms(groups: TermGroups, gpus: int) -> tuple[float, float]:
 
 
 def latency_s(groups: TermGroups, kind: str, gpus: int) -> float:
-    """Seconds of latency of a small all-reduce between so many GPUs."""
+    """Latency, in seconds, of a small all-reduce between ``gpus`` GPUs."""
     link = groups.links[kind]
     latency: float = groups.engine["allreduce_s"] * link["latency"] * groups.generation["latency"] * (gpus - 1) ** link["power"]
     return latency

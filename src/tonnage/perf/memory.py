@@ -28,7 +28,7 @@ from tonnage.spec.deployment import NO_WINDOWS, Deployment, Windows
 from tonnage.units import format_gb
 
 OF_ALL_MEMORY = ("gpu_memory_utilization", "mem_fraction_static")
-"""KV rules whose share is one of all memory."""
+"""KV rules whose share is one of the whole memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +79,11 @@ class MemoryPlan:
         return Windows(blocks=-(-tokens * self.window_bytes_per_token // block_bytes), tokens=tokens)
 
     def request_blocks(self, tokens: int) -> int:
-        """Blocks of a request that grows to so many tokens, those of its windows included."""
+        """Blocks of a request that grows to ``tokens`` tokens, those of its sliding windows included."""
         return math.ceil(tokens / self.deployment.knobs.tokens_per_block) + self.windows.of(tokens)
 
     def concurrent_requests(self, isl: int, osl: int) -> int:
-        """Requests of ``isl`` prompt and ``osl`` output tokens that fit at once, prompt and output reserved; at most the engine's slots."""
+        """How many requests of ``isl`` prompt and ``osl`` output tokens fit at once, all their tokens reserved; at most the engine's slots."""
         if self.deployment.knobs.scheduler == "static":
             windows = self.window_bytes_per_token * min(isl + osl, self.deployment.model.window)
             each = self.kv_bytes_per_token * (isl + osl) + windows + self.request_bytes * isl + self.logit_bytes
@@ -136,7 +136,7 @@ def _unchecked(deployment: Deployment) -> MemoryPlan:
 
 
 def static_peak_bytes(deployment: Deployment, batch: int, isl: int, osl: int) -> float:
-    """Peak memory in bytes per GPU of one static batch: weights, KV cache, activations of its prefill, logits, reserves.
+    """Peak memory of one static batch in bytes per GPU: weights, KV cache, activations of its prefill, logits and reserves.
 
     The form and its constants were fitted to ``peak_gpu_memory_gb`` (decimal GB) of TensorRT-LLM 0.9; see ``coefficients/memory.json``.
     """

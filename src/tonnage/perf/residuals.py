@@ -46,7 +46,7 @@ UNSEEN_FAMILY = 2.1
 (13.3, 13.6 %) over the mean of models left out."""
 
 FORMATS = ("bf16", "fp16", "fp8")
-"""Formats of weights with rows, where the table does not say."""
+"""Formats of weights that rows are in, where the table does not say."""
 
 OWN_PULL = {True: 20.0, False: 60.0}
 """How many left-out points of a calibration the table counts for, where whole curves (True) or single points were left out."""
@@ -55,10 +55,10 @@ FEWEST_OWN = 6
 """Fewer left-out points of a calibration than this say nothing."""
 
 LIKE = {"tpot": "itl_ms", "itl": "itl_ms", "e2e": "e2e_ms", "output_tok_s": "requests_s"}
-"""The metric whose errors stand for one that has none of its own."""
+"""The metric whose errors are used for a column that has none of its own."""
 
 STANDS_IN = {"ttft_p95_ms": "ttft_ms", "e2e_ms": "itl_ms", "requests_s": "itl_ms", "output_tok_s": "itl_ms"}
-"""The metric whose errors stand for another's where that was not measured; rates err the other way."""
+"""The metric whose errors are used in regimes where a metric was not measured; rates err the other way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

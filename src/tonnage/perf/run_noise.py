@@ -34,7 +34,10 @@ def run_noise(requests: Requests) -> dict[str, float]:
 
 
 def statistic_noise(requests: Requests, metric: str, statistic: str) -> float:
-    """Standard error of a statistic such as "ttft" "p95", as a share of it; that of gaps is of each request's mean gap. 0 if unknown."""
+    """Standard error of a statistic such as "ttft" "p95", as a share of it; 0 if it is not known.
+
+    For gaps it is that of each request's mean gap.
+    """
     values = _by_arrival(requests).get("itl" if metric == "tpot" else metric)
     return 0.0 if values is None else _standard_error(values, statistic)
 

@@ -64,7 +64,7 @@ def step_model(deployment: Deployment) -> StepModel:
 
 
 def _drafter(deployment: Deployment, model: Model) -> list[float]:
-    """The fitted coefficients of a model in the same place, without what the host does once per step, sequence and prefill."""
+    """The coefficients of a drafter on the deployment's GPUs, without what the host does once per step, sequence and prefill."""
     preset, split = find_engine(deployment.engine).coefficients, deployment.parallelism
     placed = split if model.is_moe else Parallelism(tp=split.tp)
     terms = resolve(terms_of(deployment), model, deployment.gpu, deployment.precision, placed, preset)
@@ -73,14 +73,14 @@ def _drafter(deployment: Deployment, model: Model) -> list[float]:
 
 
 def client_turnaround_s(deployment: Deployment) -> float:
-    """Seconds that a benchmark's client and the engine's front end take, one request after another, to start a request."""
+    """Seconds that a benchmark's client and the engine's front end take to start a request, one request after another."""
     return engine_terms(terms_of(deployment), find_engine(deployment.engine).coefficients)["turnaround_s"]
 
 
 def coefficients(
     terms: Terms, model: Model, gpu: Gpu, precision: Precision, parallelism: Parallelism, knobs: EngineKnobs | None = None
 ) -> list[float]:
-    """The coefficient array of ``perf.step``: seconds, from terms, datasheet, sizes and, if given, what the engine captures as CUDA graphs.
+    """The coefficient array of ``perf.step`` from terms, datasheet and the model's sizes; with knobs also what CUDA graphs hold.
 
     Returns:
         ``COEFFICIENTS`` floats.
@@ -101,7 +101,7 @@ def coefficients(
 
 
 def _experts_of(c: list[float], terms: Terms, model: Model, gpu: Gpu, precision: Precision, parallelism: Parallelism) -> None:
-    """The routed experts, and where attention has ranks of its own, the tokens' way to them."""
+    """Put the routed experts into the array, and with data-parallel attention also the tokens' way to them."""
     reached = parallelism.tp * matrix_rate(gpu, precision) * terms.matrices.compute
     add_experts(
         c,

@@ -53,7 +53,10 @@ def expert_weights(model: Model) -> int:
 
 
 def drafter_bytes(deployment: Deployment) -> int:
-    """Bytes of a drafter's weights on each GPU: layers as the model's, heads of its own in 16 bits; 0 without speculative decoding."""
+    """Bytes of a drafter's weights on each GPU; 0 without speculative decoding.
+
+    Its layers are in the model's format and split like the model's; heads of its own are in 16 bits.
+    """
     asked, model, split = deployment.speculation, deployment.model, deployment.parallelism
     if asked is None:
         return 0

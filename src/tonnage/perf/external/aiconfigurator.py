@@ -43,7 +43,7 @@ SYSTEMS = {
 """Systems of the wheel that have measured tables, by GPU."""
 
 BACKENDS = {"tensorrt-llm": "trtllm", "nim": "trtllm", "vllm": "vllm", "sglang": "sglang"}
-"""By family of the engine."""
+"""The wheel's backend, by the family of the engine."""
 
 FORMATS: dict[str, tuple[str, str]] = {
     "fp16": ("bfloat16", "bfloat16"),
@@ -57,8 +57,8 @@ FORMATS: dict[str, tuple[str, str]] = {
     "nvfp4": ("nvfp4", "nvfp4"),
     "mxfp4": ("", "w4a16_mxfp4"),
 }
-"""Its formats of matrices and of experts; empty where it has none. FP8 is that of ModelOpt's checkpoints, static scales, as the
-wheel itself infers of them."""
+"""The wheel's formats of matrices and of experts; empty where it has none. FP8 has the static scales of ModelOpt's checkpoints, as the
+wheel itself infers."""
 
 BLOCK_SCALED = ("deepseek-r1", "deepseek-v3", "minimax-m2.5", "qwen3-30b-a3b", "qwen3-235b-a22b")
 """Models whose FP8 checkpoints have a scale for each block of weights."""
@@ -86,7 +86,7 @@ PACKS = (2, 4, 8)
 """The grid: decode sequences, contexts, prompt lengths, and prompts in one step."""
 
 MOST_TOKENS = 32_768
-"""Of one step of the grid."""
+"""Most tokens of one step of the grid."""
 
 _ONE_AT_A_TIME = Lock()
 
@@ -120,7 +120,7 @@ def described(deployment: Deployment) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """Whose tables a deployment asks for, in the wheel's words: system, backend, parallelism, formats of matrices, experts and KV."""
+    """The tables of a deployment in the wheel's words: system, backend, parallelism, and formats of matrices, experts and KV cache."""
 
     model: Model
     system: str
@@ -259,7 +259,7 @@ def _grid(tables: Tables) -> tuple[TimedStep, ...]:
 
 
 def _decodes(handle: Any, max_context: int) -> Iterator[TimedStep]:
-    """Steps of decodes alone; the wheel counts the new token into a context."""
+    """Steps that only decode; the wheel counts the new token as part of the context."""
     for batch in BATCHES:
         for context in CONTEXTS:
             if context < max_context:

@@ -38,7 +38,7 @@ def reduction(deployment: Deployment) -> Reduction:
 
 
 def check_stages(deployment: Deployment) -> None:
-    """Refuse pipeline stages under step times that are of whole models.
+    """Refuse pipeline stages where the step times are those of whole models.
 
     Raises:
         InputError: the deployment has both.
@@ -76,7 +76,7 @@ def checked_source(name: str | Path) -> StepSource | None:
 
 
 def check_source(source: StepSource | None, calibration: Calibration | None, deployments: int) -> None:
-    """Refuse what a step model cannot go with.
+    """Refuse what a step model cannot be combined with.
 
     Args:
         source: whose step times.

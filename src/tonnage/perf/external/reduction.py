@@ -28,10 +28,11 @@ APART = 2 ** (1 / 8)
 """Least factor between the tokens of two entries of the table."""
 
 SMOOTH = 1e-2
-"""Weight of the entries' lying on one line with their neighbours, against one step of the table."""
+"""Weight that asks each entry to lie on a line with its neighbours, relative to one step of the table."""
 
 ALIKE, SEVERAL = 1.005, 4
-"""This many steps with prompts within this factor of the shortest, of tokens apart by a factor of two or more, are a floor."""
+"""Steps with prompts are a floor where at least ``SEVERAL`` of them lie within the factor ``ALIKE`` of the shortest, and their tokens
+differ by a factor of two or more."""
 
 TERMS = (at.HOST_SEQUENCE, at.HOST_PREFILL, at.ATTENTION, at.CONTEXT, at.WALK)
 
@@ -62,7 +63,7 @@ class Reduction:
 
 
 def reduced(steps: Sequence[TimedStep], source: str) -> Reduction:
-    """The coefficient array that repeats the steps best.
+    """The coefficient array that reproduces the steps best.
 
     Args:
         steps: of one deployment.
@@ -98,9 +99,9 @@ def reduced(steps: Sequence[TimedStep], source: str) -> Reduction:
 
 
 def _floor(tokens: NDArray[np.float64], seconds: NDArray[np.float64]) -> tuple[float, float]:
-    """What steps with prompts take at least, and of how many tokens those are that CUDA graphs spare it.
+    """The least duration of steps with prompts, and the most tokens of the steps that CUDA graphs spare it.
 
-    0 and 0 where the shortest are not alike, or too few others would be left.
+    Both are 0 where the shortest steps do not take about as long, or where too few others would be left.
     """
     for graphed in (0.0, *sorted(set(tokens.tolist()))[:-1]):
         beyond = tokens > graphed
@@ -129,7 +130,7 @@ def _check(steps: Sequence[TimedStep], source: str) -> None:
 
 
 def _knots(tokens: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Tokens of the table's entries: those of the steps, not too near each other, the first and the last one always."""
+    """Tokens of the table's entries: those of the steps that are not too near each other, with the first and the last."""
     import numpy as np
 
     ordered = np.unique(tokens)
@@ -165,7 +166,7 @@ def _terms(steps: Sequence[TimedStep]) -> NDArray[np.float64]:
 
 
 def _means(tokens: NDArray[np.float64], seconds: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Median seconds by tokens: the scale on which a bend counts."""
+    """Median seconds by tokens, which are the scale on which a bend of the table counts."""
     import numpy as np
 
     places = np.unique(tokens)
@@ -185,7 +186,7 @@ def _curvature(knots: NDArray[np.float64], scale: NDArray[np.float64], width: in
 
 
 def _not_negative(design: NDArray[np.float64], target: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Least squares in which what would be negative is zero, the most negative first."""
+    """Least squares without negative solutions: the most negative unknown is set to zero until none is left."""
     import numpy as np
 
     scale = np.maximum(np.abs(design).max(axis=0), np.finfo(float).tiny)
