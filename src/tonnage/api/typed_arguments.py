@@ -22,48 +22,48 @@ class ScenarioArguments(TypedDict, total=False):
     """The whole question; None leaves a part to its default."""
 
     title: Text
-    """What this is about, in a few words."""
+    """What the question is about, in a few words."""
     model: Texts
-    """Catalog id (see tonnage catalog) or path of a Hugging Face config.json; several with commas to compare."""
+    """Catalog id (see tonnage catalog) or path of a Hugging Face config.json; several, separated by commas, are compared."""
     mode: Mode | None
-    """streaming: TTFT decides; sequential: E2E decides; offline: only throughput."""
+    """streaming: users read along; sequential: only the whole answer counts; offline: only the throughput counts."""
     use_case: UseCase | None
-    """Sets stated defaults: chatbot, summarization, rag, data-generation or offline."""
+    """Sets default lengths, mode and limits, which the plan states: chatbot, summarization, rag, data-generation or offline."""
     where: Texts
-    """on-prem, cloud, hybrid or api, with commas between: what to compare the cost of."""
+    """Ways of serving whose cost is compared, separated by commas: on-prem, cloud, hybrid or api."""
     have: Text
-    """Systems that exist, such as 3xdgx-h100: what they carry instead of how many are needed."""
+    """Systems that exist, such as 3xdgx-h100: the plan then says what they carry, not how many are needed."""
     growth: Length
     """Growth of the load, such as 5%/month or 60%/year."""
     spare: int | None
-    """Systems on top of what the load needs; 1 for N+1."""
+    """Systems in addition to those that the load needs; 1 is N+1."""
     prices: str | Path | dict[str, Any] | None
     """Prices in place of the catalog's, or the YAML file that holds them."""
     benchmarks: str | Path | None
-    """CSV or JSON of measured points (columns as in docs/size.md, or GenAI-Perf's own)."""
+    """Measured points: a CSV with the columns of docs/size.md, a run folder, or the report of a benchmark tool."""
     seed: int | None
-    """Of every random draw (default: 0)."""
+    """Seed of every random draw (default: 0)."""
 
 
 class LengthsArguments(TypedDict, total=False):
     """How long prompts and outputs are."""
 
     isl: Length
-    """Prompt length in tokens, or words (3500words): 2000, 2000+-500, lognormal:2000,500, uniform:1600-2000, histogram:100:0.2,500:0.8
-    or a .csv with value,weight.
+    """Prompt length in tokens or words (3500words): 2000, 2000+-500, lognormal:2000,500, uniform:1600-2000, histogram:100:0.2,500:0.8,
+    or a .csv with the columns value,weight.
     """
     osl: Length
     """Output length, in the same forms."""
     pairs: str | Path | None
-    """CSV with the columns isl,osl: lengths drawn together, instead of isl and osl apart."""
+    """CSV with the columns isl,osl: prompt and output lengths drawn together, in place of isl and osl."""
     system_prompt: Length
-    """Tokens (or words) of the system prompt, added to every prompt."""
+    """Length of the system prompt in tokens or words; it is added to every prompt."""
     retrieved: Length
-    """Retrieved passages added to every prompt, such as 5x400."""
+    """Retrieved passages that are added to every prompt, such as 5x400."""
     history: Length
-    """Earlier turns of the chat added to every prompt, such as 3x700."""
+    """Earlier turns of the chat that are added to every prompt, such as 3x700."""
     words_per_token: Number
-    """Words of one token (default: 0.75, English)."""
+    """Words per token (default: 0.75, as in English)."""
 
 
 class DemandArguments(TypedDict, total=False):
@@ -72,85 +72,91 @@ class DemandArguments(TypedDict, total=False):
     peak_rps: Number
     """Requests per second at the peak."""
     mean_rps: Number
-    """Mean requests per second of Poisson traffic, instead of a peak; also scales a profile or a trace."""
+    """Mean requests per second of Poisson traffic, in place of a peak; a profile or a trace is scaled to it."""
     peak_percentile: Number
-    """With a mean: percentile of the arrivals in one second that the course's way sizes for."""
+    """With a mean: the percentile of the arrivals in one second that is sized for, the method of NVIDIA's course."""
     peak_factor: Number
-    """With a mean: how many times the mean the peak is, instead of a percentile."""
+    """With a mean: the peak as a multiple of the mean, in place of a percentile."""
     users: Number
-    """People who send requests."""
+    """Number of people who send requests."""
     requests_per_user_day: Number
-    """Requests of each of them a working day."""
+    """Requests that each of them sends on a working day."""
     working_hours: Number
-    """Hours a day over which they come (default: 8)."""
+    """Hours of the working day over which the requests arrive (default: 8)."""
     working_days: Number
-    """Days a week on which they come (default: 5)."""
+    """Working days in a week (default: 5)."""
     calls_per_year: Number
-    """Calls, or other business cases, a year."""
+    """Calls, or other business transactions, in a year."""
     requests_per_call: Number
-    """Requests to the model that one of them makes (default: 1)."""
+    """Requests to the model that each of them makes (default: 1)."""
     profile: str | Path | Iterable[float] | None
-    """24 or 168 hourly loads (a .csv, or values): requests/s, or shares beside a mean or a peak."""
+    """24 or 168 hourly loads, in a .csv or as values: requests per second, or shares where a mean or a peak is given."""
     trace: str | Path | None
-    """File of recorded requests (Azure's or Mooncake's format, or timestamp,isl,osl): replayed, bursts and all."""
+    """File of recorded requests (the format of Azure or Mooncake, or timestamp,isl,osl); it is replayed with its bursts."""
     requests: Number
-    """Requests of an offline job."""
+    """Number of requests of an offline job."""
     within: Text
-    """Time for an offline job, such as 8h."""
+    """Time in which an offline job has to finish, such as 8h."""
 
 
 class LimitsArguments(TypedDict, total=False):
     """What must hold: a statistic (mean, p50, p90, p95, p99) of a latency, one or several each."""
 
     ttft: Texts
-    """Limit on the time to first token, such as "p95<=500ms"; mean, p50, p90, p95 or p99; repeatable."""
+    """Limit on the time to first token (TTFT), such as "p95<=500ms"; mean, p50, p90, p95 or p99; repeatable."""
     itl: Texts
-    """Limit on single gaps between tokens, such as "p99<=100ms"; repeatable."""
+    """Limit on the single gaps between tokens (ITL), such as "p99<=100ms"; repeatable."""
     tpot: Texts
-    """Limit on the mean time per output token of a request; repeatable."""
+    """Limit on the mean time per output token of a request (TPOT); repeatable."""
     e2e: Texts
-    """Limit on the time to the last token; repeatable."""
+    """Limit on the time to the last token (E2E); repeatable."""
 
 
 class SearchArguments(TypedDict, total=False):
     """What may be combined; every combination is tried."""
 
     gpu: Texts
-    """GPUs to try, with commas between (default: h100-sxm-80gb,h200-sxm-141gb,a100-sxm-80gb,l40s)."""
+    """GPUs to try, separated by commas (default: h100-sxm-80gb,h200-sxm-141gb,a100-sxm-80gb,l40s)."""
     precision: Texts
-    """fp16, bf16, fp8, int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4, mxfp4, with commas between, or all; each with +kv-fp16,
-    +kv-fp8, +kv-int8 or +2:4 behind it, too (default: fp16,fp8).
+    """Number formats to try, separated by commas: fp16, bf16, fp8, int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4, mxfp4, or all;
+    +kv-fp16, +kv-fp8, +kv-int8 or +2:4 may follow each of them (default: fp16,fp8).
     """
     tp: Counts
-    """Tensor-parallel degrees, with commas between (default: 1,2,4,8)."""
+    """Tensor-parallel degrees to try, separated by commas (default: 1,2,4,8)."""
     pp: Counts
-    """Pipeline-parallel degrees, with commas between (default: 1, and more where a model needs it)."""
+    """Pipeline-parallel degrees to try, separated by commas (default: 1, and more where a model does not fit without)."""
     dp: Counts
-    """Attention ranks of a mixture of experts, with commas between (default: 1, with latent attention also one per GPU)."""
+    """Numbers of data-parallel attention ranks of a mixture of experts, separated by commas (default: 1, with latent attention also one
+    per GPU).
+    """
     ep: Counts
-    """Groups that experts are spread over, with commas between (default: 1, and one per GPU)."""
+    """Expert-parallel degrees to try, separated by commas (default: 1, and the number of GPUs of an instance)."""
     engine: Texts
-    """tensorrt-llm, vllm, sglang, nim-2024, with commas between (default: tensorrt-llm,vllm)."""
+    """Engine presets to try, separated by commas: tensorrt-llm, vllm, sglang, nim-2024 or another of `tonnage catalog engines`
+    (default: tensorrt-llm,vllm).
+    """
     max_batch_size: Counts
-    """Sequences that run at once, to try (default: the engine's own)."""
+    """Numbers of sequences that may run at once, to try (default: the engine's own)."""
     max_num_tokens: Counts
-    """Token budgets of one step, to try (default: the engine's own)."""
+    """Token budgets of a step, to try (default: the engine's own)."""
     chunked_prefill: bool | None
     """Whether a prompt may be split over several steps (default: the engine's own)."""
     stream_interval: int | None
-    """Output tokens that a client gets in one message (default: the engine's own, 1)."""
+    """Output tokens in one streamed message (default: the engine's own, 1)."""
     speculation: Text
-    """Speculative decoding to try beside none: draft=MODEL, eagle, mtp, medusa, redrafter or ngram, such as "eagle k=3 acceptance=0.7"."""
+    """Speculative decoding to try beside plain decoding: draft=MODEL, eagle, mtp, medusa, redrafter or ngram, such as "eagle k=3
+    acceptance=0.7".
+    """
     load: Literal["open", "closed"] | None
-    """open: requests arrive on a schedule (default); closed: clients keep busy, as in benchmarks."""
+    """open: requests arrive on a schedule (default); closed: a fixed number of clients keeps the engine busy, as in benchmarks."""
     arrivals: Literal["poisson", "constant", "gamma"] | None
-    """Process of the open loop (default: poisson)."""
+    """Arrival process of the open loop (default: poisson)."""
     cv: Number
-    """Standard deviation of the gaps over their mean, for gamma arrivals."""
+    """Coefficient of variation of gamma arrivals: the standard deviation of the gaps over their mean."""
     coefficients: str | Path | None
-    """File that tonnage calibrate wrote: predictions use its factors on the shipped terms."""
+    """File that tonnage calibrate wrote; predictions apply its factors to the shipped terms."""
     step_model: Text
-    """Whose step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md)."""
+    """Source of the step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md)."""
 
 
 class SizeArguments(ScenarioArguments, LengthsArguments, DemandArguments, LimitsArguments, SearchArguments, total=False):

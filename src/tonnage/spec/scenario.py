@@ -1,4 +1,4 @@
-"""A sizing question as its asker writes it: one tree of plain values, for YAML, JSON and flags alike.
+"""A scenario is a sizing question as its asker writes it: one tree of plain values, for YAML, JSON, flags and Python alike.
 
 Every leaf has one name. In a file it stands under its branch (``limits: {ttft: p95<=500ms}``); as an argument
 of ``tonnage.size`` and as a flag it stands alone (``ttft="p95<=500ms"``).
@@ -36,15 +36,15 @@ class LengthsAsked:
     __pydantic_config__ = FORBID
 
     isl: Length = leaf(
-        "Prompt length in tokens, or words (3500words): 2000, 2000+-500, lognormal:2000,500, uniform:1600-2000, "
-        "histogram:100:0.2,500:0.8 or a .csv with value,weight."
+        "Prompt length in tokens or words (3500words): 2000, 2000+-500, lognormal:2000,500, uniform:1600-2000, "
+        "histogram:100:0.2,500:0.8, or a .csv with the columns value,weight."
     )
     osl: Length = leaf("Output length, in the same forms.")
-    pairs: Text = leaf("CSV with the columns isl,osl: lengths drawn together, instead of isl and osl apart.", file=True)
-    system_prompt: Length = leaf("Tokens (or words) of the system prompt, added to every prompt.")
-    retrieved: Length = leaf("Retrieved passages added to every prompt, such as 5x400.")
-    history: Length = leaf("Earlier turns of the chat added to every prompt, such as 3x700.")
-    words_per_token: Number = leaf("Words of one token (default: 0.75, English).")
+    pairs: Text = leaf("CSV with the columns isl,osl: prompt and output lengths drawn together, in place of isl and osl.", file=True)
+    system_prompt: Length = leaf("Length of the system prompt in tokens or words; it is added to every prompt.")
+    retrieved: Length = leaf("Retrieved passages that are added to every prompt, such as 5x400.")
+    history: Length = leaf("Earlier turns of the chat that are added to every prompt, such as 3x700.")
+    words_per_token: Number = leaf("Words per token (default: 0.75, as in English).")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,23 +54,25 @@ class DemandAsked:
     __pydantic_config__ = FORBID
 
     peak_rps: Number = leaf("Requests per second at the peak.")
-    mean_rps: Number = leaf("Mean requests per second of Poisson traffic, instead of a peak; also scales a profile or a trace.")
-    peak_percentile: Number = leaf("With a mean: percentile of the arrivals in one second that the course's way sizes for.")
-    peak_factor: Number = leaf("With a mean: how many times the mean the peak is, instead of a percentile.")
-    users: Number = leaf("People who send requests.")
-    requests_per_user_day: Number = leaf("Requests of each of them a working day.")
-    working_hours: Number = leaf("Hours a day over which they come (default: 8).")
-    working_days: Number = leaf("Days a week on which they come (default: 5).")
-    calls_per_year: Number = leaf("Calls, or other business cases, a year.")
-    requests_per_call: Number = leaf("Requests to the model that one of them makes (default: 1).")
+    mean_rps: Number = leaf("Mean requests per second of Poisson traffic, in place of a peak; a profile or a trace is scaled to it.")
+    peak_percentile: Number = leaf(
+        "With a mean: the percentile of the arrivals in one second that is sized for, the method of NVIDIA's course."
+    )
+    peak_factor: Number = leaf("With a mean: the peak as a multiple of the mean, in place of a percentile.")
+    users: Number = leaf("Number of people who send requests.")
+    requests_per_user_day: Number = leaf("Requests that each of them sends on a working day.")
+    working_hours: Number = leaf("Hours of the working day over which the requests arrive (default: 8).")
+    working_days: Number = leaf("Working days in a week (default: 5).")
+    calls_per_year: Number = leaf("Calls, or other business transactions, in a year.")
+    requests_per_call: Number = leaf("Requests to the model that each of them makes (default: 1).")
     profile: str | list[float] | None = leaf(
-        "24 or 168 hourly loads (a .csv, or values): requests/s, or shares beside a mean or a peak.", file=True
+        "24 or 168 hourly loads, in a .csv or as values: requests per second, or shares where a mean or a peak is given.", file=True
     )
     trace: Text = leaf(
-        "File of recorded requests (Azure's or Mooncake's format, or timestamp,isl,osl): replayed, bursts and all.", file=True
+        "File of recorded requests (the format of Azure or Mooncake, or timestamp,isl,osl); it is replayed with its bursts.", file=True
     )
-    requests: Number = leaf("Requests of an offline job.")
-    within: Text = leaf("Time for an offline job, such as 8h.")
+    requests: Number = leaf("Number of requests of an offline job.")
+    within: Text = leaf("Time in which an offline job has to finish, such as 8h.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +81,10 @@ class LimitsAsked:
 
     __pydantic_config__ = FORBID
 
-    ttft: Texts = leaf('Limit on the time to first token, such as "p95<=500ms"; mean, p50, p90, p95 or p99; repeatable.')
-    itl: Texts = leaf('Limit on single gaps between tokens, such as "p99<=100ms"; repeatable.')
-    tpot: Texts = leaf("Limit on the mean time per output token of a request; repeatable.")
-    e2e: Texts = leaf("Limit on the time to the last token; repeatable.")
+    ttft: Texts = leaf('Limit on the time to first token (TTFT), such as "p95<=500ms"; mean, p50, p90, p95 or p99; repeatable.')
+    itl: Texts = leaf('Limit on the single gaps between tokens (ITL), such as "p99<=100ms"; repeatable.')
+    tpot: Texts = leaf("Limit on the mean time per output token of a request (TPOT); repeatable.")
+    e2e: Texts = leaf("Limit on the time to the last token (E2E); repeatable.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,30 +93,37 @@ class SearchAsked:
 
     __pydantic_config__ = FORBID
 
-    gpu: Texts = leaf("GPUs to try, with commas between (default: h100-sxm-80gb,h200-sxm-141gb,a100-sxm-80gb,l40s).")
+    gpu: Texts = leaf("GPUs to try, separated by commas (default: h100-sxm-80gb,h200-sxm-141gb,a100-sxm-80gb,l40s).")
     precision: Texts = leaf(
-        "fp16, bf16, fp8, int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4, mxfp4, with commas between, or all; "
-        "each with +kv-fp16, +kv-fp8, +kv-int8 or +2:4 behind it, too (default: fp16,fp8)."
+        "Number formats to try, separated by commas: fp16, bf16, fp8, int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4, mxfp4, or all; "
+        "+kv-fp16, +kv-fp8, +kv-int8 or +2:4 may follow each of them (default: fp16,fp8)."
     )
-    tp: Counts = leaf("Tensor-parallel degrees, with commas between (default: 1,2,4,8).")
-    pp: Counts = leaf("Pipeline-parallel degrees, with commas between (default: 1, and more where a model needs it).")
-    dp: Counts = leaf("Attention ranks of a mixture of experts, with commas between (default: 1, with latent attention also one per GPU).")
-    ep: Counts = leaf("Groups that experts are spread over, with commas between (default: 1, and one per GPU).")
-    engine: Texts = leaf("tensorrt-llm, vllm, sglang, nim-2024, with commas between (default: tensorrt-llm,vllm).")
-    max_batch_size: Counts = leaf("Sequences that run at once, to try (default: the engine's own).")
-    max_num_tokens: Counts = leaf("Token budgets of one step, to try (default: the engine's own).")
+    tp: Counts = leaf("Tensor-parallel degrees to try, separated by commas (default: 1,2,4,8).")
+    pp: Counts = leaf("Pipeline-parallel degrees to try, separated by commas (default: 1, and more where a model does not fit without).")
+    dp: Counts = leaf(
+        "Numbers of data-parallel attention ranks of a mixture of experts, separated by commas "
+        "(default: 1, with latent attention also one per GPU)."
+    )
+    ep: Counts = leaf("Expert-parallel degrees to try, separated by commas (default: 1, and the number of GPUs of an instance).")
+    engine: Texts = leaf(
+        "Engine presets to try, separated by commas: tensorrt-llm, vllm, sglang, nim-2024 or another of `tonnage catalog engines` "
+        "(default: tensorrt-llm,vllm)."
+    )
+    max_batch_size: Counts = leaf("Numbers of sequences that may run at once, to try (default: the engine's own).")
+    max_num_tokens: Counts = leaf("Token budgets of a step, to try (default: the engine's own).")
     chunked_prefill: bool | None = leaf("Whether a prompt may be split over several steps (default: the engine's own).")
-    stream_interval: int | None = leaf("Output tokens that a client gets in one message (default: the engine's own, 1).")
+    stream_interval: int | None = leaf("Output tokens in one streamed message (default: the engine's own, 1).")
     speculation: Text = leaf(
-        'Speculative decoding to try beside none: draft=MODEL, eagle, mtp, medusa, redrafter or ngram, such as "eagle k=3 acceptance=0.7".'
+        "Speculative decoding to try beside plain decoding: draft=MODEL, eagle, mtp, medusa, redrafter or ngram, "
+        'such as "eagle k=3 acceptance=0.7".'
     )
     load: Literal["open", "closed"] | None = leaf(
-        "open: requests arrive on a schedule (default); closed: clients keep busy, as in benchmarks."
+        "open: requests arrive on a schedule (default); closed: a fixed number of clients keeps the engine busy, as in benchmarks."
     )
-    arrivals: Literal["poisson", "constant", "gamma"] | None = leaf("Process of the open loop (default: poisson).")
-    cv: Number = leaf("Standard deviation of the gaps over their mean, for gamma arrivals.")
-    coefficients: Text = leaf("File that tonnage calibrate wrote: predictions use its factors on the shipped terms.", file=True)
-    step_model: Text = leaf("Whose step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md).")
+    arrivals: Literal["poisson", "constant", "gamma"] | None = leaf("Arrival process of the open loop (default: poisson).")
+    cv: Number = leaf("Coefficient of variation of gamma arrivals: the standard deviation of the gaps over their mean.")
+    coefficients: Text = leaf("File that tonnage calibrate wrote; predictions apply its factors to the shipped terms.", file=True)
+    step_model: Text = leaf("Source of the step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md).")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,21 +132,27 @@ class Scenario:
 
     __pydantic_config__ = FORBID
 
-    title: Text = leaf("What this is about, in a few words.")
-    model: Texts = leaf("Catalog id (see tonnage catalog) or path of a Hugging Face config.json; several with commas to compare.")
+    title: Text = leaf("What the question is about, in a few words.")
+    model: Texts = leaf(
+        "Catalog id (see tonnage catalog) or path of a Hugging Face config.json; several, separated by commas, are compared."
+    )
     lengths: LengthsAsked = field(default_factory=LengthsAsked)
     demand: DemandAsked = field(default_factory=DemandAsked)
     limits: LimitsAsked = field(default_factory=LimitsAsked)
-    mode: Mode | None = leaf("streaming: TTFT decides; sequential: E2E decides; offline: only throughput.")
-    use_case: UseCase | None = leaf("Sets stated defaults: chatbot, summarization, rag, data-generation or offline.")
-    where: Texts = leaf("on-prem, cloud, hybrid or api, with commas between: what to compare the cost of.")
-    have: Text = leaf("Systems that exist, such as 3xdgx-h100: what they carry instead of how many are needed.")
+    mode: Mode | None = leaf("streaming: users read along; sequential: only the whole answer counts; offline: only the throughput counts.")
+    use_case: UseCase | None = leaf(
+        "Sets default lengths, mode and limits, which the plan states: chatbot, summarization, rag, data-generation or offline."
+    )
+    where: Texts = leaf("Ways of serving whose cost is compared, separated by commas: on-prem, cloud, hybrid or api.")
+    have: Text = leaf("Systems that exist, such as 3xdgx-h100: the plan then says what they carry, not how many are needed.")
     growth: Length = leaf("Growth of the load, such as 5%/month or 60%/year.")
-    spare: int | None = leaf("Systems on top of what the load needs; 1 for N+1.")
+    spare: int | None = leaf("Systems in addition to those that the load needs; 1 is N+1.")
     prices: str | dict[str, Any] | None = leaf("Prices in place of the catalog's, or the YAML file that holds them.", file=True)
-    benchmarks: Text = leaf("CSV or JSON of measured points (columns as in docs/size.md, or GenAI-Perf's own).", file=True)
+    benchmarks: Text = leaf(
+        "Measured points: a CSV with the columns of docs/size.md, a run folder, or the report of a benchmark tool.", file=True
+    )
     search: SearchAsked = field(default_factory=SearchAsked)
-    seed: int | None = leaf("Of every random draw (default: 0).")
+    seed: int | None = leaf("Seed of every random draw (default: 0).")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
