@@ -1,4 +1,4 @@
-"""Text and CSV files as people have them: UTF-8, checked, every error with the file and the line.
+"""Reads text and CSV files in UTF-8; every error names the file and the line.
 
 There is one reader of CSV; what the columns mean is up to whoever asks: lengths, a trace, step times or measurements.
 """

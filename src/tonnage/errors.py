@@ -4,7 +4,7 @@
     ├── InputError            what the user gave cannot be used                exit code 2
     │   ├── InputErrors       several things at once, one line each
     │   ├── UnknownName       no model, GPU, engine, … of that name
-    │   ├── UnsupportedModel  a config.json of an architecture not priced here
+    │   ├── UnsupportedModel  a config.json of an architecture that is not supported
     │   └── DoesNotFit        the weights or the KV cache exceed the memory
     └── DataError             a file that Tonnage ships or wrote is damaged
         └── DataErrors        everything that is wrong with it, one line each
@@ -137,7 +137,7 @@ class UnknownName(InputError):
 
 
 class UnsupportedModel(InputError):
-    """A ``config.json`` whose architecture the step model cannot price."""
+    """A ``config.json`` of an architecture that the step model does not know."""
 
 
 class DoesNotFit(InputError):

@@ -1,4 +1,4 @@
-"""Seconds, bytes and tokens: how they are written by people and how they are counted inside.
+"""Reads and writes seconds and bytes as people write them, and says how they are counted inside.
 
 Inside, durations are float seconds until they become simulated time, which is an int64 count of
 picoseconds; the record of a run is in int64 nanoseconds. Bytes are decimal (1 GB = 1e9 bytes)
@@ -62,7 +62,7 @@ def parse_bytes(text: str, where: str = "size") -> int:
 
 
 def to_ps(seconds: float) -> int:
-    """Seconds as whole picoseconds, rounded half to even, the only way into simulated time."""
+    """Convert seconds to whole picoseconds, rounded half to even; simulated time is made in no other way."""
     return round(seconds * PS_PER_S)
 
 

@@ -1,6 +1,6 @@
-"""The Python interface: ``tonnage.size``, ``tonnage.simulate`` and ``tonnage.score``, and what the command needs beside them.
+"""The Python interface: ``tonnage.size``, ``simulate``, ``score`` and ``calibrate``, and what the command needs beside them.
 
-Each takes what the command of the same name takes, with the same meaning, and returns values
+Each function takes what the command of the same name takes, with the same meaning, and returns values
 instead of printing them.
 """
 

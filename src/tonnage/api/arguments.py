@@ -1,4 +1,4 @@
-"""Arguments as people write them: lists with commas, rates, limits, lengths; checked one by one."""
+"""Checks arguments as people write them: lists with commas, rates, limits and lengths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A deployment by the names that people use for its parts."""
+"""Makes a deployment of the names that people use for its parts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def deployment_of(
     step_model: str | Path | None = None,
     speculation: str | None = None,
 ) -> Deployment:
-    """A deployment by catalog names, with any of the engine's knobs set, a calibration's file, and whose step times price it.
+    """A deployment by catalog names, with any of the engine's knobs set, a calibration's file, and another source of step times.
 
     Raises:
         InputError: an unknown name, a knob that cannot be, or a file that is no calibration.

@@ -1,4 +1,4 @@
-"""A scenario in any of the forms that Python takes: a file, nested values, a ``Scenario``, or arguments by name."""
+"""Takes a scenario in any of the forms that Python has for it: a file, nested values, a ``Scenario``, or arguments by name."""
 
 from __future__ import annotations
 

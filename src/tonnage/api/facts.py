@@ -1,4 +1,4 @@
-"""What is known and what fits: the catalog, and where an instance's memory goes."""
+"""Answers from facts alone: the catalog, the memory of an instance, and what each number format brings."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ P = ParamSpec("P")
 
 
 class Faults:
-    """Collects what is wrong, each with its place.
+    """A list of everything that is wrong, each with its place.
 
     What came from a file is named by its key there. What was given beside it stays an option in the message, for the
     command or Python to spell.
@@ -40,7 +40,7 @@ class Faults:
             return None
 
     def named(self, where: str, make: Callable[P, T], *values: P.args, **named: P.kwargs) -> T | None:
-        """The same for a name that is looked up: an unknown one is told with its place."""
+        """As ``of``, for a name that is looked up: an unknown name is told with its place."""
         before = len(self.messages)
         found = self.of(make, *values, **named)
         at = self._placed(f"{where}: ")

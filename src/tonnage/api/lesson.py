@@ -1,4 +1,4 @@
-"""The lesson in ticks, as the command takes it."""
+"""Runs the lesson in ticks with the arguments of the command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loads that an engine is simulated under: closed loops of clients, or open loops of requests per second."""
+"""Makes the loads that an engine is simulated under: closed loops of clients, or open loops of requests per second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tonnage.simulate``: one deployment under one load or several, and the record of what happened."""
+"""``tonnage.simulate`` runs one deployment under one load or several, and returns the record of what happened."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @with_signature(SimulateArguments)
 def simulate(scenario: ScenarioLike = None, *, progress: Progress | None = None, **asked: Unpack[SimulateArguments]) -> SimulatedRun:
-    """What one instance does under one load, such as ``simulate(model="llama-3.1-8b", isl=2000, osl=200, request_rate=5)``.
+    """Simulate one instance under one load, such as ``simulate(model="llama-3.1-8b", isl=2000, osl=200, request_rate=5)``.
 
     Args:
         scenario: a file (YAML or JSON), nested values, or a ``Scenario``: its model, lengths, engine knobs and the one
@@ -40,7 +40,7 @@ def simulate(scenario: ScenarioLike = None, *, progress: Progress | None = None,
 def simulate_sweep(
     scenario: ScenarioLike = None, *, progress: Progress | None = None, **asked: Unpack[SimulateArguments]
 ) -> list[SimulatedRun]:
-    """The same instance under several loads, several points at once over the cores.
+    """Simulate the same instance under several loads, several points at once over the cores.
 
     Args:
         scenario, asked: as in ``simulate``; several loads, such as ``concurrency="1,2,5"``, make one point each.

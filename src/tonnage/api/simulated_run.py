@@ -1,4 +1,4 @@
-"""What a simulation leaves for Python: the run, its metrics, and the folders that it is written to."""
+"""The result of a simulation: the run, its metrics, and the folders that it is written to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``tonnage.simulate`` is asked: one deployment and its loads, from a scenario and the arguments given beside it."""
+"""Understands what ``tonnage.simulate`` is asked: one deployment and its loads, from a scenario and arguments beside it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class SimulateArguments(LengthsArguments, total=False):
     cv: float | None
     """Coefficient of variation of gamma arrivals (default: 1)."""
     seed: int | None
-    """Of every random draw (default: 0)."""
+    """Seed of every random draw (default: 0)."""
     batcher: Literal["static", "in-flight", "one-prefill"] | None
     """Batching (default: the engine's own)."""
     max_batch_size: int | None
@@ -82,7 +82,7 @@ class SimulateArguments(LengthsArguments, total=False):
     coefficients: str | Path | None
     """File that ``calibrate`` wrote (default: the shipped terms)."""
     step_model: str | Path | None
-    """Whose step times: "fitted", "aiconfigurator", or a CSV (``spec.step_times_file``)."""
+    """Source of the step times: "fitted", "aiconfigurator", or a CSV (``spec.step_times_file``)."""
 
 
 OWN = (
@@ -94,7 +94,7 @@ OWN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """What is simulated.
+    """One deployment and the loads that it is simulated under.
 
     Attributes:
         deployment: one instance.
@@ -110,7 +110,7 @@ class Simulation:
 
 
 def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simulation:
-    """What a scenario asks of one engine: its model, lengths, knobs, and the one deployment that its search names.
+    """Understand a scenario as a simulation: its model, lengths and knobs, and the one deployment that its search names.
 
     The load is given by name: a scenario's demand is what all instances together carry.
 

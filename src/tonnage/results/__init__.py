@@ -1,1 +1,1 @@
-"""What a run leaves behind, whoever made it."""
+"""The record that a run leaves behind, simulated or measured, and what is computed from it."""

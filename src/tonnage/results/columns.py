@@ -1,4 +1,4 @@
-"""The column names that people and tools give to measured benchmarks, and what each one means.
+"""Knows the column names that people and tools give to measured benchmarks, and what each of them means.
 
 A header is read as a quantity, a statistic and a unit in any order and spelling: ``ttft_p95_ms``,
 "Time To First Token (ms) p95" and "p95 TTFT [s]" name one column. A latency without a unit is

@@ -1,4 +1,4 @@
-"""Values out of a JSON file that somebody else's program wrote: found by path, checked, named in every error."""
+"""Reads values by their path out of JSON that another program wrote; every error names the file and the key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measured files in: one reader for every format that ``size --benchmarks``, ``score`` and ``calibrate`` take.
+"""Reads every format of measured files that ``size --benchmarks``, ``score`` and ``calibrate`` take.
 
 A table of points, a report of GenAI-Perf or AIPerf or a folder of them, a result of ``vllm bench`` or a folder of those,
 a GuideLLM report, any other format of ``importers``, a run folder of Tonnage or a folder of those. What a file does not say

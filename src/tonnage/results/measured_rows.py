@@ -1,4 +1,4 @@
-"""Measured points as rows of plain values, one key per column: what is scored and what a calibration is fitted to."""
+"""Measured points as rows of plain values, with one key per column; ``score`` and ``calibrate`` work on these."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ KEYS = (*REQUIRED, *LOADS, "engine", "source", "requests", "window_s", *MEASURED
 
 
 def read_measured(path: Path | str, given: Values | None = None) -> list[dict[str, Any]]:
-    """The points of a file or folder of any format, one dictionary each, every key in every one of them.
+    """Read the points of a file or folder of any format: one dictionary each, with every key in every one of them.
 
     Keys and types, ``None`` where nothing was said:
 

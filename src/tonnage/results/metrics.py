@@ -1,4 +1,4 @@
-"""Requests → Summary: every metric defined once, for simulated and measured runs alike.
+"""Computes the summary of a run from its requests; simulated and measured runs share these definitions.
 
 Only completed requests count. Percentiles of TTFT, TPOT and E2E are taken over one value per
 request with linear interpolation between order statistics (numpy's default, Hyndman & Fan type 7).

@@ -1,4 +1,4 @@
-"""One measured point: a deployment under one load, and what came out; what is sized from measurements is these."""
+"""A measured point is a deployment under one load, with its metrics; sizing from measurements chooses among them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def steadiness(clients: float | None, requests_s: float | None, e2e_ms: float | 
 
 
 def is_steady(row: Mapping[str, Any]) -> bool:
-    """Whether a row of our columns is steady; one that cannot tell counts as it."""
+    """Whether a row of our columns is steady; a row that cannot tell counts as steady."""
     found = steadiness(row.get("concurrency"), row.get("requests_s"), row.get("e2e_ms"))
     return found is None or bool(found >= STEADY)
 
@@ -84,12 +84,12 @@ class MeasuredPoint:
 
     @property
     def steadiness(self) -> float | None:
-        """As the function of that name."""
+        """Requests/s × mean E2E over the clients; None where it cannot be told."""
         return steadiness(self.concurrency, self.requests_s, self.statistic_ms("e2e", "mean"))
 
     @property
     def steady(self) -> bool:
-        """Whether the point is steady; one that cannot tell counts as it."""
+        """Whether the point is steady; a point that cannot tell counts as steady."""
         return self.steadiness is None or self.steadiness >= STEADY
 
 

@@ -1,4 +1,4 @@
-"""The columnar record of a run: what happened to each request, and the pooled gaps beside it.
+"""The record of a run holds one row per request, and beside the rows a histogram of the gaps between tokens.
 
 Simulated and measured runs leave the same record. Times are int64 nanoseconds since the start of
 the run; -1 where it did not happen.

@@ -1,4 +1,4 @@
-"""Run folders and JSON files on disk: written whole or not at all.
+"""Reads and writes run folders and JSON files, which appear on disk whole or not at all.
 
 A run folder holds five files; nothing in it depends on the clock, so the same seed gives the same bytes.
 

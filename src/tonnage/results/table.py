@@ -1,4 +1,4 @@
-"""A CSV file as checked cells: every error names file, line and column and says what would be right."""
+"""Reads a CSV of measurements into checked cells; every error names the file, the line and the column."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What exists and what is asked: frozen values, no clock, no network."""
+"""Frozen values that say what exists and what is asked; nothing here reads a clock or a network."""

@@ -1,4 +1,4 @@
-"""A calibration: factors on the step model's terms that someone's own measurements asked for.
+"""A calibration is a set of factors on the step model's terms, fitted to someone's own measurements.
 
 The file that ``tonnage calibrate`` writes and ``coefficients`` names. It holds what was fitted (``preset``,
 ``gpu``, ``multipliers``) and, for people, what it was fitted on and how well.
@@ -64,13 +64,13 @@ class Calibration:
 
 
 def deployment_key(model: str, precision: str, tp: int) -> str:
-    """Such as "llama-3-8b fp8 tp1"."""
+    """The name by which a calibration knows a deployment, such as "llama-3-8b fp8 tp1"."""
     return f"{model} {precision} tp{tp}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOutError:
-    """The root of the mean square of log(predicted / measured) over so many points that the factors had not seen."""
+    """The root of the mean square of log(predicted / measured) over ``points`` points that the factors had not seen."""
 
     __pydantic_config__ = FORBID
 
@@ -80,7 +80,7 @@ class LeftOutError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationFile:
-    """The file as it stands; what follows ``date`` is for people and not read again."""
+    """The file as it was written; the fields after ``date`` are for people and are not used again."""
 
     __pydantic_config__ = FORBID
 
@@ -101,7 +101,7 @@ class CalibrationFile:
     loo: dict[str, Any] = field(default_factory=dict)
 
     def faults(self) -> list[str]:
-        """What cannot be, each with its key."""
+        """Everything that is wrong with the values, each with its key."""
         found = [f"{name}: is empty" for name in ("preset", "gpu", "data") if not getattr(self, name)]
         for name, factor in self.multipliers.items():
             if name not in MULTIPLIERS:
@@ -114,7 +114,7 @@ class CalibrationFile:
         return found
 
     def value(self) -> Calibration:
-        """What predictions use of it."""
+        """The part of the file that predictions use."""
         data = f"{self.data}, {self.date}" if self.date else self.data
         errors = self.left_out_errors
         return Calibration(

@@ -21,7 +21,7 @@ def read_config(path: str | Path) -> Model:
     """The model that a ``config.json`` describes; ``path`` is the file or the folder that holds it.
 
     Raises:
-        UnsupportedModel: an architecture that is not priced, by name and with the reason.
+        UnsupportedModel: an architecture that is not supported, by name and with the reason.
         InputError: no such file, not a JSON object, or a value that is absent or impossible.
     """
     file = _file_of(Path(path))
@@ -151,7 +151,7 @@ class _Reader(ConfigValues):
         )
 
     def architecture(self) -> str:
-        """The architecture's name, if it is one that is priced."""
+        """The name of the architecture, which is one of the supported."""
         listed = self.config.get("architectures")
         if not isinstance(listed, list) or len(listed) != 1 or not isinstance(listed[0], str):
             self.fail("architectures", f'{shown(listed)} is not a list of one name such as ["LlamaForCausalLM"]')
@@ -216,14 +216,16 @@ class _Reader(ConfigValues):
         if layout.window and self.windowed(layout.window):
             window = self.required(("sliding_window",))
             notes.append(
-                f"Attends within a sliding window of {window:,} tokens; priced as full attention, an upper bound of KV cache and time."
+                f"Attends within a sliding window of {window:,} tokens; estimated as full attention, an upper bound of KV cache and time."
             )
         quantized = self.config.get("quantization_config")
         if quantized is not None:
             if not isinstance(quantized, dict):
                 self.fail("quantization_config", f"{shown(quantized)} is not an object")
             method = shown(quantized.get("quant_method", "an unnamed method"))
-            notes.append(f"The checkpoint is quantized ({method}); weights are priced at the precision asked for, whatever the file holds.")
+            notes.append(
+                f"The checkpoint is quantized ({method}); weights are counted at the precision that is asked for, whatever the file holds."
+            )
         if layout.context_default and self.optional(layout.context) is None:
             notes.append(f"No {layout.context[0]} in the file: {layout.context_default:,}, the default of its library.")
         return notes

@@ -111,8 +111,8 @@ LAYER_TYPES = ("sliding_attention", "full_attention")
 _SPARSE = "its attention picks the tokens that it reads"
 _STATE = "state-space layers keep no KV cache"
 _HYBRID = "it mixes attention with state-space or linear layers"
-ENCODER = "it has an encoder; only decoders are priced"
-VISION = "it takes images; only text decoders are priced"
+ENCODER = "it has an encoder; only decoders are supported"
+VISION = "it takes images; only text decoders are supported"
 
 REFUSED: dict[str, str] = {
     "DeepseekV32ForCausalLM": _SPARSE,

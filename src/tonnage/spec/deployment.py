@@ -66,7 +66,7 @@ class Parallelism:
 
     @property
     def label(self) -> str:
-        """Such as "tp4" or "tp1 dp8 ep8", without pipeline stages."""
+        """The degrees without pipeline stages, such as "tp4" or "tp1 dp8 ep8"."""
         return " ".join(f"{name}{degree}" for name, degree in {"tp": self.tp, **self.further}.items())
 
     def __str__(self) -> str:
@@ -130,7 +130,7 @@ class Windows(NamedTuple):
     tokens: int = 0
 
     def of(self, tokens: int) -> int:
-        """Blocks of a sequence that grows to so many tokens."""
+        """Blocks of a sequence that grows to ``tokens`` tokens."""
         return self.blocks if tokens >= self.tokens else -(-self.blocks * tokens // self.tokens)
 
 

@@ -12,13 +12,13 @@ from tonnage.spec.precision import Precision
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryDefault:
-    """Batch limits that an engine chooses on GPUs of at least so much memory.
+    """Batch limits that an engine chooses on GPUs with at least ``min_bytes`` of memory.
 
     Attributes:
         min_bytes: memory of the GPU from which this holds, in bytes.
         excluded: GPUs whose id contains this text do not count; empty for none.
         max_batch_size, max_num_tokens: as in ``EngineKnobs``.
-        kv_fraction: likewise; None where it does not depend on the memory.
+        kv_fraction: as in ``EngineKnobs``; None where it does not depend on the memory.
     """
 
     min_bytes: int

@@ -1,6 +1,6 @@
-"""How the program of an engine is started: the words of its command, and the flag of each setting; ``plan/launch`` joins them.
+"""How an engine is started: the words of its command and the flag of each setting, which ``plan/launch`` puts together.
 
-Settings go by the names of ``Parallelism`` and ``EngineKnobs``, and ``max_context`` for the longest prompt with its output.
+Settings have the names of ``Parallelism`` and ``EngineKnobs``; ``max_context`` is the longest prompt with its output.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files of lengths: a histogram with the columns value and weight, or pairs with the columns isl and osl."""
+"""Lengths are read from CSV files: a histogram has the columns value and weight, pairs have the columns isl and osl."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def number(text: str) -> float | None:
 
 
 def tokens(text: object, name: str, where: str, errors: list[str]) -> int:
-    """A length in whole tokens, 1 or more; what is none is added to ``errors`` and read as 1."""
+    """A length in whole tokens, 1 or more; anything else is added to ``errors`` and read as 1."""
     value = number(str(text))
     if value is None or not 1 <= value <= MAX_TOKENS or value != round(value):
         why = "negative" if value is not None and value < 0 else f"not a whole number of tokens from 1 to {MAX_TOKENS:,}"

@@ -206,6 +206,6 @@ class Model:
         return self.prefill_flops_per_pair
 
     def part(self, layers: int) -> Model:
-        """The model cut to so many layers, with its share of the plain and the windowed ones, rounded down: those take less."""
+        """The model cut to ``layers`` layers; its shares of plain and windowed layers are rounded down, because those take less."""
         plain, windowed = (count * layers // self.layers for count in (self.dense_layers, self.windowed_layers))
         return replace(self, layers=layers, dense_layers=plain, windowed_layers=windowed)

@@ -1,4 +1,4 @@
-"""What things cost: each figure with the place and day it comes from, in US dollars without tax."""
+"""Prices in US dollars without tax, each with its source and its date."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RULES = ("depreciation_years", "output_to_input_price_ratio")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One price, or another number that a cost is made of.
+    """One price, or another number that enters a cost.
 
     Attributes:
         path: where it stands in a price list, with its unit: "hosting_usd_per_system_year".
@@ -36,7 +36,7 @@ class Figure:
 
     @property
     def value(self) -> float:
-        """The middle of the range: what a cost counts with."""
+        """The middle of the range, which is what costs are computed with."""
         return (self.low + self.high) / 2
 
     @property

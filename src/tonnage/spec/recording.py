@@ -24,7 +24,7 @@ NS_PER_MS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recording:
-    """Requests as they came.
+    """Requests as they arrived.
 
     Attributes:
         due_ns: when each request came, in nanoseconds since the first; never falling.
@@ -45,7 +45,7 @@ class Recording:
 
     @property
     def seconds(self) -> float:
-        """From the first request to the last, and one mean gap more."""
+        """The time from the first request to the last, plus one mean gap."""
         return self.due_ns[-1] / NS_PER_S * len(self) / (len(self) - 1)
 
     @property

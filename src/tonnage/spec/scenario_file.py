@@ -1,4 +1,4 @@
-"""Scenarios read, checked and written: every error at once, each with its place on a line of its own."""
+"""Reads, checks and writes scenarios; every error is told at once, each on a line of its own with its place."""
 
 from __future__ import annotations
 

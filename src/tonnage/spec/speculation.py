@@ -1,4 +1,4 @@
-"""Speculative decoding: who guesses tokens ahead, how many, and how often the guesses are right."""
+"""Speculative decoding: which drafter proposes tokens, how many, and how often they are accepted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Step times that someone else gives: a table of a user's own measurements, or the name of another step model."""
+"""Step times from outside: a table of a user's own measurements, or the name of another step model."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class TimedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSource:
-    """Whose step times price a deployment, where it is not the fitted terms.
+    """The source of a deployment's step times where these are not the fitted terms.
 
     Attributes:
         name: ``AICONFIGURATOR``, or the file.
@@ -68,7 +68,7 @@ class StepSource:
         return all(any(owner) for owner, _ in self.table)
 
     def steps_of(self, deployment: Deployment) -> tuple[TimedStep, ...]:
-        """The steps of a deployment.
+        """The steps that were measured on a deployment.
 
         Raises:
             InputError: the file has none.

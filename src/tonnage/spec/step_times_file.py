@@ -1,4 +1,4 @@
-"""What ``step_model`` names: the fitted terms, AIConfigurator, or a file of step times.
+"""``step_model`` names a source of step times: the fitted terms, AIConfigurator, or a file.
 
 The file is a CSV with one engine step per line. Needed columns:
 
@@ -35,7 +35,7 @@ MOST = 1e12
 
 
 def step_source(name: str | Path) -> StepSource | None:
-    """What ``step_model`` names: None for the fitted terms.
+    """The source that ``step_model`` names; None for the fitted terms.
 
     Raises:
         InputError: it is neither a step model nor a file of step times.
@@ -93,7 +93,7 @@ def _count(text: str, name: str, default: int, where: str, errors: list[str]) ->
 
 
 def _faults(counts: Mapping[str, int]) -> list[str]:
-    """What of a step cannot be."""
+    """Everything about a step that is impossible."""
     prompts, new, decodes = counts["prefill_sequences"], counts["prefill_tokens"], counts["decode_sequences"]
     context = counts["context_tokens"]
     return [

@@ -1,4 +1,4 @@
-"""Use cases: what stands where the asker says only what the traffic is for.
+"""A use case fills in mode, lengths and limits where the asker says only what the traffic is for.
 
 Reading speed is about 250 words a minute, or 200 ms a token; fast readers take 90 ms a token. Lengths and
 limits follow NVIDIA's course "Sizing LLM Inference Systems" and its blog posts on benchmarking (2024): whoever

@@ -1,4 +1,4 @@
-"""What is asked of a deployment: arrivals, and the seeded trace of requests that they make with lengths.
+"""A workload is arrivals and lengths; a seed makes a trace of requests of it.
 
 Every column of a trace has its own random stream, so that a change of the rate stretches the same
 gaps and leaves the lengths alone (common random numbers).
@@ -90,11 +90,11 @@ class TraceArrivals:
 
     @property
     def process(self) -> str:
-        """What kind of arrivals these are, in a word."""
+        """The kind of arrivals, in a word."""
         return "trace"
 
     def places(self, rng: np.random.Generator) -> NDArray[np.int64]:
-        """Which requests of the recording come here, in order; at least one.
+        """The requests of the recording that this instance gets, in order; at least one.
 
         Raises:
             InputError: a share that is none.

@@ -1,4 +1,4 @@
-"""Published quality of models: benchmark scores of ``accuracy.yaml``, each with its source, date and way of asking."""
+"""The published quality of models: ``accuracy.yaml`` holds benchmark scores, each with its source, its date and how it was measured."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class QualityScore:
 
     Attributes:
         benchmark: such as "MMLU".
-        score: per cent of the questions answered rightly.
+        score: per cent of the questions that were answered correctly.
         setting: which variant of the model was asked, and how.
         source: the publication; "(recalled)" at its end where it was not found again.
         date: of the publication, YYYY-MM-DD.

@@ -1,7 +1,7 @@
-"""Finds a model, GPU, system or engine by any of its spellings.
+"""Models, GPUs, systems and engines are found by any of their spellings.
 
-A spelling matches when it equals an id or an alias after case, spaces and underscores are
-levelled; for models also after the owner ("meta-llama/") and the words that only say how a
+A spelling matches when it equals an id or an alias once case, spaces and underscores are
+ignored; for models also once the owner ("meta-llama/") and the words that only say how a
 checkpoint was tuned or packed ("-instruct", "-hf") are taken off.
 """
 

@@ -1,4 +1,7 @@
-"""Reads price lists: the catalog's own, a user's file, and single prices such as "systems.dgx-h100=250000"; all have the same keys."""
+"""Reads price lists: the catalog's own, a user's file, and single prices such as "systems.dgx-h100=250000".
+
+All of them have the same keys (``docs/cost.md``); an unknown key is refused, and every fault is told at once with its path.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +119,7 @@ def _none(raw: object) -> bool:
 
 
 class _Reading:
-    """One pass over a price list; goes on after a fault, so that all of them are seen."""
+    """One pass over a price list, which goes on after a fault so that all of them are found."""
 
     def __init__(self, *, catalog: bool) -> None:
         self.catalog = catalog

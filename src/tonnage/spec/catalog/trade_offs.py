@@ -1,4 +1,4 @@
-"""What number formats cost in accuracy and calibration: the published table of ``trade_offs.yaml``."""
+"""``trade_offs.yaml`` is a published table of what number formats cost in accuracy and in calibration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TradeOff:
-    """What is published of one format.
+    """What has been published about one number format.
 
     Attributes:
         name: the format, or "2:4".
