@@ -14,7 +14,7 @@ from tonnage.errors import InputError, InputErrors, keyword, option, spelled
 
 SOURCE = Path(__file__).parents[1] / "src" / "tonnage"
 FLAG = re.compile(r"(?<![\w-])--[a-z{]|(?<![\w-])--$")
-COMMAND = re.compile(r"tonnage (?:[a-z]+ )+--[a-z-]+")
+COMMAND = re.compile(r"(?:tonnage|vllm) (?:[a-z]+ )+--[a-z-]+")
 """A whole command that a message tells to run is one everywhere."""
 EDGES = ("cli", "report")
 

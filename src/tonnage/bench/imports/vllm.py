@@ -20,7 +20,7 @@ def read(path: Path, document: dict[str, Any]) -> PastRun:
     """
     missing = [name for name in _LISTS if not isinstance(document.get(name), list)]
     if missing:
-        raise InputError(f"{path}: has no {', '.join(missing)}; save the run again with --save-detailed")
+        raise InputError(f"{path}: has no {', '.join(missing)}; save the run again with vllm bench serve --save-detailed")
     if len({len(document[name]) for name in _LISTS}) != 1:
         raise InputError(f"{path}: its lists have different lengths; give the file as the tool wrote it")
     errors = document.get("errors") or [""] * len(document["ttfts"])
