@@ -83,7 +83,7 @@ class MemoryPlan:
         return math.ceil(tokens / self.deployment.knobs.tokens_per_block) + self.windows.of(tokens)
 
     def concurrent_requests(self, isl: int, osl: int) -> int:
-        """How many requests of ``isl`` prompt and ``osl`` output tokens fit at once, all their tokens reserved; at most the engine's slots."""
+        """How many requests of ``isl`` prompt and ``osl`` output tokens fit at once, fully reserved; at most the engine's slots."""
         if self.deployment.knobs.scheduler == "static":
             windows = self.window_bytes_per_token * min(isl + osl, self.deployment.model.window)
             each = self.kv_bytes_per_token * (isl + osl) + windows + self.request_bytes * isl + self.logit_bytes
