@@ -1,4 +1,4 @@
-"""Writes docs/accuracy.md: predictions against every measured file, held-out figures of the fit, and the course's cases.
+"""Write docs/accuracy.md: predictions against every measured file, the held-out errors of the fit, and the course's cases.
 
     PYTHONPATH=src:. .venv/bin/python benchmarks/accuracy.py ../shared/data > docs/accuracy.md
 

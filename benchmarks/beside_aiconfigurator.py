@@ -1,7 +1,7 @@
-"""The part of docs/accuracy.md that compares with AIConfigurator, on the rows that it can price.
+"""The part of docs/accuracy.md that compares with AIConfigurator, on the rows that it can predict.
 
-Three predictions of each row: ours; AIConfigurator's step times under our scheduler, memory plan and client; and its own
-estimate of the whole (``own_estimates.py``). For what was left out of the fit, ours is the held-out figure of the fit's report.
+Each row has three predictions: ours, AIConfigurator's step times under our scheduler, memory plan and client, and its own estimate of the
+whole (``own_estimates.py``). Where a part was left out of the fit, ours is the held-out error in the fit's report.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _held_out(compared: dict[str, list[Compared]]) -> Iterator[str]:
     yield "### Held out, beside AIConfigurator on the same rows"
     yield ""
     yield "MAPE in percent as ours / its steps under our scheduler / its own estimate. Ours was fitted without these rows;"
-    yield "its are over those of them that it can price, n of all: where it cannot price all, the rows are not quite the same."
+    yield "its are over those of them that it can predict, n of all: where it cannot predict all, the rows are not quite the same."
     yield "Ratio: ours over its own estimate, or over its steps where it has none, of the means; the target is 0.5 at most."
     for title, folds in shipped().get("report", {}).get("held_out", {}).items():
         file = next((name for begin, name in TITLES.items() if title.startswith(begin)), None)

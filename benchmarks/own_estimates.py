@@ -1,4 +1,4 @@
-"""AIConfigurator's own estimates of measured rows, without our simulator: for docs/accuracy.md alone.
+"""AIConfigurator's own estimates of measured rows, without our simulator; only docs/accuracy.md uses them.
 
 A static batch is its ``EngineHandle.run_static``; a closed loop is its aggregated estimate, ``run_agg``, at a batch of as many
 requests as there are clients and with a context budget of one prompt, which is what its command line takes by default

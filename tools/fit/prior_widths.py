@@ -1,11 +1,11 @@
-"""How far a calibration's factors may go, and how well it then predicts: both learned from groups that the fit had not seen.
+"""How far a calibration's factors may go and how well it then predicts, both learned from groups that the fit had not seen.
 
-Empirical Bayes over the NIM groups: terms are fitted without a group, factors on them to all of that group's rows, and the
-width of each factor is the root of its mean square over the groups, its own uncertainty included, repeated until it
-stands still (EM). One more group with ``START_WIDTH`` keeps four groups from claiming that a term never differs.
+The widths are found by empirical Bayes over the NIM groups. Terms are fitted without a group, and factors on these terms to all of the
+group's rows. The width of a factor is the root of its mean square over the groups, with its own uncertainty, and the whole is repeated
+until it stands still (EM). One more group of ``START_WIDTH`` keeps four groups from claiming that a term never differs.
 
-The errors of calibrated predictions are those of every curve of a group calibrating the group's other curves, with terms
-fitted without the group and widths learned from the other groups alone, by terms that had not seen these either.
+For the errors of calibrated predictions each curve of a group calibrates the group's other curves. The terms are fitted without the group,
+and the widths are learned from the other groups alone, with terms that had not seen those either.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ Group = tuple[Any, ...]
 ITERATIONS = 4
 
 FEWEST_GROUPS = 3
-"""One is left out, and of the others each in turn."""
+"""The number of groups that is needed: one is left out, and then each of the others in turn."""
 
 START_GROUPS = 1.0
-"""Groups that ``START_WIDTH`` counts for."""
+"""The number of groups for which ``START_WIDTH`` counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """What the groups taught.
+    """What was learned from the groups.
 
     Attributes:
-        widths: of the logarithm of each factor.
-        errors: held-out errors of calibrated predictions.
-        scores: MAPE in percent of these by group and metric, without and with the calibration.
+        widths: the width of the logarithm of each factor.
+        errors: the held-out errors of calibrated predictions.
+        scores: their MAPE in percent by group and metric, without the calibration ("shipped") and with it ("calibrated").
     """
 
     widths: dict[str, float]
@@ -60,14 +60,14 @@ class Learned:
 
 
 def learned(groups: Mapping[Group, list[Row]], terms_without: Callable[[tuple[Group, ...]], Terms]) -> Learned | None:
-    """Widths from all groups, and the held-out errors of calibrating each of their curves with those of the other groups.
+    """Learn the widths from all groups, and the errors of calibrating on each curve with widths from the other groups.
 
     Args:
         groups: measured rows under load, by group.
-        terms_without: the terms of a fit that has not seen these groups; asked for each group and each pair.
+        terms_without: gives the terms of a fit that has not seen some groups; it is asked for each group and for each pair.
 
     Returns:
-        None where the rows are too few for that: less than three groups, or a group without a curve to calibrate on.
+        None where there are fewer than three groups, or one of them has no curve to calibrate on.
     """
     if len(groups) < FEWEST_GROUPS or not all(curves(rows) for rows in groups.values()):
         return None
@@ -93,7 +93,7 @@ def learned(groups: Mapping[Group, list[Row]], terms_without: Callable[[tuple[Gr
 def _one_curve(
     curve: list[Row], rows: list[Row], terms: Terms, widths: Mapping[str, float]
 ) -> tuple[list[HeldOut], dict[str, float], dict[str, float]]:
-    """Errors of the other rows of a group when calibrated on a curve, and the MAPE of these without and with it."""
+    """The errors of a group's other rows after calibrating on a curve, and their MAPE without and with the calibration."""
     report = calibrate(curve, terms=terms, widths=widths, data="a curve")
     rest = [row for row in rows if row not in curve]
     loaded = LoadedRows(rest)
@@ -108,7 +108,7 @@ def _one_curve(
 
 
 def curves(rows: Sequence[Row]) -> list[list[Row]]:
-    """Rows of equal lengths together, where they are enough to calibrate on."""
+    """The rows of equal lengths, where there are enough to calibrate on."""
     found: dict[tuple[int, int], list[Row]] = {}
     for row in rows:
         found.setdefault((row["isl"], row["osl"]), []).append(row)
@@ -116,7 +116,7 @@ def curves(rows: Sequence[Row]) -> list[list[Row]]:
 
 
 def learned_widths(cases: Sequence[tuple[Terms, list[Row]]]) -> dict[str, float]:
-    """The width of each factor's logarithm over groups of rows, each with terms that have not seen it."""
+    """The width of the logarithm of each factor over some groups of rows, each with terms that have not seen it."""
     widths = dict.fromkeys(MULTIPLIERS, START_WIDTH)
     samples = []
     for terms, rows in cases:

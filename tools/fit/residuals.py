@@ -1,8 +1,9 @@
-"""Held-out errors of a cross-validated fit to the table that ``intervals`` reads.
+"""The held-out errors of a cross-validated fit, turned into the table that ``perf.prediction_error`` reads.
 
-Each error belongs to a group: rows of one deployment, whose errors are alike. Quantiles of a regime are drawn towards
-those of the wider one by ``PULL`` rows' worth. As an interval will be asked for groups that no table has seen, the
-table is made once without each group, and ``stretch`` is what makes those intervals hold the share that they promise.
+Each error belongs to a group of rows of one deployment, whose errors are alike. The quantiles of a regime are drawn towards those of the
+wider regime around it, as if ``PULL`` rows of that one were added. Intervals will be asked for groups that no table has seen. So the
+table is made once without each group, and ``stretch`` is the factor by which those intervals must widen to hold the share that they
+promise.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ if TYPE_CHECKING:
     from tonnage.validation.point import Point
 
 PULL = 60.0
-"""Rows of the wider regime that its narrower ones borrow."""
+"""How many rows of the wider regime a narrower one borrows."""
 
 FEWEST = 12
-"""Rows below which a regime has no quantiles of its own."""
+"""The number of rows below which a regime has no quantiles of its own."""
 
 WIDEST = 3.0
-"""Largest stretch, and largest widening for an unseen GPU."""
+"""The largest stretch, and the largest widening for an unseen GPU or engine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldOut:
-    """One error of a row that the fit had not seen.
+    """The error of one metric of a row that the fit had not seen.
 
     Attributes:
-        metric: the column; tokens/s, at fixed lengths the same number as requests/s, count as these.
+        metric: the column; tokens/s count as requests/s, which is the same number at fixed lengths.
         log_error: log(predicted / measured).
-        regime: of the row.
-        group: rows with the same label have errors that are alike.
-        unseen_gpu, unseen_engine: whether the whole GPU, or every row of the engine, was left out.
-        format: of the weights.
+        regime: the regime of the row.
+        group: a label; the errors of rows with the same label are alike.
+        unseen_gpu, unseen_engine: whether the whole GPU, or every row of the engine, was left out of the fit.
+        format: the format of the weights.
     """
 
     metric: str
@@ -53,7 +54,7 @@ class HeldOut:
 
     @property
     def usual(self) -> bool:
-        """Whether GPU and engine were known to the fit."""
+        """Whether the fit had seen the GPU and the engine."""
         return not (self.unseen_gpu or self.unseen_engine)
 
 
@@ -68,10 +69,10 @@ def held_out_rows(
     """The errors of one fold.
 
     Args:
-        points: its left-out rows.
-        errors: signed relative errors by metric, in their order; NaN where not measured.
+        points: the rows that it left out.
+        errors: their signed relative errors by metric, in the same order; NaN where a metric was not measured.
         unseen_gpu, unseen_engine: whether their whole GPU, or their engine, was left out.
-        current: whether the engines are of today; by the terms that the package ships if not given, which a new engine is not in.
+        current: whether the engines are current ones; taken from the shipped terms if not given, which know no new engine.
     """
     found = []
     for metric, values in errors.items():
@@ -92,20 +93,20 @@ def held_out_rows(
 
 
 def _regime(point: Point, current: bool | None) -> Regime:
-    """Of a measured row: everything about it is known, whatever the terms had seen that the package ships."""
+    """The regime of a measured row, about which everything is known, whatever the shipped terms had seen."""
     found = regime_of(point.deployment, isl=point.isl, osl=point.osl, batch=point.batch, clients=point.concurrency)
     of_today = found.current if current is None else current
     return replace(found, known_gpu=True, known_engine=True, known_format=True, known_family=True, current=of_today)
 
 
 def _group(point: Point) -> str:
-    """Engine and model; where requests come and go also the GPU, with which the knobs and the host change."""
+    """The engine and the model, and for rows under load also the GPU, with which the knobs and the host change."""
     d = point.deployment
     return f"{d.engine} {d.model.name}" + ("" if point.batch is not None else f" {d.gpu.name}")
 
 
 def residual_table(rows: Iterable[HeldOut], date: str) -> dict[str, Any]:
-    """The document of ``residuals.json``."""
+    """The content of ``residuals.json``, without the widths."""
     everything = list(rows)
     usual = [row for row in everything if row.usual]
     by_metric = {metric: [row for row in usual if row.metric == metric] for metric in sorted({row.metric for row in usual})}
@@ -138,7 +139,7 @@ def residual_table(rows: Iterable[HeldOut], date: str) -> dict[str, Any]:
 
 
 def carried_over(document: dict[str, Any], old: Residuals, kind: str) -> dict[str, Any]:
-    """The document with an older table's regimes of a kind that no new rows are of."""
+    """The document, with the regimes of a kind taken from an older table where no new row is of that kind."""
     if any(kind in table for table in document["quantiles"].values()):
         return document
     found = deepcopy(document)
@@ -151,7 +152,7 @@ def carried_over(document: dict[str, Any], old: Residuals, kind: str) -> dict[st
 
 
 def _coverage_of(rows: Sequence[HeldOut], table: Residuals) -> dict[str, dict[str, float]]:
-    """Share of errors inside the intervals of a finished table, in percent, by metric and kind of load."""
+    """The share of errors inside the intervals of a finished table, in percent, by metric and kind of load."""
     found: dict[str, dict[str, float]] = {}
     for metric in sorted({row.metric for row in rows} & set(table.quantiles)):
         for kind, mine in _by_kind([row for row in rows if row.metric == metric]).items():
@@ -160,7 +161,7 @@ def _coverage_of(rows: Sequence[HeldOut], table: Residuals) -> dict[str, dict[st
 
 
 def _unseen_kinds(rows: Sequence[HeldOut], metric: str) -> dict[str, float]:
-    """How much wider the errors of left-out GPUs are, for every kind of load but static batches."""
+    """How much wider the errors of left-out GPUs are, for every kind of load except static batches."""
     found = {}
     for kind, mine in _by_kind([row for row in rows if row.metric == metric and row.regime.kind != "static"]).items():
         factor = _wider([row for row in mine if row.unseen_gpu], mine, metric)
@@ -181,9 +182,9 @@ def _unseen_engines(rows: Sequence[HeldOut]) -> dict[str, dict[str, float]]:
 
 
 def coverage_by_regime(rows: Sequence[HeldOut], share: float = SHARE) -> dict[str, dict[str, dict[str, float]]]:
-    """Coverage by metric, then by what the rows are (kind, load, mix, family, group): percent inside, and rows.
+    """The coverage of each metric by kind, load, mix, family and group of the rows: the percentage inside, and the number of rows.
 
-    Each row is judged by a table and a stretch made without its group.
+    Each row is judged by a table and a stretch that were made without its group.
     """
     found: dict[str, dict[str, dict[str, float]]] = {}
     for metric in sorted({row.metric for row in rows}):
@@ -203,7 +204,7 @@ def _by_kind(rows: Sequence[HeldOut]) -> dict[str, list[HeldOut]]:
 
 
 def coverage(rows: Sequence[HeldOut], share: float = SHARE) -> dict[str, dict[str, float]]:
-    """Share of each metric's errors inside the intervals of a table made without their group, in percent, groups counting alike."""
+    """The share of each metric's errors inside intervals made without their group, in percent; all groups count alike."""
     found: dict[str, dict[str, float]] = {}
     for metric in sorted({row.metric for row in rows}):
         for kind, mine in _by_kind([row for row in rows if row.metric == metric]).items():
@@ -223,7 +224,7 @@ def _covered(rows: Sequence[HeldOut], table: Residuals, share: float) -> float:
 
 
 def _without_each(rows: Sequence[HeldOut], *, stretched: bool) -> Iterator[tuple[Residuals, list[HeldOut]]]:
-    """A table without each group of one metric's and kind's rows, and that group."""
+    """For each group of rows of one metric and kind, a table made without it, and its rows."""
     for group in sorted({row.group for row in rows}):
         rest = [row for row in rows if row.group != group]
         if rest:
@@ -239,7 +240,7 @@ def _without_each(rows: Sequence[HeldOut], *, stretched: bool) -> Iterator[tuple
 
 
 def _stretches(rows: Sequence[HeldOut]) -> dict[str, float]:
-    """The stretch of each kind of load and of each load, that of a load drawn towards its kind's by ``PULL`` rows."""
+    """The stretch of each kind of load and of each load; that of a load is drawn towards its kind's by ``PULL`` rows."""
     found: dict[str, float] = {}
     for kind, mine in _by_kind(rows).items():
         needed = _needed(mine)
@@ -252,7 +253,7 @@ def _stretches(rows: Sequence[HeldOut]) -> dict[str, float]:
 
 
 def _needed(rows: Sequence[HeldOut]) -> list[tuple[float, float, str]]:
-    """For each row how much wider a table without its group must be to hold it, its weight (groups count alike), and its load."""
+    """For each row, how much wider a table without its group must be to hold it, the row's weight (groups count alike), and its load."""
     needed: list[tuple[float, float, str]] = []
     tail = (1 - SHARE) / 2
     for table, left in _without_each(rows, stretched=False):
@@ -265,7 +266,7 @@ def _needed(rows: Sequence[HeldOut]) -> list[tuple[float, float, str]]:
 
 
 def _holding(needed: Sequence[tuple[float, float, str]]) -> float:
-    """The factor that holds ``SHARE`` of the weight; 1 where there is only one group."""
+    """The factor that holds ``SHARE`` of the weight, or 1 where there is only one group."""
     total, reached = sum(weight for _, weight, _ in needed), 0.0
     for factor, weight, _ in sorted(needed):
         reached += weight
@@ -275,7 +276,7 @@ def _holding(needed: Sequence[tuple[float, float, str]]) -> float:
 
 
 def _wider(unseen: Sequence[HeldOut], rows: Sequence[HeldOut], metric: str) -> float | None:
-    """How much wider these errors are than those of rows whose GPU and engine were known, same kinds of load."""
+    """How much wider these errors are than those of rows with a known GPU and engine under the same loads; None if too few."""
     loads = {row.regime.load for row in unseen}
     usual = sorted(abs(row.log_error) for row in rows if row.metric == metric and row.usual and row.regime.load in loads)
     if len(unseen) < FEWEST or len(usual) < FEWEST:
@@ -285,7 +286,7 @@ def _wider(unseen: Sequence[HeldOut], rows: Sequence[HeldOut], metric: str) -> f
 
 
 def _quantiles(rows: Sequence[HeldOut]) -> dict[str, list[float]]:
-    """Quantiles by regime key, each drawn towards those of the wider regime that holds it."""
+    """The quantiles of each regime, drawn towards those of the wider regime around it."""
     members: dict[str, list[float]] = {}
     parents: dict[str, str] = {}
     for row in rows:
@@ -307,7 +308,7 @@ def _quantiles(rows: Sequence[HeldOut]) -> dict[str, list[float]]:
 
 
 def _quantile(ordered: Sequence[float], p: float) -> float:
-    """Of a sorted sequence, linear between its values."""
+    """A quantile of a sorted sequence, linear between its values."""
     place = p * (len(ordered) - 1)
     low = min(int(place), len(ordered) - 2) if len(ordered) > 1 else 0
     high = min(low + 1, len(ordered) - 1)

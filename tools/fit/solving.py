@@ -1,6 +1,6 @@
-"""Least squares with priors over rows whose residuals a simulation decides, and how what it finds is written.
+"""Least squares with priors over rows whose residuals depend on a simulation, and the rounding of what is found.
 
-Budget: ``ROUNDS`` simulations of every row, ``EVALUATIONS`` of the residuals after each.
+All rows are simulated ``ROUNDS`` times, and the residuals are evaluated at most ``EVALUATIONS`` times after each simulation.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def solve(
     *,
     evaluations: tuple[int, int] = (EVALUATIONS, LAST_EVALUATIONS),
 ) -> Vector:
-    """The vector that explains the rows best, terms outside ``free`` held at ``start``.
+    """The vector that explains the rows best, while terms outside ``free`` are held at ``start``.
 
-    ``evaluations`` of the residuals at most, after the first simulation and after the last.
+    ``evaluations`` are the most evaluations of the residuals after the first simulation and after the last.
     """
     from scipy.optimize import least_squares
 
@@ -58,7 +58,7 @@ def _objective(layout: Layout, parts: Sequence[tuple[float, Rows]], x: Vector, f
 
 
 def rounded(values: Any) -> Any:
-    """Numbers of nested groups with four digits, names in order."""
+    """Nested groups with their numbers rounded to four digits and their names in order."""
     if isinstance(values, dict):
         return {name: rounded(value) for name, value in sorted(values.items())}
     if isinstance(values, str):

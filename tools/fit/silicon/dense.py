@@ -1,11 +1,11 @@
-"""Engine terms of current engines, fitted on ``silicon_sample.csv`` with the GPU terms of Hopper held.
+"""The terms of current engines, fitted on the dense rows of ``silicon_sample.csv`` while the GPU terms of Hopper are held.
 
-Today's engines call much the same kernels. So a term of an engine is a value that all current engines share times a
-small correction of its own: an engine that no row knows has the shared values, one of another version or
-family moves little. Free are both, the terms of Blackwell and what NVFP4 reaches there, which no other rows know.
-Kernels of 8 and of 16 bits are apart: quantised activations cost the engines much of what FP8 gains in prefill.
+Today's engines call much the same kernels. So a term of an engine is a value that all current engines share, times a small correction of
+its own. An engine without rows has the shared values, and one of another version or family moves little. The fit moves the shared
+values, the corrections, the terms of Blackwell, and what NVFP4 reaches there, about which no other rows tell. Kernels of 8 and of 16 bits
+have terms of their own, because quantising activations costs the engines much of what FP8 gains in prefill.
 
-Whole systems, whole models and whole engine families are left out in turn; of B200 then stay the start values.
+Whole systems, whole models and whole engine families are left out in turn. Without B200 its terms keep their start values.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ Terms = dict[str, Any]
 VLLM, TRTLLM_RC, TRTLLM, SGLANG = "vllm", "tensorrt-llm-1.0", "tensorrt-llm-1.1", "sglang"
 ENGINES = (VLLM, TRTLLM_RC, TRTLLM, SGLANG)
 LATER = {"tensorrt-llm-1.2": TRTLLM, "sglang-0.5.9": SGLANG}
-"""Versions of which no dense row is, and whose dense terms they take: they differ in experts and latent attention (``moe.py``)."""
+"""Versions without dense rows, and the version whose dense terms they take: they differ in experts and latent attention (``moe.py``)."""
 
 OUTGROWN = ("one_shot_tokens",)
-"""What of an earlier version its later one does not have."""
+"""Terms of an earlier version that its later one does not have."""
 
 LAMPORT = (TRTLLM_RC, TRTLLM)
-"""Engines whose all-reduces write to all GPUs at once and need no barrier (``ONE_SHOT``)."""
+"""Engines whose all-reduces write to all GPUs at once, without a barrier (``ONE_SHOT``)."""
 
 VLLM_010, VLLM_012 = "vllm-0.10", "vllm-0.12"
 EARLIER: dict[str, dict[str, Prior]] = {
@@ -55,7 +55,7 @@ EARLIER: dict[str, dict[str, Prior]] = {
     },
     VLLM_012: {"schedule_s": (0.46e-3, 0.5)},
 }
-"""What the rows of an earlier vLLM have beside the terms of vLLM, or times them. Start values from what its developers published:
+"""Terms that an earlier vLLM has beside those of vLLM, or that multiply them. Their start values are what its developers published:
 
 - ``kv_8bit_hopper``, times ``kv_8bit``: attention on Hopper reads an FP8 cache at a cost per token of 63 % of 16 bits in 0.10.2 and of 54 %
   in 0.19.1 with four query heads a KV head (vllm.ai/blog, 2026-04-22), of 100 and of 72 % with eight
@@ -71,7 +71,7 @@ EARLIER: dict[str, dict[str, Prior]] = {
 """
 
 TODAY = {"kv_8bit_hopper": 0.89, "layer_kv_8bit_hopper_s": 4.4e-6}
-"""The same of vLLM from 0.12 on, which no row here tells."""
+"""The same terms of vLLM from 0.12 on, about which no row here tells."""
 
 COMMON: dict[str, Prior] = {
     "kv_bandwidth": (0.9, 0.1),
@@ -120,7 +120,7 @@ OWN = {
     "launch_layer_s": 0.3,
     "frontend_s": 0.2,
 }
-"""Spread of an engine's own correction."""
+"""The spread of the logarithm of an engine's own correction."""
 
 ONE_SHOT_TOKENS = 128.0
 ONE_SHOT: dict[str, Prior] = {"one_shot": (0.6, 0.3)}
@@ -141,24 +141,24 @@ BLACKWELL: dict[str, Prior] = {
     "latency": (1.0, 0.3),
     "link": (1.0, 0.2),
 }
-"""Start values: a study's, of the bandwidth a published point (``TRANSFERRED`` of ``terms.py``)."""
+"""The start values are those of a study; that of the bandwidth is a published point (``TRANSFERRED`` of ``terms.py``)."""
 
 FP4 = "nvfp4"
 OF_FP4: dict[str, Prior] = {"compute": (0.79, 0.2), "memory": (0.80, 0.15)}
-"""Shares of Blackwell's 8-bit efficiencies that NVFP4 reaches."""
+"""The shares of Blackwell's 8-bit efficiencies that NVFP4 reaches."""
 
 CONSTANT = {"kv_single": 1.0, "head_arithmetic": 0.0, "walk_s": 0.0, "turnaround_s": 0.0}
 EXPERTS = ("expert_compute", "expert_memory", "expert_spread")
-"""Taken from TensorRT-LLM 0.15: no row here has experts."""
+"""Terms taken from TensorRT-LLM 0.15, because no row here has experts."""
 
 MEASURED_GPU, MEASURED_BITS = "b200-sxm-180gb", "8"
 ORIGIN = "efficiencies transferred from B200, fitted in FP8 and FP4; in 16 bits those of a study"
 ROUNDS, EVALUATIONS, TOLERANCE, SLOPE = 2, 15, 1e-4, 1e-5
-"""Simulations of every row, evaluations after each, where the search ends, step of the differences."""
+"""The simulations of every row, the evaluations after each, the tolerance of the search, and the step of the differences."""
 
 SCORED = ("itl_ms", "ttft_ms", "ttft_all_ms", "itl_median_ms")
-"""MAPE of TPOT, of TTFT where the KV cache holds all clients, of TTFT over all rows, and the median signed error of TPOT, whose
-mean over parts is one of magnitudes."""
+"""The MAPE of TPOT, of TTFT where the KV cache holds all clients, of TTFT over all rows, and the median signed error of TPOT, whose
+mean over folds is the mean of its magnitudes."""
 TITLES = {"gpu": "a system", "model": "a model", "engine": "an engine"}
 TITLE = "current engines, {} left out; TTFT where KV fits"
 ELSEWHERE = "host terms and decode attention were fitted on {gpus}; on this GPU they are transferred"
@@ -166,7 +166,7 @@ ELSEWHERE = "host terms and decode attention were fitted on {gpus}; on this GPU 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """One part left out, by a column."""
+    """One part of the rows that is left out: all rows with one value of a column."""
 
     title: str
     name: str
@@ -177,7 +177,7 @@ class Fold:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SiliconLayout(Layout):
-    """Shared values, corrections and Blackwell's terms as a vector of logarithms; ``terms`` gives every engine its product.
+    """The shared values, the corrections and Blackwell's terms as a vector of logarithms; ``terms`` multiplies them for every engine.
 
     Attributes:
         front_end: engines whose seconds per streamed token were chosen by rows.
@@ -202,7 +202,7 @@ class SiliconLayout(Layout):
         return found
 
     def streaming(self, seconds: Mapping[str, float]) -> SiliconLayout:
-        """The same with the front-end seconds per streamed token of engines."""
+        """The same layout with the seconds that the front ends of some engines take per streamed token."""
         base = deepcopy(self.base or {})
         for engine, value in seconds.items():
             base["engines"][_terms_of(engine)]["stream_s"] = value
@@ -210,7 +210,7 @@ class SiliconLayout(Layout):
 
 
 def silicon_layout(terms: Terms) -> SiliconLayout:
-    """What the fit moves, on top of fitted terms that stay as they are."""
+    """The terms that the fit moves, on top of other fitted terms that stay as they are."""
     base = {group: deepcopy(values) for group, values in terms.items() if group not in ("origins", "report")}
     experts = {term: base["engines"][CURRENT][term] for term in EXPERTS}
     for engine in ENGINES:
@@ -247,13 +247,13 @@ def solution(layout: SiliconLayout, rows: Sequence[Row]) -> tuple[SiliconLayout,
 
 
 class Slopes:
-    """Residuals of rows and priors, and how they change with each term.
+    """The residuals of rows and priors, and how they change with each term.
 
-    The correction of an engine moves its own rows only, so the same term of all engines is moved at once.
+    The correction of an engine moves only the engine's own rows, so the same term of all engines is moved at once.
     """
 
     def __init__(self, layout: Layout, parts: SiliconRows) -> None:
-        """Say which residual is of which engine."""
+        """Find the engine of each residual, and the terms that can be moved together."""
         self.layout, self.parts = layout, parts
         engines = np.array([_terms_of(find_engine(point.deployment.engine).coefficients) for point in parts.points])
         self.engine = np.concatenate([engines[np.isfinite(values)] for values in parts.measured.values()])
@@ -265,12 +265,12 @@ class Slopes:
         self.groups = list(together.values())
 
     def residuals(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Of the rows, then of the priors."""
+        """The residuals of the rows, followed by those of the priors."""
         prior = PRIOR_WEIGHT * (x - self.layout.start) / self.layout.spread
         return np.concatenate([self.parts.residuals(self.layout.terms(x)), prior])
 
     def jacobian(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """By differences over ``SLOPE`` of each term's logarithm, shape (residuals, terms)."""
+        """The Jacobian by differences over ``SLOPE`` of each term's logarithm, float64 (residuals, terms)."""
         here, count = self.parts.residuals(self.layout.terms(x)), len(self.engine)
         found = np.zeros((count + len(x), len(x)))
         found[count + np.arange(len(x)), np.arange(len(x))] = PRIOR_WEIGHT / self.layout.spread
@@ -284,17 +284,17 @@ class Slopes:
 
 
 def _terms_of(coefficients: str) -> str:
-    """The engine whose corrections a group of engine terms has: of an earlier version that of the later one."""
+    """The engine whose corrections a group of engine terms has; for an earlier version it is the later one."""
     return VLLM if coefficients in EARLIER else coefficients
 
 
 def family(row: Row) -> str:
-    """The engine of a row, whatever its version."""
+    """The engine family of a row, whatever its version."""
     return find_engine(row["engine"]).family
 
 
 def folds(rows: Sequence[Row], title: str = TITLE) -> Iterable[Fold]:
-    """Every system, model and engine family left out in turn."""
+    """The folds that leave out every system, model and engine family in turn."""
     for column, what in TITLES.items():
         part = {id(row): family(row) if column == "engine" else row[column] for row in rows}
         for name in sorted(set(part.values())):
@@ -306,9 +306,10 @@ def figures(rows: Sequence[Row], terms: Terms, *, without: str = "", residuals: 
     """The errors of ``SCORED`` in percent.
 
     Args:
-        rows: what is predicted; terms: with what.
-        without: the column, if any, whose whole value the terms have not seen.
-        residuals: to which the errors are appended.
+        rows: what is predicted.
+        terms: the terms that predict it.
+        without: the column whose value in these rows the terms have not seen at all, if there is one.
+        residuals: a list to which the errors are appended.
     """
     parts = SiliconRows(rows)
     fits = np.array(parts.cache_holds_all())
@@ -323,7 +324,7 @@ def figures(rows: Sequence[Row], terms: Terms, *, without: str = "", residuals: 
 
 
 def _mean(values: NDArray[np.float64]) -> float:
-    """Of what is known; NaN where nothing is."""
+    """The mean of the values that are known; NaN where none is."""
     known = values[np.isfinite(values)]
     return float(known.mean()) if known.size else float("nan")
 
@@ -331,14 +332,14 @@ def _mean(values: NDArray[np.float64]) -> float:
 def refit(
     terms: Terms, file: Path, *, progress: Progress | None = None, cross_validate: bool = True, residuals: list[HeldOut] | None = None
 ) -> Terms:
-    """The content of ``terms.json`` with the terms of current engines, of Blackwell and of FP4 fitted anew.
+    """Fit the terms of current engines, of Blackwell and of FP4 anew.
 
     Args:
-        terms: such a content; all its other terms are kept as they are.
+        terms: the content of ``terms.json``; all its other terms are kept as they are.
         file: ``silicon_sample.csv``.
         progress: called with (done, total, name).
         cross_validate: also fit without each part that is held out.
-        residuals: to which the errors of these parts are appended.
+        residuals: a list to which the errors of these parts are appended.
 
     Raises:
         InputError: the file cannot be read.
@@ -370,13 +371,13 @@ def refit(
 
 
 def _in_process(engines: Terms, engine: str) -> dict[str, float]:
-    """What a later TensorRT-LLM spends per sequence to hand out tokens: what 0.15 does not when all requests are queued in its process."""
+    """Seconds per sequence in which a later TensorRT-LLM hands out tokens; 0.15, called in its own process, did not spend them."""
     later = find_engine(engine).family == find_engine(CURRENT).family
     return {"response_s": max(engines[engine]["sequence_s"] - engines[CURRENT]["sequence_s"], 0.0)} if later else {}
 
 
 def add_means(tables: dict[str, dict[str, Figures]]) -> None:
-    """Give every table the row "mean", over its folds: of sizes, for errors of both signs would cancel."""
+    """Give every table a row "mean" over its folds; it is a mean of magnitudes, because errors of both signs would cancel."""
     for table in tables.values():
         table["mean"] = {name: round(float(np.nanmean([abs(each[name]) for each in table.values()])), 2) for name in SCORED}
 
@@ -411,7 +412,7 @@ def _report(found: Terms, rows: Sequence[Row], tables: dict[str, dict[str, Figur
 
 
 def carried_over(terms: Terms) -> Terms:
-    """The content with what an earlier ``refit`` gave, as the package ships it."""
+    """The content of ``terms.json`` with the terms that an earlier ``refit`` gave, as the package ships them."""
     old, found = shipped(), deepcopy(terms)
     for engine in (*ENGINES, *EARLIER, *LATER):
         found["engines"][engine] = dict(old["engines"][engine])

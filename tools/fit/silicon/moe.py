@@ -1,8 +1,8 @@
-"""Expert and latent-attention terms of current engines, fitted on ``silicon_sample.csv`` with all dense terms held.
+"""The terms of experts and latent attention of current engines, fitted on ``silicon_sample.csv`` while all dense terms are held.
 
-An engine's value of a term is a value that all engines share times the engine's own small correction, so that an
-engine, a GPU or a model without rows is predicted by the others. The shared values, the corrections and one
-factor for Blackwell are free; nothing of a dense model moves. Systems, models and engines are left out in turn.
+An engine's value of a term is a value that all engines share, times the engine's own small correction. So the others predict an engine, a
+GPU or a model without rows. The fit moves the shared values, the corrections and the factors of formats and of Blackwell; no
+prediction of a dense model changes. Systems, models and engines are left out in turn.
 """
 
 from __future__ import annotations
@@ -53,18 +53,18 @@ SHARED: dict[str, Prior] = {
     "latent_layer": (1.2, 0.3),
     "latent_prefill_s": (200e-6, 1.0),
 }
-"""Start values of what engines share, fixed before scoring: a study found expert prefill at 10 to 20 % of the peak.
+"""The start values of what engines share, fixed before scoring; a study found expert prefill at 10 to 20 % of the peak rate.
 
 ``expert_each_s``: sorting few tokens to 128 and to 256 experts takes 22.6 and 25.8 µs (github.com/sgl-project/sglang/pull/7794;
 earlier 22.5 and 27.6, pull/4348), choosing among 256 and among 384 the same (pull/22488).
 """
 
 NEWER = {earlier: later for later, earlier in LATER.items()}
-"""An older version is corrected from the next one of its engine, so that what engines share is what they share today: in 2025 the
-kernels of experts and of latent attention were young. They were so in every engine (``OLDER``)."""
+"""The version from which an older one is corrected. So what engines share is what they share today: in 2025 the kernels of experts and
+of latent attention were young, in every engine (``OLDER``)."""
 
 OLDER = "older"
-"""Owner of what the older versions of all engines have in common, beside the correction of each."""
+"""The owner of the correction that the older versions of all engines have in common, beside the correction of each."""
 
 OWN = {
     "expert_compute": 0.2,
@@ -78,19 +78,19 @@ OWN = {
     "latent_layer": 0.2,
     "latent_prefill_s": 0.5,
 }
-"""Spread of an engine's own correction, and of what older versions share."""
+"""The spread of an engine's own correction, and of the correction that older versions share."""
 
 FORMATS = {"fp4": ("nvfp4", "mxfp4"), "unpacked": ("mxfp4 unpacked", "gptq")}
 OF_FORMAT: dict[str, Prior] = {"expert_compute": (1.2, 0.3), "expert_memory": (1.2, 0.2)}
 OWN_FORMAT = {"expert_compute": 0.1, "expert_memory": 0.07}
-"""What expert matrices reach in a kind of formats, beside the format's share in dense ones, and the spread of a format's own correction."""
+"""What expert matrices reach in a kind of formats beside the format's share in dense ones, and the spread of a format's correction."""
 
 OF_BLACKWELL = {"expert": 0.3, "expert_layer": 0.2}
-"""The same of Blackwell's expert arithmetic, relative to dense, and of its time per layer."""
+"""The spread of Blackwell's expert arithmetic relative to dense arithmetic, and of its time per layer."""
 
 UNFUSED = "tensorrt-llm"
-"""The engine whose experts in FP8 go through DeepGEMM on Blackwell, matrix by matrix, while those in FP4 are fused: nothing is saved per
-layer in FP8. Its deployment guide for DeepSeek R1 (1.2.0rc2) names no other kernels for it; InferenceMAX's scripts asked for these."""
+"""The engine whose experts in FP8 go through DeepGEMM on Blackwell, matrix by matrix, while those in FP4 are fused; so in FP8 nothing is
+saved per layer. Its deployment guide for DeepSeek R1 (1.2.0rc2) names no other kernels, and InferenceMAX's scripts asked for these."""
 
 KINDS: dict[str, Prior] = {f"{term}_{kind}": prior for kind in FORMATS for term, prior in OF_FORMAT.items()}
 FURTHER: dict[str, Prior] = {
@@ -101,15 +101,15 @@ GENERATIONS: dict[str, Prior] = {f"{term}_blackwell": (1.0, spread) for term, sp
 EXPERTS, LATENT, DISPATCH = "expert_", "latent_", "dispatch"
 TITLE = "current engines, MoE, {} left out; TTFT where KV fits"
 EVALUATIONS, FEWER_EVALUATIONS = 12, 8
-"""Of the residuals after each of two simulations: for the terms that are shipped, and with a part left out."""
+"""The evaluations of the residuals after each of two simulations, for the terms that are shipped and with a part left out."""
 
 THINNED = 5
-"""Every so many rows are fitted to with a part left out; all of the part are scored."""
+"""With a part left out, every fifth of the other rows is fitted; all rows of the part are scored."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoeLayout(Layout):
-    """Shared values and corrections as a vector of logarithms; ``terms`` gives every engine its product."""
+    """The shared values and the corrections as a vector of logarithms; ``terms`` multiplies them for every engine."""
 
     engines: tuple[str, ...] = ()
 
@@ -133,7 +133,7 @@ class MoeLayout(Layout):
 
 
 def moe_layout(terms: Terms, engines: Iterable[str]) -> MoeLayout:
-    """What the fit moves, on top of fitted terms that stay as they are."""
+    """The terms that the fit moves, on top of other fitted terms that stay as they are."""
     base = {group: deepcopy(values) for group, values in terms.items() if group not in ("origins", "report")}
     names = tuple(sorted(engines))
     priors = SHARED | KINDS | FURTHER | GENERATIONS
@@ -156,14 +156,14 @@ def solve_moe(layout: MoeLayout, rows: Sequence[Row], evaluations: int = EVALUAT
 def refit(
     terms: Terms, file: Path, *, progress: Progress | None = None, cross_validate: bool = True, residuals: list[HeldOut] | None = None
 ) -> Terms:
-    """The content of ``terms.json`` with the terms of experts and latent attention of current engines fitted anew.
+    """Fit the terms of experts and latent attention of current engines anew.
 
     Args:
-        terms: such a content; all its other terms are kept as they are.
+        terms: the content of ``terms.json``; all its other terms are kept as they are.
         file: ``silicon_sample.csv``.
         progress: called with (done, total, name).
         cross_validate: also fit without each part that is held out, on every fifth of the other rows.
-        residuals: to which the errors of these parts are appended.
+        residuals: a list to which the errors of these parts are appended.
 
     Raises:
         InputError: the file cannot be read.
@@ -194,7 +194,7 @@ def refit(
 
 
 def _of_experts(engine: Mapping[str, float]) -> Figures:
-    """Of the terms of an engine those that no dense model has."""
+    """Those terms of an engine that no dense model has."""
     return {term: value for term, value in engine.items() if term.startswith((EXPERTS, LATENT, DISPATCH))}
 
 
@@ -212,7 +212,7 @@ def _report(found: Terms, rows: Sequence[Row], tables: dict[str, dict[str, Figur
 
 
 def carried_over(terms: Terms) -> Terms:
-    """The content with what an earlier ``refit`` gave, as the package ships it."""
+    """The content of ``terms.json`` with the terms that an earlier ``refit`` gave, as the package ships them."""
     old, found = shipped(), deepcopy(terms)
     for engine in old["origins"].get("experts", {}):
         found["engines"][engine] |= _of_experts(old["engines"][engine])

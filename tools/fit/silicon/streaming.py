@@ -1,9 +1,9 @@
-"""Seconds in which an engine's front end streams one token, found by trying values: what queues is not linear in its service time.
+"""The seconds in which an engine's front end streams one token, found by trying values, because a queue is not linear in its service time.
 
-One process turns the tokens of all sequences into text and sends them, one after another. While it keeps up it costs next to
-nothing; where an engine makes tokens faster, clients wait at the front end, the engine runs with fewer
-sequences than there are clients, and first tokens come late while the tokens after them come fast. Rows whose engine could fill the
-front end tell its speed; engines that no such row is of have ``START``.
+One process turns the tokens of all sequences into text and sends them, one after another. While it keeps up, it costs next to nothing.
+Where the engine makes tokens faster, clients wait at the front end, the engine runs with fewer sequences than there are clients, and
+first tokens come late while the tokens after them come fast. The rows whose engine could fill the front end tell its speed. Engines without
+such rows have ``START``.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from tools.fit.silicon.silicon_rows import SiliconRows
 from tools.fit.terms import PRIOR_WEIGHT
 
 START, SPREAD = 50e-6, 0.5
-"""20,000 tokens a second, about the most that any row without longer messages shows; spread of the logarithm."""
+"""20,000 tokens a second, about the most that any row without longer messages shows, and the spread of the logarithm."""
 
 TRIED = (30e-6, 40e-6, 50e-6, 60e-6, 70e-6, 80e-6, 90e-6, 100e-6, 110e-6, 125e-6)
 
 BUSY = 0.5
-"""Rows count where the engine, left to itself, would keep the slowest front end that is tried busy for this share of the time."""
+"""A row tells where its engine, left to itself, would keep the slowest front end that is tried busy for this share of the time."""
 
 
 def seconds(rows: Sequence[Row], terms: Terms) -> dict[str, float]:
-    """The best of ``TRIED`` for every engine that rows tell of, by its terms."""
+    """The best of ``TRIED`` for every engine about which rows tell."""
     telling = _telling(rows, terms)
     if not telling:
         return {}
@@ -52,7 +52,7 @@ def _streaming(terms: Terms, value: float) -> Terms:
 
 
 def _telling(rows: Sequence[Row], terms: Terms) -> list[Row]:
-    """Rows in which the front end could be what limits."""
+    """The rows in which the front end could be the limit."""
     parts = SiliconRows(rows)
     parts.simulate(_streaming(terms, 0.0))
     clients = np.array([point.concurrency or 1 for point in parts.points])
@@ -62,7 +62,7 @@ def _telling(rows: Sequence[Row], terms: Terms) -> list[Row]:
 
 
 def _squares(rows: Sequence[Row], terms: Terms) -> Sequence[float]:
-    """Sum of the squared residuals of every row."""
+    """The sum of the squared residuals of every row."""
     parts = SiliconRows(rows)
     parts.simulate(terms)
     return list(parts.squares(terms))
