@@ -34,7 +34,7 @@ FILES = {
 CURVE = Path(__file__).resolve().parent.parent / "examples" / "nim-llama-3-8b-h100-fp8.csv"
 DAY_S = 8 * 3600
 HELD_OUT_NAMES = NAMES | {"ttft_all_ms": "TTFT, all rows", "itl_median_ms": "TPOT, median error"}
-"""The median error has a sign; in the row of means it is the mean of magnitudes."""
+"""The median error has a sign; in the row of means it is a mean of magnitudes."""
 KINDS = ("model", "gpu", "precision", "engine", "regime", "cache")
 
 
@@ -96,7 +96,7 @@ def _page(data: Path) -> Iterator[str]:
 
 
 def _silicon() -> Iterator[str]:
-    """The rows of the installed wheel, where there is one."""
+    """The section on the rows of the installed wheel, if it is installed."""
     sample = installed_sample()
     title = "Current engines, closed loops (silicon_sample.csv of the wheel aiconfigurator-core)"
     if sample is None:

@@ -33,26 +33,26 @@ TITLES = {
     "throughput": "trtllm_throughput.csv",
     "current engines": SILICON,
 }
-"""Of which file the folds are whose titles begin so."""
+"""The file of the folds whose titles begin with a word."""
 
 WAYS = ("ours", "AIConfigurator's steps, our scheduler", "AIConfigurator's own estimate")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """One row and what each way predicts, by column."""
+    """One row, and what each way predicts by column."""
 
     row: ScoredRow
     predicted: tuple[dict[str, float], ...]
 
     def errors(self, metric: str) -> list[float | None]:
-        """Size of each way's relative error in percent; None where it predicts nothing."""
+        """The size of each way's relative error in percent; None where it predicts nothing."""
         measured = self.row.measured[metric]
         return [100 * abs(found[metric] / measured - 1) if metric in found else None for found in self.predicted]
 
 
 def comparison(data: Path, files: Sequence[str]) -> Iterator[str]:
-    """The lines of the part."""
+    """The lines of this part of the page."""
     yield ""
     yield "## Beside AIConfigurator"
     yield ""
@@ -85,7 +85,7 @@ def _sample() -> Path:
 
 
 def _compared(table: MeasuredTable, *, own: bool = True) -> Iterator[Compared]:
-    """Every row that we predict; without its own estimate where that is not of such rows."""
+    """Every row that we predict; ``own`` is False where its own estimate does not apply to such rows."""
     table = replace(table, apart={})
     _, ours = report_of(table)
     _, theirs = report_of(table, step_source=StepSource(name=AICONFIGURATOR))
@@ -104,7 +104,7 @@ def _parts(rows: Sequence[Compared]) -> list[tuple[str, list[Compared]]]:
 
 
 def _metrics(rows: Sequence[Compared]) -> list[str]:
-    """Columns that are compared; peak memory is none of step times."""
+    """The columns that are compared; peak memory does not depend on step times."""
     return [m for m in NAMES if m != "peak_gpu_memory_gb" and any(m in c.row.measured for c in rows)]
 
 
@@ -131,7 +131,7 @@ def _held_out(compared: dict[str, list[Compared]]) -> Iterator[str]:
 
 
 Cell = tuple[float, float | None, float | None]
-"""Ours, by its steps, its own."""
+"""Our error, that by its steps, and that of its own estimate."""
 
 
 def _table(title: str, folds: dict[str, dict[str, float]], rows: Sequence[Compared]) -> Iterator[str]:

@@ -23,7 +23,7 @@ MS_PER_S = 1e3
 
 
 def estimate(point: Point) -> dict[str, float]:
-    """Its prediction of a row by column; empty where it has none."""
+    """AIConfigurator's prediction of a row by column; empty where it has none."""
     try:
         tables = tables_of(point.deployment)
         return _static(point, tables) if point.batch is not None else _closed(point, tables)

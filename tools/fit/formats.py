@@ -40,7 +40,7 @@ _PRIORS: tuple[tuple[tuple[str, ...], tuple[str, ...], float, float, str], ...] 
     (("mxfp4 unpacked",), (), 0.80, MEMORY_4, "as AWQ on Hopper"),
     (("2:4",), (), 0.70, 1.0, "kernels 1.5 to 1.7 and prefill 1.3 times dense FP8 on H100 (arXiv 2603.05232), bytes as dense"),
 )
-"""Formats, generations (none: all others), compute, memory, source."""
+"""Formats, generations (none stands for all others), compute share, memory share, and source."""
 
 FORMATS: dict[str, dict[str, float]] = {}
 ORIGINS: dict[str, str] = {}
@@ -52,10 +52,10 @@ for _names, _generations, _compute, _memory, _source in _PRIORS:
 
 TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
 NARROWEST, FEWEST, MOST = 2048, 3e7, 6e8
-"""Matrices of a decoder layer: their smaller side, and their weights."""
+"""The matrices that count as those of a decoder layer: by their smaller side, and by how many weights they have."""
 
 BASE, NORM = (0.7, 0.8), 1.445
-"""Efficiencies of 16 bits and the exponent; the shares hardly depend on them."""
+"""The efficiencies of 16 bits and the exponent, on which the shares hardly depend."""
 
 
 def kernel_shares(file: Path, *, dtype: str, rate: float, weight_bytes: float, rate_16: float, bandwidth: float) -> tuple[float, float]:
@@ -77,7 +77,7 @@ def kernel_shares(file: Path, *, dtype: str, rate: float, weight_bytes: float, r
     tokens, gain = _speed_ups(file, dtype)
 
     def seconds(rate: float, size: float, pair: tuple[float, float]) -> NDArray[np.float64]:
-        """Of one weight."""
+        """The seconds that one weight takes."""
         arithmetic, reading = 2 * tokens / (rate * pair[0]), size / (bandwidth * pair[1])
         both: NDArray[np.float64] = (arithmetic**NORM + reading**NORM) ** (1 / NORM)
         return both
@@ -92,7 +92,7 @@ def kernel_shares(file: Path, *, dtype: str, rate: float, weight_bytes: float, r
 
 
 def _speed_ups(file: Path, dtype: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Numbers of tokens, and the geometric mean of 16-bit time over the format's at each."""
+    """Numbers of tokens, and at each the geometric mean of the 16-bit time over the format's time."""
     import numpy as np
     import pyarrow.parquet as pq
 

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Prior = tuple[float, float]
-"""Start value, and spread of its logarithm."""
+"""A start value, and the spread of its logarithm."""
 
 PRIOR_WEIGHT = 2.0
-"""Of a term's distance from its start value, in spreads: in every stage of the fit."""
+"""The weight of a term's distance from its start value, which counts in spreads, in every stage of the fit."""
 
 STATIC, NIM, CURRENT = "tensorrt-llm-0.9", "nim-2024", "tensorrt-llm-0.15"
-"""Engine presets that are fitted: ``EngineSpec.coefficients``."""
+"""The groups of engine terms that the first stage fits (``EngineSpec.coefficients``)."""
 
 SHARED: dict[str, Prior] = {
     "norm": (1.5, 0.3),
@@ -191,7 +191,7 @@ MEAN: dict[str, float] = {
     "watts_compute": 1.0,
     "watts_memory": 0.2,
 }
-"""A generation that nobody measured: about the mean of the measured ones, for a card of 1 W per TFLOP/s and 0.2 W per GB/s."""
+"""The terms of a generation that nobody measured, about the mean of the measured ones, for a card of 1 W per TFLOP/s and 0.2 W per GB/s."""
 
 TRANSFERRED: dict[str, dict[str, float]] = {
     "Volta": {"compute_16": 0.6, "memory_16": 0.72, "memory_8": 0.72},
@@ -214,7 +214,7 @@ MEANT = {
     "CDNA4": "mi355x",
     "Gaudi3": "gaudi3",
 }
-"""The card whose efficiencies ``TRANSFERRED`` holds; others of its generation have them by their watts."""
+"""The card whose efficiencies ``TRANSFERRED`` holds; those of others of its generation follow by their watts."""
 
 ORIGINS = {
     "Ampere": "efficiencies transferred from the Ampere GPUs that were measured (A100)",
@@ -251,12 +251,12 @@ BRIDGELESS = ("a100-pcie-80gb",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """The fitted terms as a vector of logarithms.
+    """Fitted terms as a vector of logarithms.
 
     Attributes:
         names: "group.name.term", or "shared.term".
         start, spread: float64 of the same length.
-        base: the groups that hold every other term; the constants and ties of this file if not given.
+        base: the groups that hold all other terms; the constants and ties of this file if not given.
     """
 
     names: tuple[str, ...]
@@ -265,20 +265,20 @@ class Layout:
     base: dict[str, Any] | None = None
 
     def free(self, engines: Iterable[str]) -> NDArray[np.int64]:
-        """Places of the terms that rows of these engines can tell: all but those of other engines."""
+        """The places of the terms about which rows of these engines tell: all but those of other engines."""
         import numpy as np
 
         allowed = tuple(f"engines.{engine}." for engine in engines)
         return np.array([i for i, n in enumerate(self.names) if not n.startswith("engines.") or n.startswith(allowed)])
 
     def only(self, engine: str) -> NDArray[np.int64]:
-        """Places of the terms of one engine."""
+        """The places of the terms of one engine."""
         import numpy as np
 
         return np.array([i for i, n in enumerate(self.names) if n.startswith(f"engines.{engine}.")])
 
     def terms(self, x: NDArray[np.float64]) -> dict[str, Any]:
-        """The groups of ``perf.terms`` for a vector."""
+        """The groups of terms that a vector stands for."""
         import numpy as np
 
         found = constants() if self.base is None else deepcopy(self.base)
@@ -296,13 +296,13 @@ class Layout:
 
 
 def with_derived(terms: dict[str, Any]) -> dict[str, Any]:
-    """The same groups with the engines of ``DERIVED``."""
+    """The same groups, with the engines of ``DERIVED`` added."""
     engines: dict[str, dict[str, float]] = terms["engines"]
     return {**terms, "engines": {**engines, **{name: {**engines[giver], **own} for name, (giver, own) in DERIVED.items()}}}
 
 
 def constants() -> dict[str, Any]:
-    """The groups of ``perf.terms`` with what is not fitted."""
+    """The groups of terms with all that is not fitted."""
     return {
         "shared": {},
         "architectures": {"*": dict(MEAN), **{name: {**values, **_watts(name)} for name, values in TRANSFERRED.items()}},
@@ -315,7 +315,7 @@ def constants() -> dict[str, Any]:
 
 
 def _watts(generation: str) -> dict[str, float]:
-    """Watts per TFLOP/s and per GB/s of the card that a generation's efficiencies are of."""
+    """The watts per TFLOP/s and per GB/s of the card to which a generation's efficiencies belong."""
     gpu = find_gpu(MEANT[generation])
     if gpu.tdp_w is None:
         return {}
@@ -323,7 +323,7 @@ def _watts(generation: str) -> dict[str, float]:
 
 
 def layout(measured: Iterable[tuple[str, str]]) -> Layout:
-    """The fitted terms, for GPUs measured in so many bits ("8" or "16")."""
+    """The terms that the first stage fits, given which GPUs were measured in which bits ("8" or "16")."""
     import numpy as np
 
     priors: dict[str, Prior] = {f"shared.{term}": prior for term, prior in SHARED.items()}

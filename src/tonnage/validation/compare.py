@@ -38,7 +38,7 @@ class ModelScores:
     apart: Mapping[str, ModelScores] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
+        """The scores as JSON values."""
         return {
             "models": {name: report.to_json() for name, report in self.reports.items()},
             "common": self.common,
@@ -77,7 +77,7 @@ def compare(
 
 
 def _compare(table: MeasuredTable, sources: Sequence[StepSource | None], worst: int, progress: Progress | None) -> ModelScores:
-    """The rows of one kind."""
+    """Compare the step models on the rows of one kind."""
     found = {
         FITTED if source is None else source.name: report_of(table, step_source=source, worst=worst, progress=progress)
         for source in sources

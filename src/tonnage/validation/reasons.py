@@ -1,4 +1,4 @@
-"""Why a prediction may be off, in words, from the row's own numbers: what decides it, and what it does not rest on."""
+"""Why a prediction may be off, in words that follow from the row's own numbers: what decides it, and which of its terms were not fitted."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from tonnage.validation.point import Point
 
 HOLDS, QUEUES = "holds all clients", "clients queue"
-"""Groups of closed loops by whether the KV cache holds the longest request of every client at once."""
+"""The groups of closed loops: whether or not the KV cache holds the longest request of every client at once."""
 
 
 def cache_group(point: Point) -> str:
-    """Which of the two a closed loop is; empty for other loads, and where the model does not fit."""
+    """The group of a closed loop; empty for other loads, and where the model does not fit."""
     point = point.of_rank
     if point.concurrency is None:
         return ""
@@ -36,7 +36,7 @@ def cache_group(point: Point) -> str:
 
 
 def reason(point: Point, metric: str, *, steady: bool) -> str:
-    """What decides a metric of a row, and what of it was not fitted; parts joined by semicolons."""
+    """What decides a metric of a row and which of its terms were not fitted, with semicolons between the parts."""
     point = point.of_rank
     parts = [] if steady else ["the run was not steady"]
     parts += _waiting(point) if not metric.startswith("itl") else []
@@ -67,7 +67,7 @@ def _memory(point: Point) -> str:
 
 
 def _term(point: Point, *, prefill: bool) -> str:
-    """The part of the step that takes most of it."""
+    """The part that takes most of the step."""
     loaded = point.batch is None  # a static batch is priced even where our memory plan has no room for it
     step = (point.instance.step if loaded else step_model(point.deployment)).coefficients
     terms = step_terms(step, _typical(point, prefill=prefill))
@@ -78,7 +78,7 @@ def _term(point: Point, *, prefill: bool) -> str:
 
 
 def _typical(point: Point, *, prefill: bool) -> NDArray[np.int64]:
-    """A step half through the outputs: decodes of all, and for TTFT a prompt among the others' decodes."""
+    """A step in the middle of the outputs: all sequences decode, or, for TTFT, one prompt runs among the others' decodes."""
     sequences = point.batch or min(point.concurrency or 1, point.instance.knobs.max_batch_size)
     row = np.zeros((1, STEP_COLUMNS), np.int64)
     decodes = sequences if not prefill else 0 if point.batch is not None else sequences - 1

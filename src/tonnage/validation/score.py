@@ -69,7 +69,7 @@ def report_of(
     calibration: Calibration | None = None,
     step_source: StepSource | None = None,
 ) -> tuple[ScoreReport, list[ScoredRow]]:
-    """As ``score``, of a table that was read before, with every row that was predicted."""
+    """Do the same as ``score`` for a table that was read before; also return every row that was predicted."""
     points, skipped, unknown = _look_up(table, calibration, step_source)
     check_source(step_source, calibration, len({owner_of(point.deployment) for point in points.values()}))
     scored, more = _predict_all(table, points, progress, workers or os.cpu_count() or 1)
@@ -94,7 +94,7 @@ def report_of(
 
 
 def _reduced(scored: Iterable[ScoredRow]) -> tuple[str, ...]:
-    """How well step times that are not the fitted terms' were reduced, in one sentence."""
+    """One sentence on how well the step times of another source were reduced; none for the fitted terms."""
     deployments = {owner_of(row.point.deployment): row.point.deployment for row in scored if row.point.deployment.step_source}
     if not deployments:
         return ()
@@ -110,7 +110,7 @@ def _reduced(scored: Iterable[ScoredRow]) -> tuple[str, ...]:
 
 
 def _calibrated(points: Iterable[Point]) -> tuple[str, ...]:
-    """What a calibration does to the rows, one sentence for each way."""
+    """What a calibration does to the rows, in one sentence for each kind of effect."""
     deployments = [point.deployment for point in points]
     found = Counter(calibration_mark(d, find_engine(d.engine).coefficients) for d in deployments)
     return tuple(f"{count} rows {mark}." for mark, count in found.items() if mark)
@@ -142,7 +142,7 @@ def _line(row: Mapping[str, Any], index: int) -> int:
 def _predict_all(
     table: MeasuredTable, points: Mapping[int, Point], progress: Progress | None, workers: int
 ) -> tuple[list[ScoredRow], list[Skipped]]:
-    """The rows in order, predicted in threads: the simulator holds no interpreter lock."""
+    """Predict the rows in threads, because the simulator holds no interpreter lock, and return them in order."""
     if any(point.load != "static" for point in points.values()):
         from tonnage.simulator.kernel import warm_up
 
@@ -179,7 +179,7 @@ def _score_row(table: MeasuredTable, index: int, point: Point) -> ScoredRow | Sk
 
 
 def _coverage(rows: Sequence[ScoredRow]) -> dict[str, float]:
-    """By metric, in percent; steady rows, for no others were held out."""
+    """The share of steady rows inside their intervals by metric, in percent; no other rows were held out."""
     found: dict[str, list[bool]] = {}
     for row in rows:
         for name, (low, high) in row.intervals.items():
