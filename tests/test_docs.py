@@ -173,13 +173,15 @@ def test_python_runs(page: Path, block: str, tmp_path: Path) -> None:
 
 
 def test_pages_name_the_json_keys() -> None:
-    from tonnage.plan.former_candidate import Candidate, Rejected
-    from tonnage.plan.former_plan import Plan
+    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.plan import Plan
+    from tonnage.plan.pool import Pool
+    from tonnage.plan.understood import Understood
     from tonnage.results.metrics import Summary
     from tonnage.validation.score_report import ScoreReport
 
     renamed = {"concurrency": "mean_concurrency"}
-    for page, kinds in (("size.md", (Plan, Candidate, Rejected)), ("simulate.md", (Summary,)), ("score.md", (ScoreReport,))):
+    for page, kinds in (("plan.md", (Plan, Candidate, Pool, Understood)), ("simulate.md", (Summary,)), ("score.md", (ScoreReport,))):
         text = (ROOT / "docs" / page).read_text(encoding="utf-8")
         names = {renamed.get(field.name, field.name) for kind in kinds for field in fields(kind)}
         assert {name for name in names if not re.search(rf"\b{name}\b", text)} == set(), page

@@ -20,6 +20,20 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
 
+DONE = 0
+FAILED = 1
+BAD_INPUT = 2
+NO_ANSWER = 3
+INTERRUPTED = 130
+EXIT_CODES = {
+    DONE: "done",
+    FAILED: "something failed that is not the asker's fault",
+    BAD_INPUT: "what was given cannot be used",
+    NO_ANSWER: "what was given is valid, and there is no acceptable answer to it",
+    INTERRUPTED: "interrupted",
+}
+"""What a command's exit code says."""
+
 Path = tuple[str, ...]
 """Where something stands in what was asked, such as ("search", "tp"), or its name alone where no other has it."""
 
@@ -44,7 +58,7 @@ def spelled(message: str, spell: Callable[[Path], str]) -> str:
 class TonnageError(Exception):
     """Base of all errors raised on purpose; ``exit_code`` is what the command returns."""
 
-    exit_code = 1
+    exit_code = FAILED
 
     @property
     def marked(self) -> str:
@@ -76,7 +90,7 @@ class TonnageError(Exception):
 class InputError(TonnageError):
     """What the user gave cannot be used; the message says where and what would be right."""
 
-    exit_code = 2
+    exit_code = BAD_INPUT
 
 
 class Several(TonnageError):

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from tonnage import api
 from tonnage.api.question import check_leaf, growth_of, owned, places
 from tonnage.errors import InputError, InputErrors
+from tonnage.report.wording_demand import demand_text
+from tonnage.report.wording_notes import note_text
 from tonnage.sizing.question import Question
 from tonnage.spec.scenario import Leaf, leaves, takes
 
@@ -38,7 +40,7 @@ def test_flags_alone_ask_what_they_always_asked() -> None:
 def test_parts_of_a_prompt_are_added_up_and_said() -> None:
     question = asked(isl="75words", system_prompt=500, retrieved="5x400", history="3x300words")
     assert question.isl.mean == pytest.approx(100 + 500 + 2000 + 1200)
-    assert question.remarks == (
+    assert tuple(map(note_text, question.remarks)) == (
         "Every prompt is 3,700 tokens longer than what is asked: 500 system prompt + 5 × 400 retrieved passages + 3 × 400 chat history.",
         "ISL of 75words is 100 tokens at 0.75 words a token (English).",
     )
@@ -98,7 +100,7 @@ def test_a_job_is_offline() -> None:
 
 def test_a_use_case_is_stated() -> None:
     question = asked(isl=None, osl=None, use_case="chatbot")
-    assert question.remarks[0].startswith("The use case chatbot sets: ")
+    assert note_text(question.remarks[0]).startswith("The use case chatbot sets: ")
     assert question.isl.mean == 500
 
 
@@ -159,7 +161,7 @@ def test_flags_over_a_file() -> None:
     path = ROOT / "examples" / "rag-assistant.yaml"
     (question,) = api.ask(path, ttft="p95<=1s", peak_rps=50).questions
     assert [str(limit) for limit in question.slo] == ["TTFT p95 ≤ 1 s"]
-    assert question.demand.how == "50 requests/s at the peak, as given"
+    assert demand_text(question.demand) == "50 requests/s at the peak, as given"
 
 
 ODD = (

@@ -44,13 +44,15 @@ def test_the_call_centre_has_the_figures_of_the_course(capsys: pytest.CaptureFix
     assert plan["demand"]["mean_requests_per_second"] == pytest.approx(28.54, abs=0.005)
     assert plan["demand"]["peak_requests_per_second"] == pytest.approx(199.77, abs=0.005)
     measured = plan["measured"]
-    assert (round(measured["choice"]["systems_exact"], 3), measured["choice"]["systems"]) == (4.806, 5)
-    owned, api = measured["cost"]["options"]["on-prem"], measured["cost"]["options"]["api"]
+    assert (round(measured["plan"]["choice"]["systems_exact"], 3), measured["plan"]["choice"]["systems"]) == (4.806, 5)
+    ways = {way["where"]: way for way in measured["plan"]["cost"]["ways"]}
+    owned, api = ways["on-prem"], ways["api"]
     assert owned["usd_per_year"] == pytest.approx(595_000, abs=500)
     assert owned["usd_per_year_exact"] == pytest.approx(572_000, abs=500)
     assert owned["usd_per_1000_requests"] == pytest.approx(0.66, abs=0.005)
     assert owned["usd_per_1000_requests_exact"] == pytest.approx(0.64, abs=0.005)
     assert api["usd_per_1000_requests"] == pytest.approx(2.6)
-    assert any("0.44" in note for note in measured["cost"]["notes"])
+    course = next(note for note in measured["plan"]["cost"]["notes"] if note["code"] == "course-way")
+    assert course["course_usd_per_1000_requests"] == pytest.approx(0.44, abs=0.005)
     assert measured["predicted"][0]["systems_exact"] == pytest.approx(4.806, rel=0.2)
     assert plan["asked"]["demand"] == {"calls_per_year": 30_000_000, "requests_per_call": 30, "peak_factor": 7}

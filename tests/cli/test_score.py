@@ -110,7 +110,7 @@ def test_a_plan_and_a_run_record_their_step_model(steps: Path, capsys: pytest.Ca
     assert run(list(ASKED)) == 0
     fitted = json.loads(capsys.readouterr().out)
     assert fitted["scenario"]["step_model"] == "fitted"
-    assert "step_model" not in fitted["provenance"]
+    assert fitted["provenance"]["step_model"] == ""
     assert run([*SIMULATE, "--concurrency", "2", "--step-model", "steps.csv", "--output", "kept"]) == 0
     assert "step_model: steps.csv" in (steps.parent / "kept" / "scenario.yaml").read_text()
 

@@ -9,9 +9,9 @@ import pytest
 
 from tests.cost.cost_cases import COURSE_SERVING, COURSE_TRAFFIC
 from tonnage.cli.show_cost import money, show_cost, show_job, usd
-from tonnage.cost.cost import Traffic
 from tonnage.cost.job import job_cost
 from tonnage.cost.where import compare
+from tonnage.plan.traffic import Traffic
 from tonnage.spec.catalog.price_list import catalog_prices
 
 PRICES = catalog_prices()

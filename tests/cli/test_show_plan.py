@@ -7,102 +7,133 @@ from pathlib import Path
 
 import pytest
 
+from tests.plan.candidates import candidate, plan_of
 from tonnage.cli.show_plan import show_explanation, show_plan
 from tonnage.cli.table import table, wrapped
-from tonnage.plan.former_candidate import Candidate, Rejected
-from tonnage.plan.former_plan import Plan
-from tonnage.sizing.demand import Demand
-from tonnage.sizing.explain import Explanation, LimitUse, MemoryPart, StepTerm
-from tonnage.sizing.fleet_check import FleetCheck
-from tonnage.sizing.sensitivity import Changed, Relaxed, Sensitivity, Swing
-from tonnage.sizing.warnings import Warned
+from tonnage.plan.demand import Demand, DemandSource
+from tonnage.plan.explanation import Explanation, StepTerm
+from tonnage.plan.fleet_check import FleetCheck, FleetRun
+from tonnage.plan.limit import Bound, Breach, Limit, LimitUse
+from tonnage.plan.memory import MemoryPart
+from tonnage.plan.note import RandomSplit
+from tonnage.plan.reason import BrokenAtAnyLoad, PrecisionUnsupported, Reason
+from tonnage.plan.rejected import Rejected
+from tonnage.plan.sensitivity import Changed, Relaxed, Sensitivity, Swing
+from tonnage.plan.warning import LimitHalvesThroughput
+from tonnage.results.latencies import Latencies
 
 GOLDEN = Path(__file__).parents[1] / "golden"
-NONE = {"mean": None, "p50": None, "p90": None, "p95": None, "p99": None}
+TPOT = Limit(metric="tpot", statistic="mean", milliseconds=40.0)
+TTFT = Limit(metric="ttft", statistic="p95", milliseconds=500.0)
+BINDS = Bound(kind="limit", limit=TPOT)
 
-BEST = Candidate(
-    gpu="h100-sxm-80gb",
-    system="dgx-h100",
-    gpus_per_system=8,
-    precision="fp8",
-    tp=1,
-    pp=1,
-    engine="tensorrt-llm",
-    knobs=None,
-    instances=40,
+BEST = candidate(
     systems=5,
     systems_exact=4.806,
     requests_per_second_per_instance=21.5,
-    requests_per_second_per_gpu=21.5,
-    requests_per_second_per_8_gpus=172.0,
-    output_tokens_per_second_per_8_gpus=34_400.0,
     saturation_requests_per_second_per_instance=37.5,
     concurrency_per_instance=134.0,
     utilisation=0.961,
     headroom_to_saturation=0.81,
-    ttft_ms={**NONE, "mean": 104.0, "p95": 232.0, "p99": 305.0},
-    itl_ms=NONE,
-    tpot_ms={**NONE, "mean": 30.9},
-    e2e_ms={**NONE, "mean": 6246.0, "p95": 8922.0},
-    binds="TPOT mean ≤ 40 ms",
-    load="open loop, poisson arrivals at 21.5 requests/s",
-    marks=(),
-    memory="9.1 GB weights + 7.3 GB activations and reserve + 62.2 GB KV cache per GPU (949,376 tokens)",
+    ttft_ms=Latencies(mean=104.0, p95=232.0, p99=305.0),
+    itl_ms=Latencies(),
+    tpot_ms=Latencies(mean=30.9),
+    e2e_ms=Latencies(mean=6246.0, p95=8922.0),
+    binds=BINDS,
+    memory=(
+        MemoryPart(part="weights", bytes_per_gpu=9_100_000_000, share=0.116),
+        MemoryPart(part="activations", bytes_per_gpu=6_300_000_000, share=0.08),
+        MemoryPart(part="reserve", bytes_per_gpu=1_000_000_000, share=0.013),
+        MemoryPart(part="kv_cache", bytes_per_gpu=62_200_000_000, share=0.791),
+    ),
+    kv_tokens=949_376,
 )
-WIDE_INSTANCE = replace(BEST, engine="vllm", tp=8, pp=2, systems=14, systems_exact=12.8, instances=7, marks=("published start values",))
+WIDE_INSTANCE = candidate(
+    engine="vllm",
+    tp=8,
+    pp=2,
+    systems=14,
+    systems_exact=12.8,
+    requests_per_second_per_instance=21.5,
+    binds=BINDS,
+    marks=("published start values",),
+    ttft_ms=BEST.ttft_ms,
+    tpot_ms=BEST.tpot_ms,
+    e2e_ms=BEST.e2e_ms,
+)
 EXPLAINED = Explanation(
     requests_per_second_per_instance=21.5,
     step_seconds=0.0296,
     prefill_tokens=1274.0,
     decode_sequences=134.0,
     context_tokens=281_400.0,
-    terms=(
-        StepTerm(term="compute", label="arithmetic of the layers' matrices", seconds=0.0196, share=0.662),
-        StepTerm(term="kv", label="reading the KV cache", seconds=0.01, share=0.338),
-    ),
+    terms=(StepTerm(term="compute", seconds=0.0196, share=0.662), StepTerm(term="kv", seconds=0.01, share=0.338)),
     binds="compute",
-    limits=(LimitUse(limit="TPOT mean ≤ 40 ms", value_ms=39.6, limit_ms=40.0, used=0.99),),
-    binding_limit="TPOT mean ≤ 40 ms",
+    limits=(LimitUse(limit=TPOT, value_ms=39.6, used=0.99),),
+    binding_limit=BINDS,
     front_end_busy=0.1,
-    memory=(
-        MemoryPart(part="weights", bytes_per_gpu=9_100_000_000, share=0.116),
-        MemoryPart(part="KV cache", bytes_per_gpu=62_200_000_000, share=0.791),
-    ),
 )
 
 
-def changed(change: float, systems: int | None, exact: float | None, reason: str = "") -> Changed:
-    return Changed(change=change, systems=systems, systems_exact=exact, deployment="", reason=reason)
+def changed(change: float, systems: int | None, exact: float | None, reason: Reason | None = None) -> Changed:
+    return Changed(change=change, systems=systems, systems_exact=exact, deployment=None, reason=reason)
 
 
-NO_LOAD = "TPOT mean 41 ms > 40 ms"
+NO_LOAD = BrokenAtAnyLoad(breach=Breach(limit=TPOT, value_ms=41.0))
 SENSITIVE = Sensitivity(
     systems=5,
     systems_exact=4.806,
     swings=(
-        Swing(input="isl", label="input length", low=changed(-0.2, 4, 3.9), high=changed(0.2, 6, 5.77)),
-        Swing(input="rate", label="requests per second", low=changed(-0.2, 4, 3.845), high=changed(0.2, None, None, NO_LOAD)),
+        Swing(input="isl", low=changed(-0.2, 4, 3.9), high=changed(0.2, 6, 5.77)),
+        Swing(input="rate", low=changed(-0.2, 4, 3.845), high=changed(0.2, None, None, NO_LOAD)),
     ),
-    relaxed=Relaxed(limit="TPOT mean ≤ 40 ms", from_ms=40.0, to_ms=52.0, systems=4, saved=1, text="TPOT mean 40 → 52 ms: one system fewer"),
+    relaxed=Relaxed(limit=TPOT, to_ms=52.0, systems=4, saved=1),
 )
-HALVED = "TPOT mean ≤ 40 ms halves the throughput: without it, 8 GPUs would carry 298 requests/s"
-CHECKED = "40 instances on 5 systems, simulated together, hold every limit; one fewer does not (TPOT mean 41.2 ms > 40 ms)"
-PLAN = Plan(
-    scenario={"model": "llama-3-8b", "isl": "2000", "osl": "200", "limits": ["TTFT p95 ≤ 500 ms", "TPOT mean ≤ 40 ms"], "spare_systems": 0},
-    demand=Demand(peak_requests_per_second=826.8, sizing_requests_per_second=826.8, how="826.8 requests/s at the peak, as given"),
-    candidates=(BEST, WIDE_INSTANCE),
-    rejected=(
-        Rejected(gpu="a100-sxm-80gb", precision="fp8", tp=1, pp=1, engine="vllm", reason="Ampere has no FP8 matrix units"),
-        Rejected(gpu="a100-sxm-80gb", precision="fp8", tp=2, pp=1, engine="vllm", reason="Ampere has no FP8 matrix units"),
-        Rejected(gpu="l40s", precision="fp16", tp=1, pp=4, engine="vllm", reason="TTFT p95 612 ms > 500 ms at any load"),
+
+
+def run(systems: int, worst_ms: float | None = None) -> FleetRun:
+    worst = None if worst_ms is None else Breach(limit=TPOT, value_ms=worst_ms)
+    nothing = {f"{metric}_ms": Latencies() for metric in ("ttft", "itl", "tpot", "e2e")}
+    instances = 8 * systems
+    return FleetRun(
+        systems=systems,
+        instances=instances,
+        simulated_instances=instances,
+        split="random",
+        requests=4_000,
+        holds=worst is None,
+        worst=worst,
+        **nothing,
+    )
+
+
+FP8 = PrecisionUnsupported(subject="Ampere", lacks="no FP8 matrix units")
+PLAN = plan_of(
+    Demand(
+        peak_requests_per_second=826.8,
+        sizing_requests_per_second=826.8,
+        source=DemandSource(kind="peak", requests_per_second=826.8),
     ),
-    notes=(f"Fleet check: {CHECKED}.", "Each instance is sized on its own share of the arrivals, split at random."),
-    percentile_answer=None,
-    provenance={},
+    BEST,
+    WIDE_INSTANCE,
+    limits=(TTFT, TPOT),
+    rejected=(
+        Rejected(gpu="a100-sxm-80gb", precision="fp8", tp=1, engine="vllm", reason=FP8),
+        Rejected(gpu="a100-sxm-80gb", precision="fp8", tp=2, engine="vllm", reason=FP8),
+        Rejected(
+            gpu="l40s",
+            precision="fp16",
+            tp=1,
+            pp=4,
+            engine="vllm",
+            reason=BrokenAtAnyLoad(breach=Breach(limit=TTFT, value_ms=612.0)),
+        ),
+    ),
+    notes=(RandomSplit(),),
     sensitivity=SENSITIVE,
     explain=EXPLAINED,
-    warnings=(Warned(rule="limit", text=HALVED, value=0.58, unit="share"),),
-    fleet_check=FleetCheck(by_division=5, systems=5, runs=(), text=CHECKED),
+    warnings=(LimitHalvesThroughput(value=1.73, limit=TPOT, requests_per_second=21.5, requests_per_second_without=37.2),),
+    fleet_check=FleetCheck(by_division=5, systems=5, runs=(run(5), run(4, 41.2))),
 )
 
 
@@ -115,7 +146,7 @@ PLAN = Plan(
     ],
 )
 def test_a_busy_front_end_is_said(busy: float, said: str) -> None:
-    shown = show_explanation(replace(EXPLAINED, front_end_busy=busy))
+    shown = show_explanation(replace(PLAN, explain=replace(EXPLAINED, front_end_busy=busy)))
     assert said.replace("\n", " ") in " ".join(shown.split()) + " "
 
 
@@ -146,8 +177,8 @@ def test_plan_without_an_answer_says_so_and_why() -> None:
 
 @pytest.mark.usefixtures("full_width")
 def test_explanation_adds_up_and_names_the_limit() -> None:
-    text = show_explanation(EXPLAINED)
-    assert "arithmetic of the layers' matrices  19.6    66%" in text
+    text = show_explanation(PLAN)
+    assert "arithmetic of the layers' matrices, and activations  19.6    66%" in text
     assert "TPOT mean ≤ 40 ms  39.6   99%" in text
 
 

@@ -41,13 +41,13 @@ def test_a_file_and_flags_ask_the_same(scenario: str, capsys: pytest.CaptureFixt
     for plan in (by_file, by_flags):
         del plan["provenance"], plan["asked"]
     assert by_file == by_flags
-    assert list(by_file["cost"]["options"]) == ["on-prem"]
+    assert [way["where"] for way in by_file["cost"]["ways"]] == ["on-prem"]
 
 
 def test_flags_stand_in_place_of_the_file(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
     plan = plan_of([scenario, "--mean-rps", "2", "--ttft", "p99<=3s", "--spare", "1"], capsys)
     assert plan["asked"]["demand"] == {"mean_rps": 2}
-    assert plan["scenario"]["limits"] == ["TTFT p99 ≤ 3 s"]
+    assert plan["scenario"]["limits"] == [{"metric": "ttft", "statistic": "p99", "milliseconds": 3000.0}]
     assert plan["choice"]["systems"] == 2
 
 
@@ -55,9 +55,14 @@ def test_what_was_understood_is_among_the_notes(capsys: pytest.CaptureFixture[st
     flags = ["--model", "llama-3-8b", "--use-case", "chatbot", "--retrieved", "2x100", "--isl", "75words", "--peak-rps", "3", *SMALL]
     notes = plan_of(flags, capsys)["notes"]
     assert isinstance(notes, list)
-    assert any(note.startswith("The use case chatbot sets: mode streaming, OSL 200 tokens, ITL p99 ≤ 250 ms.") for note in notes)
-    assert "Every prompt is 200 tokens longer than what is asked: 2 × 100 retrieved passages." in notes
-    assert "ISL of 75words is 100 tokens at 0.75 words a token (English)." in notes
+    said = {note["code"]: note for note in notes}
+    assert (said["use-case-defaults"]["mode"], said["use-case-defaults"]["isl"], said["use-case-defaults"]["osl"]) == (
+        "streaming",
+        "",
+        "200",
+    )
+    assert (said["prompt-parts"]["tokens"], said["prompt-parts"]["parts"][0]["count"]) == (200, 2)
+    assert (said["length-in-words"]["written"], said["length-in-words"]["tokens"]) == ("75words", 100)
 
 
 def test_models_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
@@ -87,7 +92,7 @@ def test_benchmarks_alone_take_the_place_of_the_simulation(capsys: pytest.Captur
     flags = ["--benchmarks", str(ROOT / "examples" / "nim-llama-3-8b-h100-fp8.csv"), "--ttft", "mean<=300ms"]
     plan = plan_of([*flags, "--calls-per-year", "30e6", "--requests-per-call", "30", "--peak-factor", "7"], capsys)
     assert plan["choice"]["systems"] == 5
-    assert plan["provenance"]["data"].startswith(str(ROOT))
+    assert plan["provenance"]["benchmarks"].startswith(str(ROOT))
 
 
 def test_every_leaf_is_a_flag(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tonnage.cost.cost import SECONDS_PER_YEAR, Serving, Traffic
-from tonnage.plan.former_candidate import Candidate
+from tests.plan.candidates import candidate as any_candidate
+from tonnage.plan.candidate import Candidate
+from tonnage.plan.serving import Serving
+from tonnage.plan.traffic import SECONDS_PER_YEAR, Traffic
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
 
@@ -85,32 +87,5 @@ def candidate(
     *, gpu: str = "h100-sxm-80gb", system: str = "dgx-h100", systems: int = 5, rate: float = 5.195428, tp: int = 1, pp: int = 1
 ) -> Candidate:
     """A candidate of a plan, as far as a cost looks at it; the course's unless said."""
-    return Candidate(
-        gpu=gpu,
-        system=system,
-        gpus_per_system=8,
-        precision="fp8",
-        tp=tp,
-        pp=pp,
-        engine="tensorrt-llm",
-        knobs=None,
-        instances=systems * 8 // (tp * pp),
-        systems=systems,
-        systems_exact=COURSE_PEAK / rate * tp * pp / 8,
-        requests_per_second_per_instance=rate,
-        requests_per_second_per_gpu=rate / tp,
-        requests_per_second_per_8_gpus=rate / tp * 8,
-        output_tokens_per_second_per_8_gpus=None,
-        saturation_requests_per_second_per_instance=rate,
-        concurrency_per_instance=1.0,
-        utilisation=1.0,
-        headroom_to_saturation=0.0,
-        ttft_ms={},
-        itl_ms={},
-        tpot_ms={},
-        e2e_ms={},
-        binds="",
-        load="",
-        marks=(),
-        memory="",
-    )
+    exact = COURSE_PEAK / rate * tp * pp / 8
+    return any_candidate(gpu=gpu, system=system, systems=systems, tp=tp, pp=pp, systems_exact=exact, requests_per_second_per_instance=rate)

@@ -10,9 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cost.cost_cases import COURSE_SERVING, COURSE_TRAFFIC, price_lists, servings, traffics
-from tonnage.cost.break_even import BreakEven, Curve, break_even, break_evens, crossings
-from tonnage.cost.cost import OptionCost, Serving, Traffic, api_cost
+from tonnage.cost.break_even import Curve, break_even, break_evens, crossings
+from tonnage.cost.cost import api_cost
 from tonnage.cost.options import cloud, hybrid, on_prem
+from tonnage.plan.cost import BreakEven, WayCost
+from tonnage.plan.serving import Serving
+from tonnage.plan.traffic import Traffic
+from tonnage.report.wording_cost import break_even_text
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
 
@@ -28,7 +32,7 @@ def cost_at(way: str, volume: float, traffic: Traffic, serving: Serving, prices:
     """What a way costs a year at that volume, priced as a plan of its own."""
     assert traffic.requests_per_year is not None
     there = traffic.times(volume / traffic.requests_per_year)
-    cost: OptionCost = {
+    cost: WayCost = {
         "on-prem": lambda: on_prem(there, serving, prices, fewest),
         "cloud": lambda: cloud(there, serving, prices, fewest),
         "api": lambda: api_cost(there, prices),
@@ -140,7 +144,7 @@ def test_at_a_jump_the_dearer_cost_begins_above_it() -> None:
     ],
 )
 def test_break_evens_in_words(second: Curve, words: str) -> None:
-    assert words in break_even(("a", "b"), (Curve(base=1.0, slope=0.0), second), 100.0).how
+    assert words in break_even_text(break_even(("a", "b"), (Curve(base=1.0, slope=0.0), second), 100.0))
 
 
 def test_jumps_apart_by_rounding_alone_are_one() -> None:

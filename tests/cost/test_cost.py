@@ -10,22 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cost.cost_cases import COURSE_REQUESTS, COURSE_SERVING, COURSE_TRAFFIC, candidate, price_lists, servings, traffics
-from tonnage.cost.cost import (
-    HOURS_PER_YEAR,
-    OptionCost,
-    Serving,
-    Traffic,
-    api_cost,
-    api_request,
-    energy_of,
-    owned_figures,
-    serving_of,
-    spread,
-    system_parts,
-    system_watts,
-    traffic_of,
-)
+from tests.plan.candidates import plan_of
+from tonnage.cost.cost import api_cost, api_request, energy_of, owned_figures, serving_of, spread, system_parts, system_watts, traffic_of
 from tonnage.errors import UnknownName
+from tonnage.plan.cost import WayCost
+from tonnage.plan.cost_note import NoCost
+from tonnage.plan.serving import Serving
+from tonnage.plan.traffic import HOURS_PER_YEAR, Traffic
+from tonnage.report.wording_cost import no_cost_text
 from tonnage.sizing.demand import demand_of
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
@@ -35,7 +27,7 @@ PRICES = catalog_prices()
 
 def year_of(count: float, prices: Prices = PRICES) -> float:
     parts = system_parts(COURSE_SERVING, prices, count)
-    assert not isinstance(parts, str)
+    assert not isinstance(parts, NoCost)
     return sum(part.usd_per_year for part in parts)
 
 
@@ -76,12 +68,13 @@ def test_a_system_is_written_off_over_the_years_given() -> None:
 
 def test_a_system_without_a_price_says_how_to_give_it() -> None:
     reason = system_parts(replace(COURSE_SERVING, system="dgx-a100"), PRICES, 1)
-    assert reason == "the price of dgx-a100 is not known; give it as systems.dgx-a100 (USD)"
+    assert reason == NoCost(code="system-price", name="dgx-a100")
+    assert no_cost_text(reason) == "the price of dgx-a100 is not known; give it as systems.dgx-a100 (USD)"
 
 
 @given(price_lists(), traffics(), st.floats(1.0, 1e9))
 def test_shares_add_up_to_the_cost(prices: Prices, traffic: Traffic, usd: float) -> None:
-    cost = spread(OptionCost(where="on-prem", usd_per_year=usd), traffic, prices)
+    cost = spread(WayCost(where="on-prem", usd_per_year=usd), traffic, prices)
     requests = traffic.requests_per_year
     assert requests is not None
     assert cost.usd_per_1000_requests is not None
@@ -95,7 +88,7 @@ def test_shares_add_up_to_the_cost(prices: Prices, traffic: Traffic, usd: float)
 
 def test_the_ratio_of_tokens_is_the_user_s_to_set() -> None:
     even = PRICES.with_overrides({"output_to_input_price_ratio": 1})
-    cost = spread(OptionCost(where="on-prem", usd_per_year=2_200), COURSE_TRAFFIC, even)
+    cost = spread(WayCost(where="on-prem", usd_per_year=2_200), COURSE_TRAFFIC, even)
     assert cost.usd_per_million_input_tokens == cost.usd_per_million_output_tokens
     assert cost.usd_per_million_input_tokens is not None
     assert math.isclose(cost.usd_per_million_input_tokens, 2_200 / (COURSE_REQUESTS * 2_200 / 1e6))
@@ -169,13 +162,13 @@ def test_a_peak_below_the_busiest_hour_does_not_shrink_it() -> None:
 
 
 def test_traffic_of_a_demand() -> None:
-    seven = traffic_of(demand_of(mean_rps=COURSE_REQUESTS / HOURS_PER_YEAR / 3_600, factor=7), 2_000, 200)
+    seven = traffic_of(plan_of(demand_of(mean_rps=COURSE_REQUESTS / HOURS_PER_YEAR / 3_600, factor=7)))
     assert seven.requests_per_year is not None
     assert math.isclose(seven.requests_per_year, COURSE_REQUESTS)
     assert round(seven.peak_requests_per_second, 2) == 199.77
-    alone = traffic_of(demand_of(peak_rps=3), 10, 10)
+    alone = traffic_of(plan_of(demand_of(peak_rps=3), isl=10, osl=10))
     assert alone.requests_per_year is None
-    assert spread(OptionCost(where="api", usd_per_year=1.0), alone, PRICES).usd_per_1000_requests is None
+    assert spread(WayCost(where="api", usd_per_year=1.0), alone, PRICES).usd_per_1000_requests is None
 
 
 def test_an_api_without_a_volume_still_has_a_price_per_request() -> None:
@@ -183,7 +176,7 @@ def test_an_api_without_a_volume_still_has_a_price_per_request() -> None:
     assert cost.usd_per_year is None
     assert cost.usd_per_1000_requests is not None
     assert math.isclose(cost.usd_per_1000_requests, 2.6)
-    assert "only the peak is known" in cost.reason
+    assert cost.reason == NoCost(code="only-peak")
 
 
 def test_an_api_that_is_not_known_is_not_guessed() -> None:

@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cost.cost_cases import COURSE_SERVING, price_lists, servings
-from tonnage.cost.cost import Serving
 from tonnage.cost.job import job_cost
+from tonnage.plan.cost_note import NoCost
+from tonnage.plan.document import json_of
+from tonnage.plan.serving import Serving
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
 
@@ -31,8 +33,8 @@ def test_a_nightly_job_by_hand() -> None:
     assert cost.jobs_per_year_against_api == pytest.approx(238_000 / (10 * 3_600 * 5.5 * 0.0026))
     assert cost.jobs_per_year_against_cloud is None, "a year has no time for 1,983 of them"
     assert cost.most_jobs_per_year == pytest.approx(8_760 / 5.5)
-    assert any(warning.startswith("systems.dgx-h100") for warning in cost.warnings)
-    assert json.loads(json.dumps(cost.to_json(), allow_nan=False))["owned"]["capex_usd_per_year"] == 160_000
+    assert any(figure.path == "systems.dgx-h100" for figure in cost.stale_prices)
+    assert json.loads(json.dumps(json_of(cost), allow_nan=False))["owned"]["capex_usd_per_year"] == 160_000
 
 
 def test_electricity_of_a_job_is_that_of_its_requests() -> None:
@@ -53,7 +55,8 @@ def test_a_job_on_prices_that_are_not_known() -> None:
     cost = job_cost(3_600, 3_600, TOKENS, COURSE_SERVING, replace(unknown, api=()))
     assert cost.owned.usd_per_year is None
     assert cost.cloud_usd_per_job is cost.api_usd_per_job is cost.jobs_per_year_against_cloud is cost.jobs_per_year_against_api is None
-    assert "no cloud price of h100-sxm-80gb is known" in cost.how[0]
+    assert cost.cloud_reason == NoCost(code="cloud-price", name="h100-sxm-80gb")
+    assert cost.api_reason == NoCost(code="api-price")
 
 
 @given(st.floats(1.0, 1e7), st.floats(600.0, 200_000.0), servings(), price_lists())

@@ -11,9 +11,13 @@ import pytest
 from hypothesis import given
 
 from tests.cost.cost_cases import COURSE_SERVING, COURSE_TRAFFIC, price_lists, servings, traffics
-from tonnage.cost.cost import Serving, Traffic
 from tonnage.cost.where import compare
 from tonnage.errors import InputError
+from tonnage.plan.cost_note import CourseWay, NoProfile, OnlyPeakKnown, OwnedElectricity
+from tonnage.plan.document import json_of
+from tonnage.plan.serving import Serving
+from tonnage.plan.traffic import Traffic
+from tonnage.report.wording_cost import cost_note_texts, course_way_text, stale_text
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
 
@@ -24,15 +28,15 @@ NOTHING = {"systems": {"dgx-h100": None}, "cloud": {"h100": None}}
 def test_course_own_systems_win_and_its_note_says_why_it_prints_0_44() -> None:
     found = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES)
     assert found.cheapest == "on-prem"
-    (note,) = (note for note in found.notes if "NVIDIA's course divides" in note)
-    assert note.startswith("0.64 USD per 1,000 requests is the fleet's cost over the fleet's requests.")
-    assert note.endswith("0.44.")
+    (note,) = (note for note in found.notes if isinstance(note, CourseWay))
+    assert course_way_text(note).startswith("0.64 USD per 1,000 requests is the fleet's cost over the fleet's requests.")
+    assert course_way_text(note).endswith("0.44.")
 
 
 @given(traffics(), servings(), price_lists())
 def test_the_cheapest_is_the_cheapest(traffic: Traffic, serving: Serving, prices: Prices) -> None:
     found = compare(traffic, serving, prices)
-    costs = {option.where: option.usd_per_year for option in found.options}
+    costs = {option.where: option.usd_per_year for option in found.ways}
     assert list(costs) == ["on-prem", "cloud", "hybrid", "api"]
     assert found.cheapest is not None
     assert costs[found.cheapest] == min(cost for cost in costs.values() if cost is not None)
@@ -41,43 +45,47 @@ def test_the_cheapest_is_the_cheapest(traffic: Traffic, serving: Serving, prices
 def test_where_nothing_is_known_nothing_is_cheapest() -> None:
     found = compare(replace(COURSE_TRAFFIC, mean_requests_per_second=None), COURSE_SERVING, PRICES.with_overrides(NOTHING))
     assert found.cheapest is None
-    assert all(option.reason for option in found.options)
+    assert all(option.reason for option in found.ways)
     assert found.break_evens == ()
-    assert any("Only the peak is known" in note for note in found.notes)
+    assert OnlyPeakKnown() in found.notes
 
 
 def test_old_prices_are_warned_about_on_the_day_given_and_only_those_used() -> None:
-    assert compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES).warnings == ()
-    paths = [warning.partition(":")[0] for warning in compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, today=date(2026, 11, 21)).warnings]
+    assert compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES).stale_prices == ()
+    paths = [figure.path for figure in compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, today=date(2026, 11, 21)).stale_prices]
     assert "systems.dgx-h100" in paths
     assert "cloud.h100-sxm-80gb.hyperscaler on-demand" not in paths
     assert "systems.gb200-nvl72" not in paths
-    later = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, today=date(2028, 1, 1)).warnings
-    assert any(warning.startswith("cloud.h100-sxm-80gb.hyperscaler on-demand: 3.5 to 5") for warning in later)
+    later = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, today=date(2028, 1, 1)).stale_prices
+    assert any(stale_text(figure).startswith("cloud.h100-sxm-80gb.hyperscaler on-demand: 3.5 to 5") for figure in later)
     mine = PRICES.with_overrides({"systems": {"dgx-h100": 300_000}})
-    fresh = compare(COURSE_TRAFFIC, COURSE_SERVING, mine, today=date(2026, 11, 21)).warnings
-    assert not any(warning.startswith("systems.dgx-h100") for warning in fresh)
+    fresh = compare(COURSE_TRAFFIC, COURSE_SERVING, mine, today=date(2026, 11, 21)).stale_prices
+    assert not any(figure.path.startswith("systems.dgx-h100") for figure in fresh)
 
 
 def test_hosting_that_cannot_hold_the_electricity_is_said() -> None:
     busy = replace(COURSE_TRAFFIC, peak_requests_per_second=30.0)
-    assert any("more than the whole hosting of 3,000 USD" in note for note in compare(busy, COURSE_SERVING, PRICES).notes)
-    paid = compare(busy, COURSE_SERVING, PRICES.with_overrides({"power_usd_per_kwh": 0.13}))
-    assert not any("more than the whole hosting" in note for note in paid.notes)
-    assert any("added as power" in note for note in paid.notes)
+    (unpaid,) = (note for note in compare(busy, COURSE_SERVING, PRICES).notes if isinstance(note, OwnedElectricity))
+    assert (unpaid.added, unpaid.hosting_usd_per_year) == (False, 3_000.0)
+    assert "more than the whole hosting of 3,000 USD" in cost_note_texts(unpaid)[1]
+    priced = compare(busy, COURSE_SERVING, PRICES.with_overrides({"power_usd_per_kwh": 0.13}))
+    (paid,) = (note for note in priced.notes if isinstance(note, OwnedElectricity))
+    assert (paid.added, paid.hosting_usd_per_year) == (True, None)
+    (text,) = cost_note_texts(paid)
+    assert text.endswith("added as power.")
 
 
 def test_only_the_ways_asked_for_are_shown_chosen_from_and_spoken_of() -> None:
     found = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, today=date(2026, 11, 21), where=("cloud", "api"))
-    assert [option.where for option in found.options] == ["cloud", "api"]
+    assert [option.where for option in found.ways] == ["cloud", "api"]
     assert found.cheapest == "cloud"
     assert [each.between for each in found.break_evens] == [("cloud", "api")]
-    assert not any("course divides" in note or "Electricity" in note for note in found.notes)
-    assert any("No hourly profile" in note for note in found.notes)
-    assert not any(warning.startswith("systems") for warning in found.warnings)
+    assert not any(isinstance(note, CourseWay | OwnedElectricity) for note in found.notes)
+    assert NoProfile() in found.notes
+    assert not any(figure.path.startswith("systems") for figure in found.stale_prices)
     owned = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, where=("on-prem",))
-    assert not any("No hourly profile" in note for note in owned.notes)
-    assert set(owned.to_json()["options"]) == {"on-prem"}
+    assert NoProfile() not in owned.notes
+    assert [way.where for way in owned.ways] == ["on-prem"]
 
 
 def test_a_negative_minimum_is_refused() -> None:
@@ -88,17 +96,17 @@ def test_a_negative_minimum_is_refused() -> None:
 @given(traffics(), servings(), price_lists())
 def test_as_json_it_is_complete_and_finite(traffic: Traffic, serving: Serving, prices: Prices) -> None:
     found = compare(traffic, serving, prices, today=date(2026, 11, 21))
-    document = json.loads(json.dumps(found.to_json(), allow_nan=False))
-    assert set(document["options"]) == {"on-prem", "cloud", "hybrid", "api"}
-    assert document["options"]["on-prem"]["usd_per_year"] == found.on_prem.usd_per_year
+    document = json.loads(json.dumps(json_of(found), allow_nan=False))
+    assert [way["where"] for way in document["ways"]] == ["on-prem", "cloud", "hybrid", "api"]
+    assert document["ways"][0]["usd_per_year"] == found.ways[0].usd_per_year
     assert document["cheapest"] == found.cheapest
     assert {figure["path"] for figure in document["figures"]} >= {"depreciation_years", "pue"}
 
 
 def test_the_manual_names_every_key() -> None:
     manual = (Path(__file__).parents[2] / "docs" / "cost.md").read_text().partition("## JSON")[2]
-    document = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES).to_json()
-    option = document["options"]["on-prem"]
+    document = json_of(compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES))
+    option = document["ways"][0]
     keys = {*document, *option, *document["break_evens"][0], *option["energy"], *option["parts"][0], *document["figures"][0]}
     keys -= {"usd_per_year_high", "usd_per_1000_requests_exact"}
     assert [key for key in sorted(keys) if f"`{key}`" not in manual] == []

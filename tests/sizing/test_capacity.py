@@ -10,6 +10,9 @@ from tonnage import api
 from tonnage.errors import DoesNotFit
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.step import step_seconds
+from tonnage.plan.limit import SATURATION
+from tonnage.report.wording_limits import bound_text
+from tonnage.report.wording_reasons import reason_text
 from tonnage.results.metrics import summarize
 from tonnage.sizing.capacity import Asked, Instance, find_capacity, middle, saturation, worst_limit
 from tonnage.spec.deployment import Deployment
@@ -36,7 +39,7 @@ def test_one_slot_and_one_token_is_an_m_d_1_queue(factor: float) -> None:
     limit = probe.step.frontend_s + factor * service
     rho = 2 * (factor - 1) / (2 * (factor - 1) + 1)
     found = find_capacity(Instance(d, asked(isl=tokens, osl=1, ttft=f"mean {limit:.9f}s")))
-    assert found.reason == ""
+    assert found.reason is None
     assert found.rate == pytest.approx(rho / service, rel=0.06)
     assert found.saturation == pytest.approx(1 / service, rel=0.01)
 
@@ -45,7 +48,8 @@ def test_the_load_found_meets_the_limit_in_another_run_and_a_higher_one_does_not
     question = asked(ttft="p95<=200ms")
     instance = Instance(deployment(), question)
     found = find_capacity(instance)
-    assert found.binds == "TTFT p95 ≤ 200 ms"
+    assert found.binds is not None
+    assert bound_text(found.binds) == "TTFT p95 ≤ 200 ms"
     other = summarize(middle(instance.open(0.97 * found.rate, 3 * 2 * instance.count(found.rate), seed=99)))
     assert worst_limit(other, question.slo) is None
     above = summarize(middle(instance.open(1.1 * found.rate, 3 * 2 * instance.count(found.rate), seed=99)))
@@ -60,15 +64,16 @@ def test_a_looser_limit_never_carries_less() -> None:
 
 def test_without_limits_saturation_binds() -> None:
     found = find_capacity(Instance(deployment(), asked()))
-    assert found.binds == "saturation"
+    assert found.binds == SATURATION
     assert 0.95 < found.rate / found.saturation < 1.0
 
 
 def test_a_limit_below_the_unloaded_latency_is_refused_with_both_numbers() -> None:
     found = find_capacity(Instance(deployment(), asked(isl=8000, ttft="p95<=20ms")))
     assert found.rate == 0
-    assert found.reason.startswith("TTFT p95 ")
-    assert found.reason.endswith("> 20 ms at any load")
+    assert found.reason is not None
+    assert reason_text(found.reason).startswith("TTFT p95 ")
+    assert reason_text(found.reason).endswith("> 20 ms at any load")
 
 
 def test_closed_loop_carries_the_most_clients_inside_the_limit() -> None:

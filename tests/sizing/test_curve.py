@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from tests.questions import question
-from tonnage.plan.former_plan import Plan
+from tonnage.plan.plan import Plan
 from tonnage.sizing.planner import size
 
 
@@ -16,7 +16,7 @@ def plan() -> Plan:
 
 def test_the_curve_is_in_order_of_load_and_its_latency_rises(plan: Plan) -> None:
     loads = [p.requests_per_second_per_8_gpus for p in plan.curve]
-    means = [p.ttft_ms["mean"] or 0.0 for p in plan.curve]
+    means = [p.ttft_ms.mean or 0.0 for p in plan.curve]
     assert loads == sorted(loads)
     assert len(plan.curve) >= 8
     assert all(b > 0.9 * a for a, b in pairwise(means))

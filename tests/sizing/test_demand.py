@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.errors import InputError
+from tonnage.report.wording_demand import demand_text
 from tonnage.sizing.demand import demand_of
 from tonnage.spec.recording import Recording
 
@@ -18,7 +19,7 @@ def test_a_peak_is_taken_as_given() -> None:
     d = demand_of(peak_rps=199.77)
     assert (d.peak_requests_per_second, d.sizing_requests_per_second) == (199.77, 199.77)
     assert (d.mean_requests_per_second, d.percentile, d.factor) == (None, None, None)
-    assert d.how == "199.77 requests/s at the peak, as given"
+    assert demand_text(d) == "199.77 requests/s at the peak, as given"
 
 
 @pytest.mark.parametrize(("mean", "peak"), [(64, 77), (7, 12), (200, 224)])
@@ -26,14 +27,14 @@ def test_a_mean_has_the_percentile_of_the_course(mean: float, peak: float) -> No
     d = demand_of(mean_rps=mean, percentile=95)
     assert d == demand_of(mean_rps=mean)
     assert (d.peak_requests_per_second, d.sizing_requests_per_second, d.mean_requests_per_second) == (peak, mean, mean)
-    assert d.how == f"mean of {mean} requests/s, Poisson arrivals: {peak} in the 95th percentile of seconds"
+    assert demand_text(d) == f"mean of {mean} requests/s, Poisson arrivals: {peak} in the 95th percentile of seconds"
 
 
 def test_a_factor_of_the_mean() -> None:
     d = demand_of(mean_rps=30_000_000 * 30 / (365 * 86_400), factor=7)
     assert d.peak_requests_per_second == pytest.approx(199.77, abs=0.005)
     assert d.sizing_requests_per_second == d.peak_requests_per_second
-    assert d.how == "199.772 requests/s at the peak: 7 × the mean of 28.5388"
+    assert demand_text(d) == "199.772 requests/s at the peak: 7 × the mean of 28.5388"
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def test_what_says_nothing_or_too_much_is_refused(given_: dict[str, float], mess
 def test_a_peak_is_not_below_its_mean() -> None:
     d = demand_of(mean_rps=0.01)
     assert d.peak_requests_per_second == 0.01
-    assert d.how.endswith("0 in the 95th percentile of seconds; taken as 0.01, as a peak is not below its mean")
+    assert demand_text(d).endswith("0 in the 95th percentile of seconds; taken as 0.01, as a peak is not below its mean")
 
 
 @given(st.floats(1e-3, 1e5), st.floats(0.1, 99.99))
@@ -72,7 +73,7 @@ def test_calls_a_year_are_the_course_example() -> None:
     d = demand_of(calls_per_year=30e6, requests_per_call=30, factor=7)
     assert d.mean_requests_per_second == pytest.approx(28.54, abs=0.005)
     assert d.peak_requests_per_second == pytest.approx(199.77, abs=0.005)
-    assert d.how == "199.772 requests/s at the peak: 7 × the mean of 28.5388 (30 million calls a year × 30 requests)"
+    assert demand_text(d) == "199.772 requests/s at the peak: 7 × the mean of 28.5388 (30 million calls a year × 30 requests)"
 
 
 def test_users_over_working_hours_make_a_week() -> None:
@@ -125,7 +126,7 @@ def test_a_trace_brings_its_own_peak_and_is_burstier_than_poisson() -> None:
     assert d.cv > 4
     assert d.sizing_requests_per_second == d.mean_requests_per_second == pytest.approx(1000 / 490.19 * 999 / 1000, rel=2e-3)
     assert d.poisson_peak_requests_per_second == 5
-    assert "busiest second 20, CV of the gaps" in d.how
+    assert "busiest second 20, CV of the gaps" in demand_text(d)
 
 
 def test_a_steady_trace_is_not_bursty() -> None:
@@ -136,7 +137,7 @@ def test_a_job_has_a_throughput() -> None:
     d = demand_of(requests=1e6, within_s=8 * 3600)
     assert d.sizing_requests_per_second == pytest.approx(1e6 / 28_800)
     assert (d.offline_requests, d.offline_seconds) == (1_000_000, 28_800)
-    assert d.how == "1 million requests within 8 h: 34.72 requests/s throughout, no peak"
+    assert demand_text(d) == "1 million requests within 8 h: 34.72 requests/s throughout, no peak"
 
 
 TRACE = Recording(due_ns=(0, 10**9, 3 * 10**9))

@@ -7,6 +7,7 @@ import pytest
 
 from tests.questions import question
 from tonnage.perf.step import step_seconds
+from tonnage.report.wording_limits import limit_text
 from tonnage.simulator.steps import CONTEXT_TOKENS, PREFILL_TOKENS
 from tonnage.sizing.bounds import Carried
 from tonnage.sizing.capacity import find_capacity
@@ -49,7 +50,7 @@ def test_guesses_have_a_term_of_their_own() -> None:
     found = explained(Carried(ready=ready, capacity=find_capacity(instance)))
     assert 0 < next(t.share for t in found.terms if t.term == "drafter") < 0.5
     assert sum(term.share for term in found.terms) == pytest.approx(1.0)
-    assert next(part.bytes_per_gpu for part in found.memory if part.part == "drafter") == instance.memory.drafter_bytes > 0
+    assert next(part.bytes_per_gpu for part in memory_parts(instance) if part.part == "drafter") == instance.memory.drafter_bytes > 0
 
 
 def test_the_shares_add_up_and_the_largest_binds() -> None:
@@ -66,7 +67,7 @@ def test_one_gpu_has_no_link_term() -> None:
 
 def test_limits_are_shown_with_what_is_used_of_them() -> None:
     found = explained(carried(ttft="p95<=300ms", tpot="mean 1s"))
-    assert [use.limit for use in found.limits] == ["TTFT p95 ≤ 300 ms", "TPOT mean ≤ 1 s"]
+    assert [limit_text(use.limit) for use in found.limits] == ["TTFT p95 ≤ 300 ms", "TPOT mean ≤ 1 s"]
     assert all(use.used is not None and 0 < use.used <= 1 for use in found.limits)
 
 

@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 
 from tests.questions import question
+from tonnage.plan.fleet_check import FleetRun
+from tonnage.plan.limit import Breach, Limit
+from tonnage.report.wording_fleet_check import fleet_check_text
+from tonnage.results.latencies import Latencies
 from tonnage.results.metrics import summarize
-from tonnage.sizing.fleet_check import FleetRun, check, pooled, split_trace
+from tonnage.sizing.fleet_check import check, pooled, split_trace
 from tonnage.sizing.search import answer, fleet_under
 from tonnage.sizing.search_space import Ready, prepare
 from tonnage.spec.workload import OpenLoop
@@ -37,6 +41,9 @@ def test_a_fleet_of_one_is_the_instance_itself() -> None:
     assert summarize(pooled([instance.serve(part) for part in split_trace(trace, 1, "random", seed=1)])) == summarize(instance.serve(trace))
 
 
+BREACH = Breach(limit=Limit(metric="ttft", statistic="p95", milliseconds=1_000.0), value_ms=2_000.0)
+
+
 @dataclass
 class Holds:
     """A fleet that holds from some number of systems on."""
@@ -50,11 +57,12 @@ class Holds:
 
     def run(self, systems: int, split: str = "random") -> FleetRun:
         holds = systems >= self.least
-        worst = "" if holds else "TTFT p95 2 s > 1 s"
-        nothing: dict[str, float | None] = {}
+        worst = None if holds else BREACH
+        nothing = Latencies()
         return FleetRun(
             systems=systems,
             instances=8 * systems,
+            simulated_instances=8 * systems,
             split=split,
             requests=1,
             holds=holds,
@@ -78,7 +86,7 @@ class Holds:
 def test_the_check_corrects_the_division_and_says_so(least: int, taken: int, said: str) -> None:
     verdict = check(Holds(least=least), 5)
     assert verdict.systems == taken
-    assert said in verdict.text
+    assert said in fleet_check_text(verdict)
     assert verdict.runs[-1].split == "round-robin"
 
 
@@ -102,5 +110,5 @@ def test_a_fleet_too_large_to_simulate_whole_says_how_much_of_it_was() -> None:
     asked = replace(question(tp="1", peak_rps=30_000), deepen=False, tune=False)
     found = answer(asked, prepare(asked))
     assert found.check is not None
-    assert found.check.text.startswith(f"256 of {8 * found.check.by_division:,} instances on ")
+    assert fleet_check_text(found.check).startswith(f"256 of {8 * found.check.by_division:,} instances on ")
     assert found.check.runs[0].holds

@@ -12,7 +12,11 @@ from hypothesis import strategies as st
 
 from tonnage import api
 from tonnage.errors import InputError
-from tonnage.plan.former_plan import Plan
+from tonnage.plan.limit import HIGHEST_MEASURED
+from tonnage.plan.plan import Plan
+from tonnage.report.wording_deployments import load_text
+from tonnage.report.wording_notes import note_text
+from tonnage.report.wording_reasons import reason_text
 from tonnage.results.points import MeasuredPoint, read_points
 from tonnage.results.store import json_text
 from tonnage.sizing.demand import demand_of
@@ -69,8 +73,7 @@ def test_golden_answers(limit: str) -> None:
     plan = size_measured(read_points(EXAMPLE), asked(("ttft", f"mean<{limit}ms")))
     document = json.loads(json_text(plan.to_json()))
     golden = json.loads((ROOT / "tests" / "golden" / f"size-measured-ttft-{limit}ms.json").read_text(encoding="utf-8"))
-    grown = {part: {name: document[part][name] for name in golden[part]} for part in ("choice", "demand")}
-    assert {**{name: document[name] for name in golden}, **grown} == golden
+    assert {name: document[name] for name in golden} == golden
 
 
 def test_what_was_not_measured_is_null() -> None:
@@ -86,7 +89,7 @@ def test_no_load_inside_the_limits_is_a_plan_without_choice() -> None:
     plan = size_measured(read_points(EXAMPLE), asked(("ttft", "mean<20ms")))
     assert plan.choice is None
     (rejected,) = plan.rejected
-    assert rejected.reason == "TTFT mean 34.7 ms > 20 ms at every load measured (lowest: closed loop of 1 client)"
+    assert reason_text(rejected.reason) == "TTFT mean 34.7 ms > 20 ms at every load measured (lowest: closed loop of 1 client)"
 
 
 def test_limits_that_no_one_load_meets_together() -> None:
@@ -95,7 +98,7 @@ def test_limits_that_no_one_load_meets_together() -> None:
         point(9, 900, 5.0, latencies_ms={"ttft": {"mean": 900.0}, "e2e": {"mean": 100.0}}),
     ]
     plan = size_measured(points, asked(("ttft", "mean<500ms"), ("e2e", "mean<500ms")))
-    assert plan.rejected[0].reason == (
+    assert reason_text(plan.rejected[0].reason) == (
         "no load measured meets every limit: E2E mean 900 ms > 500 ms (closed loop of 1 client), "
         "TTFT mean 900 ms > 500 ms (closed loop of 9 clients)"
     )
@@ -122,7 +125,7 @@ def test_every_curve_is_a_candidate_and_the_fewest_gpus_win() -> None:
     assert [(c.gpu, c.tp) for c in plan.candidates] == [("h100-sxm-80gb", 1), ("h100-sxm-80gb", 2), ("some-new-chip", 1)]
     assert plan.candidates[1].requests_per_second_per_8_gpus == 28
     assert plan.candidates[2].system == "8xsome-new-chip"
-    reasons = {(r.precision, r.tp): r.reason for r in plan.rejected}
+    reasons = {(r.precision, r.tp): reason_text(r.reason) for r in plan.rejected}
     assert reasons["fp16", 1] == "TTFT mean 612 ms > 500 ms at every load measured (lowest: closed loop of 10 clients)"
     assert reasons["bf16", 1] == "TTFT mean was not measured"
     assert reasons["fp8", 4] == "its requests/s were not measured"
@@ -147,9 +150,9 @@ def test_one_workload_at_a_time() -> None:
     with pytest.raises(InputError, match="has no point of llama-3-8b at 999/any tokens"):
         size_measured(points, asked(model="Meta-Llama-3-8B", isl=999))
     plan = size_measured(points, asked(model="meta-llama/Meta-Llama-3-8B", isl=2000, osl=200))
-    assert plan.scenario["model"] == "llama-3-8b"
-    assert plan.notes[-2] == "2 of 12 points are of other models, lengths or deployments and were left out."
-    assert size_measured(points, asked(model="llama-3.1-70b")).scenario["model"] == "llama-3.1-70b"
+    assert plan.scenario.model == "llama-3-8b"
+    assert note_text(plan.notes[-2]) == "2 of 12 points are of other models, lengths or deployments and were left out."
+    assert size_measured(points, asked(model="llama-3.1-70b")).scenario.model == "llama-3.1-70b"
 
 
 def test_spare_systems_and_an_open_loop() -> None:
@@ -158,8 +161,8 @@ def test_spare_systems_and_an_open_loop() -> None:
     assert choice is not None
     assert choice.systems == math.ceil(choice.systems_exact) + 1
     assert choice.concurrency_per_instance == pytest.approx(10)
-    assert choice.load == "open loop at 5.2 requests/s, measured"
-    assert choice.binds == "the highest throughput measured"
+    assert load_text(choice.load) == "open loop at 5.2 requests/s, measured"
+    assert choice.binds == HIGHEST_MEASURED
 
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the shared data lies beside a working copy only")
@@ -167,7 +170,7 @@ def test_shared_points_name_those_that_were_not_steady() -> None:
     question = asked(("ttft", "p95<=1s"), ("tpot", "mean<=30ms"), model="llama-3-8b", isl=2000, osl=200)
     plan = size_measured(read_points(SHARED), question)
     assert [(c.gpu, c.precision, c.tp) for c in plan.candidates] == [("h100-sxm-80gb", "fp16", 1), ("a100-sxm-80gb", "fp16", 2)]
-    assert all(c.ttft_ms["p95"] is not None and c.ttft_ms["p95"] <= 1000 for c in plan.candidates)
+    assert all(c.ttft_ms.p95 is not None and c.ttft_ms.p95 <= 1000 for c in plan.candidates)
     steady = [p.steadiness for p in read_points(SHARED)]
     assert sum(s is not None and s < 0.95 for s in steady) == 28
 
@@ -177,11 +180,11 @@ def test_points_that_were_not_steady_are_counted() -> None:
         return point(clients, None, 10.0, latencies_ms={"e2e": {"mean": e2e}})
 
     plan = size_measured([measured(10, 1000.0), measured(20, 1900.0), measured(30, 2840.0)], asked())
-    assert plan.notes[1] == (
+    assert note_text(plan.notes[1]) == (
         "1 of 3 points were not steady (requests/s × E2E below 0.95 × clients): their throughput is understated; "
         "the first: closed loop of 30 clients at TP 1."
     )
-    assert plan.notes[2] == "No latency limit was given, so the highest throughput measured decides."
+    assert note_text(plan.notes[2]) == "No latency limit was given, so the highest throughput measured decides."
 
 
 def test_a_point_at_its_limit_holds_it() -> None:

@@ -6,7 +6,9 @@ import pytest
 
 import tonnage
 from tonnage.errors import InputError
-from tonnage.plan.former_plan import Plan
+from tonnage.plan.plan import Plan
+from tonnage.report.wording_percentile import percentile_text
+from tonnage.report.wording_reasons import reason_text
 
 STATISTICS = {"mean", "p50", "p90", "p95", "p99"}
 
@@ -28,14 +30,14 @@ def test_every_combination_is_a_candidate_or_rejected(plan: Plan) -> None:
 
 
 def test_rejections_say_why_in_numbers(plan: Plan) -> None:
-    reasons = {(r.gpu, r.precision, r.tp, r.engine): r.reason for r in plan.rejected}
+    reasons = {(r.gpu, r.precision, r.tp, r.engine): reason_text(r.reason) for r in plan.rejected}
     assert reasons["h100-sxm-80gb", "fp16", 1, "tensorrt-llm"].startswith("weights 141 GB + ")
     assert reasons["h100-sxm-80gb", "fp16", 1, "tensorrt-llm"].endswith("do not fit 1 × 80 GB")
     assert reasons["a100-sxm-80gb", "fp8", 4, "vllm"] == "Ampere has no FP8 matrix units"
 
 
 def test_limits_hold_for_every_candidate(plan: Plan) -> None:
-    assert all(c.ttft_ms["p95"] is not None and c.ttft_ms["p95"] <= 2000 for c in plan.candidates)
+    assert all(c.ttft_ms.p95 is not None and c.ttft_ms.p95 <= 2000 for c in plan.candidates)
 
 
 def test_systems_carry_the_peak(plan: Plan) -> None:
@@ -48,14 +50,14 @@ def test_systems_carry_the_peak(plan: Plan) -> None:
 def test_plan_is_one_json_object_with_the_agreed_keys(plan: Plan) -> None:
     document = json.loads(json.dumps(plan.to_json()))
     assert document["demand"]["peak_requests_per_second"] == 20
-    agreed = "gpu system precision tp pp engine knobs instances systems systems_exact utilisation ttft_ms itl_ms tpot_ms e2e_ms"
+    agreed = "pools gpu system precision tp pp engine knobs instances systems systems_exact utilisation ttft_ms itl_ms tpot_ms e2e_ms"
     rates = "requests_per_second_per_instance requests_per_second_per_gpu requests_per_second_per_8_gpus"
     for choice in (document["choice"], *document["choices"].values()):
         assert set(f"{agreed} {rates}".split()) <= set(choice)
         assert all(set(choice[m]) == STATISTICS for m in ("ttft_ms", "itl_ms", "tpot_ms", "e2e_ms"))
     assert set(document["choices"]) == {"latency_optimal", "throughput_optimal"}
     assert all(r["reason"] for r in document["rejected"])
-    assert {"tonnage", "coefficients", "data", "seed"} <= set(document["provenance"])
+    assert {"tonnage", "coefficients", "benchmarks", "seed"} <= set(document["provenance"])
 
 
 def test_transferred_numbers_are_marked(plan: Plan) -> None:
@@ -85,15 +87,15 @@ def test_mean_with_percentile_shows_both_ways() -> None:
     answer = found.percentile_answer
     assert answer is not None
     assert found.demand.peak_requests_per_second == 77
-    assert answer["systems_exact"] > 0
-    assert answer["simulated_systems_exact"] == found.candidates[0].systems_exact
-    assert "77/s" in answer["explanation"]
+    assert answer.systems_exact > 0
+    assert answer.simulated_systems_exact == found.candidates[0].systems_exact
+    assert "77/s" in percentile_text(answer)
 
 
 def test_gpu_of_another_vendor_is_rejected_for_its_engine() -> None:
     found = tonnage.size(model="llama-3-8b", gpu="mi300x", isl=500, osl=50, peak_rps=5, tp=1, precision="fp16")
     assert [c.engine for c in found.candidates] == ["vllm"]
-    assert found.rejected[0].reason == "tensorrt-llm does not run on AMD accelerators"
+    assert reason_text(found.rejected[0].reason) == "tensorrt-llm does not run on AMD accelerators"
 
 
 def test_context_overflow_is_refused_before_anything_runs() -> None:

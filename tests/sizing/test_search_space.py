@@ -1,7 +1,8 @@
 """The search space: every combination once, pipelines where nothing else fits or where they are asked for."""
 
 from tests.questions import question
-from tonnage.plan.former_candidate import Rejected
+from tonnage.plan.rejected import Rejected
+from tonnage.report.wording_reasons import reason_text
 from tonnage.sizing.search_space import Ready, prepare, trials
 
 
@@ -39,6 +40,6 @@ def test_speculation_over_a_pipeline_is_refused_by_name() -> None:
     found = prepare(question(speculation="eagle k=3 acceptance=0.7", tp="1", pp="2"))
     ready, rejected = ([r for r in found if isinstance(r, kind)] for kind in (Ready, Rejected))
     assert [r.trial.deployment.speculation for r in ready] == [None]
-    assert [(r.engine, r.reason) for r in rejected] == [
+    assert [(r.engine, reason_text(r.reason)) for r in rejected] == [
         ("tensorrt-llm + eagle k=3", "speculation: is not estimated together with PP 2; use pp 1, or leave it out")
     ]

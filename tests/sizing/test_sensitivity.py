@@ -6,7 +6,10 @@ import pytest
 
 import tonnage
 from tests.questions import SMALL, question
-from tonnage.plan.former_plan import Plan
+from tonnage.plan.plan import Plan
+from tonnage.plan.reason import BrokenAtAnyLoad
+from tonnage.report.wording_reasons import reason_text
+from tonnage.report.wording_sensitivity import relaxed_text
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search_space import Ready, prepare
@@ -67,7 +70,7 @@ def test_the_relaxed_limit_saves_a_system_and_a_slightly_stricter_one_does_not(t
     assert tight.sensitivity is not None
     relaxed = tight.sensitivity.relaxed
     assert relaxed is not None
-    assert relaxed.text == f"TTFT p95 70 → {relaxed.to_ms:g} ms: one system fewer"
+    assert relaxed_text(relaxed) == f"TTFT p95 70 → {relaxed.to_ms:g} ms: one system fewer"
     assert tight.choice is not None
     systems = []
     for limit_ms in (relaxed.to_ms, 70 + 0.6 * (relaxed.to_ms - 70)):
@@ -99,5 +102,6 @@ def test_an_input_that_no_deployment_survives_says_why() -> None:
     assert plan.sensitivity is not None
     high = plan.sensitivity.swings[0].high
     assert high.systems is None
-    assert high.reason.startswith("TTFT p95 ")
-    assert high.reason.endswith(" at any load")
+    assert isinstance(high.reason, BrokenAtAnyLoad)
+    assert reason_text(high.reason).startswith("TTFT p95 ")
+    assert reason_text(high.reason).endswith(" at any load")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.questions import question
+from tonnage.plan.reason import BrokenAtAnyLoad
 from tonnage.sizing.capacity import worst_limit
 from tonnage.sizing.fleet_check import Replayed, fleet_summary
 from tonnage.sizing.planner import size
@@ -67,4 +68,6 @@ def test_bursts_need_more_than_a_poisson_peak_of_the_same_mean() -> None:
 
 def test_a_trace_that_no_number_of_instances_holds_is_refused() -> None:
     ready = next(found for found in prepare(question(tp="1", ttft="p95<=1ms")) if isinstance(found, Ready))
-    assert replay_capacity(ready.instance, recording(bursts=False)).reason.endswith("> 1 ms at any load")
+    reason = replay_capacity(ready.instance, recording(bursts=False)).reason
+    assert isinstance(reason, BrokenAtAnyLoad)
+    assert reason.breach.limit.milliseconds == 1

@@ -58,7 +58,7 @@ def test_a_bad_knob_is_found_and_mended() -> None:
     )
     found = tuned(poor)
     assert found.capacity.rate > 1.1 * poor.capacity.rate
-    assert changes(found, starved.knobs).startswith("max_num_tokens 512 → ")
+    assert (changes(found, starved.knobs)[0].knob, changes(found, starved.knobs)[0].default) == ("max_num_tokens", 512)
 
 
 @pytest.mark.parametrize("given", [{"max_num_tokens": "2048"}, {"max_batch_size": "64"}, {"chunked_prefill": True}])

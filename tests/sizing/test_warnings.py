@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from tests.questions import question
-from tonnage.plan.former_plan import Plan
+from tonnage.plan.plan import Plan
+from tonnage.report.wording_warnings import warning_text
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search import Answer, answer
@@ -44,7 +45,7 @@ def test_a_limit_that_halves_throughput_is_shown_with_the_throughput_without_it(
     free = found(question(tp="1", isl=2000, ttft=None, e2e="p95<=20s"))
     ratio = free.carried[0].capacity.rate / outcome.carried[0].capacity.rate
     assert warned.value == pytest.approx(ratio, rel=0.03)
-    assert f"{free.carried[0].capacity.rate:.3g}" in warned.text
+    assert f"{free.carried[0].capacity.rate:.3g}" in warning_text(warned)
     assert "limit-halves-throughput" not in rules(tp="1", isl=2000, ttft="p95<=2s", e2e="p95<=20s")
 
 
@@ -56,11 +57,11 @@ def test_cheap_input_tokens_come_with_the_ratio() -> None:
 def test_a_smaller_model_with_the_same_published_score_is_named() -> None:
     asked = question(model="llama-2-70b", gpu="h100", tp="4", ttft=None, peak_rps=5)
     warned = next(w for w in warnings(asked, found(asked)) if w.rule == "smaller-model")
-    named = find_model(warned.text.partition(",")[0])
+    named = find_model(warned.other)
     assert warned.value == pytest.approx(asked.model.parameters / named.parameters)
     assert warned.value >= 2
     scores = [find_score(name) for name in (named.name, "llama-2-70b")]
-    assert all(score is not None and f"{score.score:g}" in warned.text for score in scores)
+    assert all(score is not None and f"{score.score:g}" in warning_text(warned) for score in scores)
     assert scores[0].score >= scores[1].score
     assert "smaller-model" not in rules(model="llama-3.1-8b", ttft=None)
 

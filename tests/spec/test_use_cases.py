@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from tonnage.spec.deployment import parse_limit
 from tonnage.spec.scenario_file import scenario_of
-from tonnage.spec.use_cases import PRESETS, pace, with_defaults
+from tonnage.spec.use_cases import PRESETS, Defaults, pace, with_defaults
 
 
 def test_a_chatbot_is_read_along() -> None:
     found, said = with_defaults(scenario_of({}, {"use_case": "chatbot"}))
     assert (found.mode, found.lengths.isl, found.lengths.osl) == ("streaming", "500", "200")
     assert (found.limits.ttft, found.limits.itl) == ("p95<=1s", "p99<=250ms")
-    assert said == ("The use case chatbot sets: mode streaming, ISL 500 tokens, OSL 200 tokens, TTFT p95 ≤ 1 s, ITL p99 ≤ 250 ms.",)
+    limits = (parse_limit("ttft", "p95<=1s"), parse_limit("itl", "p99<=250ms"))
+    assert said == Defaults(use_case="chatbot", mode="streaming", isl="500", osl="200", limits=limits)
 
 
 def test_data_generation_takes_35_ms_a_token() -> None:
@@ -23,7 +25,7 @@ def test_data_generation_takes_35_ms_a_token() -> None:
 def test_what_is_said_stands() -> None:
     found, said = with_defaults(scenario_of({}, {"use_case": "rag", "isl": 7, "ttft": ["p50<=9s"], "mode": "streaming"}))
     assert (found.lengths.isl, found.limits.ttft) == (7, ["p50<=9s"])
-    assert said == ("The use case rag sets: OSL 200 tokens, ITL p99 ≤ 250 ms.",)
+    assert said == Defaults(use_case="rag", mode=None, isl="", osl="200", limits=(parse_limit("itl", "p99<=250ms"),))
 
 
 @pytest.mark.parametrize("given", [{"pairs": "p.csv"}, {"trace": "t.csv"}])
@@ -44,14 +46,15 @@ def test_another_mode_takes_no_limits() -> None:
 
 def test_no_use_case_sets_nothing() -> None:
     scenario = scenario_of({}, {"model": "m"})
-    assert with_defaults(scenario) == (scenario, ())
+    assert with_defaults(scenario) == (scenario, None)
 
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_use_case_says_what_it_sets(name: str) -> None:
     found, said = with_defaults(scenario_of({}, {"use_case": name}))
     assert found.mode == PRESETS[name].mode
-    assert len(said) == 1
+    assert said is not None
+    assert (said.use_case, said.mode) == (name, PRESETS[name].mode)
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,14 @@ instead of printing them.
 
 from tonnage.api.arguments import check_given, slo
 from tonnage.api.calibrate import calibrate
-from tonnage.api.costs import cost_of_job, costs, prices_of
+from tonnage.api.costs import prices_of
 from tonnage.api.deployment import deployment_of
 from tonnage.api.facts import MemoryReport, PrecisionReport, catalog, memory, precisions
 from tonnage.api.lesson import lesson
 from tonnage.api.score import score, score_models, several_models
 from tonnage.api.simulate import simulate, simulate_sweep
 from tonnage.api.simulated_run import SimulatedRun, write_runs
-from tonnage.api.size import Asked, answer, ask, measured_beside, predicted_beside, size, size_measured, size_models
+from tonnage.api.size import Asked, answer, ask, size, size_measured, size_models
 
 __all__ = [
     "Asked",
@@ -25,14 +25,10 @@ __all__ = [
     "calibrate",
     "catalog",
     "check_given",
-    "cost_of_job",
-    "costs",
     "deployment_of",
     "lesson",
-    "measured_beside",
     "memory",
     "precisions",
-    "predicted_beside",
     "prices_of",
     "score",
     "score_models",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tonnage.api.faults import Faults
 from tonnage.errors import option
+from tonnage.plan.note import LengthInWords, Note, Part, PromptPart, PromptParts, Which
 from tonnage.spec.length_files import read_pairs
 from tonnage.spec.lengths import WORDS_PER_TOKEN, Lengths, Pairs, parse_lengths, parse_part
 from tonnage.spec.recording import Recording
@@ -19,7 +20,7 @@ class LengthsFound:
     isl: Lengths
     osl: Lengths
     pairs: Pairs | None
-    remarks: tuple[str, ...]
+    remarks: tuple[Note, ...]
 
 
 def replays_lengths(asked: LengthsAsked) -> bool:
@@ -49,7 +50,7 @@ def lengths_found(asked: LengthsAsked, recording: Recording | None, faults: Faul
         return LengthsFound(isl=isl, osl=osl, pairs=longer, remarks=tuple(remarks))
     if asked.isl is None or asked.osl is None:
         return None
-    texts = (("isl", _text(asked.isl)), ("osl", _text(asked.osl)))
+    texts: tuple[tuple[Which, str], ...] = (("isl", _text(asked.isl)), ("osl", _text(asked.osl)))
     isl_own, osl_own = (faults.of(parse_lengths, text, option(name), words) for name, text in texts)
     if isl_own is None or osl_own is None or len(faults.messages) > before:
         return None
@@ -61,28 +62,23 @@ def _text(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:.15g}"
 
 
-def _in_words(texts: tuple[tuple[str, str], ...], lengths: tuple[Lengths, ...], words: float) -> list[str]:
-    """A remark on each length that was written in words."""
-    english = " (English)" if words == WORDS_PER_TOKEN else ""
+def _in_words(texts: tuple[tuple[Which, str], ...], lengths: tuple[Lengths, ...], words: float) -> list[Note]:
+    """A note on each length that was written in words."""
     return [
-        f"{name.upper()} of {text} is {found.mean:,.0f} tokens at {words:g} words a token{english}."
+        LengthInWords(which=name, written=text, tokens=found.mean, words_per_token=words)
         for (name, text), found in zip(texts, lengths, strict=True)
         if "word" in text
     ]
 
 
-def _added(asked: LengthsAsked, words: float, faults: Faults) -> tuple[int, list[str]]:
+def _added(asked: LengthsAsked, words: float, faults: Faults) -> tuple[int, list[Note]]:
     """Tokens of system prompt, passages and history together, and how they add up."""
-    parts = {"system prompt": asked.system_prompt, "retrieved passages": asked.retrieved, "chat history": asked.history}
-    options = {"system prompt": option("system_prompt"), "retrieved passages": option("retrieved"), "chat history": option("history")}
-    found = {}
-    for name, value in parts.items():
+    given: dict[Part, float | str | None] = {"system_prompt": asked.system_prompt, "retrieved": asked.retrieved, "history": asked.history}
+    found = []
+    for name, value in given.items():
         if value is not None:
-            part = faults.of(parse_part, _text(value), options[name], words)
+            part = faults.of(parse_part, _text(value), option(name), words)
             if part is not None:
-                found[name] = part
-    total = round(sum(count * tokens for count, tokens in found.values()))
-    if not found:
-        return 0, []
-    sums = [f"{f'{count} × ' if count > 1 else ''}{tokens:,.0f} {name}" for name, (count, tokens) in found.items()]
-    return total, [f"Every prompt is {total:,} tokens longer than what is asked: {' + '.join(sums)}."]
+                found.append(PromptPart(part=name, count=part[0], tokens=part[1]))
+    total = round(sum(part.count * part.tokens for part in found))
+    return total, [PromptParts(tokens=total, parts=tuple(found))] if found else []

@@ -14,7 +14,11 @@ from tonnage.api.faults import Faults
 from tonnage.api.lengths import lengths_found, replays_lengths
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.perf.external.measured_steps import check_source, checked_source
-from tonnage.sizing.demand import Demand, demand_of
+from tonnage.plan.cost import WAYS
+from tonnage.plan.demand import Demand
+from tonnage.plan.limit import limit_of
+from tonnage.plan.note import UseCaseDefaults
+from tonnage.sizing.demand import demand_of
 from tonnage.sizing.question import DECIDING, Owned, Question, check_context
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system
@@ -24,7 +28,7 @@ from tonnage.spec.precision import PRECISIONS, find_precision
 from tonnage.spec.recording import Recording, load_profile, read_recording
 from tonnage.spec.scenario import DemandAsked, LengthsAsked, LimitsAsked, Mode, Scenario
 from tonnage.spec.speculation import parse_speculation
-from tonnage.spec.use_cases import with_defaults
+from tonnage.spec.use_cases import Defaults, with_defaults
 from tonnage.units import format_duration, parse_duration
 
 DEFAULT_GPUS = "h100-sxm-80gb,h200-sxm-141gb,a100-sxm-80gb,l40s"
@@ -33,7 +37,6 @@ EVERY = "all"
 """What stands for every number format; BF16 is as fast as FP16."""
 DEFAULT_TPS = "1,2,4,8"
 DEFAULT_ENGINES = "tensorrt-llm,vllm"
-PLACES = ("on-prem", "cloud", "hybrid", "api")
 
 
 def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, object] | None = None) -> tuple[Question, ...]:
@@ -47,7 +50,8 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     Raises:
         InputErrors: everything that cannot be used.
     """
-    scenario, remarks = with_defaults(written)
+    scenario, defaults = with_defaults(written)
+    remarks = () if defaults is None else (_note(defaults),)
     faults = Faults(source, flags)
     _check_given(scenario, faults)
     models = [faults.named(option("model"), find_model, name) for name in _names(scenario.model, option("model"), faults)]
@@ -67,6 +71,12 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     asked: dict[str, Any] = {"isl": lengths.isl, "osl": lengths.osl, "pairs": lengths.pairs, "remarks": (*remarks, *lengths.remarks)}
     asked |= {"demand": demand, "slo": limits, "mode": mode, "recording": recording, "replays_lengths": replays_lengths(scenario.lengths)}
     return tuple(Question(model=model, **asked, **rest) for model in models if model is not None)
+
+
+def _note(defaults: Defaults) -> UseCaseDefaults:
+    """What a use case set, as a note of the plan."""
+    limits = tuple(map(limit_of, defaults.limits))
+    return UseCaseDefaults(use_case=defaults.use_case, mode=defaults.mode, isl=defaults.isl, osl=defaults.osl, limits=limits)
 
 
 def _check_given(scenario: Scenario, faults: Faults) -> None:
@@ -291,8 +301,8 @@ def places(values: Many | None) -> tuple[str, ...]:
     """
     found = () if values is None else listed(values, option("where"))
     for name in found:
-        if name not in PLACES:
-            raise InputError(f"{option('where')}: '{name}' is not a place; choose from {', '.join(PLACES)}")
+        if name not in WAYS:
+            raise InputError(f"{option('where')}: '{name}' is not a place; choose from {', '.join(WAYS)}")
     return found
 
 

@@ -39,7 +39,7 @@ class SimulatedRun:
             return None
         if isinstance(self.workload.arrivals, ClosedLoop):
             return self.summary.output_tokens_per_second / self.plain.output_tokens_per_second
-        return self.plain.e2e_ms.mean / self.summary.e2e_ms.mean
+        return self.plain.statistic_ms("e2e", "mean") / self.summary.statistic_ms("e2e", "mean")
 
     def to_json(self) -> dict[str, Any]:
         """The summary with its qualifiers: deployment, lengths, load, seed."""
@@ -79,8 +79,8 @@ class SimulatedRun:
         from tonnage.perf.run_noise import run_noise
 
         s, w = self.summary, self.workload
-        values = {"ttft_ms": s.ttft_ms.mean, "ttft_p95_ms": s.ttft_ms.p95, "tpot_ms": s.tpot_ms.mean, "e2e_ms": s.e2e_ms.mean}
-        values["requests_s"] = s.requests_per_second
+        values = {f"{metric}_ms": s.statistic_ms(metric, "mean") for metric in ("ttft", "tpot", "e2e")}
+        values |= {"ttft_p95_ms": s.statistic_ms("ttft", "p95"), "requests_s": s.requests_per_second}
         clients = w.arrivals.concurrency if isinstance(w.arrivals, ClosedLoop) else None
         batch = clients if self.deployment.knobs.scheduler == "static" else None
         regime = regime_of(self.deployment, isl=w.isl.mean, osl=w.osl.mean, batch=batch, clients=clients)

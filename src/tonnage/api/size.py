@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from tonnage.api.arguments import Many, listed, slo, spare_of, whole_numbers, with_signature
-from tonnage.api.costs import priced, with_prices
+from tonnage.api.costs import places_of, prices_of, with_prices
 from tonnage.api.documents import ScenarioLike, document_of, plain
 from tonnage.api.typed_arguments import SizeArguments
 from tonnage.errors import InputError, InputErrors, option
+from tonnage.plan.plan import Measured, Plan
 from tonnage.spec.scenario import Scenario
 
 if TYPE_CHECKING:
-    from tonnage.plan.former_plan import Plan
+    from datetime import date
+
+    from tonnage.plan.candidate import Candidate
     from tonnage.sizing.measured import MeasuredQuestion
     from tonnage.sizing.planner import Progress
     from tonnage.sizing.question import Question
@@ -109,16 +112,40 @@ def size_models(scenario: ScenarioLike = None, *, progress: Progress | None = No
     return answer(ask(scenario, **asked), progress=progress)
 
 
-def answer(understood: Asked, *, progress: Progress | None = None) -> tuple[Plan, ...]:
-    """One plan per question, its candidates priced where their systems' prices are known."""
+def answer(understood: Asked, *, progress: Progress | None = None, today: date | None = None, command: str = "") -> tuple[Plan, ...]:
+    """One finished plan per question: with its cost, what was asked, and where it came from.
+
+    The first also holds the answer of the scenario's own benchmarks, where it names some.
+
+    Args:
+        understood: the question.
+        progress: as in ``size``.
+        today: the day that the plans name, and on which prices older than a year are; neither if not given.
+        command: as it was typed, for the plans to name.
+
+    Raises:
+        InputError: the benchmarks cannot be used for the question.
+    """
+    from tonnage.cost.planned import with_cost
     from tonnage.sizing.planner import no_progress
     from tonnage.sizing.planner import size as search
 
-    plans = ((search(question, progress=progress or no_progress), question) for question in understood.questions)
-    return tuple(priced(plan, question, understood.scenario) for plan, question in plans)
+    scenario = understood.scenario
+    prices, where = prices_of(scenario), places_of(scenario)
+    own = _measured_beside(understood)
+    plans = [search(question, progress=progress or no_progress) for question in understood.questions]
+    plans = [with_cost(plan, prices, today=today, where=where) for plan in plans]
+    if own is not None:
+        own = with_cost(own, prices, today=today, where=where)
+        plans[0] = replace(plans[0], measured=Measured(plan=own, predicted=_predicted_beside(understood)))
+    day = "" if today is None else today.isoformat()
+    return tuple(
+        replace(plan, asked=scenario, provenance=replace(plan.provenance, command=command, date=day), measured=plan.measured)
+        for plan in plans
+    )
 
 
-def measured_beside(understood: Asked) -> Plan | None:
+def _measured_beside(understood: Asked) -> Plan | None:
     """The plan that a scenario's own ``benchmarks`` give for the same question; None where it names none.
 
     The points are of the model, lengths and deployments that were asked for; limits that the benchmark did not
@@ -131,25 +158,20 @@ def measured_beside(understood: Asked) -> Plan | None:
     if scenario.benchmarks is None:
         return None
     question = understood.questions[0]
-    limits: dict[str, list[str]] = {limit.metric: [] for limit in question.slo}
-    for limit in question.slo:
-        limits[limit.metric].append(f"{limit.statistic}<={limit.seconds!r}s")
-    search = scenario.search
+    search, (isl, osl) = scenario.search, (question.isl.mean, question.osl.mean)
     return _measured(
         benchmarks=scenario.benchmarks,
-        question={"demand": question.demand, "slo": slo(**limits), "spare": question.spare},
-        chosen={"model": question.model.name, "isl": round(question.isl.mean), "osl": round(question.osl.mean)},
+        question={"demand": question.demand, "slo": question.slo, "spare": question.spare, "mean_isl": isl, "mean_osl": osl},
+        chosen={"model": question.model.name, "isl": round(isl), "osl": round(osl)},
         narrowed={"gpu": search.gpu, "precision": search.precision, "tp": search.tp},
     )
 
 
-def predicted_beside(understood: Asked) -> Plan:
-    """The same question predicted in a closed loop, the way that benchmarks are run: what a measured plan is compared with."""
-    from dataclasses import replace
-
+def _predicted_beside(understood: Asked) -> tuple[Candidate, ...]:
+    """The same question predicted in a closed loop, the way that benchmarks are run: what measured points are compared with."""
     from tonnage.sizing.planner import size as search
 
-    return search(replace(understood.questions[0], load="closed", deepen=False, tune=False))
+    return search(replace(understood.questions[0], load="closed", deepen=False, tune=False)).candidates
 
 
 def size_measured(
@@ -167,6 +189,8 @@ def size_measured(
     tp: Many | None = None,
     engine: Many | None = None,
     spare: int | None = None,
+    command: str = "",
+    today: date | None = None,
     **demand: Any,
 ) -> Plan:
     """How many systems a load needs, from measured points: the classic way of NVIDIA's course.
@@ -177,6 +201,7 @@ def size_measured(
             GenAI-Perf that does not say them was measured with.
         gpu, precision, tp, engine: which deployments may be chosen; all in the file if not given.
         ttft, itl, tpot, e2e, spare: as in ``size``.
+        command, today: as typed, and the day, for the plan to name.
         demand: the demand in any form that needs no lengths, as in ``size``: ``peak_rps=199.77``.
 
     Raises:
@@ -195,7 +220,7 @@ def size_measured(
             "write a scenario file that names the benchmarks, to have both"
         )
     asked = scenario_of({}, plain(demand)).demand
-    return _measured(
+    plan = _measured(
         benchmarks=benchmarks,
         question={"demand": demand_asked(asked), "slo": slo(ttft=ttft, itl=itl, tpot=tpot, e2e=e2e), "spare": spare_of(spare or 0)},
         chosen={
@@ -205,6 +230,7 @@ def size_measured(
         },
         narrowed={"gpu": gpu, "precision": precision, "tp": tp, "engine": engine},
     )
+    return replace(plan, provenance=replace(plan.provenance, command=command, date="" if today is None else today.isoformat()))
 
 
 def _measured(*, benchmarks: str | Path, question: dict[str, Any], chosen: dict[str, Any], narrowed: dict[str, Any]) -> Plan:

@@ -122,7 +122,7 @@ def _compared(streams: int, record: Requests, observed: Observed, log: NDArray[n
         streams=streams,
         requests=len(record),
         tokens=tokens,
-        ttft_ms=summarize(record).ttft_from_send_ms.mean,
+        ttft_ms=summarize(record).ttft_from_send_ms.mean or 0.0,
         server_ttft_ms=float((first - received).mean()) / 1e6,
         bias_ms=float(lag.mean()),
         bias_p99_ms=float(np.percentile(lag, 99)),

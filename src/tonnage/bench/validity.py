@@ -174,8 +174,8 @@ def _lateness(who: str, lateness_ns: Sequence[int], summary: Summary) -> list[Ch
     ]
 
 
-def _known(value: float) -> float:
-    return 0.0 if math.isnan(value) else value
+def _known(value: float | None) -> float:
+    return 0.0 if value is None else value
 
 
 def _cpu(observed: Observed) -> list[Check]:

@@ -5,15 +5,26 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tonnage.cli.table import number, table, wrapped
+from tonnage.plan.explanation import TERMS
+from tonnage.report.former_document import confidence_line
 from tonnage.report.numbers import counted
 from tonnage.report.reading import FRONT_END_FELT
+from tonnage.report.wording_demand import demand_text
+from tonnage.report.wording_deployments import MEMORY, load_text, memory_text
+from tonnage.report.wording_existing import existing_text
+from tonnage.report.wording_fleet_check import fleet_check_text
+from tonnage.report.wording_limits import bound_text, limit_text
+from tonnage.report.wording_notes import note_texts
+from tonnage.report.wording_percentile import arrivals_text, percentile_text
+from tonnage.report.wording_reasons import reason_text
+from tonnage.report.wording_sensitivity import INPUTS, relaxed_text
+from tonnage.report.wording_warnings import warning_text
 from tonnage.spec.use_cases import pace
 
 if TYPE_CHECKING:
-    from tonnage.plan.former_candidate import Candidate
-    from tonnage.plan.former_plan import Plan
-    from tonnage.sizing.explain import Explanation
-    from tonnage.sizing.sensitivity import Changed
+    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.plan import Plan
+    from tonnage.plan.sensitivity import Changed
 
 CANDIDATES_SHOWN = 12
 REJECTED_SHOWN = 8
@@ -35,10 +46,9 @@ def show_plan(plan: Plan, *, explain: bool = False) -> str:
     """The whole plan as lines of text; with ``explain`` also where time and memory go."""
     parts = [_question(plan), _answer(plan), _warnings(plan), _sensitivity(plan)]
     if explain and plan.explain is not None:
-        parts.append(show_explanation(plan.explain))
+        parts.append(show_explanation(plan))
     parts += [_candidates(plan), _rejected(plan), _percentile(plan)]
-    checked = "" if plan.fleet_check is None else plan.fleet_check.text
-    parts.append("\n".join(wrapped(f"· {note}") for note in plan.notes if not checked or checked not in note))
+    parts.append("\n".join(wrapped(f"· {note}") for note in note_texts(plan)))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -49,29 +59,29 @@ def _line(name: str, text: str) -> str:
 
 def _question(plan: Plan) -> str:
     s = plan.scenario
-    limits = ", ".join(s["limits"]) or "none"
-    asked = f"{s['model']}, {s['isl']} tokens in, {s['osl']} out"
-    return "\n".join([wrapped(f"Question  {asked}", "", HANGING), _line("Demand", plan.demand.how), _line("Limits", limits)])
+    limits = ", ".join(map(limit_text, s.limits)) or "none"
+    asked = f"{s.model}, {s.isl} tokens in, {s.osl} out"
+    return "\n".join([wrapped(f"Question  {asked}", "", HANGING), _line("Demand", demand_text(plan.demand)), _line("Limits", limits)])
 
 
 def _answer(plan: Plan) -> str:
     best = plan.choice
-    exists = "" if plan.existing is None else _line("Have", plan.existing.text) + "\n"
+    exists = "" if plan.existing is None else _line("Have", existing_text(plan.existing)) + "\n"
     if best is None:
         return exists + _line("Answer", "no deployment meets the limits; the reasons are below.")
-    spare = plan.scenario.get("spare_systems", 0)
+    spare = plan.scenario.spare_systems
     whole = f"{number(best.systems_exact, 3)} exactly{f', {spare} spare' if spare else ''}"
     sentences = [
         f"one instance carries {number(best.requests_per_second_per_instance)} requests/s inside the limits "
-        f"({best.load}), 8 GPUs {number(best.requests_per_second_per_8_gpus)}",
+        f"({load_text(best.load)}), 8 GPUs {number(best.requests_per_second_per_8_gpus)}",
         f"there: {_latencies(best)}",
         _pace(plan, best),
-        f"utilisation at the peak {best.utilisation:.0%} of what the limits allow; bound by {best.binds}; the fleet saturates at "
-        f"{number(best.saturation_requests_per_second_per_instance * best.instances)} requests/s",
-        f"memory: {best.memory}" if best.memory else "",
+        f"utilisation at the peak {best.utilisation:.0%} of what the limits allow; bound by {bound_text(best.binds)}; "
+        f"the fleet saturates at {number(best.saturation_requests_per_second_per_instance * best.instances)} requests/s",
+        f"memory: {memory_text(best.memory, best.kv_tokens)}" if best.memory else "",
         f"{best.precision}: accuracy impact {best.accuracy_impact}, calibration {best.calibration}" if best.accuracy_impact else "",
-        f"fleet check: {plan.fleet_check.text}" if plan.fleet_check is not None else "",
-        plan.confidence.text() if plan.confidence is not None else "",
+        f"fleet check: {fleet_check_text(plan.fleet_check)}" if plan.fleet_check is not None else "",
+        confidence_line(plan),
     ]
     first = _line("Answer", f"{best.systems} × {best.system} ({whole}): {best.instances} instances of {_name(best)}")
     return exists + "\n".join([first, *(wrapped(sentence, HANGING, HANGING + "  ") for sentence in sentences if sentence)])
@@ -90,30 +100,32 @@ def _split(c: Candidate) -> str:
 def _latencies(c: Candidate) -> str:
     """Mean and high percentiles of each latency, those that are known."""
     metrics = (("TTFT", c.ttft_ms), ("TPOT", c.tpot_ms), ("E2E", c.e2e_ms))
-    known = [(name, [f"{s} {number(v)}" for s in ("mean", "p95", "p99") if (v := values.get(s)) is not None]) for name, values in metrics]
+    known = [(name, [f"{s} {number(v)}" for s in ("mean", "p95", "p99") if (v := values.value(s)) is not None]) for name, values in metrics]
     return "; ".join(f"{name} {', '.join(statistics)} ms" for name, statistics in known if statistics)
 
 
 def _pace(plan: Plan, best: Candidate) -> str:
     """The gaps between tokens beside the speed of reading, where somebody reads along."""
-    mean, p99 = best.itl_ms.get("mean"), best.itl_ms.get("p99")
-    if plan.scenario.get("mode") != "streaming" or mean is None or p99 is None:
+    mean, p99 = best.itl_ms.mean, best.itl_ms.p99
+    if plan.scenario.mode != "streaming" or mean is None or p99 is None:
         return ""
     return f"pace: ITL mean {number(mean)}, p99 {number(p99)} ms, {pace(mean / 1e3, p99 / 1e3)}"
 
 
 def _warnings(plan: Plan) -> str:
-    return "\n".join(wrapped(f"! {warned.text}") for warned in plan.warnings)
+    return "\n".join(wrapped(f"! {warning_text(warned)}") for warned in plan.warnings)
 
 
 def _sensitivity(plan: Plan) -> str:
     found = plan.sensitivity
     if found is None or not found.swings:
         return ""
-    rows = [(swing.label, _change(swing.low), _needed(swing.low), _change(swing.high), _needed(swing.high)) for swing in found.swings]
+    rows = [
+        (INPUTS[swing.input], _change(swing.low), _needed(swing.low), _change(swing.high), _needed(swing.high)) for swing in found.swings
+    ]
     header = ("input", "lower", "systems", "higher", "systems")
     title = f"What would change the answer (now {counted(found.systems, 'system')}, {number(found.systems_exact)} exactly)"
-    relaxed = "" if found.relaxed is None else "\n" + wrapped(f"Cheapest limit to relax: {found.relaxed.text}", "", "  ")
+    relaxed = "" if found.relaxed is None else "\n" + wrapped(f"Cheapest limit to relax: {relaxed_text(found.relaxed)}", "", "  ")
     return f"{wrapped(title, '', '  ')}\n{table(header, rows)}{relaxed}"
 
 
@@ -123,15 +135,18 @@ def _change(changed: Changed) -> str:
 
 def _needed(changed: Changed) -> str:
     if changed.systems is None:
-        return f"none: {changed.reason}"
+        return "none" if changed.reason is None else f"none: {reason_text(changed.reason)}"
     return f"{changed.systems} ({number(changed.systems_exact)})"
 
 
-def show_explanation(explained: Explanation) -> str:
+def show_explanation(plan: Plan) -> str:
     """Which term of a step binds, how far each limit is used, where the memory goes."""
-    terms = [(term.label, number(term.seconds * 1e3), f"{term.share:.0%}") for term in explained.terms]
-    memory = [(part.part, number(part.bytes_per_gpu / 1e9), f"{part.share:.0%}") for part in explained.memory]
-    limits = [(use.limit, number(use.value_ms), "–" if use.used is None else f"{use.used:.0%}") for use in explained.limits]
+    explained, choice = plan.explain, plan.choice
+    if explained is None or choice is None:
+        return ""
+    terms = [(TERMS[term.term], number(term.seconds * 1e3), f"{term.share:.0%}") for term in explained.terms]
+    memory = [(MEMORY[part.part], number(part.bytes_per_gpu / 1e9), f"{part.share:.0%}") for part in choice.memory]
+    limits = [(limit_text(use.limit), number(use.value_ms), "–" if use.used is None else f"{use.used:.0%}") for use in explained.limits]
     step = (
         f"A mean step of {number(explained.step_seconds * 1e3)} ms: {number(explained.prefill_tokens)} prompt tokens, "
         f"{number(explained.decode_sequences)} requests that decode{_front_end(explained.front_end_busy)}"
@@ -156,7 +171,7 @@ def _candidates(plan: Plan) -> str:
     shown = plan.candidates[:CANDIDATES_SHOWN]
     left = len(plan.candidates) - len(shown)
     s = plan.scenario
-    title = f"Candidates, fewest GPUs first ({s['model']}, {s['isl']}/{s['osl']} tokens, at the highest load inside the limits)"
+    title = f"Candidates, fewest GPUs first ({s.model}, {s.isl}/{s.osl} tokens, at the highest load inside the limits)"
     sure = any(c.confidence is not None for c in plan.candidates)
     header = (*COLUMNS, *(CONFIDENCE if sure else ()), *LATENCIES)
     spare = tuple(header.index(name) for name in SPARE)
@@ -178,10 +193,10 @@ def _candidate(c: Candidate, *, sure: bool) -> tuple[str, ...]:
         number(c.systems_exact),
         str(c.systems),
         *(_sure(c) if sure else ()),
-        number(c.ttft_ms.get("p95")),
-        number(c.tpot_ms.get("mean")),
-        number(c.e2e_ms.get("mean")),
-        c.binds,
+        number(c.ttft_ms.p95),
+        number(c.tpot_ms.mean),
+        number(c.e2e_ms.mean),
+        bound_text(c.binds),
     )
 
 
@@ -197,7 +212,7 @@ def _rejected(plan: Plan) -> str:
     """Deployments of one GPU with one reason share a row."""
     groups: dict[tuple[str, str], list[str]] = {}
     for r in plan.rejected:
-        groups.setdefault((r.gpu, r.reason), []).append(f"{r.precision} {r.parallelism} {r.engine}")
+        groups.setdefault((r.gpu, reason_text(r.reason)), []).append(f"{r.precision} {r.parallelism} {r.engine}")
     if not groups:
         return ""
     rows = [(gpu, ", ".join(which), reason) for (gpu, reason), which in groups.items()]
@@ -211,8 +226,12 @@ def _percentile(plan: Plan) -> str:
     if answer is None:
         return ""
     ways = (
-        (f"percentile: {answer['peak_requests_per_second']:g}/s over a closed loop", ""),
-        (f"simulation: {answer['arrivals']} at {answer['mean_requests_per_second']:g}/s (decides)", "simulated_"),
+        (f"percentile: {answer.peak_requests_per_second:g}/s over a closed loop", answer.systems_exact, answer.systems),
+        (
+            f"simulation: {arrivals_text(answer)} at {answer.mean_requests_per_second:g}/s (decides)",
+            answer.simulated_systems_exact,
+            answer.simulated_systems,
+        ),
     )
-    rows = [(way, number(answer[f"{which}systems_exact"]), str(answer[f"{which}systems"])) for way, which in ways]
-    return f"Two ways to size for a mean\n{table(('way', 'systems exactly', 'systems'), rows)}\n{wrapped(answer['explanation'])}"
+    rows = [(way, number(exact), str(systems)) for way, exact, systems in ways]
+    return f"Two ways to size for a mean\n{table(('way', 'systems exactly', 'systems'), rows)}\n{wrapped(percentile_text(answer))}"

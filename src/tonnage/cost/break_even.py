@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
 
-from tonnage.cost.cost import Serving, Traffic, api_request, system_parts
-from tonnage.cost.options import instances_on, needed, on_prem, peak_of, rent_of, systems_for, systems_per_instance
+from tonnage.cost.cost import api_request, system_parts
+from tonnage.cost.options import instances_on, needed, on_prem, peak_of, rent_of, systems_for
+from tonnage.plan.cost import BreakEven
+from tonnage.plan.cost_note import NoCost
+from tonnage.plan.serving import Serving
+from tonnage.plan.traffic import Traffic
 from tonnage.spec.prices import Prices
 
 LOOK_AHEAD = 10.0
@@ -103,52 +106,11 @@ def _sides(gap: float, slope: float, begin: float, end: float, tie: float) -> It
         yield begin, right < 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BreakEven:
-    """The requests a year at which the cheaper of two ways changes.
-
-    Attributes:
-        between: the two ways.
-        cheaper_below: the cheaper of them at small volumes; empty where they cost the same.
-        cheaper_above: the cheaper of them at the largest volume looked at.
-        first_requests_per_year: where the cheaper one changes first; None where it never does.
-        last_requests_per_year: where it changes last; whole systems make it change more than once.
-        changes: how often.
-        bought_fleet_requests_per_year: where the fleet of this plan, bought whole, costs as much as the API: with less
-            traffic than this the API is the cheaper. None for other pairs, or where it is never reached.
-        searched_to_requests_per_year: the largest volume looked at.
-        how: all of it in words.
-    """
-
-    between: tuple[str, str]
-    cheaper_below: str
-    cheaper_above: str
-    first_requests_per_year: float | None
-    last_requests_per_year: float | None
-    changes: int
-    bought_fleet_requests_per_year: float | None
-    searched_to_requests_per_year: float
-    how: str
-
-    def to_json(self) -> dict[str, Any]:
-        """The break-even as JSON values."""
-        return asdict(self)
-
-
 def break_even(names: tuple[str, str], curves: tuple[Curve, Curve], up_to: float, bought: float | None = None) -> BreakEven:
     """The break-even of two curves, up to a volume; ``bought`` is passed on."""
     start, found = crossings(*curves, up_to)
     end = found[-1].first_cheaper_above if found else start
     below, above = (("" if side is None else names[0] if side else names[1]) for side in (start, end))
-    if not found:
-        how = f"{below} is cheaper at every volume up to {up_to:,.0f} requests a year" if below else "they cost the same at every volume"
-    elif len(found) == 1:
-        how = f"{below} is cheaper below {found[0].volume:,.0f} requests a year, {above} above"
-    else:
-        how = (
-            f"{below} is cheaper below {found[0].volume:,.0f} requests a year; then it changes {len(found)} times, as systems are whole; "
-            f"{above} is cheaper from {found[-1].volume:,.0f}, as far as looked, to {up_to:,.0f}"
-        )
     return BreakEven(
         between=names,
         cheaper_below=below,
@@ -158,7 +120,6 @@ def break_even(names: tuple[str, str], curves: tuple[Curve, Curve], up_to: float
         changes=len(found),
         bought_fleet_requests_per_year=bought,
         searched_to_requests_per_year=up_to,
-        how=how,
     )
 
 
@@ -205,11 +166,11 @@ def _owned_curve(traffic: Traffic, serving: Serving, prices: Prices, min_instanc
     """A jump at every volume where the systems owned so far are full."""
     parts = system_parts(serving, prices, 1)
     volume = traffic.requests_per_year
-    if isinstance(parts, str) or not volume:
+    if isinstance(parts, NoCost) or not volume:
         return None
     each = sum(part.usd_per_year for part in parts)
     per_instance = volume * serving.requests_per_second_per_instance / peak_of(traffic)
-    step = systems_per_instance(serving)
+    step = serving.fleet.systems_per_instance
     count = max(step, systems_for(min_instances, serving))
     base = (count + serving.spare) * each
     jumps = []
@@ -223,7 +184,7 @@ def _rented_curve(traffic: Traffic, serving: Serving, prices: Prices, min_instan
     """A jump at every volume where an hour needs one instance more."""
     rent = rent_of(serving, prices)
     volume = traffic.requests_per_year
-    if isinstance(rent, str) or not volume:
+    if isinstance(rent, NoCost) or not volume:
         return None
     base = 0.0
     jumps: list[tuple[float, float]] = []

@@ -6,52 +6,17 @@ What one costs rented or at an API, and from how many a year systems of one's ow
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import date
-from typing import Any
 
 from tonnage.cost.break_even import SAME_VOLUME, power_per_request
-from tonnage.cost.cost import HOURS_PER_YEAR, OptionCost, Serving, Traffic, api_request
+from tonnage.cost.cost import api_request
 from tonnage.cost.options import Rent, as_planned, needed, on_prem, rent_of
-from tonnage.spec.prices import Figure, Prices, stale
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobCost:
-    """Three ways of doing a job of so many requests within so many hours; USD.
-
-    Attributes:
-        requests, hours: the job.
-        owned: systems for the job, owned all year, without electricity and without shares per request, as both hang on
-            how often it is run.
-        power_usd_per_job: electricity of the owned systems, an estimate; 0 where hosting pays for it or it is not known.
-        cloud_usd_per_job: so many GPUs for so many begun hours; None where the rent is not known.
-        cloud_gpu_hours_per_job: of them.
-        api_usd_per_job: the tokens; None where no API price is known.
-        jobs_per_year_against_cloud, jobs_per_year_against_api: from more jobs a year owning is cheaper; None where a
-            price is not known, or a year has no time for so many.
-        most_jobs_per_year: for how many a year has time on the owned systems.
-        how: the arithmetic of the cloud and of the API, or why there is none.
-        figures, warnings: the prices used, and those older than a year.
-    """
-
-    requests: float
-    hours: float
-    owned: OptionCost
-    power_usd_per_job: float
-    cloud_usd_per_job: float | None
-    cloud_gpu_hours_per_job: float
-    api_usd_per_job: float | None
-    jobs_per_year_against_cloud: float | None
-    jobs_per_year_against_api: float | None
-    most_jobs_per_year: float
-    how: tuple[str, ...]
-    figures: tuple[Figure, ...]
-    warnings: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """The job's cost as JSON values."""
-        return {**asdict(self), "owned": self.owned.to_json()}
+from tonnage.plan.cost import JobCost
+from tonnage.plan.cost_note import NoCost
+from tonnage.plan.serving import Serving
+from tonnage.plan.traffic import HOURS_PER_YEAR, Traffic
+from tonnage.spec.prices import Prices, stale
 
 
 def job_cost(
@@ -81,12 +46,12 @@ def job_cost(
     instances = max(1, needed(rate, serving))
     begun = math.ceil(hours * (1 - SAME_VOLUME))
     gpu_hours = float(instances * begun * serving.gpus_per_instance)
-    cloud = None if isinstance(rent, str) else instances * begun * rent.usd
+    cloud = None if isinstance(rent, NoCost) else instances * begun * rent.usd
     api = prices.api_price()
-    each, api_how = api_request(traffic, prices) if api else (0.0, "no API price is known")
+    each, api_how = api_request(traffic, prices) if api else (0.0, "")
     tokens_usd = requests * each if api else None
     api_figures = (api.usd_per_million_input_tokens, api.usd_per_million_output_tokens) if api else ()
-    figures = tuple(dict.fromkeys((*owned.figures, *(() if isinstance(rent, str) else rent.figures), *api_figures)))
+    figures = tuple(dict.fromkeys((*owned.figures, *(() if isinstance(rent, NoCost) else rent.figures), *api_figures)))
     most = HOURS_PER_YEAR / hours
     return JobCost(
         requests=requests,
@@ -99,16 +64,17 @@ def job_cost(
         jobs_per_year_against_cloud=_jobs(owned.usd_per_year, cloud, power, most),
         jobs_per_year_against_api=_jobs(owned.usd_per_year, tokens_usd, power, most),
         most_jobs_per_year=most,
-        how=(_rented(rent, gpu_hours, begun, serving), f"{requests:,.0f} requests; {api_how}"),
+        cloud_how="" if isinstance(rent, NoCost) else _rented(rent, gpu_hours, begun, serving),
+        api_how=f"{requests:,.0f} requests; {api_how}" if api else "",
+        cloud_reason=rent if isinstance(rent, NoCost) else None,
+        api_reason=None if api else NoCost(code="api-price"),
         figures=figures,
-        warnings=stale(figures, today) if today else (),
+        stale_prices=stale(figures, today) if today else (),
     )
 
 
-def _rented(rent: Rent | str, gpu_hours: float, begun: int, serving: Serving) -> str:
-    """The arithmetic of the rent, or why there is none."""
-    if isinstance(rent, str):
-        return rent
+def _rented(rent: Rent, gpu_hours: float, begun: int, serving: Serving) -> str:
+    """The arithmetic of the rent."""
     licence = f" + {rent.licence / serving.gpus_per_instance:g} USD licence" if rent.licence else ""
     return f"{gpu_hours:,.0f} GPU-hours ({begun} begun hours) × {rent.offer}{licence}"
 

@@ -6,22 +6,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tonnage.cost.cost import (
-    CostPart,
-    Hours,
-    OptionCost,
-    Serving,
-    Traffic,
-    Where,
-    energy_of,
-    energy_part,
-    owned_figures,
-    serving_of,
-    spread,
-    system_parts,
-)
-from tonnage.plan.former_candidate import Candidate
-from tonnage.sizing.systems import instances_per_system
+from tonnage.cost.cost import energy_of, energy_part, owned_figures, serving_of, spread, system_parts
+from tonnage.plan.candidate import Candidate
+from tonnage.plan.cost import CostPart, WayCost, Where
+from tonnage.plan.cost_note import NoCost
+from tonnage.plan.serving import Serving
+from tonnage.plan.traffic import Hours, Traffic
 from tonnage.spec.prices import Figure, Prices, amount
 
 
@@ -31,20 +21,13 @@ def needed(requests_per_second: float, serving: Serving) -> int:
 
 
 def instances_on(systems: int, serving: Serving) -> int:
-    """Instances that so many whole systems hold; one wider than a system takes whole systems."""
-    each, span = instances_per_system(serving.gpus_per_instance, serving.gpus_per_system)
-    return systems // span * each
+    """Instances that so many whole systems hold."""
+    return serving.fleet.of(systems).instances
 
 
 def systems_for(instances: int, serving: Serving) -> int:
     """Fewest whole systems that hold so many instances."""
-    each, span = instances_per_system(serving.gpus_per_instance, serving.gpus_per_system)
-    return -(-instances // each) * span
-
-
-def systems_per_instance(serving: Serving) -> int:
-    """Whole systems that one instance stands on; 1 where several share one."""
-    return instances_per_system(serving.gpus_per_instance, serving.gpus_per_system)[1]
+    return serving.fleet.holding(instances).systems
 
 
 def as_planned(serving: Serving, traffic: Traffic) -> Serving:
@@ -62,20 +45,20 @@ def peak_of(traffic: Traffic) -> float:
     return max(hours.sized_requests_per_second for hours in traffic.hours)
 
 
-def on_prem(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 0) -> OptionCost:
+def on_prem(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 0) -> WayCost:
     """Whole systems for the peak and the spare ones, owned all year."""
     peak = peak_of(traffic)
     instances = max(1, min_instances, needed(peak, serving))
     systems = systems_for(instances, serving) + serving.spare
-    each, span = instances_per_system(serving.gpus_per_instance, serving.gpus_per_system)
-    exact = peak / serving.requests_per_second_per_instance / each * span
+    exact = serving.fleet.exactly(peak, serving.requests_per_second_per_instance)
     parts, exact_parts = (system_parts(serving, prices, count) for count in (systems, exact))
-    if isinstance(parts, str) or isinstance(exact_parts, str):
-        return OptionCost(where="on-prem", usd_per_year=None, systems=systems, systems_exact=exact, reason=str(parts))
+    if isinstance(parts, NoCost) or isinstance(exact_parts, NoCost):
+        reason = parts if isinstance(parts, NoCost) else None
+        return WayCost(where="on-prem", usd_per_year=None, systems=systems, systems_exact=exact, reason=reason)
     held = instances_on(systems, serving)
     energy = energy_of(serving, traffic, prices, held)
     parts = (*parts, *energy_part(energy))
-    cost = OptionCost(
+    cost = WayCost(
         where="on-prem",
         usd_per_year=sum(part.usd_per_year for part in parts),
         usd_per_year_exact=sum(part.usd_per_year for part in (*exact_parts, *energy_part(energy))),
@@ -113,11 +96,11 @@ class Rent:
         return (self.low + self.high) / 2 + self.licence
 
 
-def rent_of(serving: Serving, prices: Prices) -> Rent | str:
-    """The rent of an instance; a sentence where the GPU's price is not known."""
+def rent_of(serving: Serving, prices: Prices) -> Rent | NoCost:
+    """The rent of an instance; why there is none where the GPU's price is not known."""
     offer = prices.cloud_price(serving.gpu)
     if offer is None:
-        return f"no cloud price of {serving.gpu} is known; give it as cloud.{serving.gpu} (USD per GPU and hour)"
+        return NoCost(code="cloud-price", name=serving.gpu)
     price, licence = offer.usd_per_gpu_hour, prices.licence_usd_per_gpu_hour
     return Rent(
         low=price.low * serving.gpus_per_instance,
@@ -148,12 +131,12 @@ def _rental(rent: Rent, instance_hours: float, serving: Serving) -> tuple[CostPa
     return (gpus, CostPart(name="cloud licences", kind="opex", usd_per_year=instance_hours * rent.licence, how=how))
 
 
-def cloud(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 1) -> OptionCost:
+def cloud(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 1) -> WayCost:
     """Instances rented by the hour, as many as each hour needs."""
     return _mixed("cloud", traffic, serving, prices, min_instances, systems=0)
 
 
-def hybrid(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 1) -> OptionCost:
+def hybrid(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 1) -> WayCost:
     """The cheapest number of owned systems, from none to all, with the rest rented by the hour.
 
     No spare systems: the cloud is the spare. Of equal costs the one with fewer systems stands.
@@ -171,17 +154,19 @@ def _corners(traffic: Traffic, serving: Serving, min_instances: int) -> list[int
     Between them the rent is a straight line over the number of systems, ownership too, and electricity bends
     downwards only: the least is at an end.
     """
-    each, span = instances_per_system(serving.gpus_per_instance, serving.gpus_per_system)
+    each, span = serving.fleet.instances_per_system, serving.fleet.systems_per_instance
     exact = {instances_in(hours, serving, min_instances) / each for hours in traffic.hours}
     return sorted({0, *(math.floor(groups) * span for groups in exact), *(math.ceil(groups) * span for groups in exact)})
 
 
-def _mixed(where: Where, traffic: Traffic, serving: Serving, prices: Prices, min_instances: int, *, systems: int) -> OptionCost:
+def _mixed(where: Where, traffic: Traffic, serving: Serving, prices: Prices, min_instances: int, *, systems: int) -> WayCost:
     """A year with so many owned systems and the rest rented."""
     rent = rent_of(serving, prices)
     owned = system_parts(serving, prices, systems) if systems else ()
-    if isinstance(rent, str) or isinstance(owned, str):
-        return OptionCost(where=where, usd_per_year=None, reason=rent if isinstance(rent, str) else str(owned))
+    if isinstance(rent, NoCost):
+        return WayCost(where=where, usd_per_year=None, reason=rent)
+    if isinstance(owned, NoCost):
+        return WayCost(where=where, usd_per_year=None, reason=owned)
     held = instances_on(systems, serving)
     rented = _rented_hours(traffic, serving, min_instances, held)
     energy = energy_of(serving, traffic, prices, held)
@@ -189,7 +174,7 @@ def _mixed(where: Where, traffic: Traffic, serving: Serving, prices: Prices, min
     usd = sum(part.usd_per_year for part in parts)
     half = rented * (rent.high - rent.low) / 2
     at_peak = max(0, max(instances_in(hours, serving, min_instances) for hours in traffic.hours) - held)
-    cost = OptionCost(
+    cost = WayCost(
         where=where,
         usd_per_year=usd,
         usd_per_year_low=usd - half,

@@ -8,6 +8,8 @@ from typing import Literal
 from tonnage.results.latencies import Latencies
 from tonnage.spec.typed_values import FORBID
 
+Mark = Literal["peak", "limit", ""]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvePoint:
@@ -24,7 +26,7 @@ class CurvePoint:
 
     __pydantic_config__ = FORBID
 
-    mark: Literal["peak", "limit", ""]
+    mark: Mark
     requests_per_second_per_instance: float
     requests_per_second_per_8_gpus: float
     output_tokens_per_second_per_8_gpus: float

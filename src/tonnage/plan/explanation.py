@@ -7,13 +7,26 @@ from dataclasses import dataclass
 from tonnage.plan.limit import Bound, LimitUse
 from tonnage.spec.typed_values import FORBID
 
+TERMS = {
+    "compute": "arithmetic of the layers' matrices, and activations",
+    "bandwidth": "reading the weights",
+    "attention": "attention of the prompts",
+    "kv": "reading the KV cache",
+    "head": "output head",
+    "link": "all-reduces and hops between GPUs",
+    "host": "scheduling and launching on the host",
+    "drafter": "guessing ahead (speculative decoding)",
+    "table": "step times of another step model that depend on the tokens of a step alone",
+}
+"""What the time of an engine step goes into, by the name of the term."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTerm:
     """One term of the mean engine step.
 
     Attributes:
-        term: "compute", "bandwidth", "attention", "kv", "head", "link", "host", "drafter" or "table".
+        term: one of ``TERMS``.
         seconds: of a step, mean.
         share: of the step.
     """

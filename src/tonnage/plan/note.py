@@ -10,6 +10,9 @@ from tonnage.plan.limit import Limit
 from tonnage.spec.scenario import Mode, UseCase
 from tonnage.spec.typed_values import FORBID
 
+Which = Literal["isl", "osl"]
+Part = Literal["system_prompt", "retrieved", "history"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseCaseDefaults:
@@ -31,7 +34,7 @@ class LengthInWords:
 
     __pydantic_config__ = FORBID
 
-    which: Literal["isl", "osl"]
+    which: Which
     written: str
     tokens: float
     words_per_token: float
@@ -44,7 +47,7 @@ class PromptPart:
 
     __pydantic_config__ = FORBID
 
-    part: Literal["system_prompt", "retrieved", "history"]
+    part: Part
     count: int
     tokens: float
 

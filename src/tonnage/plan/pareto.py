@@ -1,9 +1,12 @@
-"""One candidate as a trade of hardware, and cost where it is known, against latency."""
+"""GPUs, and cost where it is known, against latency: which candidates nobody can beat on both."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
 
+from tonnage.plan.candidate import Candidate, mean_latency
 from tonnage.plan.identity import Identity
 from tonnage.spec.typed_values import FORBID
 
@@ -31,3 +34,41 @@ class ParetoPoint(Identity):
     front_gpus: bool
     front_cost: bool
     chosen: bool
+
+
+def pareto(candidates: Sequence[Candidate], costs: Mapping[int, float] | None = None) -> tuple[ParetoPoint, ...]:
+    """Every candidate with its place on the two fronts.
+
+    Args:
+        candidates: best first; the first is the choice.
+        costs: cost per year by place in ``candidates``, where known.
+    """
+    known = costs or {}
+    latency = [mean_latency(c) for c in candidates]
+    by_gpus = _front([(float(c.gpus), late) for c, late in zip(candidates, latency, strict=True)])
+    by_cost = _front([(known.get(i, math.inf), late) for i, late in enumerate(latency)])
+    return tuple(
+        ParetoPoint(
+            **{part.name: getattr(c, part.name) for part in fields(Identity)},
+            systems=c.systems,
+            gpus=c.gpus,
+            cost_per_year=known.get(i),
+            ttft_ms=c.ttft_ms.mean,
+            e2e_ms=c.e2e_ms.mean,
+            front_gpus=i in by_gpus,
+            front_cost=i in by_cost and i in known,
+            chosen=i == 0,
+        )
+        for i, c in enumerate(candidates)
+    )
+
+
+def _front(points: Sequence[tuple[float, float]]) -> set[int]:
+    """Places of the points that no other beats on one number without losing on the other; of equals, the first."""
+    front: set[int] = set()
+    best = math.inf
+    for index in sorted(range(len(points)), key=lambda i: (*points[i], i)):
+        if math.isfinite(points[index][0]) and points[index][1] < best:
+            best = points[index][1]
+            front.add(index)
+    return front

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from tonnage.plan.identity import Identity
 from tonnage.plan.reason import Reason
@@ -16,3 +16,9 @@ class Rejected(Identity):
     __pydantic_config__ = FORBID
 
     reason: Reason
+
+
+def rejected(deployment: Identity, reason: Reason) -> Rejected:
+    """A deployment by its names, and why it cannot be."""
+    names = {part.name: getattr(deployment, part.name) for part in fields(Identity)}
+    return Rejected(**names, reason=reason)

@@ -9,9 +9,10 @@ percentile, so they are known to the width of a bin, 1 %. Means are exact.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Literal
 
+from tonnage.results.latencies import Latencies, latencies
 from tonnage.results.requests import COMPLETED, GAP_BIN_WIDTH, STATUS_NAMES, Requests, gap_edges_ns
 
 if TYPE_CHECKING:
@@ -41,23 +42,7 @@ DEFINITIONS: dict[str, str] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Statistics:
-    """Mean and percentiles of one metric, in milliseconds; NaN where nothing was measured."""
-
-    mean: float
-    p50: float
-    p90: float
-    p95: float
-    p99: float
-
-    def to_json(self) -> dict[str, float | None]:
-        """By name, None for NaN."""
-        return {f.name: _or_none(getattr(self, f.name)) for f in fields(self)}
-
-
 _PERCENTILES = (50.0, 90.0, 95.0, 99.0)
-NOTHING = Statistics(mean=math.nan, p50=math.nan, p90=math.nan, p95=math.nan, p99=math.nan)
 
 
 def _or_none(value: float) -> float | None:
@@ -82,11 +67,11 @@ class Summary:
 
     requests_per_second: float
     output_tokens_per_second: float
-    ttft_ms: Statistics
-    itl_ms: Statistics
-    tpot_ms: Statistics
-    e2e_ms: Statistics
-    ttft_from_send_ms: Statistics
+    ttft_ms: Latencies
+    itl_ms: Latencies
+    tpot_ms: Latencies
+    e2e_ms: Latencies
+    ttft_from_send_ms: Latencies
     requests: dict[str, int]
     counted: int
     window_s: float
@@ -98,13 +83,13 @@ class Summary:
 
     def statistic_ms(self, metric: LimitMetric, statistic: Statistic) -> float:
         """One statistic of one latency in milliseconds; NaN where it is undefined."""
-        value: float = getattr(getattr(self, f"{metric}_ms"), statistic)
-        return value
+        value: float | None = getattr(self, f"{metric}_ms").value(statistic)
+        return math.nan if value is None else value
 
     def to_json(self) -> dict[str, object]:
         """The summary as JSON values; None where undefined."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {name: value.to_json() if isinstance(value, Statistics) else _json(value) for name, value in values.items()}
+        return {name: asdict(value) if isinstance(value, Latencies) else _json(value) for name, value in values.items()}
 
 
 def _json(value: object) -> object:
@@ -143,7 +128,7 @@ def summarize(requests: Requests, *, window: Window = "run") -> Summary:
         counted=int(rows.size),
         window_s=seconds,
         window=words,
-        concurrency=rate * e2e.mean / 1e3,
+        concurrency=math.nan if e2e.mean is None else rate * e2e.mean / 1e3,
         preemptions=int(requests.preemptions[rows].sum()),
         input_tokens_per_second=int(requests.isl[done].sum()) / seconds if seconds > 0 else math.nan,
     )
@@ -194,20 +179,20 @@ def _window(requests: Requests, window: Window) -> tuple[NDArray[np.int64], NDAr
     return rows, rows, seconds, f"whole run: {seconds:.6g} s from the first due request to the last token of all"
 
 
-def _statistics(nanoseconds: NDArray[np.int64] | NDArray[np.float64]) -> Statistics:
+def _statistics(nanoseconds: NDArray[np.int64] | NDArray[np.float64]) -> Latencies:
     import numpy as np
 
     if not nanoseconds.size:
-        return NOTHING
+        return Latencies()
     p50, p90, p95, p99 = (float(v) / 1e6 for v in np.percentile(nanoseconds, _PERCENTILES))
-    return Statistics(mean=float(nanoseconds.mean()) / 1e6, p50=p50, p90=p90, p95=p95, p99=p99)
+    return latencies(mean=float(nanoseconds.mean()) / 1e6, p50=p50, p90=p90, p95=p95, p99=p99)
 
 
-def _gap_statistics(gaps: NDArray[np.int64], total_ns: int, count: int) -> Statistics:
+def _gap_statistics(gaps: NDArray[np.int64], total_ns: int, count: int) -> Latencies:
     """Exact mean from the rows, percentiles from the histogram summed over output positions."""
     mean = total_ns / count / 1e6 if count else math.nan
     p50, p90, p95, p99 = (gap_percentile_ns(gaps, p) / 1e6 for p in _PERCENTILES)
-    return Statistics(mean=mean, p50=p50, p90=p90, p95=p95, p99=p99)
+    return latencies(mean=mean, p50=p50, p90=p90, p95=p95, p99=p99)
 
 
 def gap_percentile_ns(gaps: NDArray[np.int64], percentile: float) -> float:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tonnage.plan.reason import FarBehind, Outdone
 from tonnage.results.metrics import summarize
-from tonnage.sizing.capacity import comparison, middle, worst_limit
+from tonnage.sizing.capacity import breach, middle, worst_limit
 
 if TYPE_CHECKING:
     from tonnage.sizing.capacity import Capacity
@@ -46,8 +47,8 @@ def bound_per_gpu(ready: Ready) -> float:
     return MARGIN * ready.instance.saturation_estimate() / ready.trial.deployment.parallelism.gpus
 
 
-def beaten(ready: Ready, others: list[Carried]) -> str:
-    """Why the deployment needs no simulation; empty where it does.
+def beaten(ready: Ready, others: list[Carried]) -> Outdone | None:
+    """Why the deployment needs no simulation; None where it does.
 
     Args:
         ready: the deployment.
@@ -58,28 +59,28 @@ def beaten(ready: Ready, others: list[Carried]) -> str:
         instance = other.ready.instance
         slower = instance.unloaded_ttft_s() > FASTER * ttft or instance.unloaded_tpot_s() > FASTER * tpot
         if not slower and other.rate_per_gpu > bound:
-            return (
-                f"at most {bound:.3g} requests/s per GPU by closed form, below the {other.rate_per_gpu:.3g} of "
-                f"{other.ready.trial.name}, which is no slower"
-            )
-    return ""
+            return Outdone(at_most_per_gpu=bound, other=other.ready.trial.identity, other_per_gpu=other.rate_per_gpu)
+    return None
 
 
-def far_behind(ready: Ready, others: list[Carried]) -> str:
-    """One run at a fraction of the best rate on the same GPU: why the deployment is not searched further; empty where it is."""
+def far_behind(ready: Ready, others: list[Carried]) -> FarBehind | None:
+    """One run at a fraction of the best rate on the same GPU: why the deployment is not searched further; None where it is."""
     best = max(others, key=lambda other: other.rate_per_gpu, default=None)
     if best is None:
-        return ""
+        return None
     instance, gpus = ready.instance, ready.trial.deployment.parallelism.gpus
     rate = best.rate_per_gpu * gpus / FAR
     if rate >= instance.saturation_estimate():
-        return ""
+        return None
     requests = instance.open(rate, instance.count(rate) // 2, instance.asked.seed)
     summary = summarize(middle(requests))
     broken = worst_limit(summary, instance.asked.slo)
     if broken is None:
-        return ""
-    return (
-        f"{comparison(summary, broken)} already at {rate:.3g} requests/s, {rate / gpus:.3g} per GPU; "
-        f"{best.ready.trial.name} carries {best.rate_per_gpu:.3g} per GPU"
+        return None
+    return FarBehind(
+        breach=breach(summary, broken),
+        requests_per_second=rate,
+        per_gpu=rate / gpus,
+        other=best.ready.trial.identity,
+        other_per_gpu=best.rate_per_gpu,
     )

@@ -17,6 +17,8 @@ from tonnage.perf.run_noise import statistic_noise
 from tonnage.perf.step import StepModel, batch_seconds, context_seconds
 from tonnage.perf.step_terms import ATTENTION, EAGER, HOST_PREFILL
 from tonnage.perf.terms import client_turnaround_s
+from tonnage.plan.limit import SATURATION, Bound, Breach, bound_by, limit_of
+from tonnage.plan.reason import AboveSaturation, BrokenAtAnyLoad, BrokenEarly, BrokenInVerification, Reason
 from tonnage.results.metrics import Summary, summarize
 from tonnage.simulator.kernel import run, run_recorded
 from tonnage.simulator.ranks import pooled, rank_traces
@@ -24,7 +26,6 @@ from tonnage.sizing.slower import slower
 from tonnage.spec.deployment import Deployment, Limit, Slo
 from tonnage.spec.lengths import Lengths, Pairs
 from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, Trace, Workload
-from tonnage.units import format_duration
 
 if TYPE_CHECKING:
     from tonnage.results.requests import Requests
@@ -127,8 +128,8 @@ class Capacity:
         concurrency: requests in flight there (mean), or the clients of a closed loop.
         saturation: requests per second that it completes when always busy.
         summary: the metrics at that load, or at the load that shows why there is none.
-        binds: what stops it there: a limit, or saturation.
-        reason: why there is no such load; empty when there is one.
+        binds: what ends the load: a limit, or saturation; None when there is no such load.
+        reason: why there is no such load; None when there is one.
         simulated_requests: requests of the deciding run.
         noise: standard error of the limited statistic in that run, as a share of it: that of a finite run.
     """
@@ -137,8 +138,8 @@ class Capacity:
     concurrency: float
     saturation: float
     summary: Summary
-    binds: str
-    reason: str
+    binds: Bound | None
+    reason: Reason | None
     simulated_requests: int
     noise: float = 0.0
 
@@ -272,7 +273,12 @@ class Instance:
         return Workload(isl=self.asked.isl, osl=self.asked.osl, arrivals=arrivals, requests=requests, pairs=self.asked.pairs)
 
 
-def find_capacity(instance: Instance, screen: Callable[[], str] = str) -> Capacity:
+def unscreened() -> Reason | None:
+    """Let every deployment be searched."""
+    return None
+
+
+def find_capacity(instance: Instance, screen: Callable[[], Reason | None] = unscreened) -> Capacity:
     """The highest load inside all limits; ``reason`` says why where there is none.
 
     Args:
@@ -282,9 +288,9 @@ def find_capacity(instance: Instance, screen: Callable[[], str] = str) -> Capaci
     alone = instance.alone()
     broken = worst_limit(alone, instance.asked.slo)
     if broken is not None:
-        return no_capacity(alone, f"{comparison(alone, broken)} at any load", ALONE_REQUESTS)
+        return no_capacity(alone, BrokenAtAnyLoad(breach=breach(alone, broken)), ALONE_REQUESTS)
     screened = screen()
-    if screened:
+    if screened is not None:
         return no_capacity(alone, screened, ALONE_REQUESTS)
     return _closed_capacity(instance, alone) if instance.asked.load == "closed" else _open_capacity(instance, 0.0, alone)
 
@@ -315,18 +321,14 @@ def middle(requests: Requests) -> Requests:
     return replace(requests, **columns)
 
 
-def comparison(summary: Summary, limit: Limit) -> str:
-    """Such as "TTFT p95 612 ms > 500 ms"."""
-    value, most = statistic_s(summary, limit), limit.seconds
-    shown, bound = format_duration(value), format_duration(most)
-    if shown == bound:
-        shown, bound = f"{1e3 * value:.6g} ms", f"{1e3 * most:g} ms"
-    return f"{limit.metric.upper()} {limit.statistic} {shown} > {bound}"
+def breach(summary: Summary, limit: Limit) -> Breach:
+    """The limit with the value that breaks it."""
+    return Breach(limit=limit_of(limit), value_ms=1e3 * statistic_s(summary, limit))
 
 
-def no_capacity(summary: Summary, reason: str, requests: int) -> Capacity:
+def no_capacity(summary: Summary, reason: Reason, requests: int) -> Capacity:
     """No load is inside the limits, for the reason that the summary shows."""
-    return Capacity(rate=0.0, concurrency=0.0, saturation=0.0, summary=summary, binds="", reason=reason, simulated_requests=requests)
+    return Capacity(rate=0.0, concurrency=0.0, saturation=0.0, summary=summary, binds=None, reason=reason, simulated_requests=requests)
 
 
 def saturation_rate(requests: Requests) -> float:
@@ -360,17 +362,18 @@ def _open_capacity(instance: Instance, low: float, at_low: Summary) -> Capacity:
     saturated = saturation(instance)
     most = STABLE * saturated
     if most <= low:
-        return no_capacity(at_low, f"{low:.3g} requests/s exceed the {most:.3g} of saturation", instance.count(low))
+        return no_capacity(at_low, AboveSaturation(requests_per_second=low, most=most), instance.count(low))
     at_most = instance.measured(most)
     if worst_limit(at_most, asked.slo) is None:
-        return _verified(instance, most, saturated, "saturation")
+        return _verified(instance, most, saturated, None)
     rate, broken_at, broken = closed_bracket((low, at_low), (most, at_most), instance)
     limit = worst_limit(broken, asked.slo)
     if rate == 0.0 or limit is None:
-        limit = limit or asked.slo[0]
-        reason = f"{comparison(broken, limit)} already at {broken_at:.3g} requests/s, {broken_at / saturated:.0%} of saturation"
-        return no_capacity(broken, reason, instance.count(broken_at))
-    return _verified(instance, rate, saturated, str(limit))
+        early = BrokenEarly(
+            breach=breach(broken, limit or asked.slo[0]), requests_per_second=broken_at, share_of_saturation=broken_at / saturated
+        )
+        return no_capacity(broken, early, instance.count(broken_at))
+    return _verified(instance, rate, saturated, limit)
 
 
 def closed_bracket(below: tuple[float, Summary], above: tuple[float, Summary], instance: Instance) -> tuple[float, float, Summary]:
@@ -408,31 +411,43 @@ def closed_bracket(below: tuple[float, Summary], above: tuple[float, Summary], i
 
 def confirmed(instance: Instance, capacity: Capacity) -> Capacity:
     """A capacity of an open loop held against a run that is longer still."""
-    return _verified(instance, capacity.rate, capacity.saturation, capacity.binds, CONFIRMED)
+    return _verified(instance, capacity.rate, capacity.saturation, binding_limit(instance.asked.slo, capacity.binds), CONFIRMED)
 
 
-def _verified(instance: Instance, rate: float, saturated: float, binds: str, runs: int = VERIFIED) -> Capacity:
-    """The rate held against a longer run with other random numbers, and lowered until it passes."""
+def binding_limit(slo: Slo, binds: Bound | None) -> Limit | None:
+    """The limit of the question that ends a load; None where something else does."""
+    return next((limit for limit in slo if binds is not None and binds.limit == limit_of(limit)), None)
+
+
+def _verified(instance: Instance, rate: float, saturated: float, binds: Limit | None, runs: int = VERIFIED) -> Capacity:
+    """The rate held against a longer run with other random numbers, and lowered until it passes.
+
+    Args:
+        instance: the deployment.
+        rate: in requests per second.
+        saturated: the rate of saturation.
+        binds: the limit that ends the load so far; None for saturation.
+        runs: short runs that the verifying one is as long as.
+    """
     count, seed = runs * instance.count(rate), instance.asked.seed + 1
-    why, down = "", STEP_DOWN
+    down = STEP_DOWN
     for _ in range(VERIFICATIONS):
         record = middle(instance.open(rate, count, seed))
         summary = summarize(record)
         broken = worst_limit(summary, instance.asked.slo)
         if broken is None:
-            limit = next((limit for limit in instance.asked.slo if str(limit) == binds), None)
             return Capacity(
                 rate=rate,
                 concurrency=rate * summary.statistic_ms("e2e", "mean") / 1e3,
                 saturation=max(saturated, rate),
                 summary=summary,
-                binds=binds,
-                reason="",
+                binds=SATURATION if binds is None else bound_by(binds),
+                reason=None,
                 simulated_requests=count,
-                noise=0.0 if limit is None else statistic_noise(record, limit.metric, limit.statistic),
+                noise=0.0 if binds is None else statistic_noise(record, binds.metric, binds.statistic),
             )
-        why = f"{comparison(summary, broken)} at {rate:.3g} requests/s in the verifying run"
-        binds, rate = str(broken), rate * (1 - down)
+        why = BrokenInVerification(breach=breach(summary, broken), requests_per_second=rate)
+        binds, rate = broken, rate * (1 - down)
         down = min(down * STEP_GROWTH, MOST_DOWN)
     return no_capacity(summary, why, count)
 
@@ -446,27 +461,29 @@ def _closed_capacity(instance: Instance, alone: Summary) -> Capacity:
 
     top = at(most)
     saturation = top.requests_per_second
-    best, best_summary, binds = 1, alone, ""
+    best, best_summary = 1, alone
     low, high = 1, most
     broken = worst_limit(top, instance.asked.slo)
     if broken is None:
-        best, best_summary, binds, low = most, top, "saturation", high
+        best, best_summary, low = most, top, high
+    binds: Limit | None = None
     while high - low > max(1, low // 100):
         clients = (low + high) // 2
         summary = at(clients)
         broken = worst_limit(summary, instance.asked.slo)
         if broken is not None:
-            high, binds = clients, str(broken)
+            high, binds = clients, broken
             continue
         low = clients
         if summary.requests_per_second > best_summary.requests_per_second:
             best, best_summary = clients, summary
+    ended = binds or broken
     return Capacity(
         rate=best_summary.requests_per_second,
         concurrency=float(best),
         saturation=max(saturation, best_summary.requests_per_second),
         summary=best_summary,
-        binds=binds or (str(broken) if broken else "saturation"),
-        reason="",
+        binds=SATURATION if ended is None else bound_by(ended),
+        reason=None,
         simulated_requests=max(ALONE_REQUESTS, CLOSED_ROUNDS * best),
     )

@@ -1,66 +1,127 @@
 """How sure a plan is: the chance that its systems meet the limits, and how many do at 50, 80 and 95 % confidence.
 
 Method: the step model's error is taken as one unknown factor on every step's time. Its distribution is that of the
-held-out errors of the metric that binds (``intervals``): of TTFT where a TTFT limit does, of TPOT or E2E likewise, of
+held-out errors of the metric that binds (``perf.prediction_error``): of TTFT where a TTFT limit does, of TPOT or E2E likewise, of
 requests/s at saturation. Capacity is found again, limits and all, with steps slower by the factor's 50th, 80th and
 95th percentile; the systems follow from it. The chance at the chosen number is that of the factor at which its
 instances carry exactly the peak, read between these capacities. A TTFT under load grows faster than its steps, so
 taking its error for the steps' is on the safe side. The scatter of a finite run is in it, as the standard error of the
 limited latency. Traffic is taken as asked: its own uncertainty is not in this.
+
+That of the choice is simulated again with slower steps. That of the other candidates is read from the runs that found their capacity:
+an instance whose every step takes f times as long is the same instance with a slower clock. At a rate r it does what the instance
+itself does at r·f, and takes f times as long for it. So the highest rate inside a limit is that at which the instance strains the
+limit by 1/f, divided by f. Front end and turnaround, which are no steps, are stretched along: a few milliseconds on the safe side.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import pairwise
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from tonnage.perf.prediction_error import regime_of
+from tonnage.perf.residuals import shipped_residuals
+from tonnage.plan.confidence import Confidence
+from tonnage.sizing.candidate import needed
+from tonnage.sizing.capacity import STABLE, Instance
+from tonnage.sizing.search import measure
 
 if TYPE_CHECKING:
     from tonnage.perf.regime import Regime
     from tonnage.perf.residuals import Residuals
+    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.limit import Bound
+    from tonnage.sizing.bounds import Carried
+    from tonnage.sizing.capacity import Capacity
+    from tonnage.sizing.question import Question
+    from tonnage.sizing.search import Answer
+    from tonnage.spec.deployment import LimitMetric
 
 ASKED = (0.5, 0.8, 0.95)
 
-METRICS = {"TTFT": "ttft_ms", "ITL": "itl_ms", "TPOT": "itl_ms", "E2E": "e2e_ms"}
-"""Whose errors stand for the step factor, by the first word of what binds; requests/s otherwise."""
+METRICS: dict[LimitMetric, str] = {"ttft": "ttft_ms", "itl": "itl_ms", "tpot": "itl_ms", "e2e": "e2e_ms"}
+"""Whose errors stand for the step factor, by the metric of the limit that binds; those of requests/s where none does."""
 
 BISECTIONS = 40
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Confidence:
-    """How sure the number of systems is.
+def confidence_of(question: Question, found: Answer, workers: int | None = None) -> Confidence:
+    """How sure the first candidate's number of systems is.
 
-    Attributes:
-        meets: probability that the chosen number of systems carries the peak inside the limits.
-        systems: systems (spare ones included) that do with 50, 80 and 95 % confidence, by percent; None where none does.
-        step_factors: the factors on step times that stand for these.
-        metric: the column whose held-out errors these are.
+    The rate that the plan states was confirmed in a longer run, and its systems by the whole fleet; what these changed
+    is taken to change the slower ones by the same factor.
     """
+    best, chosen = found.candidates[0], found.carried[0]
+    instance, stated = chosen.ready.instance, chosen.capacity
+    confirmed = _confirmed(question, best, chosen)
 
-    meets: float
-    systems: dict[str, int | None]
-    step_factors: dict[str, float]
-    metric: str
+    def measured(factor: float) -> float:
+        asked = replace(instance.asked, step_factor=instance.asked.step_factor * factor)
+        capacity = measure(question, replace(chosen.ready, instance=Instance(instance.deployment, asked)))
+        return capacity.rate if capacity.reason is None else 0.0
 
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
+    def rates_at(factors: Sequence[float]) -> list[float]:
+        with ThreadPoolExecutor(max_workers=workers) as pool:
+            same, *others = pool.map(measured, (1.0, *factors))
+        return [rate * confirmed * stated.rate / same for rate in others] if same > 0 else [0.0 for _ in others]
 
-    def text(self) -> str:
-        """In one line."""
-        parts = [f"{'none' if n is None else n} at {share} %" for share, n in self.systems.items()]
-        return f"P(meets the limits) {self.meets:.0%}; systems at confidence: {', '.join(parts)}"
+    return _of_candidate(question, best, chosen, rates_at)
 
 
-def confidence(
+def confidences(question: Question, found: Answer) -> tuple[Confidence | None, ...]:
+    """How sure each candidate's number of systems is, by the runs that found its capacity; None for a replayed recording or a job."""
+    if question.offline or question.recording is not None:
+        return (None,) * len(found.candidates)
+
+    def one(candidate: Candidate, carried: Carried) -> Confidence:
+        stated = carried.capacity
+        confirmed = _confirmed(question, candidate, carried)
+
+        def rates_at(factors: Sequence[float]) -> list[float]:
+            return [rate * confirmed for rate in rates_with_slower_steps(stated, carried.ready.instance.trail, factors)]
+
+        return _of_candidate(question, candidate, carried, rates_at)
+
+    return tuple(one(candidate, carried) for candidate, carried in zip(found.candidates, found.carried, strict=True))
+
+
+def _systems_for(question: Question, candidate: Candidate, rate: float) -> int:
+    return needed(question, rate, candidate.parallelism.gpus, candidate.gpus_per_system).systems
+
+
+def _confirmed(question: Question, candidate: Candidate, carried: Carried) -> float:
+    """Systems by the stated rate over those that the whole fleet was shown to need."""
+    return _systems_for(question, candidate, carried.capacity.rate) / candidate.systems
+
+
+def _of_candidate(
+    question: Question, candidate: Candidate, carried: Carried, rates_at: Callable[[Sequence[float]], Sequence[float]]
+) -> Confidence:
+    stated, deployment = carried.capacity, carried.ready.instance.deployment
+    serving = candidate.instances * (candidate.systems - question.spare) / candidate.systems
+    clients = stated.concurrency if question.load == "closed" else None
+    return confidence_in(
+        rate=stated.rate * _confirmed(question, candidate, carried),
+        needed_rate=question.demand.sizing_requests_per_second / serving,
+        binds=stated.binds,
+        regime=regime_of(deployment, isl=question.isl.mean, osl=question.osl.mean, clients=clients),
+        residuals=shipped_residuals(),
+        rates_at=rates_at,
+        systems_for=lambda rate: _systems_for(question, candidate, rate),
+        noise=stated.noise,
+    )
+
+
+def confidence_in(
     *,
     rate: float,
     needed_rate: float,
-    binds: str,
+    binds: Bound | None,
     regime: Regime,
     residuals: Residuals,
     rates_at: Callable[[Sequence[float]], Sequence[float]],
@@ -72,7 +133,7 @@ def confidence(
     Args:
         rate: requests per second that one instance carries by the prediction.
         needed_rate: what each of the chosen instances must carry at the peak.
-        binds: what ends its load, in words that begin with the metric.
+        binds: what ends its load.
         regime: what the prediction is of.
         residuals: held-out errors.
         rates_at: the rate again, with every step so many times as long, for each of several factors; 0 where no load
@@ -80,7 +141,7 @@ def confidence(
         systems_for: whole systems, spare ones included, when one instance carries a rate above 0.
         noise: standard error of the limited latency in the run that found the rate, as a share of it.
     """
-    metric = METRICS.get(binds.split(" ", maxsplit=1)[0].upper(), "requests_s")
+    metric = "requests_s" if binds is None or binds.limit is None else METRICS[binds.limit.metric]
 
     def of_steps(p: float) -> float:
         return residuals.log_error(metric, regime, p) if metric == "requests_s" else -residuals.log_error(metric, regime, 1 - p)
@@ -132,3 +193,41 @@ def _probability(log_factor: Callable[[float], float], at: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if log_factor(middle) <= at else (low, middle)
     return round((low + high) / 2, 3)
+
+
+def rates_with_slower_steps(capacity: Capacity, trail: Mapping[float, float], factors: Sequence[float]) -> list[float]:
+    """The highest rate inside the limits with every step so many times as long, for each of several factors.
+
+    Args:
+        capacity: of the instance as it is.
+        trail: strain on the limits (largest value over its limit) by rate; 0 requests/s stands for a single client.
+        factors: on the duration of every step.
+
+    Returns:
+        Requests per second; 0 where a single client exceeds the limits.
+    """
+    most = max(capacity.saturation * STABLE, capacity.rate)
+    points = _rising(trail)
+    here = _rate_at(points, 1.0, most)
+    if here <= 0.0:
+        return [capacity.rate / factor for factor in factors]
+    return [capacity.rate * _rate_at(points, 1.0 / factor, most) / here / factor for factor in factors]
+
+
+def _rising(trail: Mapping[float, float]) -> list[tuple[float, float]]:
+    """Rates in order, with the largest strain up to each: noise of the runs makes no rate easier than a lower one."""
+    found: list[tuple[float, float]] = []
+    for rate, strain in sorted(trail.items()):
+        found.append((rate, max(strain, found[-1][1] if found else 0.0)))
+    return found
+
+
+def _rate_at(points: Sequence[tuple[float, float]], strain: float, most: float) -> float:
+    """The highest rate at which the strain is at most that, no more than ``most``; linear between runs in the strain's logarithm."""
+    if not points or points[0][1] > strain:
+        return 0.0
+    for (low, below), (high, above) in pairwise(points):
+        if above > strain:
+            share = math.log(strain / below) / math.log(above / below) if below > 0 else (strain - below) / (above - below)
+            return min(low + share * (high - low), most)
+    return most

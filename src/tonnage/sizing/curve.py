@@ -3,43 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tonnage.plan.curve import CurvePoint, Mark
 from tonnage.sizing.capacity import Capacity, Instance, worst_limit
 
 if TYPE_CHECKING:
-    from tonnage.plan.former_candidate import Statistics
     from tonnage.results.metrics import Summary
 
 SHARES = (0.1, 0.25, 0.4, 0.55, 0.7, 0.8, 0.88, 0.94, 0.98)
 """Loads of the curve, as shares of saturation; the load at the peak and the highest inside the limits are added."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CurvePoint:
-    """One load.
-
-    Attributes:
-        mark: "peak" for the load of the plan at its peak, "limit" for the highest inside the limits, otherwise empty.
-        requests_per_second_per_instance, requests_per_second_per_8_gpus, output_tokens_per_second_per_8_gpus: the load.
-        concurrency_per_instance: requests in flight, mean.
-        share_of_saturation: the load over what the instance completes when always busy.
-        inside_limits: whether every limit holds there.
-        ttft_ms, itl_ms, tpot_ms, e2e_ms: mean and percentiles in milliseconds; None where undefined.
-    """
-
-    mark: str
-    requests_per_second_per_instance: float
-    requests_per_second_per_8_gpus: float
-    output_tokens_per_second_per_8_gpus: float
-    concurrency_per_instance: float
-    share_of_saturation: float
-    inside_limits: bool
-    ttft_ms: Statistics
-    itl_ms: Statistics
-    tpot_ms: Statistics
-    e2e_ms: Statistics
 
 
 def load_curve(
@@ -53,27 +26,27 @@ def load_curve(
         peak_rate: requests per second of one instance at the plan's peak.
         measured: the metrics at a rate of one instance; those of drawn arrivals if not given.
     """
-    loads = {share * capacity.saturation: "" for share in SHARES}
+    loads: dict[float, Mark] = {share * capacity.saturation: "" for share in SHARES}
     loads = {rate: mark for rate, mark in loads.items() if abs(rate / capacity.rate - 1) > 0.02 and abs(rate / peak_rate - 1) > 0.02}
     loads[capacity.rate] = "limit"
     loads[peak_rate] = "peak"
     return tuple(_point(instance, capacity, (rate, mark), measured or instance.measured) for rate, mark in sorted(loads.items()))
 
 
-def _point(instance: Instance, capacity: Capacity, load: tuple[float, str], measured: Callable[[float], Summary]) -> CurvePoint:
+def _point(instance: Instance, capacity: Capacity, load: tuple[float, Mark], measured: Callable[[float], Summary]) -> CurvePoint:
     rate, mark = load
     summary = capacity.summary if mark == "limit" and instance.asked.load == "open" else measured(rate)
-    per_8 = rate * 8 / instance.deployment.parallelism.gpus
+    in_flight, per_8 = summary.e2e_ms.mean, rate * 8 / instance.deployment.parallelism.gpus
     return CurvePoint(
         mark=mark,
         requests_per_second_per_instance=rate,
         requests_per_second_per_8_gpus=per_8,
         output_tokens_per_second_per_8_gpus=per_8 * instance.asked.osl.mean,
-        concurrency_per_instance=rate * summary.e2e_ms.mean / 1e3,
+        concurrency_per_instance=None if in_flight is None else rate * in_flight / 1e3,
         share_of_saturation=rate / capacity.saturation,
         inside_limits=worst_limit(summary, instance.asked.slo) is None,
-        ttft_ms=summary.ttft_ms.to_json(),
-        itl_ms=summary.itl_ms.to_json(),
-        tpot_ms=summary.tpot_ms.to_json(),
-        e2e_ms=summary.e2e_ms.to_json(),
+        ttft_ms=summary.ttft_ms,
+        itl_ms=summary.itl_ms,
+        tpot_ms=summary.tpot_ms,
+        e2e_ms=summary.e2e_ms,
     )

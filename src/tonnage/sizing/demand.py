@@ -1,13 +1,14 @@
-"""How many requests per second a sizing is for, and how that number came about."""
+"""How many requests per second a sizing is for: the demand, from any of the forms in which people know it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tonnage.errors import InputError, option
 from tonnage.perf.queueing import poisson_peak
+from tonnage.plan.demand import Demand, DemandSource
 from tonnage.spec.recording import Recording
 
 PERCENTILE = 95.0
@@ -24,48 +25,6 @@ WORKING_HOURS = 8.0
 
 WORKING_DAYS = 5
 """Days a week on which users work when it is not said."""
-
-BURSTY = 1.5
-"""CV of the gaps from which arrivals are called bursty: a Poisson peak is too low there."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
-    """The load at the peak.
-
-    Attributes:
-        peak_requests_per_second: what the course's way sizes for.
-        sizing_requests_per_second: what the simulation carries: the peak, or with a percentile the
-            mean, whose Poisson bursts the simulation makes itself; of a trace its mean.
-        mean_requests_per_second: the mean over all hours; None where only a peak was given.
-        percentile: of the Poisson count in one second; None where it does not come into it.
-        factor: peak over mean; None where it does not come into it.
-        profile: requests per second of each hour of a day (24 values) or a week (168); None where not known.
-        cv: standard deviation of a trace's gaps over their mean; None without a trace.
-        peak_second: requests in the busiest second of a trace; None without one.
-        poisson_peak_requests_per_second: what a Poisson peak of the trace's mean would be; None without one.
-        offline_requests: how many requests are to be done, where only throughput decides; None elsewhere.
-        offline_seconds: the time for them; None elsewhere.
-        how: all of this in words.
-    """
-
-    peak_requests_per_second: float
-    sizing_requests_per_second: float
-    mean_requests_per_second: float | None = None
-    percentile: float | None = None
-    factor: float | None = None
-    profile: tuple[float, ...] | None = None
-    cv: float | None = None
-    peak_second: int | None = None
-    poisson_peak_requests_per_second: float | None = None
-    offline_requests: int | None = None
-    offline_seconds: float | None = None
-    how: str
-
-    @property
-    def bursty(self) -> bool:
-        """Whether a trace's arrivals are burstier than Poisson ones."""
-        return self.cv is not None and self.cv > BURSTY
 
 
 def demand_of(
@@ -133,23 +92,23 @@ def demand_of(
     hours = None if profile is None else _hours(profile)
     if peak_rps is not None:
         return _from_peak(peak_rps, hours, percentile, factor)
-    mean, said = _mean(mean_rps, calls_per_year, requests_per_call)
+    source = _mean(mean_rps, calls_per_year, requests_per_call)
+    mean = source.requests_per_second or 1.0
     if hours is None:
-        return _from_mean(mean, percentile, factor, said)
-    shares = bool(given)
-    scale = mean * len(hours) / math.fsum(hours) if shares else 1.0
-    return _from_hours(
-        [h * scale for h in hours], f"profile of {len(hours)} hours{f' over a {said}' if shares else ''}", percentile, factor
-    )
+        return _from_mean(mean, percentile, factor, source)
+    scale = mean * len(hours) / math.fsum(hours) if given else 1.0
+    of = replace(source, profile_hours=len(hours)) if given else DemandSource(kind="profile", profile_hours=len(hours))
+    return _from_hours([h * scale for h in hours], of, percentile, factor)
 
 
 def _from_peak(peak_rps: float, hours: list[float] | None, percentile: float | None, factor: float | None) -> Demand:
     if percentile is not None or factor is not None:
         raise InputError(f"{option('peak_rps')}: is the peak itself; a percentile or a factor goes with {option('mean_rps')}")
     peak = _positive(peak_rps, option("peak_rps"))
+    source = DemandSource(kind="peak", requests_per_second=peak)
     if hours is None:
-        return Demand(peak_requests_per_second=peak, sizing_requests_per_second=peak, how=f"{peak:g} requests/s at the peak, as given")
-    return _from_hours([h * peak / max(hours) for h in hours], f"profile of {len(hours)} hours with its busiest at {peak:g}/s", None, None)
+        return Demand(peak_requests_per_second=peak, sizing_requests_per_second=peak, source=source)
+    return _from_hours([h * peak / max(hours) for h in hours], replace(source, profile_hours=len(hours)), None, None)
 
 
 def _count_error(given: list[str]) -> InputError:
@@ -172,21 +131,18 @@ def _check_parts(users: float | None, people: dict[str, float | None], calls: fl
         raise InputError(f"{option('users')}: goes with {option('requests_per_user_day')}; say how much each asks")
 
 
-def _mean(mean_rps: float | None, calls: float | None, per_call: float | None) -> tuple[float, str]:
-    """Mean requests per second, and how it came about; 1 where nothing says it."""
+def _mean(mean_rps: float | None, calls: float | None, per_call: float | None) -> DemandSource:
+    """The mean requests per second, and what they were given as; 1 where nothing gives them."""
     if calls is None:
         mean = 1.0 if mean_rps is None else _positive(mean_rps, option("mean_rps"))
-        return mean, f"mean of {mean:g} requests/s"
+        return DemandSource(kind="mean", requests_per_second=mean)
     each = 1.0 if per_call is None else _amount(per_call, option("requests_per_call"))
     mean = _positive(_amount(calls, option("calls_per_year")) * each / SECONDS_PER_YEAR, option("calls_per_year"))
-    return mean, f"mean of {mean:g} requests/s ({_many(calls)} calls a year × {each:g} requests)"
+    return DemandSource(kind="calls", requests_per_second=mean, calls_per_year=calls, requests_per_call=each)
 
 
-def _many(count: float) -> str:
-    return f"{count / 1e6:g} million" if count >= 1e6 else f"{count:,.10g}"
-
-
-def _from_mean(mean: float, percentile: float | None, factor: float | None, said: str) -> Demand:
+def _from_mean(mean: float, percentile: float | None, factor: float | None, source: DemandSource) -> Demand:
+    """The peak of a mean: a factor of it, or a percentile of its Poisson arrivals in one second."""
     if factor is not None:
         if percentile is not None:
             raise InputError(f"{option('peak_factor')} and {option('peak_percentile')}: both are given; make the peak with one of them")
@@ -198,46 +154,35 @@ def _from_mean(mean: float, percentile: float | None, factor: float | None, said
             sizing_requests_per_second=peak,
             mean_requests_per_second=mean,
             factor=factor,
-            how=f"{peak:g} requests/s at the peak: {factor:g} × the {said.replace(' requests/s', '', 1)}",
+            source=source,
         )
     chosen = PERCENTILE if percentile is None else percentile
     if not 0 < chosen < 100:
         raise InputError(f"{option('peak_percentile')}: {chosen:g} is not a percentile; write a number above 0 and below 100, such as 95")
     counted = float(poisson_peak(mean, chosen))
     peak = max(counted, mean)
-    floor = "" if counted == peak else f"; taken as {peak:g}, as a peak is not below its mean"
     return Demand(
         peak_requests_per_second=peak,
         sizing_requests_per_second=mean,
         mean_requests_per_second=mean,
         percentile=chosen,
-        how=f"{said}, Poisson arrivals: {counted:g} in the {chosen:g}th percentile of seconds{floor}",
+        source=replace(source, counted=counted),
     )
 
 
-def _from_hours(hours: Sequence[float], said: str, percentile: float | None, factor: float | None) -> Demand:
+def _from_hours(hours: Sequence[float], source: DemandSource, percentile: float | None, factor: float | None) -> Demand:
     """The busiest hour as it is, or with a percentile or a factor within it."""
     busiest, mean = max(hours), math.fsum(hours) / len(hours)
     _positive(busiest, option("profile"))
-    in_words = f"busiest hour of the {said}: {busiest:g} requests/s, mean of all hours {mean:g}"
     if percentile is None and factor is None:
         return Demand(
             peak_requests_per_second=busiest,
             sizing_requests_per_second=busiest,
             mean_requests_per_second=mean,
             profile=tuple(hours),
-            how=in_words,
+            source=source,
         )
-    peak = _from_mean(busiest, percentile, factor, f"mean of {busiest:g} requests/s")
-    return Demand(
-        peak_requests_per_second=peak.peak_requests_per_second,
-        sizing_requests_per_second=peak.sizing_requests_per_second,
-        mean_requests_per_second=mean,
-        percentile=peak.percentile,
-        factor=peak.factor,
-        profile=tuple(hours),
-        how=f"{in_words}; in that hour a {peak.how}" if factor is None else f"{in_words}; {peak.how} of that hour",
-    )
+    return replace(_from_mean(busiest, percentile, factor, source), mean_requests_per_second=mean, profile=tuple(hours))
 
 
 def _hours(profile: Sequence[float]) -> list[float]:
@@ -276,16 +221,13 @@ def _from_users(asked: _Day, percentile: float | None, factor: float | None) -> 
         raise InputError(f"{option('working_days')}: {days:g} is not a working week; write whole days a week from 1 to 7")
     day = _amount(asked.users, option("users")) * _amount(asked.per_user, option("requests_per_user_day"))
     rate = _positive(day / (hours * 3600), option("users"))
-    said = f"{_many(asked.users)} users × {asked.per_user:g} requests a day over {hours:g} working hours"
-    peak = _from_mean(rate, percentile, factor, f"mean of {rate:g} requests/s ({said})")
-    return Demand(
-        peak_requests_per_second=peak.peak_requests_per_second,
-        sizing_requests_per_second=peak.sizing_requests_per_second,
+    source = DemandSource(
+        kind="users", requests_per_second=rate, users=asked.users, requests_per_user_day=asked.per_user, working_hours=hours
+    )
+    return replace(
+        _from_mean(rate, percentile, factor, source),
         mean_requests_per_second=day * days / (DAYS_PER_WEEK * 86_400),
-        percentile=peak.percentile,
-        factor=peak.factor,
         profile=_working_week(rate, hours, round(days)),
-        how=peak.how,
     )
 
 
@@ -308,7 +250,6 @@ def _from_trace(trace: Recording, given: list[str], percentile: float | None, fa
     mean, cv, peak = trace.mean_rps, trace.cv, trace.peak_second
     _positive(mean, option("mean_rps"))
     poisson = float(poisson_peak(mean, PERCENTILE))
-    burst = f"; a Poisson peak of that mean would be {poisson:g} (95th percentile of seconds)" if peak > poisson else ""
     return Demand(
         peak_requests_per_second=max(float(peak), mean),
         sizing_requests_per_second=mean,
@@ -316,9 +257,8 @@ def _from_trace(trace: Recording, given: list[str], percentile: float | None, fa
         cv=cv,
         peak_second=peak,
         poisson_peak_requests_per_second=poisson,
-        how=(
-            f"trace {trace.source}{trace.change}: {len(trace):,} requests in {trace.seconds:,.0f} s, mean {mean:.3g}/s, "
-            f"busiest second {peak}, CV of the gaps {cv:.3g}{' (Poisson: 1)' if cv > BURSTY else ''}{burst}"
+        source=DemandSource(
+            kind="trace", trace=trace.source, trace_change=trace.change, trace_requests=len(trace), trace_seconds=trace.seconds
         ),
     )
 
@@ -352,7 +292,7 @@ def _offline(
         mean_requests_per_second=rate,
         offline_requests=count,
         offline_seconds=within_s,
-        how=f"{_many(count)} requests within {within_s / 3600:g} h: {rate:.4g} requests/s throughout, no peak",
+        source=DemandSource(kind="job"),
     )
 
 

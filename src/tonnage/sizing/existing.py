@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tonnage.plan.existing import Existing, OwnedGroup
+from tonnage.plan.fleet import fleet
+from tonnage.plan.limit import SATURATION, Bound, bound_by
 from tonnage.sizing.bounds import Carried
 from tonnage.sizing.capacity import STABLE, worst_limit
 from tonnage.sizing.fleet_check import Replayed, fleet_summary
-from tonnage.sizing.systems import instances_per_system
 
 if TYPE_CHECKING:
     from tonnage.sizing.question import Owned, Question
@@ -34,51 +35,6 @@ MOST_MONTHS = 600
 """Beyond fifty years nothing is said."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnedGroup:
-    """One kind of system that exists.
-
-    Attributes:
-        count, system: how many, and what.
-        deployment: what runs on them, such as "h100-sxm-80gb fp8 TP 1 tensorrt-llm"; empty where nothing meets the limits.
-        instances: on all of them.
-        requests_per_second: of them together, inside the limits.
-        binds: the limit that breaks first there, or saturation; why nothing runs where nothing does.
-    """
-
-    count: int
-    system: str
-    deployment: str
-    instances: int
-    requests_per_second: float
-    binds: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Existing:
-    """What systems that exist can carry.
-
-    Attributes:
-        groups: one per kind of system.
-        requests_per_second: the highest load of all together inside the limits.
-        asked_requests_per_second: the load today, as the plan sizes for it.
-        headroom: how much more than today's load they carry, as a share; negative where they are too few.
-        breaks_first: the limit that breaks first when the load grows, or saturation.
-        growth_per_month: of the load; None where it was not said.
-        months_left: whole months after which the load still fits; None without growth, or where it never ends.
-        text: all of this in words.
-    """
-
-    groups: tuple[OwnedGroup, ...]
-    requests_per_second: float
-    asked_requests_per_second: float
-    headroom: float
-    breaks_first: str
-    growth_per_month: float | None
-    months_left: int | None
-    text: str
-
-
 def existing(question: Question, found: Answer) -> Existing:
     """What the systems of ``question.have`` carry, from the deployments of an answer."""
     groups = [_group(question, owned, found.carried) for owned in question.have]
@@ -93,7 +49,6 @@ def existing(question: Question, found: Answer) -> Existing:
         breaks_first=largest.binds,
         growth_per_month=question.growth_per_month,
         months_left=left,
-        text=_in_words(groups, total, today, question.growth_per_month, left),
     )
 
 
@@ -114,34 +69,32 @@ def _group(question: Question, owned: Owned, carried: Sequence[Carried]) -> Owne
         d = each.ready.trial.deployment
         if d.gpu.name != owned.system.gpu:
             continue
-        per_system, span = instances_per_system(d.parallelism.gpus, owned.system.gpus)
-        count = owned.count // span * per_system
+        count = fleet(d.parallelism.gpus, owned.system.gpus, owned.count).instances
         if count * each.capacity.rate > most:
             best, most, instances = each, count * each.capacity.rate, count
     if best is None:
-        why = "no deployment on these systems meets the limits"
-        return OwnedGroup(count=owned.count, system=owned.system.name, deployment="", instances=0, requests_per_second=0.0, binds=why)
+        return OwnedGroup(count=owned.count, system=owned.system.name, deployment=None, instances=0, requests_per_second=0.0, binds=None)
     rate, binds = _highest(question, best, instances)
     return OwnedGroup(
         count=owned.count,
         system=owned.system.name,
-        deployment=best.ready.trial.name,
+        deployment=best.ready.trial.identity,
         instances=instances,
         requests_per_second=rate,
         binds=binds,
     )
 
 
-def _highest(question: Question, carried: Carried, instances: int) -> tuple[float, str]:
+def _highest(question: Question, carried: Carried, instances: int) -> tuple[float, Bound]:
     """The highest load of a fleet of so many instances at which every limit holds, and what breaks above it."""
-    expected = carried.capacity.rate * instances
+    expected, stated = carried.capacity.rate * instances, carried.capacity.binds or SATURATION
     if question.offline or question.load == "closed":
-        return expected, carried.capacity.binds
+        return expected, stated
     limit_of = _LimitAt(question, carried, instances)
     if question.recording is not None:
         return limit_of.bisected()
     rate, broken = expected, limit_of(expected)
-    binds = broken or carried.capacity.binds
+    binds = broken or stated
     for _ in range(TRIES):
         if not broken:
             break
@@ -156,27 +109,27 @@ def _highest(question: Question, carried: Carried, instances: int) -> tuple[floa
 
 
 class _LimitAt:
-    """The limit that a fleet breaks at a load; empty where it breaks none."""
+    """What a fleet breaks at a load; None where it breaks nothing."""
 
     def __init__(self, question: Question, carried: Carried, instances: int) -> None:
         self.question, self.carried, self.instances = question, carried, instances
         self.most = STABLE * carried.capacity.saturation * instances
 
-    def __call__(self, rate: float) -> str:
-        """The limit, or "saturation"."""
+    def __call__(self, rate: float) -> Bound | None:
+        """The limit, or saturation."""
         if rate > self.most:
-            return "saturation"
+            return SATURATION
         recording, instance = self.question.recording, self.carried.ready.instance
         replayed = None
         if recording is not None:
             replayed = Replayed(recording=recording.at_mean(rate), lengths=self.question.replays_lengths)
         summary = fleet_summary(instance, rate, self.instances, replayed=replayed)[0]
         broken = worst_limit(summary, instance.asked.slo)
-        return "" if broken is None else str(broken)
+        return None if broken is None else bound_by(broken)
 
-    def bisected(self) -> tuple[float, str]:
+    def bisected(self) -> tuple[float, Bound]:
         """The highest mean of a recording, stretched or shortened, that holds."""
-        low, high, binds = 0.0, self.most, "saturation"
+        low, high, binds = 0.0, self.most, SATURATION
         if not self(high):
             return high, binds
         for _ in range(HALVINGS):
@@ -187,18 +140,3 @@ class _LimitAt:
             else:
                 low = middle
         return low, binds
-
-
-def _in_words(groups: Sequence[OwnedGroup], total: float, today: float, growth: float | None, left: int | None) -> str:
-    systems = " + ".join(f"{g.count} × {g.system}" for g in groups)
-    largest = max(groups, key=lambda g: g.requests_per_second)
-    if total == 0:
-        return f"{systems}: {largest.binds}"
-    change = total / today - 1.0
-    room = f"{change:.0%} more than today's {today:.3g}" if change >= 0 else f"{-change:.0%} less than today's {today:.3g}"
-    text = f"{systems} carry {total:.3g} requests/s inside the limits, {room}; first to break is {largest.binds}"
-    if growth is None or left == -1:
-        return text
-    if left is None:
-        return f"{text}; at {growth:.1%} growth a month that lasts beyond fifty years" if growth > 0 else text
-    return f"{text}; at {growth:.1%} growth a month it is enough for {left} months and runs out in month {left + 1}"

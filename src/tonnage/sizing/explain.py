@@ -7,9 +7,11 @@ step taken apart by the formula that estimated it (``perf/vectorised_step.py``),
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tonnage.plan.explanation import Explanation, StepTerm
+from tonnage.plan.limit import SATURATION, THROUGHPUT, LimitUse, limit_of
+from tonnage.plan.memory import MemoryPart, MemoryUse
 from tonnage.simulator.steps import CONTEXT_TOKENS, DECODE_SEQUENCES, DURATION, PAIRS_2, PREFILL_SEQUENCES, PREFILL_TOKENS
 from tonnage.sizing.capacity import statistic_s
 from tonnage.units import PS_PER_S
@@ -25,83 +27,6 @@ if TYPE_CHECKING:
 MOST_STEPS = 50_000
 """Engine steps that the mean is over, at most."""
 
-LABELS = {
-    "compute": "arithmetic of the layers' matrices, and activations",
-    "bandwidth": "reading the weights",
-    "attention": "attention of the prompts",
-    "kv": "reading the KV cache",
-    "head": "output head",
-    "link": "all-reduces and hops between GPUs",
-    "host": "scheduling and launching on the host",
-    "drafter": "guessing ahead (speculative decoding)",
-    "table": "step times of another step model that depend on the tokens of a step alone",
-}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepTerm:
-    """One term of the mean engine step.
-
-    Attributes:
-        term: "compute", "bandwidth", "attention", "kv", "head", "link" or "host".
-        label: in words.
-        seconds: per step, mean.
-        share: of the step.
-    """
-
-    term: str
-    label: str
-    seconds: float
-    share: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LimitUse:
-    """One limit at the explained load: its value, the limit, and their ratio ``used``."""
-
-    limit: str
-    value_ms: float | None
-    limit_ms: float
-    used: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryPart:
-    """One part of the memory of each GPU, in bytes, and as a share of it."""
-
-    part: str
-    bytes_per_gpu: int
-    share: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """The chosen deployment at its highest load inside the limits.
-
-    Attributes:
-        requests_per_second_per_instance: that load.
-        step_seconds: mean engine step.
-        prefill_tokens, decode_sequences, context_tokens: means of a step.
-        terms: parts of the mean step, largest first.
-        binds: the term that takes most.
-        limits: every limit there.
-        binding_limit: the limit, or saturation, that ends the load.
-        front_end_busy: share of its time that the front end streams tokens; 0 for a job, which has none.
-        memory: where the memory of each GPU goes.
-    """
-
-    requests_per_second_per_instance: float
-    step_seconds: float
-    prefill_tokens: float
-    decode_sequences: float
-    context_tokens: float
-    terms: tuple[StepTerm, ...]
-    binds: str
-    limits: tuple[LimitUse, ...]
-    binding_limit: str
-    front_end_busy: float
-    memory: tuple[MemoryPart, ...]
-
 
 def explained(carried: Carried) -> Explanation:
     """The chosen deployment taken apart."""
@@ -114,8 +39,7 @@ def explained(carried: Carried) -> Explanation:
     if drafting is not None:
         terms["drafter"] = mean - sum(terms.values())
     parts = tuple(
-        StepTerm(term=name, label=LABELS[name], seconds=seconds, share=seconds / mean)
-        for name, seconds in sorted(terms.items(), key=lambda item: -item[1])
+        StepTerm(term=name, seconds=seconds, share=seconds / mean) for name, seconds in sorted(terms.items(), key=lambda item: -item[1])
     )
     return Explanation(
         requests_per_second_per_instance=capacity.rate,
@@ -126,9 +50,8 @@ def explained(carried: Carried) -> Explanation:
         terms=parts,
         binds=parts[0].term,
         limits=_limits(carried),
-        binding_limit=capacity.binds,
-        front_end_busy=0.0 if capacity.binds == "throughput" else _front_end_busy(instance, capacity.rate),
-        memory=memory_parts(instance),
+        binding_limit=capacity.binds or SATURATION,
+        front_end_busy=0.0 if capacity.binds == THROUGHPUT else _front_end_busy(instance, capacity.rate),
     )
 
 
@@ -167,9 +90,8 @@ def _limits(carried: Carried) -> tuple[LimitUse, ...]:
         known = not math.isnan(value)
         found.append(
             LimitUse(
-                limit=str(limit),
+                limit=limit_of(limit),
                 value_ms=1e3 * value if known else None,
-                limit_ms=1e3 * limit.seconds,
                 used=value / limit.seconds if known else None,
             )
         )
@@ -179,12 +101,12 @@ def _limits(carried: Carried) -> tuple[LimitUse, ...]:
 def memory_parts(instance: Instance) -> tuple[MemoryPart, ...]:
     """Weights, activations, reserve, KV cache, and what the engine leaves unused; they add up to the GPU's memory."""
     m, whole = instance.memory, instance.deployment.gpu.memory_bytes
-    sizes = {
+    sizes: dict[MemoryUse, int] = {
         "weights": m.weight_bytes,
         **({"drafter": m.drafter_bytes} if m.drafter_bytes else {}),
         "activations": m.activation_bytes,
-        "context, communication and graphs": m.reserve_bytes,
-        "KV cache": m.kv_budget_bytes,
+        "reserve": m.reserve_bytes,
+        "kv_cache": m.kv_budget_bytes,
     }
     sizes["unused"] = max(0, whole - sum(sizes.values()))
     return tuple(MemoryPart(part=part, bytes_per_gpu=size, share=size / whole) for part, size in sizes.items())

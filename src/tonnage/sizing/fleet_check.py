@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tonnage.plan.fleet import fleet
+from tonnage.plan.fleet_check import FleetCheck, FleetRun
 from tonnage.results.metrics import summarize
 from tonnage.simulator.ranks import pooled, split_trace
-from tonnage.sizing.capacity import BATCHES_PER_RUN, LOADED, MINIMUM_REQUESTS, STABLE, Instance, comparison, middle, worst_limit
-from tonnage.sizing.systems import instances_per_system
+from tonnage.sizing.capacity import BATCHES_PER_RUN, LOADED, MINIMUM_REQUESTS, STABLE, Instance, breach, middle, worst_limit
 from tonnage.spec.workload import OpenLoop, Split, TraceArrivals
 
 if TYPE_CHECKING:
-    from tonnage.plan.former_candidate import Statistics
     from tonnage.results.metrics import Summary
     from tonnage.sizing.bounds import Carried
     from tonnage.spec.recording import Recording
@@ -34,48 +34,6 @@ MOST_ADDED = 3
 
 SEED_STEP = 2
 """Added to the question's seed: the search used it and the next."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetRun:
-    """All instances at once under one router.
-
-    Attributes:
-        systems, instances: that served; spare systems are left out.
-        split: "random" or "round-robin".
-        requests: simulated over all instances.
-        holds: whether every limit holds over the pooled requests.
-        worst: the limit exceeded most, with its value; empty where all hold.
-        ttft_ms, itl_ms, tpot_ms, e2e_ms: over the pooled requests, in milliseconds.
-    """
-
-    systems: int
-    instances: int
-    split: str
-    requests: int
-    holds: bool
-    worst: str
-    ttft_ms: Statistics
-    itl_ms: Statistics
-    tpot_ms: Statistics
-    e2e_ms: Statistics
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FleetCheck:
-    """The final check of the chosen number of systems.
-
-    Attributes:
-        by_division: systems from load over capacity, rounded up, without spare.
-        systems: systems after the check, without spare.
-        runs: what was simulated, in order.
-        text: the verdict in one sentence.
-    """
-
-    by_division: int
-    systems: int
-    runs: tuple[FleetRun, ...]
-    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +72,7 @@ def fleet_summary(
     return summarize(middle(record)), len(record)
 
 
-class Fleet:
+class FleetAtPeak:
     """A deployment at a peak, for any number of systems."""
 
     def __init__(self, carried: Carried, rate: float, recording: Recording | None = None, lengths: bool = True) -> None:
@@ -122,11 +80,16 @@ class Fleet:
         trial = carried.ready.trial
         self.carried, self.rate = carried, rate
         self.replayed = None if recording is None else Replayed(recording=recording, lengths=lengths)
-        self.per_system, self.span = instances_per_system(trial.deployment.parallelism.gpus, trial.system.gpus)
+        self.layout = fleet(trial.deployment.parallelism.gpus, trial.system.gpus)
+
+    @property
+    def span(self) -> int:
+        """Systems by which the fleet grows: those of one instance where it spans several, otherwise 1."""
+        return self.layout.systems_per_instance
 
     def instances(self, systems: int) -> int:
         """Of so many systems."""
-        return systems // self.span * self.per_system
+        return self.layout.of(systems).instances
 
     def could_carry(self, systems: int, share: float = STABLE) -> bool:
         """Whether so many systems complete the load within that share of saturation."""
@@ -145,52 +108,34 @@ class Fleet:
         return FleetRun(
             systems=systems,
             instances=count,
+            simulated_instances=count if self.replayed is not None else min(count, MOST_INSTANCES),
             split=split,
             requests=requests,
             holds=broken is None and self.could_carry(systems),
-            worst="" if broken is None else comparison(summary, broken),
-            ttft_ms=summary.ttft_ms.to_json(),
-            itl_ms=summary.itl_ms.to_json(),
-            tpot_ms=summary.tpot_ms.to_json(),
-            e2e_ms=summary.e2e_ms.to_json(),
+            worst=None if broken is None else breach(summary, broken),
+            ttft_ms=summary.ttft_ms,
+            itl_ms=summary.itl_ms,
+            tpot_ms=summary.tpot_ms,
+            e2e_ms=summary.e2e_ms,
         )
 
 
-def check(fleet: Fleet, by_division: int) -> FleetCheck:
+def check(deployed: FleetAtPeak, by_division: int) -> FleetCheck:
     """The least number of systems near ``by_division`` at which the limits hold under a random split.
 
     One system fewer is tried where it could complete the load, and more are added while a limit breaks.
     """
-    runs = [fleet.run(by_division)]
-    systems, step = by_division, fleet.span
+    runs = [deployed.run(by_division)]
+    systems, step = by_division, deployed.span
     if runs[0].holds:
-        if systems > step and fleet.could_carry(systems - step):
-            runs.append(fleet.run(systems - step))
+        if systems > step and deployed.could_carry(systems - step):
+            runs.append(deployed.run(systems - step))
             systems -= step if runs[-1].holds else 0
     else:
         for _ in range(MOST_ADDED):
             systems += step
-            runs.append(fleet.run(systems))
+            runs.append(deployed.run(systems))
             if runs[-1].holds:
                 break
-    runs.append(fleet.run(systems, "round-robin"))
-    return FleetCheck(by_division=by_division, systems=systems, runs=tuple(runs), text=_verdict(by_division, systems, runs))
-
-
-def _verdict(by_division: int, systems: int, runs: list[FleetRun]) -> str:
-    first = runs[0]
-    shown = f"{MOST_INSTANCES:,} of " if first.instances > MOST_INSTANCES else ""
-    fleet = f"{shown}{first.instances:,} instances on {_systems(first.systems)}, simulated together"
-    if not any(run.holds for run in runs if run.split == "random"):
-        return f"{fleet}, break a limit ({first.worst}), and so do {_systems(systems)}: this peak is too close to saturation"
-    if systems > by_division:
-        return f"{fleet}, break a limit ({first.worst}); {_systems(systems)} hold all, and the plan takes them"
-    if systems < by_division:
-        return f"{fleet}, hold every limit, and so does one fewer: the plan takes {_systems(systems)}"
-    fewer = next((run for run in runs if run.systems < systems), None)
-    rest = f"; one fewer does not ({fewer.worst})" if fewer is not None else ""
-    return f"{fleet}, hold every limit{rest}"
-
-
-def _systems(count: int) -> str:
-    return f"{count:,} system{'' if count == 1 else 's'}"
+    runs.append(deployed.run(systems, "round-robin"))
+    return FleetCheck(by_division=by_division, systems=systems, runs=tuple(runs))

@@ -12,20 +12,36 @@ course "Sizing LLM Inference Systems".
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tonnage.errors import InputError, UnknownName, option
-from tonnage.plan.former_candidate import Candidate, Rejected, Statistics, by_gpus_needed
-from tonnage.plan.former_plan import Plan
+from tonnage.plan.candidate import Candidate, by_gpus_needed
+from tonnage.plan.demand import Demand
+from tonnage.plan.fleet import Fleet, fleet
+from tonnage.plan.limit import HIGHEST_MEASURED, Bound, Breach, bound_by, limit_of
+from tonnage.plan.load import Load
+from tonnage.plan.note import BenchmarkAsMeasured, NoLimit, Note, PointsLeftOut, UnsteadyPoints
+from tonnage.plan.plan import Plan
+from tonnage.plan.pool import Pool
+from tonnage.plan.provenance import Provenance
+from tonnage.plan.reason import (
+    BrokenAtAnyLoad,
+    DoesNotDivide,
+    MeasuredBreach,
+    NoMeasuredLoadHolds,
+    Reason,
+    StatisticNotMeasured,
+    ThroughputNotMeasured,
+)
+from tonnage.plan.rejected import Rejected
+from tonnage.plan.understood import Understood
 from tonnage.results.columns import STATISTICS
+from tonnage.results.latencies import Latencies
 from tonnage.results.points import STEADY, MeasuredPoint
-from tonnage.sizing.demand import Demand
-from tonnage.sizing.systems import fleet
 from tonnage.spec.catalog import accuracy_and_calibration, find_engine, find_gpu, find_model, system_of
 from tonnage.spec.deployment import Limit, LimitMetric, Slo
 from tonnage.spec.precision import find_precision
-from tonnage.units import format_duration
 from tonnage.version import VERSION
 
 ROUNDING = 1e-9
@@ -47,6 +63,7 @@ class MeasuredQuestion:
         gpus, precisions, tps, engines: which deployments may be chosen.
         spare: systems on top.
         data: where the points came from, in words: the file.
+        mean_isl, mean_osl: of the traffic that is sized for, in tokens, where that is not quite what was measured.
     """
 
     demand: Demand
@@ -60,6 +77,8 @@ class MeasuredQuestion:
     engines: tuple[str, ...] | None = None
     spare: int = 0
     data: str = "the measured points"
+    mean_isl: float | None = None
+    mean_osl: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +96,7 @@ class Curve:
         """GPUs of one instance."""
         return self.points[0].tp * self.points[0].pp
 
-    def rejected(self, reason: str) -> Rejected:
+    def rejected(self, reason: Reason) -> Rejected:
         """This curve, with why it cannot be."""
         p = self.points[0]
         return Rejected(gpu=self.gpu, precision=p.precision, tp=p.tp, pp=p.pp, engine=p.engine, reason=reason)
@@ -99,12 +118,11 @@ def size_measured(points: Sequence[MeasuredPoint], question: MeasuredQuestion) -
     outcomes = [_outcome(curve, question) for curve in curves]
     candidates = sorted((o for o in outcomes if isinstance(o, Candidate)), key=by_gpus_needed)
     return Plan(
-        scenario=_scenario(curves, question),
+        scenario=_understood(curves, question),
         demand=question.demand,
         candidates=tuple(candidates),
         rejected=tuple(o for o in outcomes if isinstance(o, Rejected)),
-        notes=_notes(points, curves, question),
-        percentile_answer=None,
+        notes=tuple(_notes(points, curves, question)),
         provenance=_provenance(curves, question),
     )
 
@@ -212,10 +230,10 @@ def _check_statistics(curves: list[Curve], question: MeasuredQuestion) -> None:
 def _outcome(curve: Curve, question: MeasuredQuestion) -> Candidate | Rejected:
     gpus, per_system = curve.gpus, curve.gpus_per_system
     if per_system % gpus and gpus % per_system:
-        return curve.rejected(f"an instance of {gpus} GPUs does not divide the {per_system} of one {curve.system}")
+        return curve.rejected(DoesNotDivide(gpus=gpus, system=curve.system, system_gpus=per_system))
     rated = [p for p in curve.points if p.requests_s is not None]
     if not rated:
-        return curve.rejected("its requests/s were not measured")
+        return curve.rejected(ThroughputNotMeasured())
     inside = [p for p in rated if _worst(p, question.slo) is None]
     if not inside:
         return curve.rejected(_why_none(rated, question.slo))
@@ -239,58 +257,54 @@ def _factor(point: MeasuredPoint, limit: Limit) -> float:
     return math.inf if value is None else value / 1e3 / limit.seconds
 
 
-def _broken(point: MeasuredPoint, limit: Limit) -> str:
-    value = point.statistic_ms(limit.metric, limit.statistic)
-    name = f"{limit.metric.upper()} {limit.statistic}"
-    return f"{name} was not measured" if value is None else f"{name} {format_duration(value / 1e3)} > {format_duration(limit.seconds)}"
+def _breach(point: MeasuredPoint, limit: Limit) -> Breach:
+    return Breach(limit=limit_of(limit), value_ms=point.statistic_ms(limit.metric, limit.statistic))
 
 
-def _why_none(rated: list[MeasuredPoint], slo: Slo) -> str:
-    """The limit that every load breaks, at its lowest; or the lowest load and what breaks there."""
+def _load(point: MeasuredPoint) -> Load:
+    """The load that a point was measured at."""
+    if point.concurrency is None:
+        return Load(kind="open", requests_per_second=point.request_rate, measured=True)
+    return Load(kind="closed", clients=float(point.concurrency), measured=True)
+
+
+def _why_none(rated: list[MeasuredPoint], slo: Slo) -> Reason:
+    """The limit that every load breaks, at its lowest; or the lowest and the highest load and what breaks there."""
     for limit in slo:
         lowest = min(rated, key=lambda p: _factor(p, limit))
         if math.isinf(_factor(lowest, limit)):
-            return _broken(lowest, limit)
+            return StatisticNotMeasured(metric=limit.metric, statistic=limit.statistic)
         if _factor(lowest, limit) > 1 + ROUNDING:
-            return f"{_broken(lowest, limit)} at every load measured (lowest: {lowest.load})"
-    broken = [f"{_broken(p, worst)} ({p.load})" for p in (rated[0], rated[-1]) if (worst := _worst(p, slo)) is not None]
-    return f"no load measured meets every limit: {', '.join(dict.fromkeys(broken))}"
+            return BrokenAtAnyLoad(breach=_breach(lowest, limit), lowest=_load(lowest))
+    ends = [(p, worst) for p in (rated[0], rated[-1]) if (worst := _worst(p, slo)) is not None]
+    broken = [MeasuredBreach(breach=_breach(p, worst), load=_load(p)) for p, worst in ends]
+    return NoMeasuredLoadHolds(breaches=tuple(dict.fromkeys(broken)))
 
 
 def _candidate(curve: Curve, best: MeasuredPoint, question: MeasuredQuestion) -> Candidate:
     peak, rate = question.demand.peak_requests_per_second, _rate(best)
-    need = fleet(peak, rate, curve.gpus, curve.gpus_per_system, question.spare)
+    layout = fleet(curve.gpus, curve.gpus_per_system)
+    need = layout.of(layout.carrying(peak, rate).systems + question.spare)
     saturation = max(_rate(p) for p in curve.points)
     impact, calibration = _published(best.precision)
     tokens = best.output_tok_s if best.output_tok_s is not None else rate * best.osl
     return Candidate(
-        gpu=curve.gpu,
-        system=curve.system,
-        gpus_per_system=curve.gpus_per_system,
-        precision=best.precision,
-        tp=best.tp,
-        pp=best.pp,
-        engine=best.engine,
-        knobs=None,
-        instances=need.instances,
-        systems=need.systems,
-        systems_exact=need.systems_exact,
+        pools=(_pool(curve, best, need),),
+        systems_exact=need.exactly(peak, rate),
         requests_per_second_per_instance=rate,
         requests_per_second_per_gpu=rate / curve.gpus,
         requests_per_second_per_8_gpus=rate * 8 / curve.gpus,
         output_tokens_per_second_per_8_gpus=tokens * 8 / curve.gpus,
         saturation_requests_per_second_per_instance=saturation,
         concurrency_per_instance=_in_flight(best),
-        utilisation=need.utilisation,
+        utilisation=need.utilisation(peak, rate),
         headroom_to_saturation=saturation * need.instances / peak - 1,
-        ttft_ms=_statistics(best, "ttft"),
-        itl_ms=_statistics(best, "itl"),
-        tpot_ms=_statistics(best, "tpot"),
-        e2e_ms=_statistics(best, "e2e"),
+        ttft_ms=_latencies(best, "ttft"),
+        itl_ms=_latencies(best, "itl"),
+        tpot_ms=_latencies(best, "tpot"),
+        e2e_ms=_latencies(best, "e2e"),
         binds=_binds(curve, best, question.slo),
-        load=f"{best.load}, measured",
-        marks=(),
-        memory="",
+        load=_load(best),
         accuracy_impact=impact,
         calibration=calibration,
     )
@@ -304,67 +318,80 @@ def _published(precision: str) -> tuple[str, str]:
         return "", ""
 
 
-def _statistics(point: MeasuredPoint, metric: LimitMetric) -> Statistics:
+def _pool(curve: Curve, best: MeasuredPoint, need: Fleet) -> Pool:
+    """The measured instances on their systems."""
+    return Pool(
+        model=curve.model,
+        gpu=curve.gpu,
+        precision=best.precision,
+        tp=best.tp,
+        pp=best.pp,
+        engine=best.engine,
+        system=curve.system,
+        gpus_per_system=curve.gpus_per_system,
+        knobs=None,
+        instances=need.instances,
+        systems=need.systems,
+    )
+
+
+def _latencies(point: MeasuredPoint, metric: LimitMetric) -> Latencies:
     measured = point.latencies_ms.get(metric, {})
-    return {s: measured.get(s) for s in STATISTICS}
+    return Latencies(**{s: measured.get(s) for s in STATISTICS})
 
 
-def _in_flight(point: MeasuredPoint) -> float:
-    """Clients of the closed loop; in an open loop by Little's law, NaN where E2E was not measured."""
+def _in_flight(point: MeasuredPoint) -> float | None:
+    """Clients of the closed loop; in an open loop by Little's law, None where E2E was not measured."""
     if point.concurrency is not None:
         return float(point.concurrency)
     e2e = point.statistic_ms("e2e", "mean")
-    return math.nan if e2e is None else _rate(point) * e2e / 1e3
+    return None if e2e is None else _rate(point) * e2e / 1e3
 
 
-def _binds(curve: Curve, best: MeasuredPoint, slo: Slo) -> str:
+def _binds(curve: Curve, best: MeasuredPoint, slo: Slo) -> Bound:
     """What the next better point breaks."""
     better = sorted((p for p in curve.points if _rate(p) > _rate(best)), key=_rate)
     limit = _worst(better[0], slo) if better else None
-    return str(limit) if limit is not None else "the highest throughput measured"
+    return HIGHEST_MEASURED if limit is None else bound_by(limit)
 
 
-def _scenario(curves: list[Curve], question: MeasuredQuestion) -> dict[str, object]:
+def _understood(curves: list[Curve], question: MeasuredQuestion) -> Understood:
+    """The question as the plan states it."""
     first = curves[0].points[0]
-    return {
-        "model": curves[0].model,
-        "gpus": list(dict.fromkeys(c.gpu for c in curves)),
-        "precisions": list(dict.fromkeys(c.points[0].precision for c in curves)),
-        "tps": sorted({c.points[0].tp for c in curves}),
-        "engines": list(dict.fromkeys(c.points[0].engine for c in curves)),
-        "isl": str(first.isl),
-        "osl": str(first.osl),
-        "limits": [str(limit) for limit in question.slo],
-        "load": "measured",
-        "spare_systems": question.spare,
-        "benchmarks": question.data,
-    }
+    limits = tuple(map(limit_of, question.slo))
+    return Understood(
+        model=curves[0].model,
+        gpus=tuple(dict.fromkeys(c.gpu for c in curves)),
+        precisions=tuple(dict.fromkeys(c.points[0].precision for c in curves)),
+        tps=tuple(sorted({c.points[0].tp for c in curves})),
+        engines=tuple(dict.fromkeys(c.points[0].engine for c in curves)),
+        isl=str(first.isl),
+        osl=str(first.osl),
+        mean_isl=float(first.isl) if question.mean_isl is None else question.mean_isl,
+        mean_osl=float(first.osl) if question.mean_osl is None else question.mean_osl,
+        limits=limits,
+        limits_that_count=limits,
+        load="measured",
+        spare_systems=question.spare,
+        benchmarks=question.data,
+    )
 
 
-def _notes(points: Sequence[MeasuredPoint], curves: list[Curve], question: MeasuredQuestion) -> tuple[str, ...]:
+def _notes(points: Sequence[MeasuredPoint], curves: list[Curve], question: MeasuredQuestion) -> Iterator[Note]:
+    """What a reader must know about the numbers."""
     used = [p for c in curves for p in c.points]
-    notes = [
-        "Throughput and latencies are those of the benchmark at the chosen load: nothing is interpolated, no queue is simulated, and "
-        "the peak is spread evenly over the instances.",
-    ]
+    yield BenchmarkAsMeasured()
     if len(used) < len(points):
-        notes.append(f"{len(points) - len(used)} of {len(points)} points are of other models, lengths or deployments and were left out.")
+        yield PointsLeftOut(left_out=len(points) - len(used), points=len(points))
     unsteady = [p for p in used if not p.steady]
     if unsteady:
-        notes.append(
-            f"{len(unsteady)} of {len(used)} points were not steady (requests/s × E2E below {STEADY} × clients): "
-            f"their throughput is understated; the first: {unsteady[0].load} at TP {unsteady[0].tp}."
-        )
+        first = unsteady[0]
+        clients = float(first.concurrency or 0)
+        yield UnsteadyPoints(unsteady=len(unsteady), points=len(used), threshold=STEADY, first_clients=clients, first_tp=first.tp)
     if not question.slo:
-        notes.append("No latency limit was given, so the highest throughput measured decides.")
-    return tuple(notes)
+        yield NoLimit(measured=True)
 
 
-def _provenance(curves: list[Curve], question: MeasuredQuestion) -> dict[str, object]:
-    sources = list(dict.fromkeys(p.source for c in curves for p in c.points))
-    return {
-        "tonnage": VERSION,
-        "coefficients": {},
-        "data": f"{question.data}: {'; '.join(sources[:3])}{f'; and {len(sources) - 3} more' if len(sources) > 3 else ''}",
-        "seed": None,
-    }
+def _provenance(curves: list[Curve], question: MeasuredQuestion) -> Provenance:
+    sources = tuple(dict.fromkeys(p.source for c in curves for p in c.points))
+    return Provenance(tonnage=VERSION, benchmarks=question.data, sources=sources)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from tonnage.plan.limit import THROUGHPUT
+from tonnage.plan.reason import TooSlowForJob
 from tonnage.results.metrics import summarize
 from tonnage.results.requests import Requests
 from tonnage.sizing.capacity import Capacity, Instance, no_capacity
 from tonnage.spec.workload import OpenLoop
-from tonnage.units import format_duration
 
 SIMULATED = 16_000
 """Requests of a share that is simulated whole."""
@@ -31,7 +32,7 @@ def offline_capacity(instance: Instance, requests: int, seconds: float) -> Capac
     share = most_within(instance, requests, seconds)
     if share < 1:
         one = queued(instance, 1)
-        return no_capacity(summarize(one), f"one request takes {format_duration(makespan_s(one))} > {format_duration(seconds)}", 1)
+        return no_capacity(summarize(one), TooSlowForJob(seconds=makespan_s(one), allowed=seconds), 1)
     record = queued(instance, min(share, SIMULATED))
     summary = summarize(record)
     rate = share / seconds
@@ -40,8 +41,8 @@ def offline_capacity(instance: Instance, requests: int, seconds: float) -> Capac
         concurrency=float(instance.in_flight),
         saturation=max(rate, len(record) / makespan_s(record)),
         summary=summary,
-        binds="throughput",
-        reason="",
+        binds=THROUGHPUT,
+        reason=None,
         simulated_requests=len(record),
     )
 

@@ -5,23 +5,24 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tonnage.plan.former_plan import Plan
+from tonnage.plan.pareto import pareto
+from tonnage.plan.plan import Plan
+from tonnage.sizing.confidence import confidence_of, confidences
 from tonnage.sizing.curve import load_curve
 from tonnage.sizing.existing import existing
 from tonnage.sizing.explain import explained
-from tonnage.sizing.notes import notes, percentile_answer, provenance, scenario
-from tonnage.sizing.pareto import pareto
+from tonnage.sizing.notes import notes, provenance, understood
+from tonnage.sizing.percentile import percentile_answer
 from tonnage.sizing.question import Question
 from tonnage.sizing.search import Answer, Progress, answer, no_progress
 from tonnage.sizing.search_space import engine_label, prepare
 from tonnage.sizing.sensitivity import sensitivity
-from tonnage.sizing.sureness import confidence_of, confidences
 from tonnage.sizing.trace_capacity import replayed_at
 from tonnage.sizing.warnings import warnings
 
 if TYPE_CHECKING:
-    from tonnage.plan.former_candidate import Candidate
-    from tonnage.sizing.confidence import Confidence
+    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.confidence import Confidence
 
 __all__ = ["Progress", "engine_label", "no_progress", "size"]
 
@@ -40,13 +41,14 @@ def size(question: Question, *, progress: Progress = no_progress, workers: int |
     question.check()
     found = answer(question, prepare(question), progress=progress, workers=workers)
     deep = _deepened(question, found, workers) if question.deepen and found.candidates else {}
+    sure = confidence_of(question, found, workers) if question.deepen and found.candidates else None
     return Plan(
-        scenario=scenario(question),
+        scenario=understood(question),
         demand=question.demand,
-        candidates=_with_confidence(question, found, deep.get("confidence")),
+        candidates=_with_confidence(question, found, sure),
         rejected=found.rejected,
         notes=notes(question, found),
-        percentile_answer=percentile_answer(question, found.candidates, found.carried[0] if found.carried else None),
+        percentile_answer=percentile_answer(question, found),
         provenance=provenance(question, found.candidates),
         pareto=pareto(found.candidates),
         fleet_check=found.check,
@@ -67,7 +69,6 @@ def _deepened(question: Question, found: Answer, workers: int | None) -> dict[st
     """What is said of the choice alone, and what would change it."""
     best, chosen = found.candidates[0], found.carried[0]
     deep: dict[str, Any] = {"warnings": warnings(question, found), "sensitivity": sensitivity(question, found, workers)}
-    deep["confidence"] = confidence_of(question, found, workers)
     if not question.offline:
         deep["explain"] = explained(chosen)
     if question.load == "open" and not question.offline:

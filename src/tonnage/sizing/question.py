@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tonnage.errors import InputError, option
-from tonnage.sizing.demand import Demand
+from tonnage.plan.demand import Demand
+from tonnage.plan.note import Note
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.deployment import LimitMetric, Slo
 from tonnage.spec.hardware import Gpu, System
@@ -70,7 +71,7 @@ class Question:
         stream_interval: tokens of a message, likewise; no search moves it.
         have: systems that exist; what they carry is then the question. Empty to ask how many are needed.
         growth_per_month: of the load, as a share; None where it is not said.
-        remarks: what was understood that the asker did not write, one sentence each, for the plan's notes.
+        remarks: what was understood that the asker did not write, for the plan's notes.
         tune: whether the engine's knobs are searched for the best few deployments.
         deepen: whether the plan also holds the curve, the explanation, the sensitivity and the fleet check.
         step_factor: every engine step takes this many times as long as the step model says.
@@ -106,7 +107,7 @@ class Question:
     stream_interval: int | None = None
     have: tuple[Owned, ...] = ()
     growth_per_month: float | None = None
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[Note, ...] = ()
     tune: bool = True
     deepen: bool = True
     step_factor: float = 1.0

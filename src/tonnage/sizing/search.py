@@ -12,11 +12,14 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tonnage.plan.former_candidate import Candidate, Rejected, by_gpus_needed
+from tonnage.plan.candidate import Candidate, by_gpus_needed
+from tonnage.plan.fleet_check import FleetCheck
+from tonnage.plan.reason import Reason
+from tonnage.plan.rejected import Rejected
 from tonnage.sizing.bounds import Carried, beaten, bound_per_gpu, far_behind
 from tonnage.sizing.candidate import candidate, resized
-from tonnage.sizing.capacity import Capacity, confirmed, find_capacity
-from tonnage.sizing.fleet_check import Fleet, FleetCheck, check
+from tonnage.sizing.capacity import Capacity, confirmed, find_capacity, unscreened
+from tonnage.sizing.fleet_check import FleetAtPeak, check
 from tonnage.sizing.offline import offline_capacity
 from tonnage.sizing.question import Question
 from tonnage.sizing.search_space import Ready
@@ -104,7 +107,7 @@ def ranked(question: Question, found: Sequence[Carried], rejected: Sequence[Reje
     return Answer(candidates=tuple(c for c, _ in pairs), carried=tuple(c for _, c in pairs), rejected=tuple(rejected), check=verdict)
 
 
-def measure(question: Question, ready: Ready, screen: Callable[[], str] = str) -> Capacity:
+def measure(question: Question, ready: Ready, screen: Callable[[], Reason | None] = unscreened) -> Capacity:
     """What one instance carries, by the kind of demand."""
     demand = question.demand
     if demand.offline_requests is not None and demand.offline_seconds is not None:
@@ -114,10 +117,10 @@ def measure(question: Question, ready: Ready, screen: Callable[[], str] = str) -
     return find_capacity(ready.instance, screen)
 
 
-def fleet_under(question: Question, carried: Carried) -> Fleet:
+def fleet_under(question: Question, carried: Carried) -> FleetAtPeak:
     """The deployment as a fleet under the question's demand."""
     demand = question.demand.sizing_requests_per_second
-    return Fleet(carried, demand, question.recording, question.replays_lengths)
+    return FleetAtPeak(carried, demand, question.recording, question.replays_lengths)
 
 
 def _waves(prepared: Sequence[Ready | Rejected]) -> Iterator[list[Ready]]:
@@ -136,11 +139,11 @@ def _waves(prepared: Sequence[Ready | Rejected]) -> Iterator[list[Ready]]:
 def _attempt(question: Question, ready: Ready, others: list[Carried]) -> Carried | Rejected:
     """Find what the deployment carries, or why it is left out."""
     reason = beaten(ready, others)
-    if reason:
+    if reason is not None:
         return ready.trial.rejected(reason)
     open_loop = question.load == "open" and question.recording is None
-    capacity = measure(question, ready, (lambda: far_behind(ready, others)) if open_loop else str)
-    return ready.trial.rejected(capacity.reason) if capacity.reason else Carried(ready=ready, capacity=capacity)
+    capacity = measure(question, ready, (lambda: far_behind(ready, others)) if open_loop else unscreened)
+    return Carried(ready=ready, capacity=capacity) if capacity.reason is None else ready.trial.rejected(capacity.reason)
 
 
 def _tuned(question: Question, found: list[Carried], workers: int | None) -> list[Carried]:
@@ -152,7 +155,7 @@ def _tuned(question: Question, found: list[Carried], workers: int | None) -> lis
     def work(place: int) -> Carried:
         better = tuned(found[place], moves)
         capacity = confirmed(better.ready.instance, better.capacity)
-        return better if capacity.reason else Carried(ready=better.ready, capacity=capacity)
+        return Carried(ready=better.ready, capacity=capacity) if capacity.reason is None else better
 
     best = sorted(range(len(found)), key=lambda i: (-found[i].rate_per_gpu, i))[:TUNED]
     for place, better in _parallel(work, best, workers):

@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from tonnage.errors import InputError
-from tonnage.plan.former_candidate import Rejected
+from tonnage.plan.identity import Identity
+from tonnage.plan.reason import CannotRun, PrecisionUnsupported, Reason, TooManyStages, VendorUnsupported, WiderThanSystem
+from tonnage.plan.rejected import Rejected, rejected
 from tonnage.sizing.capacity import Asked, Instance
 from tonnage.sizing.question import PP_DEGREES, Question
 from tonnage.sizing.token_budget import fitted
@@ -49,12 +51,17 @@ class Trial:
         p = d.parallelism
         return f"{d.gpu.name} {d.precision.name} {p} {runs_on(d)}"
 
-    def rejected(self, reason: str) -> Rejected:
-        """This trial, with why it cannot be."""
+    @property
+    def identity(self) -> Identity:
+        """What the plan calls it."""
         d = self.deployment
         p = d.parallelism
         split = {"tp": p.tp, "pp": p.pp, "dp": p.dp, "ep": p.ep}
-        return Rejected(gpu=d.gpu.name, precision=d.precision.name, **split, engine=runs_on(d), reason=reason)
+        return Identity(gpu=d.gpu.name, precision=d.precision.name, **split, engine=runs_on(d), engine_preset=d.engine)
+
+    def rejected(self, reason: Reason) -> Rejected:
+        """This trial, with why it cannot be."""
+        return rejected(self.identity, reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,13 +167,13 @@ def _kind(trial: Trial) -> tuple[str, str, str]:
 def prepared_trial(question: Question, trial: Trial, place: int) -> Ready | Rejected:
     """One trial, priced, or why it cannot be."""
     d = trial.deployment
-    if lacking := _lacking(d):
+    if (lacking := _lacking(d)) is not None:
         return trial.rejected(lacking)
     if d.parallelism.stage_gpus > trial.system.gpus:
-        which = f"TP {d.parallelism.tp}{f' × DP {d.parallelism.dp}' if d.parallelism.dp > 1 else ''}"
-        return trial.rejected(f"{which} needs more GPUs than the {trial.system.gpus} of one {trial.system.name}")
+        p, system = d.parallelism, trial.system
+        return trial.rejected(WiderThanSystem(tp=p.tp, dp=p.dp, system=system.name, system_gpus=system.gpus))
     if d.parallelism.pp > d.model.layers:
-        return trial.rejected(f"PP {d.parallelism.pp} has more stages than {d.model.name} has layers, {d.model.layers}")
+        return trial.rejected(TooManyStages(pp=d.parallelism.pp, model=d.model.name, layers=d.model.layers))
     try:
         instance = Instance(d, asked(question, trial.system.gpus))
         knobs = fitted(instance) if question.tune and "tokens" in question.free_moves else d.knobs
@@ -174,17 +181,19 @@ def prepared_trial(question: Question, trial: Trial, place: int) -> Ready | Reje
         if changed is not trial:
             instance = Instance(changed.deployment, instance.asked)
     except InputError as error:
-        return trial.rejected(error.reason if error.path in DEGREES else str(error))
+        return trial.rejected(CannotRun(error=error.reason if error.path in DEGREES else str(error)))
     return Ready(trial=changed, instance=instance, place=place, first=trial)
 
 
-def _lacking(d: Deployment) -> str:
-    """What hardware or engine cannot do, in words; empty where both can."""
+def _lacking(d: Deployment) -> VendorUnsupported | PrecisionUnsupported | None:
+    """What hardware or engine cannot do; None where both can."""
     engine = find_engine(d.engine)
     if d.gpu.vendor not in engine.vendors:
-        return f"{engine_label(d.engine)} does not run on {d.gpu.vendor} accelerators"
+        return VendorUnsupported(engine=engine_label(d.engine), vendor=d.gpu.vendor)
     lacks = d.gpu.lacks(d.precision)
-    return f"{d.gpu.arch} has {lacks}" if lacks else engine.lacks(d.precision)
+    if lacks:
+        return PrecisionUnsupported(subject=d.gpu.arch, lacks=lacks)
+    return PrecisionUnsupported(subject=engine.name, lacks=f"no {d.precision.weight_format}") if engine.lacks(d.precision) else None
 
 
 def _pipelined(question: Question, trial: Trial, place: int) -> Ready | None:

@@ -7,20 +7,21 @@ Only ``KEPT`` deployments take part, those that carried most per GPU, and the ch
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tonnage.plan.limit import limit_of
+from tonnage.plan.reason import NothingMeetsLimits
+from tonnage.plan.sensitivity import Changed, Input, Relaxed, Sensitivity, Swing
 from tonnage.sizing.capacity import statistic_s
 from tonnage.sizing.search import answer, fleet_under, ranked
 from tonnage.sizing.search_space import prepared_trial
 from tonnage.spec.lengths import Lengths
-from tonnage.units import format_duration
 
 if TYPE_CHECKING:
     from tonnage.sizing.question import Question
     from tonnage.sizing.search import Answer
     from tonnage.sizing.search_space import Trial
-    from tonnage.spec.deployment import Limit
 
 CHANGE = 0.2
 """How far every input is moved, down and up."""
@@ -34,94 +35,21 @@ ROUNDED = (1.01, 1.04, 1.08)
 SETTLED = 0.95
 """Share of saturation above which no limit is offered for relaxing: latencies there are those of a queue that hardly settles."""
 
-LABELS = {"isl": "input length", "osl": "output length", "rate": "requests per second", "step_time": "step time (model error)"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changed:
-    """The answer with one input changed.
-
-    Attributes:
-        change: relative, such as −0.2.
-        systems: bought then; None where nothing meets the limits.
-        systems_exact: without rounding and spare; None as above.
-        deployment: what is chosen then, such as "h100-sxm-80gb fp8 TP 1 tensorrt-llm"; empty as above.
-        reason: why nothing meets the limits; otherwise empty.
-    """
-
-    change: float
-    systems: int | None
-    systems_exact: float | None
-    deployment: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Swing:
-    """One input, lower and higher.
-
-    Attributes:
-        input: "isl", "osl", "rate" or "step_time".
-        label: in words.
-        low, high: the answers.
-    """
-
-    input: str
-    label: str
-    low: Changed
-    high: Changed
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Relaxed:
-    """The cheapest limit to relax: by the smallest factor that saves a system.
-
-    Attributes:
-        limit: as asked, such as "TTFT p95 ≤ 500 ms".
-        from_ms, to_ms: the limit as asked and relaxed, in milliseconds.
-        systems: needed then.
-        saved: systems fewer.
-        text: in words: "TTFT p95 500 → 620 ms: one system fewer".
-    """
-
-    limit: str
-    from_ms: float
-    to_ms: float
-    systems: int
-    saved: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sensitivity:
-    """What would change the answer.
-
-    Attributes:
-        systems, systems_exact: of the plan itself.
-        swings: one per input.
-        relaxed: the cheapest relaxed limit that saves a system; None where none does.
-    """
-
-    systems: int
-    systems_exact: float
-    swings: tuple[Swing, ...]
-    relaxed: Relaxed | None
-
 
 def sensitivity(question: Question, found: Answer, workers: int | None = None) -> Sensitivity:
     """The swings of every input and the cheapest relaxed limit, around an answer with at least one candidate."""
-    inputs = ["isl", "osl", "rate", "step_time"] if question.recording is None else ["rate", "step_time"]
+    inputs: list[Input] = ["isl", "osl", "rate", "step_time"] if question.recording is None else ["rate", "step_time"]
     swings = []
     for name in inputs:
         low, high = (_changed(question, found, name, change, workers) for change in (-CHANGE, CHANGE))
-        swings.append(Swing(input=name, label=LABELS[name], low=low, high=high))
+        swings.append(Swing(input=name, low=low, high=high))
     best = found.candidates[0]
     return Sensitivity(
         systems=best.systems, systems_exact=best.systems_exact, swings=tuple(swings), relaxed=cheapest_relaxed(question, found, workers)
     )
 
 
-def changed_question(question: Question, name: str, change: float) -> Question:
+def changed_question(question: Question, name: Input, change: float) -> Question:
     """The question with one input times 1 + ``change``."""
     factor = 1 + change
     if name == "rate":
@@ -142,18 +70,18 @@ def changed_question(question: Question, name: str, change: float) -> Question:
     return replace(question, **{name: lengths.scaled(factor)}, pairs=pairs)  # type: ignore[arg-type]
 
 
-def _changed(question: Question, found: Answer, name: str, change: float, workers: int | None) -> Changed:
+def _changed(question: Question, found: Answer, name: Input, change: float, workers: int | None) -> Changed:
     asked = changed_question(question, name, change)
     if name == "rate" and question.recording is None and not question.offline:
         again = ranked(asked, found.carried, ())
     else:
         again = _again(asked, found, workers)
     if not again.candidates:
-        reason = again.rejected[0].reason if again.rejected else "no deployment meets the limits"
-        return Changed(change=change, systems=None, systems_exact=None, deployment="", reason=reason)
+        reason = again.rejected[0].reason if again.rejected else NothingMeetsLimits()
+        return Changed(change=change, systems=None, systems_exact=None, deployment=None, reason=reason)
     best = again.candidates[0]
     return Changed(
-        change=change, systems=best.systems, systems_exact=best.systems_exact, deployment=again.carried[0].ready.trial.name, reason=""
+        change=change, systems=best.systems, systems_exact=best.systems_exact, deployment=again.carried[0].ready.trial.identity, reason=None
     )
 
 
@@ -190,14 +118,7 @@ def cheapest_relaxed(question: Question, found: Answer, workers: int | None = No
         again = _again(replace(question, slo=slo), found, workers)
         if again.candidates and again.candidates[0].systems < best.systems:
             systems = again.candidates[0].systems
-            return Relaxed(
-                limit=str(limit),
-                from_ms=1e3 * limit.seconds,
-                to_ms=1e3 * seconds,
-                systems=systems,
-                saved=best.systems - systems,
-                text=_in_words(limit, seconds, best.systems - systems),
-            )
+            return Relaxed(limit=limit_of(limit), to_ms=1e3 * seconds, systems=systems, saved=best.systems - systems)
     return None
 
 
@@ -207,12 +128,3 @@ def _rounded_up(seconds: float) -> float:
     digits = 2 if seconds / 10**exponent < 3 else 1
     unit = 10.0 ** (exponent - digits)
     return float(f"{math.ceil(seconds / unit - 1e-9) * unit:.12g}")
-
-
-def _in_words(limit: Limit, seconds: float, saved: int) -> str:
-    """Such as "TTFT p95 500 → 620 ms: one system fewer"."""
-    before, after = format_duration(limit.seconds), format_duration(seconds)
-    if before.split()[-1] == after.split()[-1]:
-        before = before.split()[0]
-    count = "one system" if saved == 1 else f"{saved} systems"
-    return f"{limit.metric.upper()} {limit.statistic} {before} → {after}: {count} fewer"

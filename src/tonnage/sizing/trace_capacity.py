@@ -11,8 +11,10 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tonnage.plan.limit import SATURATION, bound_by
+from tonnage.plan.reason import BrokenAtAnyLoad, BrokenOnManyInstances
 from tonnage.sizing.bounds import MARGIN
-from tonnage.sizing.capacity import ALONE_REQUESTS, STABLE, Capacity, Instance, comparison, no_capacity, saturation, worst_limit
+from tonnage.sizing.capacity import ALONE_REQUESTS, STABLE, Capacity, Instance, breach, no_capacity, saturation, worst_limit
 from tonnage.sizing.fleet_check import Replayed, fleet_summary
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ def replay_capacity(instance: Instance, recording: Recording, lengths: bool = Tr
     alone = instance.alone()
     broken = worst_limit(alone, slo)
     if broken is not None:
-        return no_capacity(alone, f"{comparison(alone, broken)} at any load", ALONE_REQUESTS)
+        return no_capacity(alone, BrokenAtAnyLoad(breach=breach(alone, broken)), ALONE_REQUESTS)
     mean, saturated = recording.mean_rps, saturation(instance)
     runs: dict[int, Summary] = {}
 
@@ -51,7 +53,7 @@ def replay_capacity(instance: Instance, recording: Recording, lengths: bool = Tr
         low, high = high, 2 * high
         if high > min(MOST_INSTANCES, 2 * len(recording)):
             last = worst_limit(runs[low], slo) or slo[0]
-            return no_capacity(runs[low], f"{comparison(runs[low], last)} even with {low:,} instances", len(recording))
+            return no_capacity(runs[low], BrokenOnManyInstances(breach=breach(runs[low], last), instances=low), len(recording))
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
@@ -62,8 +64,8 @@ def replay_capacity(instance: Instance, recording: Recording, lengths: bool = Tr
         concurrency=mean / high * found.statistic_ms("e2e", "mean") / 1e3,
         saturation=max(saturated, mean / high),
         summary=found,
-        binds=str(binds) if binds is not None else "saturation",
-        reason="",
+        binds=SATURATION if binds is None else bound_by(binds),
+        reason=None,
         simulated_requests=len(recording),
     )
 

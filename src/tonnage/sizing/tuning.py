@@ -11,6 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError
+from tonnage.plan.limit import SATURATION
+from tonnage.plan.note import KnobChange
 from tonnage.sizing.bounds import Carried
 from tonnage.sizing.capacity import STABLE, Instance, capacity_above, saturation, strain
 from tonnage.sizing.question import MOVES
@@ -37,11 +39,11 @@ def tuned(carried: Carried, moves: Sequence[str] = MOVES) -> Carried:
     return best
 
 
-def changes(carried: Carried, default: EngineKnobs) -> str:
-    """The knobs that differ from the engine's own, such as "max_num_tokens 8192 → 4096"; empty where none does."""
+def changes(carried: Carried, default: EngineKnobs) -> tuple[KnobChange, ...]:
+    """The knobs that differ from the engine's own."""
     knobs = carried.ready.trial.deployment.knobs
-    names = ("max_num_tokens", "max_batch_size", "chunked_prefill")
-    return ", ".join(f"{n} {getattr(default, n)} → {getattr(knobs, n)}" for n in names if getattr(default, n) != getattr(knobs, n))
+    pairs = ((name, getattr(default, name), getattr(knobs, name)) for name in ("max_num_tokens", "max_batch_size", "chunked_prefill"))
+    return tuple(KnobChange(knob=name, default=own, chosen=chosen) for name, own, chosen in pairs if own != chosen)
 
 
 def _moved(carried: Carried, move: str) -> Iterator[EngineKnobs]:
@@ -71,7 +73,7 @@ def _screened(carried: Carried, knobs: EngineKnobs) -> tuple[float, Instance] | 
     found = strain(instance.measured(wanted), instance.asked.slo)
     if found > 1.0:
         return None
-    if carried.capacity.binds == "saturation":
+    if carried.capacity.binds == SATURATION:
         saturated = STABLE * saturation(instance)
         return (wanted / saturated, instance) if saturated >= wanted else None
     return found, instance
@@ -81,7 +83,7 @@ def _searched(carried: Carried, instance: Instance) -> Carried | None:
     """The deployment under the instance's knobs, where it carries ``GAIN`` more."""
     wanted = GAIN * carried.capacity.rate
     capacity = capacity_above(instance, wanted)
-    if capacity.reason or capacity.rate < wanted:
+    if capacity.reason is not None or capacity.rate < wanted:
         return None
     trial = replace(carried.ready.trial, deployment=instance.deployment)
     return Carried(ready=replace(carried.ready, trial=trial, instance=instance), capacity=capacity)

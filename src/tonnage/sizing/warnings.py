@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tonnage.perf.step import batch_seconds, step_seconds
 from tonnage.perf.step_terms import places_of
-from tonnage.sizing.capacity import STABLE, Instance, find_capacity
+from tonnage.plan.limit import limit_of
+from tonnage.plan.warning import (
+    BurstyTrace,
+    InputTokensCheaper,
+    LimitHalvesThroughput,
+    PcieForLargeModel,
+    SmallerModel,
+    Warning,
+    WideOverPcie,
+)
+from tonnage.sizing.capacity import STABLE, Instance, binding_limit, find_capacity
 from tonnage.spec.catalog import QualityScore, find_score, models
 
 if TYPE_CHECKING:
@@ -34,23 +44,7 @@ FILLED = 64
 """Decode sequences that share a step at most in the comparison of input and output tokens."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Warned:
-    """One warning.
-
-    Attributes:
-        rule: which rule spoke, such as "nvlink" or "limit-halves-throughput".
-        text: one sentence with its numbers.
-        value: the number behind it, in ``unit``.
-    """
-
-    rule: str
-    text: str
-    value: float
-    unit: str
-
-
-def warnings(question: Question, found: Answer) -> tuple[Warned, ...]:
+def warnings(question: Question, found: Answer) -> tuple[Warning, ...]:
     """Every rule of thumb that the chosen deployment runs against; none where nothing was chosen."""
     if not found.carried:
         return ()
@@ -68,38 +62,24 @@ def link_share(instance: Instance) -> float:
     return 1.0 - batch_seconds(bare, batch, batch) / batch_seconds(c, batch, batch)
 
 
-def _nvlink(chosen: Carried) -> Warned | None:
+def _nvlink(chosen: Carried) -> PcieForLargeModel | None:
     d = chosen.ready.trial.deployment
     tp = d.parallelism.tp
     if d.step_source is not None or d.model.parameters <= LARGE or tp == 1 or d.gpu.tp_link(tp) != "pcie":
         return None
     share = link_share(chosen.ready.instance)
-    return Warned(
-        rule="nvlink",
-        text=(
-            f"{d.model.name} has {d.model.parameters / 1e9:.0f} billion parameters and {d.gpu.name} joins its GPUs by PCIe: "
-            f"all-reduces take {share:.0%} of a decode step; above 13 billion prefer NVLink"
-        ),
-        value=share,
-        unit="share of a decode step",
-    )
+    return PcieForLargeModel(value=share, model=d.model.name, parameters=d.model.parameters, gpu=d.gpu.name)
 
 
-def _pcie(chosen: Carried) -> Warned | None:
+def _pcie(chosen: Carried) -> WideOverPcie | None:
     d = chosen.ready.trial.deployment
     tp = d.parallelism.tp
     if d.step_source is not None or tp <= WIDE or d.gpu.tp_link(tp) != "pcie":
         return None
-    share = link_share(chosen.ready.instance)
-    return Warned(
-        rule="tp-over-pcie",
-        text=f"TP {tp} over PCIe on {d.gpu.name}: all-reduces take {share:.0%} of a decode step; the course advises TP 2 at most",
-        value=share,
-        unit="share of a decode step",
-    )
+    return WideOverPcie(value=link_share(chosen.ready.instance), tp=tp, gpu=d.gpu.name)
 
 
-def _input_tokens(chosen: Carried) -> Warned | None:
+def _input_tokens(chosen: Carried) -> InputTokensCheaper | None:
     """Engine time of an output token over that of an input token, both at full batches."""
     instance = chosen.ready.instance
     c, isl = instance.step.coefficients, round(instance.asked.isl.mean)
@@ -110,21 +90,13 @@ def _input_tokens(chosen: Carried) -> Warned | None:
     ratio = output / prompt
     if ratio < CHEAP:
         return None
-    return Warned(
-        rule="input-tokens-cheaper",
-        text=(
-            f"an output token takes {ratio:.1f} times the engine time of an input token ({1e6 * output:.0f} and {1e6 * prompt:.0f} µs at "
-            f"{batch} request{'' if batch == 1 else 's'} at once): longer prompts cost little, shorter answers save most"
-        ),
-        value=ratio,
-        unit="output token over input token",
-    )
+    return InputTokensCheaper(value=ratio, output_token_s=output, input_token_s=prompt, requests=batch)
 
 
-def _halved(question: Question, chosen: Carried) -> Warned | None:
+def _halved(question: Question, chosen: Carried) -> LimitHalvesThroughput | None:
     """The limit that ends the load, taken away."""
     instance, capacity = chosen.ready.instance, chosen.capacity
-    binding = next((limit for limit in instance.asked.slo if str(limit) == capacity.binds), None)
+    binding = binding_limit(instance.asked.slo, capacity.binds)
     if binding is None or question.recording is not None or question.offline:
         return None
     rest = tuple(limit for limit in instance.asked.slo if limit != binding)
@@ -135,33 +107,20 @@ def _halved(question: Question, chosen: Carried) -> Warned | None:
     ratio = without / capacity.rate
     if ratio < HALVES:
         return None
-    return Warned(
-        rule="limit-halves-throughput",
-        text=(
-            f"{binding} holds an instance to {capacity.rate:.3g} requests/s; without it, it carries {without:.3g}, "
-            f"{ratio:.1f} times as many"
-        ),
-        value=ratio,
-        unit="requests/s without the limit over with it",
+    return LimitHalvesThroughput(
+        value=ratio, limit=limit_of(binding), requests_per_second=capacity.rate, requests_per_second_without=without
     )
 
 
-def _bursty(question: Question) -> Warned | None:
+def _bursty(question: Question) -> BurstyTrace | None:
     demand = question.demand
-    if not demand.bursty or demand.cv is None:
+    poisson, peak = demand.poisson_peak_requests_per_second, demand.peak_second
+    if not demand.bursty or demand.cv is None or poisson is None or peak is None:
         return None
-    return Warned(
-        rule="bursty",
-        text=(
-            f"the trace's gaps have a coefficient of variation of {demand.cv:.3g}: a Poisson peak of its mean, "
-            f"{demand.poisson_peak_requests_per_second:g} requests in a second, is too low where {demand.peak_second} came"
-        ),
-        value=demand.cv,
-        unit="coefficient of variation",
-    )
+    return BurstyTrace(value=demand.cv, poisson_peak=poisson, peak_second=peak)
 
 
-def _smaller(question: Question) -> Warned | None:
+def _smaller(question: Question) -> SmallerModel | None:
     """The smallest model that publishes at least the same score, asked the same way, and takes such requests."""
     model, own = question.model, find_score(question.model.name)
     if own is None:
@@ -180,15 +139,16 @@ def _smaller(question: Question) -> Warned | None:
     if not found:
         return None
     other, score = min(found, key=lambda pair: pair[0].parameters)
-    ratio = model.parameters / other.parameters
-    return Warned(
-        rule="smaller-model",
-        text=(
-            f"{other.name}, with {other.parameters / 1e9:.3g} billion parameters to {model.parameters / 1e9:.3g}, publishes "
-            f"{score.score:g} in {score.benchmark} ({score.setting}) to the {own.score:g} of {model.name}: see whether it does"
-        ),
-        value=ratio,
-        unit="parameters over those of the smaller model",
+    return SmallerModel(
+        value=model.parameters / other.parameters,
+        model=model.name,
+        parameters=model.parameters,
+        score=own.score,
+        other=other.name,
+        other_parameters=other.parameters,
+        other_score=score.score,
+        benchmark=score.benchmark,
+        setting=score.setting,
     )
 
 

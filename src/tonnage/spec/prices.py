@@ -61,13 +61,10 @@ def first_day(text: str) -> date:
         raise ValueError(f"'{text}' is not a date") from None
 
 
-def stale(figures: Iterable[Figure], today: date) -> tuple[str, ...]:
-    """One warning for each price that is older than a year on the day ``today``, in words; rules of counting do not age."""
-    found = []
-    for figure in figures:
-        if figure.path not in RULES and figure.date and (today - first_day(figure.date)).days > STALE_DAYS:
-            found.append(f"{figure.path}: {amount(figure)} is of {figure.date}, older than a year; set your own ({figure.source})")
-    return tuple(dict.fromkeys(found))
+def stale(figures: Iterable[Figure], today: date) -> tuple[Figure, ...]:
+    """The prices that are older than a year on the day ``today``, each once; rules of counting do not age."""
+    old = (figure for figure in figures if figure.path not in RULES and figure.date)
+    return tuple(dict.fromkeys(figure for figure in old if (today - first_day(figure.date)).days > STALE_DAYS))
 
 
 def amount(figure: Figure) -> str:

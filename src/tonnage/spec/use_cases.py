@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
-from tonnage.spec.deployment import METRICS, LimitMetric, parse_limit
+from tonnage.spec.deployment import METRICS, Limit, LimitMetric, Slo, parse_limit
 from tonnage.spec.scenario import LimitsAsked, Mode, Scenario, UseCase
 
 READING_S = 0.200
@@ -44,36 +44,52 @@ PRESETS: dict[UseCase, Preset] = {
 }
 
 
-def with_defaults(scenario: Scenario) -> tuple[Scenario, tuple[str, ...]]:
-    """The scenario with what its use case sets, and a sentence that says so.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """What a use case set because the asker did not; what it left alone is None or empty."""
+
+    use_case: UseCase
+    mode: Mode | None
+    isl: str
+    osl: str
+    limits: Slo
+
+
+def with_defaults(scenario: Scenario) -> tuple[Scenario, Defaults | None]:
+    """The scenario with what its use case sets, and what that was; None where it sets nothing.
 
     Lengths stand where neither lengths, pairs nor a trace are given (the prompt's not where its parts are); a limit
     stands where its metric has none.
     Where another mode was asked for, only limits that count in it stand: the use case's own are left out.
     """
     if scenario.use_case is None:
-        return scenario, ()
+        return scenario, None
     preset = PRESETS[scenario.use_case]
-    set_by: list[str] = []
-    mode = scenario.mode
-    if mode is None:
-        mode = preset.mode
-        set_by.append(f"mode {mode}")
+    mode = preset.mode if scenario.mode is None else scenario.mode
     lengths = scenario.lengths
+    lengths_set: dict[str, str] = {}
     parts = any(getattr(lengths, part) is not None for part in ("system_prompt", "retrieved", "history"))
     if lengths.pairs is None and (scenario.demand.trace is None or lengths.isl is not None or lengths.osl is not None):
         for name in ("isl", "osl"):
             if getattr(lengths, name) is None and not (name == "isl" and parts):
-                lengths = replace(lengths, **{name: getattr(preset, name)})
-                set_by.append(f"{name.upper()} {getattr(preset, name)} tokens")
+                lengths_set[name] = getattr(preset, name)
+    limits_set: list[Limit] = []
     limits = scenario.limits
     for part in fields(LimitsAsked) if mode == preset.mode else ():
         default = getattr(preset.limits, part.name)
         if default is not None and getattr(limits, part.name) is None:
             limits = replace(limits, **{part.name: default})
-            set_by.append(str(parse_limit(_metric(part.name), default)))
-    said = (f"The use case {scenario.use_case} sets: {', '.join(set_by)}.",) if set_by else ()
-    return replace(scenario, mode=mode, lengths=lengths, limits=limits), said
+            limits_set.append(parse_limit(_metric(part.name), default))
+    found = Defaults(
+        use_case=scenario.use_case,
+        mode=mode if scenario.mode is None else None,
+        isl=lengths_set.get("isl", ""),
+        osl=lengths_set.get("osl", ""),
+        limits=tuple(limits_set),
+    )
+    anything = found.mode is not None or lengths_set or limits_set
+    lengths = replace(lengths, **lengths_set)  # type: ignore[arg-type]
+    return replace(scenario, mode=mode, lengths=lengths, limits=limits), found if anything else None
 
 
 def pace(itl_mean_s: float, itl_p99_s: float) -> str:

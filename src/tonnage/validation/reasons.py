@@ -11,8 +11,9 @@ from tonnage.perf.memory import memory_plan
 from tonnage.perf.pipeline import MARK
 from tonnage.perf.provenance import marks
 from tonnage.perf.terms import step_model
+from tonnage.plan.explanation import TERMS
 from tonnage.simulator.steps import CONTEXT_TOKENS, DECODE_SEQUENCES, PAIRS_2, PREFILL_SEQUENCES, PREFILL_TOKENS, STEP_COLUMNS
-from tonnage.sizing.explain import LABELS, step_terms
+from tonnage.sizing.explain import step_terms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -74,7 +75,7 @@ def _term(point: Point, *, prefill: bool) -> str:
     values = {name: float(value[0]) for name, value in terms.items()}
     largest = max(values, key=lambda name: values[name])
     what = "a step with a prompt" if prefill else "a decode step"
-    return f"{100 * values[largest] / sum(values.values()):.0f} % of {what} is {LABELS[largest]}"
+    return f"{100 * values[largest] / sum(values.values()):.0f} % of {what} is {TERMS[largest]}"
 
 
 def _typical(point: Point, *, prefill: bool) -> NDArray[np.int64]:

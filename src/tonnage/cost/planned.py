@@ -1,0 +1,46 @@
+"""The cost of a plan: of its choice, by every way that was asked for, and of each candidate that can be owned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+
+from tonnage.cost.cost import serving_of, traffic_of
+from tonnage.cost.job import job_cost
+from tonnage.cost.options import yearly_owned
+from tonnage.cost.where import compare
+from tonnage.plan.cost import WAYS, Cost, Where
+from tonnage.plan.pareto import pareto
+from tonnage.plan.plan import Plan
+from tonnage.spec.prices import Prices
+
+
+def with_cost(plan: Plan, prices: Prices, *, today: date | None = None, where: tuple[Where, ...] = WAYS) -> Plan:
+    """The plan with the cost of its choice, and with the yearly cost of every candidate that has a price.
+
+    Args:
+        plan: the answer.
+        prices: the price list.
+        today: the day on which prices older than a year are named; none are if not given.
+        where: the ways to show, and to choose the cheapest from.
+    """
+    plan = replace(plan, cost=cost_of(plan, prices, today=today, where=where))
+    if not plan.pareto or plan.demand.offline:
+        return plan
+    owned = yearly_owned(plan.candidates, traffic_of(plan), prices, plan.scenario.spare_systems)
+    return replace(plan, pareto=pareto(plan.candidates, owned))
+
+
+def cost_of(plan: Plan, prices: Prices, *, today: date | None = None, where: tuple[Where, ...] = WAYS) -> Cost | None:
+    """What the choice costs: a job once, other traffic for a year; None where nothing was chosen.
+
+    Args:
+        plan, prices, today, where: as in ``with_cost``; a job has no ways to choose from.
+    """
+    if plan.choice is None:
+        return None
+    traffic, serving = traffic_of(plan), serving_of(plan.choice, plan.scenario.spare_systems)
+    requests, seconds = plan.demand.offline_requests, plan.demand.offline_seconds
+    if requests is None or seconds is None:
+        return compare(traffic, serving, prices, today=today, where=where)
+    return job_cost(requests, seconds, (traffic.input_tokens, traffic.output_tokens), serving, prices, today=today)

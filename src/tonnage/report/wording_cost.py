@@ -1,0 +1,84 @@
+"""Costs in words: notes, prices that are missing or old, and where the cheaper way changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from tonnage.plan import cost_note as notes
+from tonnage.plan.traffic import HOURS_PER_YEAR
+from tonnage.spec.prices import amount
+
+if TYPE_CHECKING:
+    from tonnage.plan.cost import BreakEven
+    from tonnage.spec.prices import Figure
+
+
+def no_cost_text(reason: notes.NoCost) -> str:
+    """Why a way has no cost, and what would give it one."""
+    match reason.code:
+        case "system-price":
+            return f"the price of {reason.name} is not known; give it as systems.{reason.name} (USD)"
+        case "cloud-price":
+            return f"no cloud price of {reason.name} is known; give it as cloud.{reason.name} (USD per GPU and hour)"
+        case "api-price":
+            return "no API price is known; give it as api (USD per million tokens in and out)"
+        case "only-peak":
+            return "only the peak is known; give a mean or a profile to know the tokens of a year"
+
+
+def stale_text(figure: Figure) -> str:
+    """A price that is older than a year."""
+    return f"{figure.path}: {amount(figure)} is of {figure.date}, older than a year; set your own ({figure.source})"
+
+
+def break_even_text(found: BreakEven) -> str:
+    """At which volumes which of two ways is the cheaper, in one clause."""
+    below, above, up_to = found.cheaper_below, found.cheaper_above, found.searched_to_requests_per_year
+    first, last = found.first_requests_per_year, found.last_requests_per_year
+    if first is None or last is None:
+        return f"{below} is cheaper at every volume up to {up_to:,.0f} requests a year" if below else "they cost the same at every volume"
+    if found.changes == 1:
+        return f"{below} is cheaper below {first:,.0f} requests a year, {above} above"
+    return (
+        f"{below} is cheaper below {first:,.0f} requests a year; then it changes {found.changes} times, as systems are whole; "
+        f"{above} is cheaper from {last:,.0f} up to {up_to:,.0f}, the largest volume compared"
+    )
+
+
+def cost_note_texts(note: notes.CostNote) -> tuple[str, ...]:
+    """One note, in a sentence or two."""
+    match note:
+        case notes.TokenPriceRatio():
+            return (
+                f"A cost is split over tokens as if an output token cost {amount(note.ratio)} times an input token ({note.ratio.source}).",
+            )
+        case notes.NoProfile():
+            return (
+                "No hourly profile is given: the cloud is rented for the peak all year; a profile shows what scaling by the hour saves.",
+            )
+        case notes.OnlyPeakKnown():
+            return ("Only the peak is known: costs per request and per token need a mean or a profile.",)
+        case notes.CourseWay():
+            return (course_way_text(note),)
+        case notes.OwnedElectricity():
+            return _electricity(note)
+        case _:
+            assert_never(note)
+
+
+def course_way_text(note: notes.CourseWay) -> str:
+    """Our cost per 1,000 requests beside the course's."""
+    return (
+        f"{note.usd_per_1000_requests:,.2f} USD per 1,000 requests is the fleet's cost over the fleet's requests. NVIDIA's course divides "
+        f"the fleet's cost by what one system would carry if it were full all year ({HOURS_PER_YEAR:,} h, "
+        f"{note.one_system_requests_per_year:,.0f} requests): {note.course_usd_per_1000_requests:,.2f}."
+    )
+
+
+def _electricity(note: notes.OwnedElectricity) -> tuple[str, ...]:
+    usd = "" if note.usd_per_year is None else f", {note.usd_per_year:,.0f} USD"
+    added = "added as power" if note.added else "not added: hosting is taken to pay for it; give power_usd_per_kwh to add it"
+    first = f"Electricity of the owned systems is an estimate, {note.kwh_per_year:,.0f} kWh a year{usd}; {added}."
+    if note.hosting_usd_per_year is None:
+        return (first,)
+    return first, f"That is more than the whole hosting of {note.hosting_usd_per_year:,.0f} USD, which can then hardly hold it."

@@ -1,0 +1,26 @@
+"""The course's percentile way beside the simulated one, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tonnage.plan.percentile_answer import PercentileAnswer
+
+
+def arrivals_text(answer: PercentileAnswer) -> str:
+    """The simulated arrivals, such as "Poisson"."""
+    if answer.process == "gamma":
+        return f"gamma (CV {answer.cv:g})"
+    return "Poisson" if answer.process == "poisson" else "constant"
+
+
+def percentile_text(answer: PercentileAnswer) -> str:
+    """What the two ways do."""
+    return (
+        f"The percentile way divides the {answer.percentile:g}th percentile of the arrivals in one second, "
+        f"{answer.peak_requests_per_second:g}/s, by the throughput of a closed loop of {answer.concurrency_per_instance:.0f} clients, "
+        f"{answer.requests_per_second_per_instance:.3g}/s an instance: it treats one busy second as if it lasted. "
+        f"The simulation sends {arrivals_text(answer)} arrivals at the mean, {answer.mean_requests_per_second:g}/s, "
+        "lets queues form and drain, and holds the limits at their percentile; it decides."
+    )
