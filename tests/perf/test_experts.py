@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.deployments import array
+from tests.deployments import deployment as deployed
 from tonnage.errors import InputError
 from tonnage.perf import step_terms as at
 from tonnage.perf.efficiencies import resolve
@@ -142,11 +144,11 @@ def test_ranks_send_tokens_to_their_experts_in_place_of_reducing_over_all_gpus()
 @pytest.mark.parametrize(
     ("model", "split", "words"),
     [
-        ("llama-3.1-8b", {"tp": 2, "ep": 2}, "--ep: llama-3.1-8b has no experts to spread over GPUs; use --tp"),
-        ("llama-3.1-8b", {"dp": 2}, "--dp: llama-3.1-8b has no experts to spread over GPUs; replicate it instead"),
-        ("deepseek-v3", {"tp": 8, "ep": 3}, "--ep: 3 groups of experts do not divide TP 8 × DP 1 = 8 GPUs; use 1, 2, 4, 8"),
-        ("mixtral-8x7b", {"tp": 4, "dp": 4, "ep": 16}, "--ep: 8 experts of mixtral-8x7b cannot be spread over 16 groups evenly"),
-        ("deepseek-v3", {"tp": 8, "dp": 0}, "--dp: must be 1 or more, not 0"),
+        ("llama-3.1-8b", {"tp": 2, "ep": 2}, "ep: llama-3.1-8b has no experts to spread over GPUs; use tp"),
+        ("llama-3.1-8b", {"dp": 2}, "dp: llama-3.1-8b has no experts to spread over GPUs; replicate it instead"),
+        ("deepseek-v3", {"tp": 8, "ep": 3}, "ep: 3 groups of experts do not divide TP 8 × DP 1 = 8 GPUs; use 1, 2, 4, 8"),
+        ("mixtral-8x7b", {"tp": 4, "dp": 4, "ep": 16}, "ep: 8 experts of mixtral-8x7b cannot be spread over 16 groups evenly"),
+        ("deepseek-v3", {"tp": 8, "dp": 0}, "dp: must be 1 or more, not 0"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(model: str, split: dict[str, int], words: str) -> None:
@@ -205,3 +207,27 @@ def test_a_generation_saves_time_per_layer_only_in_formats_that_it_multiplies() 
         return resolve(terms, model, gpu, find_precision(precision), Parallelism(tp=8), "vllm").experts.layer_s
 
     assert layer_s("gptq+experts") > layer_s("nvfp4+experts")
+
+
+def test_experts_of_a_random_batch_are_all_read_and_those_of_equal_prompts_are_not() -> None:
+    random, equal = (array(model="mixtral-8x7b", tp=2, engine=e) for e in ("tensorrt-llm", "tensorrt-llm-0.9"))
+
+    def read(c: np.ndarray, tokens: int) -> float:
+        return float(1.0 - c[at.EXPERT_REST] * c[at.EXPERT_MISS] ** tokens)
+
+    assert read(random, 1) == pytest.approx(0.25)
+    assert read(equal, 1) == pytest.approx(0.125)  # both choices of such a token are the same expert
+    assert read(random, 64) > 0.99
+    assert read(equal, 64) < 0.35
+    assert array()[at.EXPERT_BYTES] == 0.0
+
+
+def test_choosing_experts_costs_the_host_time_of_every_layer() -> None:
+    d = deployed(model="mixtral-8x7b", tp=2, engine="tensorrt-llm-0.9")
+    t = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "tensorrt-llm-0.9")
+    with_it, without = (
+        coefficients(replace(t, experts=replace(t.experts, layer_s=each)), d.model, d.gpu, d.precision, d.parallelism)[at.HOST_STEP]
+        for each in (3e-5, 0.0)
+    )
+    assert t.experts.layer_s > 0.0
+    assert with_it - without == pytest.approx(32 * 3e-5)

@@ -1,41 +1,15 @@
 import itertools
-import json
-import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tonnage.errors import DataError
-from tonnage.perf import coefficient_files, provenance
-from tonnage.perf import step_terms as at
+from tests.deployments import array, deployment
 from tonnage.perf.efficiencies import resolve
-from tonnage.perf.provenance import coefficient_source, marks
-from tonnage.perf.step import batch_seconds, context_seconds, step_seconds
-from tonnage.perf.terms import client_turnaround_s, coefficients, step_model
+from tonnage.perf.step import batch_seconds, step_seconds
+from tonnage.perf.terms import client_turnaround_s, step_model
 from tonnage.perf.terms_file import shipped
-from tonnage.spec.catalog import engines, find_engine, find_gpu, find_model, gpus
-from tonnage.spec.deployment import Deployment, Parallelism
-from tonnage.spec.engine import default_knobs
+from tonnage.spec.catalog import engines, find_engine, find_gpu, gpus
 from tonnage.spec.precision import PRECISIONS, find_precision
-
-
-def deployment(
-    model: str = "llama-3-8b", gpu: str = "h100-sxm-80gb", precision: str = "fp16", tp: int = 1, engine: str = "nim"
-) -> Deployment:
-    spec, found = find_engine(engine), find_gpu(gpu)
-    return Deployment(
-        model=find_model(model),
-        gpu=found,
-        precision=find_precision(precision),
-        parallelism=Parallelism(tp=tp),
-        engine=spec.name,
-        knobs=default_knobs(spec, found),
-    )
-
-
-def array(**what: object) -> np.ndarray:
-    return step_model(deployment(**what)).coefficients
 
 
 def test_every_gpu_precision_and_engine_of_the_catalog_has_a_price() -> None:
@@ -50,27 +24,6 @@ def test_every_gpu_precision_and_engine_of_the_catalog_has_a_price() -> None:
                 assert 0 <= model.frontend_s < 0.1
                 decode = step_seconds(model.coefficients, 0, 0, 8, 0, 8000)
                 assert 1e-4 < decode < 1.0, (gpu.name, name, engine.name)
-
-
-@pytest.mark.parametrize(
-    ("model", "precision", "engine", "passes"),
-    [
-        ("gpt-j-6b", "fp16", "tensorrt-llm-0.9", 20),  # written, pow, 6 products and sums, tanh (8 kernels), read
-        ("falcon-180b", "fp16", "nim-2024", 20),
-        ("gpt-j-6b", "fp16", "tensorrt-llm-0.15", 20),
-        ("gpt-j-6b", "fp16", "tensorrt-llm-1.1", 4),  # torch's GELU is one kernel
-        ("gpt-j-6b", "fp16", "vllm", 4),
-        ("gpt-j-6b", "fp8", "tensorrt-llm-0.9", 1),
-        ("llama-2-7b", "fp16", "tensorrt-llm-0.9", 6),
-    ],
-)
-def test_elements_of_the_inner_width_are_those_of_the_kernels_between_two_matrices(
-    model: str, precision: str, engine: str, passes: int
-) -> None:
-    d = deployment(model=model, precision=precision, engine=engine)
-    per_element = shipped()["shared"]["activation"] * 2 * d.model.layers / (d.gpu.memory_bandwidth_gb_s * 1e9)
-    elements = array(model=model, precision=precision, engine=engine)[at.ACTIVATION] / per_element
-    assert (elements - 8 * d.model.hidden - d.model.heads * d.model.head_dim) / d.model.inner == pytest.approx(passes)
 
 
 @pytest.mark.parametrize("gpu", ["a100-sxm-80gb", "h100-sxm-80gb", "h200-sxm-141gb", "l40s", "b200-sxm-180gb"])
@@ -89,41 +42,10 @@ def test_no_efficiency_is_above_the_datasheet(gpu: str, engine: str) -> None:
         assert t.matrices.norm >= 1.0
 
 
-def test_linear_work_is_split_over_the_gpus() -> None:
-    one, four = array(tp=1), array(tp=4)
-    for place in (at.LINEAR_FLOPS, at.LINEAR_BYTES, at.HEAD_BYTES, at.ATTENTION):
-        assert four[place] == pytest.approx(one[place] / 4)
-    assert one[at.COMM_STEP] == one[at.COMM_TOKEN] == 0.0
-    assert four[at.COMM_STEP] > 0.0
-    assert four[at.HOST_STEP] == one[at.HOST_STEP]
-
-
-def test_kv_heads_are_not_split_below_one() -> None:
-    """Llama 3 8B has 8 KV heads: TP 16 reads as much per GPU as TP 8."""
-    d = deployment(precision="fp16", engine="tensorrt-llm")
-    values = {}
-    for tp in (4, 8, 16):
-        t = resolve(shipped(), d.model, d.gpu, d.precision, Parallelism(tp=tp), "tensorrt-llm-0.15")
-        values[tp] = coefficients(t, d.model, d.gpu, d.precision, Parallelism(tp=tp))[at.CONTEXT]
-    assert values[4] == pytest.approx(2 * values[8])
-    assert values[16] == pytest.approx(values[8])
-
-
-def test_fp8_halves_the_weights_and_helps_large_batches() -> None:
-    wide, narrow = array(precision="fp16"), array(precision="fp8")
-    assert narrow[at.LINEAR_BYTES] == pytest.approx(wide[at.LINEAR_BYTES] / 2, rel=0.15)
-    assert batch_seconds(narrow, 8192, 8) < 0.75 * batch_seconds(wide, 8192, 8)
-
-
 def test_more_bandwidth_decodes_faster_and_more_arithmetic_prefills_faster() -> None:
     h100, h200, a100 = (array(gpu=g) for g in ("h100-sxm-80gb", "h200-sxm-141gb", "a100-sxm-80gb"))
     assert batch_seconds(h200, 1, 1) < batch_seconds(h100, 1, 1) < batch_seconds(a100, 1, 1)
     assert step_seconds(h100, 8000, 1, 0, 64_000_000, 0) < 0.6 * step_seconds(a100, 8000, 1, 0, 64_000_000, 0)
-
-
-def test_all_reduces_over_pcie_are_dearer() -> None:
-    assert array(gpu="l40s", tp=4)[at.COMM_TOKEN] > 3 * array(gpu="h100-sxm-80gb", tp=4)[at.COMM_TOKEN]
-    assert array(gpu="h100-nvl-94gb", tp=4)[at.COMM_TOKEN] > 3 * array(gpu="h100-nvl-94gb", tp=2)[at.COMM_TOKEN]
 
 
 @pytest.mark.parametrize("tp", [2, 4, 8])
@@ -132,118 +54,6 @@ def test_longer_steps_of_a_real_deployment_never_cost_less(tp: int) -> None:
         c = array(model="llama-3-70b", gpu=gpu, precision="fp16", tp=tp)
         times = [batch_seconds(c, t, 8) for t in range(8, 4000)]
         assert all(b >= a for a, b in itertools.pairwise(times))
-
-
-def test_experts_of_a_random_batch_are_all_read_and_those_of_equal_prompts_are_not() -> None:
-    random, equal = (array(model="mixtral-8x7b", tp=2, engine=e) for e in ("tensorrt-llm", "tensorrt-llm-0.9"))
-
-    def read(c: np.ndarray, tokens: int) -> float:
-        return float(1.0 - c[at.EXPERT_REST] * c[at.EXPERT_MISS] ** tokens)
-
-    assert read(random, 1) == pytest.approx(0.25)
-    assert read(equal, 1) == pytest.approx(0.125)  # both choices of such a token are the same expert
-    assert read(random, 64) > 0.99
-    assert read(equal, 64) < 0.35
-    assert array()[at.EXPERT_BYTES] == 0.0
-
-
-def test_choosing_experts_costs_the_host_time_of_every_layer() -> None:
-    d = deployment(model="mixtral-8x7b", tp=2, engine="tensorrt-llm-0.9")
-    t = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "tensorrt-llm-0.9")
-    with_it, without = (
-        coefficients(replace(t, experts=replace(t.experts, layer_s=each)), d.model, d.gpu, d.precision, d.parallelism)[at.HOST_STEP]
-        for each in (3e-5, 0.0)
-    )
-    assert t.experts.layer_s > 0.0
-    assert with_it - without == pytest.approx(32 * 3e-5)
-
-
-def test_a_lower_power_limit_lowers_the_efficiencies() -> None:
-    """Half the watts on the same chip: arithmetic loses about a fifth (the cube root of power), reading less; watts unknown, nothing."""
-    d = deployment(gpu="h100-sxm-80gb")
-
-    def efficiencies(watts: float | None) -> tuple[float, float]:
-        gpu = replace(d.gpu, tdp_w=watts)
-        t = resolve(shipped(), d.model, gpu, d.precision, d.parallelism, "nim-2024")
-        return t.matrices.compute, t.matrices.memory
-
-    whole, half, unknown = efficiencies(700.0), efficiencies(350.0), efficiencies(None)
-    assert 0.7 < half[0] / whole[0] < half[1] / whole[1] < 1.0
-    generation = shipped()["architectures"]["*"] | shipped()["architectures"]["Hopper"]
-    plain = efficiencies(generation["watts_compute"] * d.gpu.fp16_tflops)
-    assert unknown[0] == pytest.approx(plain[0])
-
-
-def test_a_generation_known_by_one_card_has_its_efficiencies_at_that_card() -> None:
-    d = deployment(gpu="b200-sxm-180gb", precision="fp8", engine="vllm")
-    card, unknown = (resolve(shipped(), d.model, gpu, d.precision, d.parallelism, "vllm") for gpu in (d.gpu, replace(d.gpu, tdp_w=None)))
-    assert (card.matrices.compute, card.matrices.memory) == pytest.approx((unknown.matrices.compute, unknown.matrices.memory), rel=1e-3)
-
-
-def test_an_all_reduce_of_an_odd_width_is_left_with_few_blocks() -> None:
-    """Falcon's 14,848 is 512 · 29: at TP 8 a two-shot message above 70 tokens and below 8 MB has one block per 29 · 16 KB and rank."""
-    falcon = array(model="falcon-180b", tp=8, engine="tensorrt-llm-0.9")
-    assert falcon[at.STARVED_FROM] == pytest.approx(16 * 1024 * 16 * 8 / (2 * 14848))
-    assert falcon[at.STARVED_TO] == pytest.approx(8e6 / (2 * 14848))
-    rate = shipped()["engines"]["tensorrt-llm-0.9"]["block_bytes_s"]
-    assert falcon[at.STARVED] == pytest.approx(80 * 2 * 29 * 1024 * 16 * 8 / rate)
-    assert array(model="falcon-180b", tp=4, engine="tensorrt-llm-0.9")[at.STARVED] == pytest.approx(falcon[at.STARVED] / 2)
-    for what in (
-        {"model": "llama-2-70b"},  # a power of two
-        {"model": "falcon-180b", "tp": 2},  # one-shot up to 16 MB
-        {"model": "falcon-180b", "gpu": "l40s"},  # NCCL over PCIe
-        {"model": "falcon-180b", "engine": "vllm"},  # another kernel
-    ):
-        assert array(**({"tp": 8, "engine": "tensorrt-llm-0.9"} | what))[at.STARVED] == 0.0
-
-
-def test_two_bridged_pairs_are_slow_below_64_mib() -> None:
-    """4,096 tokens of Llama 2 70B are 64 MiB; below, an all-reduce reaches what one of eight GPUs does."""
-    pairs, eight = (array(model="llama-2-70b", gpu="h100-nvl-94gb", precision="fp8", tp=tp, engine="tensorrt-llm-0.9") for tp in (4, 8))
-    assert pairs[at.SLOW_TO] == 4096
-    moved = (2 * 3 / 4) / (2 * 7 / 8)
-    assert pairs[at.COMM_TOKEN] + pairs[at.COMM_SLOW] == pytest.approx(eight[at.COMM_TOKEN] * moved)
-    assert batch_seconds(pairs, 4096, 1) < batch_seconds(pairs, 4095, 1)
-    for what in ({"gpu": "h100-nvl-94gb", "tp": 2}, {"gpu": "l40s", "tp": 4}, {"gpu": "h100-sxm-80gb", "tp": 4}):
-        assert array(**({"model": "llama-2-70b", "precision": "fp8"} | what))[at.COMM_SLOW] == 0.0
-
-
-def test_two_gpus_of_a_mesh_have_the_wires_between_them() -> None:
-    def reached(tp: int, gpu: str) -> float:
-        d = deployment(gpu=gpu, precision="fp8", tp=tp, engine="tensorrt-llm-0.9")
-        return resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "tensorrt-llm-0.9").links.bytes_s
-
-    assert reached(2, "gh200-96gb-hbm3") == 150e9
-    assert reached(4, "gh200-96gb-hbm3") == reached(4, "h200-sxm-141gb")
-
-
-def test_old_decode_kernels_took_groups_of_eight_heads_together() -> None:
-    """A context token costs Llama 3 8B (groups of 4) more than its bytes on engines of 2024, and the 70B (groups of 8) only its bytes."""
-    for model, dearer in (("llama-3-8b", True), ("llama-3-70b", False)):
-        d = deployment(model=model, precision="fp8")
-        t = resolve(shipped(), d.model, d.gpu, d.precision, Parallelism(), "nim-2024")
-        together = replace(t, attention=replace(t.attention, head_arithmetic=math.inf))
-        bytes_only = coefficients(together, d.model, d.gpu, d.precision, Parallelism())[at.CONTEXT]
-        assert (coefficients(t, d.model, d.gpu, d.precision, Parallelism())[at.CONTEXT] > 1.2 * bytes_only) == dearer
-
-
-def test_few_sequences_leave_old_kernels_head_by_head() -> None:
-    """70B on 4 H100: 16 query heads and 2 KV heads a GPU. Up to 16 sequences the 132 multiprocessors walk 16 blocks each; then groups."""
-    old, now = (array(model="llama-3-70b", precision="fp8", tp=4, engine=e) for e in ("nim", "tensorrt-llm"))
-    assert old[at.WAVE] == pytest.approx(16 / 132)
-    assert old[at.GROUPED_FROM] == pytest.approx(132 / 4 / 2)
-    one_wave, two_waves = (context_seconds(old, b) * b for b in (8, 9))
-    assert two_waves > 1.3 * one_wave
-    assert context_seconds(old, 17) < 0.7 * context_seconds(old, 16)
-    assert [context_seconds(now, b) for b in (1, 8, 9, 17)] == [now[at.CONTEXT]] * 4
-    assert array(model="llama-3-8b")[at.GROUPED_FROM] > 1e6  # groups of 4 never are
-
-
-def test_current_kernels_read_a_context_at_most_at_the_bandwidth() -> None:
-    d = deployment(precision="fp8", engine="tensorrt-llm")
-    per_token = d.model.kv_elements_per_token / (d.gpu.memory_bandwidth_gb_s * 1e9)
-    assert context_seconds(step_model(d).coefficients, 64) == pytest.approx(per_token, rel=0.25)
-    assert context_seconds(step_model(d).coefficients, 64) >= per_token
 
 
 PUBLISHED = [
@@ -266,101 +76,6 @@ def test_what_vllm_published_of_0_19_comes_out(gpu: str, precision: str, alone_m
     assert (full - alone) / context == pytest.approx(per_token_ms, rel=0.17)
 
 
-def test_marks_say_what_was_not_measured() -> None:
-    assert marks(deployment()) == ()
-    assert marks(deployment(engine="tensorrt-llm", gpu="a100-pcie-80gb")) == ()
-    assert marks(deployment(engine="vllm")) == ()
-    assert "vllm" in " ".join(marks(deployment(engine="vllm", gpu="a100-pcie-80gb")))
-    (transferred,) = marks(deployment(gpu="h100-pcie-80gb"))
-    assert "transferred" in transferred
-    (roofline,) = marks(deployment(gpu="mi300x"))
-    assert "datasheet" in roofline
-    assert "no 16-bit measurements" in marks(deployment(gpu="b200-sxm-180gb", precision="fp16"))[0]
-    assert "transferred from B200" in marks(deployment(gpu="gb200-186gb"))[0]
-    assert marks(deployment(gpu="l40s", precision="fp16")) == ()  # Mixtral was measured on it
-
-
-def test_a_precision_that_was_not_measured_on_a_measured_gpu_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = dict(shipped()["gpus"]["l40s"])
-    del own["compute_16"]
-    changed = {**shipped(), "gpus": {**shipped()["gpus"], "l40s": own}}
-    monkeypatch.setattr(provenance, "shipped", lambda: changed)
-    (mark,) = marks(deployment(gpu="l40s", precision="fp16"))
-    assert mark == "l40s: no 16-bit measurements; efficiency transferred from the Ada generation"
-
-
-def test_the_source_names_file_date_and_rows() -> None:
-    assert coefficient_source("nim").startswith("perf/coefficients/terms.json of 2026-11-21")
-    assert "trtllm_throughput.csv" in coefficient_source("tensorrt-llm")
-    assert "silicon_sample.csv" in coefficient_source("vllm")
-
-
 def test_only_the_closed_loop_of_nim_has_a_serial_turnaround() -> None:
     assert client_turnaround_s(deployment()) == pytest.approx(1.6e-3)
     assert client_turnaround_s(deployment(engine="tensorrt-llm")) == 0.0
-
-
-def test_a_preset_without_terms_is_named() -> None:
-    d = deployment()
-    with pytest.raises(DataError, match="no terms of the engine preset 'ghost'"):
-        resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "ghost")
-
-
-def test_damaged_coefficients_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(text: str) -> object:
-        raise json.JSONDecodeError("Expecting value", text, 0)
-
-    monkeypatch.setattr(coefficient_files.json, "loads", broken)
-    shipped.cache_clear()
-    try:
-        with pytest.raises(DataError, match=r"terms\.json: Expecting value.*/fit"):
-            shipped()
-    finally:
-        shipped.cache_clear()
-
-
-def test_an_unmeasured_card_takes_after_its_measured_sibling() -> None:
-    """H100 PCIe is slower than the SXM per datasheet FLOP, as the other H100 card of 400 W is."""
-    shares = {}
-    for gpu in ("h100-pcie-80gb", "h100-nvl-94gb", "h100-sxm-80gb"):
-        d = deployment(gpu=gpu)
-        shares[gpu] = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, "nim-2024").matrices.compute
-    assert shares["h100-pcie-80gb"] == pytest.approx(shares["h100-nvl-94gb"], rel=0.05)  # 0.46 and 0.48 W per TFLOP/s
-    assert shares["h100-nvl-94gb"] < shares["h100-sxm-80gb"]
-    assert marks(deployment(gpu="h100-pcie-80gb")) == ("h100-pcie-80gb: no measurements; efficiencies transferred from h100-nvl-94gb",)
-    for sibling, measured in shipped()["siblings"].items():
-        assert find_gpu(sibling).arch == find_gpu(measured).arch
-        assert measured in shipped()["gpus"]
-        assert sibling not in shipped()["gpus"]
-
-
-def test_latent_attention_is_priced_by_bytes_or_arithmetic_whichever_takes_longer() -> None:
-    """On 8 GPUs a token of DeepSeek is 16 heads of arithmetic over 576 bytes: bandwidth decides; on one GPU the 128 heads do."""
-    for tp, bound in ((8, "bytes"), (1, "arithmetic")):
-        d = deployment(model="deepseek-r1", gpu="h200-sxm-141gb", precision="fp8", tp=tp, engine="vllm")
-        t = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, find_engine("vllm").coefficients)
-        read = 61 * 576 / (d.gpu.memory_bandwidth_gb_s * 1e9 * t.attention.kv_bandwidth)
-        work = 61 * 128 / tp * 1088 * 2 / (d.gpu.fp16_tflops * 1e12 * t.attention.head_arithmetic)
-        assert (read > work) == (bound == "bytes")
-        c = coefficients(t, d.model, d.gpu, d.precision, d.parallelism)
-        assert max(read, work) <= c[at.CONTEXT] <= read + work
-        assert c[at.ATTENTION] == pytest.approx(61 * 128 / tp * 320 * 2 / (d.gpu.fp16_tflops * 1e12 * t.attention.prefill))
-
-
-def test_cuda_graphs_spare_latent_attention_what_launching_it_costs() -> None:
-    d = deployment(model="kimi-k2.5", gpu="b200-sxm-180gb", precision="nvfp4+experts", tp=8, engine="vllm")
-    wide = replace(d, knobs=replace(d.knobs, graph_tokens=2048))
-    plain, graphed = (step_model(each).coefficients for each in (d, wide))
-    assert (plain[at.GRAPHED_TO], graphed[at.GRAPHED_TO]) == (512, 2048)
-    assert plain[at.EAGER] == graphed[at.EAGER] > 0
-    assert step_seconds(plain, 1024, 1, 0, 0, 0) > step_seconds(graphed, 1024, 1, 0, 0, 0) + plain[at.EAGER] - 1e-12
-    assert step_seconds(plain, 4096, 1, 0, 0, 0) == step_seconds(graphed, 4096, 1, 0, 0, 0)
-    assert step_model(deployment(engine="vllm")).coefficients[at.EAGER] == 0.0
-
-
-def test_latent_attention_is_marked_as_not_fitted() -> None:
-    assert (
-        marks(deployment(model="deepseek-v3", precision="fp8", tp=8))[-1]
-        == "deepseek-v3: latent attention estimated from the datasheet, not fitted"
-    )
-    assert marks(deployment(model="llama-4-scout", precision="fp8", tp=8)) == ()

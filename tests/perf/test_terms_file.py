@@ -1,0 +1,20 @@
+import json
+
+import pytest
+
+from tonnage.errors import DataError
+from tonnage.perf import coefficient_files
+from tonnage.perf.terms_file import shipped
+
+
+def test_damaged_coefficients_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(text: str) -> object:
+        raise json.JSONDecodeError("Expecting value", text, 0)
+
+    monkeypatch.setattr(coefficient_files.json, "loads", broken)
+    shipped.cache_clear()
+    try:
+        with pytest.raises(DataError, match=r"terms\.json: Expecting value.*/fit"):
+            shipped()
+    finally:
+        shipped.cache_clear()
