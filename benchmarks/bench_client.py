@@ -2,7 +2,7 @@
 
     .venv-check/bin/python benchmarks/bench_client.py                    streams, Poisson arrivals, fuzz, memory, starved
     .venv-check/bin/python benchmarks/bench_client.py streams            one of them
-    .venv-check/bin/python benchmarks/bench_client.py peers AIPERF       AIPerf beside it (the command, installed apart)
+    .venv-check/bin/python benchmarks/bench_client.py peers AIPERF TOK   AIPerf beside it: its command, a tokenizer
 
 Wants an otherwise idle machine; CPU per token hardly depends on that, lateness does.
 """
@@ -137,12 +137,15 @@ def starved() -> None:
         os.sched_setaffinity(0, everywhere)
 
 
-def peers(aiperf: str, count: int = 256) -> None:
-    """AIPerf and this client on the same load, one after the other: CPU of all client processes, TTFT that each reports."""
+def peers(aiperf: str, tokenizer: str, count: int = 256) -> None:
+    """AIPerf and this client on the same load, one after the other: CPU of all client processes, TTFT that each reports.
+
+    Its CPU holds its start and its report, too, as a user pays for them; ``tokenizer`` is a name in a local Hugging Face cache.
+    """
     streams((count,))
     with exact_server(Schedule()) as url, tempfile.TemporaryDirectory() as folder:
         command = [
-            *(aiperf, "profile", "--model", "gpt2", "--url", url, "--endpoint-type", "chat", "--streaming", "--tokenizer", "builtin"),
+            *(aiperf, "profile", "--model", "m", "--url", url, "--endpoint-type", "chat", "--streaming", "--tokenizer", tokenizer),
             *("--concurrency", str(count), "--request-count", str(15 * count), "--isl", "200", "--osl", "64", "--artifact-dir", folder),
             *("--extra-inputs", "max_tokens:64", "--ui", "none"),
         ]
@@ -160,7 +163,7 @@ def main() -> None:
     if sys.argv[1:2] == ["one"]:
         one(int(sys.argv[2]))
     elif sys.argv[1:2] == ["peers"]:
-        peers(sys.argv[2])
+        peers(sys.argv[2], sys.argv[3])
     else:
         for name in sys.argv[1:] or list(parts):
             print(f"\n{name}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from tests.bench.live import question
+from tests.bench.test_truth import record
 from tonnage.bench.alarm import Alarm
 from tonnage.bench.definitions import others
 from tonnage.bench.endpoints import find_endpoint
@@ -20,6 +22,7 @@ from tonnage.bench.exact.schedule import Schedule
 from tonnage.bench.prompts import PLAIN_WORDS, prompts
 from tonnage.bench.reply import Reply
 from tonnage.bench.token_times import share, token_times
+from tonnage.bench.trends import trends
 from tonnage.bench.wire.request import parse_url, request_bytes, request_head
 from tonnage.errors import InputError
 from tonnage.results.batches import Batch, RunWriter, gap_counts, read_tokens
@@ -240,3 +243,26 @@ def test_the_exact_server_s_own_arithmetic() -> None:
     assert schedule.service_s(11) == pytest.approx(0.15)
     assert schedule.capacity_rps(11) == pytest.approx(20)
     assert schedule.sends(10) == [(pytest.approx(0.08), 4), (pytest.approx(0.12), 4), (pytest.approx(0.14), 2)]
+
+
+def test_slopes_of_ttft_and_itl_are_those_that_were_put_in() -> None:
+    rng = np.random.default_rng(1)
+    isl = rng.integers(100, 4_000, 400)
+    made = record(np.full(400, 100.0))
+    ttft = np.rint((30 + 0.02 * isl + rng.normal(0, 1, 400)) * 1e6).astype(np.int64)
+    gaps = np.rint((10 + 0.004 * np.arange(1, 2_000)) * 1e6).astype(np.int64)
+    found = trends(
+        replace(made, isl=isl, first_token_ns=made.due_ns + ttft, gaps=gap_counts(np.tile(gaps, 5), np.tile(np.arange(1, 2_000), 5)))
+    )
+    ttft_line, itl_line = found["ttft_ms_per_1000_prompt_tokens"], found["itl_ms_per_1000_output_tokens"]
+    assert ttft_line["slope"] == pytest.approx(20, abs=3 * ttft_line["standard_error"])
+    assert ttft_line["standard_error"] == pytest.approx(1 / (isl.std() / 1e3) / 20, rel=0.15)
+    assert ttft_line["at_zero"] == pytest.approx(30, abs=1)
+    assert itl_line["slope"] == pytest.approx(4, rel=0.03)  # buckets know the middle of their positions
+    assert found["limits_tokens"]["prompt_p99"] == np.percentile(isl, 99)
+
+
+def test_lengths_that_are_all_alike_have_no_slope() -> None:
+    found = trends(record(np.full(400, 100.0)))
+    assert found["ttft_ms_per_1000_prompt_tokens"] is None
+    assert trends(record(np.full(5, 100.0)))["limits_tokens"] is None

@@ -13,7 +13,8 @@ from tonnage.bench.benchmark import Wanted
 from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.exports import check_export
 from tonnage.bench.load import PATTERNS, Question
-from tonnage.bench.prompts import CHARACTERS_PER_TOKEN, prompts
+from tonnage.bench.prompt_file import FilePrompts, read_prompts
+from tonnage.bench.prompts import CHARACTERS_PER_TOKEN, Prompts, TokenizerFile, prompts
 from tonnage.bench.scrape import fetch, samples
 from tonnage.bench.setup import Setup
 from tonnage.bench.validity import ERROR_RATE, PERCENTILES
@@ -77,6 +78,7 @@ def prepare_bench(
     tokenizer: Path | None = None,
     characters_per_token: float = CHARACTERS_PER_TOKEN,
     shared_prefix: int = 0,
+    prompt_file: Path | None = None,
     pin_output: bool = True,
     extra_inputs: Sequence[str] = (),
     header: Sequence[str] = (),
@@ -113,6 +115,7 @@ def prepare_bench(
         tokenizer: a local tokenizer.json, for exact prompt lengths.
         characters_per_token: what stands for a token without one.
         shared_prefix: tokens at the beginning that all prompts share.
+        prompt_file: prompts to send as they stand: .txt, .jsonl, or ShareGPT's .json.
         pin_output: whether outputs are held at their length by min_tokens and ignore_eos.
         extra_inputs: further fields of the request, as "name:value", the value in JSON or plain.
         header: further headers, as "Name: value".
@@ -136,7 +139,9 @@ def prepare_bench(
     arrivals, pairs = _arrivals(concurrency, request_rate, trace, arrival_pattern, cv)
     if endpoint.kind == "embeddings" and osl is None:
         osl = 1
-    if pairs is None and (isl is None or osl is None):
+    made = _prompts(prompt_file, tokenizer, characters_per_token, shared_prefix, seed)
+    listed = _listed(made, isl, osl) if isinstance(made, FilePrompts) else None
+    if pairs is None and listed is None and (isl is None or osl is None):
         raise InputError(f"{option('isl')}, {option('osl')}: missing; give the lengths in tokens, for example 1000 and 200")
     lengths = [lengths_of(value if value is not None else 1, option(name)) for name, value in (("isl", isl), ("osl", osl))]
     headers = _headers(header)
@@ -144,6 +149,7 @@ def prepare_bench(
         isl=lengths[0],
         osl=lengths[1],
         pairs=pairs if isl is None and osl is None else None,
+        listed=listed,
         arrivals=arrivals[0],
         burst=_burst(arrival_pattern, burst_size, arrivals[0]),
         requests=checked_count("request_count", request_count, least=1),
@@ -157,7 +163,7 @@ def prepare_bench(
     setup = Setup(
         target=target,
         endpoint=endpoint,
-        prompts=prompts(seed=seed, tokenizer=tokenizer, characters=_characters(characters_per_token), shared_tokens=shared_prefix),
+        prompts=made,
         head=request_head(target, endpoint.path, key=os.environ.get(api_key_env, ""), headers=headers),
         timeout_s=_positive("request_timeout", request_timeout),
         tls=_tls(target, ca_file),
@@ -176,6 +182,30 @@ def prepare_bench(
         metrics_urls=_pages(target, metrics_url),
         exports=tuple(check_export(name) for name in export),
     )
+
+
+def _prompts(file: Path | None, tokenizer: Path | None, characters: float, shared: int, seed: int) -> Prompts | FilePrompts:
+    """What gives each request its prompt."""
+    characters = _characters(characters)
+    if file is None:
+        return prompts(seed=seed, tokenizer=tokenizer, characters=characters, shared_tokens=shared)
+    if shared:
+        raise InputError(f"{option('shared_prefix')}: prompts of a file are sent as they stand; leave it out")
+    return read_prompts(file, counter=TokenizerFile(tokenizer) if tokenizer is not None else None, characters=characters)
+
+
+def _listed(made: FilePrompts, isl: object, osl: str | float | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Lengths of the prompts of a file, and of their outputs as the file or ``osl`` says."""
+    if isl is not None:
+        raise InputError(f"{option('isl')}: prompts of a file have the length that they have; leave it out")
+    if osl is None and not all(made.osl):
+        raise InputError(f"{option('osl')}: missing; the file does not say how long the outputs are, for example 200")
+    if osl is None:
+        return made.isl, made.osl
+    import numpy as np
+
+    drawn = lengths_of(osl, option("osl")).draw(len(made.isl), np.random.default_rng(0))
+    return made.isl, tuple(int(value) for value in drawn)
 
 
 def _arrivals(concurrency: Many | None, request_rate: Any, trace: str | None, pattern: str, cv: float) -> tuple[tuple[Arrivals, ...], Any]:
@@ -315,8 +345,8 @@ def _scenario(target: Target, question: Question, setup: Setup) -> dict[str, Any
         "model": setup.endpoint.model,
         "endpoint_type": setup.endpoint.kind,
         "streaming": setup.endpoint.streaming,
-        "isl": str(question.isl),
-        "osl": str(question.osl),
+        "isl": str(question.isl) if question.listed is None else "of the prompts",
+        "osl": str(question.osl) if question.listed is None else "of the prompts",
         "requests": question.requests,
         "seconds": question.seconds,
         "warmup_requests": setup.warmup,

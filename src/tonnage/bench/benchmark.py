@@ -13,6 +13,7 @@ from tonnage.bench.measure import Observed, Watcher, measure
 from tonnage.bench.scrape import Scraper
 from tonnage.bench.setup import Setup
 from tonnage.bench.steady import find_steady
+from tonnage.bench.trends import DEFINITIONS, trends
 from tonnage.bench.validity import ERROR_RATE, Validity, judge
 from tonnage.results.batches import RunWriter, read_tokens, summary_document
 from tonnage.results.metrics import Goodput, Summary, goodput, summarize
@@ -107,6 +108,7 @@ def benchmark(
         good = goodput(requests, wanted.slo) if wanted.slo else None
         run_json = _run_json(setup, observed, validity, facts)
         run_json["intervals"] = {"confidence": CONFIDENCE, **intervals(requests, seed=wanted.seed)}
+        run_json["trends"] = {**trends(requests), "definitions": DEFINITIONS}
         if wanted.tokens and setup.endpoint.streaming:
             run_json["other_definitions"] = others(requests, *read_tokens(writer.partial))
         if metrics is not None:

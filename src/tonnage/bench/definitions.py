@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 WORDS = {
-    "gap_by_event_ms": "every gap between two events of a stream, pooled (vLLM's itl, AIPerf's inter chunk latency)",
+    "gap_by_event_ms": "every gap between two events of different moments, pooled (vLLM's itl, AIPerf's inter chunk latency)",
     "tpot_by_event_ms": "(last token − first) / (tokens − tokens of the first event), one value per request",
     "tpot_with_ttft_ms": "(last token − sent) / tokens, one value per request (GuideLLM's time per output token, llmperf's ITL)",
     "inter_token_latency_ms": "(last token − first) / (tokens − 1), one value per request (GenAI-Perf, AIPerf): our TPOT",

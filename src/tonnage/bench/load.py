@@ -69,7 +69,8 @@ class Question:
 
     Attributes:
         isl, osl: lengths in tokens, or
-        pairs: lengths that belong together.
+        pairs: lengths that belong together, or
+        listed: lengths of prompts and outputs one after another, from the beginning again where there are more requests.
         arrivals: a closed loop, an open one, or recorded traffic.
         burst: requests that come at the same moment, where an open loop comes in bursts; 0 otherwise.
         requests: how many; None where ``seconds`` ends the run.
@@ -81,6 +82,7 @@ class Question:
     isl: Lengths
     osl: Lengths
     pairs: Pairs | None = None
+    listed: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     arrivals: ClosedLoop | OpenLoop | TraceArrivals
     burst: int = 0
     requests: int | None
@@ -106,11 +108,16 @@ class Question:
         Raises:
             InputError: neither a count nor a time ends the run.
         """
+        import numpy as np
+
         if self.requests is None and self.seconds is None:
             raise InputError(f"{option('request_count')}: missing; give how many requests, or a {option('benchmark_duration')} such as 60s")
         count = self.requests if self.requests is not None else self._enough()
         workload = Workload(isl=self.isl, osl=self.osl, pairs=self.pairs, arrivals=self.arrivals, requests=count)
         trace = workload.trace(self.seed)
+        if self.listed is not None:
+            isl, osl = (np.resize(np.array(column, dtype=np.int64), len(trace)) for column in self.listed)
+            trace = replace(trace, isl=isl, osl=osl)
         seconds = float("inf") if self.seconds is None else self.seconds
         if isinstance(self.arrivals, ClosedLoop):
             return Load(isl=trace.isl, osl=trace.osl, concurrency=self.arrivals.concurrency, seconds=seconds, ramp_s=self.ramp_s)

@@ -27,13 +27,6 @@ FEWEST_WORDS = 16
 _RING = 65_536
 
 
-class Counter(Protocol):
-    """What counts tokens."""
-
-    def count(self, text: str) -> int:
-        """Tokens of a text, without any that mark beginning or end."""
-
-
 class TokenizerFile:
     """A tokenizer of a local ``tokenizer.json``."""
 
@@ -82,6 +75,25 @@ class TokenizerFile:
                 f"{option('tokenizer')}: its vocabulary has too few whole words to make prompts of; give another tokenizer.json"
             )
         return kept[:most]
+
+
+class PromptMaker(Protocol):
+    """What gives each request its prompt."""
+
+    @property
+    def counter(self) -> TokenizerFile | None:
+        """Counts tokens; None where lengths are characters."""
+
+    @property
+    def characters(self) -> float:
+        """Characters per token, where there is no counter."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether lengths are tokens of the model."""
+
+    def text(self, number: int, tokens: int) -> str:
+        """The prompt of a request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

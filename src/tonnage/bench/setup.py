@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tonnage.bench.endpoints import Endpoint
 from tonnage.bench.exchange import Exchange
-from tonnage.bench.prompts import Prompts, body_bytes
+from tonnage.bench.prompts import PromptMaker, body_bytes
 from tonnage.bench.reply import Reply
 from tonnage.bench.wire.request import Target, request_bytes
 
@@ -30,7 +30,7 @@ class Setup:
 
     target: Target
     endpoint: Endpoint
-    prompts: Prompts
+    prompts: PromptMaker
     head: bytes
     timeout_s: float = 600.0
     tls: ssl.SSLContext | None = None

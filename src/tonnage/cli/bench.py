@@ -47,6 +47,7 @@ def bench(
     tokenizer: Annotated[Path | None, Parameter(group=LOAD)] = None,
     characters_per_token: Annotated[float | None, Parameter(group=LOAD)] = None,
     shared_prefix: LoadCount = None,
+    prompt_file: Annotated[Path | None, Parameter(group=LOAD)] = None,
     pin_output: Annotated[bool | None, Parameter(group=SERVER)] = None,
     extra_inputs: Texts = None,
     header: Texts = None,
@@ -121,6 +122,8 @@ def bench(
         What stands for a token of a prompt without a tokenizer (default: 4).
     shared_prefix
         Tokens at the beginning that all prompts share.
+    prompt_file
+        Prompts to send as they stand, in order: one a line (.txt), objects with a text (.jsonl), or ShareGPT's .json.
     pin_output
         Hold outputs at their length by min_tokens and ignore_eos, which hosted services refuse (default: on).
     extra_inputs
@@ -211,6 +214,7 @@ def bench(
         "tokenizer": tokenizer,
         "characters_per_token": characters_per_token,
         "shared_prefix": shared_prefix,
+        "prompt_file": prompt_file,
         "pin_output": pin_output,
         "extra_inputs": extra_inputs,
         "header": header,

@@ -41,7 +41,20 @@ def _one(run: Measured) -> str:
     errors = run.summary_json["errors_by_kind"]
     failed = "".join(f", {count} {kind}" for kind, count in errors.items())
     good = f"; goodput {number(run.good.requests_per_second)} requests/s ({run.good.share:.1%})" if run.good is not None else ""
-    return f"{table(('', *STATISTICS), rows)}\n\n{wrapped(rates + failed + good)}"
+    lines = [wrapped(rates + failed + good), *(wrapped(line) for line in _trends(run))]
+    return "\n".join([table(("", *STATISTICS), rows), "", *lines])
+
+
+def _trends(run: Measured) -> list[str]:
+    """What TTFT and ITL depend on, where lengths vary enough to tell."""
+    found, lines = run.run_json["trends"], []
+    for name, words in (
+        ("ttft_ms_per_1000_prompt_tokens", "TTFT rises by {} ms per 1,000 prompt tokens (± {})"),
+        ("itl_ms_per_1000_output_tokens", "ITL drifts by {} ms per 1,000 output tokens (± {})"),
+    ):
+        if found[name] is not None:
+            lines.append(words.format(number(found[name]["slope"]), number(1.96 * found[name]["standard_error"])))
+    return lines
 
 
 def _sweep(runs: Sequence[Measured]) -> str:

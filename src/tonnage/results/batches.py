@@ -13,6 +13,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -165,6 +166,12 @@ class RunWriter:
         shutil.rmtree(self.partial, ignore_errors=True)
 
 
+@cache
+def _edges() -> NDArray[np.int64]:
+    """The edges of the bins, computed once."""
+    return gap_edges_ns()
+
+
 def gap_counts(gaps_ns: NDArray[np.int64], positions: NDArray[np.int64]) -> NDArray[np.int64]:
     """The histogram of single gaps.
 
@@ -174,7 +181,7 @@ def gap_counts(gaps_ns: NDArray[np.int64], positions: NDArray[np.int64]) -> NDAr
     """
     import numpy as np
 
-    bins = np.searchsorted(gap_edges_ns(), gaps_ns, side="right") - 1
+    bins = np.searchsorted(_edges(), gaps_ns, side="right") - 1
     buckets = np.minimum(np.log2(positions).astype(np.int64), POSITION_BUCKETS - 1)
     flat = np.bincount(buckets * GAP_BINS + bins, minlength=POSITION_BUCKETS * GAP_BINS)
     return flat.reshape(POSITION_BUCKETS, GAP_BINS).astype(np.int64)

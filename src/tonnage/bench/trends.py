@@ -1,0 +1,77 @@
+"""What latencies depend on: TTFT on the length of the prompt, single gaps on the position in the output.
+
+These are the two numbers that NVIDIA's course on sizing reads off GenAI-Perf's plots, as slopes of straight lines, and the lengths
+that an engine must be built for.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from tonnage.results.requests import COMPLETED, POSITION_BUCKETS, Requests, gap_edges_ns
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+FEWEST = 20
+"""Completed requests below which no line is drawn."""
+
+DEFINITIONS = {
+    "ttft_ms_per_1000_prompt_tokens": "slope of a straight line through TTFT over prompt tokens, by least squares over the requests",
+    "itl_ms_per_1000_output_tokens": "slope of a straight line through the mean gap over the output position, weighted by the gaps",
+    "limits_tokens": "99th percentile of prompt tokens, of output tokens and of their sum: what an engine is to be built for",
+}
+
+
+def trends(requests: Requests) -> dict[str, Any]:
+    """Slopes with their standard errors, and the lengths; None where all lengths are alike or requests are too few.
+
+    Args:
+        requests: the record.
+    """
+    import numpy as np
+
+    rows = np.flatnonzero(requests.status == COMPLETED)
+    if rows.size < FEWEST:
+        return {"ttft_ms_per_1000_prompt_tokens": None, "itl_ms_per_1000_output_tokens": None, "limits_tokens": None}
+    isl, osl = requests.isl[rows], requests.osl[rows]
+    ttft = (requests.first_token_ns[rows] - requests.due_ns[rows]) / 1e6
+    positions, gaps_ms, counts = _gaps_by_position(requests.gaps)
+    return {
+        "ttft_ms_per_1000_prompt_tokens": _line(isl / 1e3, ttft, np.ones(rows.size)),
+        "itl_ms_per_1000_output_tokens": _line(positions / 1e3, gaps_ms, counts),
+        "limits_tokens": {
+            "prompt_p99": float(np.percentile(isl, 99)),
+            "output_p99": float(np.percentile(osl, 99)),
+            "sum_p99": float(np.percentile(isl + osl, 99)),
+        },
+    }
+
+
+def _gaps_by_position(gaps: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Of each bucket of output positions that holds gaps: its middle, the mean gap in milliseconds, and how many there are."""
+    import numpy as np
+
+    middles = gap_edges_ns() * 1.005 / 1e6
+    counts = gaps.sum(axis=1).astype(np.float64)
+    used = counts > 0
+    means = (gaps[used] * middles).sum(axis=1) / counts[used]
+    places = np.array([1.5 * 2.0**bucket - 0.5 for bucket in range(POSITION_BUCKETS)])
+    return places[used], means, counts[used]
+
+
+def _line(x: NDArray[np.float64], y: NDArray[np.float64], weights: NDArray[np.float64]) -> dict[str, float] | None:
+    """Slope, its standard error, and the value at 0; None where x does not vary."""
+    if x.size < 3:
+        return None
+    total = float(weights.sum())
+    middle, level = float((weights * x).sum()) / total, float((weights * y).sum()) / total
+    spread = float((weights * (x - middle) ** 2).sum())
+    if spread <= 0 or float(x.max() - x.min()) < 0.01 * max(abs(middle), 1e-9):
+        return None
+    slope = float((weights * (x - middle) * (y - level)).sum()) / spread
+    rest = y - level - slope * (x - middle)
+    error = math.sqrt(float((weights * rest * rest).sum()) / total * x.size / (x.size - 2) / (spread / total * x.size))
+    return {"slope": slope, "standard_error": error, "at_zero": level - slope * middle}
