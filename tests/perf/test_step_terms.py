@@ -13,7 +13,7 @@ from tonnage.perf import step_terms as at
 from tonnage.perf.step import StepModel, step_seconds
 from tonnage.perf.step_terms import COEFFICIENTS, DURATIONS, LIMITS, PARTS, TERMS, StepTerm
 from tonnage.perf.vectorised_step import Steps, parts
-from tonnage.sizing.explain import LABELS
+from tonnage.plan.explanation import TERMS as EXPLAINED
 from tonnage.sizing.slower import slower
 from tonnage.sizing.warnings import link_share
 
@@ -94,8 +94,8 @@ def test_numbers_that_are_no_durations_stay_in_a_slower_step() -> None:
     assert ratio[COEFFICIENTS:].tolist() == [1.0, 1.5, 1.0, 1.5]
 
 
-def test_every_part_has_a_label_and_durations() -> None:
-    assert {*PARTS, "drafter", "table"} == set(LABELS)
+def test_every_part_is_explained_in_words_and_has_durations() -> None:
+    assert {*PARTS, "drafter", "table"} == set(EXPLAINED)
     assert {term.part for term in TERMS if term.is_time} == set(PARTS)
     assert {term.part for term in TERMS if not term.is_time} == {None}
 
