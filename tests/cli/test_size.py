@@ -111,3 +111,16 @@ def test_what_only_a_simulation_takes_is_refused_beside_measurements(flag: str, 
     asked = ["size", "--benchmarks", str(ROOT / "examples" / "nim-llama-3-8b-h100-fp8.csv"), "--peak-rps=10", "--ttft=mean<=500ms"]
     assert run([*asked, flag]) == 2
     assert f"{flag.partition('=')[0]}: does not go with --benchmarks" in capsys.readouterr().err
+
+
+def test_measured_files_of_other_tools_are_sized_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from tests.results.test_measured_files import VLLM
+
+    path = tmp_path / "vllm.json"
+    path.write_text(json.dumps(VLLM), encoding="utf-8")
+    place = ["--gpu", "h100", "--precision", "fp16", "--tp", "1", "--isl", "1000", "--osl", "200"]
+    assert run(["size", "--benchmarks", str(path), "--peak-rps", "20", "--ttft", "mean<=200ms", *place, "--json"]) == 0
+    choice = json.loads(capsys.readouterr().out)["choice"]
+    assert (choice["systems"], choice["engine"]) == (2, "vllm")
+    assert run(["size", "--benchmarks", str(path), "--peak-rps", "20"]) == 2
+    assert capsys.readouterr().err == f"tonnage: {path}: does not say the gpu; give --gpu\n"

@@ -69,7 +69,8 @@ class Measurement:
                 merged[name] = given[name]
         for name in REQUIRED:
             if name not in merged:
-                raise InputError(f"{self.where}: does not say the {name}; add a column {name}, or give {option(name)}")
+                column = "" if self.whole_run else f"add a column {name}, or "
+                raise InputError(f"{self.where}: does not say the {name}; {column}give {option(name)}")
         found = [name for name in LOADS if name in merged]
         if len(found) != 1:
             what = " and ".join(found) if found else "no load"
