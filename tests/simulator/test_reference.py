@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from tests.strategies import MS, ROOFLINE, SCHEDULERS, Run, coefficient_array, runs
 from tonnage.perf.step import StepModel, step_seconds
 from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED, gap_edges_ns
-from tonnage.simulator.batchers import Static
 from tonnage.simulator.reference import Reference, drafted_tokens, run_reference
+from tonnage.simulator.reference.static import Static
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.workload import Trace
 from tonnage.units import to_ps

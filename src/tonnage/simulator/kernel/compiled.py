@@ -16,13 +16,13 @@ from numba import njit
 from tonnage import units
 from tonnage.perf import step, step_terms
 from tonnage.results import requests
-from tonnage.simulator import ratio
+from tonnage.simulator import happened, ratio
 from tonnage.simulator.kernel import loop
 
 
 def _fingerprint() -> int:
     """Checksum of the sources that the compiled loop is made of: a change in any of them compiles it anew."""
-    others = [Path(str(module.__file__)) for module in (ratio, step, step_terms, requests, units)]
+    others = [Path(str(module.__file__)) for module in (happened, ratio, step, step_terms, requests, units)]
     files = [*sorted(Path(__file__).parent.glob("*.py")), *others]
     return zlib.crc32(b"".join(file.read_bytes() for file in files))
 
@@ -30,8 +30,8 @@ def _fingerprint() -> int:
 def _build(version: int) -> Callable[..., Any]:
     """The loop, with ``version`` as part of its key in numba's cache."""
 
-    def drive(m, until):
-        loop.drive(m, until)
+    def drive(m, until, cancelled):
+        loop.drive(m, until, cancelled)
         return version
 
     return drive
@@ -48,7 +48,7 @@ def _compiled() -> Any:
 
 
 drive = _compiled()
-"""``loop.drive``: takes a ``Machine`` and an instant."""
+"""``loop.drive``: takes a ``Machine``, an instant, and the row of a request to let go of (else -1)."""
 
 
 def is_compiled() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tonnage.simulator.kernel.arrivals import take_arrivals
+from tonnage.simulator.kernel.cancel import cancel
 from tonnage.simulator.kernel.inlined import part, small
 from tonnage.simulator.kernel.memory import BETWEEN, NEVER, UNDER_WAY
 from tonnage.simulator.kernel.price import price
@@ -96,10 +97,12 @@ def record(m):
 
 
 @part()
-def drive(m, until):
-    """Advance, and note what all have generated."""
+def drive(m, until, cancelled):
+    """Let go of the request of that row, or for -1 advance; then note what all have generated."""
     s = m.state
-    if s.over == 0:
+    if cancelled >= 0:
+        cancel(m, cancelled)
+    elif s.over == 0:
         advance(m, until)
     for i in range(s.running):
         r = m.lists.running[i]

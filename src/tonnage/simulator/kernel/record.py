@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED, Requests
+from tonnage.simulator.happened import CANCELLED
 from tonnage.simulator.kernel.memory import Machine
 from tonnage.units import PS_PER_NS
 
@@ -22,7 +23,7 @@ def received(m: Machine, column: NDArray[np.int64], before: int) -> NDArray[np.i
 
 
 def requests_of(m: Machine, count: int) -> Requests:
-    """What has happened to the first ``count`` requests; an unfinished one has no last token."""
+    """What has happened to the first ``count`` requests; an unfinished one has no last token. The gaps are the machine's own."""
     rows, window = m.rows, int(m.cfg["window"])
     sent_ns, status = rows.sent[:count] // PS_PER_NS, received(m, rows.status[:count], UNFINISHED)
     last = np.where(status == COMPLETED, rows.last[:count], -1)
@@ -35,7 +36,7 @@ def requests_of(m: Machine, count: int) -> Requests:
         osl=received(m, rows.generated[:count], 0),
         cached_tokens=np.zeros(count, np.int64),
         instance=np.where(status == REJECTED, -1, 0).astype(np.int32),
-        status=status.astype(np.int8),
+        status=np.where(status == CANCELLED, UNFINISHED, status).astype(np.int8),
         preemptions=received(m, rows.preemptions[:count], 0).astype(np.int32),
         gaps=m.tallies.gaps,
         window_ns=window // PS_PER_NS if window >= 0 else -1,

@@ -81,7 +81,7 @@ def run_recorded(
         due = np.empty(len(trace), np.int64)
     m = machine(cfg, step, rows_for(isl, osl, np.arange(len(trace)), due), steps=most_steps, stop=stop)
     send(m, _first(m, trace) if trace.concurrency > 0 else len(trace))
-    drive(m, NEVER)
+    drive(m, NEVER, -1)
     sent = m.rows.sent[: m.state["submitted"]]
     if window_ps >= 0:
         sent = sent[: int(np.searchsorted(sent, window_ps, side="right"))]

@@ -7,7 +7,7 @@ from tonnage.simulator.kernel.inlined import part, small
 from tonnage.simulator.kernel.prompts import enter, first_in_line
 
 GROWS = False
-"""A batch has its blocks to its end."""
+"""A request has the blocks of the longest of its batch."""
 
 
 @small()
@@ -35,7 +35,10 @@ def schedule(m):
         s.head += 1
         m.lists.take[s.filling] = rows.isl[r]
         enter(m, r)
-    n = s.running
+    n, each = s.running, blocks_of(prompt + output, m.cfg.block_tokens) + windows_of(m.cfg, prompt + output)
+    s.free -= n * each
+    for i in range(n):
+        rows.blocks[m.lists.running[i]] = each
     s.batch = n
     s.longest = prompt
     m.step.prefill_tokens = n * prompt

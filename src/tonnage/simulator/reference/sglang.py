@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tonnage.simulator.batchers import Batcher, Job, Step
 from tonnage.simulator.ratio import MOST_NEW, RATIO, RATIO_DECAY, RATIO_LEAST, RATIO_START, RETRACT_STEPS
+from tonnage.simulator.reference.batcher import Batcher, Job, Step
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 
 
@@ -68,6 +68,8 @@ class Sglang(Batcher):
         """Whoever waits is looked at again."""
         super().leave(job)
         self.full = False
+        if job is self.chunked:
+            self.chunked = None
 
     def _prefill(self, step: Step, decoding: list[Job]) -> None:
         """One pass of admission; all the memory that it reckons with is in tokens times RATIO."""
@@ -142,3 +144,6 @@ class Sglang(Batcher):
         job.preemptions += 1
         self.waiting.append(job)
         self.full = False
+
+
+SCHEDULER = Sglang

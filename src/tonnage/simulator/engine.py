@@ -1,0 +1,243 @@
+"""One engine that can be driven step by step: by a router, by two pools with a transfer between them, by a server on a wall clock.
+
+Requests are submitted as they come, time is advanced as far as the driver knows what came, and what happened is handed back in
+columns. Where the cuts between two calls of ``advance`` lie changes nothing: the records are those of one run to the end.
+
+    engine = Engine(step_model(deployment), deployment.knobs, memory_plan(deployment).blocks)
+    engine.submit(Request(id=0, isl=512, osl=128, at=0))
+    while (instant := engine.next_event()) is not None:
+        happened = engine.advance(instant)
+
+This is the compiled kernel; ``reference.Engine`` has the same methods and gives the same answers to the last bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tonnage.errors import InputError
+from tonnage.results.requests import UNFINISHED
+from tonnage.simulator.happened import CANCELLED, Happened
+from tonnage.simulator.kernel.build import check_engine, machine, rows_for, settings
+from tonnage.simulator.kernel.compiled import drive
+from tonnage.simulator.kernel.growth import grown, log_of
+from tonnage.simulator.kernel.memory import BETWEEN, NEVER, UNDER_WAY, Machine
+from tonnage.simulator.kernel.record import requests_of
+from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tonnage.perf.step import StepModel
+    from tonnage.results.requests import Requests
+    from tonnage.simulator.request import Request
+
+_ROWS = 64
+_LOG = 4096
+_NOBODY = -1
+
+
+class Engine:
+    """One engine, from an idle start at time 0.
+
+    Attributes:
+        now: the instant up to which it was advanced, in picoseconds.
+    """
+
+    def __init__(
+        self,
+        step: StepModel,
+        knobs: EngineKnobs,
+        kv_blocks: int,
+        *,
+        windows: Windows = NO_WINDOWS,
+        max_context: int = 0,
+        seed: int = 0,
+    ) -> None:
+        """Make an engine.
+
+        Args:
+            step: what a step costs.
+            knobs: the engine's scheduler and limits.
+            kv_blocks: blocks of ``knobs.tokens_per_block`` tokens that the KV cache has.
+            windows: blocks that a sequence holds for its sliding windows, beside those of its context.
+            max_context: longest prompt plus output; a longer request is rejected; 0 for no such limit.
+            seed: of what is drawn: which guesses of a drafter are right.
+
+        Raises:
+            InputError: an engine without slots, tokens or blocks, or whose steps do not hold a token and its guesses.
+        """
+        check_engine(step, knobs, kv_blocks)
+        cfg = settings(step, knobs, kv_blocks, windows=windows, window_ps=-1, max_context=max_context, seed=seed)
+        cfg["reporting"] = 1
+        self.now = 0
+        self._machine: Machine = machine(cfg, step, rows_for(*np.empty((4, _ROWS), np.int64)), log=_LOG)
+        self._new: list[Request] = []
+        self._row: dict[int, int] = {}
+        self._cancelled: list[tuple[int, int]] = []
+
+    def submit(self, request: Request) -> None:
+        """Send a request to the engine, now or later; of those sent at one instant, the one submitted first goes first.
+
+        Raises:
+            InputError: a request that would be sent before ``now``, or whose number another one has.
+        """
+        if request.at < self.now or request.id in self._row:
+            raise InputError(f"request {request.id}, sent at {request.at} ps: it was there before, or that is past ({self.now} ps)")
+        self._row[request.id] = _NOBODY
+        self._new.append(request)
+
+    def cancel(self, request: int) -> bool:
+        """Let go of a request at ``now``: it gets no more tokens and gives up its slot and blocks; the step under way goes on.
+
+        One that the engine has not received yet leaves no row in the record.
+
+        Returns:
+            False if it has ended or was never there.
+        """
+        self._send()
+        m, row = self._machine, self._row.get(request, _NOBODY)
+        if row == _NOBODY:
+            return False
+        if row >= m.state["arrived"]:
+            self._withdraw(row)
+        elif m.rows.status[row] != UNFINISHED:
+            return False
+        else:
+            drive(m, self.now, row)
+        self._cancelled.append((request, self.now))
+        return True
+
+    def next_event(self) -> int | None:
+        """The instant in picoseconds at which something may happen next if nothing is submitted; None if nothing will.
+
+        It is never later than what the next ``advance`` reports. Where a step is about to begin it is the next picosecond.
+        """
+        self._send()
+        s, cfg = self._machine.state, self._machine.cfg
+        if self._cancelled:
+            return self.now
+        if s["phase"] == UNDER_WAY:
+            return int(s["ends"])
+        if s["running"] or s["stacked"] or s["head"] < s["tail"]:
+            looks = s["began"] if cfg["overlap"] else s["now"]
+            return self.now if s["unheard"] == 0 and s["next_arrival"] <= looks else self.now + 1
+        return max(self.now, int(s["next_arrival"])) if s["next_arrival"] < NEVER else None
+
+    def advance(self, until: int | None = None) -> Happened:
+        """Do all that happens up to and including ``until``; without it, all that is left to do.
+
+        A step does not begin at ``until`` itself: requests may still be submitted for that instant, and are in it.
+
+        Args:
+            until: picoseconds.
+
+        Raises:
+            InputError: an instant before ``now``.
+        """
+        if until is not None and until < self.now:
+            raise InputError(f"an engine cannot be advanced to {until} ps: it is {self.now} ps there")
+        self._send()
+        m = self._machine
+        parts = [_cancelled(self._cancelled)]
+        self._cancelled = []
+        while True:
+            drive(m, NEVER if until is None else until, _NOBODY)
+            parts.append(_read(m))
+            if not _was_full(m, len(parts[-1][0])):
+                break
+        self.now = max(self.now, int(m.state["now"])) if until is None else until
+        ids, at, tokens, status = np.concatenate(parts, axis=1)
+        return Happened(ids=ids, at=at, tokens=tokens, status=status)
+
+    @property
+    def running(self) -> NDArray[np.int64]:
+        """Requests that have a slot, in the order in which they entered."""
+        return self._machine.rows.id[self._machine.lists.running[: self._machine.state["running"]]]
+
+    @property
+    def waiting(self) -> NDArray[np.int64]:
+        """Requests in the queue, the next to enter first; those on their way are not in it."""
+        return self._machine.rows.id[self._waiting_rows()]
+
+    @property
+    def kv_blocks_free(self) -> int:
+        """KV blocks that nobody holds."""
+        return int(self._machine.state["free"])
+
+    @property
+    def kv_blocks_used(self) -> int:
+        """KV blocks that requests hold."""
+        return int(self._machine.cfg["kv_blocks"] - self._machine.state["free"])
+
+    @property
+    def outstanding_tokens(self) -> int:
+        """Prompt tokens not computed and output tokens not made, of all requests that were submitted and have not ended."""
+        m = self._machine
+        rows, live = m.rows, np.concatenate([m.lists.running[: m.state["running"]], self._waiting_rows()])
+        begun = np.maximum(rows.isl[live] - rows.computed[live], 0) + rows.osl[live] - rows.generated[live]
+        coming = slice(m.state["arrived"], m.state["submitted"])
+        new = sum(request.isl + request.osl for request in self._new)
+        return int(begun.sum() + rows.isl[coming].sum() + rows.osl[coming].sum()) + new
+
+    def requests(self) -> Requests:
+        """The record so far, in the order in which requests were sent; a cancelled one is unfinished."""
+        self._send()
+        record = requests_of(self._machine, int(self._machine.state["submitted"]))
+        return replace(record, gaps=record.gaps.copy())
+
+    def _waiting_rows(self) -> NDArray[np.int64]:
+        s, lists = self._machine.state, self._machine.lists
+        queued = np.arange(s["head"], s["tail"]) & (lists.queue.size - 1)
+        return np.concatenate([lists.stack[: s["stacked"]][::-1], lists.queue[queued]])
+
+    def _send(self) -> None:
+        """Put what was submitted on its way: among the rows that the engine has not received, in the order of time."""
+        if not self._new:
+            return
+        new, self._new = self._new, []
+        first, last = int(self._machine.state["arrived"]), int(self._machine.state["submitted"])
+        self._machine = grown(self._machine, last + len(new), log=_LOG)
+        rows = self._machine.rows
+        columns = np.array([(r.isl, r.osl, r.id, r.at) for r in new], np.int64).T
+        if last > first and columns[3].min() >= rows.sent[last - 1]:
+            first = last
+        columns = np.concatenate([np.array([column[first:last] for column in rows[:4]]), columns], axis=1)
+        self._put(columns[:, np.argsort(columns[3], kind="stable")], first)
+
+    def _withdraw(self, row: int) -> None:
+        """Take a request that is on its way out of the rows."""
+        rows, first, last = self._machine.rows, int(self._machine.state["arrived"]), int(self._machine.state["submitted"])
+        del self._row[int(rows.id[row])]
+        columns = np.array([column[first:last] for column in rows[:4]])
+        self._put(np.delete(columns, row - first, axis=1), first)
+
+    def _put(self, columns: NDArray[np.int64], first: int) -> None:
+        """Write the last rows anew, from ``first`` on: lengths, numbers and when they are sent."""
+        rows, s, last = self._machine.rows, self._machine.state, first + columns.shape[1]
+        for column, values in zip(rows[:4], columns, strict=True):
+            column[first:last] = values
+        rows.told[first:last] = 0
+        self._row |= {int(number): first + i for i, number in enumerate(columns[2])}
+        s["submitted"] = last
+        s["next_arrival"] = rows.sent[s["arrived"]] + self._machine.cfg["frontend"] if s["arrived"] < last else NEVER
+
+
+def _cancelled(entries: list[tuple[int, int]]) -> NDArray[np.int64]:
+    return np.array([(number, at, 0, CANCELLED) for number, at in entries], np.int64).reshape(-1, 4).T
+
+
+def _read(m: Machine) -> NDArray[np.int64]:
+    """Take the entries out of the log."""
+    columns = log_of(m)
+    m.state["logged"] = 0
+    return columns
+
+
+def _was_full(m: Machine, read: int) -> bool:
+    """Whether the engine stood still because the log might not have held what came next."""
+    coming = int(m.state["submitted"] - m.state["arrived"])
+    return m.state["phase"] == BETWEEN and read > 0 and read + coming + int(m.cfg["slots"]) > m.log.at.size

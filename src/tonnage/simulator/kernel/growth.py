@@ -1,0 +1,35 @@
+"""A machine whose requests are not known when it is made: more rows, and a log that is read and emptied."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tonnage.simulator.kernel.build import ring_size
+from tonnage.simulator.kernel.memory import Log, Machine, Rows
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def grown(m: Machine, count: int, *, log: int) -> Machine:
+    """The machine with room for so many rows, and for ``log`` entries beside what one turn of its loop may write."""
+    size = len(m.log.at)
+    needed = int(m.cfg["slots"]) + count - int(m.state["arrived"]) + log
+    if needed > size:
+        m = m._replace(log=Log(*np.zeros((4, ring_size(needed)), np.int64)))
+    if count <= len(m.rows.isl):
+        return m
+    rows = np.empty((len(Rows._fields), ring_size(count)), np.int64)
+    rows[:, : len(m.rows.isl)] = m.rows
+    places = np.arange(m.state["head"], m.state["tail"])
+    queue = np.empty(rows.shape[1], np.int64)
+    queue[places & (len(queue) - 1)] = m.lists.queue[places & (len(m.lists.queue) - 1)]
+    return m._replace(rows=Rows(*rows), lists=m.lists._replace(queue=queue))
+
+
+def log_of(m: Machine) -> NDArray[np.int64]:
+    """Entries of the log: number of the request, when, tokens, status; int64 of shape (4, entries)."""
+    rows, *others = (column[: m.state["logged"]] for column in m.log)
+    return np.array([m.rows.id[rows], *others])

@@ -1,0 +1,296 @@
+"""One engine in plain objects: the specification that the kernel is held against.
+
+Time is a whole number of picoseconds. The engine works in steps; whenever one ends there is, in this order:
+
+1. arrivals: what reached the engine before this instant joins the queue;
+2. finishes: every request whose tokens the step completed gets its next one; those with their last one
+   leave. With speculative decoding a decode yields one token and
+   those guesses before it that were right (``acceptance.py``), all at this instant: the gaps between them are 0,
+   and are counted as such;
+3. arrivals at this very instant;
+4. admission (``batcher.py`` and a file per scheduler), and the next step begins, if there is anything to do. An idle engine
+   begins at the instant of the next arrival with what is there.
+
+With a receive interval the engine looks for arrivals (1 and 3) after a step with prompts, when it is idle, and else only after so
+many steps since it last looked; what arrives meanwhile waits outside.
+
+With ``overlap_schedule`` a step is put together while the one before it runs: it has arrivals up to the instant at which that one
+began, and an idle engine begins as without. Finishes come as without, so that a slot is free one step earlier than in such an engine.
+
+A step with any prefill in it costs ``step_seconds``, rounded once, half to even; a step of decodes
+alone costs a(B) + c(B)·C of ``StepModel.decode_line``, where a and c are whole. With guesses the price is
+``drafted_step_seconds``: P, n, B and C of a step count as without, and every one of the B has k guesses.
+
+What a step gives its sequences goes to the front end, which turns it into text and streams it, ``stream_s`` for one sequence
+after another, while the engine goes on. Clients have all tokens of a step when it has done with the last of
+them, and with those of every step before: that is the time of a token.
+
+A request reaches the engine ``frontend_s`` after it was sent. One that can never fit is rejected when the engine looks at it.
+
+The engine stands still between two calls of ``advance``, wherever in a step that may be. It does not begin a step at the very instant
+up to which it was advanced, because more may still arrive then: so requests may be submitted for any instant from ``now`` on, and how
+the time is cut into calls changes nothing. A cancelled request gives up its slot and its blocks at once and gets no more tokens; the
+step that is under way lasts as long as it would have.
+
+With a window, time ends there: a step whose tokens clients would have later hands out none, and requests that would be
+sent later do not exist. What is not complete is unfinished and keeps the tokens it has.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tonnage.errors import InputError
+from tonnage.perf.step import StepModel
+from tonnage.results.requests import COMPLETED, REJECTED
+from tonnage.simulator.acceptance import accepted, threshold
+from tonnage.simulator.happened import CANCELLED, Happened
+from tonnage.simulator.reference.batcher import Job, Step
+from tonnage.simulator.reference.gaps import Gaps
+from tonnage.simulator.reference.prices import Prices
+from tonnage.simulator.reference.record import requests_of
+from tonnage.simulator.reference.schedulers import BATCHERS
+from tonnage.simulator.request import Request
+from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
+from tonnage.units import to_ps
+
+if TYPE_CHECKING:
+    from tonnage.results.requests import Requests
+
+NEVER = 1 << 62
+"""An instant that does not come."""
+
+Entry = tuple[int, int, int, int]
+"""Of ``Happened``: id, at, tokens, status."""
+
+
+class Engine:
+    """One engine; ``simulator.engine.Engine`` is the same in compiled form and says what its methods do."""
+
+    def __init__(
+        self,
+        step: StepModel,
+        knobs: EngineKnobs,
+        kv_blocks: int,
+        *,
+        windows: Windows = NO_WINDOWS,
+        window_ps: int = -1,
+        max_context: int = 0,
+        seed: int = 0,
+        answer: Callable[[int], None] | None = None,
+    ) -> None:
+        """Start idle at time 0.
+
+        ``answer`` is called with the instant at which a client is told of the end of its request. With ``window_ps`` time ends there.
+        """
+        drafting = step.drafting
+        self.drafted = 0 if drafting is None else drafting.tokens
+        self.below = 0 if drafting is None else threshold(drafting.acceptance)
+        self.seed = seed
+        self.batcher = BATCHERS[knobs.scheduler](knobs, kv_blocks, max_context, self.drafted, windows)
+        self.prices = Prices(step, knobs.max_batch_size)
+        self.frontend_ps, self.stream_ps = to_ps(step.frontend_s), to_ps(step.stream_s)
+        self.window_ps = window_ps
+        self.answer = answer or (lambda _: None)
+        self.now = 0
+        self.time = self.began = self.ends = self.seen = self.seen_next = 0
+        self.unheard = 0
+        self.over = False
+        self.step: Step | None = None
+        self.coming: list[Job] = []
+        self.jobs: dict[int, Job] = {}
+        self.gaps = Gaps()
+        self.steps: list[tuple[int, ...]] = []
+        self.entries: list[Entry] = []
+
+    def submit(self, request: Request) -> None:
+        """Send a request."""
+        if request.at < self.now or request.id in self.jobs:
+            raise InputError(f"request {request.id}, sent at {request.at} ps: it was there before, or that is past ({self.now} ps)")
+        job = Job(id=request.id, isl=request.isl, osl=request.osl, due=request.at)
+        self.jobs[job.id] = job
+        bisect.insort(self.coming, job, key=lambda job: job.due)
+
+    def cancel(self, request: int) -> bool:
+        """Let go of a request; False if it has ended or was never there."""
+        job = self.jobs.get(request)
+        if job is None or job.ended:
+            return False
+        if job in self.coming:
+            self.coming.remove(job)
+            del self.jobs[job.id]
+        else:
+            self.batcher.cancel(job)
+        if self.step is not None:
+            self.step.work = [(other, new) for other, new in self.step.work if other is not job]
+        job.status = CANCELLED
+        self.entries.append((job.id, self.now, 0, CANCELLED))
+        return True
+
+    def next_event(self) -> int | None:
+        """When something will happen next if nothing is submitted; None if nothing will."""
+        if self.entries:
+            return self.now
+        if self.over:
+            return None
+        if self.step is not None:
+            return self.ends
+        if self.batcher.running or self.batcher.waiting:
+            return self.now if self.hears(self.looks(self.time)) else self.now + 1
+        return max(self.now, self.arrival(self.coming[0])) if self.coming else None
+
+    def advance(self, until: int | None = None) -> Happened:
+        """Do all that happens up to and including ``until``; without it, all that is left to do."""
+        if until is not None and until < self.now:
+            raise InputError(f"an engine cannot be advanced to {until} ps: it is {self.now} ps there")
+        limit = NEVER if until is None else until
+        while not self.over and self.turn(limit):
+            pass
+        self.now = max(self.now, self.time) if until is None else until
+        entries, self.entries = self.entries, []
+        return happened(entries)
+
+    @property
+    def running(self) -> list[int]:
+        """Requests that have a slot, in the order in which they entered."""
+        return [job.id for job in self.batcher.running]
+
+    @property
+    def waiting(self) -> list[int]:
+        """Requests in the queue, the next to enter first; those on their way are not in it."""
+        return [job.id for job in self.batcher.waiting]
+
+    @property
+    def kv_blocks_free(self) -> int:
+        """KV blocks that nobody holds."""
+        return self.batcher.free
+
+    @property
+    def kv_blocks_used(self) -> int:
+        """KV blocks that requests hold."""
+        return self.batcher.kv_blocks - self.batcher.free
+
+    @property
+    def outstanding_tokens(self) -> int:
+        """Prompt tokens not computed and output tokens not made, of all requests that were submitted and have not ended."""
+        return sum(max(job.isl - job.computed, 0) + job.osl - job.generated for job in self.jobs.values() if not job.ended)
+
+    def requests(self) -> Requests:
+        """The record so far, in the order in which requests were sent."""
+        return requests_of(sorted(self.jobs.values(), key=lambda job: job.due), self.gaps, self.window_ps)
+
+    def turn(self, until: int) -> bool:
+        """Begin a step and end it, or wake up; False where that takes the engine beyond ``until``, or there is nothing to do."""
+        if self.step is None:
+            self.take_arrivals(self.looks(self.time))
+            if not self.batcher.running and not self.batcher.waiting:
+                return self.wake(until)
+            if self.time >= until or not self.begin():
+                return False
+        if self.step is None or self.ends > until:
+            return False
+        self.end(self.step)
+        return True
+
+    def wake(self, until: int) -> bool:
+        """An idle engine goes on when the next request reaches it."""
+        self.batcher.idle()
+        if not self.coming or self.arrival(self.coming[0]) > until:
+            return False
+        self.unheard = 0
+        self.time = self.began = max(self.time, self.arrival(self.coming[0]))
+        self.over = self.beyond(self.time)
+        return not self.over
+
+    def begin(self) -> bool:
+        """Put the next step together; one whose tokens clients would have after the window never happens."""
+        step = self.batcher.schedule()
+        self.ends = self.time + self.prices.of(step)
+        self.seen_next = self.streamed(step, self.ends)
+        if self.beyond(self.seen_next):
+            self.take_arrivals(self.window_ps)
+            self.over = True
+            return False
+        made = step.prefill_tokens, step.prefill_sequences, step.decode_sequences, step.pairs_2, step.context_tokens
+        self.steps.append((self.time, self.ends - self.time, *made, len(self.batcher.running), len(self.batcher.waiting)))
+        self.step = step
+        return True
+
+    def end(self, step: Step) -> None:
+        """The step is over: arrivals before this instant, then tokens for all whose work it completed."""
+        self.step = None
+        self.began, self.time, self.seen = self.time, self.ends, self.seen_next
+        self.unheard = 0 if step.prefill_tokens else (self.unheard + 1) % self.batcher.knobs.receive_interval
+        self.take_arrivals(self.looks(self.time - 1))
+        inside, got = list(self.batcher.running), {}
+        for job, new in step.work:
+            job.computed += new
+            if job.computed == job.tokens:
+                got[job.id] = self.tokens(job)
+        self.entries += [(job.id, self.seen, got[job.id], job.status) for job in inside if job.id in got]
+
+    def streamed(self, step: Step, ends: int) -> int:
+        """When clients have the tokens of a step that ends at ``ends``, and all before them."""
+        sequences = sum(job.computed + new == job.tokens for job, new in step.work)
+        return max(self.seen, ends) + sequences * self.stream_ps
+
+    def beyond(self, instant: int) -> bool:
+        """Whether time has ended by then."""
+        return 0 <= self.window_ps < instant
+
+    def looks(self, until: int) -> int:
+        """Up to when the engine knows what came: until then, or when the last step began."""
+        return self.began if self.batcher.knobs.overlap_schedule else until
+
+    def arrival(self, job: Job) -> int:
+        """When a request that was sent reaches the engine."""
+        return job.due + self.frontend_ps
+
+    def hears(self, until: int) -> bool:
+        """Whether there is something to be received of what came up to and including ``until``; not between two looks."""
+        return self.unheard == 0 and bool(self.coming) and self.arrival(self.coming[0]) <= until
+
+    def take_arrivals(self, until: int) -> None:
+        """Queue what reaches the engine up to and including ``until``, and reject what can never fit."""
+        while self.hears(until):
+            job = self.coming.pop(0)
+            if self.batcher.never_fits(job):
+                job.status = REJECTED
+                self.entries.append((job.id, self.time, 0, REJECTED))
+                self.answer(self.arrival(job))
+            else:
+                self.batcher.waiting.append(job)
+
+    def tokens(self, job: Job) -> int:
+        """The tokens of a computation that is complete: one, and of a decode the guesses before it that were right; how many."""
+        right = accepted(self.seed, job.id, job.generated, self.batcher.guesses(job), self.below)
+        further = min(right, job.osl - job.generated - 1)
+        job.computed += further
+        for _ in range(further + 1):
+            self.token(job)
+        return further + 1
+
+    def token(self, job: Job) -> None:
+        """One output token; the first comes with the end of the prompt, and the last ends the request."""
+        number = len(self.steps) - 1
+        if job.generated == 0:
+            job.first_token, job.first_step = self.seen, number
+        else:
+            self.gaps.add(job.generated, self.seen - job.last_token)
+        job.generated += 1
+        job.drafts = True
+        job.last_token = self.seen
+        if job.generated == job.osl:
+            job.status, job.last_step = COMPLETED, number
+            self.batcher.leave(job)
+            self.answer(self.seen)
+
+
+def happened(entries: list[Entry]) -> Happened:
+    """Entries as columns."""
+    import numpy as np
+
+    ids, at, tokens, status = np.array(entries, np.int64).reshape(-1, 4).T
+    return Happened(ids=ids, at=at, tokens=tokens, status=status)

@@ -1,0 +1,81 @@
+"""The scheduler of vLLM V1: one token budget a step, and pre-emption where blocks run out."""
+
+from __future__ import annotations
+
+from tonnage.simulator.reference.batcher import Batcher, Job, Step
+
+
+class Vllm(Batcher):
+    """The scheduler of vLLM V1: one token budget a step, blocks allocated as they are needed.
+
+    Running requests first, in the order they entered, each with the tokens it lacks, as far as the
+    budget goes. One that finds no free block takes those of the request that entered last, which is
+    pre-empted: it loses its cache, goes to the front of the queue and later computes prompt and output
+    so far again; a request may thus pre-empt itself, and the pass ends. Then, if nobody was pre-empted,
+    waiting requests enter while slots and budget last and the free blocks hold all their tokens
+    (``scheduler_reserve_full_isl``), although only those of their first chunk are taken. Without
+    ``chunked_prefill`` a prompt waits until it fits the budget whole. No prefix cache.
+
+    Source: vllm/v1/core/sched/scheduler.py of vLLM 0.32.0.
+    """
+
+    def never_fits(self, job: Job) -> bool:
+        """Also, without chunks, prompt + output beyond the budget: vLLM asks for max_num_batched_tokens ≥ max_model_len."""
+        whole = not self.knobs.chunked_prefill and job.isl + job.osl > self.knobs.max_num_tokens
+        return super().never_fits(job) or whole
+
+    def schedule(self) -> Step:
+        """Running ones, then waiting ones."""
+        step = Step()
+        budget, preempted = self._continue(step, self.knobs.max_num_tokens)
+        if not preempted:
+            self._admit(step, budget)
+        return step
+
+    def _continue(self, step: Step, budget: int) -> tuple[int, bool]:
+        """Schedule running requests; the budget left, and whether anyone was pre-empted."""
+        preempted = False
+        for job in list(self.running):
+            if budget == 0 or job not in self.running:
+                break
+            new = min(job.tokens - job.computed, budget)
+            guesses = self.guesses(job)
+            need = self.lacks(job, job.computed + new + guesses)
+            while need > self.free and job in self.running:
+                self._preempt(self.running.pop())
+                preempted = True
+            if job not in self.running:
+                break
+            self._allocate(job, need)
+            step.add(job, new)
+            budget -= new + guesses
+        return budget, preempted
+
+    def _admit(self, step: Step, budget: int) -> None:
+        while self.waiting and budget > 0 and len(self.running) < self.slots:
+            job = self.waiting[0]
+            if not self.knobs.chunked_prefill and job.tokens > budget:
+                break
+            if self.lacks(job, job.tokens) > self.free:
+                break
+            self.waiting.popleft()
+            self.running.append(job)
+            new = min(job.tokens, budget)
+            self._allocate(job, self.lacks(job, new))
+            step.add(job, new)
+            budget -= new
+
+    def _allocate(self, job: Job, blocks: int) -> None:
+        self.free -= blocks
+        job.blocks += blocks
+
+    def _preempt(self, job: Job) -> None:
+        self.free += job.blocks
+        job.blocks = 0
+        job.computed = 0
+        job.drafts = False
+        job.preemptions += 1
+        self.waiting.appendleft(job)
+
+
+SCHEDULER = Vllm

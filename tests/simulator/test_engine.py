@@ -1,0 +1,261 @@
+"""The resumable engine: how time is cut changes nothing, and the kernel is the reference at every cut."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.simulator.test_kernel import assert_same
+from tests.simulator.test_reference import KNOBS, SGLANG, TICK, VLLM
+from tests.strategies import MS, SCHEDULERS, Run, runs
+from tonnage.errors import InputError
+from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED
+from tonnage.simulator import reference
+from tonnage.simulator.engine import Engine
+from tonnage.simulator.happened import CANCELLED, Happened
+from tonnage.simulator.kernel import run
+from tonnage.simulator.request import Request
+from tonnage.spec.workload import Trace
+
+ENGINES = [Engine, reference.Engine]
+EASY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def engine_of(kind: Any, r: Run) -> Any:
+    return kind(r.step, r.knobs, r.kv_blocks, windows=r.windows, max_context=r.max_context, seed=r.trace.seed)
+
+
+def requests_of(trace: Trace) -> list[Request]:
+    columns = (column.tolist() for column in (trace.isl, trace.osl, trace.due_ps))
+    return [Request(id=i, isl=isl, osl=osl, at=at) for i, (isl, osl, at) in enumerate(zip(*columns, strict=True))]
+
+
+def opened(r: Run) -> Run:
+    """The same engine without an end of time, under an open loop: clients who all come within a tenth of a second."""
+    r = replace(r, window_ps=-1)
+    if r.trace.concurrency == 0:
+        return r
+    due = np.sort(np.random.default_rng(len(r.trace)).integers(0, 200, len(r.trace))) * (MS // 2)
+    return replace(r, trace=replace(r.trace, due_ps=due, concurrency=0))
+
+
+def cuts(engine: Any, requests: list[Request], rng: np.random.Generator) -> Iterator[Happened]:
+    """Submit the requests, early, at their instant or between, and advance in random slices until nothing is left."""
+    coming = list(requests)
+    for number in range(1000):
+        event = engine.next_event()
+        if event is None and not coming:
+            return
+        ahead = int(rng.integers(0, 3)) if rng.integers(0, 4) == 0 else 0
+        choices = [engine.now, engine.now + int(rng.integers(1, 30 * MS)), event, coming[0].at if coming else None]
+        until = choices[rng.integers(0, 4)] if number < 200 else max(filter(None, (event, engine.now + 50 * MS)))
+        until = max(engine.now, until if until is not None else engine.now + MS)
+        at_once = rng.integers(0, 2) == 0
+        while coming and (coming[0].at < until or ahead > 0 or (at_once and coming[0].at == until)):
+            ahead -= 1
+            engine.submit(coming.pop(0))
+        event = engine.next_event()
+        happened = engine.advance(until)
+        assert engine.now == until
+        if len(happened):
+            assert event is not None
+            assert event <= happened.at.min()
+        yield happened
+    raise AssertionError("it does not end")
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@EASY
+@given(data=st.data())
+def test_two_engines_in_turn_are_two_runs_to_the_end(kind, scheduler, data):
+    pair = [opened(data.draw(runs((scheduler,)))) for _ in range(2)]
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    engines = [engine_of(kind, r) for r in pair]
+    turns = [cuts(engine, requests_of(r.trace), rng) for engine, r in zip(engines, pair, strict=True)]
+    while turns:
+        turn = turns[rng.integers(0, len(turns))]
+        if next(turn, None) is None:
+            turns.remove(turn)
+    for engine, r in zip(engines, pair, strict=True):
+        assert_same(engine.requests(), run(r.trace, r.step, r.knobs, r.kv_blocks, windows=r.windows, max_context=r.max_context))
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@EASY
+@given(data=st.data())
+def test_clients_outside_are_clients_inside(kind, scheduler, data):
+    """A closed loop that is driven from outside is that of a run, as long as nobody is rejected."""
+    r = replace(data.draw(runs((scheduler,))), window_ps=-1)
+    r = replace(r, trace=replace(r.trace, due_ps=np.full(len(r.trace), -1), concurrency=max(r.trace.concurrency, 3)))
+    whole = run(r.trace, r.step, r.knobs, r.kv_blocks, windows=r.windows, max_context=r.max_context)
+    if (whole.status == REJECTED).any():
+        return
+    engine, free = engine_of(kind, r), 0
+    coming = [(request.isl, request.osl) for request in requests_of(replace(r.trace, due_ps=np.zeros(len(r.trace), np.int64)))]
+
+    def answer(at: int) -> None:
+        nonlocal free
+        if coming:
+            free = max(at, free) + r.trace.turnaround_ps
+            isl, osl = coming.pop(0)
+            engine.submit(Request(id=len(r.trace) - len(coming) - 1, isl=isl, osl=osl, at=free))
+
+    for _ in range(r.trace.concurrency):
+        answer(0)
+    while (event := engine.next_event()) is not None:
+        happened = engine.advance(event)
+        for at in happened.at[happened.status == COMPLETED].tolist():
+            answer(at)
+    assert_same(engine.requests(), whole)
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@EASY
+@given(data=st.data())
+def test_the_kernel_is_the_reference_at_every_cut_and_nothing_is_lost_when_requests_are_cancelled(scheduler, data):
+    r = opened(data.draw(runs((scheduler,))))
+    seed = data.draw(st.integers(0, 2**32))
+    kernel, plain = (engine_of(kind, r) for kind in ENGINES)
+    requests = requests_of(r.trace)
+    both = (cuts(engine, requests, np.random.default_rng(seed)) for engine in (kernel, plain))
+    chance, log = np.random.default_rng(seed + 1), []
+    for one, other in zip(*both, strict=True):
+        for name in ("ids", "at", "tokens", "status"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+        log += list(zip(one.ids.tolist(), one.tokens.tolist(), one.status.tolist(), strict=True))
+        if chance.integers(0, 3) == 0:
+            victim = int(chance.integers(0, len(requests)))
+            assert kernel.cancel(victim) == plain.cancel(victim)
+        assert kernel.next_event() == plain.next_event()
+        assert kernel.running.tolist() == plain.running
+        assert kernel.waiting.tolist() == plain.waiting
+        assert kernel.kv_blocks_free == plain.kv_blocks_free == r.kv_blocks - plain.kv_blocks_used
+        assert plain.kv_blocks_used == sum(job.blocks for job in plain.batcher.running)
+        assert kernel.outstanding_tokens == plain.outstanding_tokens
+    assert_same(kernel.requests(), plain.requests())
+    ended = Counter(number for number, _, status in log if status != UNFINISHED)
+    assert max(ended.values(), default=1) == 1
+    assert len(ended) == len(requests)
+    assert kernel.kv_blocks_free == r.kv_blocks
+    assert kernel.outstanding_tokens == len(kernel.running) == len(kernel.waiting) == 0
+    got = Counter()
+    for number, tokens, _ in log:
+        got[number] += tokens
+    done = {number for number, _, status in log if status == COMPLETED}
+    assert all(got[number] == requests[number].osl for number in done)
+    assert kernel.requests().gaps.sum() == sum(max(tokens - 1, 0) for tokens in got.values())
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+@pytest.mark.parametrize("knobs", [KNOBS, VLLM, SGLANG, replace(KNOBS, scheduler="static")])
+def test_a_request_for_this_very_instant_is_in_the_step_that_begins_now(kind, knobs) -> None:
+    engine = kind(TICK, knobs, 100)
+    engine.submit(Request(id=7, isl=5, osl=3, at=0))
+    assert len(engine.advance(MS)) == 1
+    assert engine.now == MS
+    engine.submit(Request(id=3, isl=5, osl=1, at=MS))
+    happened = engine.advance(2 * MS)
+    inside = knobs.scheduler in ("tensorrt-llm", "vllm")
+    expected = {"static": [7], "sglang": [3]}.get(knobs.scheduler, [7, 3])
+    assert happened.ids.tolist() == expected
+    assert happened.at.tolist() == [2 * MS] * len(expected)
+    assert happened.status.tolist() == [UNFINISHED] * (7 in expected) + [COMPLETED] * (3 in expected)
+    assert list(engine.running) == [7]
+    assert list(engine.waiting) == ([3] if knobs.scheduler == "static" else [])
+    assert inside == (len(expected) == 2)
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_an_engine_says_what_it_holds_and_when_it_goes_on(kind) -> None:
+    engine = kind(TICK, KNOBS, 100)
+    assert engine.next_event() is None
+    engine.submit(Request(id=0, isl=41, osl=3, at=5 * MS))
+    assert engine.next_event() == 5 * MS
+    assert (engine.outstanding_tokens, engine.kv_blocks_used) == (44, 0)
+    assert len(engine.advance(5 * MS)) == 0
+    assert engine.next_event() == 5 * MS + 1
+    assert list(engine.waiting) == [0]
+    assert len(engine.advance(5 * MS + 1)) == 0
+    assert engine.next_event() == 6 * MS
+    assert (list(engine.running), engine.kv_blocks_used, engine.kv_blocks_free) == ([0], 5, 95)
+    assert engine.advance(6 * MS).tokens.tolist() == [1]
+    assert engine.outstanding_tokens == 2
+    assert engine.advance().at.tolist() == [7 * MS, 8 * MS]
+    assert engine.now == 8 * MS
+    assert (engine.next_event(), engine.outstanding_tokens, engine.kv_blocks_used) == (None, 0, 0)
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_a_cancelled_request_gets_nothing_more_and_its_place_goes_to_the_next(kind) -> None:
+    engine = kind(TICK, replace(KNOBS, max_batch_size=1), 100)
+    for number in range(4):
+        engine.submit(Request(id=number, isl=10, osl=50, at=number * MS // 10))
+    engine.advance(3 * MS + 1)
+    assert [engine.cancel(number) for number in (0, 2, 9, 0)] == [True, True, False, False]
+    assert engine.next_event() == engine.now
+    assert engine.kv_blocks_used == 0
+    happened = engine.advance(5 * MS)
+    assert happened.ids.tolist() == [0, 2, 1]
+    assert happened.status.tolist() == [CANCELLED, CANCELLED, UNFINISHED]
+    assert happened.at.tolist() == [3 * MS + 1, 3 * MS + 1, 5 * MS]
+    engine.advance()
+    record = engine.requests()
+    assert record.status.tolist() == [UNFINISHED, COMPLETED, UNFINISHED, COMPLETED]
+    assert record.osl.tolist() == [3, 50, 0, 50]
+    assert record.gaps.sum() == 2 + 49 + 49
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_what_cannot_be_is_refused(kind) -> None:
+    engine = kind(TICK, KNOBS, 100)
+    engine.submit(Request(id=0, isl=5, osl=5, at=0))
+    engine.advance(10 * MS)
+    with pytest.raises(InputError, match="that is past"):
+        engine.submit(Request(id=1, isl=5, osl=5, at=10 * MS - 1))
+    with pytest.raises(InputError, match="it was there before"):
+        engine.submit(Request(id=0, isl=5, osl=5, at=20 * MS))
+    with pytest.raises(InputError, match="cannot be advanced"):
+        engine.advance(9 * MS)
+    with pytest.raises(InputError, match="one token or more"):
+        Request(id=2, isl=0, osl=1, at=0)
+    with pytest.raises(InputError, match="0 or more"):
+        Request(id=2, isl=1, osl=1, at=-1)
+
+
+def test_thousands_of_requests_out_of_order_and_more_entries_than_the_log_holds() -> None:
+    rng = np.random.default_rng(3)
+    at, osl = rng.integers(0, 2_000, 3_000) * MS, rng.integers(1, 60, 3_000)
+    engine = Engine(TICK, replace(VLLM, max_batch_size=64, max_num_tokens=512), 2_000)
+    for number in range(3_000):
+        engine.submit(Request(id=number, isl=20, osl=int(osl[number]), at=int(at[number])))
+    happened = engine.advance()
+    assert np.bincount(happened.ids, happened.tokens).tolist() == osl.tolist()
+    order = np.argsort(at, kind="stable")
+    trace = Trace(due_ps=at[order], isl=np.full(3_000, 20), osl=osl[order], concurrency=0, turnaround_ps=0)
+    assert_same(engine.requests(), run(trace, TICK, replace(VLLM, max_batch_size=64, max_num_tokens=512), 2_000))
+
+
+def test_a_router_drives_engines_without_touching_a_scheduler() -> None:
+    """Least outstanding tokens over two engines, one of them with a tenth of the memory, sends it less."""
+    engines = [Engine(TICK, VLLM, blocks) for blocks in (10, 100)]
+    rng = np.random.default_rng(0)
+    chosen = []
+    for number, at in enumerate(np.cumsum(rng.integers(0, 8 * MS, 300)).tolist()):
+        for engine in engines:
+            engine.advance(at)
+        which = min(range(2), key=lambda i: engines[i].outstanding_tokens)
+        engines[which].submit(Request(id=number, isl=16, osl=16, at=at))
+        chosen.append(which)
+    records = [engine.requests() for engine in engines if engine.advance() is not None]
+    assert sum(len(record) for record in records) == 300
+    assert all((record.status == COMPLETED).all() for record in records)
+    assert 0 < chosen.count(0) < chosen.count(1)
