@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import get_args
 
 import numpy as np
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from tonnage.spec.workload import Trace
 MS = 1_000_000_000
 """Picoseconds of a millisecond."""
 
-SCHEDULERS: tuple[Scheduler, ...] = ("static", "tensorrt-llm", "vllm", "sglang")
+SCHEDULERS: tuple[Scheduler, ...] = get_args(Scheduler)
 
 
 def coefficient_array(**seconds: float) -> np.ndarray:

@@ -25,7 +25,7 @@ from tonnage.simulator.request import Request
 from tonnage.spec.workload import Trace
 
 ENGINES = [Engine, reference.Engine]
-EASY = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EASY = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def engine_of(kind: Any, r: Run) -> Any:

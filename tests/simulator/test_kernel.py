@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from tests.strategies import MS, ROOFLINE, SCHEDULERS, coefficient_array, runs
+from tests.strategies import MS, ROOFLINE, SCHEDULERS, Run, coefficient_array, runs
 from tonnage.errors import InputError
 from tonnage.perf.step import Drafting, StepModel
 from tonnage.results.requests import COMPLETED, REJECTED, STATUS_NAMES, UNFINISHED, Requests
@@ -54,10 +54,21 @@ def both(trace, step, engine, blocks, **options):
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_kernel_equals_reference(scheduler, data):
-    r = data.draw(runs((scheduler,)))
+    compare(data.draw(runs((scheduler,))))
+
+
+@pytest.mark.accuracy
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@settings(max_examples=1_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_kernel_equals_reference_on_a_thousand_runs(scheduler, data):
+    compare(data.draw(runs((scheduler,))))
+
+
+def compare(r: Run) -> None:
     requests, _, _ = both(r.trace, r.step, r.knobs, r.kv_blocks, windows=r.windows, window_ps=r.window_ps, max_context=r.max_context)
     for status in np.unique(requests.status):
         event(STATUS_NAMES[status])

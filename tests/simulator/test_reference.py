@@ -421,7 +421,7 @@ def test_decode_steps_are_an_arithmetic_progression(scheduler) -> None:
     assert [job.last_token - job.first_token for job in result.jobs] == [closed_form] * batch
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(r=runs())
 def test_nothing_is_lost_and_nothing_counted_twice(r: Run) -> None:
     result = run_reference(r.trace, r.step, r.knobs, r.kv_blocks, windows=r.windows, window_ps=r.window_ps, max_context=r.max_context)
