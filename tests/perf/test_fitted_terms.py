@@ -21,7 +21,7 @@ from tonnage.perf.terms_file import checked, shipped
 from tonnage.spec.calibration import MULTIPLIERS
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.deployment import Deployment
-from tools.fit.silicon.dense import silicon_layout
+from tools.fit.silicon.dense_terms import silicon_layout
 from tools.fit.silicon.moe import moe_layout
 from tools.fit.terms import layout
 

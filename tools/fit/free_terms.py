@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tonnage.calibration.residuals import Terms
-from tools.fit.silicon.dense import EARLIER, MEASURED_GPU, silicon_layout
+from tools.fit.silicon.dense import MEASURED_GPU
+from tools.fit.silicon.dense_terms import EARLIER, silicon_layout
 from tools.fit.silicon.moe import moe_layout
 from tools.fit.terms import layout
 

@@ -9,7 +9,8 @@ from tonnage.perf.terms_file import shipped
 from tools.fit.fit import count_of, package_folder
 from tools.fit.free_terms import DENSE, EXPERTS, FIRST, FRONT_END, MEMORY, WIDTHS, free_terms
 from tools.fit.silicon import streaming
-from tools.fit.silicon.dense import EARLIER, MEASURED_GPU, silicon_layout
+from tools.fit.silicon.dense import MEASURED_GPU
+from tools.fit.silicon.dense_terms import EARLIER, silicon_layout
 from tools.fit.silicon.moe import moe_layout
 from tools.fit.terms import Layout, layout
 

@@ -21,7 +21,9 @@ import numpy as np
 from tonnage.calibration.rows import Progress
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine, find_model
-from tools.fit.silicon.dense import EARLIER, LATER, VLLM, add_means, figures, folds
+from tools.fit.silicon.dense import LATER
+from tools.fit.silicon.dense_terms import EARLIER, VLLM
+from tools.fit.silicon.folds import add_means, figures, folds
 from tools.fit.silicon.moe_rows import select_moe
 from tools.fit.silicon.sample import FILE, Row
 from tools.fit.silicon.silicon_rows import SiliconRows

@@ -19,32 +19,25 @@ from tonnage.spec.deployment import Parallelism
 from tonnage.spec.precision import find_precision
 from tonnage.validation.point import read_point
 from tools.fit.silicon import streaming
-from tools.fit.silicon.dense import (
+from tools.fit.silicon.dense import LATER, OUTGROWN, carried_over, refit
+from tools.fit.silicon.dense_rows import select
+from tools.fit.silicon.dense_terms import (
     COMMON,
     EARLIER,
     ENGINES,
-    LATER,
-    OUTGROWN,
     SGLANG,
-    SLOPE,
     TODAY,
     TRTLLM,
     TRTLLM_RC,
     VLLM,
     VLLM_010,
     VLLM_012,
-    Slopes,
-    carried_over,
-    family,
-    figures,
-    folds,
-    refit,
     silicon_layout,
-    solve_silicon,
 )
-from tools.fit.silicon.dense_rows import select
+from tools.fit.silicon.folds import family, figures, folds
 from tools.fit.silicon.sample import COLUMNS, MEASURED, installed_sample
 from tools.fit.silicon.silicon_rows import SiliconRows, lengths
+from tools.fit.silicon.solving import SLOPE, Slopes, solve_silicon
 
 SAMPLE = installed_sample()
 needs_wheel = pytest.mark.skipif(SAMPLE is None, reason="THE WHEEL aiconfigurator-core IS ABSENT: the shipped figures are not checked")
