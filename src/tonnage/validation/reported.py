@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 RATES = ("requests_s", "output_tok_s")
 """Metrics that the attention ranks of an instance have together; of the others each rank has its own."""
 
-PERCENTILES = (50, 90, 95, 99)
-
 
 def reported_metrics(record: Requests) -> dict[str, float]:
     """Latencies in ms over the completed requests, and the rates per second up to the last completion.
@@ -25,10 +23,8 @@ def reported_metrics(record: Requests) -> dict[str, float]:
     if not summary.counted:
         return {}
     found = dict(zip(RATES, reported_rates(record), strict=True))
-    for metric in ("ttft", "e2e", "tpot", "itl"):
-        statistics = getattr(summary, f"{metric}_ms")
-        found[f"{metric}_ms"] = statistics.mean
-        found |= {f"{metric}_p{p}_ms": getattr(statistics, f"p{p}") for p in PERCENTILES}
-    found["itl_ms"] = found["tpot_ms"]
-    several = found["tpot_ms"] == found["tpot_ms"]
-    return found if several else {name: value for name, value in found.items() if not name.startswith(("tpot", "itl"))}
+    latencies = {"ttft": summary.ttft_ms, "e2e": summary.e2e_ms, "tpot": summary.tpot_ms, "itl": summary.itl_ms}
+    for metric, statistics in latencies.items():
+        values = {"": statistics.mean, "_p50": statistics.p50, "_p90": statistics.p90, "_p95": statistics.p95, "_p99": statistics.p99}
+        found |= {f"{metric}{statistic}_ms": value for statistic, value in values.items() if value is not None}
+    return found | ({"itl_ms": found["tpot_ms"]} if "tpot_ms" in found else {})
