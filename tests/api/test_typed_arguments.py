@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import fields
 from typing import get_type_hints
 
 import pytest
 
 import tonnage
 from tonnage import api
+from tonnage.api.lesson import LessonArguments
 from tonnage.api.simulation import OWN, SimulateArguments
 from tonnage.api.typed_arguments import SizeArguments
 from tonnage.errors import InputErrors
+from tonnage.simulator.lesson import LessonConfig
 from tonnage.spec.scenario import leaves
 from tools.typed_arguments import TARGET, module
 
@@ -29,6 +32,10 @@ def test_every_leaf_is_an_argument_of_size_and_nothing_else_but_single_prices() 
 
 def test_every_argument_of_simulate_is_a_leaf_or_its_own() -> None:
     assert set(get_type_hints(SimulateArguments)) - LEAVES == set(OWN) - {"requests"}
+
+
+def test_every_argument_of_the_lesson_is_a_field_of_its_configuration() -> None:
+    assert set(get_type_hints(LessonArguments)) == {part.name for part in fields(LessonConfig)}
 
 
 @pytest.mark.parametrize(("function", "arguments"), [(tonnage.size, SizeArguments), (tonnage.simulate, SimulateArguments)])

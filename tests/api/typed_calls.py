@@ -9,7 +9,8 @@ from tonnage.api.simulated_run import SimulatedRun
 
 def right_calls() -> None:
     """Every form of an argument that Python takes."""
-    tonnage.size(model="llama-3-8b", isl=2000, osl="200+-50", peak_rps=3, gpu=["h100", "l40s"], tp=(1, 2), ttft="p95<=500ms")
+    plan = tonnage.size(model="llama-3-8b", isl=2000, osl="200+-50", peak_rps=3, gpu=["h100", "l40s"], tp=(1, 2), ttft="p95<=500ms")
+    assert_type(plan, tonnage.Plan)
     tonnage.size("scenario.yaml", price=["systems.dgx-h100=250000"], prices=Path("prices.yaml"), profile=[1.0] * 24)
     tonnage.size({"model": "llama-3-8b"}, mode="sequential", seed=None)
     tonnage.calibrate([Path("points.csv")], gpu="h100", tp=1)
