@@ -147,7 +147,7 @@ class Prices:
         """This list with the user's prices in place of its own (``docs/cost.md`` has the keys).
 
         Raises:
-            InputError: unknown keys, prices that are zero, negative or no numbers: all of them, each with its path.
+            InputErrors: unknown keys, prices that are zero, negative or no numbers: all of them, each with its path.
         """
         from tonnage.spec.catalog.price_list import apply
 

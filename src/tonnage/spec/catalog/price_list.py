@@ -9,11 +9,11 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from tonnage.errors import DataError, InputError, UnknownName, option
+from tonnage.errors import DataErrors, InputError, InputErrors, UnknownName, option
+from tonnage.spec.catalog.entries import shipped_yaml
 from tonnage.spec.catalog.lookup import find_gpu, find_system
 from tonnage.spec.prices import DEFAULT_OFFER, GIVEN, ApiPrice, CloudOffer, Figure, Prices, SystemPrice, first_day
 from tonnage.spec.yaml_text import parse_yaml
@@ -33,15 +33,14 @@ def catalog_prices() -> Prices:
     """The prices that Tonnage ships, ``prices.yaml``.
 
     Raises:
-        DataError: the file is damaged, or a price has no source or no date.
+        DataErrors: unknown keys, prices that cannot be, or a price without a source or a date.
     """
-    text = resources.files("tonnage.spec.catalog").joinpath("prices.yaml").read_text(encoding="utf-8")
     nothing = {key: Figure(path=key, low=1, high=1, source="", date="") for key in FIGURES}
     empty = Prices(**nothing, **dict.fromkeys(OPTIONAL))  # type: ignore[arg-type]
     try:
-        return _read(empty, _mapping(text, "prices.yaml"), "", catalog=True)
-    except InputError as error:
-        raise DataError(f"catalog/prices.yaml: {error}") from None
+        return _read(empty, shipped_yaml("prices.yaml"), "", catalog=True)
+    except InputErrors as errors:
+        raise DataErrors(f"catalog/prices.yaml: {line}" for line in errors.lines) from None
 
 
 def read_overrides(path: str | Path) -> dict[str, Any]:
@@ -102,8 +101,7 @@ def problems(overrides: Mapping[str, Any], where: str = "prices") -> list[str]:
 def _read(base: Prices, raw: Mapping[str, Any], where: str, *, catalog: bool) -> Prices:
     reading = _Reading(catalog=catalog)
     changes = reading.changes(base, raw, where)
-    if reading.problems:
-        raise InputError("; ".join(reading.problems))
+    InputErrors.raise_if(reading.problems)
     return replace(base, **changes)
 
 
