@@ -26,7 +26,7 @@ from tonnage.perf.residuals import shipped_residuals
 from tonnage.simulator.kernel import warm_up
 from tools.fit.data import CURVE, CURVE_SOURCE, FILES, curve_rows, measured_bits, read_data
 from tools.fit.fitting import Figures, Fitting, mape_of
-from tools.fit.folds import held_out_folds
+from tools.fit.folds import Fold, held_out_folds
 from tools.fit.formats import ORIGINS as FORMAT_ORIGINS
 from tools.fit.free_terms import free_terms
 from tools.fit.prior_widths import Learned
@@ -96,6 +96,25 @@ def fit(
     report = progress or (lambda done, total, name: None)
     report(0, len(folds) + 1, "all rows")
     final = fitting.everything()
+    held_out, residuals, taught = _left_out(fitting, folds, report)
+    counts = {FILES[engine]: len(part) for engine, part in rows.items()} | {"NVIDIA course, one curve": len(CURVE)}
+    terms = shipped_form(fitting.layout.terms(final), counts)
+    in_sample = fitting.in_sample(terms)
+    terms["report"] = {"date": DATE, "rows": counts, "in_sample": in_sample, "held_out": held_out}
+    terms = _with_current_engines(terms, silicon, progress, residuals if cross_validate else None)
+    terms["report"]["free_terms"] = count_of(terms, widths_of(taught))
+    file = _write("terms.json", terms, output)
+    if residuals:
+        table_of_errors = carried_over(residual_table(residuals, DATE), shipped_residuals(), "current")
+        _write("residuals.json", table_of_errors | {"widths": widths_of(taught)}, output)
+    kept = terms["report"]
+    return FitReport(terms=terms, file=file, rows=kept["rows"], in_sample=kept["in_sample"], held_out=kept["held_out"])
+
+
+def _left_out(
+    fitting: Fitting, folds: Sequence[Fold], report: Progress
+) -> tuple[dict[str, dict[str, Figures]], list[HeldOut], Learned | None]:
+    """The errors of every fold of the first stage as figures and one by one, and what calibrating unseen groups teaches."""
     held_out: dict[str, dict[str, Figures]] = {}
     residuals: list[HeldOut] = []
     for number, fold in enumerate(folds, start=1):
@@ -112,18 +131,7 @@ def fit(
     for title, table in held_out.items():
         table["mean"] = _mean(list(table.values()))
         held_out[title] = table
-    counts = {FILES[engine]: len(part) for engine, part in rows.items()} | {"NVIDIA course, one curve": len(CURVE)}
-    terms = shipped_form(fitting.layout.terms(final), counts)
-    in_sample = fitting.in_sample(terms)
-    terms["report"] = {"date": DATE, "rows": counts, "in_sample": in_sample, "held_out": held_out}
-    terms = _with_current_engines(terms, silicon, progress, residuals if cross_validate else None)
-    terms["report"]["free_terms"] = count_of(terms, widths_of(taught))
-    file = _write("terms.json", terms, output)
-    if residuals:
-        table_of_errors = carried_over(residual_table(residuals, DATE), shipped_residuals(), "current")
-        _write("residuals.json", table_of_errors | {"widths": widths_of(taught)}, output)
-    kept = terms["report"]
-    return FitReport(terms=terms, file=file, rows=kept["rows"], in_sample=kept["in_sample"], held_out=kept["held_out"])
+    return held_out, residuals, taught
 
 
 def _require_scipy() -> None:
