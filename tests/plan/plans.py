@@ -39,7 +39,14 @@ def any_of(kind: Any) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one return f
         return st.none()
     if is_dataclass(kind) and isinstance(kind, type):
         return filled(kind)
-    simple = {float: NUMBERS, int: st.integers(-(10**9), 10**9), str: TEXTS, bool: st.booleans(), type(None): st.none()}
+    simple = {
+        Any: st.one_of(TEXTS, st.integers(0, 9), st.booleans()),
+        float: NUMBERS,
+        int: st.integers(-(10**9), 10**9),
+        str: TEXTS,
+        bool: st.booleans(),
+        type(None): st.none(),
+    }
     return simple[kind]
 
 

@@ -86,8 +86,8 @@ def keys(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return found + [below for name, each in inner for below in keys(each, (*path, name))]
 
 
-OPEN = ("prices", "coefficients", "step_factors")
-"""What holds names of the asker's own."""
+OPEN = ("prices", "coefficients", "step_factors", "launch_file")
+"""What holds names of the asker's or of an engine's own."""
 
 
 @ANY

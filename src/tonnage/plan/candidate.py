@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tonnage.plan.confidence import Confidence
 from tonnage.plan.document import DERIVES, Shown
@@ -46,7 +46,7 @@ class Candidate(Shown):
 
     DERIVED: ClassVar[tuple[str, ...]] = (
         *("gpu", "system", "gpus_per_system", "precision", "tp", "pp", "dp", "ep", "engine", "engine_preset", "knobs"),
-        *("instances", "systems", "memory", "kv_tokens", "launch"),
+        *("instances", "systems", "memory", "kv_tokens", "launch", "launch_file"),
     )
 
     pools: tuple[Pool, ...]
@@ -159,6 +159,11 @@ class Candidate(Shown):
     def launch(self) -> tuple[str, ...]:
         """The command that starts an instance of the only pool."""
         return self.pool.launch
+
+    @property
+    def launch_file(self) -> dict[str, Any]:
+        """The configuration file that this command names."""
+        return self.pool.launch_file
 
     @property
     def parallelism(self) -> Parallelism:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from tonnage.plan.fleet import Fleet
 from tonnage.plan.identity import Identity
@@ -28,6 +28,7 @@ class Pool(Identity):
         memory: where the memory of each GPU goes; empty where it is not known.
         kv_tokens: tokens that the KV cache of one instance holds; None where it is not known.
         launch: the command that starts the engine of one instance, as an argument list; empty where no command is known.
+        launch_file: the configuration file that this command names ``plan.launch.FILE``, as nested values; empty where it needs none.
     """
 
     __pydantic_config__ = FORBID
@@ -42,6 +43,7 @@ class Pool(Identity):
     memory: tuple[MemoryPart, ...] = ()
     kv_tokens: int | None = None
     launch: tuple[str, ...] = ()
+    launch_file: dict[str, Any] = field(default_factory=dict)
 
     @property
     def fleet(self) -> Fleet:

@@ -10,11 +10,12 @@ from tonnage.perf.provenance import marks
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.fleet import fleet
 from tonnage.plan.identity import Identity
+from tonnage.plan.launch import Command, command
 from tonnage.plan.limit import SATURATION
 from tonnage.plan.load import Load
 from tonnage.plan.pool import Pool
 from tonnage.sizing.explain import memory_parts
-from tonnage.spec.catalog import accuracy_and_calibration
+from tonnage.spec.catalog import accuracy_and_calibration, find_engine
 
 if TYPE_CHECKING:
     from tonnage.plan.fleet import Fleet
@@ -75,6 +76,7 @@ def _pool(carried: Carried, need: Fleet) -> Pool:
     """The instances of the deployment on their systems."""
     trial, instance = carried.ready.trial, carried.ready.instance
     names = {part.name: getattr(trial.identity, part.name) for part in fields(Identity)}
+    started = _command(carried)
     return Pool(
         **names,
         model=trial.deployment.model.name,
@@ -85,6 +87,24 @@ def _pool(carried: Carried, need: Fleet) -> Pool:
         systems=need.systems,
         memory=memory_parts(instance),
         kv_tokens=instance.memory.tokens,
+        launch=started.argv,
+        launch_file=started.file,
+    )
+
+
+def _command(carried: Carried) -> Command:
+    """How an instance is started; nothing with speculative decoding, whose drafter no preset's command names yet."""
+    d, asked = carried.ready.trial.deployment, carried.ready.instance.asked
+    if d.speculation is not None:
+        return Command()
+    longest = asked.pairs.longest if asked.pairs is not None else asked.isl.longest + asked.osl.longest
+    return command(
+        find_engine(d.engine).launch,
+        checkpoint=d.model.name,
+        parallelism=d.parallelism,
+        knobs=d.knobs,
+        max_context=min(longest, d.model.max_context),
+        kv_8bit=d.precision.kv == "fp8",
     )
 
 

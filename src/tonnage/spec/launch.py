@@ -1,6 +1,6 @@
 """How an engine is started: the words of its command and the flag of each setting, which ``plan/launch`` puts together.
 
-Settings have the names of ``Parallelism`` and ``EngineKnobs``; ``max_context`` is the longest prompt with its output.
+Settings have the names of ``Parallelism`` and ``EngineKnobs``, and those of ``plan.launch.SETTINGS``.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from tonnage.spec.typed_values import FORBID
 
 MODEL = "{model}"
 """Stands in a command where the checkpoint does."""
+
+FLAGS = "{flags}"
+"""Stands in a command where its flags do; they follow the last word of a command without it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +31,9 @@ class Launch:
     """How an engine is started.
 
     Attributes:
-        command: the words before the flags, one of them ``MODEL``.
-        values: pairs of a setting and the flag that its value follows.
-        switches: pairs of a setting that is on or off and its flags; "ep" is on where experts are spread over GPUs.
+        command: its words; one of them holds ``MODEL``, and one may be ``FLAGS``.
+        values: pairs of a setting and the flag that its value follows; a flag that ends with "=" is one word with it.
+        switches: pairs of a setting that is on or off and its flags; a degree is on where it is above 1.
         file_flag: the flag of the configuration file; empty where everything has a flag.
         file_keys: pairs of a setting that only the file has and its key, with dots between the levels; a leading "not " turns it round.
         source, date: where the names come from and when they were taken down.
