@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.report.chromium import Chromium, path
-from tests.report.plans import full, hostile, old, without_answer
-from tonnage.report.html import write_report
+from tests.report.plans import bare, full, hostile, without_answer
+from tonnage.report.html import write_page
+from tonnage.report.plan_document import report
 
 pytestmark = pytest.mark.browser
 SIZES = ((1280, 900), (768, 1024), (390, 844), (320, 640))
@@ -25,14 +26,14 @@ def browser() -> Iterator[Chromium]:
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
-    plans = {"full": full(), "old": old(), "none": without_answer(), "empty": {}, "hostile": hostile()}
+    plans = {"full": full(), "bare": bare(), "none": without_answer(), "hostile": hostile()}
     for name, plan in plans.items():
-        write_report(folder / f"{name}.html", plan)
-    write_report(folder / "several.html", full(), without_answer())
+        write_page(folder / f"{name}.html", report(plan))
+    write_page(folder / "several.html", report(full(), without_answer()))
     return {name: folder / f"{name}.html" for name in (*plans, "several")}
 
 
-@pytest.mark.parametrize("name", ["full", "old", "none", "empty", "hostile", "several"])
+@pytest.mark.parametrize("name", ["full", "bare", "none", "hostile", "several"])
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_page_opens_alone_and_is_no_wider_than_the_window(
     browser: Chromium, pages: dict[str, Path], name: str, width: int, height: int

@@ -13,7 +13,7 @@ def test_plain_is_as_it_was_given(value: float | None, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.0123, "0.012"), (0.664, "0.66"), (12.5, "12.50"), (571_914.2, "571,914"), (0.0, "0.00"), (None, "–")]
+    ("value", "text"), [(0.0123, "0.012"), (0.664, "0.66"), (12.5, "12.50"), (571_914.2, "571,914"), (0.0, "0"), (None, "–")]
 )
 def test_dollars_and_cents(value: float | None, text: str) -> None:
     assert usd(value) == text

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.report.plans import HOSTILE
-from tests.report.test_figures import FIGURES, full
+from tests.report.plans import HOSTILE, full
+from tests.report.test_figures import FIGURES
+from tonnage.plan.cost import WayCost, YearlyCost
 from tonnage.report.drawing import NARROW, WIDE, draw
 from tonnage.report.figure import Axis, Bars, Plot, Point, Series
 from tonnage.report.svg import TONES, Scale, fitted, log_ticks, nice_ticks, shape
@@ -84,10 +86,13 @@ def test_long_words_are_cut() -> None:
 
 
 def test_bar_that_dwarfs_the_others_is_broken_off_and_its_number_stays() -> None:
-    plan = full()
-    plan["cost"]["options"]["api"]["usd_per_year"] = 42.6e6
-    plan["cost"]["options"]["api"]["parts"][0]["usd_per_year"] = 42.6e6
-    bars = FIGURES["cost"](plan)
+    def dear(way: WayCost) -> WayCost:
+        parts = (replace(way.parts[0], usd_per_year=42.6e6),)
+        return replace(way, usd_per_year=42.6e6, parts=parts) if way.where == "api" else way
+
+    cost = full().cost
+    assert isinstance(cost, YearlyCost)
+    bars = FIGURES["cost"](replace(full(), cost=replace(cost, ways=tuple(map(dear, cost.ways)))))
     assert isinstance(bars, Bars)
     assert bars.cut == 1.5 * 831_000
     drawn = draw(bars)

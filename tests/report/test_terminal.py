@@ -78,7 +78,7 @@ def test_the_chosen_row_is_marked_and_the_mark_explained() -> None:
 def test_facts_fold_under_their_own_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     text = written(Facts(rows=(("Answer", "one two three four five six seven eight"), ("Demand", "ten"))))
-    assert text == "Answer  one two three four five six\n        seven eight\nDemand  ten"
+    assert text == "Answer       one two three four five six\n             seven eight\nDemand       ten"
 
 
 def test_pictures_and_commands_are_kept_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,11 +14,12 @@ from tests.questions import question
 from tonnage import api
 from tonnage.api.size import ask
 from tonnage.cli.main import run
-from tonnage.cli.show_plan import show_plan
 from tonnage.perf.regime import Regime
 from tonnage.perf.residuals import LEVELS, Residuals
 from tonnage.plan.confidence import Confidence
 from tonnage.plan.limit import SATURATION, Bound, bound_by
+from tonnage.report.plan_text import plan_text
+from tonnage.report.terminal import terminal
 from tonnage.report.wording_confidence import confidence_text
 from tonnage.sizing.capacity import STABLE, Capacity, Instance, find_capacity
 from tonnage.sizing.confidence import confidence_in, confidence_of, confidences, critical_factor, rates_with_slower_steps
@@ -178,7 +179,7 @@ def test_the_plan_its_table_and_its_json_hold_the_confidence_of_every_candidate(
     plan = plan_of(peak_rps=100, tp="1,2")
     assert all(c.confidence is not None for c in plan.candidates)
     assert [c["confidence"]["meets"] for c in plan.to_json()["candidates"]] == [c.confidence.meets for c in plan.candidates]
-    shown = show_plan(plan)
+    shown = terminal(plan_text((plan,)))
     assert "P(meets)" in shown
     assert f"{plan.choice.confidence.meets:.0%}" in shown
 

@@ -10,10 +10,12 @@ import pytest
 from tests.questions import question
 from tonnage import api
 from tonnage.cli.main import run
-from tonnage.cli.show_plan import show_plan
 from tonnage.errors import InputError
 from tonnage.perf.prediction_error import regime_of
 from tonnage.report.markdown import markdown
+from tonnage.report.plan_document import report
+from tonnage.report.plan_text import plan_text
+from tonnage.report.terminal import terminal
 from tonnage.sizing.planner import size
 from tonnage.sizing.precisions import HIGH_FROM, LARGE, NONE_BELOW, SMALL, FormatGain, band, format_gains
 from tonnage.spec.catalog import find_gpu, find_model, gpus, trade_offs
@@ -150,19 +152,19 @@ def test_a_plan_says_what_its_format_costs() -> None:
     plan = size(asked)
     assert plan.choice is not None
     assert (plan.choice.accuracy_impact, plan.choice.calibration) == ("low", "10 min")
-    assert "awq: accuracy impact low, calibration 10 min" in show_plan(plan)
+    assert "awq: accuracy impact low, calibration 10 min" in terminal(plan_text((plan,)))
     assert any("format awq not fitted" in mark for mark in plan.choice.marks)
     document = plan.to_json()
     assert document["choice"]["accuracy_impact"] == "low"
-    written = markdown(document)
-    assert re.search(r"accuracy impact of the format \| low", written)
-    assert re.search(r"its calibration \| 10 min", written)
+    written = markdown(report(plan))
+    assert re.search(r"accuracy impact \| low", written)
+    assert re.search(r"calibration \| 10 min", written)
 
 
 def test_a_plan_in_16_bits_says_nothing_of_it() -> None:
     plan = size(question(precision="fp16", tp="1", ttft=None))
-    assert "accuracy impact" not in show_plan(plan)
-    assert "accuracy impact" not in markdown(plan.to_json())
+    assert "accuracy impact" not in terminal(plan_text((plan,)))
+    assert "accuracy impact" not in markdown(report(plan))
 
 
 def test_every_format_can_be_asked_for_at_once() -> None:

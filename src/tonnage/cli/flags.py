@@ -43,16 +43,21 @@ class Flag:
         return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[self.kind, told])
 
 
-def about(text: str) -> Any:
-    """A field that becomes a flag with this description, and is None unless it is given."""
-    return field(default=None, metadata={"about": text})
+def about(text: str, *, negative: bool = True) -> Any:
+    """A field that becomes a flag with this description, and is None unless it is given.
+
+    Args:
+        text: the description.
+        negative: whether a switch can be turned off by ``--no-…`` too.
+    """
+    return field(default=None, metadata={"about": text, "negative": negative})
 
 
 def flags_of(declared: type, group: Group | None = None) -> tuple[Flag, ...]:
     """A flag for each field of a dataclass whose fields are made by ``about``."""
     kinds = get_type_hints(declared)
     return tuple(
-        Flag(name=one.name, kind=kinds[one.name], about=one.metadata["about"], group=group, negative=takes(kinds[one.name], bool))
+        Flag(name=one.name, kind=kinds[one.name], about=one.metadata["about"], group=group, negative=one.metadata["negative"])
         for one in fields(declared)
     )
 

@@ -12,13 +12,14 @@ import os
 import sys
 from collections.abc import Sequence
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Parameter
 
 from tonnage.errors import Path, TonnageError, UnknownName, spelled
 from tonnage.version import VERSION
 
 VERBS = {
     "size": "How many systems does this traffic need inside these latency limits?",
+    "report": "A saved plan as text, as Markdown or as a page.",
     "simulate": "What one instance does under a load, or the course's lesson on batching (--ticks).",
     "bench": "Measure a live endpoint, with a verdict on whether the measurement can be believed.",
     "import": "Single requests of another tool's run, as a run folder.",
@@ -30,11 +31,18 @@ VERBS = {
     "calibrate": "Fit the step model to a few measurements of your own.",
 }
 
+
+def _default(value: object) -> str | None:
+    """A default as help shows it; None where there is none to show, or a switch is off."""
+    return None if value is None or value is False else str(value)
+
+
 app = App(
     name="tonnage",
     help="How many GPU systems does this LLM traffic need at this latency? Sized by simulation, checked against measurements.",
     version=VERSION,
     help_format="plaintext",
+    default_parameter=Parameter(show_default=_default),
 )
 FUNCTIONS = {"import": "import_run"}
 """Verbs whose file and function have another name, since theirs is a word of Python."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tonnage.report.document import Document
+
+if TYPE_CHECKING:
+    from tonnage.plan.plan import Plan
 
 
 def print_answer(document: Callable[[], Document], values: Callable[[], Any], *, json: bool) -> None:
@@ -19,3 +22,17 @@ def print_answer(document: Callable[[], Document], values: Callable[[], Any], *,
     from tonnage.report.terminal import terminal
 
     print(terminal(document()))
+
+
+def print_plans(plans: Sequence[Plan], *, json: bool, markdown: bool, explain: bool) -> None:
+    """Print plans as one JSON object, as a report in Markdown, or as text for the terminal."""
+    if markdown and not json:
+        from tonnage.report.markdown import markdown as written
+        from tonnage.report.plan_document import report
+
+        sys.stdout.write(written(report(*plans)))
+        return
+    from tonnage.report.plan_text import plan_text
+    from tonnage.report.saved import to_json
+
+    print_answer(lambda: plan_text(plans, explain=explain), lambda: to_json(plans), json=json)

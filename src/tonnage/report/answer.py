@@ -2,98 +2,106 @@
 
 from __future__ import annotations
 
-from tonnage.report.costs import owned_and_cheapest, ways
+from typing import TYPE_CHECKING
+
+from tonnage.plan.cost import YearlyCost
+from tonnage.report.costs import NAMES, SAID, owned_and_cheapest, priced, ways, yearly
+from tonnage.report.deployments import systems
 from tonnage.report.existing import existing_glance, existing_sentence, existing_title
 from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, plain, usd
-from tonnage.report.reading import Json, at, deployment, figure_of, gpus, listed, words_of
+from tonnage.report.wording_cost import no_cost_text
+
+if TYPE_CHECKING:
+    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.plan import Plan
 
 
-def title(plan: Json) -> str:
+def title(plan: Plan) -> str:
     """Such as "5 × dgx-h100 for llama-3-8b"."""
-    if at(plan, "existing") is not None:
+    if plan.existing is not None:
         return existing_title(plan)
-    choice, model = at(plan, "choice"), words_of(plan, "scenario", "model") or "the model"
-    if choice is None:
-        return f"No deployment of {model} meets the limits"
-    return f"{figure_of(choice, 'systems') or 0:.0f} × {words_of(choice, 'system')} for {model}"
+    if plan.choice is None:
+        return f"No deployment of {plan.scenario.model} meets the limits"
+    return f"{systems(plan.choice)} for {plan.scenario.model}"
 
 
-def sentence(plan: Json) -> str:
+def sentence(plan: Plan) -> str:
     """What exists and how long it lasts where that was asked; what to buy, what it carries, how full it is, what it costs."""
-    choice = at(plan, "choice")
     exists = existing_sentence(plan)
-    if exists:
-        return exists if choice is None else f"{exists} Bought anew for this load: {_bought(plan, choice)}"
-    if choice is None:
-        return (
-            f"None of the {len(listed(plan, 'rejected'))} deployments that were tried meets the limits at any load. "
+    if plan.choice is None:
+        return exists or (
+            f"None of the {counted(len(plan.rejected), 'deployment')} that were tried meets the limits at any load. "
             "The reasons are below; the limit named most often is the one to relax."
         )
-    return _bought(plan, choice)
+    bought = _bought(plan, plan.choice)
+    return f"{exists} Bought anew for this load: {bought}" if exists else bought
 
 
-def _bought(plan: Json, choice: Json) -> str:
-    systems = round(figure_of(choice, "systems") or 0)
-    asked = figure_of(plan, "demand", "sizing_requests_per_second")
-    load, model = None if asked is None else float(f"{asked:.4g}"), words_of(plan, "scenario", "model")
-    spare = figure_of(plan, "scenario", "spare_systems") or 0
-    kept = f", {counted(round(spare), 'spare system')} included" if spare else ""
-    plural = "s" if systems != 1 else ""
-    carried = f"{systems} {words_of(choice, 'system')} system{plural} ({counted(gpus(choice), 'GPU')}{kept})"
-    verb = "carry" if systems != 1 else "carries"
-    full = figure_of(choice, "utilisation")
-    room = f" The fleet is then at {percent(full)} of what the limits allow." if full is not None and full <= 1 else ""
-    jobs, seconds = figure_of(plan, "demand", "offline_requests"), figure_of(plan, "demand", "offline_seconds")
-    if jobs is not None and seconds is not None:
-        done = "complete" if systems != 1 else "completes"
-        share = "" if full is None else f" That takes {percent(full)} of what the fleet can do."
-        return f"{carried} {done} {plain(jobs)} requests of {model} within {plain(seconds / 3600)} hours.{share}{_price(plan)}"
-    return f"{carried} {verb} {plain(load)} requests per second of {model} inside every limit.{room}{_price(plan)}"
+def _bought(plan: Plan, choice: Candidate) -> str:
+    spare = plan.scenario.spare_systems
+    kept = f", {counted(spare, 'spare system')} included" if spare else ""
+    bought = f"{_systems(choice)} ({counted(choice.gpus, 'GPU')}{kept})"
+    one = choice.systems == 1
+    load, demand, model = float(f"{plan.demand.sizing_requests_per_second:.4g}"), plan.demand, plan.scenario.model
+    full = percent(choice.utilisation)
+    if demand.offline_requests is not None and demand.offline_seconds is not None:
+        job = f"{plain(demand.offline_requests)} requests of {model} within {plain(demand.offline_seconds / 3600)} hours"
+        return f"{bought} {'completes' if one else 'complete'} {job}. That takes {full} of what the fleet can do.{_price(plan)}"
+    room = f" The fleet is then at {full} of what the limits allow." if choice.utilisation <= 1 else ""
+    verb = "carries" if one else "carry"
+    return f"{bought} {verb} {plain(load)} requests per second of {model} inside every limit.{room}{_price(plan)}"
 
 
-def _price(plan: Json) -> str:
-    unknown = [way for way in ways(plan) if way.per_year is None]
+def _systems(choice: Candidate) -> str:
+    """Such as "5 dgx-h100 systems"."""
+    if len(choice.pools) == 1:
+        return f"{choice.systems} {choice.system} system{'' if choice.systems == 1 else 's'}"
+    return systems(choice)
+
+
+def _price(plan: Plan) -> str:
+    cost = yearly(plan)
+    if cost is None:
+        return ""
     words = ""
-    for way in owned_and_cheapest(plan):
-        each = "" if way.per_1000 is None else f", {usd(way.per_1000)} USD per 1,000 requests"
-        cheapest = f", the cheapest way{' of those with a price' if unknown else ''}" if way.cheapest else ""
-        words += f" {way.said} it costs {dollars(way.per_year)} USD a year{each}{cheapest}."
-    owned = next((way for way in unknown if way.owned), None)
-    return words if owned is None else f"{words} What owning it costs is not known: {owned.remark}."
+    for way in owned_and_cheapest(cost):
+        each = "" if way.usd_per_1000_requests is None else f", {usd(way.usd_per_1000_requests)} USD per 1,000 requests"
+        words += f" {SAID[way.where]} it costs {dollars(way.usd_per_year)} USD a year{each}{_cheapest(cost, way.where)}."
+    missing = next((way.reason for way in ways(cost) if way.where == "on-prem" and way.reason is not None), None)
+    return words if missing is None else f"{words} What owning it costs is not known: {no_cost_text(missing)}."
 
 
-def first_glance(plan: Json) -> tuple[tuple[str, str], ...]:
+def _cheapest(cost: YearlyCost, where: str) -> str:
+    """Whether a way is the cheapest, and of how many; nothing where only one has a price."""
+    known = len(priced(cost))
+    if where != cost.cheapest or known < 2:
+        return ""
+    return f", the cheapest way{' of those with a price' if known < len(cost.ways) else ''}"
+
+
+def first_glance(plan: Plan) -> tuple[tuple[str, str], ...]:
     """The numbers to see first."""
-    choice = at(plan, "choice")
-    exists = existing_glance(plan)
+    choice, exists = plan.choice, existing_glance(plan)
     if choice is None or exists:
         return exists
-    owned = next(iter(owned_and_cheapest(plan)), None)
     rows = [
-        ("systems to buy", f"{figure_of(choice, 'systems') or 0:.0f}"),
-        ("exactly, before rounding", number(figure_of(choice, "systems_exact"))),
-        ("GPUs", f"{gpus(choice):,}"),
-        ("of what the fleet can carry, used at the peak", percent(figure_of(choice, "utilisation"))),
+        ("systems to buy", f"{choice.systems:,}"),
+        ("exactly, before rounding", number(choice.systems_exact)),
+        ("GPUs", f"{choice.gpus:,}"),
+        ("of what the fleet can carry, used at the peak", percent(choice.utilisation)),
     ]
-    if owned is not None:
-        rows += [(f"USD a year, {owned.name}", dollars(owned.per_year)), ("USD per 1,000 requests", usd(owned.per_1000))]
+    way = next(iter(owned_and_cheapest(yearly(plan))), None)
+    if way is not None:
+        rows += [(f"USD a year, {NAMES[way.where]}", dollars(way.usd_per_year)), ("USD per 1,000 requests", usd(way.usd_per_1000_requests))]
     return tuple(row for row in rows if row[1] != ABSENT)
 
 
-def saturation(choice: Json) -> str:
-    """When the fleet would be always busy, in words."""
-    rate, count = figure_of(choice, "saturation_requests_per_second_per_instance"), figure_of(choice, "instances")
-    return ABSENT if rate is None or count is None else f"{number(rate * count)} requests/s, when every instance is always busy"
-
-
-def others(plan: Json) -> tuple[tuple[str, Json], ...]:
+def others(plan: Plan) -> tuple[tuple[str, Candidate], ...]:
     """The chosen deployment, and the best by latency and by throughput where they are not the same."""
-    choice = at(plan, "choice")
-    if choice is None:
+    if plan.choice is None:
         return ()
-    found = [("chosen", choice)]
-    for name, key in (("lowest latency", "latency_optimal"), ("most requests per GPU", "throughput_optimal")):
-        other = at(plan, "choices", key)
-        if other is not None and all(deployment(other) != deployment(c) for _, c in found):
+    found = [("chosen", plan.choice)]
+    for name, other in (("lowest latency", plan.latency_optimal), ("most requests per GPU", plan.throughput_optimal)):
+        if other is not None and all(other.pools != candidate.pools for _, candidate in found):
             found.append((name, other))
     return tuple(found)

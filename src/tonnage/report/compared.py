@@ -3,40 +3,67 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from tonnage.report.answer import sentence
 from tonnage.report.blocks import items, section
-from tonnage.report.costs import owned_and_cheapest
+from tonnage.report.costs import NAMES, cheapest, owned, yearly
+from tonnage.report.deployments import deployment, systems
 from tonnage.report.document import Section, Table
 from tonnage.report.numbers import ABSENT, number, usd
-from tonnage.report.reading import Json, at, deployment, figure_of, gpus, words_of
+from tonnage.spec.catalog.accuracy import BENCHMARK, find_score
+
+if TYPE_CHECKING:
+    from tonnage.plan.plan import Plan
 
 HEADER = (
-    *("model", "deployment", "systems", "exactly", "GPUs", "TTFT p95, ms", "TPOT mean, ms", "E2E mean, ms"),
-    *("USD a year, owned", "per 1,000 requests"),
+    *("model", f"{BENCHMARK} %", "deployment", "req/s per instance", "req/s per 8 GPUs", "systems", "exactly", "GPUs"),
+    *(
+        "TTFT mean ms",
+        "TTFT p95 ms",
+        "TPOT ms",
+        "E2E ms",
+        "USD a year, owned",
+        "per 1,000 requests",
+        "USD a year, cheapest",
+        "cheapest way",
+    ),
+)
+SPARED = (
+    *("req/s per instance", "TTFT mean ms", "GPUs", "per 1,000 requests", "TPOT ms", "USD a year, owned", "E2E ms"),
+    *("req/s per 8 GPUs", "TTFT p95 ms", "cheapest way"),
+)
+QUALITY = (
+    f"{BENCHMARK} scores are as published, and were not all asked in the same way; their sources are in the catalog "
+    "(tonnage catalog MODEL, with JSON)."
 )
 
 
-def compared(plans: Sequence[Json]) -> Section:
+def compared(plans: Sequence[Plan]) -> Section:
     """The models as rows of a table, and the answer of each in a sentence."""
-    table = Table(caption="The same question for each model", header=HEADER, rows=tuple(compared_row(plan) for plan in plans))
-    return section("answer", "Models compared", items(tuple(sentence(plan) for plan in plans)), table)
+    return section("answer", "Models compared", items(tuple(map(sentence, plans))), compared_table(plans))
 
 
-def compared_row(plan: Json) -> tuple[str, ...]:
+def compared_table(plans: Sequence[Plan]) -> Table:
+    """One row for each model."""
+    return Table(
+        caption="The same question for each model", header=HEADER, rows=tuple(map(compared_row, plans)), spare=SPARED, note=QUALITY
+    )
+
+
+def compared_row(plan: Plan) -> tuple[str, ...]:
     """One model: what it takes, how fast it is, what it costs."""
-    model, choice = words_of(plan, "scenario", "model"), at(plan, "choice")
+    model, choice, score = plan.scenario.model, plan.choice, find_score(plan.scenario.model)
+    quality = ABSENT if score is None else f"{score.score:.1f}"
     if choice is None:
-        return (model, "none meets the limits", *([ABSENT] * (len(HEADER) - 2)))
-    owned = next(iter(owned_and_cheapest(plan)), None)
-    latencies = (figure_of(choice, "ttft_ms", "p95"), figure_of(choice, "tpot_ms", "mean"), figure_of(choice, "e2e_ms", "mean"))
+        return (model, quality, "none meets the limits", *([ABSENT] * (len(HEADER) - 3)))
+    own, least = owned(yearly(plan)), cheapest(yearly(plan))
     return (
-        model,
-        deployment(choice),
-        f"{words_of(choice, 'systems')} × {words_of(choice, 'system')}",
-        number(figure_of(choice, "systems_exact")),
-        f"{gpus(choice):,}",
-        *map(number, latencies),
-        usd(None if owned is None else owned.per_year),
-        usd(None if owned is None else owned.per_1000),
+        *(model, quality, deployment(choice)),
+        *map(number, (choice.requests_per_second_per_instance, choice.requests_per_second_per_8_gpus)),
+        *(systems(choice), number(choice.systems_exact, 4), f"{choice.gpus:,}"),
+        *map(number, (choice.ttft_ms.mean, choice.ttft_ms.p95, choice.tpot_ms.mean, choice.e2e_ms.mean)),
+        *((ABSENT, ABSENT) if own is None else (usd(own.usd_per_year), usd(own.usd_per_1000_requests))),
+        usd(None if least is None else least.usd_per_year),
+        ABSENT if least is None else NAMES[least.where],
     )

@@ -15,20 +15,18 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Section, Table, Text
 from tonnage.report.drawing import draw
-from tonnage.report.reading import Json
-from tonnage.report.sections import document
 
 
-def write_report(path: str | Path, *plans: Json) -> None:
-    """Write the page of a plan, or of several side by side; a file that is there already is replaced whole, or not at all.
+def write_page(path: str | Path, document: Document) -> None:
+    """Write a document as a page; a file that is there already is replaced whole, or not at all.
 
     Raises:
         InputError: the folder is missing or cannot be written.
     """
-    target, page = Path(path), html(*plans)
+    target, page = Path(path), html(document)
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
@@ -40,15 +38,10 @@ def write_report(path: str | Path, *plans: Json) -> None:
             Path(name).unlink(missing_ok=True)
             raise
     except OSError as fault:
-        raise InputError(f"--report: cannot write '{target}': {fault.strerror}; name a file in a folder that exists") from fault
+        raise InputError(f"{option('report')}: cannot write '{target}': {fault.strerror}; name a file in a folder that exists") from fault
 
 
-def html(*plans: Json) -> str:
-    """The page of a plan, or of several side by side, as text."""
-    return page(document(*plans))
-
-
-def page(made: Document) -> str:
+def html(made: Document) -> str:
     """A document as a page."""
     style, script = _asset("page.css"), _asset("page.js")
     policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"

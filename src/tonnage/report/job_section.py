@@ -2,28 +2,55 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from tonnage.plan.cost import JobCost
 from tonnage.report.blocks import items, section
+from tonnage.report.cost_section import prices_table, stale
 from tonnage.report.document import Facts, Section
-from tonnage.report.numbers import ABSENT, counted, number, plain, sentence_of, usd
-from tonnage.report.reading import Json, at, figure_of, listed, words_of
+from tonnage.report.numbers import counted, number, plain, sentence_of, usd
+from tonnage.report.wording_cost import no_cost_text
+
+if TYPE_CHECKING:
+    from tonnage.plan.cost_note import NoCost
+    from tonnage.plan.plan import Plan
 
 
-def job_section(plan: Json) -> Section:
+def job_section(plan: Plan) -> Section:
     """The section; empty where the plan is not of a job, or holds no cost of one."""
-    job = at(plan, "cost")
-    owned = at(job, "owned")
-    if owned is None:
+    job = plan.cost
+    if not isinstance(job, JobCost):
         return section("job", "Cost")
-    cloud, api = figure_of(job, "cloud_usd_per_job"), figure_of(job, "api_usd_per_job")
-    against = [figure_of(job, f"jobs_per_year_against_{way}") for way in ("cloud", "api")]
-    rows = (
-        ("The job", f"{plain(figure_of(job, 'requests'))} requests within {plain(figure_of(job, 'hours'))} hours"),
-        ("Owned", f"{usd(figure_of(owned, 'usd_per_year'))} USD a year for {counted(round(figure_of(owned, 'systems') or 0), 'system')}"),
-        ("On cloud GPUs", f"{usd(cloud)} USD a job"),
-        ("Through an API", f"{usd(api)} USD a job"),
-        ("Owned is cheaper than the cloud", f"from {number(against[0])} jobs a year" if against[0] is not None else ABSENT),
-        ("Owned is cheaper than the API", f"from {number(against[1])} jobs a year" if against[1] is not None else ABSENT),
+    rows = [
+        ("The job", f"{plain(job.requests)} requests within {plain(job.hours)} hours"),
+        ("Owned", _owned(job)),
+        ("On cloud GPUs", _by_job(job.cloud_usd_per_job, job.cloud_how, job.cloud_reason)),
+        ("Through an API", _by_job(job.api_usd_per_job, job.api_how, job.api_reason)),
+    ]
+    against = (("the cloud", job.jobs_per_year_against_cloud), ("the API", job.jobs_per_year_against_api))
+    rows += [(f"Cheaper than {name}", f"owning is, from {number(jobs)} jobs a year on") for name, jobs in against if jobs is not None]
+    if any(jobs is not None for _, jobs in against):
+        rows.append(("At most", f"{number(job.most_jobs_per_year)} jobs a year, for more of which a year has no time"))
+    return section(
+        "cost",
+        "Cost of the job",
+        Facts(rows=tuple(rows)),
+        items(tuple(map(sentence_of, job.owned.how)), "note"),
+        prices_table(job.figures),
+        items(stale(job.stale_prices), "warning"),
     )
-    known = tuple(row for row in rows if ABSENT not in row[1])
-    how = tuple(sentence_of(str(line)) for line in (*listed(job, "how"), *listed(owned, "how")))
-    return section("cost", "Cost", Facts(rows=known), items(how, "note"), items((words_of(owned, "reason"),), "warning"))
+
+
+def _owned(job: JobCost) -> str:
+    owned = job.owned
+    if owned.usd_per_year is None:
+        return "no cost" + (f": {no_cost_text(owned.reason)}" if owned.reason is not None else "")
+    power = f", and {usd(job.power_usd_per_job)} USD of electricity a job (estimate)" if job.power_usd_per_job else ""
+    each = f" of {owned.gpus // owned.systems} GPUs" if owned.systems else ""
+    return f"{usd(owned.usd_per_year)} USD a year for {counted(owned.systems, 'system')}{each}{power}"
+
+
+def _by_job(cost: float | None, how: str, reason: NoCost | None) -> str:
+    if cost is None:
+        return "no cost" + (f": {no_cost_text(reason)}" if reason is not None else "")
+    return f"{usd(cost)} USD a job" + (f" ({how})" if how else "")

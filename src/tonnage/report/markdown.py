@@ -5,22 +5,15 @@ from __future__ import annotations
 import re
 
 from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Section, Table, Text
-from tonnage.report.reading import Json
-from tonnage.report.sections import document
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 _MARKS = {"warning": "**Warning:** ", "note": ""}
 
 
-def markdown(*plans: Json) -> str:
-    """The report of a plan, or of several side by side, as Markdown text."""
-    return written(document(*plans))
-
-
-def written(made: Document) -> str:
-    """A document as Markdown text."""
-    parts = [f"# {plain(made.title)}", plain(made.subtitle)]
-    for section in made.sections:
+def markdown(document: Document) -> str:
+    """The document as Markdown text."""
+    parts = [line for line in (document.title and f"# {plain(document.title)}", plain(document.subtitle)) if line]
+    for section in document.sections:
         parts += _section(section)
     return "\n\n".join(parts) + "\n"
 

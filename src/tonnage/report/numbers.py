@@ -29,7 +29,7 @@ def usd(value: float | None) -> str:
     """US dollars: whole from a hundred on, cents below, two digits below a dime."""
     if value is None or not math.isfinite(value):
         return ABSENT
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:,.2f}" if abs(value) >= 0.1 or value == 0 else number(value, 2)
+    return f"{value:,.0f}" if abs(value) >= 100 or value == 0 else f"{value:,.2f}" if abs(value) >= 0.1 else number(value, 2)
 
 
 def dollars(value: float | None) -> str:

@@ -11,19 +11,26 @@ from tonnage.report.terminal_table import table_lines
 WIDEST = 110
 """Columns that text takes at most, and takes where there is no terminal."""
 NARROWEST = 40
+LABEL = 11
+"""Letters of a name beside a fact for which there is always room, so that the facts of one text stand in one column."""
 _SIGNS = {"warning": "! "}
 BULLET = "· "
 
 
 def terminal(document: Document) -> str:
     """The document as lines of text, without a line break at the end."""
-    head = "\n".join(_wrapped(line, hanging="  ") for line in (document.title, document.subtitle) if line)
+    head = "\n".join(folded(line, hanging="  ") for line in (document.title, document.subtitle) if line)
     return "\n\n".join(part for part in (head, *map(_section, document.sections)) if part)
 
 
 def width() -> int:
     """Columns to write in: those of the terminal, within reason."""
     return min(max(shutil.get_terminal_size((WIDEST, 24)).columns, NARROWEST), WIDEST)
+
+
+def folded(text: str, first: str = "", hanging: str = "") -> str:
+    """A paragraph folded between words at the width of the terminal."""
+    return textwrap.fill(text, width(), initial_indent=first, subsequent_indent=hanging, break_on_hyphens=False, break_long_words=False)
 
 
 def _section(section: Section) -> str:
@@ -51,28 +58,23 @@ def _prose(block: Text | Items) -> str:
     """A paragraph, or a list with a sign before each sentence."""
     sign = _SIGNS.get(block.tone, BULLET if isinstance(block, Items) else "")
     sentences = block.items if isinstance(block, Items) else (block.text,)
-    return "\n".join(_wrapped(sentence, sign, " " * len(sign)) for sentence in sentences)
+    return "\n".join(folded(sentence, sign, " " * len(sign)) for sentence in sentences)
 
 
 def _facts(facts: Facts) -> str:
     """Names in a column, and beside each what it is, folded under its own beginning."""
     most = width() // 3
-    column = max((len(name) for name, _ in facts.rows if len(name) <= most), default=0) + 2
+    column = max(LABEL, *(len(name) for name, _ in facts.rows if len(name) <= most)) + 2
     lines = []
     for name, value in facts.rows:
         if len(name) <= most:
-            lines.append(_wrapped(value, name.ljust(column), " " * column))
+            lines.append(folded(value, name.ljust(column), " " * column))
         else:
-            lines += [_wrapped(name), _wrapped(value, " " * column, " " * column)]
+            lines += [folded(name), folded(value, " " * column, " " * column)]
     return "\n".join(lines)
 
 
 def _table(table: Table) -> str:
-    caption = [_wrapped(table.caption, hanging="  ")] if table.caption else []
-    note = [_wrapped(line, hanging="  ") for line in table.note.splitlines()]
+    caption = [folded(table.caption, hanging="  ")] if table.caption else []
+    note = [folded(line, hanging="  ") for line in table.note.splitlines()]
     return "\n".join([*caption, *table_lines(table, width()), *note])
-
-
-def _wrapped(text: str, first: str = "", hanging: str = "") -> str:
-    """A paragraph folded between words at the width of the terminal."""
-    return textwrap.fill(text, width(), initial_indent=first, subsequent_indent=hanging, break_on_hyphens=False, break_long_words=False)

@@ -37,10 +37,15 @@ def _kept(table: Table, header: Sequence[str], rows: Sequence[Sequence[str]], wi
     """The columns that fit side by side without folding a few words that belong together."""
     kept = list(range(len(header)))
     least = [_least(header[i], [row[i] for row in rows], together=TOGETHER, numeric=table.numeric[i]) for i in kept]
+    gone: list[str] = []
     for name in table.spare:
         if _total([least[i] for i in kept]) <= width:
             break
         kept = [i for i in kept if header[i] != name]
+        gone.append(name)
+    for name in reversed(gone):
+        more = sorted([*kept, *(i for i, each in enumerate(header) if each == name)])
+        kept = more if _total([least[i] for i in more]) <= width else kept
     return kept
 
 
