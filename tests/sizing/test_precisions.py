@@ -16,6 +16,7 @@ from tonnage.report.markdown import markdown
 from tonnage.report.plan_document import report
 from tonnage.report.plan_text import plan_text
 from tonnage.report.terminal import terminal
+from tonnage.report.wording_reasons import reason_text
 from tonnage.sizing.planner import size
 from tonnage.sizing.precisions import HIGH_FROM, LARGE, NONE_BELOW, SMALL, FormatGain, band, format_gains
 from tonnage.spec.catalog import find_gpu, find_model, gpus, trade_offs
@@ -171,7 +172,7 @@ def test_every_format_can_be_asked_for_at_once() -> None:
     asked = question(precision="all", tp="1", ttft=None)
     assert {one.name for one in asked.precisions} == set(PRECISIONS) - {"bf16"}
     plan = size(asked)
-    reasons = {one.precision: one.reason for one in plan.rejected}
+    reasons = {one.precision: reason_text(one.reason) for one in plan.rejected}
     assert reasons["nvfp4"] == "Hopper has no FP4 matrix units"
 
 

@@ -35,7 +35,7 @@ SPARED = (
 )
 QUALITY = (
     f"{BENCHMARK} scores are as published, and were not all asked in the same way; their sources are in the catalog "
-    "(tonnage catalog MODEL, with JSON)."
+    "(tonnage catalog MODEL --json)."
 )
 
 

@@ -32,8 +32,7 @@ def cost_section(cost: YearlyCost | None, drawn: Block | None = None) -> Section
         "cost",
         "Cost",
         drawn or ways_table(cost),
-        items(tuple(filter(None, (_exactly(cost), *map(_unknown, ways(cost)))))),
-        items(_break_evens(cost)),
+        items((_exactly(cost), *map(_unknown, ways(cost)), *_break_evens(cost))),
         _parts(cost),
         prices_table(cost.figures),
         items(stale(cost.stale_prices), "warning"),
@@ -84,7 +83,7 @@ def _break_evens(cost: YearlyCost) -> tuple[str, ...]:
     lines = [f"This plan serves {cost.requests_per_year:,.0f} requests a year."] if cost.requests_per_year and cost.break_evens else []
     for each in cost.break_evens:
         lines += [sentence_of(f"{' or '.join(each.between)}: {break_even_text(each)}"), _bought(each, cost)]
-    return tuple(filter(None, lines))
+    return tuple(lines)
 
 
 def _bought(each: BreakEven, cost: YearlyCost) -> str:
