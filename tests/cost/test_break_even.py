@@ -139,8 +139,8 @@ def test_at_a_jump_the_dearer_cost_begins_above_it() -> None:
     [
         (Curve(base=1.0, slope=0.0), "they cost the same at every volume"),
         (Curve(base=2.0, slope=0.0), "a is cheaper at every volume up to 100"),
-        (Curve(base=0.0, slope=0.1), "b is cheaper below 10 requests a year, a above"),
-        (Curve(base=2.0, slope=0.0, jumps=((20.0, -1.5), (30.0, 4.0))), "then it changes 2 times"),
+        (Curve(base=0.0, slope=0.1), "below 10 requests a year b is cheaper, above it a"),
+        (Curve(base=2.0, slope=0.0, jumps=((20.0, -1.5), (30.0, 4.0))), "then the cheaper one changes 2 times"),
     ],
 )
 def test_break_evens_in_words(second: Curve, words: str) -> None:

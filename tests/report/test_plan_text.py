@@ -106,7 +106,7 @@ def test_confidence_stands_beside_the_answer_and_each_candidate() -> None:
     first, *rest = full().candidates
     text = words(written(replace(full(), candidates=(replace(first, confidence=sure), *rest))))
     assert "66%" in text
-    assert "5 at 50 %, 6 at 80 %, none at 95 %" in text
+    assert "systems needed for 50%: 5, for 80%: 6, for 95%: no number reaches it" in text
     assert "systems at 95% is the number that has 95%" in text
 
 

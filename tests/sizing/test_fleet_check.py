@@ -77,9 +77,9 @@ class Holds:
 @pytest.mark.parametrize(
     ("least", "taken", "said"),
     [
-        (5, 5, "hold every limit; one fewer does not (TTFT p95 2 s > 1 s)"),
-        (4, 4, "hold every limit, and so does one fewer: the plan takes 4 systems"),
-        (6, 6, "break a limit (TTFT p95 2 s > 1 s); 6 systems hold all, and the plan takes them"),
+        (5, 5, "meet every limit; one system fewer does not (TTFT p95 2 s > 1 s)"),
+        (4, 4, "meet every limit, and one system fewer does too, so the plan takes 4 systems"),
+        (6, 6, "break a limit (TTFT p95 2 s > 1 s); 6 systems meet all of them, and the plan takes these"),
         (99, 8, "this peak is too close to saturation"),
     ],
 )

@@ -10,7 +10,7 @@ from tonnage.report.blocks import items, section
 from tonnage.report.costs import NAMES, TITLES, owned, priced, spread, takes, ways
 from tonnage.report.document import Block, Section, Table
 from tonnage.report.numbers import ABSENT, number, sentence_of, usd
-from tonnage.report.wording_cost import break_even_text, cost_note_texts, no_cost_text
+from tonnage.report.wording_cost import THE, break_even_text, cost_note_texts, no_cost_text
 from tonnage.spec.prices import amount
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _unknown(way: WayCost) -> str:
 def _break_evens(cost: YearlyCost) -> tuple[str, ...]:
     lines = [f"This plan serves {cost.requests_per_year:,.0f} requests a year."] if cost.requests_per_year and cost.break_evens else []
     for each in cost.break_evens:
-        lines += [sentence_of(f"{' or '.join(each.between)}: {break_even_text(each)}"), _bought(each, cost)]
+        lines += [sentence_of(f"{' or '.join(THE.get(way, way) for way in each.between)}: {break_even_text(each)}"), _bought(each, cost)]
     return tuple(lines)
 
 

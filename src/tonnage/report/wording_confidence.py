@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tonnage.report.numbers import percent
+
 if TYPE_CHECKING:
     from tonnage.plan.confidence import Confidence
 
 
 def confidence_text(confidence: Confidence) -> str:
-    """The chance that the chosen systems do, and how many do at each confidence, in one line."""
-    parts = [f"{'none' if count is None else count} at {share} %" for share, count in confidence.systems.items()]
-    return f"P(meets the limits) {confidence.meets:.0%}; systems at confidence: {', '.join(parts)}"
+    """The probability that the chosen systems meet the limits, and how many do with each confidence, in one line."""
+    parts = [f"for {share}%: {'no number reaches it' if count is None else count}" for share, count in confidence.systems.items()]
+    return f"{percent(confidence.meets)} probability of meeting the limits; systems needed {', '.join(parts)}"

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from tonnage.spec.prices import Figure
 
 
+THE = {"on-prem": "on-prem", "cloud": "the cloud", "hybrid": "the hybrid", "api": "the API"}
+"""What a way is called in the middle of a sentence."""
+
+
 def no_cost_text(reason: notes.NoCost) -> str:
     """Why a way has no cost, and what would give it one."""
     match reason.code:
@@ -33,15 +37,16 @@ def stale_text(figure: Figure) -> str:
 
 def break_even_text(found: BreakEven) -> str:
     """At which volumes which of two ways is the cheaper, in one clause."""
-    below, above, up_to = found.cheaper_below, found.cheaper_above, found.searched_to_requests_per_year
+    below, above = (THE.get(way, way) for way in (found.cheaper_below, found.cheaper_above))
+    up_to = found.searched_to_requests_per_year
     first, last = found.first_requests_per_year, found.last_requests_per_year
     if first is None or last is None:
         return f"{below} is cheaper at every volume up to {up_to:,.0f} requests a year" if below else "they cost the same at every volume"
     if found.changes == 1:
-        return f"{below} is cheaper below {first:,.0f} requests a year, {above} above"
+        return f"below {first:,.0f} requests a year {below} is cheaper, above it {above}"
     return (
-        f"{below} is cheaper below {first:,.0f} requests a year; then it changes {found.changes} times, as systems are whole; "
-        f"{above} is cheaper from {last:,.0f} up to {up_to:,.0f}, the largest volume compared"
+        f"below {first:,.0f} requests a year {below} is cheaper; then the cheaper one changes {found.changes} times, because systems "
+        f"are whole; from {last:,.0f} up to {up_to:,.0f}, the largest volume compared, {above} is cheaper"
     )
 
 

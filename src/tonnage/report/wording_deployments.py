@@ -30,7 +30,7 @@ def deployment_text(deployment: Identity) -> str:
 
 
 def load_text(load: Load) -> str:
-    """How requests reach an instance, such as "open loop, poisson arrivals at 15.9 requests/s"."""
+    """How requests reach an instance, such as "open loop, Poisson arrivals at 15.9 requests/s"."""
     if load.measured:
         return f"{_measured(load)}, measured"
     if load.kind == "queued":
@@ -39,8 +39,9 @@ def load_text(load: Load) -> str:
         return f"its share of the trace, {load.requests_per_second:.3g} requests/s on average"
     if load.kind == "closed":
         return f"closed loop of {load.clients:.0f} clients"
-    process = load.process if load.cv is None else f"{load.process} (CV {load.cv:g})"
-    return f"open loop, {process} arrivals at {load.requests_per_second:.3g} requests/s"
+    process = "Poisson" if load.process == "poisson" else f"{load.process}"
+    varied = "" if load.cv is None else f" (CV {load.cv:g})"
+    return f"open loop, {process}{varied} arrivals at {load.requests_per_second:.3g} requests/s"
 
 
 def measured_load_text(load: Load) -> str:

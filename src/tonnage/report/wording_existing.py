@@ -30,7 +30,7 @@ def existing_text(existing: Existing) -> str:
         return f"{systems}: {NOTHING_RUNS}"
     change = total / today - 1.0
     room = f"{change:.0%} more than today's {today:.3g}" if change >= 0 else f"{-change:.0%} less than today's {today:.3g}"
-    text = f"{systems} carry {total:.3g} requests/s inside the limits, {room}; first to break is {bound_text(existing.breaks_first)}"
+    text = f"{systems} carry {total:.3g} requests/s inside the limits, {room}; what breaks first is {bound_text(existing.breaks_first)}"
     if growth is None or left == -1:
         return text
     if left is None:

@@ -23,8 +23,7 @@ def warning_text(warning: warnings.Warning) -> str:
             return (
                 f"an output token takes {warning.value:.1f} times the engine time of an input token "
                 f"({1e6 * warning.output_token_s:.0f} and {1e6 * warning.input_token_s:.0f} µs at {warning.requests} "
-                f"request{'' if warning.requests == 1 else 's'} at once): "
-                "longer prompts cost little, shorter answers save most"
+                f"request{'' if warning.requests == 1 else 's'} at once)"
             )
         case warnings.LimitHalvesThroughput():
             return (
