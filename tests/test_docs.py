@@ -194,7 +194,7 @@ def test_catalog_page_names_the_architectures_that_are_read() -> None:
     assert set(re.findall(r"`(\w+ForCausalLM)`", text)) == set(LAYOUTS)
 
 
-ANSWER = re.compile(r"Answer  (\d+) × \S+ \(([\d.]+) exactly\)")
+ANSWER = re.compile(r"Answer +(\d+) × \S+ \(([\d.]+) exactly\)")
 CAPACITY = re.compile(r", 8\s+GPUs\s+([\d.,]+)$")
 FIGURE = re.compile(r"\*\*[\d.,]+\*\*")
 

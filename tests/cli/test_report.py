@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-
-import pytest
+from typing import TYPE_CHECKING
 
 from tests.report.plans import HERE, full
 from tonnage.cli.main import run
 from tonnage.report.html import html
 from tonnage.report.plan_document import report
+
+if TYPE_CHECKING:
+    import pytest
 
 PLAN = str(HERE / "plan.json")
 

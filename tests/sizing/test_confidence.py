@@ -91,7 +91,7 @@ def test_where_slower_steps_meet_the_limits_at_no_load_there_is_no_number() -> N
     )
     assert found.systems == {"50": 10, "80": None, "95": None}
     assert 0.5 < found.meets < 0.8
-    assert "none at 80 %" in confidence_text(found)
+    assert "for 80%: no number reaches it" in confidence_text(found)
 
 
 @given(st.floats(2.0, 20.0), st.floats(2.0, 20.0))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.report.blocks import items, section
 from tonnage.report.document import Facts, Section, Table, Text
-from tonnage.report.numbers import number, sentence_of
+from tonnage.report.numbers import number, plain, sentence_of
 from tonnage.report.wording_notes import note_texts
 from tonnage.report.wording_percentile import arrivals_text, percentile_text
 
@@ -41,7 +41,7 @@ def percentile_blocks(answer: PercentileAnswer | None) -> tuple[Table, Text] | t
     """The percentile way beside the simulated one, and what the two do; nothing where that was not asked."""
     if answer is None:
         return ()
-    peak, mean = number(answer.peak_requests_per_second), number(answer.mean_requests_per_second)
+    peak, mean = plain(answer.peak_requests_per_second), plain(answer.mean_requests_per_second)
     rows = (
         (f"percentile: {peak}/s over a closed loop", number(answer.systems_exact), str(answer.systems)),
         (
