@@ -16,6 +16,7 @@ from tonnage.bench.exact.schedule import Schedule
 from tonnage.bench.exact.serve import exact_server
 from tonnage.cli.main import run
 from tonnage.results.batches import read_tokens
+from tonnage.results.measured_rows import read_measured
 from tonnage.results.metrics import summarize
 from tonnage.results.store import read_run
 
@@ -120,3 +121,16 @@ def test_what_cannot_be_used_gives_one_line_and_exit_code_2(name: str, capsys: p
     assert not out
     assert len(err.splitlines()) == 1
     assert part in err
+
+
+def test_a_sweep_is_what_calibrate_and_score_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "sweep"
+    with exact_server(Schedule(ttft_s=0.01, itl_s=0.002), seconds=60) as url:
+        run([*ASKED, "--url", url, "--concurrency", "1,2,4", "--request-count", "24", "--artifact-dir", str(folder)])
+    assert "4 clients" in capsys.readouterr().out
+    rows = read_measured(folder, {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1, "isl": 20})
+    assert [row["concurrency"] for row in rows] == [1, 2, 4]
+    assert {(row["model"], row["gpu"], row["osl"]) for row in rows} == {("llama-3-8b", "h100-sxm-80gb", 5)}
+    summary = read_run(folder / "concurrency-2").summary
+    assert rows[1]["ttft_p95_ms"] == summary["ttft_ms"]["p95"]
+    assert rows[1]["itl_ms"] == summary["itl_ms"]["mean"] or rows[1]["itl_ms"] == summary["tpot_ms"]["mean"]

@@ -14,6 +14,7 @@ from tonnage.bench.exact.serve import exact_server
 from tonnage.cli.main import run
 from tonnage.results.importers.genai_perf import read_report
 from tonnage.results.importers.vllm_bench import is_vllm, vllm_points
+from tonnage.results.measured_rows import read_measured
 from tonnage.results.store import read_run
 
 
@@ -82,6 +83,8 @@ def test_an_export_comes_back_as_the_run_that_it_was(measured: Path, name: str, 
     for metric in ("request_latency_ms", "inter_token_latency_ms", "gap_by_event_ms"):
         for statistic in ("mean", "p50", "p99"):
             assert again[metric][statistic] == pytest.approx(theirs[metric][statistic], rel=1e-3), (metric, statistic)
+    rows = read_measured(tmp_path / "back", {"gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1})
+    assert (rows[0]["model"], rows[0]["concurrency"], rows[0]["osl"]) == ("m", 4, 8)
     found, original = read_run(tmp_path / "back").requests, read_run(measured).requests
     assert found.gaps.sum() == pytest.approx(original.gaps.sum(), abs=60)
 

@@ -146,6 +146,16 @@ def test_a_closed_loop_runs_for_a_time(tmp_path: Path) -> None:
     assert found.requests.due_ns.max() <= 500_000_000
 
 
+def test_a_time_has_an_end_even_where_the_server_never_answers(tmp_path: Path) -> None:
+    with exact_server(Schedule(ttft_s=0.01, itl_s=0.002, fault="hang", fault_every=5), seconds=60) as url:
+        began = time.monotonic()
+        found = run(url, tmp_path / "run", question(requests=None, seconds=0.4, grace_s=0.3), timeout_s=50.0)
+        assert time.monotonic() - began < 20
+    assert found.outcomes["cancelled"] == 4  # one by one, all clients wait for an answer
+    assert found.statuses["unfinished"] == 4
+    assert found.outcomes[""] >= 4
+
+
 def test_warm_up_is_not_recorded(tmp_path: Path) -> None:
     with exact_server(FAST, seconds=60) as url:
         found = run(url, tmp_path / "run", question(requests=6), warmup=8)

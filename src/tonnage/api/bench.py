@@ -6,6 +6,7 @@ import itertools
 import os
 import tempfile
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -207,10 +208,9 @@ def serve_exactly(
 
 
 def _load(question: Question) -> dict[str, Any]:
-    """One load in the scenario of its run folder."""
+    """One load in the scenario of its run folder, in the shape that ``simulate`` writes."""
     load = question.arrivals
-    if isinstance(load, ClosedLoop):
-        return {"concurrency": load.concurrency}
     if isinstance(load, TraceArrivals):
-        return {"trace": os.path.basename(load.recording.source), "request_rate": load.rate}
-    return {"request_rate": load.rate, "arrivals": load.process, "cv": load.cv, "burst": question.burst}
+        return {"arrivals": {"trace": os.path.basename(load.recording.source), "rate": load.rate}}
+    burst = {"burst": question.burst} if question.burst else {}
+    return {"arrivals": {**asdict(load), **burst}}

@@ -73,6 +73,7 @@ def prepare_bench(
     trace: str | None = None,
     request_count: int | None = None,
     benchmark_duration: str | None = None,
+    benchmark_grace_period: str = "30s",
     warmup_request_count: int = 0,
     ramp: str | None = None,
     tokenizer: Path | None = None,
@@ -110,6 +111,7 @@ def prepare_bench(
         trace: a file of recorded requests, sent as they came.
         request_count: requests per load; or
         benchmark_duration: after so long nothing more is sent ("60s").
+        benchmark_grace_period: what is in flight then is waited for so long.
         warmup_request_count: requests before each load that are not recorded.
         ramp: clients of a closed loop begin one after another over so long.
         tokenizer: a local tokenizer.json, for exact prompt lengths.
@@ -154,6 +156,7 @@ def prepare_bench(
         burst=_burst(arrival_pattern, burst_size, arrivals[0]),
         requests=checked_count("request_count", request_count, least=1),
         seconds=None if benchmark_duration is None else _positive("benchmark_duration", benchmark_duration),
+        grace_s=parse_duration(benchmark_grace_period, option("benchmark_grace_period")),
         ramp_s=0.0 if ramp is None else parse_duration(ramp, option("ramp")),
         seed=seed_of(seed),
     )
@@ -341,6 +344,7 @@ def _tls(target: Target, ca_file: Path | None) -> ssl.SSLContext | None:
 def _scenario(target: Target, question: Question, setup: Setup) -> dict[str, Any]:
     """What was asked, without any key."""
     return {
+        **dict.fromkeys(("gpu", "precision", "tp", "engine")),  # what no client can see: whoever reads the run says it
         "url": f"{'https' if target.tls else 'http'}://{target.authority}{target.path}",
         "model": setup.endpoint.model,
         "endpoint_type": setup.endpoint.kind,

@@ -83,12 +83,20 @@ class Conductor:
             step = load.ramp_s / load.concurrency if load.ramp_s > 0 else 0.0
             self._joins = deque(self.start_ns + round(k * step * 1e9) for k in range(min(load.concurrency, len(load))))
             self._alarm.set(self._joins[0])
+        last_s = load.seconds + load.grace_s
+        late = None if last_s == float("inf") else self._loop.call_later(last_s, self._end_late)
         await self._ended.wait()
         self._alarm.close()
+        if late is not None:
+            late.cancel()
 
     def stop(self) -> None:
         """Send nothing more and give up what is in flight; what was measured stays."""
         self.stopped = True
+        self._end_late()
+
+    def _end_late(self) -> None:
+        """The time and its grace are over: give up what is still in flight."""
         self._closing = True
         if self._client is not None:
             self._client.give_up_all(CANCELLED)

@@ -57,7 +57,13 @@ def write_imported(past: PastRun, directory: Path, *, source: str, provenance: d
             ("errors_by_kind", kinds),
             ("validity", {"verdict": "NOT JUDGED", "reasons": [NOT_JUDGED]}),
         )
-        scenario = {"imported": past.tool, "model": past.model, "concurrency": past.concurrency or None, "request_rate": past.rate or None}
+        scenario = {
+            **dict.fromkeys(("gpu", "precision", "tp", "engine")),
+            "imported": past.tool,
+            "model": past.model or None,
+            "requests": len(past.requests),
+            "arrivals": {"rate": past.rate} if past.rate else {"concurrency": past.concurrency or None},
+        }
         writer.close(scenario=scenario, summary=summary_document(summary, requests, further), provenance=provenance, run=run)
     finally:
         writer.discard()

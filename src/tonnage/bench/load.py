@@ -32,6 +32,7 @@ class Load:
         pattern: of the arrivals, in a word; "closed" for a closed loop.
         seconds: after so long nothing more is sent; infinite where a count ends the run.
         ramp_s: a closed loop's clients begin one after another over so long.
+        grace_s: what is in flight when ``seconds`` are over is waited for so long.
     """
 
     isl: NDArray[np.int64]
@@ -42,6 +43,7 @@ class Load:
     pattern: str = "closed"
     seconds: float = float("inf")
     ramp_s: float = 0.0
+    grace_s: float = float("inf")
 
     def __len__(self) -> int:
         """Requests at most."""
@@ -76,6 +78,7 @@ class Question:
         requests: how many; None where ``seconds`` ends the run.
         seconds: after so long nothing more is sent; None where a count ends the run.
         ramp_s: a closed loop's clients begin one after another over so long.
+        grace_s: what is in flight when ``seconds`` are over is waited for so long.
         seed: of every draw.
     """
 
@@ -88,6 +91,7 @@ class Question:
     requests: int | None
     seconds: float | None = None
     ramp_s: float = 0.0
+    grace_s: float = float("inf")
     seed: int = 0
 
     def at(self, value: float) -> Question:
@@ -120,13 +124,22 @@ class Question:
             trace = replace(trace, isl=isl, osl=osl)
         seconds = float("inf") if self.seconds is None else self.seconds
         if isinstance(self.arrivals, ClosedLoop):
-            return Load(isl=trace.isl, osl=trace.osl, concurrency=self.arrivals.concurrency, seconds=seconds, ramp_s=self.ramp_s)
+            clients = self.arrivals.concurrency
+            return Load(isl=trace.isl, osl=trace.osl, concurrency=clients, seconds=seconds, ramp_s=self.ramp_s, grace_s=self.grace_s)
         due = trace.due_ps // PS_PER_NS
         if self.burst > 1:
             due = _in_bursts(len(due), self.burst, self.arrivals.rate)
         kept = due <= seconds * 1e9
         pattern = "burst" if self.burst > 1 else self.arrivals.process
-        return Load(isl=trace.isl[kept], osl=trace.osl[kept], due_ns=due[kept], rate=self.arrivals.rate, pattern=pattern, seconds=seconds)
+        return Load(
+            isl=trace.isl[kept],
+            osl=trace.osl[kept],
+            due_ns=due[kept],
+            rate=self.arrivals.rate,
+            pattern=pattern,
+            seconds=seconds,
+            grace_s=self.grace_s,
+        )
 
     def _enough(self) -> int:
         """More requests than can come in the time."""

@@ -236,6 +236,8 @@ def _notes(observed: Observed, summary: Summary, steady: Steady, few: list[int])
         notes.append("too few requests to look for a steady state")
     if observed.interrupted:
         notes.append(f"ended by Ctrl-C with {tally.outcomes[CANCELLED]} requests in flight")
+    elif tally.outcomes[CANCELLED]:
+        notes.append(f"{tally.outcomes[CANCELLED]} requests were in flight when the time and its grace were over: they are unfinished")
     if tally.events and tally.tokens > 1.02 * tally.events:
         ratio = tally.tokens / tally.events
         notes.append(f"{ratio:.2f} tokens an event: TPOT reads low, tpot_by_event_ms in run.json does not")

@@ -42,6 +42,7 @@ def bench(
     trace: LoadText = None,
     request_count: LoadCount = None,
     benchmark_duration: LoadText = None,
+    benchmark_grace_period: LoadText = None,
     warmup_request_count: LoadCount = None,
     ramp: LoadText = None,
     tokenizer: Annotated[Path | None, Parameter(group=LOAD)] = None,
@@ -112,6 +113,8 @@ def bench(
         Requests per load.
     benchmark_duration
         Send for so long instead of a number of requests, such as 60s.
+    benchmark_grace_period
+        Wait so long for what is in flight after that; the rest counts as unfinished (default: 30s).
     warmup_request_count
         Requests before each load that are not recorded.
     ramp
@@ -209,6 +212,7 @@ def bench(
         "trace": trace,
         "request_count": request_count,
         "benchmark_duration": benchmark_duration,
+        "benchmark_grace_period": benchmark_grace_period,
         "warmup_request_count": warmup_request_count,
         "ramp": ramp,
         "tokenizer": tokenizer,

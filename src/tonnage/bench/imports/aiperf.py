@@ -8,12 +8,15 @@ from typing import Any
 
 from tonnage.bench.imports.past_request import PastRequest, PastRun, moments, number
 from tonnage.errors import InputError
+from tonnage.results.importers.genai_perf import read_report
 
 NS_PER_MS = 1e6
+REPORT = "profile_export_aiperf.json"
+"""The report beside the records, which says the model and the load."""
 
 
 def read(path: Path, text: str) -> PastRun:
-    """The records of the profiling phase.
+    """The records of the profiling phase; model and load as the report beside them says.
 
     Raises:
         InputError: naming file, line and what is missing.
@@ -31,7 +34,15 @@ def read(path: Path, text: str) -> PastRun:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"{where}: is not a record of AIPerf ({' '.join(str(error).split())[:80]})") from None
     requests.sort(key=lambda request: (request.sent_ns, request.due_ns))
-    return PastRun(tool="aiperf", model="", concurrency=0, rate=0.0, requests=tuple(requests))
+    report = path.parent / REPORT
+    said = read_report(report).values if report.is_file() else {}
+    return PastRun(
+        tool="aiperf",
+        model=str(said.get("model", "")),
+        concurrency=int(said.get("concurrency", 0)),
+        rate=float(said.get("request_rate", 0.0)),
+        requests=tuple(requests),
+    )
 
 
 def _request(metadata: dict[str, Any], metrics: dict[str, Any], error: Any, where: str) -> PastRequest:
