@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import pickle
 import re
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from tonnage import api
 from tonnage.cli.main import flag
-from tonnage.errors import InputError, InputErrors, keyword, option, spelled
+from tonnage.errors import DataErrors, InputError, InputErrors, TonnageError, UnknownName, keyword, option, spelled
 
 SOURCE = Path(__file__).parents[1] / "src" / "tonnage"
 FLAG = re.compile(r"(?<![\w-])--[a-z{]|(?<![\w-])--$")
@@ -53,6 +54,21 @@ def test_what_came_from_a_file_is_named_by_its_key_and_what_stood_beside_it_by_i
         api.ask(path, ttft="soon")
     assert [line.removeprefix(f"{path}: ").split(":")[0] for line in caught.value.messages] == ["ttft", "spare"]
     assert caught.value.paths == (("ttft",),)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InputError(f"{option('tp')}: 3 is too many"),
+        InputErrors([f"{option('isl')}: a", "b"]),
+        DataErrors(["a", "b"]),
+        UnknownName("model", "lama", ["llama"]),
+    ],
+)
+def test_an_error_reaches_another_process_as_it_is(error: TonnageError) -> None:
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error)
+    assert (again.marked, again.__dict__, again.paths) == (error.marked, error.__dict__, error.paths)
 
 
 def texts(path: Path) -> list[tuple[int, str]]:

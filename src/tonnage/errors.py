@@ -19,6 +19,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 DONE = 0
 FAILED = 1
@@ -69,6 +70,10 @@ class TonnageError(Exception):
         """The message as Python says it: options by the names of their arguments."""
         return spelled(self.marked, keyword)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As it is, whatever its constructor takes: a process may send its errors to another."""
+        return _restored, (type(self), self.args, self.__dict__)
+
     @property
     def paths(self) -> tuple[Path, ...]:
         """The options that the message names, in order."""
@@ -85,6 +90,12 @@ class TonnageError(Exception):
         """The message without the option that it begins with, as Python says it."""
         found = re.match(f"{_OPTION.pattern}: ", self.marked)
         return spelled(self.marked[found.end() :], keyword) if found else str(self)
+
+
+def _restored(kind: type[TonnageError], args: tuple[object, ...], state: dict[str, object]) -> TonnageError:
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class InputError(TonnageError):
