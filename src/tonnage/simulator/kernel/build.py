@@ -117,11 +117,8 @@ def plain(column: NDArray[Any], kind: type) -> NDArray[Any]:
 
 def slots(knobs: EngineKnobs, drafted: int = 0) -> int:
     """Sequences that run at once: engines that hold decodes to a token budget take care that each can have one in every step."""
-    return (
-        knobs.max_batch_size
-        if knobs.scheduler in ("static", "sglang")
-        else min(knobs.max_batch_size, knobs.max_num_tokens // (drafted + 1))
-    )
+    most = knobs.max_batch_size
+    return min(most, knobs.max_num_tokens // (drafted + 1)) if SCHEDULERS[knobs.scheduler].BUDGETED else most
 
 
 def check_engine(step: StepModel, knobs: EngineKnobs, kv_blocks: int) -> None:
@@ -134,7 +131,7 @@ def check_engine(step: StepModel, knobs: EngineKnobs, kv_blocks: int) -> None:
         raise InputError("engine knobs: max_batch_size, max_num_tokens, tokens_per_block and receive_interval are 1 or more")
     if step.drafting is not None:
         k = step.drafting.tokens
-        if knobs.scheduler == "static":
+        if not SCHEDULERS[knobs.scheduler].GUESSES:
             raise InputError(f"{option('speculation')}: static batching has no speculative decoding here; use in-flight batching")
         if k < 1 or k + 1 > knobs.max_num_tokens:
             raise InputError(

@@ -18,13 +18,14 @@ from tonnage.perf import step, step_terms
 from tonnage.results import requests
 from tonnage.simulator import happened, ratio
 from tonnage.simulator.kernel import loop
+from tonnage.simulator.kernel.schedulers import CODES
 
 
 def _fingerprint() -> int:
-    """Checksum of the sources that the compiled loop is made of: a change in any of them compiles it anew."""
+    """Checksum of what the compiled loop is made of, sources and codes: a change in any of it compiles the loop anew."""
     others = [Path(str(module.__file__)) for module in (happened, ratio, step, step_terms, requests, units)]
     files = [*sorted(Path(__file__).parent.glob("*.py")), *others]
-    return zlib.crc32(b"".join(file.read_bytes() for file in files))
+    return zlib.crc32(b"".join([repr(CODES).encode(), *(file.read_bytes() for file in files)]))
 
 
 def _build(version: int) -> Callable[..., Any]:

@@ -1,7 +1,13 @@
-"""The schedulers, by their names: a file each, with ``never_fits``, ``schedule`` and ``GROWS``.
+"""The schedulers, by their names: a file each, found by the names of ``EngineKnobs.scheduler``, with underscores.
 
-The names are those of ``EngineKnobs.scheduler``; that of a file is its scheduler's, with underscores. ``GROWS`` says whether blocks are
-taken as contexts grow, so that without guesses a decoding request's context tells how many it has; else its row says so.
+A file has two functions and says three things of itself:
+
+- ``never_fits(cfg, isl, osl)``: whether a request could not be served even by an idle engine;
+- ``schedule(m)``: put the next step together in ``m.step``, move requests from the queue to the running ones, count blocks;
+- ``GROWS``: whether blocks are taken as contexts grow, so that without guesses a decoding request's context tells how many it has;
+  else its row says so;
+- ``BUDGETED``: whether slots are held to the token budget of a step;
+- ``GUESSES``: whether it can have speculative decoding.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from tonnage.simulator.kernel.memory import NEVER
 from tonnage.simulator.kernel.prompts import add_decoding, add_prompt, enter, first_in_line
 from tonnage.simulator.ratio import MOST_NEW, RATIO, RATIO_DECAY, RATIO_LEAST, RETRACT_STEPS
 
-GROWS = True
+GROWS, BUDGETED, GUESSES = True, False, True
 
 
 @small()

@@ -9,6 +9,8 @@ from tonnage.simulator.kernel.prompts import enter, first_in_line
 GROWS = False
 """A request has the blocks of the longest of its batch."""
 
+BUDGETED, GUESSES = False, False
+
 
 @small()
 def never_fits(cfg, isl, osl):

@@ -9,6 +9,8 @@ from tonnage.simulator.kernel.prompts import add_decoding, add_filling, enter, f
 GROWS = False
 """A request has the blocks of its whole life from its entry."""
 
+BUDGETED, GUESSES = True, True
+
 
 @small()
 def never_fits(cfg, isl, osl):

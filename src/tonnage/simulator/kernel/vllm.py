@@ -8,7 +8,7 @@ from tonnage.simulator.kernel.inlined import part, small
 from tonnage.simulator.kernel.memory import NEVER
 from tonnage.simulator.kernel.prompts import add_decoding, add_filling, enter, first_in_line
 
-GROWS = True
+GROWS, BUDGETED, GUESSES = True, True, True
 
 
 @small()
