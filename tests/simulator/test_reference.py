@@ -244,6 +244,23 @@ def test_sglang_retracts_and_queues_last() -> None:
     assert result.requests.preemptions.tolist() == [0, 1]
 
 
+ONE_PREFILL = replace(KNOBS, scheduler="one-prefill")
+
+
+def test_one_prefill_takes_one_prompt_a_step_whatever_room_there_is() -> None:
+    result = run_reference(open_trace((0, 10, 3), (0, 20, 2), (0, 30, 2)), TICK, ONE_PREFILL, 100)
+    assert composition(result) == [(10, 1, 0, 100, 0), (20, 1, 1, 400, 11), (30, 1, 2, 900, 12 + 21), (0, 0, 1, 0, 31)]
+    assert ms(result.requests.first_token_ns) == [1.0, 2.0, 3.0]
+    assert [row[7:] for row in result.steps] == [(1, 2), (2, 1), (3, 0), (1, 0)]
+
+
+def test_one_prefill_cuts_a_prompt_and_nobody_enters_until_it_is_done() -> None:
+    knobs = replace(ONE_PREFILL, chunked_prefill=True)
+    result = run_reference(open_trace((0, 10, 4), (0.1, 150, 1), (0.2, 10, 1)), TICK, knobs, 100)
+    # 99 tokens are left beside the decode: 9 blocks of 10, then the rest.
+    assert composition(result)[1:4] == [(90, 1, 1, 8100, 11), (60, 1, 1, 60 * (180 + 60), 12), (10, 1, 1, 100, 13)]
+
+
 def test_static_pads_to_the_longest_and_holds_the_slots() -> None:
     knobs = replace(KNOBS, scheduler="static", max_batch_size=2)
     result = run_reference(open_trace((0, 10, 2), (0, 30, 4), (0, 7, 1)), TICK, knobs, 1000)
@@ -410,7 +427,7 @@ def test_prices_are_rounded_once_and_nanoseconds_down() -> None:
     assert result.requests.last_token_ns.tolist() == [2_000_002]
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize("scheduler", [name for name in SCHEDULERS if name != "one-prefill"])  # whose requests do not begin together
 def test_decode_steps_are_an_arithmetic_progression(scheduler) -> None:
     step = StepModel(coefficients=ROOFLINE, frontend_s=0.0)
     batch, isl, osl = 5, 20, 400

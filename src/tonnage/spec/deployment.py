@@ -15,7 +15,7 @@ from tonnage.spec.speculation import Speculation
 from tonnage.spec.step_times import StepSource
 from tonnage.units import format_duration, parse_duration
 
-Scheduler = Literal["static", "tensorrt-llm", "vllm", "sglang"]
+Scheduler = Literal["static", "tensorrt-llm", "vllm", "sglang", "one-prefill"]
 KvRule = Literal["free_gpu_memory_fraction", "gpu_memory_utilization", "mem_fraction_static"]
 LimitMetric = Literal["ttft", "itl", "tpot", "e2e"]
 Statistic = Literal["mean", "p50", "p90", "p95", "p99"]
