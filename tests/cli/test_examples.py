@@ -13,6 +13,7 @@ import pytest
 
 from tests.tolerance import check_golden
 from tonnage.cli.main import run
+from tonnage.plan.plan import Plan
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "examples"
@@ -28,9 +29,14 @@ def same_place_and_day(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_example_answers_as_it_did(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["size", f"examples/{name}.yaml"]) == 0
+def test_example_answers_as_it_did_and_its_plan_reads_back(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "plan.json"
+    assert run(["size", f"examples/{name}.yaml", "--output", str(file)]) == 0
     check_golden(capsys.readouterr().out, GOLDEN / f"{name}.txt")
+    document = json.loads(file.read_text(encoding="utf-8"))
+    plan = Plan.from_json(document)
+    assert plan.to_json() == document
+    assert Plan.from_json(plan.to_json()) == plan
 
 
 def test_no_golden_output_is_left_over() -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
 
-from tonnage.errors import InputError
+from tonnage.errors import DONE, NO_ANSWER, InputError
 
 LOAD = Group("Load", sort_key=1)
 SERVER = Group("Server", sort_key=2)
@@ -275,7 +275,7 @@ def _find_max(asked: dict[str, Any], output: Path | None, selftest: bool, as_jso
         from tonnage.cli.show_bench import show_maximum
 
         print(show_maximum(found))
-    return 0 if found.load == found.load and not found.client_limited else 3
+    return DONE if found.load == found.load and not found.client_limited else NO_ANSWER
 
 
 def _measure(asked: dict[str, Any], output: Path | None, selftest: bool, as_json: bool) -> int:
@@ -294,7 +294,7 @@ def _measure(asked: dict[str, Any], output: Path | None, selftest: bool, as_json
         from tonnage.cli.show_bench import show_bench
 
         print(show_bench(runs))
-    return 3 if any(run.validity.reasons for run in runs) else 0
+    return NO_ANSWER if any(run.validity.reasons for run in runs) else DONE
 
 
 def _selftest(test: dict[str, Any], serve: bool, streams: str | None, as_json: bool) -> int:
@@ -304,15 +304,15 @@ def _selftest(test: dict[str, Any], serve: bool, streams: str | None, as_json: b
     if serve:
         _refuse({"streams": streams}, "belongs to the test; leave it out or leave out --serve")
         api.serve_exactly(**given)
-        return 0
+        return DONE
     _refuse(test, "belongs to the server; add --serve")
     tests = api.bench_selftest(streams=streams or "1,64,256")
     if as_json:
         from tonnage.results.store import json_text
 
         sys.stdout.write(json_text({"selftests": [test.to_json() for test in tests]}))
-        return 0
+        return DONE
     from tonnage.cli.show_bench import show_selftest
 
     print(show_selftest(tests))
-    return 0
+    return DONE

@@ -2,8 +2,8 @@
 
 Verbs are imported when they are called, so that ``--help`` stays fast.
 
-Exit codes: 0 done, 1 something failed, 2 the input cannot be used, 3 no deployment meets the limits
-or a measurement is invalid, 130 interrupted.
+Exit codes are those of ``errors.EXIT_CODES``; 3 says of ``size`` that no deployment meets the limits, and of ``bench`` that the
+measurement cannot be believed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError, Parameter
 
-from tonnage.errors import Path, TonnageError, UnknownName, spelled
+from tonnage.errors import BAD_INPUT, DONE, FAILED, INTERRUPTED, Path, TonnageError, UnknownName, spelled
 from tonnage.version import VERSION
 
 VERBS = {
@@ -63,17 +63,17 @@ def run(tokens: Sequence[str]) -> int:
         _check_verb(tokens)
         code = app(list(tokens), exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
-        return _fail(" ".join(str(error).split()), 2)
+        return _fail(" ".join(str(error).split()), BAD_INPUT)
     except TonnageError as error:
         return _fail(spelled(error.marked, flag), error.exit_code)
     except KeyboardInterrupt:
-        return _fail("interrupted; nothing was left half written", 130)
+        return _fail("interrupted; nothing was left half written", INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return DONE
     except MemoryError:
-        return _fail("not enough memory for a run of this size; ask for fewer requests or shorter outputs", 1)
-    return code if isinstance(code, int) else 0
+        return _fail("not enough memory for a run of this size; ask for fewer requests or shorter outputs", FAILED)
+    return code if isinstance(code, int) else DONE
 
 
 def _check_verb(tokens: Sequence[str]) -> None:

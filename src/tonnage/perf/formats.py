@@ -93,9 +93,18 @@ def format_mark(precision: Precision, gpu: Gpu, origins: Mapping[str, str]) -> s
     """What a prediction should be marked with where a format was not fitted to measurements; empty where it was.
 
     Args:
+        precision, gpu, origins: as in ``unfitted_formats``.
+    """
+    return "; ".join(f"format {name} not fitted: {source}" for name, source in unfitted_formats(precision, gpu, origins))
+
+
+def unfitted_formats(precision: Precision, gpu: Gpu, origins: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """The parts of a format that were not fitted to measurements, each with where its terms come from.
+
+    Args:
         precision: as ``Gpu.executes`` gives it.
         gpu: whose generation may have an entry of its own.
         origins: ``formats`` of the origins in ``terms.json``: where each entry that is not fitted comes from.
     """
     unfitted = ((name, _entry(origins, name, gpu)) for name in _names(precision))
-    return "; ".join(f"format {name} not fitted: {origins[entry]}" for name, entry in unfitted if entry in origins)
+    return tuple((name, origins[entry]) for name, entry in unfitted if entry in origins)

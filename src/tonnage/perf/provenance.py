@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tonnage.perf.calibrated_terms import calibration_mark
 from tonnage.perf.drafting import MARK as DRAFTING_MARK
 from tonnage.perf.external.measured_steps import source_mark
-from tonnage.perf.formats import fitted_bits, format_mark
+from tonnage.perf.formats import fitted_bits, format_mark, unfitted_formats
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine
 
@@ -64,3 +64,9 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
     if calibrated:
         found.append(calibrated)
     return tuple(found)
+
+
+def unfitted_formats_of(deployment: Deployment) -> tuple[tuple[str, str], ...]:
+    """The parts of a deployment's number format that were not fitted to measurements, each with where its terms come from."""
+    gpu = deployment.gpu
+    return unfitted_formats(gpu.executes(deployment.precision), gpu, shipped()["origins"]["formats"])

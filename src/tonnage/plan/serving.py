@@ -1,4 +1,4 @@
-"""What carries a load, as far as its cost needs it."""
+"""What carries a load: what its cost is computed from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A year's load, hour by hour, as far as its cost needs it."""
+"""A year's load, hour by hour: what its cost is computed from."""
 
 from __future__ import annotations
 

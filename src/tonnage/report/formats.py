@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from tonnage.spec.deployment import Deployment
 
 SPARED = ("KV", "GB/GPU", "prompt")
-MARK = "format "
-"""How a mark begins that speaks of a format."""
 
 
 def formats(base: Deployment, gains: tuple[FormatGain, ...]) -> Document:
@@ -55,7 +53,7 @@ def _gain(one: FormatGain, small: tuple[int, ...], large: tuple[int, ...]) -> tu
     if one.gain is not None:
         values = (*(one.gain.token[b] for b in small), *(one.gain.run[b] for b in large), one.gain.prompt)
         found = [f"{value:.2f}" for value in values]
-    name = one.precision.name + ("*" if any(mark.startswith(MARK) for mark in one.marks) else "")
+    name = one.precision.name + ("*" if one.unfitted else "")
     return (name, f"{one.weight_gb:.1f}", one.precision.kv, *found, *(word or ABSENT for word in words))
 
 
@@ -63,8 +61,7 @@ def _unfitted(gains: tuple[FormatGain, ...]) -> list[str]:
     """Which formats rest on priors, those with one source together."""
     sources: dict[str, list[str]] = {}
     for one in gains:
-        for mark in (part for given in one.marks for part in given.split("; ") if part.startswith(MARK)):
-            name, _, source = mark.removeprefix(MARK).partition(" not fitted: ")
+        for name, source in one.unfitted:
             sources.setdefault(source, []).append(name)
     return [f"* {', '.join(dict.fromkeys(names))}: not fitted; {source}" for source, names in sources.items()]
 

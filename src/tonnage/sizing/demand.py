@@ -63,25 +63,10 @@ def demand_of(
     Raises:
         InputError: nothing is given, what is given contradicts itself, or a number is out of range.
     """
-    people = {
-        option("requests_per_user_day"): requests_per_user_day,
-        option("working_hours"): working_hours,
-        option("working_days"): working_days,
-    }
-    _check_parts(users, people, calls_per_year, requests_per_call)
-    sources = {
-        option("peak_rps"): peak_rps,
-        option("mean_rps"): mean_rps,
-        option("users"): users,
-        option("calls_per_year"): calls_per_year,
-        option("requests"): requests,
-    }
-    given = [name for name, value in sources.items() if value is not None]
-    if len(given) > 1 or not (given or profile is not None or trace is not None):
-        raise _count_error(given)
-    if profile is not None and (trace is not None or users is not None or requests is not None):
-        other = option("trace") if trace is not None else option("users") if users is not None else option("requests")
-        raise InputError(f"{option('profile')} and {other}: each says when requests come; give one of them")
+    people = {"requests_per_user_day": requests_per_user_day, "working_hours": working_hours, "working_days": working_days}
+    _check_parts(users, {option(name): value for name, value in people.items()}, calls_per_year, requests_per_call)
+    sources = {"peak_rps": peak_rps, "mean_rps": mean_rps, "users": users, "calls_per_year": calls_per_year, "requests": requests}
+    given = _given(sources, profile, trace)
     if requests is not None or within_s is not None:
         return _offline(requests, within_s, percentile, factor, trace)
     if trace is not None:
@@ -99,6 +84,18 @@ def demand_of(
     scale = mean * len(hours) / math.fsum(hours) if given else 1.0
     of = replace(source, profile_hours=len(hours)) if given else DemandSource(kind="profile", profile_hours=len(hours))
     return _from_hours([h * scale for h in hours], of, percentile, factor)
+
+
+def _given(sources: dict[str, float | None], profile: Sequence[float] | None, trace: Recording | None) -> list[str]:
+    """The forms in which a number of requests was given; one, beside a profile or a trace that say when they come."""
+    given = [option(name) for name, value in sources.items() if value is not None]
+    if len(given) > 1 or not (given or profile is not None or trace is not None):
+        raise _count_error(given)
+    timed = {"trace": trace, "users": sources["users"], "requests": sources["requests"]}
+    other = next((option(name) for name, value in timed.items() if value is not None), None)
+    if profile is not None and other is not None:
+        raise InputError(f"{option('profile')} and {other}: each says when requests come; give one of them")
+    return given
 
 
 def _from_peak(peak_rps: float, hours: list[float] | None, percentile: float | None, factor: float | None) -> Demand:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tonnage.errors import InputError
 from tonnage.perf.memory import memory_plan
-from tonnage.perf.provenance import marks
+from tonnage.perf.provenance import marks, unfitted_formats_of
 from tonnage.perf.split import check_split
 from tonnage.perf.step import step_seconds
 from tonnage.perf.terms import step_model
@@ -77,6 +77,7 @@ class FormatGain:
         published: what that table says; with sparsity a second entry.
         generations: GPU generations of the catalog that can do it.
         marks: what the prediction rests on that was not measured here.
+        unfitted: parts of the format whose terms were not fitted, each with where they come from.
     """
 
     precision: Precision
@@ -88,6 +89,7 @@ class FormatGain:
     published: tuple[TradeOff, ...]
     generations: tuple[str, ...]
     marks: tuple[str, ...]
+    unfitted: tuple[tuple[str, str], ...]
 
 
 def format_gains(model: Model, gpu: Gpu, engine: str, tp: int | None = None) -> tuple[Deployment, tuple[FormatGain, ...]]:
@@ -175,6 +177,7 @@ def _gain(deployment: Deployment, slow: Work, eight: Work | None) -> FormatGain:
         published=trade_offs(precision),
         generations=tuple(dict.fromkeys(one.arch for one in gpus() if one.supports(precision))),
         marks=() if lacks else marks(deployment),
+        unfitted=() if lacks else unfitted_formats_of(deployment),
     )
 
 

@@ -66,11 +66,11 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ready:
-    """A trial that is priced and fits.
+    """A trial that fits, with its step model.
 
     Attributes:
         trial: as it is now: its knobs may have been tuned.
-        instance: it, priced.
+        instance: it, with its step model and memory.
         place: among all trials.
         first: the trial as the search began with it.
     """
@@ -145,7 +145,7 @@ def asked(question: Question, gpus_per_system: int, load: str | None = None) -> 
 
 
 def prepare(question: Question) -> list[Ready | Rejected]:
-    """Every trial, priced, or why it cannot be; with pipelines where nothing else fits and none were asked for."""
+    """Every trial with its step model, or why it cannot be; with pipelines where nothing else fits and none were asked for."""
     tried = list(trials(question))
     outcomes = [prepared_trial(question, trial, place) for place, trial in enumerate(tried)]
     if question.pps:
@@ -165,7 +165,7 @@ def _kind(trial: Trial) -> tuple[str, str, str]:
 
 
 def prepared_trial(question: Question, trial: Trial, place: int) -> Ready | Rejected:
-    """One trial, priced, or why it cannot be."""
+    """One trial with its step model, or why it cannot be."""
     d = trial.deployment
     if (lacking := _lacking(d)) is not None:
         return trial.rejected(lacking)

@@ -47,7 +47,7 @@ def changes(carried: Carried, default: EngineKnobs) -> tuple[KnobChange, ...]:
 
 
 def _moved(carried: Carried, move: str) -> Iterator[EngineKnobs]:
-    """The other settings of one knob; those that turn requests away are refused when they are priced."""
+    """The other settings of one knob; those that turn requests away are refused when their memory is estimated."""
     knobs, instance = carried.ready.trial.deployment.knobs, carried.ready.instance
     tokens, batch = knobs.max_num_tokens, knobs.max_batch_size
     if move == "tokens":
