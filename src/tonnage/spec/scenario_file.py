@@ -49,12 +49,12 @@ def read_scenario(path: str) -> Scenario:
     return scenario_of(read_document(path), {}, path)
 
 
-def scenario_of(document: Mapping[str, Any], flags: Mapping[str, Any], source: str = "") -> Scenario:
-    """A document with flags in place of what it says.
+def scenario_of(document: Mapping[str, Any], given: Mapping[str, Any], source: str = "") -> Scenario:
+    """A document with the values that were given by name in place of what it says.
 
     Args:
         document: nested values, as in a file.
-        flags: values by the names of leaves; None is not given.
+        given: values by the names of leaves; None stands for a value that is not given.
         source: the file, for messages.
 
     Raises:
@@ -63,13 +63,13 @@ def scenario_of(document: Mapping[str, Any], flags: Mapping[str, Any], source: s
     """
     from pydantic import ValidationError
 
-    merged = _merged(document, flags)
+    merged = _merged(document, given)
     try:
         found: Scenario = adapter(Scenario).validate_python(_without_lone_booleans(merged))
     except ValidationError as error:
         places: dict[str, str] = {}
         for fault in error.errors(include_url=False):
-            place, message = _fault(fault, merged, flags, source)
+            place, message = _fault(fault, merged, given, source)
             places.setdefault(place, message)
         raise InputErrors(places.values()) from None
     return found
@@ -95,10 +95,10 @@ def _pruned(values: Mapping[str, Any], tree: Mapping[str, Any]) -> dict[str, Any
     return found
 
 
-def _merged(document: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
+def _merged(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     merged = {key: dict(value) if isinstance(value, dict) else value for key, value in document.items()}
     known = {leaf.name: leaf for leaf in leaves()}
-    for name, value in flags.items():
+    for name, value in given.items():
         if value is None:
             continue
         if name not in known:
@@ -130,7 +130,7 @@ def _without_lone_booleans(document: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _fault(fault: Any, document: Mapping[str, Any], flags: Mapping[str, Any], source: str) -> tuple[str, str]:
+def _fault(fault: Any, document: Mapping[str, Any], given: Mapping[str, Any], source: str) -> tuple[str, str]:
     """The place of one of pydantic's errors, and one line on it."""
     place, branch, leaf = _place([str(part) for part in fault["loc"]])
     prefix = f"{source}: " if source else ""
@@ -140,7 +140,7 @@ def _fault(fault: Any, document: Mapping[str, Any], flags: Mapping[str, Any], so
         known = ", ".join(part.name for part in fields(branch))
         return place, f"{prefix}{place or 'scenario'}: holds keys of its own; write {place}: and below it {known}"
     shown = _shown(document, leaf)
-    where = option(leaf.name) if flags.get(leaf.name) is not None else f"{prefix}{leaf.key}"
+    where = option(leaf.name) if given.get(leaf.name) is not None else f"{prefix}{leaf.key}"
     return place, f"{where}: {shown} is not {_wanted(leaf.kind)}; {leaf.about}"
 
 
@@ -224,12 +224,12 @@ DISPLACES: dict[str, tuple[str, ...]] = {
     "isl": ("pairs",),
     "osl": ("pairs",),
 }
-"""What a flag takes the place of in a file, beside the key of its own name: the other ways to say the same."""
+"""What a value given by name takes the place of in a file, beside the key of its own name: the other ways to say the same."""
 
 
-def displaced(document: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
-    """The document without what the flags take the place of."""
-    gone = {name for flag in flags for name in DISPLACES.get(flag, ()) if name not in flags}
+def displaced(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The document without what the given values take the place of."""
+    gone = {name for one in given for name in DISPLACES.get(one, ()) if name not in given}
     places = {leaf.path for leaf in leaves() if leaf.name in gone}
     return {
         key: {name: part for name, part in value.items() if (key, name) not in places} if isinstance(value, dict) else value
