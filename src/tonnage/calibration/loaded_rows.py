@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 MOST_STEPS = 4_000_000
-"""Steps of one simulation after which it is given up."""
+"""The most steps of one simulation that are recorded."""
 
 
 class LoadedRows:
