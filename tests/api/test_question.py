@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tonnage import api
 from tonnage.api.question import check_leaf, growth_of, owned, places
 from tonnage.errors import InputError, InputErrors
-from tonnage.report.wording_demand import demand_text
-from tonnage.report.wording_notes import note_text
+from tonnage.report.wording.demand import demand_text
+from tonnage.report.wording.notes import note_text
 from tonnage.sizing.question import Question
 from tonnage.spec.scenario import Leaf, leaves, takes
 

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.report.plans import HERE, full
+from tests.report.example_plan import HERE, full
 from tonnage.cli.main import run
-from tonnage.report.html import html
-from tonnage.report.plan_document import report
+from tonnage.report.plans.plan_document import report
+from tonnage.report.writers.html import html
 
 if TYPE_CHECKING:
     import pytest

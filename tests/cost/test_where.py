@@ -17,7 +17,7 @@ from tonnage.plan.cost_note import CourseWay, NoProfile, OnlyPeakKnown, OwnedEle
 from tonnage.plan.document import json_of
 from tonnage.plan.serving import Serving
 from tonnage.plan.traffic import Traffic
-from tonnage.report.wording_cost import cost_note_texts, course_way_text, stale_text
+from tonnage.report.wording.cost import cost_note_texts, course_way_text, stale_text
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
 

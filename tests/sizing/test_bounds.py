@@ -3,7 +3,7 @@
 import pytest
 
 from tests.questions import question
-from tonnage.report.wording_reasons import reason_text
+from tonnage.report.wording.reasons import reason_text
 from tonnage.sizing.bounds import MARGIN, Carried, beaten, bound_per_gpu, far_behind
 from tonnage.sizing.capacity import find_capacity, saturation
 from tonnage.sizing.search_space import Ready, prepare

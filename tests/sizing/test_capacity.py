@@ -11,8 +11,8 @@ from tonnage.errors import DoesNotFit
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.step import step_seconds
 from tonnage.plan.limit import SATURATION
-from tonnage.report.wording_limits import bound_text
-from tonnage.report.wording_reasons import reason_text
+from tonnage.report.wording.limits import bound_text
+from tonnage.report.wording.reasons import reason_text
 from tonnage.results.metrics import summarize
 from tonnage.sizing.capacity import Asked, Instance, find_capacity, middle, saturation, worst_limit
 from tonnage.spec.deployment import Deployment

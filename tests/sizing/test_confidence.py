@@ -18,9 +18,9 @@ from tonnage.perf.regime import Regime
 from tonnage.perf.residuals import LEVELS, Residuals
 from tonnage.plan.confidence import Confidence
 from tonnage.plan.limit import SATURATION, Bound, bound_by
-from tonnage.report.plan_text import plan_text
-from tonnage.report.terminal import terminal
-from tonnage.report.wording_confidence import confidence_text
+from tonnage.report.plans.plan_text import plan_text
+from tonnage.report.wording.confidence import confidence_text
+from tonnage.report.writers.terminal import terminal
 from tonnage.sizing.capacity import STABLE, Capacity, Instance, find_capacity
 from tonnage.sizing.confidence import confidence_in, confidence_of, confidences, critical_factor, rates_with_slower_steps
 from tonnage.sizing.search import answer

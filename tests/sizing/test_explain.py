@@ -7,7 +7,7 @@ import pytest
 
 from tests.questions import question
 from tonnage.perf.step import step_seconds
-from tonnage.report.wording_limits import limit_text
+from tonnage.report.wording.limits import limit_text
 from tonnage.simulator.steps import CONTEXT_TOKENS, PREFILL_TOKENS
 from tonnage.sizing.bounds import Carried
 from tonnage.sizing.capacity import find_capacity

@@ -8,7 +8,7 @@ import pytest
 from tests.questions import question
 from tonnage.plan.fleet_check import FleetRun
 from tonnage.plan.limit import Breach, Limit
-from tonnage.report.wording_fleet_check import fleet_check_text
+from tonnage.report.wording.fleet_check import fleet_check_text
 from tonnage.results.latencies import Latencies
 from tonnage.results.metrics import summarize
 from tonnage.sizing.fleet_check import check, pooled, split_trace

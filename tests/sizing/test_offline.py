@@ -9,8 +9,8 @@ from tests.questions import question
 from tonnage.perf.step import step_seconds
 from tonnage.plan.limit import THROUGHPUT
 from tonnage.plan.reason import TooSlowForJob
-from tonnage.report.wording_limits import bound_text
-from tonnage.report.wording_notes import note_text
+from tonnage.report.wording.limits import bound_text
+from tonnage.report.wording.notes import note_text
 from tonnage.sizing import offline
 from tonnage.sizing.offline import makespan_s, most_within, queued
 from tonnage.sizing.planner import size

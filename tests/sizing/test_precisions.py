@@ -12,11 +12,11 @@ from tonnage import api
 from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.perf.prediction_error import regime_of
-from tonnage.report.markdown import markdown
-from tonnage.report.plan_document import report
-from tonnage.report.plan_text import plan_text
-from tonnage.report.terminal import terminal
-from tonnage.report.wording_reasons import reason_text
+from tonnage.report.plans.plan_document import report
+from tonnage.report.plans.plan_text import plan_text
+from tonnage.report.wording.reasons import reason_text
+from tonnage.report.writers.markdown import markdown
+from tonnage.report.writers.terminal import terminal
 from tonnage.sizing.planner import size
 from tonnage.sizing.precisions import HIGH_FROM, LARGE, NONE_BELOW, SMALL, FormatGain, band, format_gains
 from tonnage.spec.catalog import find_gpu, find_model, gpus, trade_offs

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.questions import question
-from tonnage.report.wording_reasons import reason_text
+from tonnage.report.wording.reasons import reason_text
 from tonnage.sizing.planner import size
 from tonnage.sizing.search import answer
 from tonnage.sizing.search_space import Ready, prepare

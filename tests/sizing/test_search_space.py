@@ -2,7 +2,7 @@
 
 from tests.questions import question
 from tonnage.plan.rejected import Rejected
-from tonnage.report.wording_reasons import reason_text
+from tonnage.report.wording.reasons import reason_text
 from tonnage.sizing.search_space import Ready, prepare, trials
 
 

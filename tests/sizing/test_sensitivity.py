@@ -8,8 +8,8 @@ import tonnage
 from tests.questions import SMALL, question
 from tonnage.plan.plan import Plan
 from tonnage.plan.reason import BrokenAtAnyLoad
-from tonnage.report.wording_reasons import reason_text
-from tonnage.report.wording_sensitivity import relaxed_text
+from tonnage.report.wording.reasons import reason_text
+from tonnage.report.wording.sensitivity import relaxed_text
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search_space import Ready, prepare

@@ -6,7 +6,7 @@ import pytest
 
 from tests.questions import question
 from tonnage.plan.plan import Plan
-from tonnage.report.wording_warnings import warning_text
+from tonnage.report.wording.warnings import warning_text
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search import Answer, answer

@@ -19,7 +19,7 @@ def print_answer(document: Callable[[], Document], values: Callable[[], Any], *,
 
         sys.stdout.write(json_text(values()))
         return
-    from tonnage.report.terminal import terminal
+    from tonnage.report.writers.terminal import terminal
 
     print(terminal(document()))
 
@@ -27,12 +27,12 @@ def print_answer(document: Callable[[], Document], values: Callable[[], Any], *,
 def print_plans(plans: Sequence[Plan], *, json: bool, markdown: bool, explain: bool) -> None:
     """Print plans as one JSON object, as a report in Markdown, or as text for the terminal."""
     if markdown and not json:
-        from tonnage.report.markdown import markdown as written
-        from tonnage.report.plan_document import report
+        from tonnage.report.plans.plan_document import report
+        from tonnage.report.writers.markdown import markdown as written
 
         sys.stdout.write(written(report(*plans)))
         return
-    from tonnage.report.plan_text import plan_text
-    from tonnage.report.saved import to_json
+    from tonnage.report.plans.plan_text import plan_text
+    from tonnage.report.plans.saved import to_json
 
     print_answer(lambda: plan_text(plans, explain=explain), lambda: to_json(plans), json=json)

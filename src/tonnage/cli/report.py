@@ -34,13 +34,13 @@ def report(
     json
         Print the plan as one JSON object, once it has been checked.
     """
-    from tonnage.report.saved import read_plans
+    from tonnage.report.plans.saved import read_plans
 
     plans = read_plans(plan)
     if output is None:
         print_plans(plans, json=json, markdown=markdown, explain=explain)
         return
-    from tonnage.report.html import write_page
-    from tonnage.report.plan_document import report as document
+    from tonnage.report.plans.plan_document import report as document
+    from tonnage.report.writers.html import write_page
 
     write_page(output, document(*plans))

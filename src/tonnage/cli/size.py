@@ -73,12 +73,12 @@ def _answered(scenario: Path | None, asked: dict[str, Any]) -> tuple[Plan, ...]:
 def _write(plans: Sequence[Plan], output: Output) -> None:
     """The files that were asked for."""
     if output.output is not None:
-        from tonnage.report.saved import to_json
+        from tonnage.report.plans.saved import to_json
         from tonnage.results.store import write_json
 
         write_json(output.output, to_json(plans))
     if output.report is not None:
-        from tonnage.report.html import write_page
-        from tonnage.report.plan_document import report
+        from tonnage.report.plans.plan_document import report
+        from tonnage.report.writers.html import write_page
 
         write_page(output.report, report(*plans))

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from tonnage.report.document import Table
 from tonnage.report.numbers import number
-from tonnage.report.terminal import folded, width
-from tonnage.report.terminal_table import table_lines
+from tonnage.report.writers.terminal import folded, width
+from tonnage.report.writers.terminal_table import table_lines
 
 __all__ = ["number", "table", "wrapped"]
 

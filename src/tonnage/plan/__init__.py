@@ -1,5 +1,5 @@
 """The answer of a sizing as values: what was chosen, what it rests on, what else was possible, what it costs; JSON both ways.
 
 A plan holds codes and numbers and no sentence that another module would have to read again. The sentences for people are written by
-``tonnage.report`` (``wording_*``), and in no other place.
+``tonnage.report`` (``wording``), and in no other place.
 """

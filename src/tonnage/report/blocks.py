@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tonnage.report.document import Block, Drawing, Items, Section, Table
-from tonnage.report.figure import Figure
+from tonnage.report.drawing.figure import Figure
 
 
 def section(key: str, name: str, *blocks: Block | None) -> Section:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tonnage.report.figure import Figure
+from tonnage.report.drawing.figure import Figure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from tonnage.errors import InputError
 from tonnage.perf.step import step_seconds
 from tonnage.perf.terms import step_model
 from tonnage.report.scored import scored_models
-from tonnage.report.terminal import terminal
+from tonnage.report.writers.terminal import terminal
 from tonnage.validation.compare import compare
 from tonnage.validation.point import read_point
 from tonnage.validation.predict import decoding, predict

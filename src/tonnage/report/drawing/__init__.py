@@ -1,0 +1,1 @@
+"""Figures as values, and their drawing as inline SVG."""

@@ -1,0 +1,107 @@
+"""The answer of a plan in sentences that a manager can read, and in the few numbers to see first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tonnage.plan.cost import YearlyCost
+from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, plain, usd
+from tonnage.report.plans.costs import NAMES, SAID, owned_and_cheapest, priced, ways, yearly
+from tonnage.report.plans.deployments import systems
+from tonnage.report.plans.existing import existing_glance, existing_sentence, existing_title
+from tonnage.report.wording.cost import no_cost_text
+
+if TYPE_CHECKING:
+    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.plan import Plan
+
+
+def title(plan: Plan) -> str:
+    """Such as "5 × dgx-h100 for llama-3-8b"."""
+    if plan.existing is not None:
+        return existing_title(plan)
+    if plan.choice is None:
+        return f"No deployment of {plan.scenario.model} meets the limits"
+    return f"{systems(plan.choice)} for {plan.scenario.model}"
+
+
+def sentence(plan: Plan) -> str:
+    """What exists and how long it lasts where that was asked; what to buy, what it carries, how full it is, what it costs."""
+    exists = existing_sentence(plan)
+    if plan.choice is None:
+        return exists or (
+            f"None of the {counted(len(plan.rejected), 'deployment')} that were tried meets the limits at any load. "
+            "The reasons are below; the limit named most often is the one to relax."
+        )
+    bought = _bought(plan, plan.choice)
+    return f"{exists} Bought anew for this load: {bought}" if exists else bought
+
+
+def _bought(plan: Plan, choice: Candidate) -> str:
+    spare = plan.scenario.spare_systems
+    kept = f", {counted(spare, 'spare system')} included" if spare else ""
+    bought = f"{_systems(choice)} ({counted(choice.gpus, 'GPU')}{kept})"
+    one = choice.systems == 1
+    load, demand, model = float(f"{plan.demand.sizing_requests_per_second:.4g}"), plan.demand, plan.scenario.model
+    full = percent(choice.utilisation)
+    if demand.offline_requests is not None and demand.offline_seconds is not None:
+        job = f"{plain(demand.offline_requests)} requests of {model} within {plain(demand.offline_seconds / 3600)} hours"
+        return f"{bought} {'completes' if one else 'complete'} {job}. That takes {full} of what the fleet can do.{_price(plan)}"
+    room = f" The fleet is then at {full} of what the limits allow." if choice.utilisation <= 1 else ""
+    verb = "carries" if one else "carry"
+    return f"{bought} {verb} {plain(load)} requests per second of {model} inside every limit.{room}{_price(plan)}"
+
+
+def _systems(choice: Candidate) -> str:
+    """Such as "5 dgx-h100 systems"."""
+    if len(choice.pools) == 1:
+        return f"{choice.systems} {choice.system} system{'' if choice.systems == 1 else 's'}"
+    return systems(choice)
+
+
+def _price(plan: Plan) -> str:
+    cost = yearly(plan)
+    if cost is None:
+        return ""
+    words = ""
+    for way in owned_and_cheapest(cost):
+        each = "" if way.usd_per_1000_requests is None else f", {usd(way.usd_per_1000_requests)} USD per 1,000 requests"
+        words += f" {SAID[way.where]} it costs {dollars(way.usd_per_year)} USD a year{each}{_cheapest(cost, way.where)}."
+    missing = next((way.reason for way in ways(cost) if way.where == "on-prem" and way.reason is not None), None)
+    return words if missing is None else f"{words} What owning it costs is not known: {no_cost_text(missing)}."
+
+
+def _cheapest(cost: YearlyCost, where: str) -> str:
+    """Whether a way is the cheapest, and of how many; nothing where only one has a price."""
+    known = len(priced(cost))
+    if where != cost.cheapest or known < 2:
+        return ""
+    return f", the cheapest way{' of those with a price' if known < len(cost.ways) else ''}"
+
+
+def first_glance(plan: Plan) -> tuple[tuple[str, str], ...]:
+    """The numbers to see first."""
+    choice, exists = plan.choice, existing_glance(plan)
+    if choice is None or exists:
+        return exists
+    rows = [
+        ("systems to buy", f"{choice.systems:,}"),
+        ("exactly, before rounding", number(choice.systems_exact)),
+        ("GPUs", f"{choice.gpus:,}"),
+        ("of what the fleet can carry, used at the peak", percent(choice.utilisation)),
+    ]
+    way = next(iter(owned_and_cheapest(yearly(plan))), None)
+    if way is not None:
+        rows += [(f"USD a year, {NAMES[way.where]}", dollars(way.usd_per_year)), ("USD per 1,000 requests", usd(way.usd_per_1000_requests))]
+    return tuple(row for row in rows if row[1] != ABSENT)
+
+
+def others(plan: Plan) -> tuple[tuple[str, Candidate], ...]:
+    """The chosen deployment, and the best by latency and by throughput where they are not the same."""
+    if plan.choice is None:
+        return ()
+    found = [("chosen", plan.choice)]
+    for name, other in (("lowest latency", plan.latency_optimal), ("most requests per GPU", plan.throughput_optimal)):
+        if other is not None and all(other.pools != candidate.pools for _, candidate in found):
+            found.append((name, other))
+    return tuple(found)

@@ -1,0 +1,119 @@
+"""Every deployment inside the limits, and every other one with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tonnage.report.blocks import section
+from tonnage.report.document import Block, Section, Table
+from tonnage.report.numbers import ABSENT, counted, number, percent, usd
+from tonnage.report.plans.deployments import of_pools, split
+from tonnage.report.wording.limits import bound_text
+from tonnage.report.wording.reasons import reason_text
+
+if TYPE_CHECKING:
+    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.plan import Plan
+
+OPEN = 15
+"""Rows up to which a page shows the table open."""
+SHOWN = 12
+"""Rows that a terminal shows."""
+REJECTED_SHOWN = 8
+MARKED = "* rests in part on transferred or published values, not on measurements of this GPU and engine."
+SURE = "P(meets) is the probability that this number of systems meets the limits; systems at 95% is the number that has 95%."
+IDENTITY = ("GPU", "format", "TP", "engine")
+CARRIED = ("req/s per instance", "req/s per 8 GPUs", "systems exactly", "systems", "GPUs")
+CONFIDENCE = ("P(meets)", "systems at 95%")
+LATENCIES = ("TTFT p95 ms", "TPOT ms", "E2E ms")
+SPARED = ("req/s per instance", "GPUs", "E2E ms", "USD a year", "TPOT ms", "req/s per 8 GPUs", "TTFT p95 ms", "systems at 95%", "bound by")
+"""Columns that a narrow page does without, the first to go first."""
+
+
+def candidates_section(plan: Plan, drawn: Block | None = None) -> Section:
+    """The section; empty where nothing is inside the limits. ``drawn`` is a figure that shows the table too."""
+    return section("candidates", "Candidates", drawn or candidates_table(plan))
+
+
+def candidates_table(plan: Plan) -> Table | None:
+    """One row for each deployment inside the limits, the fewest GPUs first."""
+    found = plan.candidates
+    if not found:
+        return None
+    costs = yearly_costs(plan)
+    priced, sure = any(cost is not None for cost in costs), any(c.confidence is not None for c in found)
+    header = (*IDENTITY, *CARRIED, *(CONFIDENCE if sure else ()), *LATENCIES, *(("USD a year",) if priced else ()), "bound by")
+    lengths = f"{plan.scenario.model}, {plan.scenario.isl}/{plan.scenario.osl} tokens"
+    notes = [SURE] * sure + [MARKED] * any(c.marks for c in found)
+    return Table(
+        caption=f"{counted(len(found), 'deployment')} inside the limits, fewest GPUs first ({lengths}), each at its highest load there",
+        header=header,
+        rows=tuple(_row(c, cost, priced=priced, sure=sure) for c, cost in zip(found, costs, strict=True)),
+        chosen=0,
+        folded=len(found) > OPEN,
+        note="\n".join(notes),
+        spare=SPARED,
+        shown=SHOWN,
+        rest=f"… and {len(found) - SHOWN} more; --json and --report show all of them",
+    )
+
+
+def yearly_costs(plan: Plan) -> tuple[float | None, ...]:
+    """USD a year of every candidate owned for the peak, where it is known."""
+    if len(plan.pareto) != len(plan.candidates):
+        return (None,) * len(plan.candidates)
+    return tuple(point.cost_per_year for point in plan.pareto)
+
+
+def _row(c: Candidate, cost: float | None, *, priced: bool, sure: bool) -> tuple[str, ...]:
+    return (
+        of_pools(c, lambda pool: pool.gpu),
+        of_pools(c, lambda pool: pool.precision),
+        of_pools(c, lambda pool: split(pool, " × ").removeprefix("TP ")),
+        of_pools(c, lambda pool: pool.engine) + ("*" if c.marks else ""),
+        *map(number, (c.requests_per_second_per_instance, c.requests_per_second_per_8_gpus, c.systems_exact)),
+        f"{c.systems:,}",
+        f"{c.gpus:,}",
+        *(_sure(c) if sure else ()),
+        *map(number, (c.ttft_ms.p95, c.tpot_ms.mean, c.e2e_ms.mean)),
+        *((usd(cost),) if priced else ()),
+        bound_text(c.binds),
+    )
+
+
+def _sure(c: Candidate) -> tuple[str, str]:
+    """The chance that its systems meet the limits, and how many do with 95 %."""
+    if c.confidence is None:
+        return ABSENT, ABSENT
+    most = c.confidence.systems["95"]
+    return percent(c.confidence.meets), "none" if most is None else str(most)
+
+
+def rejected_section(plan: Plan) -> Section:
+    """Deployments on one GPU with one reason share a row."""
+    groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for r in plan.rejected:
+        kind = f"{r.precision} {r.engine}"
+        groups.setdefault((r.gpu, reason_text(r.reason)), []).append((kind, split(r, " × ").removeprefix("TP ")))
+    if not groups:
+        return section("rejected", "Rejected, and why")
+    rows = tuple((gpu, _together(where), reason) for (gpu, reason), where in groups.items())
+    left = sum(len(where) for where in list(groups.values())[REJECTED_SHOWN:])
+    table = Table(
+        caption=f"{counted(len(plan.rejected), 'deployment')} that cannot carry the load, or that another one outdoes",
+        header=("GPU", "deployments", "reason"),
+        rows=rows,
+        folded=len(rows) > SHOWN,
+        shown=REJECTED_SHOWN,
+        rest=f"… and {counted(left, 'more deployment')}; --json and --report show all of them",
+    )
+    return section("rejected", "Rejected, and why", table)
+
+
+def _together(deployments: Iterable[tuple[str, str]]) -> str:
+    """Such as "fp8 vllm TP 1, 2, 4; fp16 vllm TP 8"."""
+    kinds: dict[str, list[str]] = {}
+    for kind, degrees in deployments:
+        kinds.setdefault(kind, []).append(degrees)
+    return "; ".join(f"{kind} TP {', '.join(degrees)}" for kind, degrees in kinds.items())

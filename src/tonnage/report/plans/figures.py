@@ -1,0 +1,252 @@
+"""The figures of a plan, as values: what is drawn, on which axes, with what under the pointer.
+
+Each function answers None where the plan does not hold what the figure needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tonnage.report.drawing.figure import Axis, Bar, Bars, Plot, Point, Rule, Segment, Series, Swing, Tornado
+from tonnage.report.numbers import dollars, number, signed, usd
+from tonnage.report.plans.candidates import yearly_costs
+from tonnage.report.plans.costs import NAMES, priced, spread, yearly
+from tonnage.report.plans.deployments import METRICS, deployment, name_of, of_pools, tip
+from tonnage.report.plans.sensitivity import needed
+from tonnage.report.wording.deployments import MEMORY
+from tonnage.report.wording.explanation import TERMS
+from tonnage.report.wording.limits import limit_text
+from tonnage.report.wording.sensitivity import INPUTS
+
+if TYPE_CHECKING:
+    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.cost import WayCost
+    from tonnage.plan.curve import CurvePoint
+    from tonnage.plan.plan import Plan
+    from tonnage.plan.sensitivity import Changed
+    from tonnage.plan.sensitivity import Swing as Swung
+
+USUAL = {"ttft": "p95", "tpot": "mean", "e2e": "mean"}
+"""Statistic of a metric that nobody limited."""
+FAR_APART = 12
+"""Ratio of the largest value to the smallest from which an axis is logarithmic."""
+DWARFS = 4
+"""Ratio of the longest bar to the next from which it is broken off."""
+LOAD = Axis(title="requests per second per 8 GPUs")
+MILLISECONDS = Axis(title="latency, ms (logarithmic)", log=True)
+MARKED = {"limit": "the highest load inside the limits", "peak": "the load at the peak"}
+
+
+def curve(plan: Plan) -> Plot | None:
+    """Latency against throughput of the chosen deployment, with the limits and the chosen load."""
+    points = sorted(plan.curve, key=lambda p: p.requests_per_second_per_8_gpus)
+    if len(points) < 2:
+        return None
+    tones = {metric: tone for tone, metric in enumerate(("ttft", "tpot", "e2e", "itl"))}
+    limits = plan.scenario.limits_that_count
+    asked: list[tuple[str, str]] = [(limit.metric, limit.statistic) for limit in limits]
+    shown = asked + [(m, s) for m, s in USUAL.items() if m not in {metric for metric, _ in asked}]
+    shown.sort(key=lambda pair: METRICS.index(pair[0]))
+    series = [_of_curve(points, metric, statistic, tones[metric]) for metric, statistic in dict.fromkeys(shown)]
+    rules = [Rule(along="y", value=limit.milliseconds, label=limit_text(limit), tone=tones[limit.metric]) for limit in limits]
+    return Plot(
+        key="curve",
+        title="Latency against throughput of the chosen deployment",
+        x=LOAD,
+        y=MILLISECONDS,
+        series=tuple(s for s in series if s.points),
+        rules=(*rules, *_loads(plan)),
+    )
+
+
+def _of_curve(points: Sequence[CurvePoint], metric: str, statistic: str, tone: int) -> Series:
+    found = []
+    for point in points:
+        y = getattr(getattr(point, f"{metric}_ms"), statistic)
+        if y is not None and y > 0:
+            words = _reading(point, metric, statistic, y)
+            found.append(Point(x=point.requests_per_second_per_8_gpus, y=y, tip=words, chosen=point.mark == "limit"))
+    return Series(name=f"{metric.upper()} {statistic}", points=tuple(found), tone=tone, line=True)
+
+
+def _reading(point: CurvePoint, metric: str, statistic: str, y: float) -> str:
+    """One point of the curve in words."""
+    held = point.concurrency_per_instance
+    lines = [f"{metric.upper()} {statistic} {number(y)} ms", f"at {number(point.requests_per_second_per_8_gpus)} requests/s per 8 GPUs"]
+    lines += [f"{number(held)} requests in flight in one instance"] if held is not None else []
+    return "\n".join([*lines, MARKED.get(point.mark) or f"{'inside' if point.inside_limits else 'outside'} the limits"])
+
+
+def _loads(plan: Plan) -> list[Rule]:
+    """The highest load inside the limits, and what the fleet of whole systems carries at the peak."""
+    if plan.choice is None:
+        return []
+    most = plan.choice.requests_per_second_per_8_gpus
+    rules = [Rule(along="x", value=most, label=f"highest load inside the limits, {number(most)}/s")]
+    mine = next((p.requests_per_second_per_8_gpus for p in plan.curve if p.mark == "peak"), None)
+    if mine is not None:
+        rules.append(Rule(along="x", value=mine, label=f"your peak, {number(mine)}/s"))
+    return rules
+
+
+def speed(candidate: Candidate) -> tuple[str, float] | None:
+    """The latency that candidates are compared by: mean E2E, else mean TTFT, and its value in ms."""
+    for name, value in (("mean E2E", candidate.e2e_ms.mean), ("mean TTFT", candidate.ttft_ms.mean)):
+        if value is not None and value > 0:
+            return name, value
+    return None
+
+
+def pareto(plan: Plan) -> Plot | None:
+    """Every candidate: its price, or its GPUs where no price is known, against its latency; the front drawn through."""
+    candidates, costs = plan.candidates, yearly_costs(plan)
+    known = any(cost is not None for cost in costs)
+    compared: list[tuple[Candidate, Point]] = []
+    names = set()
+    for place, (candidate, usd_per_year) in enumerate(zip(candidates, costs, strict=True)):
+        fast, height = speed(candidate), usd_per_year if known else float(candidate.gpus)
+        if fast is not None and height is not None:
+            names.add(fast[0])
+            paid = f"\n{usd(usd_per_year)} USD a year" if usd_per_year is not None else ""
+            compared.append((candidate, Point(x=fast[1], y=height, tip=tip(candidate) + paid, chosen=place == 0)))
+    if len(compared) < 2 or len(names) > 1:
+        return None
+    return _pareto(compared, names.pop(), known)
+
+
+def _pareto(compared: Sequence[tuple[Candidate, Point]], latency: str, known: bool) -> Plot:
+    kinds = [of_pools(candidate, lambda pool: pool.gpu) for candidate, _ in compared]
+    series = [
+        Series(name=gpu, points=tuple(point for kind, (_, point) in zip(kinds, compared, strict=True) if kind == gpu), tone=tone)
+        for tone, gpu in enumerate(dict.fromkeys(kinds))
+    ]
+    name = f"front: nothing is both {'cheaper' if known else 'smaller'} and faster"
+    drawn = Series(name=name, points=_front([point for _, point in compared]), tone=5, line=True, marks=False)
+    heights = [point.y for _, point in compared]
+    wide = max(heights) > FAR_APART * min(heights) > 0
+    named = "USD a year, owned" if known else "GPUs bought (whole systems)"
+    y = Axis(title=f"{named}, logarithmic" if wide else named, log=wide)
+    title = "Cost against latency of every candidate" if known else "GPUs against latency of every candidate"
+    x = Axis(title=f"{latency} at the highest load inside the limits, ms (logarithmic)", log=True)
+    return Plot(key="pareto", title=title, x=x, y=y, series=(drawn, *series))
+
+
+def _front(points: list[Point]) -> tuple[Point, ...]:
+    """The points that no other undercuts in both, fastest first."""
+    front: list[Point] = []
+    for point in sorted(points, key=lambda p: (p.x, p.y)):
+        if not front or point.y < front[-1].y:
+            front.append(point)
+    return tuple(front)
+
+
+def cost(plan: Plan) -> Bars | None:
+    """USD a year of each way to run it, by what it is paid for."""
+    whole = yearly(plan)
+    found = priced(whole)
+    if whole is None or not found:
+        return None
+    tones = {name: tone for tone, name in enumerate(dict.fromkeys(name for way in found for name, _, _ in _paid(way)))}
+    bars = tuple(_way_bar(way, tones, chosen=way.where == whole.cheapest) for way in found)
+    *others, longest = sorted(way.usd_per_year or 0.0 for way in found)
+    cut = 1.5 * others[-1] if others and longest > DWARFS * others[-1] > 0 else None
+    axis = Axis(title="USD a year" if cut is None else "USD a year; a broken bar goes on")
+    return Bars(key="cost", title="Cost of a year by way of running it", axis=axis, bars=bars, cut=cut)
+
+
+def _paid(way: WayCost) -> list[tuple[str, float, str]]:
+    """What a way is paid for: names, USD a year, arithmetic; those that cost something."""
+    parts = [(part.name, part.usd_per_year, part.how) for part in way.parts if part.usd_per_year]
+    return parts or [("all", way.usd_per_year or 0.0, "")]
+
+
+def _way_bar(way: WayCost, tones: dict[str, int], *, chosen: bool) -> Bar:
+    name, between = NAMES[way.where], spread(way)
+    segments = tuple(Segment(name=part, size=max(size, 0.0), tone=tones[part]) for part, size, _ in _paid(way))
+    lines = [f"{name}: {usd(way.usd_per_year)} USD a year"]
+    lines += [f"{usd(between[0])} to {usd(between[1])} USD over the range of prices"] if between is not None else []
+    lines += [f"{usd(way.usd_per_1000_requests)} USD per 1,000 requests"] if way.usd_per_1000_requests is not None else []
+    lines += [f"{part}: {usd(size)} USD{f', {how}' if how else ''}" for part, size, how in _paid(way)]
+    return Bar(name=name, segments=segments, total=f"{dollars(way.usd_per_year)} USD", tip="\n".join(lines), chosen=chosen)
+
+
+def tornado(plan: Plan) -> Tornado | None:
+    """How the number of systems moves with each input, widest first; a side without an answer reaches to the edge."""
+    found = plan.sensitivity
+    if found is None:
+        return None
+    known = [side.systems_exact for row in found.swings for side in (row.low, row.high) if side.systems_exact is not None]
+    if not known:
+        return None
+    base = found.systems_exact
+    edge = max(*known, base) * 1.1
+    swings = sorted((_swing(row, edge) for row in found.swings), key=lambda s: -max(abs(s.low - base), abs(s.high - base)))
+    return Tornado(
+        key="sensitivity",
+        title="Systems needed when one input is lower or higher",
+        axis=Axis(title="systems exactly; whole systems beside each bar"),
+        base=base,
+        base_label=f"now {found.systems} ({number(base)})",
+        swings=tuple(swings),
+    )
+
+
+def _swing(row: Swung, edge: float) -> Swing:
+    low, high = (edge if side.systems_exact is None else side.systems_exact for side in (row.low, row.high))
+    labels = ["none" if side.systems is None else f"{side.systems}" for side in (row.low, row.high)]
+    name = INPUTS[row.input]
+    tips = [_side(side) for side in (row.low, row.high)]
+    return Swing(name=name, low=low, high=high, low_label=labels[0], high_label=labels[1], tip="\n".join([name, *tips]))
+
+
+def _side(side: Changed) -> str:
+    where = "" if side.deployment is None else f", {name_of(side.deployment)}"
+    return f"{signed(side.change)}: {needed(side)}{' systems' if side.systems is not None else ''}{where}"
+
+
+def profile(plan: Plan) -> Plot | None:
+    """Requests per second hour by hour, and the peak that is sized for."""
+    rates, peak = plan.demand.profile or (), plan.demand.sizing_requests_per_second
+    if not 2 <= len(rates) <= 168:
+        return None
+    points = tuple(Point(x=float(hour), y=rate, tip=f"hour {hour}: {number(rate)} requests/s") for hour, rate in enumerate(rates))
+    return Plot(
+        key="profile",
+        title="The load hour by hour",
+        x=Axis(title="hour of the day" if len(rates) == 24 else "hour of the profile"),
+        y=Axis(title="requests per second"),
+        series=(Series(name="load", points=points, tone=0, line=True),),
+        rules=(Rule(along="y", value=peak, label=f"sized for, {number(peak)}/s"),),
+    )
+
+
+def memory(plan: Plan) -> Bars | None:
+    """Where the memory of one GPU goes."""
+    choice = plan.choice
+    if choice is None or len(choice.pools) != 1 or not choice.memory:
+        return None
+    parts = [(MEMORY[part.part], part.bytes_per_gpu / 1e9) for part in choice.memory]
+    segments = tuple(Segment(name=name, size=size, tone=tone) for tone, (name, size) in enumerate(parts))
+    total = sum(size for _, size in parts)
+    words = "\n".join([deployment(choice), *(f"{name}: {number(size)} GB" for name, size in parts)])
+    bar = Bar(name="one GPU", segments=segments, total=f"{number(total)} GB", tip=words)
+    return Bars(key="memory", title="Memory of one GPU", axis=Axis(title="GB"), bars=(bar,))
+
+
+def step(plan: Plan) -> Bars | None:
+    """The mean step at the chosen load, by term."""
+    found = [] if plan.explain is None else [(TERMS.get(t.term, t.term), t.seconds * 1e3) for t in plan.explain.terms if t.seconds]
+    if not found:
+        return None
+    total = sum(ms for _, ms in found)
+    bars = tuple(
+        Bar(
+            name=name,
+            segments=(Segment(name=name, size=ms, tone=0),),
+            total=f"{number(ms)} ms",
+            tip=f"{name}: {number(ms)} ms of a step, {ms / total:.0%}",
+        )
+        for name, ms in sorted(found, key=lambda pair: -pair[1])
+    )
+    return Bars(key="step", title="A mean step by what takes its time", axis=Axis(title="ms of one step"), bars=bars)

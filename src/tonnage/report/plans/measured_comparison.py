@@ -1,0 +1,117 @@
+"""The measured answer beside the predicted one, where the question brought measurements of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from tonnage.report.blocks import section
+from tonnage.report.document import Section, Table, Text
+from tonnage.report.numbers import ABSENT, number, usd
+from tonnage.report.plans.costs import owned, yearly
+from tonnage.report.plans.deployments import deployment
+from tonnage.report.wording.cost import course_way_text, no_cost_text
+from tonnage.report.wording.deployments import load_text
+from tonnage.report.wording.reasons import reason_text
+
+if TYPE_CHECKING:
+    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.cost import YearlyCost
+    from tonnage.plan.plan import Plan
+
+TITLE = "Measured beside predicted"
+READINGS: tuple[tuple[str, Callable[[Candidate], str]], ...] = (
+    ("deployment", deployment),
+    ("load", lambda c: load_text(c.load)),
+    ("requests/s per instance", lambda c: number(c.requests_per_second_per_instance)),
+    ("requests/s per 8 GPUs", lambda c: number(c.requests_per_second_per_8_gpus)),
+    ("systems exactly", lambda c: number(c.systems_exact, 4)),
+    ("systems", lambda c: str(c.systems)),
+    ("TTFT mean, ms", lambda c: number(c.ttft_ms.mean)),
+    ("TTFT p95, ms", lambda c: number(c.ttft_ms.p95)),
+    ("E2E mean, ms", lambda c: number(c.e2e_ms.mean)),
+)
+FAMILIES = ("nim", "tensorrt-llm", "vllm", "sglang")
+
+
+def beside(plan: Plan) -> Section:
+    """The section; empty where nothing was measured."""
+    found = plan.measured
+    if found is None:
+        return section("measured", TITLE)
+    best = found.plan.choice
+    if best is None:
+        reasons = "; ".join(dict.fromkeys(reason_text(each.reason) for each in found.plan.rejected))
+        return section("measured", TITLE, Text(text=f"No measured point is inside the limits: {reasons}."))
+    alike, chosen = _twin(found.predicted, best), _twin(plan.candidates, best)
+    columns = [("measured", best, found.plan), ("predicted, same loop", alike, None)]
+    columns.append(("predicted, decides", chosen, plan if chosen == plan.choice else None))
+    known = [(name, candidate, priced) for name, candidate, priced in columns if candidate is not None]
+    return section(
+        "measured",
+        TITLE,
+        _table(known),
+        Text(text=_difference(best, alike, chosen)),
+        _cost(yearly(found.plan)),
+    )
+
+
+def _table(columns: Sequence[tuple[str, Candidate, Plan | None]]) -> Table:
+    rows = [(name, *(read(candidate) or ABSENT for _, candidate, _ in columns)) for name, read in READINGS]
+    costs = [None if priced is None else owned(yearly(priced)) for _, _, priced in columns]
+    rows.append(("USD a year, owned", *(ABSENT if way is None else usd(way.usd_per_year) for way in costs)))
+    rows.append(("USD per 1,000 requests", *(ABSENT if way is None else usd(way.usd_per_1000_requests) for way in costs)))
+    kept = tuple(row for row in rows if set(row[1:]) != {ABSENT})
+    caption = "The same deployment, measured and predicted"
+    return Table(caption=caption, header=("", *(name for name, _, _ in columns)), rows=kept)
+
+
+def _difference(best: Candidate, alike: Candidate | None, chosen: Candidate | None) -> str:
+    """How much more or less the prediction carries than was measured."""
+    twin = alike or chosen
+    if twin is None:
+        return "The measured deployment is not among the predicted ones."
+    change = twin.requests_per_second_per_instance / best.requests_per_second_per_instance - 1
+    much = f"{abs(change):.0%} {'more' if change >= 0 else 'less'} per instance than was measured at the best load that was tried"
+    if alike is None:
+        return f"The prediction carries {much}."
+    return (
+        f"The prediction of the benchmark's closed loop carries {much}; the open loop, in which requests do not wait for each other, "
+        "decides the plan."
+    )
+
+
+def _cost(cost: YearlyCost | None) -> Text | None:
+    """What the measured answer costs on systems of one's own, and at an API."""
+    if cost is None:
+        return None
+    way = owned(cost)
+    if way is None:
+        missing = next((each.reason for each in cost.ways if each.where == "on-prem"), None)
+        return None if missing is None else Text(text=f"What the measured answer costs is not known: {no_cost_text(missing)}.")
+    each = "" if way.usd_per_1000_requests is None else f", {usd(way.usd_per_1000_requests)} per 1,000 requests"
+    exact = "" if way.usd_per_1000_requests_exact is None else f", {usd(way.usd_per_1000_requests_exact)} per 1,000 requests"
+    api = cost.way("api")
+    asks = None if api is None else api.usd_per_1000_requests
+    other = "" if asks is None else f" An API asks {usd(asks)} per 1,000 requests."
+    course = "".join(f" {course_way_text(note)}" for note in cost.notes if note.code == "course-way")
+    return Text(
+        text=f"The measured answer, owned, costs {usd(way.usd_per_year)} USD a year for {way.systems} systems{each}; for exactly "
+        f"{number(way.systems_exact, 4)} systems {usd(way.usd_per_year_exact)}{exact}.{other}{course}"
+    )
+
+
+def _twin(candidates: Sequence[Candidate], best: Candidate) -> Candidate | None:
+    """The predicted candidate of the measured GPU, precision and degrees; the one of the same engine first."""
+    same = [c for c in candidates if _shape(c) == _shape(best)]
+    return min(same, key=lambda c: (_family(c) != _family(best), c.systems_exact), default=None)
+
+
+def _shape(candidate: Candidate) -> tuple[tuple[object, ...], ...]:
+    return tuple((pool.gpu, pool.precision, pool.tp, pool.pp, pool.dp, pool.ep) for pool in candidate.pools)
+
+
+def _family(candidate: Candidate) -> str:
+    """The engine as the catalog calls it: "nim (tensorrt-llm)" is nim."""
+    engine = candidate.pools[0].engine.lower()
+    return next((family for family in FAMILIES if family in engine), engine)

@@ -1,0 +1,154 @@
+"""A plan as a whole report: the answer first, then what it rests on, then how to repeat it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tonnage.report.blocks import drawing, items, section
+from tonnage.report.document import Block, Command, Document, Facts, Section, Table, Text
+from tonnage.report.drawing.figure import Plot
+from tonnage.report.numbers import number, plain, sentence_of
+from tonnage.report.plans import figures
+from tonnage.report.plans.answer import first_glance, sentence, title
+from tonnage.report.plans.assumptions import assumptions_section
+from tonnage.report.plans.candidates import candidates_section, candidates_table, rejected_section
+from tonnage.report.plans.chosen import chosen_section
+from tonnage.report.plans.compared import compared
+from tonnage.report.plans.cost_section import cost_section, ways_table
+from tonnage.report.plans.costs import yearly
+from tonnage.report.plans.existing import existing_section
+from tonnage.report.plans.explained import TITLE as EXPLAINED
+from tonnage.report.plans.explained import explained_items, limits_table, memory_table, step_table
+from tonnage.report.plans.job_section import job_section
+from tonnage.report.plans.measured_comparison import beside
+from tonnage.report.plans.sensitivity import sensitivity_section, sensitivity_table
+from tonnage.report.wording.demand import demand_text
+from tonnage.report.wording.limits import limit_text
+from tonnage.report.wording.warnings import warning_text
+
+if TYPE_CHECKING:
+    from tonnage.plan.plan import Plan
+
+
+def report(*plans: Plan) -> Document:
+    """The whole report of a plan; parts that the plan does not hold are left out. Of several plans, side by side first."""
+    first = plans[0]
+    day, version = first.provenance.date, first.provenance.tonnage
+    about = "" if first.asked is None else first.asked.title or ""
+    by = (f"{about} – sized" if about else "Sized") + f" by Tonnage {version}".rstrip() + (f", {day}" if day else "")
+    if len(plans) == 1:
+        return Document(title=title(first), subtitle=by, sections=_sections(first))
+    parts = [_of_several(one, i, plan) for i, plan in enumerate(plans, 1) for one in _sections(plan)]
+    return Document(title=f"{len(plans)} models compared", subtitle=by, sections=(compared(plans), *parts))
+
+
+def _of_several(one: Section, place: int, plan: Plan) -> Section:
+    """A section of one plan of several: under its model's name, and only the first of each in the list of parts."""
+    return replace(one, key=f"{one.key}-{place}", title=f"{plan.scenario.model}: {one.title}", listed=one.key == "answer")
+
+
+def _sections(plan: Plan) -> tuple[Section, ...]:
+    made = (
+        _answer(plan),
+        _question(plan),
+        existing_section(plan),
+        chosen_section(plan),
+        beside(plan),
+        _curve(plan),
+        _cost(plan),
+        job_section(plan),
+        sensitivity_section(plan, _sensitivity(plan)),
+        candidates_section(plan, _candidates(plan)),
+        _where_it_goes(plan),
+        rejected_section(plan),
+        assumptions_section(plan),
+        _repeat(plan),
+    )
+    return tuple(one for one in made if one.blocks)
+
+
+def _answer(plan: Plan) -> Section:
+    warnings = tuple(sentence_of(warning_text(warning)) for warning in plan.warnings)
+    glance = first_glance(plan)
+    shown = Facts(rows=glance, big=True) if glance else None
+    return section("answer", "Answer", Text(text=sentence(plan), tone="answer"), shown, items(warnings, "warning"))
+
+
+def _question(plan: Plan) -> Section:
+    asked = plan.scenario
+    tried = " × ".join(", ".join(names) for names in (asked.gpus, asked.precisions, asked.engines) if names)
+    tps = ", ".join(map(str, asked.tps))
+    rows = (
+        ("Model", asked.model),
+        ("Lengths", f"{asked.isl} tokens in, {asked.osl} tokens out"),
+        ("Demand", demand_text(plan.demand)),
+        ("Limits", "; ".join(map(limit_text, asked.limits)) or "none"),
+        ("Traffic", "" if plan.demand.offline else _traffic(plan)),
+        ("Tried", tried + (f" × TP {tps}" if tps else "")),
+    )
+    day = figures.profile(plan)
+    numbers = None if day is None else _points_table(day, "The load in numbers")
+    return section("question", "Question", Facts(rows=tuple(row for row in rows if row[1])), drawing(day, "", numbers))
+
+
+def _traffic(plan: Plan) -> str:
+    load, arrivals = plan.scenario.load, plan.scenario.arrivals
+    how = f", {arrivals.replace('poisson', 'Poisson')} arrivals" if arrivals and load == "open" else ""
+    return load if load == "measured" else f"{load} loop{how}"
+
+
+def _curve(plan: Plan) -> Section:
+    plot = figures.curve(plan)
+    reading = (
+        "More load means more requests in a batch: throughput grows, and so does every latency. "
+        "Dashed lines across are the limits; the answer is the last load at which all of them hold."
+    )
+    numbers = None if plot is None else _points_table(plot, "The curve in numbers")
+    return section("curve", "Latency and throughput", drawing(plot, reading, numbers))
+
+
+def _points_table(plot: Plot, caption: str) -> Table:
+    """One row a load, one column a latency."""
+    loads = sorted({p.x for s in plot.series for p in s.points})
+    values = [{p.x: p.y for p in s.points} for s in plot.series]
+    rows = tuple((plain(x) if x == round(x) else number(x), *(number(of.get(x)) for of in values)) for x in loads)
+    header = (plot.x.title, *(f"{s.name}, {'ms' if plot.y.log else plot.y.title}" for s in plot.series))
+    return Table(caption=caption, header=header, rows=rows, folded=True)
+
+
+def _cost(plan: Plan) -> Section:
+    cost = yearly(plan)
+    reading = "Each bar is one way of running the same traffic for a year."
+    return cost_section(cost, None if cost is None else drawing(figures.cost(plan), reading, ways_table(cost)))
+
+
+def _sensitivity(plan: Plan) -> Block | None:
+    return drawing(figures.tornado(plan), "The longer the bar, the more it pays to know that input well.", sensitivity_table(plan))
+
+
+def _candidates(plan: Plan) -> Block | None:
+    reading = "Down is cheaper, left is faster. A deployment off the line is beaten in both by one that is on it."
+    return drawing(figures.pareto(plan), reading, candidates_table(plan))
+
+
+def _where_it_goes(plan: Plan) -> Section:
+    step, memory = drawing(figures.step(plan), "", step_table(plan)), drawing(figures.memory(plan), "", memory_table(plan))
+    return section("explain", EXPLAINED, explained_items(plan), step, limits_table(plan), memory)
+
+
+def _repeat(plan: Plan) -> Section:
+    source = plan.provenance
+    rows = (
+        ("Tonnage", source.tonnage),
+        ("Data", source.benchmarks or "simulated; no measurement of this deployment went in"),
+        ("Sources", "; ".join(source.sources)),
+        ("Step times", source.step_model),
+        ("Calibration", "" if source.calibration is None else source.calibration.data),
+        ("Seed", "" if source.seed is None else str(source.seed)),
+        ("Date", source.date),
+        ("Plan", plan.schema),
+        *((f"Coefficients of {engine}", words) for engine, words in source.coefficients.items()),
+    )
+    command = Command(text=source.command) if source.command else None
+    return section("repeat", "Repeat it", command, Facts(rows=tuple(row for row in rows if row[1])))

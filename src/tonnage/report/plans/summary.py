@@ -1,0 +1,89 @@
+"""The question and the answer of a plan as a few named lines: what a terminal shows first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tonnage.report.document import Facts
+from tonnage.report.numbers import number, percent
+from tonnage.report.plans.deployments import deployment, latency, systems
+from tonnage.report.wording.confidence import confidence_text
+from tonnage.report.wording.demand import demand_text
+from tonnage.report.wording.deployments import load_text, memory_text
+from tonnage.report.wording.existing import existing_text
+from tonnage.report.wording.fleet_check import fleet_check_text
+from tonnage.report.wording.limits import bound_text, limit_text
+from tonnage.report.wording.pace import pace_text
+
+if TYPE_CHECKING:
+    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.plan import Plan
+
+
+def question_lines(plan: Plan) -> Facts:
+    """The question as it was understood."""
+    asked = plan.scenario
+    return Facts(
+        rows=(
+            ("Question", f"{asked.model}, {asked.isl} tokens in, {asked.osl} out"),
+            ("Demand", demand_text(plan.demand)),
+            ("Limits", ", ".join(map(limit_text, asked.limits)) or "none"),
+        )
+    )
+
+
+def answer_lines(plan: Plan) -> Facts:
+    """The answer, and what it rests on, one fact a line."""
+    exists = () if plan.existing is None else (("Have", existing_text(plan.existing)),)
+    best = plan.choice
+    if best is None:
+        return Facts(rows=(*exists, ("Answer", "no deployment meets the limits; the reasons are below.")))
+    rows = (
+        *exists,
+        ("Answer", _answer(plan, best)),
+        ("Capacity", _capacity(plan, best)),
+        ("Latency", "; ".join(latency(best, ("ttft", "tpot", "e2e")))),
+        ("Pace", _pace(plan, best)),
+        ("Load", _load(plan, best)),
+        ("Memory", "; ".join(filter(None, (memory_text(pool.memory, pool.kv_tokens) for pool in best.pools)))),
+        ("Format", _format(best)),
+        ("Fleet check", "" if plan.fleet_check is None else fleet_check_text(plan.fleet_check)),
+        ("Confidence", "" if best.confidence is None else confidence_text(best.confidence)),
+    )
+    return Facts(rows=tuple(row for row in rows if row[1]))
+
+
+def _answer(plan: Plan, best: Candidate) -> str:
+    spare = plan.scenario.spare_systems
+    whole = f"{number(best.systems_exact)} exactly{f', {spare} spare' if spare else ''}"
+    return f"{systems(best)} ({whole}): {best.instances} instances of {deployment(best)}"
+
+
+def _capacity(plan: Plan, best: Candidate) -> str:
+    rate, per_8 = number(best.requests_per_second_per_instance), number(best.requests_per_second_per_8_gpus)
+    verb, inside = ("completes", "") if plan.demand.offline else ("carries", " inside the limits")
+    return f"one instance {verb} {rate} requests/s{inside} ({load_text(best.load)}), 8 GPUs {per_8}"
+
+
+def _pace(plan: Plan, best: Candidate) -> str:
+    """The gaps between tokens beside the speed of reading, where somebody reads along."""
+    mean, p99 = best.itl_ms.mean, best.itl_ms.p99
+    if plan.scenario.mode != "streaming" or mean is None or p99 is None:
+        return ""
+    return f"ITL mean {number(mean)}, p99 {number(p99)} ms: {pace_text(mean / 1e3, p99 / 1e3)}"
+
+
+def _load(plan: Plan, best: Candidate) -> str:
+    if plan.demand.offline:
+        return f"{percent(best.utilisation)} of what the fleet can complete in that time"
+    return (
+        f"{percent(best.utilisation)} of what the limits allow at the peak; limited by {bound_text(best.binds)}; the fleet saturates "
+        f"at {number(best.saturation_requests_per_second_per_instance * best.instances)} requests/s"
+    )
+
+
+def _format(best: Candidate) -> str:
+    if not best.accuracy_impact:
+        return ""
+    formats = " + ".join(dict.fromkeys(pool.precision for pool in best.pools))
+    return f"{formats}: accuracy impact {best.accuracy_impact}, calibration {best.calibration}"

@@ -1,0 +1,1 @@
+"""Sentences from typed values: the one place where a plan is put into words."""

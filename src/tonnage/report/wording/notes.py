@@ -1,0 +1,96 @@
+"""What a reader must know about the numbers of a plan, one sentence each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from tonnage.plan import note as notes
+from tonnage.report.wording.fleet_check import fleet_check_text
+from tonnage.report.wording.limits import limit_text
+
+if TYPE_CHECKING:
+    from tonnage.plan.plan import Plan
+    from tonnage.spec.scenario import Mode
+
+MODES: dict[Mode, str] = {
+    "streaming": "Streaming, so the time to the first token and the pace count",
+    "sequential": "Sequential, so only the time to the whole answer counts",
+    "offline": "Offline, so only throughput counts",
+}
+PARTS = {"system_prompt": "system prompt", "retrieved": "retrieved passages", "history": "chat history"}
+ENGLISH = 0.75
+"""Words of a token in English."""
+
+
+def note_texts(plan: Plan) -> tuple[str, ...]:
+    """Every note of a plan."""
+    return tuple(note_text(note) for note in plan.notes)
+
+
+def fleet_check_note(plan: Plan) -> str:
+    """The verdict of the fleet check as a note of its own; "" where there was none."""
+    return "" if plan.fleet_check is None else f"Fleet check: {fleet_check_text(plan.fleet_check)}."
+
+
+def note_text(note: notes.Note) -> str:
+    """One note as a sentence."""
+    if isinstance(note, Measured):
+        return _measured(note)
+    match note:
+        case notes.UseCaseDefaults():
+            return f"The use case {note.use_case} sets: {', '.join(_settings(note))}."
+        case notes.LengthInWords():
+            english = " (English)" if note.words_per_token == ENGLISH else ""
+            at = f"at {note.words_per_token:g} words a token{english}"
+            return f"{note.which.upper()} of {note.written} is {note.tokens:,.0f} tokens {at}."
+        case notes.PromptParts():
+            sums = [f"{f'{p.count} × ' if p.count > 1 else ''}{p.tokens:,.0f} {PARTS[p.part]}" for p in note.parts]
+            return f"Every prompt is {note.tokens:,} tokens longer than what is asked: {' + '.join(sums)}."
+        case notes.RandomSplit():
+            return (
+                "Each instance is sized on its own share of the arrivals, split at random: "
+                "a router that balances better only lowers the latencies."
+            )
+        case notes.RestsOn():
+            return f"The chosen prediction rests in part on: {'; '.join(note.marks)}."
+        case notes.LimitsDoNotCount():
+            return f"{MODES[note.mode]}: {', '.join(map(limit_text, note.limits))} does not count."
+        case notes.KnobsChanged():
+            changed = ", ".join(f"{each.knob} {each.default} → {each.chosen}" for each in note.changes)
+            return f"The choice runs with knobs other than the engine's own: {changed}."
+        case notes.QueuedFromStart():
+            return "All requests are queued from the start; no latency limit counts."
+        case notes.NoLimit():
+            decides = "so the highest throughput measured decides" if note.measured else "so only saturation bounds the load"
+            return f"No latency limit was given, {decides}."
+        case _:
+            assert_never(note)
+
+
+Measured = notes.BenchmarkAsMeasured | notes.PointsLeftOut | notes.UnsteadyPoints
+
+
+def _measured(note: Measured) -> str:
+    match note:
+        case notes.BenchmarkAsMeasured():
+            return (
+                "Throughput and latencies are those of the benchmark at the chosen load: nothing is interpolated, no queue is simulated, "
+                "and the peak is spread evenly over the instances."
+            )
+        case notes.PointsLeftOut():
+            return f"{note.left_out} of {note.points} points are of other models, lengths or deployments and were left out."
+        case notes.UnsteadyPoints():
+            plural = "s" if note.first_clients > 1 else ""
+            return (
+                f"{note.unsteady} of {note.points} points were not steady (requests/s × E2E below {note.threshold} × clients): their "
+                f"throughput is understated; the first: closed loop of {note.first_clients:.0f} client{plural} at TP {note.first_tp}."
+            )
+        case _:
+            assert_never(note)
+
+
+def _settings(note: notes.UseCaseDefaults) -> list[str]:
+    """What a use case set."""
+    found = [] if note.mode is None else [f"mode {note.mode}"]
+    found += [f"{name} {tokens} tokens" for name, tokens in (("ISL", note.isl), ("OSL", note.osl)) if tokens]
+    return found + [limit_text(limit) for limit in note.limits]

@@ -1,0 +1,98 @@
+"""Why a deployment cannot be the answer, in words."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from tonnage.plan import reason as why
+from tonnage.report.wording.deployments import deployment_text, measured_load_text
+from tonnage.report.wording.limits import breach_text
+from tonnage.units import format_duration
+
+
+def reason_text(reason: why.Reason) -> str:
+    """The reason with its numbers, as one clause."""
+    if isinstance(reason, Impossible):
+        return _impossible(reason)
+    if isinstance(reason, Measured):
+        return _measured(reason)
+    return _simulated(reason)
+
+
+Impossible = why.VendorUnsupported | why.PrecisionUnsupported | why.WiderThanSystem | why.TooManyStages | why.CannotRun
+
+Measured = why.DoesNotDivide | why.ThroughputNotMeasured | why.StatisticNotMeasured | why.NoMeasuredLoadHolds
+
+
+def _impossible(reason: Impossible) -> str:
+    match reason:
+        case why.VendorUnsupported():
+            return f"{reason.engine} does not run on {reason.vendor} accelerators"
+        case why.PrecisionUnsupported():
+            return f"{reason.subject} has {reason.lacks}"
+        case why.WiderThanSystem():
+            which = f"TP {reason.tp}{f' × DP {reason.dp}' if reason.dp > 1 else ''}"
+            return f"{which} needs more GPUs than the {reason.system_gpus} of one {reason.system}"
+        case why.TooManyStages():
+            return f"PP {reason.pp} has more stages than {reason.model} has layers, {reason.layers}"
+        case why.CannotRun():
+            return reason.error
+        case _:
+            assert_never(reason)
+
+
+def _measured(reason: Measured) -> str:
+    match reason:
+        case why.DoesNotDivide():
+            return f"an instance of {reason.gpus} GPUs does not divide the {reason.system_gpus} of one {reason.system}"
+        case why.ThroughputNotMeasured():
+            return "its requests/s were not measured"
+        case why.StatisticNotMeasured():
+            return f"{reason.metric.upper()} {reason.statistic} was not measured"
+        case why.NoMeasuredLoadHolds():
+            broken = [f"{breach_text(each.breach)} ({measured_load_text(each.load)})" for each in reason.breaches]
+            return f"no load measured meets every limit: {', '.join(broken)}"
+        case _:
+            assert_never(reason)
+
+
+def _simulated(reason: why.Reason) -> str:
+    if isinstance(reason, Impossible | Measured):
+        raise TypeError(reason.code)
+    match reason:
+        case why.Outdone():
+            return (
+                f"at most {reason.at_most_per_gpu:.3g} requests/s per GPU by closed form, below the {reason.other_per_gpu:.3g} of "
+                f"{deployment_text(reason.other)}, which is no slower"
+            )
+        case why.FarBehind():
+            return (
+                f"{breach_text(reason.breach)} already at {reason.requests_per_second:.3g} requests/s, {reason.per_gpu:.3g} per GPU; "
+                f"{deployment_text(reason.other)} carries {reason.other_per_gpu:.3g} per GPU"
+            )
+        case why.AboveSaturation():
+            return f"{reason.requests_per_second:.3g} requests/s exceed the {reason.most:.3g} of saturation"
+        case why.TooSlowForJob():
+            return f"one request takes {format_duration(reason.seconds)} > {format_duration(reason.allowed)}"
+        case why.NothingMeetsLimits():
+            return "no deployment meets the limits"
+        case _:
+            return f"{breach_text(reason.breach)} {_where_broken(reason)}"
+
+
+Broken = why.BrokenAtAnyLoad | why.BrokenEarly | why.BrokenInVerification | why.BrokenOnManyInstances
+
+
+def _where_broken(reason: Broken) -> str:
+    """At which load the limit breaks."""
+    match reason:
+        case why.BrokenAtAnyLoad():
+            return "at any load" if reason.lowest is None else f"at every load measured (lowest: {measured_load_text(reason.lowest)})"
+        case why.BrokenEarly():
+            return f"already at {reason.requests_per_second:.3g} requests/s, {reason.share_of_saturation:.0%} of saturation"
+        case why.BrokenInVerification():
+            return f"at {reason.requests_per_second:.3g} requests/s in the verifying run"
+        case why.BrokenOnManyInstances():
+            return f"even with {reason.instances:,} instances"
+        case _:
+            assert_never(reason)

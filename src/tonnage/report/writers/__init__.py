@@ -1,0 +1,1 @@
+"""Writers of a document: terminal, Markdown and HTML."""

@@ -1,0 +1,126 @@
+"""A document as one HTML page that needs nothing else: no network, no other file.
+
+Everything that comes from the plan is text and is escaped. A content policy allows the page's own style and script, by
+their hashes, and nothing more: a name that is a script stays a name, twice over.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import tempfile
+from functools import cache
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+
+from tonnage.errors import InputError, option
+from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Section, Table, Text
+from tonnage.report.drawing.draw import draw
+
+
+def write_page(path: str | Path, document: Document) -> None:
+    """Write a document as a page; a file that is there already is replaced whole, or not at all.
+
+    Raises:
+        InputError: the folder is missing or cannot be written.
+    """
+    target, page = Path(path), html(document)
+    try:
+        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(page)
+            Path(name).chmod(0o644)
+            Path(name).replace(target)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as fault:
+        raise InputError(f"{option('report')}: cannot write '{target}': {fault.strerror}; name a file in a folder that exists") from fault
+
+
+def html(made: Document) -> str:
+    """A document as a page."""
+    style, script = _asset("page.css"), _asset("page.js")
+    policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
+    links = "".join(f'<li><a href="#{escape(s.key)}">{escape(s.title)}</a></li>' for s in made.sections[1:] if s.listed)
+    first, rest = made.sections[0], made.sections[1:]
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy, quote=False)}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(made.title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        '<a class="skip" href="#answer">To the answer</a>\n'
+        f"<header><p>{escape(made.subtitle)}</p><h1>{escape(made.title)}</h1></header>\n<main>\n"
+        f'{_section(first)}<nav aria-label="Parts of this report"><ul>{links}</ul></nav>\n'
+        f"{''.join(_section(section) for section in rest)}</main>\n"
+        f'<div id="tip" role="status" hidden></div>\n<script>{script}</script>\n</body>\n</html>\n'
+    )
+
+
+@cache
+def _asset(name: str) -> str:
+    return files("tonnage.report.writers").joinpath(name).read_text(encoding="utf-8")
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def _section(section: Section) -> str:
+    key = escape(section.key)
+    blocks = "\n".join(_block(block) for block in section.blocks)
+    return f'<section id="{key}" aria-labelledby="{key}-title"><h2 id="{key}-title">{escape(section.title)}</h2>\n{blocks}\n</section>\n'
+
+
+def _block(block: Block) -> str:
+    if isinstance(block, Text):
+        return f'<p class="{escape(block.tone)}">{escape(block.text)}</p>'
+    if isinstance(block, Items):
+        return f'<ul class="{escape(block.tone)}">{"".join(f"<li>{escape(item)}</li>" for item in block.items)}</ul>'
+    if isinstance(block, Facts):
+        rows = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in block.rows)
+        plain = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in block.rows)
+        return f'<dl class="big">{rows}</dl>' if block.big else f"<dl>{plain}</dl>"
+    if isinstance(block, Table):
+        return _table(block)
+    return _kept(block) if isinstance(block, Command | Lines) else _drawing(block)
+
+
+def _kept(block: Command | Lines) -> str:
+    """Text of which every sign stays as it is."""
+    if isinstance(block, Lines):
+        return f"<pre>{escape(block.text)}</pre>"
+    return f'<div class="command"><code>{escape(block.text)}</code><button type="button" data-copy hidden>copy</button></div>'
+
+
+def _drawing(block: Drawing) -> str:
+    reading = f'<p class="reading">{escape(block.reading)}</p>' if block.reading else ""
+    figure = f"<figure><figcaption>{escape(block.figure.title)}</figcaption>{reading}{draw(block.figure)}</figure>"
+    return f"{figure}\n{_table(block.numbers)}"
+
+
+def _table(block: Table) -> str:
+    caption, numeric = escape(block.caption), block.numeric
+    head = "".join(f'<th scope="col"{_right(n)}>{escape(name)}</th>' for name, n in zip(block.header, numeric, strict=True))
+    rows = "".join(_row(row, numeric, block.mark if i == block.chosen else "") for i, row in enumerate(block.rows))
+    shown = "" if block.folded else f"<caption>{caption}</caption>"
+    note = f'<p class="cell-note">{escape(block.note)}</p>' if block.note else ""
+    table = (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{caption}"><table>{shown}'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{note}"
+    )
+    return f"<details><summary>{caption}</summary>{table}</details>" if block.folded else table
+
+
+def _row(cells: tuple[str, ...], numeric: tuple[bool, ...], mark: str) -> str:
+    first = f'<th scope="row"{_right(numeric[0])}>{escape(cells[0])}{escape(mark and f" ({mark})")}</th>'
+    rest = "".join(f"<td{_right(n)}>{escape(cell)}</td>" for cell, n in zip(cells[1:], numeric[1:], strict=True))
+    kind = ' class="chosen"' if mark else ""
+    return f"<tr{kind}>{first}{rest}</tr>"
+
+
+def _right(numeric: bool) -> str:
+    return ' class="n"' if numeric else ""

@@ -1,0 +1,101 @@
+"""Drawing: ticks that hold the data, places inside the page, marks that differ without colour."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.report.example_plan import HOSTILE, full
+from tests.report.plans.test_figures import FIGURES
+from tonnage.plan.cost import WayCost, YearlyCost
+from tonnage.report.drawing.draw import NARROW, WIDE, draw
+from tonnage.report.drawing.figure import Axis, Bars, Plot, Point, Series
+from tonnage.report.drawing.svg import TONES, Scale, fitted, log_ticks, nice_ticks, shape
+
+
+@given(low=st.floats(0, 1e9), span=st.floats(1e-6, 1e9), most=st.integers(2, 12))
+def test_ticks_hold_the_data_and_are_not_many(low: float, span: float, most: int) -> None:
+    ticks = nice_ticks(low, low + span, most)
+    slack = 1e-6 * max(abs(low + span), 1e-6)
+    assert ticks[0] <= low + slack
+    assert ticks[-1] >= low + span - slack
+    assert 2 <= len(ticks) <= 2 * most + 3
+
+
+@given(low=st.floats(1e-3, 1e6), factor=st.floats(1, 1e6), most=st.integers(4, 12))
+def test_log_ticks_hold_the_data(low: float, factor: float, most: int) -> None:
+    ticks = log_ticks(low, low * factor, most)
+    assert ticks[0] <= low * (1 + 1e-9)
+    assert ticks[-1] >= low * factor * (1 - 1e-9)
+    assert len(ticks) >= 2
+    assert list(ticks) == sorted(set(ticks))
+
+
+@given(value=st.floats(-1e3, 1e6), log=st.booleans())
+def test_scale_keeps_inside_and_in_order(value: float, log: bool) -> None:
+    scale = Scale(ticks=(1.0, 10.0, 100.0), start=50.0, end=400.0, log=log)
+    assert 50.0 <= scale(value) <= 400.0
+    assert scale(value) <= scale(value + 1.0)
+
+
+def test_tones_differ_by_shape_too() -> None:
+    drawn = {re.sub(r' class="[^"]*"', "", shape(0.0, 0.0, tone)) for tone in range(TONES)}
+    assert len(drawn) == TONES
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_drawing_is_well_formed_for_both_widths_and_stays_on_the_page(name: str) -> None:
+    figure = FIGURES[name](full())
+    assert figure is not None
+    both = list(ET.fromstring(f"<both>{draw(figure)}</both>"))
+    assert [svg.get("class") for svg in both] == ["figure wide", "figure narrow"]
+    for svg, page in zip(both, (WIDE, NARROW), strict=True):
+        _, _, width, height = map(float, str(svg.get("viewBox")).split())
+        assert width == page.width
+        assert svg.get("aria-label")
+        places = [(float(t.get("x", "0")), float(t.get("y", "0"))) for t in svg.iter("text")]
+        assert all(0 <= x <= width and 0 <= y <= height for x, y in places)
+        marks = [g for g in svg.iter("g") if g.get("class") == "mark"]
+        assert marks
+        assert all(g.get("aria-label") and g.find("title") is not None for g in marks)
+
+
+def test_names_are_text() -> None:
+    point = Point(x=1.0, y=1.0, tip=HOSTILE)
+    plot = Plot(
+        key="k",
+        title=HOSTILE,
+        x=Axis(title=HOSTILE),
+        y=Axis(title=HOSTILE, log=True),
+        series=(Series(name=HOSTILE, points=(point, point), tone=0, line=True),),
+    )
+    drawn = draw(plot)
+    assert "<script" not in drawn
+    assert "<img" not in drawn
+    ET.fromstring(f"<both>{drawn}</both>")
+
+
+def test_long_words_are_cut() -> None:
+    assert fitted("short", 100) == "short"
+    assert fitted("w" * 100, 65) == "w" * 9 + "…"
+
+
+def test_bar_that_dwarfs_the_others_is_broken_off_and_its_number_stays() -> None:
+    def dear(way: WayCost) -> WayCost:
+        parts = (replace(way.parts[0], usd_per_year=42.6e6),)
+        return replace(way, usd_per_year=42.6e6, parts=parts) if way.where == "api" else way
+
+    cost = full().cost
+    assert isinstance(cost, YearlyCost)
+    bars = FIGURES["cost"](replace(full(), cost=replace(cost, ways=tuple(map(dear, cost.ways)))))
+    assert isinstance(bars, Bars)
+    assert bars.cut == 1.5 * 831_000
+    drawn = draw(bars)
+    assert drawn.count('class="break"') == 2
+    assert "42,600,000 USD" in drawn
+    assert 'class="break"' not in draw(FIGURES["cost"](full()) or bars)

@@ -1,0 +1,116 @@
+"""Each figure as values: what is drawn, on which axes, with which units, and what the pointer shows."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import asdict, replace
+
+import pytest
+
+from tests.report.example_plan import GOLDEN, bare, full, without_answer
+from tonnage.plan.cost import YearlyCost
+from tonnage.plan.plan import Plan
+from tonnage.report.drawing.figure import Bars, Figure, Plot, Tornado
+from tonnage.report.plans import figures
+
+FIGURES: dict[str, Callable[[Plan], Figure | None]] = {
+    "curve": figures.curve,
+    "pareto": figures.pareto,
+    "cost": figures.cost,
+    "sensitivity": figures.tornado,
+    "profile": figures.profile,
+    "memory": figures.memory,
+    "step": figures.step,
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_figure_is_the_golden_one(name: str) -> None:
+    figure = FIGURES[name](full())
+    assert figure is not None
+    path = GOLDEN / "report-figures.json"
+    golden = json.loads(path.read_text(encoding="utf-8"))
+    drawn = json.loads(json.dumps(asdict(figure)))
+    if os.environ.get("TONNAGE_GOLDEN") == "write":
+        golden[name] = drawn
+        path.write_text(json.dumps(golden, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    assert drawn == golden[name]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_axis_says_its_unit(name: str) -> None:
+    figure = FIGURES[name](full())
+    assert figure is not None
+    titles = [figure.x.title, figure.y.title] if isinstance(figure, Plot) else [figure.axis.title]
+    units = ("ms", "per second", "USD", "GB", "GPUs", "systems", "hour")
+    assert all(any(unit in title for unit in units) for title in titles), titles
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_nothing_to_draw_is_no_figure(name: str) -> None:
+    assert FIGURES[name](without_answer()) is None
+    assert (FIGURES[name](bare()) is None) == (name != "pareto")
+
+
+def test_candidates_without_a_price_are_drawn_by_their_gpus() -> None:
+    pareto = figures.pareto(bare())
+    assert pareto is not None
+    assert pareto.y.title.startswith("GPUs bought")
+
+
+def test_curve_has_a_logarithmic_latency_the_limits_and_the_chosen_load() -> None:
+    curve = figures.curve(full())
+    assert curve is not None
+    assert curve.y.log
+    assert not curve.x.log
+    limits = {rule.label: rule.value for rule in curve.rules if rule.along == "y"}
+    assert limits == {"TTFT p95 ≤ 500 ms": 500.0, "TPOT mean ≤ 40 ms": 40.0}
+    loads = [rule.value for rule in curve.rules if rule.along == "x"]
+    choice = full().choice
+    assert choice is not None
+    assert loads == pytest.approx([choice.requests_per_second_per_8_gpus, 826.8 * 8 / 40])
+    marked = {round(point.x, 3) for series in curve.series for point in series.points if point.chosen}
+    assert marked == {172.044}
+    for series in curve.series:
+        assert [p.x for p in series.points] == sorted(p.x for p in series.points)
+
+
+def test_limits_that_do_not_count_are_not_drawn() -> None:
+    asked = full().scenario
+    curve = figures.curve(replace(full(), scenario=replace(asked, limits_that_count=asked.limits[:1])))
+    assert curve is not None
+    assert [rule.label for rule in curve.rules if rule.along == "y"] == ["TTFT p95 ≤ 500 ms"]
+
+
+def test_nobody_on_the_front_is_beaten() -> None:
+    plot = figures.pareto(full())
+    assert plot is not None
+    front, *groups = plot.series
+    everyone = [p for group in groups for p in group.points]
+    for point in front.points:
+        assert not [p for p in everyone if (p.x < point.x and p.y <= point.y) or (p.x <= point.x and p.y < point.y)]
+    for point in everyone:
+        assert any(p.x <= point.x and p.y <= point.y for p in front.points)
+    assert sum(p.chosen for p in everyone) == 1
+    assert all("requests/s an instance" in p.tip and "max batch" in p.tip for p in everyone)
+
+
+def test_bars_are_the_sums_of_their_parts() -> None:
+    bars = figures.cost(full())
+    assert isinstance(bars, Bars)
+    cost = full().cost
+    assert isinstance(cost, YearlyCost)
+    costs = {way.usd_per_year for way in cost.ways}
+    assert {sum(s.size for s in bar.segments) for bar in bars.bars} == costs
+    assert [bar.name for bar in bars.bars if bar.chosen] == ["hybrid"]
+
+
+def test_input_without_an_answer_reaches_beyond_every_other() -> None:
+    tornado = figures.tornado(full())
+    assert isinstance(tornado, Tornado)
+    widest = tornado.swings[0]
+    assert widest.high_label == "none"
+    assert widest.high > max(s.high for s in tornado.swings[1:])
+    assert "TPOT mean 41 ms" in widest.tip

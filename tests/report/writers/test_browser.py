@@ -1,0 +1,133 @@
+"""The page in a real browser: Debian's Chromium. ``./check`` says so where it is not installed, and does not run these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.report.example_plan import bare, full, hostile, without_answer
+from tests.report.writers.chromium import Chromium, path
+from tonnage.report.plans.plan_document import report
+from tonnage.report.writers.html import write_page
+
+pytestmark = pytest.mark.browser
+SIZES = ((1280, 900), (768, 1024), (390, 844), (320, 640))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    assert path(), "no chromium on this machine; apt-get install chromium"
+    with Chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    plans = {"full": full(), "bare": bare(), "none": without_answer(), "hostile": hostile()}
+    for name, plan in plans.items():
+        write_page(folder / f"{name}.html", report(plan))
+    write_page(folder / "several.html", report(full(), without_answer()))
+    return {name: folder / f"{name}.html" for name in (*plans, "several")}
+
+
+@pytest.mark.parametrize("name", ["full", "bare", "none", "hostile", "several"])
+@pytest.mark.parametrize(("width", "height"), SIZES)
+def test_page_opens_alone_and_is_no_wider_than_the_window(
+    browser: Chromium, pages: dict[str, Path], name: str, width: int, height: int
+) -> None:
+    browser.show(pages[name], width, height)
+    assert browser.requests == [pages[name].resolve().as_uri()]
+    assert browser.complaints == []
+    assert browser.value("document.documentElement.scrollWidth") <= width
+
+
+def test_names_that_are_scripts_do_nothing(browser: Chromium, pages: dict[str, Path]) -> None:
+    browser.show(pages["hostile"], 1280, 900)
+    assert browser.value("document.scripts.length") == 1
+    assert browser.value("document.images.length") == 0
+    assert browser.value("document.title").startswith("5 × dgx-h100</script>")
+
+
+def test_the_drawing_that_fits_is_shown(browser: Chromium, pages: dict[str, Path]) -> None:
+    shown = "[...document.querySelectorAll('.figure')].filter(f => f.getBoundingClientRect().width > 0).map(f => f.classList[1])"
+    browser.show(pages["full"], 1280, 900)
+    assert set(browser.value(shown)) == {"wide"}
+    browser.show(pages["full"], 390, 844)
+    assert set(browser.value(shown)) == {"narrow"}
+
+
+def test_labels_do_not_leave_their_figure(browser: Chromium, pages: dict[str, Path]) -> None:
+    outside = """[...document.querySelectorAll('.figure text')].filter(t => {
+        const a = t.getBoundingClientRect(), b = t.closest('svg').getBoundingClientRect();
+        return b.width > 0 && (a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 || a.bottom > b.bottom + 1);
+    }).map(t => t.textContent)"""
+    for width, height in SIZES:
+        browser.show(pages["full"], width, height)
+        assert browser.value(outside) == []
+
+
+def test_arrow_keys_step_from_mark_to_mark(browser: Chromium, pages: dict[str, Path]) -> None:
+    browser.show(pages["full"], 1280, 900)
+    browser.value("document.querySelector('#curve .figure').focus({preventScroll: true})")
+    assert browser.value("document.getElementById('tip').hidden")
+    browser.press("ArrowRight")
+    first = browser.value("document.getElementById('tip').textContent")
+    browser.press("ArrowRight")
+    second = browser.value("document.getElementById('tip').textContent")
+    assert first.startswith("TTFT p95")
+    assert second.startswith("TTFT p95")
+    assert first != second
+    box = browser.value("(r => [r.left, r.top, r.right, r.bottom])(document.getElementById('tip').getBoundingClientRect())")
+    assert box[0] >= 0
+    assert box[1] >= 0
+    assert box[2] <= 1280
+    browser.press("Escape")
+    assert browser.value("document.getElementById('tip').hidden")
+
+
+def test_pointer_shows_the_whole_configuration(browser: Chromium, pages: dict[str, Path]) -> None:
+    browser.show(pages["full"], 1280, 900)
+    mark = "document.querySelector('#candidates .figure.wide .mark:has(circle.chosen)')"
+    browser.value(f"{mark}.scrollIntoView({{block: 'center'}})")
+    x, y = browser.value(f"(r => [r.left + r.width / 2, r.top + r.height / 2])({mark}.getBoundingClientRect())")
+    browser.ask("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
+    said = browser.value("document.getElementById('tip').textContent")
+    for part in ("FP8, TP 1, tensorrt-llm on h100-sxm-80gb", "5 × dgx-h100", "max batch 2,048", "USD a year"):
+        assert part in said
+
+
+def test_everything_is_reached_with_the_tabulator_and_seen(browser: Chromium, pages: dict[str, Path]) -> None:
+    browser.show(pages["full"], 1280, 900)
+    reached = set()
+    for _ in range(120):
+        browser.press("Tab")
+        reached.add(browser.value("(e => e.tagName + '.' + (e.getAttribute('class') || ''))(document.activeElement)"))
+    assert {"A.", "DIV.scroll", "svg.figure wide", "SUMMARY.", "BUTTON."} <= reached
+
+
+def test_words_stand_out_from_their_paper_in_light_and_dark(browser: Chromium, pages: dict[str, Path]) -> None:
+    ratio = """(() => {
+        const light = c => { const [r, g, b] = c.match(/[\\d.]+/g).map(v => v / 255)
+            .map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
+        const paper = e => { for (; e; e = e.parentElement) { const c = getComputedStyle(e).backgroundColor;
+            if (!/, 0\\)$/.test(c)) return c; } return 'rgb(255, 255, 255)'; };
+        let least = 99;
+        for (const e of document.querySelectorAll('p, li, td, th, dt, dd, h1, h2, a, summary, caption, figcaption, code')) {
+            const [a, b] = [light(getComputedStyle(e).color), light(paper(e))].sort((x, y) => y - x);
+            least = Math.min(least, (a + .05) / (b + .05));
+        }
+        return least;
+    })()"""
+    for dark in (False, True):
+        browser.show(pages["full"], 1280, 900, dark=dark)
+        assert browser.value(ratio) >= 4.5
+
+
+def test_prints(browser: Chromium, pages: dict[str, Path]) -> None:
+    browser.show(pages["full"], 1280, 900)
+    printed = browser.pdf()
+    assert printed.startswith(b"%PDF")
+    assert 3 <= printed.count(b"/Type /Page\n") + printed.count(b"/Type /Page ") <= 16

@@ -1,0 +1,98 @@
+"""A document as text for a terminal: nothing wider than it, no id in pieces, no row without its identity."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tonnage.report.document import Command, Document, Facts, Items, Lines, Section, Table, Text
+from tonnage.report.writers.terminal import terminal
+from tonnage.report.writers.terminal_table import table_lines
+
+DEPLOYMENTS = Table(
+    caption="Two deployments",
+    header=("GPU", "precision", "engine", "requests/s", "TTFT p95 ms", "bound by"),
+    rows=(
+        ("h200-sxm-141gb", "fp8+kv-fp16", "tensorrt-llm-0.15", "191", "260", "TPOT p95 ≤ 50 ms"),
+        ("h100-sxm-80gb", "fp8", "tensorrt-llm-0.15", "172", "242", "TPOT p95 ≤ 50 ms"),
+    ),
+    spare=("TTFT p95 ms", "bound by"),
+    chosen=0,
+)
+IDS = ("h200-sxm-141gb", "h100-sxm-80gb", "fp8+kv-fp16", "tensorrt-llm-0.15")
+
+
+def written(*blocks: Text | Items | Facts | Table | Command | Lines) -> str:
+    return terminal(Document(title="", subtitle="", sections=(Section(key="one", title="", blocks=blocks),)))
+
+
+def test_numbers_are_right_aligned_and_words_are_not() -> None:
+    lines = table_lines(Table(caption="", header=("name", "n", "why"), rows=(("a", "1", "because"), ("bb", "10", "so"))), 40)
+    assert lines == ["name   n  why", "────  ──  ───────", "a      1  because", "bb    10  so"]
+
+
+def test_headings_stand_over_their_blocks_and_a_blank_line_between_blocks() -> None:
+    table = Table(caption="Rows", header=("a", "b"), rows=(("x", "1"),))
+    first = Section(key="first", title="First", blocks=(Text(text="Words."), table))
+    second = Section(key="second", title="Second", blocks=(Items(items=("Mind this.",), tone="warning"), Items(items=("Known.",))))
+    text = terminal(Document(title="Title", subtitle="", sections=(first, second)))
+    assert text == "Title\n\nFirst\nWords.\n\nRows\na  b\n─  ─\nx  1\n\nSecond\n! Mind this.\n\n· Known."
+
+
+@pytest.mark.parametrize("columns", [40, 60, 72, 80, 100, 110, 200])
+def test_identity_never_drops_out_and_ids_never_break(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    text = written(DEPLOYMENTS)
+    assert max(map(len, text.splitlines())) <= min(columns, 110)
+    assert all(name in text for name in (*IDS, "191", "172"))
+    assert ("TPOT" in text) == (columns >= 80)
+
+
+def test_a_table_leaves_out_what_it_may_before_it_folds_words() -> None:
+    rows = (("name", "1234567890123", "a reason that is told in a good many words"),)
+    spared = table_lines(Table(caption="", header=("first", "number", "reason"), rows=rows, spare=("number",)), 30)
+    assert "1234567890123" not in "".join(spared)
+    folded = table_lines(Table(caption="", header=("first", "number", "reason"), rows=rows), 44)
+    assert len(folded) > 3
+    assert " ".join(" ".join(folded[2:]).split()) == "name 1234567890123 a reason that is told in a good many words"
+
+
+def test_rows_that_cannot_stand_side_by_side_stand_below_one_another() -> None:
+    lines = table_lines(Table(caption="", header=("GPU", "engine"), rows=(("h200-sxm-141gb", "tensorrt-llm-0.15"),)), 20)
+    assert lines == ["h200-sxm-141gb", "  engine:", "    tensorrt-llm-0.15"]
+
+
+def test_a_long_table_ends_with_how_to_see_the_rest() -> None:
+    rows = tuple((str(i), str(i * i)) for i in range(20))
+    long = Table(caption="", header=("n", "square"), rows=rows, shown=3, rest="… and 17 more; --json prints all of them")
+    assert table_lines(long, 80)[-2:] == ["2       4", "… and 17 more; --json prints all of them"]
+    assert len(table_lines(Table(caption="", header=("n", "square"), rows=rows, rest="more"), 80)) == 22
+
+
+def test_the_chosen_row_is_marked_and_the_mark_explained() -> None:
+    lines = table_lines(Table(caption="", header=("way", "USD"), rows=(("a", "1"), ("b", "2")), chosen=1, mark="cheapest"), 80)
+    assert lines[-2:] == ["b ←    2", "← cheapest"]
+
+
+def test_facts_fold_under_their_own_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    text = written(Facts(rows=(("Answer", "one two three four five six seven eight"), ("Demand", "ten"))))
+    assert text == "Answer       one two three four five six\n             seven eight\nDemand       ten"
+
+
+def test_pictures_and_commands_are_kept_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    assert written(Lines(text="slot 1  " + "=" * 60)) == "slot 1  " + "=" * 60
+    assert written(Command(text="./tonnage size --isl 2000")) == "  ./tonnage size --isl 2000"
+
+
+WORDS = st.text(st.characters(codec="ascii", categories=("L", "Nd")), min_size=1, max_size=12)
+
+
+@given(st.lists(st.tuples(WORDS, WORDS, WORDS), min_size=1, max_size=5), st.integers(20, 110))
+def test_every_word_of_every_cell_survives_at_every_width(rows: list[tuple[str, str, str]], columns: int) -> None:
+    lines = table_lines(Table(caption="", header=("alpha", "beta", "gamma"), rows=tuple(rows)), columns)
+    shown = " ".join(lines).split()
+    assert all(word in shown for row in rows for word in row)
+    assert max(map(len, lines)) <= max(columns, 4 + len("gamma: ") + 12)
