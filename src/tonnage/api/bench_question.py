@@ -17,6 +17,7 @@ from tonnage.bench.prompt_file import FilePrompts, read_prompts
 from tonnage.bench.prompts import CHARACTERS_PER_TOKEN, Prompts, TokenizerFile, prompts
 from tonnage.bench.scrape import fetch, samples
 from tonnage.bench.setup import Setup
+from tonnage.bench.tls import tls_context
 from tonnage.bench.validity import ERROR_RATE, PERCENTILES
 from tonnage.bench.wire.request import Target, parse_url, request_head
 from tonnage.errors import InputError, UnknownName, option
@@ -27,6 +28,9 @@ from tonnage.units import parse_duration
 
 if TYPE_CHECKING:
     import ssl
+
+
+MOST_WORKERS = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +91,7 @@ def prepare_bench(
     ca_file: Path | None = None,
     request_timeout: str = "10min",
     reuse_connections: bool = True,
+    workers: int = 1,
     metrics_url: Sequence[str] = (),
     percentiles: Sequence[int] = (),
     slo: Sequence[str] = (),
@@ -125,6 +130,7 @@ def prepare_bench(
         ca_file: certificates to trust instead of the system's.
         request_timeout: of one request.
         reuse_connections: whether connections are kept.
+        workers: client processes, with one clock and one record; of a closed loop at most as many as it has clients.
         metrics_url: pages of Prometheus metrics to read while a load runs; "none" for not even the server's own /metrics.
         percentiles: those that there must be samples enough for.
         slo: limits that goodput is counted against, such as "ttft p95<=500ms".
@@ -171,6 +177,8 @@ def prepare_bench(
         timeout_s=_positive("request_timeout", request_timeout),
         tls=_tls(target, ca_file),
         reuse=reuse_connections,
+        ca_file=ca_file,
+        workers=_workers(workers, arrivals),
         warmup=checked_count("warmup_request_count", warmup_request_count, least=0) or 0,
         headers=tuple(name for name, _ in headers),
     )
@@ -226,6 +234,14 @@ def _arrivals(concurrency: Many | None, request_rate: Any, trace: str | None, pa
         return tuple(ClosedLoop(concurrency=n) for n in whole_numbers(concurrency, option("concurrency"))), None
     process: Process = "constant" if pattern == "constant" else "gamma" if pattern == "gamma" else "poisson"
     return tuple(OpenLoop(rate=rate, process=process, cv=cv) for rate in rates(request_rate, option("request_rate"))), None
+
+
+def _workers(count: int, loads: Sequence[Arrivals]) -> int:
+    """Client processes: not more than the smallest load has clients."""
+    checked = checked_count("workers", count, least=1) or 1
+    if checked > MOST_WORKERS:
+        raise InputError(f"{option('workers')}: {checked} are more than {MOST_WORKERS}; one for each core is enough")
+    return min([checked, *(load.concurrency for load in loads if isinstance(load, ClosedLoop))])
 
 
 def _pages(target: Target, urls: Sequence[str]) -> tuple[str, ...]:
@@ -333,10 +349,8 @@ def _tls(target: Target, ca_file: Path | None) -> ssl.SSLContext | None:
         if ca_file is not None:
             raise InputError(f"{option('ca_file')}: the server's address is not https; leave it out")
         return None
-    import ssl
-
     try:
-        return ssl.create_default_context(cafile=ca_file)
+        return tls_context(ca_file)
     except OSError as error:
         raise InputError(f"{option('ca_file')}: {ca_file} cannot be used ({error.strerror or error}); give certificates in PEM") from None
 

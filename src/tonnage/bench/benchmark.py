@@ -15,6 +15,7 @@ from tonnage.bench.setup import Setup
 from tonnage.bench.steady import find_steady
 from tonnage.bench.trends import DEFINITIONS, trends
 from tonnage.bench.validity import ERROR_RATE, Validity, judge
+from tonnage.bench.workers import measure_by_workers
 from tonnage.results.batches import RunWriter, read_tokens, summary_document
 from tonnage.results.metrics import Goodput, Summary, goodput, summarize
 from tonnage.results.requests import Requests
@@ -101,7 +102,10 @@ def benchmark(
     """
     writer = RunWriter(directory, tokens=wanted.tokens)
     try:
-        observed = measure(setup, load, writer, watchers=[*watchers, *([metrics] if metrics is not None else ())])
+        if setup.workers > 1:
+            observed = measure_by_workers(setup, load, writer, metrics=metrics)
+        else:
+            observed = measure(setup, load, writer, watchers=[*watchers, *([metrics] if metrics is not None else ())])
         requests = writer.finish()
         summary, steady = summarize(requests), find_steady(requests)
         validity = judge(observed, requests, summary, steady, percentiles=wanted.percentiles, error_rate=wanted.error_rate)
@@ -163,6 +167,7 @@ def _run_json(setup: Setup, observed: Observed, validity: Validity, facts: dict[
             "seconds": observed.seconds,
         },
         "client": {
+            "workers": setup.workers,
             "cpu_s": observed.cpu_s,
             "cpu_us_per_token": 1e6 * observed.cpu_s / tally.tokens if tally.tokens else None,
             "cpu_share": observed.cpu_share,

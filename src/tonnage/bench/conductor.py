@@ -64,9 +64,9 @@ class Conductor:
         self.stopped = False
         self._prepare(min(max(load.concurrency, 64), AHEAD))
 
-    def planned_start(self) -> int:
-        """Fix the moment that the schedule counts from: a millisecond from now."""
-        self.start_ns = time.monotonic_ns() + 1_000_000
+    def planned_start(self, moment_ns: int | None = None) -> int:
+        """Fix the moment that the schedule counts from: a millisecond from now, unless told."""
+        self.start_ns = time.monotonic_ns() + 1_000_000 if moment_ns is None else moment_ns
         return self.start_ns
 
     async def run(self, client: Client) -> None:

@@ -57,6 +57,13 @@ class Load:
             places = places[: len(due)]
         return replace(self, isl=self.isl[places], osl=self.osl[places], due_ns=due, seconds=float("inf"), ramp_s=0.0)
 
+    def of_worker(self, worker: int, workers: int) -> Load:
+        """What one of several client processes sends: every n-th request, and its share of the clients or of the rate."""
+        mine = slice(worker, None, workers)
+        due = None if self.due_ns is None else self.due_ns[mine]
+        clients = self.concurrency // workers + (worker < self.concurrency % workers)
+        return replace(self, isl=self.isl[mine], osl=self.osl[mine], due_ns=due, concurrency=clients, rate=self.rate / workers)
+
     @property
     def words(self) -> str:
         """Such as "64 clients" or "100 requests/s, poisson"."""

@@ -74,7 +74,11 @@ class Observed:
     interrupted: bool
 
 
-def measure(setup: Setup, load: Load, writer: RunWriter, *, watchers: Sequence[Watcher] = ()) -> Observed:
+Gate = Callable[[], int]
+"""Waits until everybody is ready, and gives the moment at which all begin, on the monotonic clock."""
+
+
+def measure(setup: Setup, load: Load, writer: RunWriter, *, watchers: Sequence[Watcher] = (), gate: Gate | None = None) -> Observed:
     """Run one load to its end; Ctrl-C ends it early and keeps what was measured.
 
     Args:
@@ -82,6 +86,7 @@ def measure(setup: Setup, load: Load, writer: RunWriter, *, watchers: Sequence[W
         load: what to send and when.
         writer: where rows go, batch by batch.
         watchers: who looks on.
+        gate: of a worker, what it waits for before it begins; None for one process.
     """
     import uvloop
 
@@ -90,13 +95,13 @@ def measure(setup: Setup, load: Load, writer: RunWriter, *, watchers: Sequence[W
     gc.collect()
     gc.freeze()
     try:
-        return uvloop.run(_measure(setup, load, writer, watchers))
+        return uvloop.run(_measure(setup, load, writer, watchers, gate))
     finally:
         gc.unfreeze()
         sys.setswitchinterval(interval)
 
 
-async def _measure(setup: Setup, load: Load, writer: RunWriter, watchers: Sequence[Watcher]) -> Observed:
+async def _measure(setup: Setup, load: Load, writer: RunWriter, watchers: Sequence[Watcher], gate: Gate | None) -> Observed:
     loop = asyncio.get_running_loop()
     if setup.warmup and not await _warm_up(loop, setup, load):
         load = _nothing(load)
@@ -110,8 +115,9 @@ async def _measure(setup: Setup, load: Load, writer: RunWriter, watchers: Sequen
     conductor = Conductor(loop, load, setup.exchange, taken)
     client = _client(loop, setup, conductor)
     _on_interrupt(loop, conductor.stop)
+    moment = None if gate is None else gate()
     began_cpu, began = time.process_time(), time.monotonic()
-    recorder.begin(conductor.planned_start())
+    recorder.begin(conductor.planned_start(moment))
     unix_ns = time.time_ns() + conductor.start_ns - time.monotonic_ns()
     for watcher in watchers:
         watcher.begin(conductor, client)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.bench.exchange import CANCELLED, COMPLETED, Exchange
 from tonnage.bench.token_times import TokenTimes, token_times
-from tonnage.results.batches import Batch, RunWriter, gap_counts
+from tonnage.results.batches import BATCH_ROWS, Batch, RunWriter, gap_counts
 from tonnage.results.requests import COMPLETED as ROW_COMPLETED
 from tonnage.results.requests import FAILED, UNFINISHED
 
@@ -23,11 +23,8 @@ if TYPE_CHECKING:
 FOLD_TOKENS = 2_048
 """Tokens whose gaps are counted at once, so that the loop is not held up for longer than a millisecond."""
 
-BATCH = 4_096
-"""Requests that are written at once."""
-
 BATCH_TOKENS = 1_048_576
-"""Or as soon as so many tokens have come."""
+"""Tokens with which a batch is written, however few requests they belong to."""
 
 EXAMPLES = 20
 """Failures that are kept in the server's own words."""
@@ -113,7 +110,7 @@ class Recorder:
             self._rows.append(row)
             self._offsets.append(times)
             self._held += len(times)
-        if len(self._rows) >= BATCH or self._held >= BATCH_TOKENS:
+        if len(self._rows) >= BATCH_ROWS or self._held >= BATCH_TOKENS:
             self._flush()
         return made
 

@@ -76,7 +76,11 @@ class Scraper:
 
     def begin(self, conductor: Conductor, client: Client) -> None:
         """Start reading; times count from the beginning of the run."""
-        self._start_ns = conductor.start_ns
+        self.start(conductor.start_ns)
+
+    def start(self, start_ns: int) -> None:
+        """Start reading; times count from a moment of the monotonic clock."""
+        self._start_ns = start_ns
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 

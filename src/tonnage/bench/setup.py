@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from dataclasses import dataclass
+from pathlib import Path
 
 from tonnage.bench.endpoints import Endpoint
 from tonnage.bench.exchange import Exchange
@@ -26,6 +27,9 @@ class Setup:
         reuse: whether connections carry several requests.
         warmup: requests before the run that are not recorded.
         headers: the names of further headers, for the record of the run.
+        ca_file: certificates to trust, where they are not the system's; a worker makes its own ``tls`` of them.
+        workers: client processes.
+        first, step: of a worker, the number of its first request and the distance to its next, among those of all workers.
     """
 
     target: Target
@@ -37,11 +41,16 @@ class Setup:
     reuse: bool = True
     warmup: int = 0
     headers: tuple[str, ...] = ()
+    ca_file: Path | None = None
+    workers: int = 1
+    first: int = 0
+    step: int = 1
 
     def exchange(self, number: int, isl: int, osl: int) -> Exchange:
-        """One request, ready to be sent."""
-        body = self.endpoint.body(self.prompts.text(number, isl), osl)
-        data = request_bytes(self.head, number, body_bytes(body, self.endpoint.extra))
+        """One request, ready to be sent; below 0 are those of the warm-up."""
+        among_all = self.first + number * self.step if number >= 0 else number * self.step - self.first
+        body = self.endpoint.body(self.prompts.text(among_all, isl), osl)
+        data = request_bytes(self.head, among_all, body_bytes(body, self.endpoint.extra))
         return Exchange(number=number, isl=isl, osl=osl, data=data, reply=self.reply())
 
     def reply(self) -> Reply:

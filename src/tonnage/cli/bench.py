@@ -56,6 +56,7 @@ def bench(
     ca_file: Annotated[Path | None, Parameter(group=SERVER)] = None,
     request_timeout: Annotated[str | None, Parameter(group=SERVER)] = None,
     reuse_connections: Annotated[bool | None, Parameter(group=SERVER)] = None,
+    workers: LoadCount = None,
     percentiles: Annotated[list[int] | None, Parameter(group=VERDICT, negative=(), consume_multiple=True)] = None,
     slo: Annotated[list[str] | None, Parameter(group=VERDICT, negative=())] = None,
     find_max: Annotated[bool, Parameter(group=LOAD, negative=())] = False,
@@ -141,6 +142,8 @@ def bench(
         Time limit of one request (default: 10min).
     reuse_connections
         Keep connections for further requests (default: on).
+    workers
+        Client processes, with one clock and one record (default: 1).
     percentiles
         Percentiles that there must be samples enough for, at a confidence of 0.99: 50, 90, 95 or 99.
     slo
@@ -226,6 +229,7 @@ def bench(
         "ca_file": ca_file,
         "request_timeout": request_timeout,
         "reuse_connections": reuse_connections,
+        "workers": workers,
         "percentiles": percentiles,
         "slo": slo,
         "max_error_rate": max_error_rate,

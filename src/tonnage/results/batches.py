@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 TOKENS = "tokens.parquet"
 
+BATCH_ROWS = 4_096
+"""Requests that are written at once."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:

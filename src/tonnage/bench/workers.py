@@ -1,0 +1,195 @@
+"""A load sent by several client processes with one clock, one start and one record.
+
+The monotonic clock is that of the machine, the same for all its processes. Request k goes to worker k mod n; a closed loop's
+clients are shared out. The record is put in the order in which requests were due.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from array import array
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tonnage.bench.load import Load
+from tonnage.bench.measure import Observed
+from tonnage.bench.recorder import EXAMPLES, Tally
+from tonnage.bench.scrape import Scraper
+from tonnage.bench.setup import Setup
+from tonnage.bench.worker import READY, SEEN, Job
+from tonnage.errors import TonnageError
+from tonnage.results.batches import BATCH_ROWS, Batch, RunWriter, read_tokens
+from tonnage.results.store import read_run
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+AHEAD_NS = 50_000_000
+"""From the last worker's being ready to the common start."""
+
+
+def measure_by_workers(setup: Setup, load: Load, writer: RunWriter, *, metrics: Scraper | None = None) -> Observed:
+    """Run one load over ``setup.workers`` processes; Ctrl-C ends it early and keeps what was measured.
+
+    Args:
+        setup: the server, and how to ask it.
+        load: what to send and when.
+        writer: where the rows of all workers go.
+        metrics: reads the server's own metrics meanwhile.
+
+    Raises:
+        TonnageError: a worker ended before its time.
+    """
+    workers = setup.workers
+    with tempfile.TemporaryDirectory() as scratch, _interrupts_pass() as interrupted:
+        folders = [Path(scratch) / str(place) for place in range(workers)]
+        processes = [_start(setup, load, folder, place) for place, folder in enumerate(folders)]
+        try:
+            for process in processes:
+                _wait_ready(process)
+            start_ns = time.monotonic_ns() + AHEAD_NS
+            if metrics is not None:
+                metrics.start(start_ns)
+            for process in processes:
+                _say(process, b"%d\n" % start_ns)
+            for process in processes:
+                process.wait()
+        finally:
+            for process in processes:
+                _close(process)
+            if metrics is not None:
+                metrics.end()
+        seen = [_result(folder) for folder in folders]
+        _merge(folders, writer)
+        return _together(load, seen, interrupted=bool(interrupted))
+
+
+@contextmanager
+def _interrupts_pass() -> Iterator[list[int]]:
+    """While it lasts, Ctrl-C ends the workers, which get it too, and not this process; the list tells whether it came."""
+    came: list[int] = []
+    try:
+        before = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    except ValueError:  # not the main thread
+        yield came
+        return
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _start(setup: Setup, load: Load, folder: Path, place: int) -> subprocess.Popen[bytes]:
+    folder.mkdir()
+    here = str(Path(__file__).parents[2])
+    paths = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = [sys.executable, "-m", "tonnage.bench.worker"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": paths})
+    warmup = -(-setup.warmup // setup.workers)
+    mine = replace(setup, tls=None, first=place, step=setup.workers, warmup=warmup)
+    _say(process, pickle.dumps(Job(setup=mine, load=load.of_worker(place, setup.workers), folder=folder)))
+    return process
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
+    """End a worker that has not ended, and its pipes."""
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            with contextlib.suppress(BrokenPipeError):
+                pipe.close()
+
+
+def _say(process: subprocess.Popen[bytes], data: bytes) -> None:
+    if process.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(data)
+            process.stdin.flush()
+
+
+def _wait_ready(process: subprocess.Popen[bytes]) -> None:
+    line = process.stdout.readline() if process.stdout else b""
+    if line.strip().decode() != READY:
+        raise TonnageError("a client process did not start; try with one, --workers 1")
+
+
+def _result(folder: Path) -> Observed:
+    path = folder / SEEN
+    if not path.is_file():
+        raise TonnageError("a client process ended before its time; its part of the run is lost, measure again")
+    found = pickle.loads(path.read_bytes())
+    if not isinstance(found, Observed):
+        raise TonnageError("a client process left something else than its run; measure again")
+    return found
+
+
+def _merge(folders: Sequence[Path], writer: RunWriter) -> None:
+    """Write the rows of all workers in the order in which they were due."""
+    import numpy as np
+
+    rows, offsets, lengths = [], [], []
+    for folder in folders:
+        found = read_run(folder / "run").requests
+        columns = (found.due_ns, found.sent_ns, found.first_token_ns, found.last_token_ns, found.isl, found.osl, found.cached_tokens)
+        rows.append(np.stack([*columns, found.instance, found.status, found.preemptions], axis=1).astype(np.int64))
+        times, counts = read_tokens(folder / "run")
+        offsets.append(times)
+        lengths.append(counts)
+        writer.add_gaps(found.gaps)
+    _write(writer, np.concatenate(rows), np.concatenate(offsets), np.concatenate(lengths))
+
+
+def _write(writer: RunWriter, rows: NDArray[np.int64], offsets: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
+    import numpy as np
+
+    order = np.argsort(rows[:, 0], kind="stable")
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    for begin in range(0, len(order), BATCH_ROWS):
+        part = order[begin : begin + BATCH_ROWS]
+        times = np.concatenate([np.zeros(0, np.int64), *(offsets[starts[k] : starts[k + 1]] for k in part)])
+        writer.add(Batch(rows=rows[part], offsets_ns=times, lengths=lengths[part]))
+
+
+def _together(load: Load, seen: Sequence[Observed], *, interrupted: bool) -> Observed:
+    """What was seen of all workers: lateness pooled, of the CPU the busiest worker, the rest summed."""
+    tally = Tally()
+    for each in seen:
+        _add(tally, each.tally)
+    seconds = max(len(each.cpu) for each in seen)
+    busiest = [max(each.cpu[k] for each in seen if k < len(each.cpu)) for k in range(seconds)]
+    return Observed(
+        load=load,
+        sent=sum(each.sent for each in seen),
+        tally=tally,
+        lateness_ns=array("q", [late for each in seen for late in each.lateness_ns]),
+        begun_lateness_ns=array("q", [late for each in seen for late in each.begun_lateness_ns]),
+        cpu=array("d", busiest),
+        cpu_share=max(each.cpu_share for each in seen),
+        cpu_s=sum(each.cpu_s for each in seen),
+        seconds=max(each.seconds for each in seen),
+        start_ns=seen[0].start_ns,
+        started_unix_ns=seen[0].started_unix_ns,
+        connections=sum(each.connections for each in seen),
+        retries=sum(each.retries for each in seen),
+        interrupted=interrupted or any(each.interrupted for each in seen),
+    )
+
+
+def _add(total: Tally, part: Tally) -> None:
+    total.outcomes.update(part.outcomes)
+    total.sources.update(part.sources)
+    for name in ("shared", "finished", "tokens", "events", "isl_off", "osl_off", "isl_extra", "prompt_counts"):
+        setattr(total, name, getattr(total, name) + getattr(part, name))
+    total.examples = [*total.examples, *part.examples][:EXAMPLES]
