@@ -23,6 +23,7 @@ from tonnage.calibration.residuals import Terms
 from tonnage.calibration.rows import Progress
 from tonnage.errors import InputError, option
 from tonnage.perf.residuals import shipped_residuals
+from tonnage.perf.terms_file import checked
 from tonnage.simulator.kernel import warm_up
 from tools.fit.data import CURVE, CURVE_SOURCE, FILES, curve_rows, measured_bits, read_data
 from tools.fit.fitting import Figures, Fitting, mape_of
@@ -103,7 +104,7 @@ def fit(
     terms["report"] = {"date": DATE, "rows": counts, "in_sample": in_sample, "held_out": held_out}
     terms = _with_current_engines(terms, silicon, progress, residuals if cross_validate else None)
     terms["report"]["free_terms"] = count_of(terms, widths_of(taught))
-    file = _write("terms.json", terms, output)
+    file = _write("terms.json", checked(terms, "terms.json"), output)
     if residuals:
         table_of_errors = carried_over(residual_table(residuals, DATE), shipped_residuals(), "current")
         _write("residuals.json", table_of_errors | {"widths": widths_of(taught)}, output)
