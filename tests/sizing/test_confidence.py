@@ -21,8 +21,9 @@ from tonnage.plan.limit import SATURATION, Bound, bound_by
 from tonnage.report.plans.plan_text import plan_text
 from tonnage.report.wording.confidence import confidence_text
 from tonnage.report.writers.terminal import terminal
-from tonnage.sizing.capacity import STABLE, Capacity, Instance, find_capacity
+from tonnage.sizing.capacity import STABLE, Capacity, find_capacity
 from tonnage.sizing.confidence import confidence_in, confidence_of, confidences, critical_factor, rates_with_slower_steps
+from tonnage.sizing.instance import Instance
 from tonnage.sizing.search import answer
 from tonnage.sizing.search_space import Ready, prepare
 from tonnage.spec.calibration import SCHEMA

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from tests.questions import question
 from tonnage.report.wording.existing import existing_text
 from tonnage.report.wording.limits import bound_text
-from tonnage.sizing.capacity import worst_limit
 from tonnage.sizing.existing import existing, months_left
 from tonnage.sizing.fleet_check import fleet_summary
+from tonnage.sizing.limits import worst_limit
 from tonnage.sizing.search import answer
 from tonnage.sizing.search_space import prepare
 

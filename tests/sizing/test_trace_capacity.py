@@ -7,8 +7,8 @@ import pytest
 
 from tests.questions import question
 from tonnage.plan.reason import BrokenAtAnyLoad
-from tonnage.sizing.capacity import worst_limit
 from tonnage.sizing.fleet_check import Replayed, fleet_summary
+from tonnage.sizing.limits import worst_limit
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search_space import Ready, prepare

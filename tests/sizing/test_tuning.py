@@ -6,7 +6,9 @@ import pytest
 
 from tests.questions import question
 from tonnage.sizing.bounds import Carried
-from tonnage.sizing.capacity import Instance, find_capacity, worst_limit
+from tonnage.sizing.capacity import find_capacity
+from tonnage.sizing.instance import Instance
+from tonnage.sizing.limits import worst_limit
 from tonnage.sizing.search import answer
 from tonnage.sizing.search_space import Ready, prepare, trials
 from tonnage.sizing.token_budget import fitted

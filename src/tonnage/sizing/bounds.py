@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from tonnage.plan.reason import FarBehind, Outdone
 from tonnage.results.metrics import summarize
-from tonnage.sizing.capacity import breach, middle, worst_limit
+from tonnage.sizing.instance import middle
+from tonnage.sizing.limits import breach, worst_limit
 
 if TYPE_CHECKING:
     from tonnage.sizing.capacity import Capacity

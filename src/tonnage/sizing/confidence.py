@@ -28,7 +28,8 @@ from tonnage.perf.prediction_error import regime_of
 from tonnage.perf.residuals import shipped_residuals
 from tonnage.plan.confidence import Confidence
 from tonnage.sizing.candidate import needed
-from tonnage.sizing.capacity import STABLE, Instance
+from tonnage.sizing.capacity import STABLE
+from tonnage.sizing.instance import Instance
 from tonnage.sizing.search import measure
 
 if TYPE_CHECKING:

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tonnage.plan.curve import CurvePoint, Mark
-from tonnage.sizing.capacity import Capacity, Instance, worst_limit
+from tonnage.sizing.capacity import Capacity
+from tonnage.sizing.instance import Instance
+from tonnage.sizing.limits import worst_limit
 
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary

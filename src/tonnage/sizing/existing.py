@@ -15,8 +15,9 @@ from tonnage.plan.existing import Existing, OwnedGroup
 from tonnage.plan.fleet import fleet
 from tonnage.plan.limit import SATURATION, Bound, bound_by
 from tonnage.sizing.bounds import Carried
-from tonnage.sizing.capacity import STABLE, worst_limit
+from tonnage.sizing.capacity import STABLE
 from tonnage.sizing.fleet_check import Replayed, fleet_summary
+from tonnage.sizing.limits import worst_limit
 
 if TYPE_CHECKING:
     from tonnage.sizing.question import Owned, Question

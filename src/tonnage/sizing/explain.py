@@ -13,7 +13,7 @@ from tonnage.plan.explanation import Explanation, StepTerm
 from tonnage.plan.limit import SATURATION, THROUGHPUT, LimitUse, limit_of
 from tonnage.plan.memory import MemoryPart, MemoryUse
 from tonnage.simulator.steps import CONTEXT_TOKENS, DECODE_SEQUENCES, DURATION, PAIRS_2, PREFILL_SEQUENCES, PREFILL_TOKENS
-from tonnage.sizing.capacity import statistic_s
+from tonnage.sizing.limits import statistic_s
 from tonnage.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tonnage.perf.step import Drafting
     from tonnage.sizing.bounds import Carried
-    from tonnage.sizing.capacity import Instance
+    from tonnage.sizing.instance import Instance
 
 MOST_STEPS = 50_000
 """Engine steps that the mean is over, at most."""

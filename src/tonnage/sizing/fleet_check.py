@@ -14,7 +14,9 @@ from tonnage.plan.fleet import fleet
 from tonnage.plan.fleet_check import FleetCheck, FleetRun
 from tonnage.results.metrics import summarize
 from tonnage.simulator.ranks import pooled, split_trace
-from tonnage.sizing.capacity import BATCHES_PER_RUN, LOADED, MINIMUM_REQUESTS, STABLE, Instance, breach, middle, worst_limit
+from tonnage.sizing.capacity import STABLE
+from tonnage.sizing.instance import BATCHES_PER_RUN, LOADED, MINIMUM_REQUESTS, Instance, middle
+from tonnage.sizing.limits import breach, worst_limit
 from tonnage.spec.workload import OpenLoop, Split, TraceArrivals
 
 if TYPE_CHECKING:

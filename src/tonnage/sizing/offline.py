@@ -14,7 +14,8 @@ from tonnage.plan.limit import THROUGHPUT
 from tonnage.plan.reason import TooSlowForJob
 from tonnage.results.metrics import summarize
 from tonnage.results.requests import Requests
-from tonnage.sizing.capacity import Capacity, Instance, no_capacity
+from tonnage.sizing.capacity import Capacity, no_capacity
+from tonnage.sizing.instance import Instance
 from tonnage.spec.workload import OpenLoop
 
 SIMULATED = 16_000

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from tonnage.plan.fleet import fleet
 from tonnage.plan.percentile_answer import PercentileAnswer
-from tonnage.sizing.capacity import Instance, find_capacity
+from tonnage.sizing.capacity import find_capacity
+from tonnage.sizing.instance import Instance
 from tonnage.sizing.search_space import asked
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from tonnage.errors import InputError
 from tonnage.plan.identity import Identity
 from tonnage.plan.reason import CannotRun, PrecisionUnsupported, Reason, TooManyStages, VendorUnsupported, WiderThanSystem
 from tonnage.plan.rejected import Rejected, rejected
-from tonnage.sizing.capacity import Asked, Instance
+from tonnage.sizing.instance import Asked, Instance
 from tonnage.sizing.question import PP_DEGREES, Question
 from tonnage.sizing.token_budget import fitted
 from tonnage.spec.catalog import find_engine, system_of

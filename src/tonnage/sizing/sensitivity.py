@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tonnage.plan.limit import limit_of
 from tonnage.plan.reason import NothingMeetsLimits
 from tonnage.plan.sensitivity import Changed, Input, Relaxed, Sensitivity, Swing
-from tonnage.sizing.capacity import statistic_s
+from tonnage.sizing.limits import statistic_s
 from tonnage.sizing.search import answer, fleet_under, ranked
 from tonnage.sizing.search_space import prepared_trial
 from tonnage.spec.lengths import Lengths

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tonnage.sizing.capacity import Instance
+    from tonnage.sizing.instance import Instance
     from tonnage.spec.deployment import EngineKnobs
 
 TOKENS = (8_192, 4_096, 2_048, 1_024, 512, 16_384, 32_768)

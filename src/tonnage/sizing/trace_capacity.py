@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 from tonnage.plan.limit import SATURATION, bound_by
 from tonnage.plan.reason import BrokenAtAnyLoad, BrokenOnManyInstances
 from tonnage.sizing.bounds import MARGIN
-from tonnage.sizing.capacity import ALONE_REQUESTS, STABLE, Capacity, Instance, breach, no_capacity, saturation, worst_limit
+from tonnage.sizing.capacity import STABLE, Capacity, no_capacity, saturation
 from tonnage.sizing.fleet_check import Replayed, fleet_summary
+from tonnage.sizing.instance import ALONE_REQUESTS, Instance
+from tonnage.sizing.limits import breach, worst_limit
 
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary

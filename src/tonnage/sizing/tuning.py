@@ -14,7 +14,9 @@ from tonnage.errors import InputError
 from tonnage.plan.limit import SATURATION
 from tonnage.plan.note import KnobChange
 from tonnage.sizing.bounds import Carried
-from tonnage.sizing.capacity import STABLE, Instance, capacity_above, saturation, strain
+from tonnage.sizing.capacity import STABLE, capacity_above, saturation
+from tonnage.sizing.instance import Instance
+from tonnage.sizing.limits import strain
 from tonnage.sizing.question import MOVES
 from tonnage.sizing.token_budget import TOKENS
 

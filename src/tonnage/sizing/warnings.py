@@ -17,7 +17,9 @@ from tonnage.plan.warning import (
     Warning,
     WideOverPcie,
 )
-from tonnage.sizing.capacity import STABLE, Instance, binding_limit, find_capacity
+from tonnage.sizing.capacity import STABLE, find_capacity
+from tonnage.sizing.instance import Instance
+from tonnage.sizing.limits import binding_limit
 from tonnage.spec.catalog import QualityScore, find_score, models
 
 if TYPE_CHECKING:

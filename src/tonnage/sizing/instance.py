@@ -1,0 +1,216 @@
+"""One instance under varying load: the simulated runs that the search for its capacity asks for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
+
+from tonnage.errors import DoesNotFit
+from tonnage.perf.pipeline import estimated_instance
+from tonnage.perf.step import StepModel, batch_seconds, context_seconds
+from tonnage.perf.step_terms import ATTENTION, EAGER, HOST_PREFILL
+from tonnage.perf.terms import client_turnaround_s
+from tonnage.results.metrics import Summary, summarize
+from tonnage.simulator.kernel import run, run_recorded
+from tonnage.simulator.ranks import pooled, rank_traces
+from tonnage.sizing.limits import strain
+from tonnage.sizing.slower import slower
+from tonnage.spec.deployment import Deployment, Slo
+from tonnage.spec.lengths import Lengths, Pairs
+from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, Trace, Workload
+
+if TYPE_CHECKING:
+    from tonnage.results.requests import Requests
+    from tonnage.simulator.steps import StepRecord
+
+MINIMUM_REQUESTS = 4_000
+"""Enough for 26 measured requests beyond a p99 in a run of this length, and 52 in the verifying one."""
+
+BATCHES_PER_RUN = 8
+"""A run lasts this many times the requests that the engine holds at once."""
+
+LOADED = 3
+"""Latency under load over that of an empty engine, for the number of requests in flight that a run's length is made for."""
+
+ALONE_REQUESTS = 100
+"""Requests of the run of a single client: what no load can beat."""
+
+ALONE_EQUAL = 8
+"""The same where all requests are equal."""
+
+GLANCE = 3
+"""A rate of the bracket is first tried with this fraction of a short run's requests."""
+
+CLEAR = 1.3
+"""Strain above which, and below whose inverse, that first glance decides."""
+
+CLOSED_ROUNDS = 10
+"""Requests per client of a closed-loop run."""
+
+MEASURED = (0.2, 0.85)
+"""Share of a run's requests, in order of arrival, that the statistics are over: neither ramp nor drain."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What one instance is asked to carry.
+
+    Attributes:
+        isl, osl: lengths in tokens.
+        slo: limits; all must hold.
+        load: "open" or "closed".
+        process, cv: arrivals of an open loop.
+        seed: of every random draw.
+        pairs: lengths drawn together instead; None where they are not.
+        step_factor: every step takes this many times as long: what an error of the step model would do.
+        gpus_per_system: stages of a pipeline beyond these are joined by the network.
+    """
+
+    isl: Lengths
+    osl: Lengths
+    slo: Slo
+    load: str
+    process: Process
+    cv: float
+    seed: int
+    pairs: Pairs | None = None
+    step_factor: float = 1.0
+    gpus_per_system: int = 8
+
+
+class Instance:
+    """One instance under varying load: the runs that the search asks for.
+
+    ``batch`` is how many requests an attention rank holds at once, ``in_flight`` the instance.
+    """
+
+    def __init__(self, deployment: Deployment, asked: Asked) -> None:
+        """Price the deployment once.
+
+        Raises:
+            DoesNotFit: the weights or one request exceed the memory.
+        """
+        self.deployment = deployment
+        self.asked = asked
+        self.trail: dict[float, float] = {}  # the strain on the limits at every rate that was run; 0 for a single client
+        isl, osl = math.ceil(asked.isl.mean), math.ceil(asked.osl.mean)
+        price = estimated_instance(deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=isl)
+        self.memory = price.memory
+        self.knobs = price.knobs
+        self.step: StepModel = slower(price.step, asked.step_factor)
+        held = min(self.memory.blocks // self.memory.request_blocks(isl + osl), self.knobs.max_batch_size)
+        if self.knobs.scheduler == "static":
+            held = self.memory.concurrent_requests(isl, osl)
+        self._check_longest()
+        self.batch = max(1, held)
+        self.in_flight = self.batch * deployment.parallelism.dp
+        self.alone_e2e_s = self.unloaded_ttft_s() + asked.osl.mean * self.unloaded_tpot_s()
+
+    def _check_longest(self) -> None:
+        """Refuse a deployment whose engine would turn requests away: the longest, or of an endless distribution the 99.9th percentile."""
+        asked, knobs = self.asked, self.knobs
+        longest = asked.pairs.longest if asked.pairs is not None else asked.isl.longest + asked.osl.longest
+        if self.memory.request_blocks(longest) > self.memory.blocks:
+            room = self.memory.tokens - self.memory.windows.of(longest) * knobs.tokens_per_block
+            raise DoesNotFit(f"one request of {longest:,} tokens does not fit the KV cache of {max(room, 0):,} tokens")
+        whole = longest if knobs.scheduler == "vllm" else asked.isl.longest
+        if not knobs.chunked_prefill and knobs.scheduler not in ("static", "sglang") and whole > knobs.max_num_tokens:
+            raise DoesNotFit(f"{whole:,} tokens exceed the token budget of {knobs.max_num_tokens:,} without chunked prefill")
+
+    def unloaded_ttft_s(self) -> float:
+        """Closed form: prefill of one prompt of mean length, alone, and the front end, in seconds."""
+        tokens = round(self.asked.isl.mean)
+        return self.step.frontend_s + self.step.seconds(tokens, 1, 0, tokens * tokens, 0)
+
+    def unloaded_tpot_s(self) -> float:
+        """Closed form: a decode step of one request half through its output, in seconds, over the tokens that it brings."""
+        return self.step.seconds(0, 0, 1, 0, round(self.asked.isl.mean + self.asked.osl.mean / 2)) / self.step.tokens_per_step
+
+    def saturation_estimate(self) -> float:
+        """Closed form: requests per second with the batch always full, prefills riding along."""
+        c = self.step.coefficients
+        isl, osl, batch = self.asked.isl.mean, self.asked.osl.mean, self.batch
+        if self.step.drafting is not None:
+            return self._drafted_saturation()
+        tokens = batch * (isl + osl) / osl
+        step = batch_seconds(c, round(tokens), batch) + context_seconds(c, batch) * batch * (isl + osl / 2)
+        attention = 0.5 * isl * isl * float(c[ATTENTION])
+        return self.deployment.parallelism.dp / (step * osl / batch + attention)
+
+    def _drafted_saturation(self) -> float:
+        """The same with guesses: fewer steps of more tokens each."""
+        c, batch = self.step.coefficients, self.batch
+        isl, steps = self.asked.isl.mean, self.asked.osl.mean / self.step.tokens_per_step
+        context = round(batch * (isl + self.asked.osl.mean / 2))
+        step = self.step.seconds(round(batch * isl / steps), 0, batch, 0, context) - float(c[HOST_PREFILL] + c[EAGER])
+        return self.deployment.parallelism.dp / (step * steps / batch + 0.5 * isl * isl * float(c[ATTENTION]))
+
+    def count(self, rate: float) -> int:
+        """Requests of a short run at that rate: several times what is in flight."""
+        in_flight = min(self.in_flight, math.ceil(LOADED * rate * self.alone_e2e_s))
+        return max(MINIMUM_REQUESTS, BATCHES_PER_RUN * in_flight) // 2
+
+    def open(self, rate: float, requests: int, seed: int) -> Requests:
+        """A run of an open loop at ``rate`` requests per second."""
+        arrivals = OpenLoop(rate=rate, process=self.asked.process, cv=self.asked.cv)
+        return self.under(arrivals, requests, seed)
+
+    def measured(self, rate: float) -> Summary:
+        """The metrics of a short run of an open loop, neither ramp nor drain."""
+        return self._noted(rate, summarize(middle(self.open(rate, self.count(rate), self.asked.seed))))
+
+    def _noted(self, rate: float, summary: Summary) -> Summary:
+        self.trail[rate] = strain(summary, self.asked.slo)
+        return summary
+
+    def glanced(self, rate: float) -> Summary:
+        """As ``measured``, by a shorter run where that leaves no doubt whether the limits hold."""
+        first = summarize(middle(self.open(rate, self.count(rate) // GLANCE, self.asked.seed)))
+        return self._noted(rate, first) if not 1 / CLEAR < strain(first, self.asked.slo) < CLEAR else self.measured(rate)
+
+    def alone(self) -> Summary:
+        """The metrics of a single client: what no load can beat."""
+        equal = self.asked.pairs is None and self.asked.isl.kind == self.asked.osl.kind == "fixed"
+        summary = summarize(self.closed(1, ALONE_EQUAL if equal else ALONE_REQUESTS))
+        return self._noted(0.0 if self.asked.load == "open" else summary.requests_per_second, summary)
+
+    def closed(self, clients: int, requests: int) -> Requests:
+        """A run of a closed loop of ``clients``."""
+        turnaround = client_turnaround_s(self.deployment)
+        return self.under(ClosedLoop(concurrency=clients, turnaround_s=turnaround), requests, self.asked.seed)
+
+    def under_clients(self, clients: int) -> Summary:
+        """The metrics of a closed loop of ``clients``."""
+        summary = summarize(self.closed(clients, max(ALONE_REQUESTS, CLOSED_ROUNDS * clients)))
+        return self._noted(summary.requests_per_second, summary)
+
+    def under(self, arrivals: Arrivals, requests: int, seed: int) -> Requests:
+        """A run under any arrivals."""
+        return self.serve(self.workload(arrivals, requests).trace(seed))
+
+    def serve(self, trace: Trace, step: StepModel | None = None) -> Requests:
+        """A run of given requests, split over the attention ranks, with the instance's step model or another."""
+        ranks = self.deployment.parallelism.dp
+        memory = self.memory
+        parts = [run(part, step or self.step, self.knobs, memory.blocks, windows=memory.windows) for part in rank_traces(trace, ranks)]
+        return parts[0] if ranks == 1 else pooled(parts)
+
+    def recorded(self, rate: float, requests: int, most_steps: int) -> StepRecord:
+        """The engine steps of an open loop at ``rate``, the first ``most_steps`` of one attention rank."""
+        arrivals = OpenLoop(rate=rate, process=self.asked.process, cv=self.asked.cv)
+        trace = self.workload(arrivals, requests).trace(self.asked.seed)
+        first, memory = rank_traces(trace, self.deployment.parallelism.dp)[0], self.memory
+        return run_recorded(first, self.step, self.knobs, memory.blocks, windows=memory.windows, most_steps=most_steps)[1]
+
+    def workload(self, arrivals: Arrivals, requests: int) -> Workload:
+        """The question's lengths under any arrivals."""
+        return Workload(isl=self.asked.isl, osl=self.asked.osl, arrivals=arrivals, requests=requests, pairs=self.asked.pairs)
+
+
+def middle(requests: Requests) -> Requests:
+    """The requests that arrived in the ``MEASURED`` part of the run; the gaps stay those of the whole run."""
+    count = len(requests)
+    rows = slice(int(MEASURED[0] * count), int(MEASURED[1] * count))
+    columns = {f.name: getattr(requests, f.name)[rows] for f in fields(requests) if f.name not in ("gaps", "window_ns")}
+    return replace(requests, **columns)
