@@ -231,6 +231,15 @@ def test_links_resolve(page: Path) -> None:
         assert not anchor or anchor in anchors(file), f"{page.name}: {target}"
 
 
+@pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "design.md"], ids=lambda p: p.name)
+def test_files_that_a_page_for_developers_names_are_there(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    later = set(re.findall(r"`(\w+/)`", text[text.index("kept for later") :].split("|")[0])) if "kept for later" in text else set()
+    named = {name for name in re.findall(r"`(\w[\w.*-]*/[\w./*-]*)`", text) if name not in later}
+    assert named
+    assert {name for name in named if not list(ROOT.glob(name.rstrip("/"))) and not list((ROOT / "src").rglob(name.rstrip("/")))} == set()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_no_place_of_ours_and_no_long_line(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
