@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from tonnage.sizing.search_space import Ready
 
 MARGIN = 1.1
-"""What the closed form of saturation is multiplied with: simulated saturations lie at 0.93 to 1.04 of it without a front end,
-and below where that limits (tests/sizing)."""
+"""Factor on the closed form of saturation. Without a front end, simulated saturations are 0.93 to 1.04 times the closed form; where
+the front end limits, they are lower (tests/sizing)."""
 
 FASTER = 1.02
-"""Latencies of an empty engine up to this factor of another's count as no slower."""
+"""A deployment counts as no slower than another when its latencies in an empty engine are at most this many times the other's."""
 
 FAR = 3.0
-"""A deployment that breaks a limit at this fraction of another's requests per GPU is not searched further."""
+"""A deployment is not searched further when it breaks a limit at this fraction of another's requests per GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +65,7 @@ def beaten(ready: Ready, others: list[Carried]) -> Outdone | None:
 
 
 def far_behind(ready: Ready, others: list[Carried]) -> FarBehind | None:
-    """One run at a fraction of the best rate on the same GPU: why the deployment is not searched further; None where it is."""
+    """Why one run at a fraction of the best rate on the same GPU ends the search of the deployment; None where it is searched on."""
     best = max(others, key=lambda other: other.rate_per_gpu, default=None)
     if best is None:
         return None

@@ -23,35 +23,35 @@ if TYPE_CHECKING:
     from tonnage.results.requests import Requests
 
 SATURATED_BATCHES = 10
-"""Batches of the run that measures saturation: with fewer, the first cohort's finishing together shows as throughput."""
+"""Length, in batches, of the run that measures saturation: in a shorter one, the first batch, which finishes together, distorts it."""
 
 SATURATED_MOST = 12_000
-"""Requests of that run at most: large batches settle sooner."""
+"""Most requests of that run; large batches settle sooner."""
 
 RATE_STEPS = 10
-"""Runs at most that close the rate's bracket."""
+"""Most runs that close the bracket of the rate."""
 
 RATE_WIDTH = 0.015
 """Width of the bracket, relative to the rate, at which it is closed."""
 
 WIDE = 0.3
-"""Width of the bracket, relative to the rate, above which a glance may do."""
+"""Width of the bracket, relative to the rate, above which a shorter run may decide."""
 
 STABLE = 0.98
-"""Share of the saturation rate up to which a queue is taken to settle."""
+"""Share of the saturation rate up to which a queue is assumed to settle."""
 
 VERIFICATIONS = 12
-"""Runs that the chosen rate is given to pass, each at a lower rate than the one before."""
+"""Most verifying runs; each is at a lower rate than the one before."""
 
 OVERLOAD = 1.3
 """Load over the closed-form estimate under which saturation is measured."""
 
 
 VERIFIED = 3
-"""Short runs that the verifying run is as long as: 20 measured requests beyond a p99."""
+"""Length of the verifying run, in short runs: 20 measured requests lie beyond a p99."""
 
 CONFIRMED = 8
-"""The same of the run that confirms the best few: 52 measured requests beyond a p99."""
+"""The same for the run that confirms the best few: 52 measured requests lie beyond a p99."""
 
 
 STEP_DOWN, STEP_GROWTH, MOST_DOWN = 0.02, 1.5, 0.3
@@ -111,7 +111,7 @@ def no_capacity(summary: Summary, reason: Reason, requests: int) -> Capacity:
 
 
 def saturation_rate(requests: Requests) -> float:
-    """Completions per second between the first 30 % and the first 90 % of them, of a run that always had a queue.
+    """Completions per second between 30 % and 90 % of all completions, of a run that always had a queue.
 
     0 where hardly any completes.
     """
@@ -136,7 +136,7 @@ def capacity_above(instance: Instance, rate: float) -> Capacity:
 
 
 def _open_capacity(instance: Instance, low: float, at_low: Summary) -> Capacity:
-    """Close the rate's bracket with short runs, then settle it with a long one."""
+    """Close the bracket of the rate with short runs, then verify it with a long one."""
     asked = instance.asked
     saturated = saturation(instance)
     most = STABLE * saturated
@@ -189,12 +189,12 @@ def closed_bracket(below: tuple[float, Summary], above: tuple[float, Summary], i
 
 
 def confirmed(instance: Instance, capacity: Capacity) -> Capacity:
-    """A capacity of an open loop held against a run that is longer still."""
+    """A capacity of an open loop, verified in an even longer run."""
     return _verified(instance, capacity.rate, capacity.saturation, binding_limit(instance.asked.slo, capacity.binds), CONFIRMED)
 
 
 def _verified(instance: Instance, rate: float, saturated: float, binds: Limit | None, runs: int = VERIFIED) -> Capacity:
-    """The rate held against a longer run with other random numbers, and lowered until it passes.
+    """The rate, verified in a longer run with other random numbers and lowered until it passes.
 
     Args:
         instance: the deployment.

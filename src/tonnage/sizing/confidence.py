@@ -1,17 +1,16 @@
-"""How sure a plan is: the chance that its systems meet the limits, and how many do at 50, 80 and 95 % confidence.
+"""The confidence in a plan: the chance that its systems meet the limits, and how many do at 50, 80 and 95 % confidence.
 
-Method: the step model's error is taken as one unknown factor on every step's time. Its distribution is that of the
-held-out errors of the metric that binds (``perf.prediction_error``): of TTFT where a TTFT limit does, of TPOT or E2E likewise, of
-requests/s at saturation. Capacity is found again, limits and all, with steps slower by the factor's 50th, 80th and
-95th percentile; the systems follow from it. The chance at the chosen number is that of the factor at which its
-instances carry exactly the peak, read between these capacities. A TTFT under load grows faster than its steps, so
-taking its error for the steps' is on the safe side. The scatter of a finite run is in it, as the standard error of the
-limited latency. Traffic is taken as asked: its own uncertainty is not in this.
+The error of the step model is taken as one unknown factor on the time of every step. The distribution of the factor is that of the
+held-out errors (``perf.prediction_error``) of the metric that binds: TTFT, TPOT or E2E where a limit on it does, requests/s at saturation.
+The capacity is found again with steps that are slower by the 50th, 80th and 95th percentile of the factor, and the systems follow from
+it. The chance at the chosen number of systems is that of the factor at which its instances carry exactly the peak, interpolated between
+these capacities. Under load a TTFT grows faster than its steps, so using its error for the steps errs on the safe side. The scatter of a
+finite run is included, as the standard error of the limited latency. Uncertainty of the traffic is not: it is taken as asked.
 
-That of the choice is simulated again with slower steps. That of the other candidates is read from the runs that found their capacity:
-an instance whose every step takes f times as long is the same instance with a slower clock. At a rate r it does what the instance
-itself does at r·f, and takes f times as long for it. So the highest rate inside a limit is that at which the instance strains the
-limit by 1/f, divided by f. Front end and turnaround, which are no steps, are stretched along: a few milliseconds on the safe side.
+The choice is simulated again with slower steps. For the other candidates the runs that found their capacity are enough: an instance whose
+every step takes f times as long is the same instance with a slower clock. At a rate r it does what the instance itself does at r·f, and
+takes f times as long for it. So the highest rate inside a limit is the rate at which the instance strains the limit by 1/f, divided by f.
+Front end and turnaround are no steps but are stretched as well, which is a few milliseconds on the safe side.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ BISECTIONS = 40
 
 
 def confidence_of(question: Question, found: Answer, workers: int | None = None) -> Confidence:
-    """How sure the first candidate's number of systems is.
+    """The confidence in the number of systems of the first candidate.
 
     The rate that the plan states was confirmed in a longer run, and its systems by the whole fleet; what these changed
     is taken to change the slower ones by the same factor.
@@ -75,7 +74,7 @@ def confidence_of(question: Question, found: Answer, workers: int | None = None)
 
 
 def confidences(question: Question, found: Answer) -> tuple[Confidence | None, ...]:
-    """How sure each candidate's number of systems is, by the runs that found its capacity; None for a replayed recording or a job."""
+    """The confidence in each candidate, from the runs that found its capacity; None for a replayed recording or a job."""
     if question.offline or question.recording is not None:
         return (None,) * len(found.candidates)
 
@@ -129,7 +128,7 @@ def confidence_in(
     systems_for: Callable[[float], int],
     noise: float = 0.0,
 ) -> Confidence:
-    """How sure the answer is.
+    """The confidence in a number of instances that each carry a rate.
 
     Args:
         rate: requests per second that one instance carries by the prediction.
@@ -197,7 +196,7 @@ def _probability(log_factor: Callable[[float], float], at: float) -> float:
 
 
 def rates_with_slower_steps(capacity: Capacity, trail: Mapping[float, float], factors: Sequence[float]) -> list[float]:
-    """The highest rate inside the limits with every step so many times as long, for each of several factors.
+    """The highest rate inside the limits with every step slowed down, for each of several factors.
 
     Args:
         capacity: of the instance as it is.

@@ -1,4 +1,4 @@
-"""How many requests per second a sizing is for: the demand, from any of the forms in which people know it."""
+"""How many requests per second a sizing is for: the demand, from any of the forms in which people state it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ HOURS_PER_DAY = 24
 DAYS_PER_WEEK = 7
 
 WORKING_HOURS = 8.0
-"""Hours a day over which users work when it is not said, from 8 h on."""
+"""Hours a day over which users work where nothing else is given, from 8 h on."""
 
 WORKING_DAYS = 5
-"""Days a week on which users work when it is not said."""
+"""Days a week on which users work where nothing else is given."""
 
 
 def demand_of(
@@ -44,7 +44,7 @@ def demand_of(
     requests: float | None = None,
     within_s: float | None = None,
 ) -> Demand:
-    """The demand, in any of the forms in which people know it.
+    """The demand, from any of the forms in which people state it.
 
     Args:
         peak_rps: requests per second at the peak; or

@@ -27,13 +27,13 @@ STEP = 1.02
 """Factor between two loads that are tried."""
 
 TRIES = 15
-"""Loads that are tried downwards at most, and a third of them upwards."""
+"""Most loads that are tried downwards; upwards it is a third of them."""
 
 HALVINGS = 9
 """Halvings of the bracket of a recording's mean: within 0.5 % of what saturates."""
 
 MOST_MONTHS = 600
-"""Beyond fifty years nothing is said."""
+"""Beyond fifty years no month is named."""
 
 
 def existing(question: Question, found: Answer) -> Existing:

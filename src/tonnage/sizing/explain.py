@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tonnage.sizing.instance import Instance
 
 MOST_STEPS = 50_000
-"""Engine steps that the mean is over, at most."""
+"""Most engine steps that the mean is taken over."""
 
 
 def explained(carried: Carried) -> Explanation:

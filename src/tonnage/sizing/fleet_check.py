@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 
 MOST_INSTANCES = 256
-"""Instances simulated; of a larger fleet so many with their share of the load, which is said."""
+"""Most instances that are simulated; of a larger fleet this many are, with their share of the load, and the plan says so."""
 
 LEAST_REQUESTS = 150
-"""Requests of one instance, at least."""
+"""Fewest requests of one instance."""
 
 MOST_ADDED = 3
-"""Systems that the check adds at most."""
+"""Most systems that the check adds."""
 
 SEED_STEP = 2
-"""Added to the question's seed: the search used it and the next."""
+"""Added to the seed of the question, as the search used that seed and the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class FleetAtPeak:
         return self.layout.systems_per_instance
 
     def instances(self, systems: int) -> int:
-        """Of so many systems."""
+        """Instances on a number of systems."""
         return self.layout.of(systems).instances
 
     def could_carry(self, systems: int, share: float = STABLE) -> bool:
@@ -99,11 +99,11 @@ class FleetAtPeak:
         return count > 0 and self.rate / count <= share * self.carried.capacity.saturation
 
     def summary(self, systems: int, split: Split = "random") -> tuple[Summary, int]:
-        """The metrics of so many systems, and the requests simulated."""
+        """The metrics of a number of systems, and the requests simulated."""
         return fleet_summary(self.carried.ready.instance, self.rate, self.instances(systems), split, self.replayed)
 
     def run(self, systems: int, split: Split = "random") -> FleetRun:
-        """So many systems, simulated."""
+        """A number of systems, simulated under the load."""
         instance, count = self.carried.ready.instance, self.instances(systems)
         summary, requests = self.summary(systems, split)
         broken = worst_limit(summary, instance.asked.slo)

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from tonnage.simulator.steps import StepRecord
 
 MINIMUM_REQUESTS = 4_000
-"""Enough for 26 measured requests beyond a p99 in a run of this length, and 52 in the verifying one."""
+"""Fewest requests of a run: 26 measured requests then lie beyond a p99, and 52 in the verifying run."""
 
 BATCHES_PER_RUN = 8
-"""A run lasts this many times the requests that the engine holds at once."""
+"""Length of a run, in times the requests that the engine holds at once."""
 
 LOADED = 3
-"""Latency under load over that of an empty engine, for the number of requests in flight that a run's length is made for."""
+"""Latency under load over that of an empty engine; the length of a run is made for that many requests in flight."""
 
 ALONE_REQUESTS = 100
 """Requests of the run of a single client: what no load can beat."""
@@ -43,7 +43,7 @@ GLANCE = 3
 """A rate of the bracket is first tried with this fraction of a short run's requests."""
 
 CLEAR = 1.3
-"""Strain above which, and below whose inverse, that first glance decides."""
+"""The first, shorter run decides where the strain is above this or below its inverse."""
 
 CLOSED_ROUNDS = 10
 """Requests per client of a closed-loop run."""
@@ -86,7 +86,7 @@ class Instance:
     """
 
     def __init__(self, deployment: Deployment, asked: Asked) -> None:
-        """Price the deployment once.
+        """Make the step model and the memory plan of the deployment once.
 
         Raises:
             DoesNotFit: the weights or one request exceed the memory.
@@ -124,7 +124,7 @@ class Instance:
         return self.step.frontend_s + self.step.seconds(tokens, 1, 0, tokens * tokens, 0)
 
     def unloaded_tpot_s(self) -> float:
-        """Closed form: a decode step of one request half through its output, in seconds, over the tokens that it brings."""
+        """Closed form: seconds of a decode step of one request halfway through its output, over the tokens that the step yields."""
         return self.step.seconds(0, 0, 1, 0, round(self.asked.isl.mean + self.asked.osl.mean / 2)) / self.step.tokens_per_step
 
     def saturation_estimate(self) -> float:
@@ -139,7 +139,7 @@ class Instance:
         return self.deployment.parallelism.dp / (step * osl / batch + attention)
 
     def _drafted_saturation(self) -> float:
-        """The same with guesses: fewer steps of more tokens each."""
+        """The same with speculative decoding: fewer steps with more tokens each."""
         c, batch = self.step.coefficients, self.batch
         isl, steps = self.asked.isl.mean, self.asked.osl.mean / self.step.tokens_per_step
         context = round(batch * (isl + self.asked.osl.mean / 2))

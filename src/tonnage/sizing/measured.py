@@ -48,7 +48,7 @@ ROUNDING = 1e-9
 """Relative slack of a limit: what the conversion between s and ms may round."""
 
 GPUS_PER_SYSTEM = 8
-"""Of a GPU that the catalog does not know."""
+"""Assumed where the catalog does not know the GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""A job: so many requests within so many seconds, all queued from the start; only throughput decides.
+"""A job: a number of requests to be done within a time, all queued from the start; only throughput decides.
 
 Every instance gets an equal share of the requests at time 0, and the share that it can finish is found by
 simulation. Where a share is longer than ``SIMULATED`` requests, its time is that of two shorter runs,
@@ -19,7 +19,7 @@ from tonnage.sizing.instance import Instance
 from tonnage.spec.workload import OpenLoop
 
 SIMULATED = 16_000
-"""Requests of a share that is simulated whole."""
+"""Largest share, in requests, that is simulated whole."""
 
 
 def offline_capacity(instance: Instance, requests: int, seconds: float) -> Capacity:
@@ -73,7 +73,7 @@ def _continued(instance: Instance, seconds: float) -> int:
 
 
 def queued(instance: Instance, requests: int) -> Requests:
-    """A run of so many requests that are all there at time 0, in the engine's own process."""
+    """A run of requests that are all queued at time 0, in the engine's own process, without a front end."""
     import numpy as np
 
     trace = instance.workload(OpenLoop(rate=1.0), requests).trace(instance.asked.seed)

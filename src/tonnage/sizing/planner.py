@@ -58,7 +58,7 @@ def size(question: Question, *, progress: Progress = no_progress, workers: int |
 
 
 def _with_confidence(question: Question, found: Answer, chosen: Confidence | None) -> tuple[Candidate, ...]:
-    """Every candidate with how sure its number of systems is; that of the choice as it was simulated."""
+    """Every candidate with the confidence in its number of systems; that of the choice was simulated."""
     each = list(confidences(question, found))
     if chosen is not None:
         each[0] = chosen

@@ -43,7 +43,7 @@ NONE_BELOW = 1.2
 """Gain below which the word is "none"."""
 
 HIGH_FROM = 1.03
-"""Times the gain of 8-bit weights and activations on the same GPU from which the word is "high": visibly more than they bring."""
+"""The word is "high" from this many times the gain of 8-bit weights and activations on the same GPU: visibly more than they bring."""
 
 EIGHT_BITS = ("fp8", "int8-sq")
 SPARSE = "fp8+2:4"

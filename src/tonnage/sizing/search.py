@@ -33,13 +33,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 WAVE = 4
-"""Deployments of one GPU that are tried before the next are held against them."""
+"""Deployments of one GPU that are simulated before the next are compared with them."""
 
 TUNED = 3
 """Deployments whose knobs are searched: those with the most requests per second and GPU."""
 
 RECHECKED = 3
-"""Choices that the fleet check may go through: a choice that needs another system may lose its place."""
+"""Most choices that the fleet check goes through: a choice that needs another system may lose its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ def answer(
 def compete(
     question: Question, prepared: Sequence[Ready | Rejected], *, progress: Progress = no_progress, workers: int | None = None
 ) -> tuple[list[Carried], list[Rejected]]:
-    """Simulate what closed forms leave: the deployments inside the limits with the engines' own knobs, and the rejected."""
+    """Simulate what the closed forms do not rule out: the deployments inside the limits with the engines' own knobs, and the rejected."""
     outcomes: dict[int, Carried | Rejected] = {i: p for i, p in enumerate(prepared) if isinstance(p, Rejected)}
     done = len(outcomes)
     carried: dict[str, list[Carried]] = {}
@@ -147,7 +147,7 @@ def _attempt(question: Question, ready: Ready, others: list[Carried]) -> Carried
 
 
 def _tuned(question: Question, found: list[Carried], workers: int | None) -> list[Carried]:
-    """The best few with their knobs searched and their load held against a long run; one that fails it is left as it was."""
+    """The best few, with their knobs searched and their load verified in a long run; one that fails it is left as it was."""
     if question.load != "open" or question.offline or question.recording is not None:
         return found
     moves = question.free_moves if question.tune else ()

@@ -19,7 +19,7 @@ from tonnage.spec.engine import default_knobs
 from tonnage.spec.hardware import System
 
 MOST_SYSTEMS_PER_INSTANCE = 4
-"""Systems that an instance may span where pipeline degrees are tried without being asked for."""
+"""Most systems that an instance spans where pipeline degrees are tried that nobody asked for."""
 
 DEGREES = (("tp",), ("dp",), ("ep",))
 """What a rejected candidate shows anyway, so that its reason need not name it."""
@@ -82,7 +82,7 @@ class Ready:
 
 
 def trials(question: Question) -> Iterator[Trial]:
-    """Every combination that the question allows, pipelines as asked for; without that none."""
+    """Every combination that the question allows; pipelines only where they are asked for."""
     owned = {o.system.gpu: o.system for o in question.have}
     splits = tuple(splits_of(question))
     guesses = (None,) if question.speculation is None else (None, question.speculation)
@@ -197,7 +197,7 @@ def _lacking(d: Deployment) -> VendorUnsupported | PrecisionUnsupported | None:
 
 
 def _pipelined(question: Question, trial: Trial, place: int) -> Ready | None:
-    """The least pipeline of the widest tensor-parallel groups that fits; None where none does."""
+    """The shortest pipeline of the widest tensor-parallel groups that fits; None where none does."""
     for pp in PP_DEGREES[1:]:
         for tp in sorted((tp for tp in question.tps if tp <= trial.system.gpus), reverse=True):
             if tp * pp > MOST_SYSTEMS_PER_INSTANCE * trial.system.gpus:

@@ -30,7 +30,7 @@ KEPT = 3
 """Deployments that take part when an input is changed."""
 
 ROUNDED = (1.01, 1.04, 1.08)
-"""What a relaxed limit is above the value that the fleet needs, before it is rounded up; the first that saves a system."""
+"""A relaxed limit over the value that the fleet needs, before it is rounded up; the first of these that saves a system is taken."""
 
 SETTLED = 0.95
 """Share of saturation above which no limit is offered for relaxing: latencies there are those of a queue that hardly settles."""
@@ -98,7 +98,7 @@ def _kept(found: Answer) -> list[Trial]:
 
 
 def cheapest_relaxed(question: Question, found: Answer, workers: int | None = None) -> Relaxed | None:
-    """What the one limit that breaks with a system fewer would have to be, run again to see that it saves one."""
+    """The one limit that breaks with a system fewer, relaxed to what it would have to be; a search again shows that it saves one."""
     best, limits = found.candidates[0], question.limits
     if found.check is None or not limits:
         return None
@@ -123,7 +123,7 @@ def cheapest_relaxed(question: Question, found: Answer, workers: int | None = No
 
 
 def _rounded_up(seconds: float) -> float:
-    """To two digits, to three where the first is 1 or 2, never below."""
+    """Rounded up to two digits, or to three where the first is 1 or 2."""
     exponent = math.floor(math.log10(seconds))
     digits = 2 if seconds / 10**exponent < 3 else 1
     unit = 10.0 ** (exponent - digits)

@@ -16,7 +16,7 @@ TOKENS = (8_192, 4_096, 2_048, 1_024, 512, 16_384, 32_768)
 """Token budgets that are tried: below, prefill starves; above, no engine is run."""
 
 BESIDE = 32
-"""Decode sequences taken to share the step with the prompt tokens when the budget is set by closed form."""
+"""Decode sequences that are assumed to share the step with the prompt tokens when the budget is set by closed form."""
 
 KEPT_SHARE = 0.95
 """Share of a limit on single gaps that such a step may take: their percentiles are known to 1 %, and batches vary."""
@@ -39,7 +39,7 @@ def fitted(instance: Instance) -> EngineKnobs:
 
 
 def _full_step_s(instance: Instance, tokens: int) -> float:
-    """Seconds of a step that a prompt fills as far as the budget lets it, beside ``BESIDE`` decoding sequences."""
+    """Seconds of a step that a prompt fills up to the token budget, beside ``BESIDE`` decoding sequences."""
     isl = round(instance.asked.isl.mean)
     decodes = min(BESIDE, instance.batch)
     new = min(isl, max(1, tokens - decodes))

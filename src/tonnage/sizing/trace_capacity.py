@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tonnage.spec.recording import Recording
 
 MOST_INSTANCES = 4_096
-"""Instances tried at most."""
+"""Most instances that are tried."""
 
 
 def replay_capacity(instance: Instance, recording: Recording, lengths: bool = True) -> Capacity:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tonnage.spec.deployment import EngineKnobs
 
 GAIN = 1.03
-"""A setting must carry this factor more to be kept: less is within what a run's random numbers do."""
+"""A setting is kept only if it carries this many times as much: a smaller gain may come from the random numbers of a run."""
 
 BATCH = (8, 4_096)
 """Range of the batch size."""

@@ -34,7 +34,7 @@ WIDE = 2
 """Tensor-parallel degree above which the course advises against PCIe."""
 
 CHEAP = 5.0
-"""Ratio of the engine time of an output token to that of an input token from which it is said."""
+"""Ratio of the engine time of an output token to that of an input token from which the warning is given."""
 
 HALVES = 2.0
 """Throughput without a limit over that with it from which the limit is named."""
@@ -43,7 +43,7 @@ SMALLER = 2.0
 """Ratio of parameters from which a model is called smaller."""
 
 FILLED = 64
-"""Decode sequences that share a step at most in the comparison of input and output tokens."""
+"""Most decode sequences that share a step in the comparison of input and output tokens."""
 
 
 def warnings(question: Question, found: Answer) -> tuple[Warning, ...]:
@@ -96,7 +96,7 @@ def _input_tokens(chosen: Carried) -> InputTokensCheaper | None:
 
 
 def _halved(question: Question, chosen: Carried) -> LimitHalvesThroughput | None:
-    """The limit that ends the load, taken away."""
+    """What the instance would carry without the limit that ends its load."""
     instance, capacity = chosen.ready.instance, chosen.capacity
     binding = binding_limit(instance.asked.slo, capacity.binds)
     if binding is None or question.recording is not None or question.offline:
@@ -123,7 +123,7 @@ def _bursty(question: Question) -> BurstyTrace | None:
 
 
 def _smaller(question: Question) -> SmallerModel | None:
-    """The smallest model that publishes at least the same score, asked the same way, and takes such requests."""
+    """The smallest model that publishes at least the same score, asked the same way, and has room for such requests."""
     model, own = question.model, find_score(question.model.name)
     if own is None:
         return None
