@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from hypothesis import strategies as st
 
+from tonnage.plan.load import Load
 from tonnage.plan.plan import Measured, Plan
 from tonnage.spec.scenario import Scenario
 from tonnage.spec.scenario_file import scenario_of
@@ -17,6 +18,13 @@ TEXTS = st.text(alphabet='abcxyz µ≤é"\\\n', max_size=6)
 ASKED = (
     {"model": "llama-3.1-8b", "lengths": {"isl": 2000, "osl": "200+-50"}, "demand": {"peak_rps": 12.5}},
     {"model": ["a", "b"], "limits": {"ttft": ["p95<=1s", "mean<=300ms"]}, "prices": {"systems": {"dgx-h100": 250000}}, "seed": 3},
+)
+
+LOADS = (
+    Load(kind="open", requests_per_second=2.5, process="gamma", cv=3.0),
+    Load(kind="open", requests_per_second=2.5, measured=True),
+    Load(kind="closed", clients=1.0, measured=True),
+    Load(kind="closed", clients=250.0),
 )
 
 
@@ -37,6 +45,8 @@ def any_of(kind: Any) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one return f
         return st.sampled_from([scenario_of(document, {}) for document in ASKED])
     if kind is Measured:
         return st.none()
+    if kind is Load:
+        return st.sampled_from(LOADS)
     if is_dataclass(kind) and isinstance(kind, type):
         return filled(kind)
     simple = {
