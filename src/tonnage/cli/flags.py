@@ -24,42 +24,47 @@ OUTPUT = Group("Output", sort_key=len(TITLES))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """One flag: its name in Python, what it takes, and how its help describes it. None is its default."""
+    """One flag: its name in Python, what it takes, and how its help describes it. None is its default.
+
+    Attributes:
+        name, kind, about, group: as above.
+        negative: whether a switch can be turned off by ``--no-…`` too.
+        several: whether it takes all the values that follow it.
+    """
 
     name: str
     kind: Any
     about: str
     group: Group | None = None
     negative: bool = False
+    several: bool = False
 
     @property
     def parameter(self) -> inspect.Parameter:
         """The flag as a keyword of a verb."""
         negative = None if self.negative else ()
         if self.group is None:
-            told = Parameter(help=self.about, negative=negative)
+            told = Parameter(help=self.about, negative=negative, consume_multiple=self.several)
         else:
-            told = Parameter(help=self.about, negative=negative, group=self.group)
+            told = Parameter(help=self.about, negative=negative, consume_multiple=self.several, group=self.group)
         return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[self.kind, told])
 
 
-def about(text: str, *, negative: bool = True) -> Any:
+def about(text: str, *, negative: bool = True, several: bool = False) -> Any:
     """A field that becomes a flag with this description, and is None unless it is given.
 
     Args:
         text: the description.
         negative: whether a switch can be turned off by ``--no-…`` too.
+        several: whether the flag takes all the values that follow it.
     """
-    return field(default=None, metadata={"about": text, "negative": negative})
+    return field(default=None, metadata={"about": text, "negative": negative, "several": several})
 
 
 def flags_of(declared: type, group: Group | None = None) -> tuple[Flag, ...]:
     """A flag for each field of a dataclass whose fields are made by ``about``."""
     kinds = get_type_hints(declared)
-    return tuple(
-        Flag(name=one.name, kind=kinds[one.name], about=one.metadata["about"], group=group, negative=one.metadata["negative"])
-        for one in fields(declared)
-    )
+    return tuple(Flag(name=one.name, kind=kinds[one.name], group=group, **one.metadata) for one in fields(declared))
 
 
 def scenario_flags() -> tuple[Flag, ...]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+
+from tonnage.cli.printing import print_answer
 
 
 def import_run(
@@ -29,19 +30,8 @@ def import_run(
     """
     from tonnage.api.import_run import import_run as make
     from tonnage.cli.provenance import provenance
+    from tonnage.report.imported import imported
 
     made = make(file, output, provenance=provenance(0))
-    if json:
-        from tonnage.results.store import json_text
-
-        sys.stdout.write(json_text({"runs": [{"folder": str(folder), **summary.to_json()} for folder, summary in made]}))
-        return
-    from tonnage.cli.table import number, table
-
-    header = ("run", "requests", "TTFT ms", "from send", "TPOT ms", "E2E ms", "requests/s", "tokens/s")
-    rows = []
-    for folder, s in made:
-        latencies = (s.ttft_ms.mean, s.ttft_from_send_ms.mean, s.tpot_ms.mean, s.e2e_ms.mean)
-        rates = (s.requests_per_second, s.output_tokens_per_second)
-        rows.append((folder.name, str(s.counted), *(number(value) for value in (*latencies, *rates))))
-    print(table(header, rows))
+    runs = [{"folder": str(folder), **summary.to_json()} for folder, summary in made]
+    print_answer(lambda: imported(made), lambda: {"runs": runs}, json=json)

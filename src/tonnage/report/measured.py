@@ -1,0 +1,104 @@
+"""A measurement as a document: the verdict first, then the numbers, each with its definition."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tonnage.report.blocks import section
+from tonnage.report.document import Document, Facts, Table, Text
+from tonnage.report.numbers import ABSENT, number
+
+if TYPE_CHECKING:
+    from tonnage.bench.benchmark import Measured
+    from tonnage.bench.find_max import Maximum
+    from tonnage.bench.selftest import SelfTest
+
+STATISTICS = ("mean", "p50", "p90", "p95", "p99")
+METRICS = ("ttft", "itl", "tpot", "e2e")
+SWEPT = ("load", "TTFT ms", "p95", "ITL ms", "p99", "TPOT ms", "E2E ms", "requests/s", "tokens/s", "verdict")
+SELF_TEST = (
+    ("TTFT", "as the client reports it, from the moment of sending; the server's: its first write − its receipt of the request"),
+    ("bias", "the client's stamp of a first token (last token) − the server's stamp of its write; one clock, one machine"),
+    ("tokens/s at most", "where the client's CPU for each token would take 85 % of a core"),
+)
+
+
+def measured(runs: Sequence[Measured]) -> Document:
+    """One load in full, or one line per load of a sweep; what makes a run invalid stands above its numbers."""
+    from tonnage.results.metrics import DEFINITIONS
+
+    verdicts = []
+    for run in runs:
+        verdicts.append(Text(text=f"{run.load.words}: {run.validity.verdict}"))
+        verdicts += [Text(text=f"invalid: {reason}", tone="warning") for reason in run.validity.reasons]
+        verdicts += [Text(text=f"note: {note}") for note in run.validity.notes]
+    body = (_statistics(runs[0]), Text(text=_rates(runs[0]))) if len(runs) == 1 else (_sweep(runs),)
+    definitions = Facts(rows=tuple((metric.upper(), DEFINITIONS[f"{metric}_ms"]) for metric in METRICS))
+    sections = (section("verdict", "", *verdicts), section("numbers", "", *body), section("definitions", "", definitions))
+    return Document(title="", subtitle="", sections=sections)
+
+
+def _statistics(run: Measured) -> Table:
+    summary = run.summary.to_json()
+    rows = []
+    for metric in METRICS:
+        values = summary[f"{metric}_ms"]
+        rows.append((f"{metric.upper()} ms", *(number(values[s]) if isinstance(values, dict) else ABSENT for s in STATISTICS)))
+    return Table(caption="", header=("", *STATISTICS), rows=tuple(rows), spare=("p90", "p50"))
+
+
+def _rates(run: Measured) -> str:
+    s = run.summary
+    rates = f"{number(s.requests_per_second)} requests/s, {number(s.output_tokens_per_second)} output tokens/s, {s.counted} completed"
+    failed = "".join(f", {count} {kind}" for kind, count in run.summary_json["errors_by_kind"].items())
+    good = f"; goodput {number(run.good.requests_per_second)} requests/s ({run.good.share:.1%})" if run.good is not None else ""
+    return rates + failed + good
+
+
+def _sweep(runs: Sequence[Measured]) -> Table:
+    rows = []
+    for run in runs:
+        s = run.summary
+        values = (s.ttft_ms.mean, s.ttft_ms.p95, s.itl_ms.mean, s.itl_ms.p99, s.tpot_ms.mean, s.e2e_ms.mean)
+        rates = (s.requests_per_second, s.output_tokens_per_second)
+        rows.append((run.load.words, *map(number, (*values, *rates)), run.validity.verdict))
+    return Table(caption="", header=SWEPT, rows=tuple(rows), spare=("ITL ms", "tokens/s", "p95", "p99"))
+
+
+def selftest(tests: Sequence[SelfTest]) -> Document:
+    """One line per number of streams, and what the columns mean."""
+    rows = []
+    for test in tests:
+        values = (test.ttft_ms, test.server_ttft_ms, test.bias_ms, test.bias_p99_ms, test.last_bias_ms, test.cpu_us_per_token)
+        rows.append((str(test.streams), *map(number, values), f"{test.ceiling_tokens_per_second:,.0f}"))
+    header = ("streams", "TTFT ms", "server's", "bias ms", "p99", "last token", "µs per token", "tokens/s at most")
+    table = Table(caption="", header=header, rows=tuple(rows))
+    return Document(title="", subtitle="", sections=(section("tests", "", table), section("words", "", Facts(rows=SELF_TEST))))
+
+
+def maximum(found: Maximum) -> Document:
+    """What the search for the highest load found, and every run that it made."""
+    remark = ""
+    if found.client_limited:
+        remark = "The client was too slow for the last load: the server can do more than this machine can ask for."
+    elif not found.precise:
+        remark = "The runs ended before the interval was narrow; ask for longer runs."
+    rows = []
+    for trial in found.trials:
+        s = trial.measured.summary
+        values = (trial.load, s.ttft_ms.p95, s.tpot_ms.mean, s.requests_per_second)
+        rows.append((*map(number, values), "passed" if trial.passed else "failed", f"{trial.sure:.2f}", trial.why or ABSENT))
+    header = (found.unit, "TTFT p95 ms", "TPOT ms", "requests/s", "verdict", "sure", "why")
+    table = Table(caption="", header=header, rows=tuple(rows))
+    return Document(title=_found(found), subtitle=remark, sections=(section("trials", "", table),))
+
+
+def _found(found: Maximum) -> str:
+    limits = ", ".join(found.limits)
+    if math.isnan(found.load):
+        return f"No load met {limits}."
+    low, high = found.interval
+    between = f"the highest is between {number(low)} and {number(high)} with a confidence of 0.9"
+    return f"{number(found.load)} {found.unit} meet {limits}; {between}."
