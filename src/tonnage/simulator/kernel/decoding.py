@@ -35,7 +35,8 @@ def join_decoding(m, r, generated):
     s.decoding += 1
     s.context += rows.isl[r] + generated
     m.tallies.positions[rows.bucket[r]] += 1
-    m.tallies.phases[(rows.isl[r] - 1 - rows.base[r]) % m.cfg.block_tokens] += 1
+    if m.cfg.grows > 0:
+        m.tallies.phases[(rows.isl[r] - 1 - rows.base[r]) % m.cfg.block_tokens] += 1
 
 
 @part()
@@ -47,4 +48,5 @@ def leave_decoding(m, r):
     s.decoding -= 1
     s.context -= rows.isl[r] + rows.generated[r]
     m.tallies.positions[rows.bucket[r]] -= 1
-    m.tallies.phases[(rows.isl[r] - 1 - rows.base[r]) % m.cfg.block_tokens] -= 1
+    if m.cfg.grows > 0:
+        m.tallies.phases[(rows.isl[r] - 1 - rows.base[r]) % m.cfg.block_tokens] -= 1

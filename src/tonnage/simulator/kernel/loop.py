@@ -18,28 +18,38 @@ def advance(m, until):
 
     It also stops where the window ends, and where the log might not hold what comes next.
     """
-    s, cfg = m.state, m.cfg
+    s, overlap, receive, reporting = m.state, m.cfg.overlap > 0, m.cfg.receive, m.cfg.reporting > 0
+    now, began, ends, under_way = s.now, s.began, s.ends, s.phase == UNDER_WAY
+    s.phase = BETWEEN
     while m.stop[0] == 0:
-        if s.phase == BETWEEN:
-            if cfg.reporting > 0 and s.logged + s.submitted - s.arrived + cfg.slots > m.log.at.size:
-                return
-            take_arrivals(m, s.began if cfg.overlap > 0 else s.now)
+        if not under_way:
+            if reporting and s.logged + s.submitted - s.arrived + m.cfg.slots > m.log.at.size:
+                break
+            take_arrivals(m, began if overlap else now)
             if s.running == 0 and s.stacked == 0 and s.head == s.tail:
-                if wake(m, until):
-                    continue
-                return
-            if s.now >= until:
-                return
-            if not begin_step(m):
-                return
-        if s.ends > until:
-            return
-        s.began = s.now
-        s.now = s.ends
-        s.phase = BETWEEN
-        s.unheard = 0 if m.step.prefill_tokens > 0 or s.unheard + 1 == cfg.receive else s.unheard + 1
-        take_arrivals(m, s.began if cfg.overlap > 0 else s.now - 1)
+                if not wake(m, until):
+                    break
+                now = s.now
+                began = now
+                continue
+            if now >= until:
+                break
+            ends = begin_step(m, now)
+            if s.over > 0:
+                break
+            under_way = True
+        if ends > until:
+            s.phase = UNDER_WAY
+            break
+        began = now
+        now = ends
+        under_way = False
+        s.now = now
+        s.unheard = 0 if m.step.prefill_tokens > 0 or s.unheard + 1 == receive else s.unheard + 1
+        take_arrivals(m, began if overlap else now - 1)
         end_step(m)
+    s.began = began
+    s.ends = ends
 
 
 @part()
@@ -51,7 +61,6 @@ def wake(m, until):
         return False
     s.unheard = 0
     s.now = max(s.now, s.next_arrival)
-    s.began = s.now
     if 0 <= m.cfg.window < s.now:
         s.over = 1
         return False
@@ -59,8 +68,8 @@ def wake(m, until):
 
 
 @part()
-def begin_step(m):
-    """Put the next step together and price it; False if the window ends before clients have its tokens: then it never happens."""
+def begin_step(m, now):
+    """Put the next step together and price it; when it ends. If the window ends before clients have its tokens, it never happens."""
     s, step = m.state, m.step
     step.prefill_tokens = 0
     step.prefill_sequences = 0
@@ -68,25 +77,24 @@ def begin_step(m):
     step.pairs_2 = 0
     step.context_tokens = 0
     schedule(m)
-    s.ends = s.now + price(m)
-    s.seen_next = streamed(m, s.ends)
+    lasts = price(m)
+    s.seen_next = streamed(m, now + lasts)
     if 0 <= m.cfg.window < s.seen_next:
         take_arrivals(m, m.cfg.window)
         s.over = 1
-        return False
-    s.phase = UNDER_WAY
-    record(m)
-    return True
+    else:
+        record(m, now, lasts)
+    return now + lasts
 
 
 @small()
-def record(m):
+def record(m, now, lasts):
     """Keep a step that begins, if there is room."""
     s, step, steps = m.state, m.step, m.tallies.steps
     row = s.round + s.alone
     if row < steps.shape[0]:
-        steps[row, 0] = s.now
-        steps[row, 1] = s.ends - s.now
+        steps[row, 0] = now
+        steps[row, 1] = lasts
         steps[row, 2] = step.prefill_tokens
         steps[row, 3] = step.prefill_sequences
         steps[row, 4] = step.decode_sequences

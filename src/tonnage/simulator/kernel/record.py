@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 
 def received(m: Machine, column: NDArray[np.int64], before: int) -> NDArray[np.int64]:
-    """A column of rows, with that value for those that the engine has not received yet."""
+    """A column of rows, with that value for those that the engine has not received yet; the very column where it has them all."""
+    if m.state["arrived"] >= len(column):
+        return column
     values = column.copy()
     values[m.state["arrived"] :] = before
     return values
@@ -33,7 +35,7 @@ def requests_of(m: Machine, count: int) -> Requests:
         first_token_ns=received(m, rows.first[:count], -1) // PS_PER_NS,
         last_token_ns=last // PS_PER_NS,
         isl=rows.isl[:count].copy(),
-        osl=received(m, rows.generated[:count], 0),
+        osl=received(m, rows.generated[:count], 0).copy(),
         cached_tokens=np.zeros(count, np.int64),
         instance=np.where(status == REJECTED, -1, 0).astype(np.int32),
         status=np.where(status == CANCELLED, UNFINISHED, status).astype(np.int8),

@@ -79,7 +79,8 @@ def run_recorded(
     due, isl, osl = (plain(column, np.int64) for column in (trace.due_ps, trace.isl, trace.osl))
     if trace.concurrency > 0:
         due = np.empty(len(trace), np.int64)
-    m = machine(cfg, step, rows_for(isl, osl, np.arange(len(trace)), due), steps=most_steps, stop=stop)
+    numbers = isl if step.drafting is None else np.arange(len(trace))  # only guesses ask for them
+    m = machine(cfg, step, rows_for(isl, osl, numbers, due), steps=most_steps, stop=stop)
     send(m, _first(m, trace) if trace.concurrency > 0 else len(trace))
     drive(m, NEVER, -1)
     sent = m.rows.sent[: m.state["submitted"]]
@@ -99,7 +100,7 @@ def _first(m: Machine, trace: Trace) -> int:
 
 def _steps(m: Machine, count: int) -> StepRecord:
     number = int(m.state["round"] + m.state["alone"])
-    first, last = (received(m, column[:count], -1) for column in (m.rows.first_step, m.rows.last_step))
+    first, last = (received(m, column[:count], -1).copy() for column in (m.rows.first_step, m.rows.last_step))
     return StepRecord(steps=m.tallies.steps[: min(number, len(m.tallies.steps))], count=number, first_step=first, last_step=last)
 
 
