@@ -23,7 +23,7 @@ from tonnage.bench.wire.request import Target, parse_url, request_head
 from tonnage.errors import InputError, UnknownName, option
 from tonnage.spec.deployment import METRICS, Slo, parse_limit
 from tonnage.spec.recording import read_recording
-from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, TraceArrivals
+from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Pairs, Process, TraceArrivals
 from tonnage.units import parse_duration
 
 if TYPE_CHECKING:
@@ -61,48 +61,11 @@ class Bench:
         return output / (f"concurrency-{load.concurrency}" if isinstance(load, ClosedLoop) else f"rate-{load.rate:g}")
 
 
-def prepare_bench(
-    *,
-    url: str,
-    model: str,
-    isl: str | float | None = None,
-    osl: str | float | None = None,
-    endpoint_type: str = "chat",
-    streaming: bool = True,
-    concurrency: Many | None = None,
-    request_rate: str | float | Iterable[float] | None = None,
-    arrival_pattern: str = "poisson",
-    cv: float = 1.0,
-    burst_size: int | None = None,
-    trace: str | None = None,
-    request_count: int | None = None,
-    benchmark_duration: str | None = None,
-    benchmark_grace_period: str = "30s",
-    warmup_request_count: int = 0,
-    ramp: str | None = None,
-    tokenizer: Path | None = None,
-    characters_per_token: float = CHARACTERS_PER_TOKEN,
-    shared_prefix: int = 0,
-    prompt_file: Path | None = None,
-    pin_output: bool = True,
-    extra_inputs: Sequence[str] = (),
-    header: Sequence[str] = (),
-    api_key_env: str = "OPENAI_API_KEY",
-    ca_file: Path | None = None,
-    request_timeout: str = "10min",
-    reuse_connections: bool = True,
-    workers: int = 1,
-    metrics_url: Sequence[str] = (),
-    percentiles: Sequence[int] = (),
-    slo: Sequence[str] = (),
-    max_error_rate: float = ERROR_RATE,
-    tokens: bool = True,
-    export: Sequence[str] = (),
-    seed: int = 0,
-) -> Bench:
-    """Everything about a measurement checked, before anything is sent.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchArguments:
+    """What a measurement is asked, as people write it.
 
-    Args:
+    Attributes:
         url: of the server, such as "http://127.0.0.1:8000".
         model: the name that the server knows it by.
         isl, osl: prompt and output lengths in tokens: a number or a distribution; not needed where a trace has them.
@@ -138,60 +101,108 @@ def prepare_bench(
         tokens: whether the moments of single tokens are kept.
         export: formats of other tools to write, too: "genai-perf", "aiperf" or "vllm".
         seed: of every draw.
+    """
+
+    url: str
+    model: str
+    isl: str | float | None = None
+    osl: str | float | None = None
+    endpoint_type: str = "chat"
+    streaming: bool = True
+    concurrency: Many | None = None
+    request_rate: str | float | Iterable[float] | None = None
+    arrival_pattern: str = "poisson"
+    cv: float = 1.0
+    burst_size: int | None = None
+    trace: str | None = None
+    request_count: int | None = None
+    benchmark_duration: str | None = None
+    benchmark_grace_period: str = "30s"
+    warmup_request_count: int = 0
+    ramp: str | None = None
+    tokenizer: Path | None = None
+    characters_per_token: float = CHARACTERS_PER_TOKEN
+    shared_prefix: int = 0
+    prompt_file: Path | None = None
+    pin_output: bool = True
+    extra_inputs: Sequence[str] = ()
+    header: Sequence[str] = ()
+    api_key_env: str = "OPENAI_API_KEY"
+    ca_file: Path | None = None
+    request_timeout: str = "10min"
+    reuse_connections: bool = True
+    workers: int = 1
+    metrics_url: Sequence[str] = ()
+    percentiles: Sequence[int] = ()
+    slo: Sequence[str] = ()
+    max_error_rate: float = ERROR_RATE
+    tokens: bool = True
+    export: Sequence[str] = ()
+    seed: int = 0
+
+
+def prepare_bench(**asked: Any) -> Bench:
+    """Everything about a measurement checked, before anything is sent.
+
+    Args:
+        asked: the fields of ``BenchArguments`` by name.
 
     Raises:
         InputError: anything that cannot be used, in one line.
     """
-    target = parse_url(url)
-    endpoint = find_endpoint(endpoint_type, model=model, streaming=streaming, pinned=pin_output, extra=_extra(extra_inputs))
-    arrivals, pairs = _arrivals(concurrency, request_rate, trace, arrival_pattern, cv)
-    if endpoint.kind == "embeddings" and osl is None:
-        osl = 1
-    made = _prompts(prompt_file, tokenizer, characters_per_token, shared_prefix, seed)
-    listed = _listed(made, isl, osl) if isinstance(made, FilePrompts) else None
-    if pairs is None and listed is None and (isl is None or osl is None):
-        raise InputError(f"{option('isl')}, {option('osl')}: missing; give the lengths in tokens, for example 1000 and 200")
-    lengths = [lengths_of(value if value is not None else 1, option(name)) for name, value in (("isl", isl), ("osl", osl))]
-    headers = _headers(header)
-    question = Question(
-        isl=lengths[0],
-        osl=lengths[1],
-        pairs=pairs if isl is None and osl is None else None,
-        listed=listed,
-        arrivals=arrivals[0],
-        burst=_burst(arrival_pattern, burst_size, arrivals[0]),
-        requests=checked_count("request_count", request_count, least=1),
-        seconds=None if benchmark_duration is None else _positive("benchmark_duration", benchmark_duration),
-        grace_s=parse_duration(benchmark_grace_period, option("benchmark_grace_period")),
-        ramp_s=0.0 if ramp is None else parse_duration(ramp, option("ramp")),
-        seed=seed_of(seed),
-    )
-    questions = tuple(_with(question, load) for load in arrivals)
-    if question.requests is None and question.seconds is None and trace is None:
-        raise InputError(f"{option('request_count')}: missing; give how many requests, or a {option('benchmark_duration')} such as 60s")
+    a = BenchArguments(**asked)
+    target = parse_url(a.url)
+    endpoint = find_endpoint(a.endpoint_type, model=a.model, streaming=a.streaming, pinned=a.pin_output, extra=_extra(a.extra_inputs))
+    arrivals, pairs = _arrivals(a.concurrency, a.request_rate, a.trace, a.arrival_pattern, a.cv)
+    made = _prompts(a.prompt_file, a.tokenizer, a.characters_per_token, a.shared_prefix, a.seed)
+    question = _question(a, arrivals[0], pairs, made, embeds=endpoint.kind == "embeddings")
+    if a.export and not (a.tokens and a.streaming):
+        raise InputError(f"{option('export')}: needs the moments of single tokens; stream the replies and keep {option('tokens')}")
+    headers = _headers(a.header)
     setup = Setup(
         target=target,
         endpoint=endpoint,
         prompts=made,
-        head=request_head(target, endpoint.path, key=os.environ.get(api_key_env, ""), headers=headers),
-        timeout_s=_positive("request_timeout", request_timeout),
-        tls=_tls(target, ca_file),
-        reuse=reuse_connections,
-        ca_file=ca_file,
-        workers=_workers(workers, arrivals),
-        warmup=checked_count("warmup_request_count", warmup_request_count, least=0) or 0,
+        head=request_head(target, endpoint.path, key=os.environ.get(a.api_key_env, ""), headers=headers),
+        timeout_s=_positive("request_timeout", a.request_timeout),
+        tls=_tls(target, a.ca_file),
+        reuse=a.reuse_connections,
+        ca_file=a.ca_file,
+        workers=_workers(a.workers, arrivals),
+        warmup=checked_count("warmup_request_count", a.warmup_request_count, least=0) or 0,
         headers=tuple(name for name, _ in headers),
     )
-    wanted = Wanted(percentiles=_percentiles(percentiles), error_rate=max_error_rate, slo=_slo(slo), tokens=tokens, seed=seed)
-    if export and not (tokens and streaming):
-        raise InputError(f"{option('export')}: needs the moments of single tokens; stream the replies and keep {option('tokens')}")
     return Bench(
         setup=setup,
-        questions=questions,
-        wanted=wanted,
+        questions=tuple(_with(question, load) for load in arrivals),
+        wanted=Wanted(percentiles=_percentiles(a.percentiles), error_rate=a.max_error_rate, slo=_slo(a.slo), tokens=a.tokens, seed=a.seed),
         scenario=_scenario(target, question, setup),
-        metrics_urls=_pages(target, metrics_url),
-        exports=tuple(check_export(name) for name in export),
+        metrics_urls=_pages(target, a.metrics_url),
+        exports=tuple(check_export(name) for name in a.export),
+    )
+
+
+def _question(a: BenchArguments, load: Arrivals, pairs: Pairs | None, made: Prompts | FilePrompts, *, embeds: bool) -> Question:
+    """The load as it was asked for, with lengths from flags, a trace, or the prompts of a file."""
+    osl = 1 if embeds and a.osl is None else a.osl
+    listed = _listed(made, a.isl, osl) if isinstance(made, FilePrompts) else None
+    if pairs is None and listed is None and (a.isl is None or osl is None):
+        raise InputError(f"{option('isl')}, {option('osl')}: missing; give the lengths in tokens, for example 1000 and 200")
+    requests = checked_count("request_count", a.request_count, least=1)
+    if requests is None and a.benchmark_duration is None and a.trace is None:
+        raise InputError(f"{option('request_count')}: missing; give how many requests, or a {option('benchmark_duration')} such as 60s")
+    return Question(
+        isl=lengths_of(1 if a.isl is None else a.isl, option("isl")),
+        osl=lengths_of(1 if osl is None else osl, option("osl")),
+        pairs=pairs if a.isl is None and osl is None else None,
+        listed=listed,
+        arrivals=load,
+        burst=_burst(a.arrival_pattern, a.burst_size, load),
+        requests=requests,
+        seconds=None if a.benchmark_duration is None else _positive("benchmark_duration", a.benchmark_duration),
+        grace_s=parse_duration(a.benchmark_grace_period, option("benchmark_grace_period")),
+        ramp_s=0.0 if a.ramp is None else parse_duration(a.ramp, option("ramp")),
+        seed=seed_of(a.seed),
     )
 
 
@@ -219,7 +230,9 @@ def _listed(made: FilePrompts, isl: object, osl: str | float | None) -> tuple[tu
     return made.isl, tuple(int(value) for value in drawn)
 
 
-def _arrivals(concurrency: Many | None, request_rate: Any, trace: str | None, pattern: str, cv: float) -> tuple[tuple[Arrivals, ...], Any]:
+def _arrivals(
+    concurrency: Many | None, request_rate: Any, trace: str | None, pattern: str, cv: float
+) -> tuple[tuple[Arrivals, ...], Pairs | None]:
     """The loads, and the pairs of lengths of a trace."""
     given = [name for name, value in (("concurrency", concurrency), ("request_rate", request_rate), ("trace", trace)) if value is not None]
     if len(given) != 1:
