@@ -11,6 +11,7 @@ from tonnage.api.deployment import deployment_of
 from tonnage.api.facts import MemoryReport, PrecisionReport, catalog, memory, precisions
 from tonnage.api.lesson import lesson
 from tonnage.api.score import score, score_models, several_models
+from tonnage.api.serve import serve_simulated
 from tonnage.api.simulate import simulate, simulate_sweep
 from tonnage.api.simulated_run import SimulatedRun, write_runs
 from tonnage.api.size import Asked, answer, ask, size, size_measured, size_models
@@ -32,6 +33,7 @@ __all__ = [
     "prices_of",
     "score",
     "score_models",
+    "serve_simulated",
     "several_models",
     "simulate",
     "simulate_sweep",

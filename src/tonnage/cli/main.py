@@ -22,6 +22,7 @@ VERBS = {
     "report": "A saved plan as text, as Markdown or as a page.",
     "simulate": "What one instance does under a load, or the course's lesson on batching (--ticks).",
     "bench": "Measure a live endpoint, with a verdict on whether the measurement can be believed.",
+    "serve": "The OpenAI API of a model and GPUs that are not there, timed by the simulator.",
     "import": "Single requests of another tool's run, as a run folder.",
     "compare": "Two runs, measured or simulated: how their latencies and rates compare.",
     "score": "Predict every row of a measured file and print the errors.",

@@ -1,0 +1,154 @@
+"""``tonnage serve``: which simulated engine is served, from names, numbers and a plan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tonnage.api.deployment import deployment_of
+from tonnage.errors import InputError, option
+
+if TYPE_CHECKING:
+    from tonnage.serve.server import Served
+    from tonnage.spec.deployment import Deployment
+
+NEWEST = "vllm"
+"""The engine whose rules are followed where none is named."""
+
+DEFAULT_OSL = 128
+"""Output tokens of a request that sets no limit: a simulated model has no end of its own."""
+
+CHARACTERS_PER_TOKEN = 4.0
+
+
+def serve_simulated(
+    *,
+    model: str | None = None,
+    gpu: str | None = None,
+    precision: str | None = None,
+    tp: int | None = None,
+    rules: str | None = None,
+    plan: str | Path | None = None,
+    instances: int | None = None,
+    router: str = "least-outstanding",
+    speed: float = 1.0,
+    tokenizer: str | Path | None = None,
+    default_osl: int = DEFAULT_OSL,
+    max_waiting: int = 0,
+    served_model_name: str | None = None,
+    coefficients: str | Path | None = None,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+) -> Served:
+    """What to serve.
+
+    Args:
+        model, gpu, precision, tp: the deployment by catalog names (default GPU h100-sxm-80gb, FP8 where it has it, TP 1).
+        rules: engine preset whose scheduler and step times are simulated (default: the newest of vLLM).
+        plan: a plan as ``tonnage size --json`` wrote it: its choice in place of all these, and its number of instances.
+        instances: how many engines there are behind the router.
+        router: which instance gets a request (``simulator.router``).
+        speed: how many times as fast as the wall's the simulated time runs.
+        tokenizer: local ``tokenizer.json`` that counts prompts; 4 characters a token without one.
+        default_osl: output tokens of a request that sets no limit.
+        max_waiting: requests that may wait when another comes; 0 for no limit.
+        served_model_name: the name that clients use (default: the model's).
+        coefficients: file that ``calibrate`` wrote.
+        host, port: where to listen.
+
+    Raises:
+        InputError: anything that cannot be used, in one line.
+    """
+    from tonnage.perf.memory import memory_plan
+    from tonnage.perf.terms import step_model
+    from tonnage.serve.server import Served
+    from tonnage.simulator.engine import Engine
+    from tonnage.simulator.router import ROUTERS
+
+    if router not in ROUTERS:
+        raise InputError(f"{option('router')}: no router is called '{router}'; there are {', '.join(ROUTERS)}")
+    for name, value in (("speed", speed), ("instances", instances or 1), ("default_osl", default_osl)):
+        if not value > 0:
+            raise InputError(f"{option(name)}: {value} is not possible; write a number above 0")
+    deployment, planned = _deployment(plan, model=model, gpu=gpu, precision=precision, tp=tp, engine=rules, coefficients=coefficients)
+    if deployment.parallelism.dp > 1 or deployment.parallelism.pp > 1:
+        raise InputError("serve: attention ranks and pipeline stages are not served yet; choose a deployment with DP 1 and PP 1")
+    memory, step, context = memory_plan(deployment), step_model(deployment), deployment.model.max_context
+
+    def engine() -> Engine:
+        return Engine(step, deployment.knobs, memory.blocks, windows=memory.windows, max_context=context)
+
+    return Served(
+        engine=engine,
+        instances=instances or planned,
+        router=router,
+        model=served_model_name or deployment.model.name,
+        max_context=context,
+        default_osl=default_osl,
+        most_waiting=max_waiting,
+        count=_counter(tokenizer),
+        speed=speed,
+        host=host,
+        port=port,
+    )
+
+
+def _deployment(plan: str | Path | None, **said: Any) -> tuple[Deployment, int]:
+    """The deployment and the number of its instances, by names or of a plan."""
+    if plan is None:
+        if said["model"] is None:
+            raise InputError(f"{option('model')}: is needed; give a catalog id, or a plan ({option('plan')})")
+        gpu = said["gpu"] or "h100-sxm-80gb"
+        found = deployment_of(
+            model=said["model"],
+            gpu=gpu,
+            precision=said["precision"] or "fp16",
+            tp=said["tp"] or 1,
+            engine=said["engine"] or NEWEST,
+            coefficients=said["coefficients"],
+        )
+        return found, 1
+    given = next((name for name in ("model", "gpu", "precision", "tp", "engine") if said[name] is not None), None)
+    if given is not None:
+        raise InputError(f"{option('rules' if given == 'engine' else given)}: a plan says it; leave one of the two out")
+    return _of_plan(Path(plan), said["coefficients"])
+
+
+def _of_plan(path: Path, coefficients: str | Path | None) -> tuple[Deployment, int]:
+    from dataclasses import asdict
+
+    from tonnage.plan.plan import Plan
+
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{option('plan')}: {path} cannot be read as JSON ({' '.join(str(error).split())[:120]})") from None
+    choice = Plan.from_json(document).choice
+    if choice is None:
+        raise InputError(f"{option('plan')}: {path} chose nothing, because no deployment met its limits")
+    pool = choice.pools[0]
+    split = pool.parallelism
+    if split.pp > 1:
+        raise InputError(f"{option('plan')}: {path} chose PP {split.pp}; pipeline stages are not served yet")
+    found = deployment_of(
+        model=pool.model,
+        gpu=pool.gpu,
+        precision=pool.precision,
+        tp=split.tp,
+        dp=split.dp,
+        ep=split.ep,
+        engine=pool.engine,
+        knobs={} if pool.knobs is None else asdict(pool.knobs),
+        coefficients=coefficients,
+    )
+    return found, pool.instances
+
+
+def _counter(tokenizer: str | Path | None) -> Callable[[str], int]:
+    if tokenizer is None:
+        return lambda text: round(len(text) / CHARACTERS_PER_TOKEN)
+    from tonnage.bench.prompts import TokenizerFile
+
+    return TokenizerFile(Path(tokenizer)).count

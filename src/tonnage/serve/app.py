@@ -1,0 +1,245 @@
+"""The OpenAI API of a fleet, as an ASGI application."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from starlette.applications import Starlette
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from tonnage.serve.answer import Answer
+from tonnage.serve.asked import Asked, Count, Kind, Refused, asked_of
+from tonnage.serve.replies import DONE, Reply, event
+from tonnage.version import VERSION
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.types import Receive, Scope, Send
+
+    from tonnage.serve.fleet import Fleet
+    from tonnage.serve.metrics import Metrics
+
+LARGEST_BODY = 32 * 2**20
+"""Bytes of a request's body."""
+
+_METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """What the application serves.
+
+    Attributes:
+        fleet: the instances.
+        metrics: of the server.
+        model: the name that it serves the model by.
+        max_context: longest prompt plus output; 0 for no limit.
+        default_osl: output tokens of a request that sets no limit.
+        count: tokens of a text.
+        most_waiting: requests that may be in the engines' queues when another comes; 0 for no limit.
+        started: seconds since 1970.
+    """
+
+    fleet: Fleet
+    metrics: Metrics
+    model: str
+    max_context: int
+    default_osl: int
+    count: Count
+    most_waiting: int = 0
+    started: int = 0
+
+
+class Stream(Response):
+    """Events as they are made; when the client leaves, its answers are let go."""
+
+    def __init__(self, events: AsyncIterator[bytes], answers: list[Answer]) -> None:
+        """Stream ``events``."""
+        super().__init__(media_type="text/event-stream", headers={"cache-control": "no-cache"})
+        del self.headers["content-length"]
+        self._events = events
+        self._answers = answers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send every event as a body part of its own."""
+        watch = asyncio.ensure_future(_left(receive, self._answers))
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            async for part in self._events:
+                await send({"type": "http.response.body", "body": part, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            watch.cancel()
+            for answer in self._answers:
+                answer.leave()
+
+
+async def _left(receive: Receive, answers: list[Answer]) -> None:
+    """Wait until the client leaves, and tell its answers."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    for answer in answers:
+        answer.leave()
+
+
+def application(service: Service) -> Starlette:
+    """The application.
+
+    Args:
+        service: what it serves.
+    """
+    numbers = itertools.count()
+
+    async def chat(request: Request) -> Response:
+        return await _answered(service, "chat", request, next(numbers))
+
+    async def completions(request: Request) -> Response:
+        return await _answered(service, "completions", request, next(numbers))
+
+    async def models(request: Request) -> Response:
+        limit = {"max_model_len": service.max_context} if service.max_context else {}
+        one = {"id": service.model, "object": "model", "created": service.started, "owned_by": "tonnage", **limit}
+        return JSONResponse({"object": "list", "data": [one]})
+
+    async def metrics(request: Request) -> Response:
+        return Response(service.metrics.text(), media_type=_METRICS_TYPE)
+
+    async def well(request: Request) -> Response:
+        return Response()
+
+    async def version(request: Request) -> Response:
+        return JSONResponse({"version": VERSION})
+
+    routes = [
+        Route("/v1/chat/completions", chat, methods=["POST"]),
+        Route("/v1/completions", completions, methods=["POST"]),
+        Route("/v1/models", models),
+        Route("/metrics", metrics),
+        Route("/version", version),
+        *(Route(path, well) for path in ("/health", "/v1/health/live", "/v1/health/ready")),
+    ]
+    return Starlette(routes=routes)
+
+
+async def _answered(service: Service, kind: Kind, request: Request, number: int) -> Response:
+    try:
+        asked = asked_of(kind, await _body(request), count=service.count, max_context=service.max_context, default_osl=service.default_osl)
+        if asked.model not in ("", service.model):
+            raise Refused(f"The model `{asked.model}` does not exist.", status=404, kind="NotFoundError", param="model")
+        if service.most_waiting and service.fleet.waiting >= service.most_waiting:
+            raise Refused("too many requests are waiting; try again later", status=503, kind="ServiceUnavailableError")
+        return await _reply(service, asked, request, number)
+    except Refused as error:
+        return JSONResponse(error.to_json(), status_code=error.status)
+
+
+async def _body(request: Request) -> Any:
+    """The JSON body.
+
+    Raises:
+        Refused: it is too large, or no JSON.
+    """
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > LARGEST_BODY:
+            raise Refused(f"the body is larger than {LARGEST_BODY:,} bytes", status=413)
+        parts.append(part)
+    try:
+        return json.loads(b"".join(parts))
+    except (ValueError, RecursionError):
+        raise Refused("the body is not JSON") from None
+
+
+async def _reply(service: Service, asked: Asked, request: Request, number: int) -> Response:
+    head = "chatcmpl" if asked.kind == "chat" else "cmpl"
+    reply = Reply(kind=asked.kind, id=f"{head}-{number}", model=service.model, created=int(time.time()))
+    made = [
+        Answer(fleet=service.fleet, metrics=service.metrics, isl=isl, osl=asked.osl, stop=asked.stop, session=asked.session)
+        for isl in asked.isl
+        for _ in range(asked.choices)
+    ]
+    for answer in made:
+        answer.begin()
+    if asked.stream:
+        return Stream(_events(asked, reply, made), made)
+    watch = asyncio.ensure_future(_left(request.receive, made))
+    try:
+        texts = await asyncio.gather(*(_whole(answer) for answer in made))
+    finally:
+        watch.cancel()
+        for answer in made:
+            answer.leave()
+    document = reply.whole([(text, answer.finish) for text, answer in zip(texts, made, strict=True)], sum(asked.isl), _total(made))
+    return JSONResponse(document)
+
+
+async def _whole(answer: Answer) -> str:
+    return "".join([piece async for piece in answer.pieces()])
+
+
+def _total(made: list[Answer]) -> int:
+    return sum(answer.made for answer in made)
+
+
+async def _events(asked: Asked, reply: Reply, made: list[Answer]) -> AsyncIterator[bytes]:
+    """Every event of a stream; the choices of one request are mixed as they come."""
+    try:
+        if len(made) == 1:
+            async for part in _events_of(reply, 0, made[0]):
+                yield part
+        else:
+            async for part in _mixed([_events_of(reply, i, answer) for i, answer in enumerate(made)]):
+                yield part
+    except Refused as error:
+        yield event(error.to_json())
+        return
+    if asked.usage:
+        yield event(reply.last(sum(asked.isl), _total(made)))
+    yield DONE
+
+
+async def _events_of(reply: Reply, index: int, answer: Answer) -> AsyncIterator[bytes]:
+    """The events of one choice; the last one says why it ended."""
+    if reply.kind == "chat":
+        yield event(reply.chunk(index, None))
+    async for piece in answer.pieces():
+        yield event(reply.chunk(index, piece, answer.finish or None))
+
+
+async def _mixed(streams: list[AsyncIterator[bytes]]) -> AsyncIterator[bytes]:
+    """The parts of several streams in the order in which they come."""
+    queue: asyncio.Queue[bytes | BaseException | None] = asyncio.Queue()
+
+    async def pour(stream: AsyncIterator[bytes]) -> None:
+        try:
+            async for part in stream:
+                queue.put_nowait(part)
+            queue.put_nowait(None)
+        except Refused as error:
+            queue.put_nowait(error)
+
+    tasks = [asyncio.ensure_future(pour(stream)) for stream in streams]
+    left = len(tasks)
+    try:
+        while left:
+            part = await queue.get()
+            if isinstance(part, BaseException):
+                raise part
+            if part is None:
+                left -= 1
+            else:
+                yield part
+    finally:
+        for task in tasks:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Refused):
+                await task

@@ -1,0 +1,77 @@
+"""Simulated instances behind one router, as one service."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tonnage.simulator.router import ROUTERS, Request, View, memory_of
+
+if TYPE_CHECKING:
+    from tonnage.serve.instance import Deliver, Instance
+
+
+class Fleet:
+    """Sends each request to one of its instances, by the simulator's own router."""
+
+    def __init__(self, instances: Sequence[Instance], router: str = "least-outstanding", seed: int = 0) -> None:
+        """Start with idle instances.
+
+        Args:
+            instances: one or more.
+            router: a name of ``simulator.router.ROUTERS``.
+            seed: of the router's random choices.
+        """
+        self.instances = tuple(instances)
+        self._choose = ROUTERS[router]
+        self._memory = memory_of(len(self.instances), seed)
+        self._numbers = itertools.count()
+        self._where: dict[int, Instance] = {}
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the engines' queues."""
+        return sum(len(instance.engine.waiting) for instance in self.instances)
+
+    def submit(self, *, isl: int, osl: int, deliver: Deliver, session: int = -1) -> int:
+        """Send a request to an instance; its number.
+
+        Args:
+            isl, osl: prompt and output tokens.
+            deliver: called for every piece of the answer.
+            session: of the client, for session affinity; -1 for none.
+        """
+        number = next(self._numbers)
+        chosen = self._choose(self._view(), Request(number=number, session=session, isl=isl), self._memory)
+        instance = self.instances[chosen]
+        self._where[number] = instance
+        instance.submit(number, isl=isl, osl=osl, deliver=deliver)
+        return number
+
+    def ended(self, number: int) -> Instance:
+        """Forget a request; the instance that had it."""
+        return self._where.pop(number)
+
+    def cancel(self, number: int) -> None:
+        """Let go of a request whose client has left."""
+        instance = self._where.get(number)
+        if instance is not None:
+            instance.cancel(number)
+
+    def _view(self) -> View:
+        each = self.instances
+        return View(
+            available=[1] * len(each),
+            requests=[len(one.live) for one in each],
+            tokens=[one.tokens_to_come for one in each],
+            kv_used=[used_share(one) for one in each],
+            matched=[0] * len(each),
+            weight=[1.0] * len(each),
+        )
+
+
+def used_share(instance: Instance) -> float:
+    """Share of an instance's KV blocks in use, from 0 to 1."""
+    engine = instance.engine
+    return engine.kv_blocks_used / max(engine.kv_blocks_used + engine.kv_blocks_free, 1)

@@ -1,0 +1,114 @@
+"""Runs a fleet of simulated instances behind HTTP until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tonnage.errors import InputError, TonnageError, option
+from tonnage.serve.app import Service, application
+from tonnage.serve.asked import Count
+from tonnage.serve.clock import WallClock
+from tonnage.serve.fleet import Fleet
+from tonnage.serve.instance import Instance
+from tonnage.serve.metrics import Metrics
+
+if TYPE_CHECKING:
+    from tonnage.simulator.engine import Engine
+
+DRAIN_S = 10
+"""Seconds that streams have to end after the server was told to stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """What is served, and where.
+
+    Attributes:
+        engine: makes an idle engine; called once for each instance.
+        instances: how many.
+        router: between them (``simulator.router.ROUTERS``).
+        model: the name that clients use.
+        max_context: longest prompt plus output; 0 for no limit.
+        default_osl: output tokens of a request that sets no limit.
+        most_waiting: requests that may wait when another comes; 0 for no limit.
+        count: tokens of a text.
+        speed: how many times as fast as the wall's the simulated time runs.
+        host, port: where the server listens; port 0 takes a free one.
+    """
+
+    engine: Callable[[], Engine]
+    instances: int
+    router: str
+    model: str
+    max_context: int
+    default_osl: int
+    most_waiting: int
+    count: Count
+    speed: float
+    host: str
+    port: int
+
+
+def serve(served: Served, ready: Callable[[int], None]) -> None:
+    """Serve until SIGINT or SIGTERM; streams that run then may end for ``DRAIN_S`` seconds.
+
+    Args:
+        served: what and where.
+        ready: told the port once connections are taken.
+
+    Raises:
+        InputError: the port is taken, or the address is none of this machine.
+        TonnageError: the server failed while it started.
+    """
+    import uvicorn
+
+    listening = _listening(served)
+
+    async def run() -> bool:
+        service = build(served, asyncio.get_running_loop())
+        config = uvicorn.Config(
+            application(service), log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=DRAIN_S, backlog=4096
+        )
+        server = uvicorn.Server(config)
+        ready(listening.getsockname()[1])
+        await server.serve(sockets=[listening])
+        return bool(server.started)
+
+    with listening:
+        import uvloop
+
+        if not uvloop.run(run()):
+            raise TonnageError("the server did not start")
+
+
+def build(served: Served, loop: asyncio.AbstractEventLoop) -> Service:
+    """The service on an event loop: every instance with an alarm of its own."""
+    from tonnage.bench.alarm import Alarm
+
+    clock = WallClock(served.speed)
+    fleet = Fleet([Instance(str(i), served.engine(), clock) for i in range(served.instances)], served.router)
+    metrics = Metrics(fleet, served.model)
+    for instance in fleet.instances:
+        instance.wakes_by(Alarm(loop, instance.wake), metrics.late)
+    return Service(
+        fleet=fleet,
+        metrics=metrics,
+        model=served.model,
+        max_context=served.max_context,
+        default_osl=served.default_osl,
+        count=served.count,
+        most_waiting=served.most_waiting,
+        started=int(time.time()),
+    )
+
+
+def _listening(served: Served) -> socket.socket:
+    try:
+        return socket.create_server((served.host, served.port), backlog=4096)
+    except OSError as error:
+        raise InputError(f"{option('port')}: cannot listen on {served.host}:{served.port} ({error.strerror}); choose another") from None

@@ -1,0 +1,194 @@
+"""The API over real connections: replies, streams, errors, metrics, and clients that leave."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.serve.engines import STEP_S, engine
+from tonnage.serve.app import Service, application
+from tonnage.serve.server import Served, build
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A server in a thread."""
+
+    port: int
+    service: Service
+
+    def post(self, path: str, body: Any) -> tuple[int, dict[str, Any]]:
+        reply = self._ask("POST", path, body if isinstance(body, bytes) else json.dumps(body).encode())
+        return reply[0], json.loads(reply[1])
+
+    def get(self, path: str) -> tuple[int, str]:
+        status, text = self._ask("GET", path, None)
+        return status, text.decode()
+
+    def stream(self, path: str, body: dict[str, Any]) -> list[Any]:
+        text = self._ask("POST", path, json.dumps({**body, "stream": True}).encode())[1].decode()
+        events = [line.removeprefix("data: ") for line in text.split("\n\n") if line]
+        assert events[-1] == "[DONE]"
+        return [json.loads(event) for event in events[:-1]]
+
+    def _ask(self, method: str, path: str, body: bytes | None) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        try:
+            connection.request(method, path, body)
+            reply = connection.getresponse()
+            return reply.status, reply.read()
+        finally:
+            connection.close()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Running]:
+    import uvicorn
+
+    served = Served(
+        engine=engine,
+        instances=2,
+        router="least-outstanding",
+        model="toy",
+        max_context=1000,
+        default_osl=6,
+        most_waiting=3,
+        count=lambda text: len(text.split()),
+        speed=1.0,
+        host="127.0.0.1",
+        port=0,
+    )
+    listening = socket.create_server(("127.0.0.1", 0))
+    found: list[Service] = []
+    servers: list[uvicorn.Server] = []
+    begun = threading.Event()
+
+    async def run() -> None:
+        found.append(build(served, asyncio.get_running_loop()))
+        servers.append(uvicorn.Server(uvicorn.Config(application(found[0]), log_level="error", lifespan="off", timeout_graceful_shutdown=1)))
+        begun.set()
+        await servers[0].serve(sockets=[listening])
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
+    thread.start()
+    assert begun.wait(60)
+    yield Running(port=listening.getsockname()[1], service=found[0])
+    servers[0].should_exit = True
+    thread.join(20)
+    assert not thread.is_alive()
+
+
+def idle(server: Running, within_s: float = 5.0) -> bool:
+    """Whether the engines hold nothing, at the latest after some seconds."""
+    until = time.monotonic() + within_s
+    while time.monotonic() < until:
+        if all(not one.live and one.engine.kv_blocks_used == 0 for one in server.service.fleet.instances):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_models_and_health(server: Running) -> None:
+    status, text = server.get("/v1/models")
+    assert status == 200
+    assert json.loads(text)["data"][0] | {"created": 0} == {
+        "id": "toy",
+        "object": "model",
+        "created": 0,
+        "owned_by": "tonnage",
+        "max_model_len": 1000,
+    }
+    assert [server.get(path)[0] for path in ("/health", "/v1/health/live", "/v1/health/ready", "/version", "/nothing")] == [200] * 4 + [404]
+
+
+def test_a_whole_chat(server: Running) -> None:
+    status, reply = server.post("/v1/chat/completions", {"model": "toy", "messages": [{"role": "user", "content": "a b c"}], "n": 2})
+    assert status == 200
+    assert reply["object"] == "chat.completion"
+    assert reply["usage"] == {"prompt_tokens": 7, "completion_tokens": 12, "total_tokens": 19}
+    assert [choice["finish_reason"] for choice in reply["choices"]] == ["length", "length"]
+    assert all(len(choice["message"]["content"].split()) == 6 for choice in reply["choices"])
+
+
+def test_a_streamed_chat_takes_its_steps(server: Running) -> None:
+    began = time.monotonic()
+    body = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 20, "stream_options": {"include_usage": True}}
+    events = server.stream("/v1/chat/completions", body)
+    assert time.monotonic() - began >= 20 * STEP_S
+    assert events[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    assert len(events) == 1 + 20 + 1
+    assert [event["choices"][0]["finish_reason"] for event in events[1:-1]] == [None] * 19 + ["length"]
+    assert events[-1]["choices"] == []
+    assert events[-1]["usage"]["completion_tokens"] == 20
+
+
+def test_streamed_choices_come_side_by_side(server: Running) -> None:
+    events = server.stream("/v1/completions", {"prompt": ["a", "b"], "max_tokens": 5})
+    assert sorted(event["choices"][0]["index"] for event in events) == [0] * 5 + [1] * 5
+
+
+def test_a_stop_text_ends_the_answer_and_frees_the_engine(server: Running) -> None:
+    events = server.stream("/v1/completions", {"prompt": "a", "max_tokens": 900, "stop": [" "]})
+    assert len(events) == 2
+    assert events[-1]["choices"][0]["finish_reason"] == "stop"
+    assert " " not in "".join(event["choices"][0]["text"] for event in events)
+    assert idle(server)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "kind"),
+    [
+        ("/v1/completions", {"prompt": "x", "max_tokens": 2000}, 400, "BadRequestError"),
+        ("/v1/completions", {"prompt": "x", "model": "other"}, 404, "NotFoundError"),
+        ("/v1/chat/completions", {"messages": []}, 400, "BadRequestError"),
+        ("/v1/completions", b"{", 400, "BadRequestError"),
+        ("/v1/completions", b"[" * 100_000, 400, "BadRequestError"),
+    ],
+)
+def test_errors_have_vllms_form(server: Running, path: str, body: Any, status: int, kind: str) -> None:
+    found, reply = server.post(path, body)
+    assert found == status
+    assert reply["error"]["type"] == kind
+    assert reply["error"]["code"] == status
+
+
+def test_a_client_that_leaves_frees_its_slot(server: Running) -> None:
+    for stream in (True, False):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+        connection.request("POST", "/v1/completions", json.dumps({"prompt": "x", "max_tokens": 900, "stream": stream}))
+        if stream:
+            connection.getresponse().read(20)
+        time.sleep(0.1)
+        connection.close()
+        assert idle(server)
+
+
+def test_a_full_queue_is_503_and_metrics_tell_of_it(server: Running) -> None:
+    held = []
+    for _ in range(2 * 4 + 3):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+        connection.request("POST", "/v1/completions", json.dumps({"prompt": "x", "max_tokens": 900, "stream": True}))
+        held.append(connection)
+        time.sleep(0.03)
+    time.sleep(0.1)
+    status, reply = server.post("/v1/completions", {"prompt": "x"})
+    text = server.get("/metrics")[1]
+    for connection in held:
+        connection.close()
+    assert status == 503
+    assert reply["error"]["type"] == "ServiceUnavailableError"
+    running = [float(line.split()[-1]) for line in text.splitlines() if line.startswith("vllm:num_requests_running{")]
+    waiting = [float(line.split()[-1]) for line in text.splitlines() if line.startswith("vllm:num_requests_waiting{")]
+    assert running == [4.0, 4.0]
+    assert sum(waiting) == 3
+    assert 'vllm:request_success_total{finished_reason="length"' in text
+    assert idle(server)

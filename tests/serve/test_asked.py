@@ -1,0 +1,94 @@
+"""What a body of the API asks for, and what is refused with an error of vLLM's form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tonnage.serve.asked import PER_MESSAGE, Asked, Kind, Refused, asked_of
+
+
+def read(kind: Kind, body: Any, max_context: int = 1000) -> Asked:
+    return asked_of(kind, body, count=lambda text: len(text.split()), max_context=max_context, default_osl=64)
+
+
+def test_a_chat_counts_its_messages_and_what_a_template_adds() -> None:
+    body = {
+        "model": "m",
+        "messages": [
+            {"role": "system", "content": "be brief"},
+            {"role": "user", "content": [{"type": "text", "text": "one two three"}]},
+        ],
+        "max_completion_tokens": 7,
+        "max_tokens": 9,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "stop": "x",
+        "n": 2,
+    }
+    asked = read("chat", body)
+    assert asked.isl == (2 + 3 + 2 * PER_MESSAGE,)
+    assert (asked.osl, asked.choices, asked.stream, asked.usage, asked.stop) == (7, 2, True, True, ("x",))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "isl"),
+    [("a b c", (3,)), ([5, 6, 7, 8], (4,)), (["a b", "c"], (2, 1)), ([[1, 2], [3]], (2, 1)), ("", (1,))],
+)
+def test_a_prompt_is_text_or_token_ids_or_a_list_of_them(prompt: Any, isl: tuple[int, ...]) -> None:
+    assert read("completions", {"prompt": prompt}).isl == isl
+
+
+def test_what_exceeds_the_context_is_refused_as_vllm_refuses_it() -> None:
+    with pytest.raises(Refused) as refused:
+        read("completions", {"prompt": list(range(90)), "max_tokens": 20}, max_context=100)
+    error = refused.value.to_json()["error"]
+    assert error["code"] == 400
+    assert error["type"] == "BadRequestError"
+    assert "maximum context length is 100 tokens" in error["message"]
+    assert "110" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "param"),
+    [
+        ("chat", {}, "messages"),
+        ("chat", {"messages": [{"content": "x"}]}, "messages"),
+        ("chat", {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "messages"),
+        ("completions", {"prompt": None}, "prompt"),
+        ("completions", {"prompt": []}, "prompt"),
+        ("completions", {"prompt": "x", "max_tokens": 0}, "max_tokens"),
+        ("completions", {"prompt": "x", "max_tokens": True}, "max_tokens"),
+        ("completions", {"prompt": "x", "n": 1000}, "n"),
+        ("completions", {"prompt": "x", "stream": "yes"}, "stream"),
+        ("completions", {"prompt": "x", "stop": [""]}, "stop"),
+        ("completions", [], None),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(kind: Kind, body: Any, param: str | None) -> None:
+    with pytest.raises(Refused) as refused:
+        read(kind, body)
+    assert refused.value.param == param
+    assert refused.value.status == 400
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=8,
+)
+NAMES = ["prompt", "messages", "max_tokens", "n", "stream", "stream_options", "stop", "user", "model"]
+
+
+@given(kind=st.sampled_from(["chat", "completions"]), body=st.dictionaries(st.sampled_from(NAMES), JSON) | JSON)
+def test_any_body_is_understood_or_refused(kind: Kind, body: Any) -> None:
+    try:
+        asked = read(kind, body)
+    except Refused as refused:
+        assert refused.status == 400
+    else:
+        assert min(asked.isl) >= 1
+        assert asked.osl >= 1

@@ -1,0 +1,126 @@
+"""An engine on a clock gives the tokens when the simulator says, whatever the wake-ups."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.serve.engines import STEP_S, engine
+from tonnage.results.requests import COMPLETED, REJECTED
+from tonnage.serve.clock import WallClock
+from tonnage.serve.fleet import Fleet
+from tonnage.serve.instance import Instance
+from tonnage.simulator.request import Request
+
+STEP_NS = round(STEP_S * 1e9)
+
+
+class Wall:
+    """A wall whose time passes when a test says so; it rings what was set."""
+
+    def __init__(self) -> None:
+        self.now_ns = 1_000_000_000
+        self.alarms: list[int] = []
+        self.instance: Instance | None = None
+
+    def set(self, moment_ns: int) -> None:
+        self.alarms.append(moment_ns)
+
+    def until_quiet(self) -> None:
+        assert self.instance is not None
+        for _ in itertools.takewhile(lambda _: self.alarms, range(100_000)):
+            self.now_ns = max(self.now_ns, self.alarms.pop())
+            self.alarms.clear()
+            self.instance.wake()
+
+
+def served(speed: float = 1.0, kv_blocks: int = 200) -> tuple[Wall, Instance, list[float]]:
+    wall = Wall()
+    late: list[float] = []
+    instance = Instance("0", engine(kv_blocks), WallClock(speed, lambda: wall.now_ns))
+    instance.wakes_by(wall, late.append)
+    wall.instance = instance
+    return wall, instance, late
+
+
+@pytest.mark.parametrize("speed", [1.0, 10.0, 0.5])
+def test_tokens_come_at_the_ends_of_steps(speed: float) -> None:
+    wall, instance, late = served(speed)
+    came: list[int] = []
+    began = wall.now_ns
+    instance.submit(0, isl=100, osl=5, deliver=lambda tokens, status: came.append(wall.now_ns))
+    assert not came
+    wall.until_quiet()
+    assert [round((at - began) * speed / STEP_NS, 3) for at in came] == [1, 2, 3, 4, 5]
+    assert max(late) < 1e-6
+    assert instance.tokens_to_come == 0
+    assert not instance.live
+
+
+@given(
+    requests=st.lists(st.tuples(st.integers(0, 40), st.integers(1, 400), st.integers(1, 30)), min_size=1, max_size=12),
+    extra=st.lists(st.integers(0, 200), max_size=8),
+)
+def test_what_is_delivered_is_what_the_engine_makes_by_itself(requests: list[tuple[int, int, int]], extra: list[int]) -> None:
+    wall, instance, _ = served()
+    ordered = sorted(requests, key=lambda r: r[0])
+    alone, began, made = engine(), wall.now_ns, defaultdict(list[tuple[int, int]])
+    instants = sorted([(began + ms * 1_000_000, i) for i, (ms, _, _) in enumerate(ordered)] + [(began + ms * 1_000_000, -1) for ms in extra])
+    for moment, which in instants:
+        while wall.alarms and wall.alarms[-1] <= moment:
+            wall.now_ns = max(wall.now_ns, wall.alarms[-1])
+            wall.alarms.clear()
+            instance.wake()
+        wall.now_ns = max(wall.now_ns, moment)
+        if which < 0:
+            instance.wake()
+            continue
+        _, isl, osl = ordered[which]
+        at = max((wall.now_ns - began) * 1_000, instance.engine.now)
+        alone.submit(Request(id=which, isl=isl, osl=osl, at=at))
+        instance.submit(which, isl=isl, osl=osl, deliver=lambda tokens, status, which=which: made[which].append((tokens, status)))
+    wall.until_quiet()
+    happened = alone.advance()
+    for which in range(len(ordered)):
+        expected = [(int(t), int(s)) for n, t, s in zip(happened.ids, happened.tokens, happened.status, strict=True) if n == which]
+        assert made[which] == expected
+    assert instance.tokens_to_come == 0
+
+
+def test_a_client_that_leaves_gives_up_its_slot_and_its_blocks() -> None:
+    wall, instance, _ = served()
+    came: list[int] = []
+    instance.submit(0, isl=100, osl=500, deliver=lambda tokens, status: came.append(tokens))
+    wall.now_ns += 10 * STEP_NS
+    instance.wake()
+    before = len(came)
+    assert instance.cancel(0)
+    assert not instance.cancel(0)
+    wall.until_quiet()
+    assert len(came) == before
+    assert instance.engine.kv_blocks_used == 0
+    assert instance.tokens_to_come == 0
+
+
+def test_what_never_fits_is_rejected_and_said() -> None:
+    wall, instance, _ = served(kv_blocks=4)
+    ends: list[int] = []
+    instance.submit(0, isl=1000, osl=5, deliver=lambda tokens, status: ends.append(status))
+    wall.until_quiet()
+    assert ends == [REJECTED]
+
+
+def test_a_fleet_spreads_what_comes_at_once() -> None:
+    walls = [served() for _ in range(3)]
+    fleet = Fleet([instance for _, instance, _ in walls])
+    ends: list[int] = []
+    for _ in range(9):
+        fleet.submit(isl=10, osl=3, deliver=lambda tokens, status: ends.append(status))
+    assert [len(instance.live) for instance in fleet.instances] == [3, 3, 3]
+    for wall, _, _ in walls:
+        wall.until_quiet()
+    assert ends.count(COMPLETED) == 9
