@@ -74,7 +74,9 @@ def server() -> Iterator[Running]:
 
     async def run() -> None:
         found.append(build(served, asyncio.get_running_loop()))
-        servers.append(uvicorn.Server(uvicorn.Config(application(found[0]), log_level="error", lifespan="off", timeout_graceful_shutdown=1)))
+        servers.append(
+            uvicorn.Server(uvicorn.Config(application(found[0]), log_level="error", lifespan="off", timeout_graceful_shutdown=1))
+        )
         begun.set()
         await servers[0].serve(sockets=[listening])
 

@@ -69,7 +69,9 @@ def test_what_is_delivered_is_what_the_engine_makes_by_itself(requests: list[tup
     wall, instance, _ = served()
     ordered = sorted(requests, key=lambda r: r[0])
     alone, began, made = engine(), wall.now_ns, defaultdict(list[tuple[int, int]])
-    instants = sorted([(began + ms * 1_000_000, i) for i, (ms, _, _) in enumerate(ordered)] + [(began + ms * 1_000_000, -1) for ms in extra])
+    instants = sorted(
+        [(began + ms * 1_000_000, i) for i, (ms, _, _) in enumerate(ordered)] + [(began + ms * 1_000_000, -1) for ms in extra]
+    )
     for moment, which in instants:
         while wall.alarms and wall.alarms[-1] <= moment:
             wall.now_ns = max(wall.now_ns, wall.alarms[-1])
