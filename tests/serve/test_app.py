@@ -54,6 +54,9 @@ class Running:
 def server() -> Iterator[Running]:
     import uvicorn
 
+    from tonnage.simulator.kernel import warm_up
+
+    warm_up()
     served = Served(
         engine=engine,
         instances=2,
