@@ -294,6 +294,13 @@ def test_page_has_the_held_out_errors_of_the_shipped_fit(page: Path) -> None:
     assert text == with_tables(text)
 
 
+def test_readme_has_every_command() -> None:
+    from tonnage.cli.main import VERBS
+
+    table = "".join(line for line in README.read_text(encoding="utf-8").splitlines() if line.startswith("|"))
+    assert [verb for verb in VERBS if f"[{verb}](" not in table] == []
+
+
 def test_readme_can_be_read_in_five_minutes() -> None:
     text = README.read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 150
