@@ -25,6 +25,11 @@ def plain(value: float | None) -> str:
     return ABSENT if value is None or not math.isfinite(value) else f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
 
 
+def whole(value: float | None) -> str:
+    """A count of many, without decimals: 45,769,231."""
+    return ABSENT if value is None or not math.isfinite(value) else f"{value:,.0f}"
+
+
 def usd(value: float | None) -> str:
     """US dollars: whole from a hundred on, cents below, two digits below a dime."""
     if value is None or not math.isfinite(value):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.report.blocks import items, section
 from tonnage.report.document import Block, Section, Table
-from tonnage.report.numbers import ABSENT, number, sentence_of, usd
+from tonnage.report.numbers import ABSENT, number, sentence_of, usd, whole
 from tonnage.report.plans.costs import NAMES, TITLES, owned, priced, spread, takes, ways
 from tonnage.report.wording.cost import THE, break_even_text, cost_note_texts, no_cost_text
 from tonnage.spec.prices import amount
@@ -80,7 +80,7 @@ def _unknown(way: WayCost) -> str:
 
 
 def _break_evens(cost: YearlyCost) -> tuple[str, ...]:
-    lines = [f"This plan serves {cost.requests_per_year:,.0f} requests a year."] if cost.requests_per_year and cost.break_evens else []
+    lines = [f"This plan serves {whole(cost.requests_per_year)} requests a year."] if cost.requests_per_year and cost.break_evens else []
     for each in cost.break_evens:
         lines += [sentence_of(f"{' or '.join(THE.get(way, way) for way in each.between)}: {break_even_text(each)}"), _bought(each, cost)]
     return tuple(lines)
@@ -94,7 +94,7 @@ def _bought(each: BreakEven, cost: YearlyCost) -> str:
     several = (
         f"The {way.systems} systems of this plan, once bought, cost" if way.systems != 1 else "The system of this plan, once bought, costs"
     )
-    return f"{several} what the API would ask for {each.bought_fleet_requests_per_year:,.0f} requests a year."
+    return f"{several} what the API would ask for {whole(each.bought_fleet_requests_per_year)} requests a year."
 
 
 def _parts(cost: YearlyCost) -> Table | None:

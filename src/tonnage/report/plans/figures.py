@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tonnage.report.drawing.figure import Axis, Bar, Bars, Plot, Point, Rule, Segment, Series, Swing, Tornado
-from tonnage.report.numbers import dollars, number, signed, usd
+from tonnage.report.numbers import dollars, number, percent, signed, usd
 from tonnage.report.plans.candidates import yearly_costs
 from tonnage.report.plans.costs import NAMES, priced, spread, yearly
 from tonnage.report.plans.deployments import METRICS, deployment, name_of, of_pools, tip
@@ -245,7 +245,7 @@ def step(plan: Plan) -> Bars | None:
             name=name,
             segments=(Segment(name=name, size=ms, tone=0),),
             total=f"{number(ms)} ms",
-            tip=f"{name}: {number(ms)} ms of a step, {ms / total:.0%}",
+            tip=f"{name}: {number(ms)} ms of a step, {percent(ms / total)}",
         )
         for name, ms in sorted(found, key=lambda pair: -pair[1])
     )

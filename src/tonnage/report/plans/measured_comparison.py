@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.report.blocks import section
 from tonnage.report.document import Section, Table, Text
-from tonnage.report.numbers import ABSENT, number, usd
+from tonnage.report.numbers import ABSENT, number, percent, usd
 from tonnage.report.plans.costs import owned, yearly
 from tonnage.report.plans.deployments import deployment
 from tonnage.report.wording.cost import course_way_text, no_cost_text
@@ -72,7 +72,7 @@ def _difference(best: Candidate, alike: Candidate | None, chosen: Candidate | No
     if twin is None:
         return "The measured deployment is not among the predicted ones."
     change = twin.requests_per_second_per_instance / best.requests_per_second_per_instance - 1
-    much = f"{abs(change):.0%} {'more' if change >= 0 else 'less'} per instance than was measured at the best load that was tried"
+    much = f"{percent(abs(change))} {'more' if change >= 0 else 'less'} per instance than was measured at the best load that was tried"
     if alike is None:
         return f"The prediction carries {much}."
     return (

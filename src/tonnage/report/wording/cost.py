@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from tonnage.plan import cost_note as notes
 from tonnage.plan.traffic import HOURS_PER_YEAR
+from tonnage.report.numbers import whole
 from tonnage.spec.prices import amount
 
 if TYPE_CHECKING:
@@ -41,12 +42,12 @@ def break_even_text(found: BreakEven) -> str:
     up_to = found.searched_to_requests_per_year
     first, last = found.first_requests_per_year, found.last_requests_per_year
     if first is None or last is None:
-        return f"{below} is cheaper at every volume up to {up_to:,.0f} requests a year" if below else "they cost the same at every volume"
+        return f"{below} is cheaper at every volume up to {whole(up_to)} requests a year" if below else "they cost the same at every volume"
     if found.changes == 1:
-        return f"below {first:,.0f} requests a year {below} is cheaper, above it {above}"
+        return f"below {whole(first)} requests a year {below} is cheaper, above it {above}"
     return (
-        f"below {first:,.0f} requests a year {below} is cheaper; then the cheaper one changes {found.changes} times, because systems "
-        f"are whole; from {last:,.0f} up to {up_to:,.0f}, the largest volume compared, {above} is cheaper"
+        f"below {whole(first)} requests a year {below} is cheaper; then the cheaper one changes {found.changes} times, because systems "
+        f"are whole; from {whole(last)} up to {whole(up_to)}, the largest volume compared, {above} is cheaper"
     )
 
 
@@ -76,14 +77,14 @@ def course_way_text(note: notes.CourseWay) -> str:
     return (
         f"{note.usd_per_1000_requests:,.2f} USD per 1,000 requests is the fleet's cost over the fleet's requests. NVIDIA's course divides "
         f"the fleet's cost by what one system would carry if it were full all year ({HOURS_PER_YEAR:,} h, "
-        f"{note.one_system_requests_per_year:,.0f} requests): {note.course_usd_per_1000_requests:,.2f}."
+        f"{whole(note.one_system_requests_per_year)} requests): {note.course_usd_per_1000_requests:,.2f}."
     )
 
 
 def _electricity(note: notes.OwnedElectricity) -> tuple[str, ...]:
-    usd = "" if note.usd_per_year is None else f", {note.usd_per_year:,.0f} USD"
+    usd = "" if note.usd_per_year is None else f", {whole(note.usd_per_year)} USD"
     added = "added as power" if note.added else "not added: hosting is taken to pay for it; give power_usd_per_kwh to add it"
-    first = f"Electricity of the owned systems is an estimate, {note.kwh_per_year:,.0f} kWh a year{usd}; {added}."
+    first = f"Electricity of the owned systems is an estimate, {whole(note.kwh_per_year)} kWh a year{usd}; {added}."
     if note.hosting_usd_per_year is None:
         return (first,)
-    return first, f"That is more than the whole hosting of {note.hosting_usd_per_year:,.0f} USD, which can then hardly hold it."
+    return first, f"That is more than the whole hosting of {whole(note.hosting_usd_per_year)} USD, which can then hardly hold it."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tonnage.report.numbers import number, plain, whole
 from tonnage.units import format_gb
 
 if TYPE_CHECKING:
@@ -36,12 +37,12 @@ def load_text(load: Load) -> str:
     if load.kind == "queued":
         return "all requests queued from the start"
     if load.kind == "trace":
-        return f"its share of the trace, {load.requests_per_second:.3g} requests/s on average"
+        return f"its share of the trace, {number(load.requests_per_second)} requests/s on average"
     if load.kind == "closed":
-        return f"closed loop of {load.clients:.0f} clients"
+        return f"closed loop of {whole(load.clients)} clients"
     process = "Poisson" if load.process == "poisson" else f"{load.process}"
-    varied = "" if load.cv is None else f" (CV {load.cv:g})"
-    return f"open loop, {process}{varied} arrivals at {load.requests_per_second:.3g} requests/s"
+    varied = "" if load.cv is None else f" (CV {plain(load.cv)})"
+    return f"open loop, {process}{varied} arrivals at {number(load.requests_per_second)} requests/s"
 
 
 def measured_load_text(load: Load) -> str:
@@ -51,8 +52,8 @@ def measured_load_text(load: Load) -> str:
 
 def _measured(load: Load) -> str:
     if load.clients is None:
-        return f"open loop at {load.requests_per_second:g} requests/s"
-    return f"closed loop of {load.clients:.0f} client{'s' if load.clients > 1 else ''}"
+        return f"open loop at {plain(load.requests_per_second)} requests/s"
+    return f"closed loop of {whole(load.clients)} client{'s' if load.clients > 1 else ''}"
 
 
 def memory_text(parts: Sequence[MemoryPart], kv_tokens: int | None) -> str:

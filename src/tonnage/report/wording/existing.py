@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tonnage.report.numbers import number, percent, plain
 from tonnage.report.wording.limits import bound_text
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ def existing_text(existing: Existing) -> str:
     if total == 0 or existing.breaks_first is None:
         return f"{systems}: {NOTHING_RUNS}"
     change = total / today - 1.0
-    room = f"{change:.0%} more than today's {today:.3g}" if change >= 0 else f"{-change:.0%} less than today's {today:.3g}"
-    text = f"{systems} carry {total:.3g} requests/s inside the limits, {room}; what breaks first is {bound_text(existing.breaks_first)}"
+    room = f"{percent(abs(change))} {'more' if change >= 0 else 'less'} than today's {plain(today)}"
+    text = f"{systems} carry {number(total)} requests/s inside the limits, {room}; what breaks first is {bound_text(existing.breaks_first)}"
     if growth is None or left == -1:
         return text
     if left is None:

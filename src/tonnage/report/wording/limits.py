@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tonnage.report.numbers import plain
 from tonnage.units import format_duration
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def breach_text(breach: Breach) -> str:
         return f"{name} was not measured"
     shown, most = format_duration(value / 1e3), format_duration(limit.seconds)
     if shown == most:
-        shown, most = f"{value:.6g} ms", f"{limit.milliseconds:g} ms"
+        shown, most = f"{value:.6g} ms", f"{plain(limit.milliseconds)} ms"
     return f"{name} {shown} > {most}"
 
 

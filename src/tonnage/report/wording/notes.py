@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from tonnage.plan import note as notes
+from tonnage.report.numbers import plain, whole
 from tonnage.report.wording.fleet_check import fleet_check_text
 from tonnage.report.wording.limits import limit_text
 
@@ -41,10 +42,10 @@ def note_text(note: notes.Note) -> str:
             return f"The use case {note.use_case} sets: {', '.join(_settings(note))}."
         case notes.LengthInWords():
             english = " (English)" if note.words_per_token == ENGLISH else ""
-            at = f"at {note.words_per_token:g} words a token{english}"
-            return f"{note.which.upper()} of {note.written} is {note.tokens:,.0f} tokens {at}."
+            at = f"at {plain(note.words_per_token)} words a token{english}"
+            return f"{note.which.upper()} of {note.written} is {whole(note.tokens)} tokens {at}."
         case notes.PromptParts():
-            sums = [f"{f'{p.count} × ' if p.count > 1 else ''}{p.tokens:,.0f} {PARTS[p.part]}" for p in note.parts]
+            sums = [f"{f'{p.count} × ' if p.count > 1 else ''}{whole(p.tokens)} {PARTS[p.part]}" for p in note.parts]
             return f"Every prompt is {note.tokens:,} tokens longer than what is asked: {' + '.join(sums)}."
         case notes.RandomSplit():
             return (
@@ -83,7 +84,7 @@ def _measured(note: Measured) -> str:
             plural = "s" if note.first_clients > 1 else ""
             return (
                 f"{note.unsteady} of {note.points} points were not steady (requests/s × E2E below {note.threshold} × clients): their "
-                f"throughput is understated; the first: closed loop of {note.first_clients:.0f} client{plural} at TP {note.first_tp}."
+                f"throughput is understated; the first: closed loop of {whole(note.first_clients)} client{plural} at TP {note.first_tp}."
             )
         case _:
             assert_never(note)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from tonnage.plan import reason as why
+from tonnage.report.numbers import number, percent
 from tonnage.report.wording.deployments import deployment_text, measured_load_text
 from tonnage.report.wording.limits import breach_text
 from tonnage.units import format_duration
@@ -62,16 +63,17 @@ def _simulated(reason: why.Reason) -> str:
     match reason:
         case why.Outdone():
             return (
-                f"at most {reason.at_most_per_gpu:.3g} requests/s per GPU by closed form, below the {reason.other_per_gpu:.3g} of "
+                f"at most {number(reason.at_most_per_gpu)} requests/s per GPU by closed form, below the {number(reason.other_per_gpu)} of "
                 f"{deployment_text(reason.other)}, which is no slower"
             )
         case why.FarBehind():
             return (
-                f"{breach_text(reason.breach)} already at {reason.requests_per_second:.3g} requests/s, {reason.per_gpu:.3g} per GPU; "
-                f"{deployment_text(reason.other)} carries {reason.other_per_gpu:.3g} per GPU"
+                f"{breach_text(reason.breach)} already at {number(reason.requests_per_second)} requests/s, "
+                f"{number(reason.per_gpu)} per GPU; "
+                f"{deployment_text(reason.other)} carries {number(reason.other_per_gpu)} per GPU"
             )
         case why.AboveSaturation():
-            return f"{reason.requests_per_second:.3g} requests/s exceed the {reason.most:.3g} of saturation"
+            return f"{number(reason.requests_per_second)} requests/s exceed the {number(reason.most)} of saturation"
         case why.TooSlowForJob():
             return f"one request takes {format_duration(reason.seconds)} > {format_duration(reason.allowed)}"
         case why.NothingMeetsLimits():
@@ -89,9 +91,9 @@ def _where_broken(reason: Broken) -> str:
         case why.BrokenAtAnyLoad():
             return "at any load" if reason.lowest is None else f"at every load measured (lowest: {measured_load_text(reason.lowest)})"
         case why.BrokenEarly():
-            return f"already at {reason.requests_per_second:.3g} requests/s, {reason.share_of_saturation:.0%} of saturation"
+            return f"already at {number(reason.requests_per_second)} requests/s, {percent(reason.share_of_saturation)} of saturation"
         case why.BrokenInVerification():
-            return f"at {reason.requests_per_second:.3g} requests/s in the verifying run"
+            return f"at {number(reason.requests_per_second)} requests/s in the verifying run"
         case why.BrokenOnManyInstances():
             return f"even with {reason.instances:,} instances"
         case _:
