@@ -96,7 +96,7 @@ def idle(server: Running, within_s: float = 5.0) -> bool:
     """Whether the engines hold nothing, at the latest after some seconds."""
     until = time.monotonic() + within_s
     while time.monotonic() < until:
-        if all(not one.live and one.engine.kv_blocks_used == 0 for one in server.service.fleet.instances):
+        if all(not one.member.live and one.member.engine.kv_blocks_used == 0 for one in server.service.fleet.instances):
             return True
         time.sleep(0.02)
     return False

@@ -57,8 +57,8 @@ def test_tokens_come_at_the_ends_of_steps(speed: float) -> None:
     wall.until_quiet()
     assert [round((at - began) * speed / STEP_NS, 3) for at in came] == [1, 2, 3, 4, 5]
     assert max(late) < 1e-6
-    assert instance.tokens_to_come == 0
-    assert not instance.live
+    assert instance.member.tokens == 0
+    assert not instance.member.live
 
 
 @given(
@@ -82,7 +82,7 @@ def test_what_is_delivered_is_what_the_engine_makes_by_itself(requests: list[tup
             instance.wake()
             continue
         _, isl, osl = ordered[which]
-        at = max((wall.now_ns - began) * 1_000, instance.engine.now)
+        at = max((wall.now_ns - began) * 1_000, instance.member.engine.now)
         alone.submit(Request(id=which, isl=isl, osl=osl, at=at))
         instance.submit(which, isl=isl, osl=osl, deliver=lambda tokens, status, which=which: made[which].append((tokens, status)))
     wall.until_quiet()
@@ -90,7 +90,7 @@ def test_what_is_delivered_is_what_the_engine_makes_by_itself(requests: list[tup
     for which in range(len(ordered)):
         expected = [(int(t), int(s)) for n, t, s in zip(happened.ids, happened.tokens, happened.status, strict=True) if n == which]
         assert made[which] == expected
-    assert instance.tokens_to_come == 0
+    assert instance.member.tokens == 0
 
 
 def test_a_client_that_leaves_gives_up_its_slot_and_its_blocks() -> None:
@@ -104,8 +104,8 @@ def test_a_client_that_leaves_gives_up_its_slot_and_its_blocks() -> None:
     assert not instance.cancel(0)
     wall.until_quiet()
     assert len(came) == before
-    assert instance.engine.kv_blocks_used == 0
-    assert instance.tokens_to_come == 0
+    assert instance.member.engine.kv_blocks_used == 0
+    assert instance.member.tokens == 0
 
 
 def test_what_never_fits_is_rejected_and_said() -> None:
@@ -122,7 +122,7 @@ def test_a_fleet_spreads_what_comes_at_once() -> None:
     ends: list[int] = []
     for _ in range(9):
         fleet.submit(isl=10, osl=3, deliver=lambda tokens, status: ends.append(status))
-    assert [len(instance.live) for instance in fleet.instances] == [3, 3, 3]
+    assert [instance.member.requests for instance in fleet.instances] == [3, 3, 3]
     for wall, _, _ in walls:
         wall.until_quiet()
     assert ends.count(COMPLETED) == 9

@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tonnage.simulator.router import ROUTERS, Request, View, memory_of
+from tonnage.simulator.member import view_of
+from tonnage.simulator.router import ROUTERS, Request, memory_of
 
 if TYPE_CHECKING:
     from tonnage.serve.instance import Deliver, Instance
@@ -24,6 +25,7 @@ class Fleet:
             seed: of the router's random choices.
         """
         self.instances = tuple(instances)
+        self._members = [instance.member for instance in self.instances]
         self._choose = ROUTERS[router]
         self._memory = memory_of(len(self.instances), seed)
         self._numbers = itertools.count()
@@ -32,7 +34,7 @@ class Fleet:
     @property
     def waiting(self) -> int:
         """Requests in the engines' queues."""
-        return sum(len(instance.engine.waiting) for instance in self.instances)
+        return sum(len(member.engine.waiting) for member in self._members)
 
     def submit(self, *, isl: int, osl: int, deliver: Deliver, session: int = -1) -> int:
         """Send a request to an instance; its number.
@@ -43,7 +45,7 @@ class Fleet:
             session: of the client, for session affinity; -1 for none.
         """
         number = next(self._numbers)
-        chosen = self._choose(self._view(), Request(number=number, session=session, isl=isl), self._memory)
+        chosen = self._choose(view_of(self._members), Request(number=number, session=session, isl=isl), self._memory)
         instance = self.instances[chosen]
         self._where[number] = instance
         instance.submit(number, isl=isl, osl=osl, deliver=deliver)
@@ -58,20 +60,3 @@ class Fleet:
         instance = self._where.get(number)
         if instance is not None:
             instance.cancel(number)
-
-    def _view(self) -> View:
-        each = self.instances
-        return View(
-            available=[1] * len(each),
-            requests=[len(one.live) for one in each],
-            tokens=[one.tokens_to_come for one in each],
-            kv_used=[used_share(one) for one in each],
-            matched=[0] * len(each),
-            weight=[1.0] * len(each),
-        )
-
-
-def used_share(instance: Instance) -> float:
-    """Share of an instance's KV blocks in use, from 0 to 1."""
-    engine = instance.engine
-    return engine.kv_blocks_used / max(engine.kv_blocks_used + engine.kv_blocks_free, 1)

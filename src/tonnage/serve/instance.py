@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from tonnage.results.requests import UNFINISHED
-from tonnage.simulator.request import Request
+from tonnage.simulator.member import Member
 
 if TYPE_CHECKING:
     from tonnage.serve.clock import WallClock
@@ -25,21 +22,12 @@ class Alarm(Protocol):
         """Ring once at that moment of the monotonic clock."""
 
 
-@dataclass(slots=True, eq=False, kw_only=True)
-class Live:
-    """A request that has not ended: who takes its tokens, and how many tokens a router in front knows to be still to come."""
-
-    deliver: Deliver
-    prompt: int
-    output: int
-
-
 class Instance:
-    """A resumable engine, advanced to the present whenever something is due or somebody submits.
+    """A member of a fleet that is advanced to the present whenever something is due or somebody submits.
 
     Attributes:
         name: its number, as text, in metrics.
-        live: requests that have not ended, by number.
+        member: its engine, and what is outstanding there.
     """
 
     def __init__(self, name: str, engine: Engine, clock: WallClock) -> None:
@@ -51,12 +39,9 @@ class Instance:
             clock: what time it is.
         """
         self.name = name
-        self.engine = engine
-        self.live: dict[int, Live] = {}
-        self.tokens_to_come = 0
+        self.member = Member(engine)
         self._clock = clock
-        self._coming: list[tuple[int, int, int, int, int]] = []
-        self._entries = 0
+        self._deliver: dict[int, Deliver] = {}
         self._alarm: Alarm | None = None
         self._late: Callable[[float], None] | None = None
 
@@ -72,27 +57,27 @@ class Instance:
             isl, osl: prompt and output tokens.
             deliver: called for every piece of the answer; not from inside this call.
         """
-        self.engine.submit(Request(id=number, isl=isl, osl=osl, at=max(self._clock.now(), self.engine.now)))
-        self.live[number] = Live(deliver=deliver, prompt=isl, output=osl)
-        self.tokens_to_come += isl + osl
+        self._deliver[number] = deliver
+        self.member.submit(number, isl=isl, osl=osl, at=max(self._clock.now(), self.member.engine.now))
         self.wake()
 
     def cancel(self, number: int) -> bool:
         """Let go of a request whose client has left; False if it had ended."""
-        live = self.live.pop(number, None)
-        if live is None:
-            return False
-        self.tokens_to_come -= live.prompt + live.output
-        self.engine.cancel(number)
-        self.wake()
-        return True
+        self._deliver.pop(number, None)
+        live = self.member.cancel(number)
+        if live:
+            self.wake()
+        return live
 
     def wake(self) -> None:
         """Bring the engine to the present, hand out what is due, and set the alarm for what comes next."""
         while True:
-            until = max(self._clock.now(), self.engine.now)
-            self._advance(until)
-            moment = self._next()
+            due = self.member.advance(max(self._clock.now(), self.member.engine.now))
+            if due and self._late is not None:
+                self._late(max(self._clock.late_s(due[0].at), 0.0))
+            for delivery in due:
+                self._hand_out(delivery.number, delivery.tokens, delivery.status)
+            moment = self.member.next_event()
             if moment is None:
                 return
             if moment > self._clock.now():
@@ -100,32 +85,7 @@ class Instance:
         if self._alarm is not None:
             self._alarm.set(self._clock.moment_ns(moment))
 
-    def _advance(self, until: int) -> None:
-        happened = self.engine.advance(until)
-        if len(happened):
-            columns = (happened.at.tolist(), happened.ids.tolist(), happened.tokens.tolist(), happened.status.tolist())
-            for at, number, tokens, status in zip(*columns, strict=True):
-                self._entries += 1
-                heapq.heappush(self._coming, (at, self._entries, number, tokens, status))
-        due = self._coming[0][0] if self._coming else until + 1
-        if due <= until and self._late is not None:
-            self._late(max(self._clock.late_s(due), 0.0))
-        while self._coming and self._coming[0][0] <= until:
-            _, _, number, tokens, status = heapq.heappop(self._coming)
-            self._hand_out(number, tokens, status)
-
     def _hand_out(self, number: int, tokens: int, status: int) -> None:
-        live = self.live.get(number)
-        if live is None:
-            return
-        self.tokens_to_come -= live.prompt + tokens
-        live.prompt, live.output = 0, live.output - tokens
-        if status != UNFINISHED:
-            self.tokens_to_come -= live.output
-            del self.live[number]
-        live.deliver(tokens, status)
-
-    def _next(self) -> int | None:
-        """The simulated instant of the next step or delivery; None where nothing is under way."""
-        instants = [at for at in (self.engine.next_event(), self._coming[0][0] if self._coming else None) if at is not None]
-        return min(instants, default=None)
+        deliver = self._deliver[number] if number in self.member.live else self._deliver.pop(number, None)
+        if deliver is not None:
+            deliver(tokens, status)

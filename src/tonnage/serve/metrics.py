@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from tonnage.serve.fleet import Fleet, used_share
+from tonnage.serve.fleet import Fleet
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -36,7 +36,8 @@ class Gauges(Collector):
         }
         gauges = [GaugeMetricFamily(name, text, labels=["model_name", "engine"]) for name, text in about.items()]
         for one in self._fleet.instances:
-            values = len(one.engine.running), len(one.engine.waiting), used_share(one)
+            engine = one.member.engine
+            values = len(engine.running), len(engine.waiting), one.member.kv_used
             for gauge, value in zip(gauges, values, strict=True):
                 gauge.add_metric([self._model, one.name], value)
         yield from gauges

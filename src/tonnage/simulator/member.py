@@ -1,0 +1,135 @@
+"""An engine as a router in front of it sees it: what was sent there, what came back, and what is still to come."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from tonnage.results.requests import UNFINISHED
+from tonnage.simulator.request import Request
+from tonnage.simulator.router import View
+
+if TYPE_CHECKING:
+    from tonnage.simulator.engine import Engine
+
+
+class Delivery(NamedTuple):
+    """What a client gets of a request at an instant: tokens, or its end without one.
+
+    Attributes:
+        at: picoseconds.
+        number: of the request.
+        tokens: output tokens.
+        status: of ``results.requests`` after them.
+    """
+
+    at: int
+    number: int
+    tokens: int
+    status: int
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Live:
+    """Tokens of a request that are still to come: its prompt until the first token has come back, and its output."""
+
+    prompt: int
+    output: int
+
+
+class Member:
+    """One engine of a fleet.
+
+    Attributes:
+        engine: the engine; whoever drives the fleet advances it through the member.
+        live: requests that have not ended as far as their clients know, by number.
+        tokens: tokens of these that are still to come.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        """Take an idle engine."""
+        self.engine = engine
+        self.live: dict[int, Live] = {}
+        self.tokens = 0
+        self._coming: list[tuple[int, int, Delivery]] = []
+        self._entries = 0
+
+    @property
+    def requests(self) -> int:
+        """Requests that have not ended as far as their clients know."""
+        return len(self.live)
+
+    @property
+    def kv_used(self) -> float:
+        """Share of the KV blocks in use, from 0 to 1."""
+        used, free = self.engine.kv_blocks_used, self.engine.kv_blocks_free
+        return used / max(used + free, 1)
+
+    def submit(self, number: int, *, isl: int, osl: int, at: int) -> None:
+        """Send a request to the engine.
+
+        Args:
+            number: of the request; no two of an engine have the same.
+            isl, osl: prompt and output tokens.
+            at: when, in picoseconds; not before the engine's ``now``.
+        """
+        self.engine.submit(Request(id=number, isl=isl, osl=osl, at=at))
+        self.live[number] = Live(prompt=isl, output=osl)
+        self.tokens += isl + osl
+
+    def cancel(self, number: int) -> bool:
+        """Let go of a request whose client has left; False if it had ended."""
+        live = self.live.pop(number, None)
+        if live is None:
+            return False
+        self.tokens -= live.prompt + live.output
+        self.engine.cancel(number)
+        return True
+
+    def advance(self, until: int) -> list[Delivery]:
+        """Advance the engine, and return what clients have got up to and including ``until``, in the order of time."""
+        happened = self.engine.advance(until)
+        if len(happened):
+            columns = (happened.at.tolist(), happened.ids.tolist(), happened.tokens.tolist(), happened.status.tolist())
+            for entry in zip(*columns, strict=True):
+                self._entries += 1
+                heapq.heappush(self._coming, (entry[0], self._entries, Delivery(*entry)))
+        due = []
+        while self._coming and self._coming[0][0] <= until:
+            delivery = heapq.heappop(self._coming)[2]
+            if delivery.number in self.live:
+                self._book(delivery)
+                due.append(delivery)
+        return due
+
+    def next_event(self) -> int | None:
+        """The instant of the next step or delivery in picoseconds; None where nothing is under way."""
+        instants = [at for at in (self.engine.next_event(), self._coming[0][0] if self._coming else None) if at is not None]
+        return min(instants, default=None)
+
+    def _book(self, delivery: Delivery) -> None:
+        live = self.live[delivery.number]
+        self.tokens -= live.prompt + delivery.tokens
+        live.prompt, live.output = 0, live.output - delivery.tokens
+        if delivery.status != UNFINISHED:
+            self.tokens -= live.output
+            del self.live[delivery.number]
+
+
+def view_of(members: Sequence[Member], weight: Sequence[float] | None = None) -> View:
+    """What a router sees of a fleet whose instances are all available, and of whose prefixes it remembers none.
+
+    Args:
+        members: the instances.
+        weight: their relative capacities; 1 for all if not given.
+    """
+    return View(
+        available=[1] * len(members),
+        requests=[one.requests for one in members],
+        tokens=[one.tokens for one in members],
+        kv_used=[one.kv_used for one in members],
+        matched=[0] * len(members),
+        weight=[1.0] * len(members) if weight is None else weight,
+    )

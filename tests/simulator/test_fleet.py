@@ -1,0 +1,119 @@
+"""A fleet behind a router: every request ends once, one instance is a plain run, and balance shows in the waits."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.simulator.test_engine import engine_of, opened
+from tests.strategies import SCHEDULERS, runs
+from tonnage.errors import InputError
+from tonnage.perf.step import StepModel
+from tonnage.perf.step_terms import COEFFICIENTS, HOST_STEP, NORM
+from tonnage.results.requests import COMPLETED
+from tonnage.simulator import reference
+from tonnage.simulator.engine import Engine
+from tonnage.simulator.fleet import simulate_fleet
+from tonnage.simulator.request import Request
+from tonnage.simulator.router import ROUTERS
+from tonnage.spec.deployment import EngineKnobs
+from tonnage.spec.workload import Trace
+
+EASY = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@EASY
+@given(run=runs(SCHEDULERS))
+def test_one_instance_is_a_run_of_its_engine(run):
+    run = opened(run)
+    alone = engine_of(Engine, run)
+    for i, (at, isl, osl) in enumerate(zip(*(c.tolist() for c in (run.trace.due_ps, run.trace.isl, run.trace.osl)), strict=True)):
+        alone.submit(Request(id=i, isl=isl, osl=osl, at=at))
+    alone.advance()
+    routed = simulate_fleet(run.trace, [engine_of(Engine, run)])
+    for field in fields(routed.requests):
+        assert np.array_equal(getattr(routed.requests, field.name), getattr(alone.requests(), field.name)), field.name
+
+
+@pytest.mark.parametrize("router", sorted(ROUTERS))
+@EASY
+@given(data=st.data())
+def test_the_kernel_is_the_reference_behind_every_router_and_every_request_ends_once(router, data):
+    run = opened(data.draw(runs(SCHEDULERS)))
+    count = data.draw(st.integers(1, 4))
+    sessions = np.arange(len(run.trace)) % 3
+    both = [
+        simulate_fleet(run.trace, [engine_of(kind, run) for _ in range(count)], router, seed=5, sessions=sessions)
+        for kind in (Engine, reference.Engine)
+    ]
+    for field in fields(both[0].requests):
+        assert np.array_equal(getattr(both[0].requests, field.name), getattr(both[1].requests, field.name)), field.name
+    assert np.array_equal(both[0].chosen, both[1].chosen)
+    record = both[0].requests
+    assert len(record) == len(run.trace)
+    assert np.array_equal(record.isl, run.trace.isl)
+    served = record.status == COMPLETED
+    assert np.array_equal(record.instance[served], both[0].chosen[served])
+    assert np.array_equal(record.osl[served], run.trace.osl[served])
+    if router == "session":
+        assert all(len(set(both[0].chosen[sessions == s])) <= 1 for s in range(3))
+
+
+KNOBS = EngineKnobs(
+    scheduler="vllm",
+    max_batch_size=8,
+    max_num_tokens=4096,
+    chunked_prefill=True,
+    tokens_per_block=16,
+    kv_rule="gpu_memory_utilization",
+    kv_fraction=0.9,
+)
+
+
+def engine(step_s: float) -> Engine:
+    c = np.zeros(COEFFICIENTS)
+    c[NORM], c[HOST_STEP] = 1.0, step_s
+    return Engine(StepModel(coefficients=c, frontend_s=0.0), KNOBS, 4096)
+
+
+def poisson(count: int, rate: float) -> Trace:
+    rng = np.random.default_rng(2)
+    due = np.cumsum(rng.exponential(1e12 / rate, count)).astype(np.int64)
+    lengths = np.full(count, 64), rng.integers(10, 60, count)
+    return Trace(due_ps=due, isl=lengths[0], osl=lengths[1], concurrency=0, turnaround_ps=0)
+
+
+def mean_e2e_ms(router: str, trace: Trace, steps: tuple[float, ...], weight: tuple[float, ...] | None = None) -> float:
+    record = simulate_fleet(trace, [engine(s) for s in steps], router, seed=1, weight=weight).requests
+    return float(np.mean(record.last_token_ns - record.due_ns)) / 1e6
+
+
+def test_three_workers_one_five_times_slower() -> None:
+    trace = poisson(600, 55.0)
+    steps = (0.01, 0.01, 0.05)
+    blind = mean_e2e_ms("round-robin", trace, steps)
+    two = mean_e2e_ms("power-of-two", trace, steps)
+    least = mean_e2e_ms("least-outstanding", trace, steps)
+    weighted = mean_e2e_ms("weighted", trace, steps, (5.0, 5.0, 1.0))
+    assert least < two < blind
+    assert least < 0.6 * blind
+    assert weighted < 0.6 * blind
+
+
+def test_balance_beats_chance_between_equals() -> None:
+    trace = poisson(1500, 68.0)
+    steps = (0.01, 0.01, 0.01)
+    assert mean_e2e_ms("least-outstanding", trace, steps) < mean_e2e_ms("power-of-two", trace, steps) < mean_e2e_ms("random", trace, steps)
+
+
+def test_what_is_no_fleet_is_refused() -> None:
+    trace = poisson(3, 1.0)
+    backwards = Trace(due_ps=trace.due_ps[::-1], isl=trace.isl, osl=trace.osl, concurrency=0, turnaround_ps=0)
+    closed = Trace(due_ps=trace.due_ps, isl=trace.isl, osl=trace.osl, concurrency=2, turnaround_ps=0)
+    for asked, engines, router in ((trace, 0, "random"), (trace, 1, "best"), (backwards, 1, "random"), (closed, 1, "random")):
+        with pytest.raises(InputError, match="a fleet"):
+            simulate_fleet(asked, [engine(0.01)] * engines, router)
