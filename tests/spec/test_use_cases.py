@@ -6,7 +6,7 @@ import pytest
 
 from tonnage.spec.deployment import parse_limit
 from tonnage.spec.scenario_file import scenario_of
-from tonnage.spec.use_cases import PRESETS, Defaults, pace, with_defaults
+from tonnage.spec.use_cases import PRESETS, Defaults, with_defaults
 
 
 def test_a_chatbot_is_read_along() -> None:
@@ -55,19 +55,3 @@ def test_every_use_case_says_what_it_sets(name: str) -> None:
     assert found.mode == PRESETS[name].mode
     assert said is not None
     assert (said.use_case, said.mode) == (name, PRESETS[name].mode)
-
-
-@pytest.mark.parametrize(
-    ("mean", "p99", "says"),
-    [
-        (0.05, 0.2, "faster than fast readers read (90 ms a token), its p99 within the 250 ms that they accept"),
-        (
-            0.15,
-            0.3,
-            "faster than people read (200 ms a token), slower than fast readers (90 ms), its p99 beyond the 250 ms that they accept",
-        ),
-        (0.25, 0.25, "slower than people read (200 ms a token), its p99 within the 250 ms that they accept"),
-    ],
-)
-def test_the_pace_beside_reading(mean: float, p99: float, says: str) -> None:
-    assert pace(mean, p99) == says

@@ -92,17 +92,5 @@ def with_defaults(scenario: Scenario) -> tuple[Scenario, Defaults | None]:
     return replace(scenario, mode=mode, lengths=lengths, limits=limits), found if anything else None
 
 
-def pace(itl_mean_s: float, itl_p99_s: float) -> str:
-    """How the gaps between tokens compare with reading: "faster than fast readers read (90 ms a token)"."""
-    if itl_mean_s <= FAST_READING_S:
-        than = f"faster than fast readers read ({FAST_READING_S * 1e3:.0f} ms a token)"
-    elif itl_mean_s <= READING_S:
-        than = f"faster than people read ({READING_S * 1e3:.0f} ms a token), slower than fast readers ({FAST_READING_S * 1e3:.0f} ms)"
-    else:
-        than = f"slower than people read ({READING_S * 1e3:.0f} ms a token)"
-    stalls = "within" if itl_p99_s <= READING_P99_S else "beyond"
-    return f"{than}, its p99 {stalls} the {READING_P99_S * 1e3:.0f} ms that they accept"
-
-
 def _metric(name: str) -> LimitMetric:
     return next(metric for metric in METRICS if metric == name)
