@@ -27,7 +27,7 @@ from tonnage.bench.recorder import EXAMPLES, Tally
 from tonnage.bench.scrape import Scraper
 from tonnage.bench.setup import Setup
 from tonnage.bench.worker import READY, SEEN, Job
-from tonnage.errors import TonnageError
+from tonnage.errors import TonnageError, option
 from tonnage.results.batches import BATCH_ROWS, Batch, RunWriter, read_tokens
 from tonnage.results.store import read_run
 
@@ -122,7 +122,7 @@ def _say(process: subprocess.Popen[bytes], data: bytes) -> None:
 def _wait_ready(process: subprocess.Popen[bytes]) -> None:
     line = process.stdout.readline() if process.stdout else b""
     if line.strip().decode() != READY:
-        raise TonnageError("a client process did not start; try with one, --workers 1")
+        raise TonnageError(f"a client process did not start; try with one, {option('workers')} 1")
 
 
 def _result(folder: Path) -> Observed:
