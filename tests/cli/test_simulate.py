@@ -56,3 +56,29 @@ def test_a_scenario_is_simulated_with_the_load_that_is_given(capsys: pytest.Capt
     assert "--concurrency, --request-rate: neither given; the demand of 199.772 requests/s" in capsys.readouterr().err
     assert run(["simulate", path, "--ticks"]) == 2
     assert "leave it out or leave out --ticks" in capsys.readouterr().err
+
+
+def test_instances_share_a_load_behind_a_router(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = [*POINT, "--request-rate", "8", "--instances", "3"]
+    assert run([*fleet, "--router", "power-of-two", "--output", str(tmp_path / "run"), "--json"]) == 0
+    point = json.loads(capsys.readouterr().out)
+    assert (point["instances"], point["router"]) == (3, "power-of-two")
+    assert run(fleet) == 0
+    assert "3 instances, least-outstanding" in capsys.readouterr().out
+    import pyarrow.parquet as pq
+
+    assert set(pq.read_table(tmp_path / "run" / "requests.parquet")["instance"].to_pylist()) == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("flags", "word"),
+    [
+        (["--request-rate", "8", "--instances", "0"], "--instances"),
+        (["--request-rate", "8", "--instances", "2", "--router", "best"], "--router"),
+        (["--request-rate", "8", "--instances", "2", "--router", "session"], "--router"),
+        (["--concurrency", "8", "--instances", "2"], "--instances"),
+    ],
+)
+def test_a_fleet_that_cannot_be_is_refused(flags: list[str], word: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*POINT, *flags]) == 2
+    assert capsys.readouterr().err.startswith(f"tonnage: {word}")

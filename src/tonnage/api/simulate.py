@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Unpack
 
 from tonnage.api.arguments import with_signature
 from tonnage.api.documents import ScenarioLike
 from tonnage.api.simulated_run import SimulatedRun
-from tonnage.api.simulation import SimulateArguments, simulation_of
+from tonnage.api.simulation import SimulateArguments, Simulation, simulation_of
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ def simulate_sweep(
     from tonnage.simulator.simulate import simulate_many
 
     asks = simulation_of(scenario, asked)
+    if asks.instances > 1:
+        return list(_fleets(asks, progress))
     points = [(asks.deployment, workload) for workload in asks.workloads]
     if asks.deployment.speculation is not None:
         points += [(replace(asks.deployment, speculation=None), workload) for workload in asks.workloads]
@@ -62,3 +65,29 @@ def simulate_sweep(
     plain: list[Summary | None] = [*summaries[count:]] or [None] * count
     made = zip(asks.workloads, runs, summaries, plain, strict=False)
     return [SimulatedRun(deployment=asks.deployment, workload=w, seed=asks.seed, requests=r, summary=s, plain=p) for w, r, s, p in made]
+
+
+def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRun]:
+    """Each load on all instances behind the router."""
+    from tonnage.perf.memory import memory_plan
+    from tonnage.perf.terms import step_model
+    from tonnage.results.metrics import summarize
+    from tonnage.simulator.engine import Engine
+    from tonnage.simulator.fleet import simulate_fleet
+
+    d = asks.deployment
+    memory, step, context = memory_plan(d), step_model(d), d.model.max_context
+    for number, workload in enumerate(asks.workloads, 1):
+        engines = [Engine(step, d.knobs, memory.blocks, windows=memory.windows, max_context=context) for _ in range(asks.instances)]
+        record = simulate_fleet(workload.trace(asks.seed), engines, asks.router, seed=asks.seed).requests
+        if progress is not None:
+            progress(number, len(asks.workloads), f"{asks.instances} instances")
+        yield SimulatedRun(
+            deployment=d,
+            workload=workload,
+            seed=asks.seed,
+            requests=record,
+            summary=summarize(record),
+            instances=asks.instances,
+            router=asks.router,
+        )

@@ -23,6 +23,8 @@ class SimulatedRun:
         deployment, workload, seed: what was run.
         requests, summary: what happened.
         plain: of speculative decoding, the metrics of the same point without it; None otherwise.
+        instances: that shared the load.
+        router: what shared it; empty where there was one instance.
     """
 
     deployment: Deployment
@@ -31,6 +33,8 @@ class SimulatedRun:
     requests: Requests
     summary: Summary
     plain: Summary | None = None
+    instances: int = 1
+    router: str = ""
 
     @property
     def gain(self) -> float | None:
@@ -66,6 +70,7 @@ class SimulatedRun:
             **load,
             "requests": w.requests,
             "seed": self.seed,
+            **self._fleet,
             **({} if d.speculation is None else {"speculation": str(d.speculation), "speculation_gain": self.gain}),
             "marks": list(self.marks),
             "intervals": {name: list(bounds) for name, bounds in self.intervals.items()},
@@ -93,6 +98,10 @@ class SimulatedRun:
 
         return marks(self.deployment)
 
+    @property
+    def _fleet(self) -> dict[str, Any]:
+        return {"instances": self.instances, "router": self.router} if self.router else {}
+
     def scenario(self) -> dict[str, Any]:
         """What was run, for the run folder: deployment with every knob, workload, seed."""
         d, w = self.deployment, self.workload
@@ -109,6 +118,7 @@ class SimulatedRun:
             "arrivals": asdict(w.arrivals),
             "requests": w.requests,
             "seed": self.seed,
+            **self._fleet,
             **({"calibration": asdict(d.calibration)} if d.calibration is not None else {}),
             **({"speculation": str(d.speculation)} if d.speculation is not None else {}),
             **({"step_model": d.step_source.name, "marks": list(self.marks)} if d.step_source is not None else {}),

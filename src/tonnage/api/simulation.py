@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,11 +15,12 @@ from tonnage.api.lengths import LengthsFound, lengths_found, replays_lengths
 from tonnage.api.loads import loads_of, window_of, workload_of
 from tonnage.api.typed_arguments import LengthsArguments
 from tonnage.errors import InputError, InputErrors, option
+from tonnage.simulator.router import ROUTERS
 from tonnage.sizing.question import check_context
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.scenario import DemandAsked, Scenario
 from tonnage.spec.use_cases import with_defaults
-from tonnage.spec.workload import Process, Workload
+from tonnage.spec.workload import Arrivals, ClosedLoop, Process, Workload
 
 DEFAULTS = {"gpu": "h100-sxm-80gb", "precision": "fp16", "engine": "tensorrt-llm"}
 KNOBS = ("max_batch_size", "max_num_tokens", "chunked_prefill", "stream_interval")
@@ -77,6 +78,10 @@ class SimulateArguments(LengthsArguments, total=False):
     """Whether a step is scheduled while the one before it runs."""
     graph_tokens: int | None
     """Tokens up to which steps with prompts run as CUDA graphs."""
+    instances: int | None
+    """Instances behind a router, under one open loop (default: 1)."""
+    router: str | None
+    """Which instance gets a request, a name of ``simulator.router`` (default: least-outstanding)."""
     speculation: str | None
     """Speculative decoding, such as "eagle k=3 acceptance=0.7"; every point is then run without it too."""
     coefficients: str | Path | None
@@ -85,11 +90,16 @@ class SimulateArguments(LengthsArguments, total=False):
     """Source of the step times: "fitted", "aiconfigurator", or a CSV (``spec.step_times_file``)."""
 
 
+MOST_INSTANCES = 1_000
+
 OWN = (
     *("concurrency", "request_rate", "requests", "window", "batcher", "receive_interval", "batch_wait_steps", "batch_wait_ratio"),
-    *("overlap_schedule", "graph_tokens"),
+    *("overlap_schedule", "graph_tokens", "instances", "router"),
 )
 """Arguments that no scenario has; ``requests`` there is the size of a job."""
+
+LOADS = ("concurrency", "request_rate", "requests", "window", "batcher", "instances", "router")
+"""Those that are no knobs of an engine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,12 +111,16 @@ class Simulation:
         workloads: one per point.
         window_s: seconds in which completions count; None for the whole run.
         seed: of every random draw.
+        instances: of the deployment, which share each load; 1 is an instance by itself.
+        router: what shares it.
     """
 
     deployment: Deployment
     workloads: tuple[Workload, ...]
     window_s: float | None
     seed: int
+    instances: int = 1
+    router: str = "least-outstanding"
 
 
 def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simulation:
@@ -143,7 +157,33 @@ def _simulation(found: Scenario, own: Mapping[str, Any], deployment: Deployment,
     window_s = window_of(own.get("window"), loads)
     check_context(deployment.model, lengths.isl, lengths.osl, lengths.pairs)
     workloads = tuple(workload_of(lengths, load, own.get("requests"), window_s) for load in loads)
-    return Simulation(deployment=deployment, workloads=workloads, window_s=window_s, seed=found.seed or 0)
+    return Simulation(deployment=deployment, workloads=workloads, window_s=window_s, seed=found.seed or 0, **_fleet(own, deployment, loads))
+
+
+BLIND = ("prefix-aware", "session")
+"""Routers that look at what simulated requests do not have yet."""
+
+
+def _fleet(own: Mapping[str, Any], deployment: Deployment, loads: Sequence[Arrivals]) -> dict[str, Any]:
+    """How many instances there are, and what is between them.
+
+    Raises:
+        InputError: no such router or number, or a load that a router does not share.
+    """
+    instances, router = own.get("instances", 1), own.get("router")
+    if isinstance(instances, bool) or not isinstance(instances, int) or not 1 <= instances <= MOST_INSTANCES:
+        raise InputError(f"{option('instances')}: {instances} is not possible; write a whole number from 1 to {MOST_INSTANCES:,}")
+    if router is not None and (router not in ROUTERS or router in BLIND):
+        known = ", ".join(name for name in ROUTERS if name not in BLIND)
+        raise InputError(f"{option('router')}: '{router}' is none of {known}")
+    if instances == 1:
+        return {}
+    if isinstance(loads[0], ClosedLoop) or deployment.parallelism.dp > 1 or deployment.speculation is not None:
+        raise InputError(
+            f"{option('instances')}: several instances share an open loop ({option('request_rate')}), without attention ranks "
+            "and speculative decoding so far"
+        )
+    return {"instances": instances, "router": router or "least-outstanding"}
 
 
 def _lengths(found: Scenario, faults: Faults) -> LengthsFound | None:
@@ -171,7 +211,7 @@ def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Depl
     if any(value is None for value in (*names.values(), *degrees.values())):
         return None
     knobs = {name: faults.of(_knob, getattr(search, name), name) for name in KNOBS}
-    knobs |= {name: own.get(name) for name in OWN if name not in ("concurrency", "request_rate", "requests", "window", "batcher")}
+    knobs |= {name: own.get(name) for name in OWN if name not in LOADS}
     knobs["scheduler"] = faults.of(scheduler_of, own.get("batcher"), names["engine"])
     whose: dict[str, Any] = {"coefficients": search.coefficients, "step_model": search.step_model, "speculation": search.speculation}
     return faults.of(deployment_of, **names, **degrees, knobs=knobs, **whose)

@@ -45,6 +45,11 @@ class Point:
     step_model: str | None = about(
         "Source of the step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md)."
     )
+    instances: int | None = about("Instances behind a router that share each open loop (default: 1).")
+    router: str | None = about(
+        "Router between the instances: round-robin, weighted, random, least-outstanding, least-tokens, least-kv or power-of-two "
+        "(default: least-outstanding)."
+    )
     output: Path | None = about("Write a run folder with scenario, requests, gaps, summary and provenance; a sweep writes one per point.")
 
 

@@ -57,6 +57,14 @@ class Run(Protocol):
         """What speculative decoding brings; None without it."""
 
     @property
+    def instances(self) -> int:
+        """How many of the deployment shared the load."""
+
+    @property
+    def router(self) -> str:
+        """What shared it; empty where there was one instance."""
+
+    @property
     def marks(self) -> tuple[str, ...]:
         """What of the prediction does not rest on measurements of this GPU and engine."""
 
@@ -86,7 +94,8 @@ def _title(run: Run) -> str:
     split = f", TP {d.parallelism.tp}{degrees}" if degrees else ""
     guesses = f", {d.speculation}" if d.speculation is not None else ""
     where = f"{d.model.name} {d.precision.name.upper()} on {d.parallelism.gpus} × {d.gpu.name}{split}, {d.engine}"
-    return f"{where}{guesses}, {w.isl} tokens in, {w.osl} out"
+    fleet = f"; {run.instances} instances, {run.router}" if run.router else ""
+    return f"{where}{guesses}, {w.isl} tokens in, {w.osl} out{fleet}"
 
 
 def _load(run: Run) -> str:
