@@ -139,7 +139,7 @@ def test_compiled_routers_choose_as_plain_ones() -> None:
     import tonnage.simulator.router as module
 
     namespace = dict(vars(module))
-    for name in ("mixed", "draw", "nth_available", "least_outstanding"):
+    for name in ("mixed", "draw", "nth_available", "least", "least_outstanding"):
         namespace[name] = numba.njit(_with(namespace, vars(module)[name]))
     rng = np.random.default_rng(0)
     for name, function in ROUTERS.items():

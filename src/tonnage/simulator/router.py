@@ -145,28 +145,26 @@ def power_of_two(view: View, request: Request, memory: Memory) -> int:
     return other if view.requests[other] * view.weight[one] < view.requests[one] * view.weight[other] else one
 
 
-def least_outstanding(view: View, request: Request, memory: Memory) -> int:
-    """The fewest outstanding requests for its weight; equal ones take turns."""
-    count, best = len(view.available), NO_INSTANCE
+def least(view: View, loads: Sequence[int], memory: Memory) -> int:
+    """The available instance with the smallest load for its weight; equal ones take turns."""
+    count, best = len(loads), NO_INSTANCE
     for step in range(1, count + 1):
         i = (memory.last[0] + step) % count
-        if view.available[i] and (best < 0 or view.requests[i] * view.weight[best] < view.requests[best] * view.weight[i]):
+        if view.available[i] and (best < 0 or loads[i] * view.weight[best] < loads[best] * view.weight[i]):
             best = i
     if best >= 0:
         memory.last[0] = best
     return best
+
+
+def least_outstanding(view: View, request: Request, memory: Memory) -> int:
+    """The fewest outstanding requests for its weight."""
+    return least(view, view.requests, memory)
 
 
 def least_tokens(view: View, request: Request, memory: Memory) -> int:
-    """The fewest tokens still to come for its weight; equal ones take turns."""
-    count, best = len(view.available), NO_INSTANCE
-    for step in range(1, count + 1):
-        i = (memory.last[0] + step) % count
-        if view.available[i] and (best < 0 or view.tokens[i] * view.weight[best] < view.tokens[best] * view.weight[i]):
-            best = i
-    if best >= 0:
-        memory.last[0] = best
-    return best
+    """The fewest tokens still to come for its weight."""
+    return least(view, view.tokens, memory)
 
 
 def least_kv(view: View, request: Request, memory: Memory) -> int:
