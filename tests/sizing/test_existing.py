@@ -42,7 +42,7 @@ def test_too_few_systems_have_negative_headroom_and_say_so() -> None:
     have = existing(asked, answer(asked, prepare(asked)))
     assert have.headroom < 0
     assert have.months_left == -1
-    assert "less than today's 4e+03" in existing_text(have)
+    assert "less than today's 4,000" in existing_text(have)
 
 
 @given(today=st.floats(1, 1e4), room=st.floats(1, 100), growth=st.floats(1e-3, 1))
