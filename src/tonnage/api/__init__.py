@@ -9,6 +9,7 @@ from tonnage.api.calibrate import calibrate
 from tonnage.api.costs import prices_of
 from tonnage.api.deployment import deployment_of
 from tonnage.api.facts import MemoryReport, PrecisionReport, catalog, memory, precisions
+from tonnage.api.gateway import gateway_settings
 from tonnage.api.lesson import lesson
 from tonnage.api.score import score, score_models, several_models
 from tonnage.api.serve import serve_simulated
@@ -27,6 +28,7 @@ __all__ = [
     "catalog",
     "check_given",
     "deployment_of",
+    "gateway_settings",
     "lesson",
     "memory",
     "precisions",

@@ -23,6 +23,7 @@ VERBS = {
     "simulate": "What one instance does under a load, or the course's lesson on batching (--ticks).",
     "bench": "Measure a live endpoint, with a verdict on whether the measurement can be believed.",
     "serve": "The OpenAI API of a model and GPUs that are not there, timed by the simulator.",
+    "gateway": "Balance requests between instances, by the routers that the simulator has.",
     "import": "Single requests of another tool's run, as a run folder.",
     "compare": "Two runs, measured or simulated: how their latencies and rates compare.",
     "score": "Predict every row of a measured file and print the errors.",

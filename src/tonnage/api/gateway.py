@@ -1,0 +1,96 @@
+"""``tonnage gateway``: the settings of a gateway, from addresses and names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tonnage.errors import InputError, UnknownName, option
+
+if TYPE_CHECKING:
+    from tonnage.bench.wire.request import Target
+    from tonnage.gateway.settings import Settings
+
+MAX_IN_FLIGHT = 1_024
+MAX_BODY_MB = 32
+MOST_BACKENDS = 256
+
+
+def gateway_settings(
+    *,
+    backends: Sequence[str],
+    policy: str = "least-outstanding",
+    max_in_flight: int = MAX_IN_FLIGHT,
+    max_body_mb: int = MAX_BODY_MB,
+    first_byte_timeout: float = 600.0,
+    idle_timeout: float = 120.0,
+    seed: int = 0,
+    host: str = "127.0.0.1",
+    port: int = 8080,
+) -> Settings:
+    """The settings of a gateway.
+
+    Args:
+        backends: addresses such as "http://127.0.0.1:8001"; "=2" at the end of one is its weight.
+        policy: which backend gets a request (``simulator.router``).
+        max_in_flight: requests at once; further ones get 429.
+        max_body_mb: MiB of a request's body.
+        first_byte_timeout: seconds that a backend may take to begin a response.
+        idle_timeout: seconds between two pieces of a response, and of a client that reads nothing.
+        seed: of the policy's random choices.
+        host, port: where to listen; port 0 takes a free one.
+
+    Raises:
+        InputError: anything that cannot be used, in one line.
+    """
+    from tonnage.gateway.settings import Limits, Settings
+    from tonnage.simulator.router import ROUTERS
+
+    if policy not in ROUTERS:
+        raise UnknownName("policy", policy, ROUTERS)
+    given = {
+        "max_in_flight": max_in_flight,
+        "max_body_mb": max_body_mb,
+        "first_byte_timeout": first_byte_timeout,
+        "idle_timeout": idle_timeout,
+    }
+    for name, value in given.items():
+        if not 0 < value < math.inf:
+            raise InputError(f"{option(name)}: {value} is not possible; write a number above 0")
+    if not 0 <= port <= 65_535:
+        raise InputError(f"{option('port')}: {port} is no port; write a number from 0 to 65535")
+    if not 0 < len(backends) <= MOST_BACKENDS:
+        raise InputError(f"{option('backend')}: give from 1 to {MOST_BACKENDS} of them, such as http://127.0.0.1:8001")
+    found = tuple(_backend(text) for text in backends)
+    names = [target.authority for target, _ in found]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"{option('backend')}: {twice} is given twice; a weight makes one count for more, as in http://{twice}=2")
+    limits = Limits(
+        in_flight=max_in_flight, body=max_body_mb * 1_048_576, first_byte_s=float(first_byte_timeout), idle_s=float(idle_timeout)
+    )
+    return Settings(backends=found, policy=policy, seed=seed, host=host, port=port, limits=limits)
+
+
+def _backend(text: str) -> tuple[Target, float]:
+    """An address and its weight."""
+    from tonnage.bench.wire.request import parse_url
+
+    where = option("backend")
+    url, equals, weight = text.partition("=")
+    try:
+        target = parse_url(url)
+    except InputError as error:
+        raise InputError(f"{where}: {error.reason}") from None
+    if target.tls:
+        raise InputError(f"{where}: '{url}' asks for TLS, which the gateway does not speak yet; give an http:// address")
+    if target.path:
+        raise InputError(f"{where}: '{url}' has a path; give the address alone, such as http://{target.authority}")
+    try:
+        value = float(weight) if equals else 1.0
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise InputError(f"{where}: '{weight}' is no weight; write a number above 0, as in {url}=2")
+    return target, value

@@ -1,0 +1,40 @@
+"""The responses that the gateway makes itself, as bytes."""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+from typing import Any
+
+JSON = "application/json"
+
+
+def response(
+    status: int, body: bytes, *, kind: str = JSON, close: bool = False, further: tuple[str, ...] = (), head: bool = False
+) -> bytes:
+    """A whole response.
+
+    Args:
+        status: its code.
+        body: its body, which is left out of a response to HEAD.
+        kind: content type.
+        close: whether the connection ends with it.
+        further: header lines.
+        head: whether the request's method was HEAD.
+    """
+    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"Content-Type: {kind}", f"Content-Length: {len(body)}", *further]
+    if close:
+        lines.append("Connection: close")
+    return "\r\n".join([*lines, "", ""]).encode() + (b"" if head else body)
+
+
+def document(status: int, value: Any, *, close: bool = False, head: bool = False) -> bytes:
+    """A response with a JSON body."""
+    return response(status, json.dumps(value).encode(), close=close, head=head)
+
+
+def refusal(status: int, message: str, *, close: bool = False, head: bool = False) -> bytes:
+    """An error in the form of the OpenAI API; 429 and 503 say when to come again."""
+    kind = "invalid_request_error" if status < 500 and status != 429 else "server_error" if status != 429 else "rate_limit_error"
+    body = json.dumps({"error": {"message": message, "type": kind, "param": None, "code": status}}).encode()
+    return response(status, body, close=close, head=head, further=("Retry-After: 1",) if status in (429, 503) else ())

@@ -1,0 +1,70 @@
+"""Active health checks: each backend is asked every second whether it serves."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+from tonnage.gateway.backend import Backend
+from tonnage.gateway.core import Core
+from tonnage.gateway.fetch import fetch
+
+PATH = "/health"
+FAILURES = 2
+"""Checks without an answer in a row after which a backend is down; a refused connection or a status of 500 or more is enough alone."""
+
+_KV_USED = re.compile(rb"^vllm:(?:gpu_cache_usage_perc|kv_cache_usage_perc)(?:\{[^}]*\})? ([0-9.eE+-]+)", re.MULTILINE)
+
+
+class Health:
+    """Checks the backends of a gateway for as long as it runs."""
+
+    def __init__(self, core: Core) -> None:
+        """Of a gateway."""
+        self._core = core
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def begin(self) -> None:
+        """Check every backend once, and then again and again."""
+        await asyncio.gather(*(self._check(backend) for backend in self._core.backends))
+        self._tasks = [self._core.loop.create_task(self._watch(i)) for i in range(len(self._core.backends))]
+
+    async def end(self) -> None:
+        """Check no more."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _watch(self, i: int) -> None:
+        core, backend = self._core, self._core.backends[i]
+        while True:
+            await asyncio.sleep(core.limits.health_s)
+            await self._check(backend)
+            if core.balancer.policy == "least-kv" and backend.up:
+                core.balancer.kv_used[i] = await self._kv_used(backend)
+
+    async def _check(self, backend: Backend) -> None:
+        """One check; a status under 500 will do, since not every server has the path."""
+        try:
+            status, _ = await fetch(backend.target, PATH, self._core.limits.health_timeout_s)
+            surely, passed = True, 0 < status < 500
+        except ConnectionRefusedError:
+            surely, passed = True, False
+        except OSError:
+            surely, passed = False, False
+        if passed:
+            backend.up, backend.failures = True, 0
+            return
+        backend.failures += 1
+        if backend.up and (surely or backend.failures >= FAILURES):
+            backend.up = False
+            for upstream in list(backend.busy):
+                upstream.withdraw()
+
+    async def _kv_used(self, backend: Backend) -> float:
+        """The largest share of a KV cache in use that the backend's metrics name; 0 where they name none."""
+        try:
+            _, body = await fetch(backend.target, "/metrics", self._core.limits.health_timeout_s)
+            return max((float(found[1]) for found in _KV_USED.finditer(body)), default=0.0)
+        except (OSError, ValueError):
+            return 0.0

@@ -1,0 +1,211 @@
+"""Backends that do as they are told, and a client that speaks in bytes, all on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import uvloop
+
+from tonnage import api
+from tonnage.gateway.server import Running, gateway
+from tonnage.gateway.settings import Limits, Settings
+
+BOUND_S = 10.0
+"""No test may take longer."""
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Got:
+    """A request as a backend received it."""
+
+    head: bytes
+    body: bytes
+
+    @property
+    def line(self) -> bytes:
+        return self.head.split(b"\r\n")[0]
+
+    @property
+    def headers(self) -> dict[bytes, bytes]:
+        lines = [line.partition(b": ") for line in self.head.split(b"\r\n")[1:] if line]
+        return {name.lower(): value for name, _, value in lines}
+
+
+Answer = Callable[["Fake", Got, asyncio.StreamWriter], Awaitable[None]]
+
+
+async def fine(fake: Fake, got: Got, writer: asyncio.StreamWriter) -> None:
+    writer.write(OK)
+
+
+def replies(data: bytes) -> Answer:
+    async def answer(fake: Fake, got: Got, writer: asyncio.StreamWriter) -> None:
+        writer.write(data)
+
+    return answer
+
+
+def closes(data: bytes = b"") -> Answer:
+    """Write this much and end the connection."""
+
+    async def answer(fake: Fake, got: Got, writer: asyncio.StreamWriter) -> None:
+        writer.write(data)
+        await writer.drain()
+        writer.close()
+
+    return answer
+
+
+async def silent(fake: Fake, got: Got, writer: asyncio.StreamWriter) -> None:
+    """Never answer."""
+
+
+class Fake:
+    """A backend; its health checks pass unless it is frozen, everything else goes to ``answer``."""
+
+    def __init__(self, answer: Answer = fine) -> None:
+        self.answer = answer
+        self.got: list[Got] = []
+        self.connections = 0
+        self.lost = 0
+        self.frozen = False
+        self.port = 0
+        self._server: asyncio.Server | None = None
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def begin(self) -> Fake:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, reuse_address=True)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def end(self) -> None:
+        """Die as a killed process does: nothing listens, every connection is reset."""
+        if self._server is not None:
+            self._server.close()
+        for writer in list(self._writers):
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        self.connections += 1
+        try:
+            while not writer.is_closing():
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = [int(line.partition(b":")[2]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
+                got = Got(head=head, body=await reader.readexactly(length[0]) if length else b"")
+                if self.frozen:
+                    continue
+                if got.line.startswith(b"GET /health "):
+                    writer.write(OK)
+                    continue
+                self.got.append(got)
+                await self.answer(self, got, writer)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            self.lost += 1
+        finally:
+            self._writers.discard(writer)
+            writer.close()
+
+
+@asynccontextmanager
+async def before(
+    *answers: Answer, policy: str = "round-robin", weights: tuple[float, ...] = (), **limits: Any
+) -> AsyncIterator[tuple[Running, list[Fake]]]:
+    """A gateway before one fake for each answer."""
+    fakes = [await Fake(answer).begin() for answer in answers]
+    asked = [f"{fake.url}={weight}" for fake, weight in zip(fakes, weights or (1.0,) * len(fakes), strict=True)]
+    settings = api.gateway_settings(backends=asked, policy=policy, port=0)
+    tight = {"health_s": 0.2, "health_timeout_s": 0.3, **limits}
+    try:
+        async with gateway(Settings(backends=settings.backends, policy=policy, port=0, limits=Limits(**tight))) as running:
+            yield running, fakes
+    finally:
+        for fake in fakes:
+            await fake.end()
+
+
+def bounded(test: Coroutine[Any, Any, None]) -> None:
+    """Run a test on uvloop, as the gateway runs."""
+    uvloop.run(asyncio.wait_for(test, BOUND_S))
+
+
+def post(body: bytes = b"{}", path: str = "/v1/completions", *headers: str) -> bytes:
+    lines = [f"POST {path} HTTP/1.1", "Host: gateway", f"Content-Length: {len(body)}", *headers]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def get(path: str, *headers: str) -> bytes:
+    return "\r\n".join([f"GET {path} HTTP/1.1", "Host: gateway", *headers, "", ""]).encode()
+
+
+class Talk:
+    """One connection to the gateway."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    async def head(self) -> bytes:
+        return await self.reader.readuntil(b"\r\n\r\n")
+
+    async def one(self) -> tuple[int, bytes]:
+        """The status and body of a response that says its length."""
+        head = await self.head()
+        lengths = [line.partition(b":")[2] for line in head.split(b"\r\n") if line.lower().startswith(b"content-length:")]
+        return int(head.split()[1]), await self.reader.readexactly(int(lengths[0]))
+
+    async def ask(self, data: bytes) -> tuple[int, bytes]:
+        self.writer.write(data)
+        return await self.one()
+
+    async def rest(self) -> bytes:
+        """Everything until the gateway ends the connection."""
+        return await self.reader.read()
+
+
+@asynccontextmanager
+async def talk(running: Running) -> AsyncIterator[Talk]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+    try:
+        yield Talk(reader, writer)
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def asked(running: Running, data: bytes) -> tuple[int, bytes]:
+    """One request on a connection of its own."""
+    async with talk(running) as client:
+        return await client.ask(data)
+
+
+async def until(true: Callable[[], bool], seconds: float = 3.0) -> None:
+    """Wait until something is so.
+
+    Raises:
+        TimeoutError: it was not within the time.
+    """
+    async with asyncio.timeout(seconds):
+        while not true():
+            await asyncio.sleep(0.01)
+
+
+def outcomes(running: Running) -> dict[str, int]:
+    """Requests by how they ended, over all backends; those with none are left out."""
+    total: dict[str, int] = {}
+    for backend in running.core.backends:
+        for name, count in backend.outcomes.items():
+            if count:
+                total[name] = total.get(name, 0) + count
+    return total
