@@ -18,18 +18,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
-
 from tonnage.api import deployment_of
-from tonnage.perf.memory import memory_plan
-from tonnage.perf.terms import step_model
 from tonnage.results.metrics import Summary, summarize
 from tonnage.results.store import read_run
-from tonnage.simulator.kernel import run
 from tonnage.spec.deployment import Deployment
-from tonnage.spec.workload import Trace
+from tonnage.validation.replay import replay
 
 ISL, OSL = 1000, 200
+GPUS_PER_SYSTEM = 8
 LEAST, PER_CLIENT = 64, 8
 
 
@@ -62,10 +58,7 @@ def measured(address: str, model: str, load: str, folder: Path) -> str:
 def replayed(deployment: Deployment, folder: Path) -> tuple[Summary, Summary]:
     """The summary of the run, and of the simulator with its due times and lengths."""
     found = read_run(folder).requests
-    order = np.argsort(found.due_ns, kind="stable")
-    trace = Trace(due_ps=found.due_ns[order] * 1000, isl=found.isl[order], osl=found.osl[order], concurrency=0, turnaround_ps=0)
-    memory = memory_plan(deployment)
-    return summarize(found), summarize(run(trace, step_model(deployment), deployment.knobs, memory.blocks, windows=memory.windows))
+    return summarize(found), summarize(replay(found, deployment, gpus_per_system=GPUS_PER_SYSTEM))
 
 
 def main() -> None:

@@ -1,12 +1,16 @@
-"""``tonnage compare``: two run folders, measured, simulated or imported."""
+"""``tonnage compare``: two run folders, measured, simulated or imported; or a run beside a plan."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
     from tonnage.bench.compare import Comparison
+    from tonnage.validation.run_beside_plan import RunBesidePlan
 
 
 def compare_runs(first: Path, second: Path) -> Comparison:
@@ -20,3 +24,52 @@ def compare_runs(first: Path, second: Path) -> Comparison:
     from tonnage.results.store import read_run
 
     return compare(read_run(first).requests, read_run(second).requests)
+
+
+def compare_plan(
+    run: Path,
+    plan: Path,
+    *,
+    instances: int | None = None,
+    router: str | None = None,
+    coefficients: str | Path | None = None,
+) -> RunBesidePlan:
+    """Lay a run beside a plan: the run's requests are replayed on the deployment that the plan chose.
+
+    Args:
+        run: a run folder.
+        plan: file with the plan's JSON.
+        instances: how many instances of it were measured (default: as many as the plan has).
+        router: what shares the requests among them, a name of ``simulator.router`` (default: least-outstanding).
+        coefficients: file that ``calibrate`` wrote, in place of the calibration that the plan was made with.
+
+    Raises:
+        InputError: no run folder, no plan, or one that chose nothing or predicted nothing.
+        DataError: a file of the run folder is damaged.
+    """
+    from tonnage.api.planned import planned
+    from tonnage.api.simulation import BLIND
+    from tonnage.results.store import read_run
+    from tonnage.simulator.router import ROUTERS
+    from tonnage.validation.replay import ROUTER, replay
+    from tonnage.validation.run_beside_plan import beside_plan
+
+    if instances is not None and instances < 1:
+        raise InputError(f"{option('instances')}: {instances} is not possible; write 1 or more")
+    if router is not None and (router not in ROUTERS or router in BLIND):
+        known = ", ".join(name for name in ROUTERS if name not in BLIND)
+        raise InputError(f"{option('router')}: '{router}' is none of {known}")
+    found, choice = read_run(run), planned(plan, coefficients=coefficients)
+    if not choice.plan.provenance.simulated:
+        raise InputError(f"{plan}: rests on measured points and predicts nothing of its own; give a plan that was simulated")
+    count, between = instances or choice.instances, router or ROUTER
+    replayed = replay(found.requests, choice.deployment, gpus_per_system=choice.gpus_per_system, instances=count, router=between)
+    clients = _clients(found.scenario)
+    return beside_plan(found.requests, replayed, choice.deployment, instances=count, router=between, clients=clients)
+
+
+def _clients(scenario: Mapping[str, Any]) -> int | None:
+    """Clients of the closed loop that a run folder's scenario says; None for an open loop, or where it says nothing."""
+    arrivals = scenario.get("arrivals")
+    clients = arrivals.get("concurrency") if isinstance(arrivals, dict) else None
+    return clients if isinstance(clients, int) and clients > 0 else None

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.api.deployment import deployment_of
+from tonnage.api.planned import planned
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
@@ -72,9 +72,11 @@ def serve_simulated(
     for name, value in (("speed", speed), ("instances", instances or 1), ("default_osl", default_osl)):
         if not value > 0:
             raise InputError(f"{option(name)}: {value} is not possible; write a number above 0")
-    deployment, planned = _deployment(plan, model=model, gpu=gpu, precision=precision, tp=tp, engine=rules, coefficients=coefficients)
+    deployment, of_plan = _deployment(plan, model=model, gpu=gpu, precision=precision, tp=tp, engine=rules, coefficients=coefficients)
     if deployment.parallelism.dp > 1 or deployment.parallelism.pp > 1:
         raise InputError("serve: attention ranks and pipeline stages are not served yet; choose a deployment with DP 1 and PP 1")
+    if deployment.speculation is not None:
+        raise InputError("serve: speculative decoding is not served yet; choose a deployment without it")
     memory, step, context = memory_plan(deployment), step_model(deployment), deployment.model.max_context
 
     def engine() -> Engine:
@@ -82,7 +84,7 @@ def serve_simulated(
 
     return Served(
         engine=engine,
-        instances=instances or planned,
+        instances=instances or of_plan,
         router=router,
         model=served_model_name or deployment.model.name,
         max_context=context,
@@ -113,37 +115,8 @@ def _deployment(plan: str | Path | None, **said: Any) -> tuple[Deployment, int]:
     given = next((name for name in ("model", "gpu", "precision", "tp", "engine") if said[name] is not None), None)
     if given is not None:
         raise InputError(f"{option('rules' if given == 'engine' else given)}: a plan says it; leave one of the two out")
-    return _of_plan(Path(plan), said["coefficients"])
-
-
-def _of_plan(path: Path, coefficients: str | Path | None) -> tuple[Deployment, int]:
-    from dataclasses import asdict
-
-    from tonnage.plan.plan import Plan
-
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{option('plan')}: {path} cannot be read as JSON ({' '.join(str(error).split())[:120]})") from None
-    choice = Plan.from_json(document).choice
-    if choice is None:
-        raise InputError(f"{option('plan')}: {path} chose nothing, because no deployment met its limits")
-    pool = choice.pools[0]
-    split = pool.parallelism
-    if split.pp > 1:
-        raise InputError(f"{option('plan')}: {path} chose PP {split.pp}; pipeline stages are not served yet")
-    found = deployment_of(
-        model=pool.model,
-        gpu=pool.gpu,
-        precision=pool.precision,
-        tp=split.tp,
-        dp=split.dp,
-        ep=split.ep,
-        engine=pool.engine,
-        knobs={} if pool.knobs is None else asdict(pool.knobs),
-        coefficients=coefficients,
-    )
-    return found, pool.instances
+    choice = planned(plan, coefficients=said["coefficients"])
+    return choice.deployment, choice.instances
 
 
 def _counter(tokenizer: str | Path | None) -> Callable[[str], int]:

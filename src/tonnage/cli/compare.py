@@ -1,13 +1,15 @@
-"""``tonnage compare``: two runs side by side."""
+"""``tonnage compare``: two runs side by side, or a run beside a plan."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from tonnage.cli.printing import print_answer
+from tonnage.cli.progress import compile_if_needed
+from tonnage.errors import InputError, option
 
 
 def compare(
@@ -15,22 +17,50 @@ def compare(
     second: Path,
     /,
     *,
+    instances: int | None = None,
+    router: str | None = None,
+    coefficients: Path | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
     """Two runs, measured, simulated or imported: the ratio of every latency and rate, with its interval.
+
+    A run and a plan: what was measured beside what the plan's deployment is predicted to do with the same requests.
 
     Parameters
     ----------
     first
         A run folder.
     second
-        Another one; ratios are of this one to the first.
+        Another one, ratios being of this one to the first; or the JSON file of a plan.
+    instances
+        Beside a plan: how many of its instances were measured (default: all that the plan has).
+    router
+        Beside a plan: what shares the requests among several instances (default: least-outstanding).
+    coefficients
+        Beside a plan: file that calibrate wrote, in place of the calibration that the plan was made with.
     json
-        Print one JSON object, with the quantiles from 1 % to 99 % of both.
+        Print one JSON object; of two runs with the quantiles from 1 % to 99 % of both.
     """
+    given = {"instances": instances, "router": router, "coefficients": coefficients}
+    values = {"first": str(first), "second": str(second)}
+    if second.is_file():
+        _beside_plan(first, second, given, json=json)
+        return
+    for name, value in given.items():
+        if value is not None:
+            raise InputError(f"{option(name)}: is for a run beside a plan; {second} is no file of one")
     from tonnage.api.compare import compare_runs
     from tonnage.report.two_runs import two_runs
 
     found = compare_runs(first, second)
-    values = {"first": str(first), "second": str(second)}
     print_answer(lambda: two_runs(found, first.name, second.name), lambda: {**values, **found.to_json()}, json=json)
+
+
+def _beside_plan(run: Path, plan: Path, given: dict[str, Any], *, json: bool) -> None:
+    from tonnage.api.compare import compare_plan
+    from tonnage.report.run_and_plan import run_and_plan
+
+    compile_if_needed()
+    found = compare_plan(run, plan, **given)
+    values = {"run": str(run), "plan": str(plan)}
+    print_answer(lambda: run_and_plan(found, run.name), lambda: {**values, **found.to_json()}, json=json)
