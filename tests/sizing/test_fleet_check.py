@@ -11,7 +11,7 @@ from tonnage.plan.limit import Breach, Limit
 from tonnage.report.wording.fleet_check import fleet_check_text
 from tonnage.results.latencies import Latencies
 from tonnage.results.metrics import summarize
-from tonnage.sizing.fleet_check import check, pooled, split_trace
+from tonnage.sizing.fleet_check import check, fleet_summary, pooled, split_trace
 from tonnage.sizing.search import answer, fleet_under
 from tonnage.sizing.search_space import Ready, prepare
 from tonnage.spec.workload import OpenLoop
@@ -112,3 +112,12 @@ def test_a_fleet_too_large_to_simulate_whole_says_how_much_of_it_was() -> None:
     assert found.check is not None
     assert fleet_check_text(found.check).startswith(f"256 of {8 * found.check.by_division:,} instances on ")
     assert found.check.runs[0].holds
+
+
+@pytest.mark.parametrize("rate", [1000 / 31_536_000, 1e-9])
+def test_a_fleet_with_a_request_a_day_or_fewer_is_simulated_over_a_stretch(rate: float) -> None:
+    """Every request is alone, so that its latency is that of an idle engine."""
+    instance = ready().instance
+    summary, requests = fleet_summary(instance, rate, 8)
+    assert 60 <= requests < 4_000
+    assert summary.statistic_ms("ttft", "p99") < 1.2e3 * instance.unloaded_ttft_s() + 1

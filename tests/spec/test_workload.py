@@ -8,7 +8,7 @@ import pytest
 from tonnage.errors import InputError
 from tonnage.spec.lengths import Lengths, Pairs
 from tonnage.spec.recording import Recording
-from tonnage.spec.workload import OpenLoop, TraceArrivals, Workload
+from tonnage.spec.workload import STRETCH_REQUESTS, STRETCH_S, OpenLoop, TraceArrivals, Workload
 
 RECORDING = Recording(
     due_ns=tuple(range(0, 10_000_000, 1000)), isl=tuple(range(1, 10_001)), osl=tuple(range(10_001, 20_001)), source="r.csv"
@@ -75,3 +75,35 @@ def test_what_is_no_share_is_refused(share: float) -> None:
 
 def test_the_rate_is_that_of_the_share() -> None:
     assert TraceArrivals(recording=RECORDING, share=0.1).rate == pytest.approx(RECORDING.mean_rps / 10)
+
+
+def slow(rate: float, process: str = "poisson", cv: float = 1.0, requests: int = 4_000) -> Workload:
+    return Workload(isl=Lengths(mean=300, std=100), osl=ONE, arrivals=OpenLoop(rate=rate, process=process, cv=cv), requests=requests)
+
+
+@pytest.mark.parametrize(("process", "cv"), [("poisson", 1.0), ("constant", 1.0), ("gamma", 2.0), ("gamma", 50.0)])
+@pytest.mark.parametrize("rate", [1e-4, 1000 / 31_536_000, 1e-6, 1e-9, 1e-320])
+def test_a_stretch_of_slow_traffic_fits_simulated_time(rate: float, process: str, cv: float) -> None:
+    found = slow(rate, process, cv).trace(3, stretch=True)
+    assert STRETCH_REQUESTS <= len(found) <= 4_000
+    assert found.due_ps[0] >= 0
+    assert (np.diff(found.due_ps) >= 0).all()
+    assert found.due_ps[-1] <= 2 * STRETCH_S * 10**12 - 1
+    assert len(found.isl) == len(found.osl) == len(found)
+
+
+def test_a_stretch_begins_as_the_whole_would() -> None:
+    whole, part = slow(1e-4, requests=800).trace(3), slow(1e-4).trace(3, stretch=True)
+    assert 400 < len(part) < 600
+    np.testing.assert_array_equal(part.due_ps, whole.due_ps[: len(part)])
+
+
+def test_traffic_that_fits_is_not_cut() -> None:
+    whole, part = slow(1e-3).trace(3), slow(1e-3).trace(3, stretch=True)
+    np.testing.assert_array_equal(part.due_ps, whole.due_ps)
+    np.testing.assert_array_equal(part.isl, whole.isl)
+
+
+def test_a_run_that_is_too_long_is_refused_where_its_requests_were_asked_for() -> None:
+    with pytest.raises(InputError, match="4,000 at 1e-05 a second come over more than 9,000,000 s"):
+        slow(1e-5).trace(3)

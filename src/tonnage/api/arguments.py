@@ -14,6 +14,9 @@ from tonnage.spec.workload import Lengths, parse_lengths
 Many = str | int | Iterable[str | int]
 """One value, a comma-separated string, or several values."""
 
+MOST_SPARE = 1_000_000
+"""Most spare systems that are added."""
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -125,8 +128,10 @@ def spare_of(count: int) -> int:
     """Spare systems, 0 or more.
 
     Raises:
-        InputError: it is negative.
+        InputError: it is negative, or more than anybody keeps.
     """
+    if count > MOST_SPARE:
+        raise InputError(f"{option('spare')}: {count} is more than anybody keeps; write at most {MOST_SPARE:,}")
     if count < 0:
         raise InputError(f"{option('spare')}: {count} is negative; write how many systems to add, 0 or more")
     return count

@@ -15,6 +15,9 @@ from tonnage.spec.engine import default_knobs
 from tonnage.spec.precision import find_precision
 from tonnage.spec.speculation import parse_speculation
 
+MOST = 10**9
+"""The largest setting of an engine that is taken: more than any counts up to."""
+
 
 def deployment_of(
     *,
@@ -44,8 +47,8 @@ def deployment_of(
         raise InputError(f"{option('precision')}: {lacking}; choose another")
     set_knobs = {name: value for name, value in (knobs or {}).items() if value is not None}
     for name, value in set_knobs.items():
-        if isinstance(value, int) and not isinstance(value, bool) and value < 1:
-            raise InputError(f"{option(name)}: {value} is not possible; write 1 or more")
+        if isinstance(value, int) and not isinstance(value, bool) and not 1 <= value <= MOST:
+            raise InputError(f"{option(name)}: {value} is not possible; write {f'at most {MOST:,}' if value > MOST else '1 or more'}")
     chosen: EngineKnobs = replace(default_knobs(spec, found_gpu), **set_knobs)  # type: ignore[arg-type]
     _check_waits(chosen, spec.name)
     calibration = None if coefficients is None else read_calibration(coefficients)

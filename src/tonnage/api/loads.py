@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 from tonnage.api.arguments import Many, rates, whole_numbers
 from tonnage.api.lengths import LengthsFound
 from tonnage.errors import InputError, option
-from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, Workload
-from tonnage.units import parse_duration
+from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, Workload, checked_cv
+from tonnage.units import LONGEST_S, parse_duration
 
 DEFAULT_REQUESTS = 1_000
 WINDOW_REQUESTS = 1_000_000
@@ -40,8 +39,8 @@ def loads_of(concurrency: Many | None, request_rate: Rates | None, process: Proc
     if concurrency is not None:
         clients = whole_numbers(concurrency, option("concurrency"))
         return [ClosedLoop(concurrency=n, turnaround_s=turnaround_s) for n in clients]
-    if process == "gamma" and not (math.isfinite(cv) and cv > 0):
-        raise InputError(f"{option('cv')}: {cv:g} is not a coefficient of variation; write a number above 0 (1 is Poisson)")
+    if process == "gamma":
+        checked_cv(cv)
     return [OpenLoop(rate=rate, process=process, cv=cv) for rate in rates(request_rate or "", option("request_rate"))]
 
 
@@ -56,6 +55,8 @@ def window_of(text: str | None, loads: list[Arrivals]) -> float | None:
     seconds = parse_duration(text, option("window"))
     if seconds <= 0:
         raise InputError(f"{option('window')}: '{text}' is empty; write for example 216s")
+    if seconds > LONGEST_S:
+        raise InputError(f"{option('window')}: '{text}' is longer than a simulated run may be; write at most {LONGEST_S:,.0f}s (104 days)")
     if not isinstance(loads[0], ClosedLoop):
         raise InputError(
             f"{option('window')}: belongs to a closed loop; give {option('concurrency')}, or {option('requests')} for an open loop"

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from tonnage.api.arguments import Many, listed, slo, whole_numbers
+from tonnage.api.arguments import Many, listed, slo, spare_of, whole_numbers
 from tonnage.api.costs import overrides_of
 from tonnage.api.faults import Faults
 from tonnage.api.lengths import lengths_found, replays_lengths
@@ -29,6 +29,7 @@ from tonnage.spec.recording import Recording, load_profile, read_recording
 from tonnage.spec.scenario import DemandAsked, LengthsAsked, LimitsAsked, Mode, Scenario
 from tonnage.spec.speculation import parse_speculation
 from tonnage.spec.use_cases import Defaults, with_defaults
+from tonnage.spec.workload import checked_cv
 from tonnage.units import format_duration, parse_duration
 
 DEFAULT_GPUS = "h100-sxm-80gb,h200-sxm-141gb,a100-sxm-80gb,l40s"
@@ -247,14 +248,14 @@ def _check_prices(scenario: Scenario, faults: Faults) -> None:
 def _check_numbers(scenario: Scenario, faults: Faults) -> None:
     """Refuse numbers out of range that stand by themselves."""
     asked = scenario.search
-    if scenario.spare is not None and scenario.spare < 0:
-        faults.say(f"{option('spare')}: {scenario.spare} is negative; write how many systems to add, 0 or more")
+    if scenario.spare is not None:
+        faults.of(spare_of, scenario.spare)
     if scenario.seed is not None and scenario.seed < 0:
         faults.say(f"{option('seed')}: {scenario.seed} is negative; write a whole number from 0")
     if asked.stream_interval is not None and asked.stream_interval < 1:
         faults.say(f"{option('stream_interval')}: {asked.stream_interval} is not a number of tokens; write 1 or more")
-    if asked.cv is not None and not 0 < asked.cv < 1e6:
-        faults.say(f"{option('cv')}: {asked.cv:g} is not a coefficient of variation; write a number above 0 (1 is Poisson)")
+    if asked.cv is not None:
+        faults.of(checked_cv, asked.cv)
     if scenario.demand.trace is not None and (asked.arrivals is not None or asked.load == "closed"):
         faults.say(f"{option('trace')} and {option('arrivals')}, {option('load')}: a trace brings its own arrivals; leave the others out")
     if scenario.growth is not None and scenario.have is None:

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError, option
-from tonnage.results.columns import LATENCY_COLUMNS, latency_column
+from tonnage.results.columns import LATENCY_COLUMNS, latency_column, shown
+from tonnage.results.folder_files import files_below
 from tonnage.results.importers import json_formats
 from tonnage.results.importers.genai_perf import find_reports, is_report, read_report
 from tonnage.results.json_format import JsonFormat
@@ -89,11 +90,23 @@ def measurements(path: Path | str, given: Values | None = None) -> Iterator[Meas
         InputError: naming file, line or key, and what would be right.
     """
     path = Path(path)
-    if not path.is_dir() and path.suffix.lower() not in (".json", LINES) and not is_report(path):
+    if not _is_folder(path) and path.suffix.lower() not in (".json", LINES) and not is_report(path):
         yield from _table(read_table(path), given or {})
         return
     for number, (where, values) in enumerate(_runs(path), start=1):
         yield Measurement(values=values, where=where, line=number, soft=LENGTHS, whole_run=True)
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether it is a folder.
+
+    Raises:
+        InputError: it cannot be looked at: a name longer than files may have, or a folder that may not be entered.
+    """
+    try:
+        return path.is_dir()
+    except OSError as error:
+        raise InputError(f"{shown(str(path))}: cannot be read ({error.strerror}); give the path of a file or a folder") from None
 
 
 def _table(table: Table, given: Values) -> Iterator[Measurement]:
@@ -145,7 +158,7 @@ def _format_of(document: Any) -> JsonFormat | None:
 
 
 def _folder(path: Path) -> Iterator[tuple[str, Values]]:
-    runs = sorted(file.parent for file in path.rglob("requests.parquet"))
+    runs = sorted(file.parent for file in files_below(path, "requests.parquet"))
     for run in runs:
         yield str(run), _run_values(run)
     if runs:

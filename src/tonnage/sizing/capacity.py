@@ -206,7 +206,8 @@ def _verified(instance: Instance, rate: float, saturated: float, binds: Limit | 
     count, seed = runs * instance.count(rate), instance.asked.seed + 1
     down = STEP_DOWN
     for _ in range(VERIFICATIONS):
-        record = middle(instance.open(rate, count, seed))
+        whole = instance.open(rate, count, seed)
+        record = middle(whole)
         summary = summarize(record)
         broken = worst_limit(summary, instance.asked.slo)
         if broken is None:
@@ -217,7 +218,7 @@ def _verified(instance: Instance, rate: float, saturated: float, binds: Limit | 
                 summary=summary,
                 binds=SATURATION if binds is None else bound_by(binds),
                 reason=None,
-                simulated_requests=count,
+                simulated_requests=len(whole),
                 noise=0.0 if binds is None else statistic_noise(record, binds.metric, binds.statistic),
             )
         why = BrokenInVerification(breach=breach(summary, broken), requests_per_second=rate)

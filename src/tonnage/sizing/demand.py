@@ -26,6 +26,9 @@ WORKING_HOURS = 8.0
 WORKING_DAYS = 5
 """Days a week on which users work where nothing else is given."""
 
+LONGEST_JOB_S = 1e10
+"""Seconds of the longest time that a job is given."""
+
 
 def demand_of(
     *,
@@ -282,6 +285,8 @@ def _offline(
             f"{option('within')}: a job of at least one request takes time; "
             f"write for example {option('requests')} 1000000 {option('within')} 8h"
         )
+    if within_s > LONGEST_JOB_S:
+        raise InputError(f"{option('within')}: {within_s:g} s is longer than any job; write at most {LONGEST_JOB_S:g} s (317 years)")
     rate = _positive(count / within_s, option("requests"))
     return Demand(
         peak_requests_per_second=rate,

@@ -69,7 +69,7 @@ def fleet_summary(
     each = max(LEAST_REQUESTS, BATCHES_PER_RUN * in_flight, MINIMUM_REQUESTS / shown)
     seed = instance.asked.seed + SEED_STEP
     drawn = OpenLoop(rate=share * shown, process=instance.asked.process, cv=instance.asked.cv)
-    trace = instance.workload(drawn, round(each * shown)).trace(seed)
+    trace = instance.workload(drawn, round(each * shown)).trace(seed, stretch=True)
     record = pooled([instance.serve(part) for part in split_trace(trace, shown, split, seed)])
     return summarize(middle(record)), len(record)
 

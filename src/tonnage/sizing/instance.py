@@ -187,7 +187,7 @@ class Instance:
 
     def under(self, arrivals: Arrivals, requests: int, seed: int) -> Requests:
         """A run under any arrivals."""
-        return self.serve(self.workload(arrivals, requests).trace(seed))
+        return self.serve(self.workload(arrivals, requests).trace(seed, stretch=True))
 
     def serve(self, trace: Trace, step: StepModel | None = None) -> Requests:
         """A run of given requests, split over the attention ranks, with the instance's step model or another."""
@@ -199,7 +199,7 @@ class Instance:
     def recorded(self, rate: float, requests: int, most_steps: int) -> StepRecord:
         """The engine steps of an open loop at ``rate``, the first ``most_steps`` of one attention rank."""
         arrivals = OpenLoop(rate=rate, process=self.asked.process, cv=self.asked.cv)
-        trace = self.workload(arrivals, requests).trace(self.asked.seed)
+        trace = self.workload(arrivals, requests).trace(self.asked.seed, stretch=True)
         first, memory = rank_traces(trace, self.deployment.parallelism.dp)[0], self.memory
         return run_recorded(first, self.step, self.knobs, memory.blocks, windows=memory.windows, most_steps=most_steps)[1]
 

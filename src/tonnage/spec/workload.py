@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from tonnage.errors import InputError, option
 from tonnage.spec.lengths import Lengths, Pairs, parse_lengths
 from tonnage.spec.recording import Recording
-from tonnage.units import PS_PER_NS, PS_PER_S, to_ps
+from tonnage.units import LONGEST_S, PS_PER_NS, PS_PER_S, to_ps
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,11 +30,24 @@ __all__ = [
     "Trace",
     "TraceArrivals",
     "Workload",
+    "checked_cv",
     "parse_lengths",
 ]
 
 Process = Literal["poisson", "constant", "gamma"]
 Split = Literal["random", "round-robin"]
+
+STRETCH_S = 5_000_000
+"""Seconds of arrivals of a stretch of slow traffic (58 days); what is left of a simulated run is for a queue to be served."""
+
+STRETCH_REQUESTS = 100
+"""Fewest requests of such a stretch."""
+
+FAR_PS = 1e300
+"""Largest mean gap in picoseconds, which keeps products with it finite."""
+
+LEAST_CV, MOST_CV = 1e-6, 1e6
+"""Least and largest coefficient of variation of gamma arrivals."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,11 +151,16 @@ class Workload:
         """Whether all requests are there at the start and no client waits for an answer: a job, not a service."""
         return isinstance(self.arrivals, ClosedLoop) and self.requests <= self.arrivals.concurrency
 
-    def trace(self, seed: int) -> Trace:
+    def trace(self, seed: int, *, stretch: bool = False) -> Trace:
         """The requests themselves; the same seed gives the same trace.
 
+        Args:
+            seed: of every random draw.
+            stretch: whether an open loop that lasts longer than a simulated run may is cut to the requests of a stretch
+                that fits, and is not refused.
+
         Raises:
-            InputError: no requests, a rate or concurrency that is not positive.
+            InputError: no requests, a rate or concurrency that is not positive, or a run that is too long.
         """
         import numpy as np
 
@@ -161,9 +179,19 @@ class Workload:
             return Trace(due_ps=due, isl=isl, osl=osl, concurrency=arrivals.concurrency, turnaround_ps=turnaround_ps, seed=seed)
         if not arrivals.rate > 0:
             raise InputError(f"{option('request_rate')}: {arrivals.rate:g} is not a rate; write requests per second above 0")
-        gaps = np.rint(_unit_gaps(arrivals, self.requests, gap_stream) * (PS_PER_S / arrivals.rate))
+        gaps = np.rint(_unit_gaps(arrivals, self.requests, gap_stream) * min(PS_PER_S / arrivals.rate, FAR_PS))
+        if gaps.sum() > LONGEST_S * PS_PER_S:
+            if not stretch:
+                raise self._too_long(arrivals.rate)
+            gaps = _stretch(gaps)
         due = gaps.astype(np.int64).cumsum()
-        return Trace(due_ps=due, isl=isl, osl=osl, concurrency=0, turnaround_ps=0, seed=seed)
+        return Trace(due_ps=due, isl=isl[: len(due)], osl=osl[: len(due)], concurrency=0, turnaround_ps=0, seed=seed)
+
+    def _too_long(self, rate: float) -> InputError:
+        return InputError(
+            f"{option('requests')}: {self.requests:,} at {rate:g} a second come over more than {LONGEST_S:,} s (104 days), "
+            f"the longest simulated run; ask for fewer requests, or for a higher {option('request_rate')}"
+        )
 
     def _lengths(
         self, count: int, isl_stream: np.random.Generator, osl_stream: np.random.Generator
@@ -188,6 +216,20 @@ class Workload:
         return Trace(due_ps=due - due[0], isl=isl, osl=osl, concurrency=0, turnaround_ps=0)
 
 
+def _stretch(gaps: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The first gaps that lie within ``STRETCH_S``, at least ``STRETCH_REQUESTS`` of them.
+
+    Where these alone take longer, requests are days apart and an engine has long been idle when the next one comes: such gaps
+    are cut to an equal share of the stretch, which changes no latency.
+    """
+    import numpy as np
+
+    fitting = int(np.searchsorted(gaps.cumsum(), STRETCH_S * PS_PER_S, side="right"))
+    if fitting >= min(STRETCH_REQUESTS, len(gaps)):
+        return gaps[:fitting]
+    return np.minimum(gaps[:STRETCH_REQUESTS], STRETCH_S * PS_PER_S / STRETCH_REQUESTS)
+
+
 def _unit_gaps(arrivals: OpenLoop, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
     """``count`` gaps of mean 1."""
     import numpy as np
@@ -196,10 +238,20 @@ def _unit_gaps(arrivals: OpenLoop, count: int, rng: np.random.Generator) -> NDAr
         return np.ones(count)
     if arrivals.process == "poisson":
         return rng.standard_exponential(count)
-    if not arrivals.cv > 0:
-        raise InputError(f"{option('cv')}: {arrivals.cv:g} is not a coefficient of variation; write a number above 0 (1 is Poisson)")
-    shape = 1 / arrivals.cv**2
+    shape = 1 / checked_cv(arrivals.cv) ** 2
     return rng.standard_gamma(shape, count) / shape
+
+
+def checked_cv(cv: float) -> float:
+    """A coefficient of variation of gamma arrivals, refused where its square or the inverse of that is no usable number.
+
+    Raises:
+        InputError: it is outside of ``LEAST_CV`` to ``MOST_CV``.
+    """
+    if not LEAST_CV <= cv <= MOST_CV:
+        said = f"write a number above 0 (1 is Poisson), at least {LEAST_CV:g} and at most {MOST_CV:g}"
+        raise InputError(f"{option('cv')}: {cv:g} is not a coefficient of variation; {said}")
+    return cv
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

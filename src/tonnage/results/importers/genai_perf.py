@@ -16,6 +16,7 @@ from typing import Any
 
 from tonnage.errors import InputError
 from tonnage.results.columns import Column, find_column, shown
+from tonnage.results.folder_files import files_below
 from tonnage.results.table import checked_count, checked_measure, filled_text, measured_rows, parse_number
 
 REPORTS = ("*_genai_perf.json", "profile_export_aiperf.json", "*_genai_perf.csv", "profile_export_aiperf.csv")
@@ -46,9 +47,8 @@ def find_reports(folder: Path) -> list[Path]:
         InputError: there is none.
     """
     chosen: dict[Path, Path] = {}
-    for pattern in REPORTS:
-        for path in sorted(folder.rglob(pattern)):
-            chosen.setdefault(path.parent, path)
+    for path in files_below(folder, *REPORTS):
+        chosen.setdefault(path.parent, path)
     if not chosen:
         raise InputError(f"{folder}: holds no report of GenAI-Perf or AIPerf; give a folder with {' or '.join(REPORTS[:2])} below it")
     return [chosen[parent] for parent in sorted(chosen)]

@@ -238,14 +238,14 @@ class _Reading:
         return Figure(path=path.removeprefix("prices."), low=low, high=high, source=source, date=day)
 
     def _number(self, raw: object, path: str) -> float | None:
-        if isinstance(raw, bool) or not isinstance(raw, int | float) or not math.isfinite(raw):
+        if isinstance(raw, bool) or not isinstance(raw, int | float) or (isinstance(raw, float) and not math.isfinite(raw)):
             self.problems.append(f"{path}: '{raw}' is not a number; write one above 0")
             return None
         if raw <= 0:
-            self.problems.append(f"{path}: {raw:g} is zero or less; write a number above 0, or none to leave it out")
+            self.problems.append(f"{path}: {_said(raw)} is zero or less; write a number above 0, or none to leave it out")
             return None
         if raw > MOST:
-            self.problems.append(f"{path}: {raw:g} is above {MOST:g}; write the price in USD")
+            self.problems.append(f"{path}: {_said(raw)} is above {MOST:g}; write the price in USD")
             return None
         return float(raw)
 
@@ -273,6 +273,11 @@ class _Reading:
             return True
         self.problems.append(f"{path}: '{raw}' is not a list of prices by name; write for example '{path}: {{NAME: PRICE}}'")
         return False
+
+
+def _said(number: float) -> str:
+    """A number as a message says it; a whole number may have more digits than a float can hold."""
+    return f"{number:g}" if abs(number) < 10**300 else "a number of more than 300 digits"
 
 
 def _hashable(raw: object) -> object:

@@ -1,0 +1,146 @@
+"""Numbers far outside of what anybody means: one clear line or an answer, within seconds, and never a traceback."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tonnage.cli.main import run
+from tonnage.errors import InputError
+from tonnage.results import folder_files
+from tonnage.results.folder_files import files_below
+from tonnage.results.measured_files import measurements
+from tonnage.simulator.kernel import warm_up
+
+SECONDS = 20.0
+"""Most seconds of one command, on a machine that does other things too; most take less than one."""
+
+ABSURD = ("9" * 30, "1e-320", "1e308", "nan", "-1")
+ONE = {"--model": "llama-3.1-8b", "--gpu": "h100-sxm-80gb", "--isl": "50", "--osl": "10"}
+SIMULATE = {**ONE, "--request-rate": "2", "--requests": "50"}
+SIZE = {**ONE, "--precision": "fp8", "--tp": "1", "--engine": "vllm", "--peak-rps": "5", "--ttft": "p95<=1s"}
+EXPERTS = {"--model": "mixtral-8x7b"}
+
+SIMULATED: dict[str, dict[str, str]] = {
+    **{f: {} for f in ("--isl", "--osl", "--request-rate", "--requests", "--tp", "--seed", "--instances")},
+    **{f: {} for f in ("--max-batch-size", "--max-num-tokens", "--stream-interval", "--graph-tokens")},
+    "--concurrency": {"--request-rate": ""},
+    "--window": {"--request-rate": "", "--requests": "", "--concurrency": "2", "--window": "{}s"},
+    "--cv": {"--arrivals": "gamma"},
+    "--dp": EXPERTS,
+    "--ep": EXPERTS,
+    "--receive-interval": {"--engine": "sglang"},
+    "--batch-wait-steps": {"--batch-wait-ratio": "0.9"},
+    "--batch-wait-ratio": {"--batch-wait-steps": "20"},
+}
+LESSON = (
+    *("--slots", "--prefill-ticks", "--itl-ticks", "--prefill-chunks", "--initial-batch", "--tick-rate", "--osl-mean", "--osl-std"),
+    *("--until", "--concurrency", "--seed"),
+)
+PEOPLE = {"--peak-rps": "", "--users": "200", "--requests-per-user-day": "20"}
+SIZED: dict[str, dict[str, str]] = {
+    **{f: {} for f in ("--isl", "--osl", "--peak-rps", "--spare", "--seed", "--system-prompt", "--tp", "--pp", "--dp", "--ep")},
+    **{f: {} for f in ("--max-batch-size", "--max-num-tokens", "--stream-interval")},
+    "--words-per-token": {"--isl": "350words"},
+    "--retrieved": {"--retrieved": "5x{}"},
+    "--history": {"--history": "{}x5"},
+    "--mean-rps": {"--peak-rps": ""},
+    "--peak-percentile": {"--peak-rps": "", "--mean-rps": "5"},
+    "--peak-factor": {"--peak-rps": "", "--mean-rps": "5"},
+    **dict.fromkeys(("--users", "--requests-per-user-day", "--working-hours", "--working-days"), PEOPLE),
+    "--calls-per-year": {"--peak-rps": ""},
+    "--requests-per-call": {"--peak-rps": "", "--calls-per-year": "1000000"},
+    "--profile": {"--peak-rps": "", "--profile": ",".join(["{}"] * 24)},
+    "--requests": {"--peak-rps": "", "--ttft": "", "--within": "8h"},
+    "--within": {"--peak-rps": "", "--ttft": "", "--requests": "1000", "--within": "{}s"},
+    "--cv": {"--arrivals": "gamma"},
+    "--ttft": {"--ttft": "p95<={}s"},
+    "--growth": {"--have": "1xdgx-h100", "--growth": "{}%/year"},
+    "--have": {"--have": "{}xdgx-h100"},
+    "--price": {"--price": "systems.dgx-h100={}"},
+}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled() -> None:
+    """Have the simulator compiled before any command is timed."""
+    warm_up()
+
+
+def command(verb: str, fixed: dict[str, str], flag: str, beside: dict[str, str], value: str) -> list[str]:
+    """The command of a flag; a flag with an empty value is left out."""
+    flags = {**fixed, flag: "{}", **beside}
+    return [verb, *(word.replace("{}", value) for name, text in flags.items() if text for word in (name, text))]
+
+
+def check(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Run a command and hold it to its contract."""
+    begun = time.monotonic()
+    code = run(words)
+    assert time.monotonic() - begun < SECONDS
+    assert code in (0, 2, 3)
+    if code == 2:
+        captured = capsys.readouterr()
+        lines = [line for line in captured.err.splitlines() if "compiling" not in line]
+        assert captured.out == ""
+        assert lines
+        assert all(line.startswith("tonnage: ") for line in lines)
+
+
+@pytest.mark.parametrize("value", ABSURD)
+@pytest.mark.parametrize("flag", SIMULATED)
+def test_no_number_breaks_a_simulation(flag: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    check(command("simulate", SIMULATE, flag, SIMULATED[flag], value), capsys)
+
+
+@pytest.mark.parametrize("value", ABSURD)
+@pytest.mark.parametrize("flag", LESSON)
+def test_no_number_breaks_the_lesson(flag: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    check(["simulate", "--ticks", flag, value], capsys)
+
+
+@pytest.mark.parametrize("value", ABSURD)
+@pytest.mark.parametrize("flag", SIZED)
+def test_no_number_breaks_a_sizing(flag: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
+    check(command("size", SIZE, flag, SIZED[flag], value), capsys)
+
+
+def line_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert run(words) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "compiling" not in line]
+    return line
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_a_price_of_400_digits_is_refused(sign: str, capsys: pytest.CaptureFixture[str]) -> None:
+    line = line_of(command("size", SIZE, "--price", {"--price": "systems.dgx-h100={}"}, sign + "9" * 400), capsys)
+    assert line.startswith("tonnage: prices.systems.dgx-h100: a number of more than 300 digits is ")
+
+
+def test_a_window_beyond_simulated_time_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    words = command("simulate", SIMULATE, "--window", SIMULATED["--window"], "1e9")
+    assert line_of(words, capsys) == "tonnage: --window: '1e9s' is longer than a simulated run may be; write at most 9,000,000s (104 days)"
+
+
+@pytest.mark.parametrize("place", ["a" * 400, "a" * 400 + ".csv", "folder/" + "a" * 5_000 + "/points.csv"])
+def test_measurements_with_a_name_longer_than_files_have_are_refused(place: str, capsys: pytest.CaptureFixture[str]) -> None:
+    line = line_of(["size", "--benchmarks", place, "--peak-rps", "10", "--ttft", "mean<=300ms"], capsys)
+    assert "cannot be read (File name too long)" in line
+    assert len(line) < 200
+
+
+def test_a_folder_of_far_more_than_runs_is_not_walked_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folder_files, "MOST_FILES", 3)
+    for name in "dcba":
+        (tmp_path / name).write_text("x", encoding="utf-8")
+    with pytest.raises(InputError, match="more than 3 files lie below it; give the folder that holds the runs"):
+        next(measurements(tmp_path))
+
+
+def test_files_below_a_folder_come_in_the_order_of_the_patterns(tmp_path: Path) -> None:
+    for place in ("b/one.csv", "a/two.csv", "a/one.json", "c.txt"):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).write_text("x", encoding="utf-8")
+    found = files_below(tmp_path, "*.json", "*.csv")
+    assert [path.relative_to(tmp_path).as_posix() for path in found] == ["a/one.json", "a/two.csv", "b/one.csv"]
+    assert files_below(tmp_path / "nowhere", "*.csv") == []
