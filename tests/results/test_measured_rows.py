@@ -52,6 +52,12 @@ def test_shared_tables_are_read_whole(name: str, rows: int) -> None:
         ("Output Token Throughput (tokens/sec)", "output_tok_s", 1.0),
         ("Requests/s", "requests_s", 1.0),
         ("Max Concurrency", "concurrency", 1.0),
+        ("FTL (ms)", "ttft_ms", 1.0),
+        ("FTL p95, ms", "ttft_p95_ms", 1.0),
+        ("Time to Last Token (s)", "e2e_ms", 1000.0),
+        ("p99 time to last token [ms]", "e2e_p99_ms", 1.0),
+        ("requests/s per instance", "requests_s", 1.0),
+        ("Requests per second per instance", "requests_s", 1.0),
     ],
 )
 def test_headers_of_tools_are_known(header: str, name: str, scale: float) -> None:
@@ -63,6 +69,12 @@ def test_headers_of_tools_are_known(header: str, name: str, scale: float) -> Non
 @pytest.mark.parametrize("header", ["Request Latency (ms) max", "ttft_p25_ms", "Time To Second Token (ms)", "measured_osl", "", "notes"])
 def test_other_headers_are_left_alone(header: str) -> None:
     assert find_column(header) is None
+
+
+def test_a_table_with_the_names_of_the_course_is_read(tmp_path: Path) -> None:
+    header = "model,gpu,precision,tp,isl,osl,concurrency,FTL (ms),Time to Last Token (s),Requests/s per instance"
+    (row,) = read_measured(table(tmp_path, header, "llama-3-8b,h100-sxm-80gb,fp8,1,2000,200,10,220.8,1.9,5.2"))
+    assert (row["ttft_ms"], row["e2e_ms"], row["requests_s"]) == (220.8, 1900.0, 5.2)
 
 
 def test_small_measurements_and_the_largest_count_are_fine(tmp_path: Path) -> None:

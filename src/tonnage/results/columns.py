@@ -114,6 +114,10 @@ _LATENCY = {
     "e2el": "e2e",
     "end to end latency": "e2e",
     "request latency": "e2e",
+    "time to last token": "e2e",
+    "ttlt": "e2e",
+    "first token latency": "ttft",
+    "ftl": "ttft",
 }
 _RATE = {
     "request throughput": "requests_s",
@@ -124,6 +128,9 @@ _RATE = {
     "requests/sec": "requests_s",
     "req/s": "requests_s",
     "rps": "requests_s",
+    "requests/s per instance": "requests_s",
+    "requests per second per instance": "requests_s",
+    "request throughput per instance": "requests_s",
     "output token throughput": "output_tok_s",
     "output throughput": "output_tok_s",
     "output tokens per second": "output_tok_s",
