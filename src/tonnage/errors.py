@@ -142,21 +142,29 @@ class InputErrors(Several, InputError):
     """Everything that is wrong with what the user gave, one line each."""
 
 
+def _near(name: str, names: Sequence[str]) -> list[str]:
+    """At most three names that ``name`` may have been meant for: those that begin with it, or else the most similar ones."""
+    begun = [known for known in names if len(name) > 1 and known.startswith(name)]
+    return begun[:3] or difflib.get_close_matches(name, names, n=3, cutoff=0.4)
+
+
 class UnknownName(InputError):
     """A name that is not in the catalog."""
 
-    def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, known: Iterable[str], otherwise: str = "") -> None:
         """Compose the message from the nearest of the known names.
 
         Args:
             kind: what was looked up, such as "model" or "GPU".
             name: what was asked for.
             known: every name that would have been right.
+            otherwise: what works too, such as "the path of a file".
         """
         names = sorted(known)
-        near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.4)
+        near = _near(name.lower(), names)
         hint = f"did you mean {', '.join(near)}?" if near else f"one of: {', '.join(names[:12])}{', …' if len(names) > 12 else ''}"
-        super().__init__(f"unknown {kind} '{name}'; {hint}")
+        too = f" ({otherwise} works too)" if otherwise else ""
+        super().__init__(f"unknown {kind} '{name}'{too}; {hint}")
         self.kind = kind
         self.name = name
 

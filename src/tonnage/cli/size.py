@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from tonnage.cli.flags import GROUPS, OUTPUT, Flag, about, flags_of, given, scenario_flags, with_flags
 from tonnage.cli.printing import print_plans
 from tonnage.cli.progress import compile_if_needed, progress_bar
-from tonnage.errors import DONE, NO_ANSWER
+from tonnage.errors import DONE, NO_ANSWER, InputError, option
 
 if TYPE_CHECKING:
     from tonnage.plan.plan import Plan
@@ -47,10 +47,27 @@ def size(scenario: Annotated[Path | None, Parameter(help=SCENARIO)] = None, /, *
     Without any argument on a terminal the questions are asked one by one.
     """
     output = Output(**{one.name: asked.pop(one.name, None) for one in fields(Output)})
+    _check_output(output.output)
     plans = _answered(scenario, given(asked))
     _write(plans, output)
     print_plans(plans, json=bool(output.json), markdown=bool(output.markdown), explain=bool(output.explain))
     return DONE if any(plan.candidates for plan in plans) else NO_ANSWER
+
+
+OTHER_FORMATS = (".csv", ".tsv", ".xlsx", ".html", ".htm", ".md", ".pdf", ".txt", ".yaml", ".yml", ".parquet")
+
+
+def _check_output(path: Path | None) -> None:
+    """Refuse a file whose name promises another format than JSON, before anything is simulated.
+
+    Raises:
+        InputError: naming what would be right.
+    """
+    if path is not None and path.suffix.lower() in OTHER_FORMATS:
+        raise InputError(
+            f"{option('output')}: {path}: the plan is written as JSON; name it {path.with_suffix('.json').name}, "
+            f"or write a page with {option('report')} and a text with {option('markdown')}"
+        )
 
 
 def _answered(scenario: Path | None, asked: dict[str, Any]) -> tuple[Plan, ...]:

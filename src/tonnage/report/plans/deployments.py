@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tonnage.report.numbers import number, plain
+from tonnage.report.numbers import counted, number, plain
 from tonnage.report.wording.limits import bound_text
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def tip(candidate: Candidate) -> str:
     rate, per_8 = candidate.requests_per_second_per_instance, candidate.requests_per_second_per_8_gpus
     lines = [
         deployment(candidate),
-        f"{systems(candidate)}, exactly {number(candidate.systems_exact)}; {candidate.instances} instances",
+        f"{systems(candidate)}, exactly {number(candidate.systems_exact)}; {counted(candidate.instances, 'instance')}",
         f"{number(rate)} requests/s an instance, {number(per_8)} per 8 GPUs",
         *latency(candidate),
         f"ends at: {bound_text(candidate.binds)}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tonnage.report.document import Facts
-from tonnage.report.numbers import number, percent
+from tonnage.report.numbers import counted, number, percent
 from tonnage.report.plans.deployments import deployment, latency, systems
 from tonnage.report.wording.confidence import confidence_text
 from tonnage.report.wording.demand import demand_text
@@ -56,7 +56,7 @@ def answer_lines(plan: Plan) -> Facts:
 def _answer(plan: Plan, best: Candidate) -> str:
     spare = plan.scenario.spare_systems
     whole = f"{number(best.systems_exact)} exactly{f', {spare} spare' if spare else ''}"
-    return f"{systems(best)} ({whole}): {best.instances} instances of {deployment(best)}"
+    return f"{systems(best)} ({whole}): {counted(best.instances, 'instance')} of {deployment(best)}"
 
 
 def _capacity(plan: Plan, best: Candidate) -> str:

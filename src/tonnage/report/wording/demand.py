@@ -35,7 +35,10 @@ def _mean(source: DemandSource) -> str:
     """The mean that was given, and from what."""
     mean = f"mean of {plain(source.requests_per_second)} requests/s"
     if source.kind == "calls":
-        return f"{mean} ({many(source.calls_per_year or 0)} calls a year × {plain(source.requests_per_call)} requests)"
+        calls = "call" if source.calls_per_year == 1 else "calls"
+        requests = "request" if source.requests_per_call == 1 else "requests"
+        each = f"{plain(source.requests_per_call)} {requests}"
+        return f"{mean} ({many(source.calls_per_year or 0)} {calls} a year × {each})"
     if source.kind == "users":
         asked = f"{plain(source.requests_per_user_day)} requests a day over {plain(source.working_hours)} working hours"
         return f"{mean} ({many(source.users or 0)} users × {asked})"

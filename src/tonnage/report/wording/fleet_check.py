@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tonnage.report.numbers import counted
 from tonnage.report.wording.limits import breach_text
 
 if TYPE_CHECKING:
@@ -14,16 +15,18 @@ def fleet_check_text(check: FleetCheck) -> str:
     """The verdict, such as "4 instances on 2 systems, simulated together, meet every limit"."""
     first, systems = check.runs[0], check.systems
     shown = f"{first.simulated_instances:,} of " if first.instances > first.simulated_instances else ""
-    fleet = f"{shown}{first.instances:,} instances on {_systems(first.systems)}, simulated together"
+    alone = first.instances == 1
+    fleet = f"{shown}{counted(first.instances, 'instance')} on {_systems(first.systems)}, simulated{'' if alone else ' together'}"
+    meets, breaks = ("meets", "breaks") if alone else ("meet", "break")
     if not check.holds:
-        return f"{fleet}, break a limit ({_worst(first)}), and {_systems(systems)} do too: this peak is too close to saturation"
+        return f"{fleet}, {breaks} a limit ({_worst(first)}), and {_systems(systems)} do too: this peak is too close to saturation"
     if systems > check.by_division:
-        return f"{fleet}, break a limit ({_worst(first)}); {_systems(systems)} meet all of them, and the plan takes these"
+        return f"{fleet}, {breaks} a limit ({_worst(first)}); {_systems(systems)} meet all of them, and the plan takes these"
     if systems < check.by_division:
-        return f"{fleet}, meet every limit, and one system fewer does too, so the plan takes {_systems(systems)}"
+        return f"{fleet}, {meets} every limit, and one system fewer does too, so the plan takes {_systems(systems)}"
     fewer = next((run for run in check.runs if run.systems < systems), None)
     rest = f"; one system fewer does not ({_worst(fewer)})" if fewer is not None else ""
-    return f"{fleet}, meet every limit{rest}"
+    return f"{fleet}, {meets} every limit{rest}"
 
 
 def _worst(run: FleetRun) -> str:

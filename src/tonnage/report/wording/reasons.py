@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from tonnage.plan import reason as why
-from tonnage.report.numbers import number, percent
+from tonnage.report.numbers import counted, number, percent
 from tonnage.report.wording.deployments import deployment_text, measured_load_text
 from tonnage.report.wording.limits import breach_text
 from tonnage.units import format_duration
@@ -95,6 +95,6 @@ def _where_broken(reason: Broken) -> str:
         case why.BrokenInVerification():
             return f"at {number(reason.requests_per_second)} requests/s in the verifying run"
         case why.BrokenOnManyInstances():
-            return f"even with {reason.instances:,} instances"
+            return f"even with {counted(reason.instances, 'instance')}"
         case _:
             assert_never(reason)

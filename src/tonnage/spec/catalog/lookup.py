@@ -96,7 +96,7 @@ def find_model(name_or_path: str) -> Model:
     found = _models().get(_level_model(name_or_path))
     if found is not None:
         return found
-    raise UnknownName("model", _shown(name_or_path), entries.model_shelf().by_name)
+    raise UnknownName("model", _shown(name_or_path), entries.model_shelf().by_name, "the path of a config.json")
 
 
 def find_gpu(name: str) -> Gpu:
