@@ -144,3 +144,23 @@ def test_files_below_a_folder_come_in_the_order_of_the_patterns(tmp_path: Path) 
     found = files_below(tmp_path, "*.json", "*.csv")
     assert [path.relative_to(tmp_path).as_posix() for path in found] == ["a/one.json", "a/two.csv", "b/one.csv"]
     assert files_below(tmp_path / "nowhere", "*.csv") == []
+
+
+SLOW = {
+    "a thousand calls a year": "--model llama-3.1-8b --gpu h100 --precision fp8 --tp 1 --isl 500 --osl 100 "
+    "--calls-per-year 1000 --ttft p95<=1s",
+    "a search down to a request a day": "--model llama-3.1-405b --gpu h200 --precision fp8 --tp 8 --engine vllm --isl 3000 --osl 200 "
+    "--peak-rps 0.874 --arrivals gamma --cv 2 --ttft p95<=1s",
+}
+
+
+@pytest.mark.parametrize("question", SLOW)
+def test_traffic_of_a_request_a_day_is_sized(question: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both overflowed simulated time."""
+    assert run(["size", *SLOW[question].split()]) in (0, 3)
+    assert "due times" not in capsys.readouterr().err
+
+
+def test_a_simulation_that_lasts_for_years_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    line = line_of(command("simulate", SIMULATE, "--request-rate", {}, "1e-6"), capsys)
+    assert line.startswith("tonnage: --requests: 50 at 1e-06 a second come over more than 9,000,000 s (104 days)")
