@@ -93,6 +93,18 @@ def test_what_is_delivered_is_what_the_engine_makes_by_itself(requests: list[tup
     assert instance.member.tokens == 0
 
 
+def test_a_late_wake_up_hands_out_everything_that_was_due() -> None:
+    wall, instance, late = served()
+    came: list[tuple[int, int]] = []
+    instance.submit(0, isl=100, osl=5, deliver=lambda tokens, status: came.append((tokens, status)))
+    wall.now_ns += 100 * STEP_NS
+    instance.wake()
+    assert [tokens for tokens, _ in came] == [1] * 5
+    assert came[-1][1] == COMPLETED
+    assert max(late) > 90 * STEP_S
+    assert not instance.member.live
+
+
 def test_a_client_that_leaves_gives_up_its_slot_and_its_blocks() -> None:
     wall, instance, _ = served()
     came: list[int] = []

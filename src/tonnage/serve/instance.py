@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from tonnage.simulator.member import Member
+from tonnage.results.requests import UNFINISHED
+from tonnage.simulator.member import Delivery, Member
 
 if TYPE_CHECKING:
     from tonnage.serve.clock import WallClock
@@ -76,7 +77,7 @@ class Instance:
             if due and self._late is not None:
                 self._late(max(self._clock.late_s(due[0].at), 0.0))
             for delivery in due:
-                self._hand_out(delivery.number, delivery.tokens, delivery.status)
+                self._hand_out(delivery)
             moment = self.member.next_event()
             if moment is None:
                 return
@@ -85,7 +86,8 @@ class Instance:
         if self._alarm is not None:
             self._alarm.set(self._clock.moment_ns(moment))
 
-    def _hand_out(self, number: int, tokens: int, status: int) -> None:
-        deliver = self._deliver[number] if number in self.member.live else self._deliver.pop(number, None)
+    def _hand_out(self, delivery: Delivery) -> None:
+        ends = delivery.status != UNFINISHED
+        deliver = self._deliver.pop(delivery.number, None) if ends else self._deliver.get(delivery.number)
         if deliver is not None:
-            deliver(tokens, status)
+            deliver(delivery.tokens, delivery.status)
