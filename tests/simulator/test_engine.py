@@ -55,7 +55,7 @@ def cuts(engine: Any, requests: list[Request], rng: np.random.Generator) -> Iter
             return
         ahead = int(rng.integers(0, 3)) if rng.integers(0, 4) == 0 else 0
         choices = [engine.now, engine.now + int(rng.integers(1, 30 * MS)), event, coming[0].at if coming else None]
-        until = choices[rng.integers(0, 4)] if number < 200 else max(filter(None, (event, engine.now + 50 * MS)))
+        until = choices[rng.integers(0, 4)] if number < 200 else max(filter(None, (event, engine.now + 1000 * MS)))
         until = max(engine.now, until if until is not None else engine.now + MS)
         at_once = rng.integers(0, 2) == 0
         while coming and (coming[0].at < until or ahead > 0 or (at_once and coming[0].at == until)):

@@ -50,9 +50,11 @@ def serve(
     """
     from tonnage import api
     from tonnage.serve.server import serve as run
+    from tonnage.simulator.kernel import warm_up
 
     served = api.serve_simulated(**given(asked))
     compile_if_needed()
+    warm_up()  # also loads what another process compiled, so that the first request does not wait for it
     kind = "instance" if served.instances == 1 else f"instances behind {served.router}"
 
     def ready(port: int) -> None:
