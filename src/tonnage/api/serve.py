@@ -12,6 +12,7 @@ from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
     from tonnage.serve.server import Served
+    from tonnage.simulator.engine import Engine
     from tonnage.spec.deployment import Deployment
 
 NEWEST = "vllm"
@@ -45,7 +46,7 @@ def serve_simulated(
     """What to serve.
 
     Args:
-        model, gpu, precision, tp: the deployment by catalog names (default GPU h100-sxm-80gb, FP8 where it has it, TP 1).
+        model, gpu, precision, tp: the deployment by catalog names (default: h100-sxm-80gb, FP16, TP 1).
         rules: engine preset whose scheduler and step times are simulated (default: the newest of vLLM).
         plan: a plan as ``tonnage size --json`` wrote it: its choice in place of all these, and its number of instances.
         instances: how many engines there are behind the router.
@@ -61,33 +62,16 @@ def serve_simulated(
     Raises:
         InputError: anything that cannot be used, in one line.
     """
-    from tonnage.perf.memory import memory_plan
-    from tonnage.perf.terms import step_model
     from tonnage.serve.server import Served
-    from tonnage.simulator.engine import Engine
-    from tonnage.simulator.router import ROUTERS
 
-    if router not in ROUTERS:
-        raise InputError(f"{option('router')}: no router is called '{router}'; there are {', '.join(ROUTERS)}")
-    for name, value in (("speed", speed), ("instances", instances or 1), ("default_osl", default_osl)):
-        if not value > 0:
-            raise InputError(f"{option(name)}: {value} is not possible; write a number above 0")
+    _check(router, speed=speed, instances=instances or 1, default_osl=default_osl)
     deployment, of_plan = _deployment(plan, model=model, gpu=gpu, precision=precision, tp=tp, engine=rules, coefficients=coefficients)
-    if deployment.parallelism.dp > 1 or deployment.parallelism.pp > 1:
-        raise InputError("serve: attention ranks and pipeline stages are not served yet; choose a deployment with DP 1 and PP 1")
-    if deployment.speculation is not None:
-        raise InputError("serve: speculative decoding is not served yet; choose a deployment without it")
-    memory, step, context = memory_plan(deployment), step_model(deployment), deployment.model.max_context
-
-    def engine() -> Engine:
-        return Engine(step, deployment.knobs, memory.blocks, windows=memory.windows, max_context=context)
-
     return Served(
-        engine=engine,
+        engine=_engines(deployment),
         instances=instances or of_plan,
         router=router,
         model=served_model_name or deployment.model.name,
-        max_context=context,
+        max_context=deployment.model.max_context,
         default_osl=default_osl,
         most_waiting=max_waiting,
         count=_counter(tokenizer),
@@ -95,6 +79,36 @@ def serve_simulated(
         host=host,
         port=port,
     )
+
+
+def _check(router: str, **numbers: float) -> None:
+    """Refuse a router that there is not, and numbers that are not above 0."""
+    from tonnage.simulator.router import ROUTERS
+
+    if router not in ROUTERS:
+        raise InputError(f"{option('router')}: no router is called '{router}'; there are {', '.join(ROUTERS)}")
+    for name, value in numbers.items():
+        if not value > 0:
+            raise InputError(f"{option(name)}: {value} is not possible; write a number above 0")
+
+
+def _engines(deployment: Deployment) -> Callable[[], Engine]:
+    """What makes idle engines of a deployment.
+
+    Raises:
+        InputError: one that is not served yet.
+    """
+    from tonnage.perf.memory import memory_plan
+    from tonnage.perf.terms import step_model
+    from tonnage.simulator.engine import Engine
+
+    if deployment.parallelism.dp > 1 or deployment.parallelism.pp > 1:
+        raise InputError("serve: attention ranks and pipeline stages are not served yet; choose a deployment with DP 1 and PP 1")
+    if deployment.speculation is not None:
+        raise InputError("serve: speculative decoding is not served yet; choose a deployment without it")
+    memory, step = memory_plan(deployment), step_model(deployment)
+    windows, context = memory.windows, deployment.model.max_context
+    return lambda: Engine(step, deployment.knobs, memory.blocks, windows=windows, max_context=context)
 
 
 def _deployment(plan: str | Path | None, **said: Any) -> tuple[Deployment, int]:

@@ -102,10 +102,7 @@ def benchmark(
     """
     writer = RunWriter(directory, tokens=wanted.tokens)
     try:
-        if setup.workers > 1:
-            observed = measure_by_workers(setup, load, writer, metrics=metrics)
-        else:
-            observed = measure(setup, load, writer, watchers=[*watchers, *([metrics] if metrics is not None else ())])
+        observed = _observed(setup, load, writer, watchers, metrics)
         requests = writer.finish()
         summary, steady = summarize(requests), find_steady(requests)
         validity = judge(observed, requests, summary, steady, percentiles=wanted.percentiles, error_rate=wanted.error_rate)
@@ -119,11 +116,8 @@ def benchmark(
             run_json["server_metrics"] = metrics.summary()
             metrics.write(writer.partial / "server_metrics.parquet")
         if good is not None:
-            run_json["goodput"] = {
-                "limits": [str(x) for x in wanted.slo],
-                "requests_per_second": good.requests_per_second,
-                "share": good.share,
-            }
+            limits = [str(limit) for limit in wanted.slo]
+            run_json["goodput"] = {"limits": limits, "requests_per_second": good.requests_per_second, "share": good.share}
         summary_json = summary_document(summary, requests, _further(observed, validity))
         if keep:
             writer.close(scenario=scenario, summary=summary_json, provenance=provenance, run=run_json)
@@ -139,6 +133,13 @@ def benchmark(
         summary_json=summary_json,
         run_json=run_json,
     )
+
+
+def _observed(setup: Setup, load: Load, writer: RunWriter, watchers: Sequence[Watcher], metrics: Scraper | None) -> Observed:
+    """Measure by one process or by several."""
+    if setup.workers > 1:
+        return measure_by_workers(setup, load, writer, metrics=metrics)
+    return measure(setup, load, writer, watchers=[*watchers, *([metrics] if metrics is not None else ())])
 
 
 def _further(observed: Observed, validity: Validity) -> Sequence[tuple[str, Any]]:
