@@ -87,10 +87,8 @@ def benchmark(
     """Measure one load and write its run folder.
 
     Args:
-        setup: the server, and how to ask it.
-        load: what to send and when.
-        directory: the run folder, which must not be in use.
-        keep: whether it is kept; a run without an artifact folder is written for the time of the run only.
+        setup, load: the server and how to ask it; what to send and when.
+        directory, keep: the run folder, which must not be in use, and whether it stays when the run is over.
         wanted: what is to be said of it.
         facts: what else belongs into ``run.json``: self-test, environment.
         scenario, provenance: for the run folder.
