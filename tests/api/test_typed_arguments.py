@@ -40,7 +40,7 @@ def test_every_argument_of_the_lesson_is_a_field_of_its_configuration() -> None:
 
 @pytest.mark.parametrize(("function", "arguments"), [(tonnage.size, SizeArguments), (tonnage.simulate, SimulateArguments)])
 def test_help_and_notebooks_see_every_argument(function: object, arguments: type) -> None:
-    found = inspect.signature(function).parameters  # type: ignore[arg-type]
+    found = inspect.signature(function).parameters
     assert list(found) == ["scenario", "progress", *arguments.__annotations__]
     assert {part.kind for name, part in found.items() if name != "scenario"} == {inspect.Parameter.KEYWORD_ONLY}
     assert "float" in str(found["isl"].annotation) or found["isl"].annotation == "Length"
@@ -54,6 +54,6 @@ def test_the_package_has_the_names_that_it_says(name: str) -> None:
 
 def test_an_argument_that_there_is_not_is_an_error() -> None:
     with pytest.raises(TypeError, match="peek_rps"):
-        api.ask(model="llama-3-8b", peek_rps=3)  # type: ignore[call-arg]
+        api.ask(model="llama-3-8b", peek_rps=3)
     with pytest.raises(InputErrors, match=r"^stream_interval: 'x' is not a whole number"):
-        api.ask(model="llama-3-8b", isl=1, osl=1, peak_rps=3, stream_interval="x")  # type: ignore[arg-type]
+        api.ask(model="llama-3-8b", isl=1, osl=1, peak_rps=3, stream_interval="x")

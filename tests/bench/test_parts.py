@@ -105,7 +105,7 @@ def test_a_tokenizer_that_is_none_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("process", "cv", "expected"), [("poisson", 1.0, 1.0), ("constant", 1.0, 0.0), ("gamma", 3.0, 3.0)])
 def test_a_schedule_has_the_gaps_that_were_asked_for(process: str, cv: float, expected: float) -> None:
-    load = question(OpenLoop(rate=100, process=process, cv=cv), requests=20_000).draw()  # type: ignore[arg-type]
+    load = question(OpenLoop(rate=100, process=process, cv=cv), requests=20_000).draw()
     assert load.due_ns is not None
     gaps = np.diff(load.due_ns)
     assert gaps.mean() == pytest.approx(1e7, rel=0.08)

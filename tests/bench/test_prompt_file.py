@@ -65,4 +65,4 @@ def test_what_cannot_be_sent_is_said(name: str, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / file).write_text(text)
     with pytest.raises(InputError, match=part):
-        prepare_bench(url="127.0.0.1:9", model="m", prompt_file=tmp_path / file, concurrency=1, request_count=1, **further)  # type: ignore[arg-type]
+        prepare_bench(url="127.0.0.1:9", model="m", prompt_file=tmp_path / file, concurrency=1, request_count=1, **further)

@@ -61,7 +61,7 @@ def test_a_run_holds_the_server_s_metrics_and_a_view_shows_it(tmp_path: Path) ->
     assert rows.num_rows == 2 * waiting["read"]
     console = Console(file=io.StringIO(), width=120)
     console.print(views[0].picture())
-    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    shown = console.file.getvalue()
     assert views[0]._words == "6 clients"
     assert "30" in shown.split()
     assert "TTFT p95" in shown

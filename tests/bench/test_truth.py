@@ -89,7 +89,7 @@ def test_a_good_run_is_valid() -> None:
     ],
 )
 def test_each_lack_is_a_reason_of_its_own(change: dict[str, object], words: str) -> None:
-    said = judged(replace(SEEN, **change))  # type: ignore[arg-type]
+    said = judged(replace(SEEN, **change))
     assert said.verdict == "INVALID"
     assert len(said.reasons) == 1
     assert words in said.reasons[0]

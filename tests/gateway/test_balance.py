@@ -75,7 +75,7 @@ def test_a_session_stays_and_the_conversation_goes_back_to_its_prefix() -> None:
 
 
 def test_least_kv_reads_the_backends_metrics() -> None:
-    def kv(share: float):  # type: ignore[no-untyped-def]
+    def kv(share: float):
         async def answer(fake: Fake, got: Got, writer: asyncio.StreamWriter) -> None:
             body = b'vllm:kv_cache_usage_perc{engine="0"} %f\n' % share if b"/metrics" in got.line else b"ok"
             writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
@@ -119,7 +119,7 @@ def test_prefixes_are_unbroken_and_bounded(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_models_of_all_backends_are_listed_once() -> None:
-    def models(*names: str):  # type: ignore[no-untyped-def]
+    def models(*names: str):
         body = json.dumps({"object": "list", "data": [{"id": name, "object": "model"} for name in names]}).encode()
         return replies(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
 

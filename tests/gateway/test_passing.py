@@ -13,7 +13,7 @@ STREAM = b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in [*CHUNKS, b
 HEAD = b"HTTP/1.1 200 Fine\r\nContent-Type: text/event-stream\r\nX-Own: a  b\r\nTransfer-Encoding: chunked\r\n"
 
 
-def stream_in_pieces(size: int):  # type: ignore[no-untyped-def]
+def stream_in_pieces(size: int):
     async def answer(fake: Fake, got: Got, writer: asyncio.StreamWriter) -> None:
         data = HEAD + b"Connection: keep-alive, X-Hop\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\n\r\n" + STREAM
         for place in range(0, len(data), size):
@@ -175,7 +175,7 @@ def test_a_slow_reader_holds_its_backend_up_and_nobody_else() -> None:
 
     async def test() -> None:
         async with before(flood) as (running, _), talk(running) as client:
-            client.reader._limit = 1  # type: ignore[attr-defined] # asyncio reads no more than twice this ahead
+            client.reader._limit = 1  # asyncio reads no more than twice this ahead
             client.writer.write(post(b"big"))
             await until(lambda: any(upstream.paused for upstream in running.core.backends[0].busy))
             await asyncio.sleep(0.2)
@@ -183,7 +183,7 @@ def test_a_slow_reader_holds_its_backend_up_and_nobody_else() -> None:
             await asyncio.sleep(0.2)
             assert sum(sent) == held < size // 2  # what is on the way lies in the buffers of the kernel
             assert await asked(running, post(b"small")) == (200, b"ok")
-            client.reader._limit = 1_048_576  # type: ignore[attr-defined]
+            client.reader._limit = 1_048_576
             head = await client.reader.readuntil(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 200")
             assert await client.reader.readexactly(size) == b"x" * size
@@ -198,7 +198,7 @@ def test_a_reader_that_stops_for_good_is_given_up() -> None:
 
     async def test() -> None:
         async with before(flood, idle_s=0.3) as (running, _), talk(running) as client:
-            client.reader._limit = 1  # type: ignore[attr-defined]
+            client.reader._limit = 1
             client.writer.write(post())
             await until(lambda: outcomes(running) == {"cancelled": 1})
             assert running.core.in_flight == 0

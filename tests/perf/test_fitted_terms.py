@@ -98,7 +98,7 @@ def feeding() -> dict[str, set[str]]:
     """By fitted term, the coefficients that it was seen to move in any of the deployments."""
     found: dict[str, set[str]] = {term.name: set() for term in FITTED_TERMS}
     asked = [dict(zip(("model", "gpu", "precision", "tp", "engine", "dp", "ep"), row, strict=True)) for row in DEPLOYMENTS]
-    deployments = [deployment_of(**row) for row in asked]  # type: ignore[arg-type]
+    deployments = [deployment_of(**row) for row in asked]
     windowed = next(d for d in deployments if d.model.windowed_layers and d.engine == "nim-2024")
     apart = replace(windowed, model=replace(windowed.model, kv_heads=windowed.model.heads))  # no model of the catalog has both
     for d in (*deployments, apart):

@@ -42,7 +42,7 @@ def alone(place: int, seconds: float = 1e-3) -> np.ndarray:
 
 
 def named(names: object) -> list[str]:
-    return [TERMS[place].name for place in names]  # type: ignore[attr-defined]
+    return [TERMS[place].name for place in names]
 
 
 def test_each_term_has_its_name_and_place() -> None:
@@ -57,8 +57,8 @@ def test_every_term_is_used_by_both_price_functions() -> None:
     from tonnage.perf import vectorised_step
 
     def names(code: object) -> set[str]:
-        inner = [names(const) for const in code.co_consts if hasattr(const, "co_names")]  # type: ignore[attr-defined]
-        return set(code.co_names).union(*inner)  # type: ignore[attr-defined]
+        inner = [names(const) for const in code.co_consts if hasattr(const, "co_names")]
+        return set(code.co_names).union(*inner)
 
     for module in (step, vectorised_step):
         functions = [f for f in vars(module).values() if getattr(f, "__module__", "") == module.__name__ and hasattr(f, "__code__")]
@@ -106,7 +106,7 @@ def test_the_share_of_links_is_that_of_their_terms() -> None:
         step = StepModel(coefficients=alone(at.COMM_LARGE) + alone(at.HOST_STEP, 3e-3) - alone(at.NORM, 0.0), frontend_s=0.0)
 
     Filled.step.coefficients[at.NORM] = 1.0
-    assert link_share(Filled) == pytest.approx(0.25)  # type: ignore[arg-type]
+    assert link_share(Filled) == pytest.approx(0.25)
 
 
 @pytest.mark.parametrize("term", TERMS, ids=[term.name for term in TERMS])

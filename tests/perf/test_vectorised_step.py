@@ -64,7 +64,7 @@ def test_many_steps_at_once_take_what_each_takes(model: StepModel, steps: Steps)
 
 @given(models(), draftings(), steps_of())
 def test_drafted_steps_do_too(model: StepModel, drafting: step.Drafting, steps: Steps) -> None:
-    scalar = [replace(model, drafting=drafting).seconds(*row) for row in each(steps)]  # type: ignore[arg-type]
+    scalar = [replace(model, drafting=drafting).seconds(*row) for row in each(steps)]
     np.testing.assert_allclose(vectorised_step.drafted_step_seconds(model.coefficients, steps, drafting), scalar, rtol=TOLERANCE)
 
 

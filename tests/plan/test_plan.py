@@ -128,9 +128,9 @@ def test_every_class_of_a_plan_is_frozen_slotted_and_refuses_unknown_keys() -> N
         from typing import get_type_hints
 
         waiting += get_type_hints(kind).values()
-        assert kind.__dataclass_params__.frozen, kind  # type: ignore[attr-defined]
+        assert kind.__dataclass_params__.frozen, kind
         assert hasattr(kind, "__slots__"), kind
         derives = issubclass(kind, Shown)
-        assert kind.__pydantic_config__ == {"extra": "ignore" if derives else "forbid"}, kind  # type: ignore[attr-defined]
+        assert kind.__pydantic_config__ == {"extra": "ignore" if derives else "forbid"}, kind
         assert all(part.kw_only for part in fields(kind)), kind
     assert len(seen) > 60
