@@ -7,6 +7,7 @@ instead of printing them.
 from tonnage.api.arguments import check_given, slo
 from tonnage.api.calibrate import calibrate
 from tonnage.api.costs import prices_of
+from tonnage.api.demo import demo
 from tonnage.api.deployment import deployment_of
 from tonnage.api.facts import MemoryReport, PrecisionReport, catalog, memory, precisions
 from tonnage.api.gateway import gateway_settings
@@ -27,6 +28,7 @@ __all__ = [
     "calibrate",
     "catalog",
     "check_given",
+    "demo",
     "deployment_of",
     "gateway_settings",
     "lesson",

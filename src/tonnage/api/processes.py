@@ -1,0 +1,91 @@
+"""A fleet in processes of its own: each instance a child, and the gateway before them another."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tonnage.serve.supervision.program import Program
+    from tonnage.serve.supervision.supervisor import Supervisor
+
+READY_S = 120.0
+"""Seconds that simulated instances and a gateway may take to serve: far more than they need."""
+
+SOON_S = 5.0
+"""Seconds that they have to end."""
+
+Seen = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Processes:
+    """A fleet that serves.
+
+    Attributes:
+        supervisor: of its processes.
+        url: of the gateway.
+        instances: the names of the instances.
+    """
+
+    supervisor: Supervisor
+    url: str
+    instances: tuple[str, ...]
+
+
+def simulated_instances(arguments: Sequence[str], instances: int, *, host: str = "127.0.0.1") -> list[Program]:
+    """The programs of simulated instances, each on a free port.
+
+    Args:
+        arguments: of ``tonnage serve --engine simulated``, without host and port.
+        instances: how many.
+        host: where they listen.
+    """
+    from tonnage.serve.supervision.ports import free_ports
+    from tonnage.serve.supervision.program import Program
+
+    command = (sys.executable, "-m", "tonnage", "serve", "--engine", "simulated", *arguments, "--host", host)
+    return [
+        Program(name=f"instance-{i}", argv=(*command, "--port", str(port)), address=f"{host}:{port}")
+        for i, port in enumerate(free_ports(instances, host))
+    ]
+
+
+def gateway_before(instances: Sequence[Program], *, policy: str, host: str = "127.0.0.1", port: int = 0) -> Program:
+    """The program of a gateway before instances; port 0 takes a free one.
+
+    Its health path is the one that says that it lives, so that it counts as ready before its instances are.
+    """
+    from tonnage.serve.supervision.ports import free_ports
+    from tonnage.serve.supervision.program import Program
+
+    port = port or free_ports(1, host)[0]
+    backends = [word for one in instances for word in ("--backend", one.url)]
+    argv = (sys.executable, "-m", "tonnage", "gateway", *backends, "--policy", policy, "--host", host, "--port", str(port))
+    return Program(name="gateway", argv=argv, address=f"{host}:{port}", path="/v1/health/live")
+
+
+@contextmanager
+def processes(
+    instances: Sequence[Program], gateway: Program, logs: Path, *, told: Callable[[str], None], seen: Seen
+) -> Iterator[Processes]:
+    """The fleet for as long as the block lasts; it begins when everything serves.
+
+    Args:
+        instances, gateway: what to run.
+        logs: folder for what they print.
+        told: takes a line about every restart.
+        seen: takes how many processes serve, and of how many.
+
+    Raises:
+        InputError, TonnageError: one of them does not serve.
+    """
+    from tonnage.serve.supervision.supervisor import Supervisor
+
+    with Supervisor([*instances, gateway], logs, grace_s=SOON_S, told=told) as supervisor:
+        supervisor.wait_until_ready(timeout_s=READY_S, seen=seen)
+        yield Processes(supervisor=supervisor, url=gateway.url, instances=tuple(one.name for one in instances))

@@ -1,0 +1,114 @@
+"""What a demonstration found: a simulated fleet measured over the wire, beside what the simulator predicts of the same requests."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tonnage.results.metrics import Summary
+
+WITHIN = {"ttft_ms": 0.05, "tpot_ms": 0.02, "requests_per_second": 0.02}
+"""How far measured and predicted means may be apart, as a share of the predicted one."""
+
+TTFT_MS = 4.0
+"""By so much a first token may be late in any case: two hops of HTTP, and reading the prompt, take time that no GPU does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """One metric of a run, predicted and measured.
+
+    Attributes:
+        metric: its name, as in ``summary.json``.
+        predicted, measured: means over the run.
+    """
+
+    metric: str
+    predicted: float
+    measured: float
+
+    @property
+    def difference(self) -> float:
+        """Measured over predicted, less 1."""
+        return self.measured / self.predicted - 1
+
+    @property
+    def agrees(self) -> bool:
+        """Whether they are as near as a client over HTTP can see."""
+        near = abs(self.difference) <= WITHIN[self.metric]
+        return near or (self.metric == "ttft_ms" and abs(self.measured - self.predicted) <= TTFT_MS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """What came of killing one instance under load.
+
+    Attributes:
+        instance: the one that was killed.
+        after_s: seconds into the load.
+        back_s: seconds from the kill until it served again; None if it did not while the load lasted.
+        sent, completed, failed: requests of the load; ``failed`` counts the streams that had begun there.
+        retried: requests that the gateway sent to another instance because the first had not begun to answer.
+        ttft_p95_ms: over the completed requests; None where none completed.
+    """
+
+    instance: str
+    after_s: float
+    back_s: float | None
+    sent: int
+    completed: int
+    failed: int
+    retried: int
+    ttft_p95_ms: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demonstration:
+    """A demonstration.
+
+    Attributes:
+        fleet, load: what was served and what was sent, in words.
+        requests: completed ones of the first load, which are compared.
+        beside: their metrics.
+        client: the client's own verdict on its measurement.
+        client_reasons: why it cannot be believed, where that is so.
+        failure: of the second load.
+    """
+
+    fleet: str
+    load: str
+    requests: int
+    beside: tuple[Beside, ...]
+    client: str
+    client_reasons: tuple[str, ...]
+    failure: Failure
+
+    @property
+    def verdict(self) -> str:
+        """Whether all metrics agree: agree or differ."""
+        return "agree" if all(one.agrees for one in self.beside) else "differ"
+
+    def to_json(self) -> dict[str, Any]:
+        """Predicted, measured and the verdict by name."""
+        return {
+            "verdict": self.verdict,
+            "fleet": self.fleet,
+            "load": self.load,
+            "requests": self.requests,
+            "predicted": {one.metric: one.predicted for one in self.beside},
+            "measured": {one.metric: one.measured for one in self.beside},
+            "difference": {one.metric: one.difference for one in self.beside},
+            "validity": {"verdict": self.client, "reasons": list(self.client_reasons)},
+            "failure": asdict(self.failure),
+        }
+
+
+def beside(predicted: Summary, measured: Summary) -> tuple[Beside, ...]:
+    """The metrics of ``WITHIN`` of two runs of the same requests."""
+    return tuple(Beside(metric=name, predicted=_mean(predicted, name), measured=_mean(measured, name)) for name in WITHIN)
+
+
+def _mean(summary: Summary, name: str) -> float:
+    value = getattr(summary, name)
+    return float(value if isinstance(value, float) else value.mean)

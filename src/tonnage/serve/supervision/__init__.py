@@ -1,0 +1,1 @@
+"""Engines as child processes: started, waited for, restarted, and never left behind."""
