@@ -21,17 +21,17 @@ from interleaved import measure, print_table
 
 REPEATS = 3
 LOADS: dict[str, dict[str, Any]] = {
-    "tensorrt-llm 512/128 Poisson 4/s": {"engine": "tensorrt-llm", "rate": 4, "requests": 200_000},
+    "tensorrt-llm 512/128 Poisson 4/s": {"engine": "tensorrt-llm-0.15", "rate": 4, "requests": 200_000},
     "vllm 512/128 Poisson 4/s": {"engine": "vllm", "rate": 4, "requests": 200_000},
     "sglang 512/128 Poisson 4/s": {"engine": "sglang", "rate": 4, "requests": 200_000},
-    "tensorrt-llm 512/2048": {"engine": "tensorrt-llm", "rate": 1, "osl": 2_048, "requests": 20_000},
+    "tensorrt-llm 512/2048": {"engine": "tensorrt-llm-0.15", "rate": 1, "osl": 2_048, "requests": 20_000},
     "vllm 512/2048": {"engine": "vllm", "rate": 1, "osl": 2_048, "requests": 20_000},
     "vllm 512/512 pre-emption": {"engine": "vllm", "concurrency": 64, "osl": 512, "requests": 20_000, "blocks": 1_500},
     "sglang 512/512 retraction": {"engine": "sglang", "concurrency": 64, "osl": 512, "requests": 20_000, "blocks": 24_000},
     "vllm 512/128 speculation": {"engine": "vllm", "concurrency": 32, "requests": 50_000, "drafted": 3},
     "sglang 512/128 speculation": {"engine": "sglang", "concurrency": 32, "requests": 50_000, "drafted": 3},
-    "static 512/128 closed loop": {"engine": "tensorrt-llm", "scheduler": "static", "concurrency": 64, "requests": 100_000},
-    "tensorrt-llm 512/128 256 clients": {"engine": "tensorrt-llm", "concurrency": 256, "requests": 100_000},
+    "static 512/128 closed loop": {"engine": "tensorrt-llm-0.15", "scheduler": "static", "concurrency": 64, "requests": 100_000},
+    "tensorrt-llm 512/128 256 clients": {"engine": "tensorrt-llm-0.15", "concurrency": 256, "requests": 100_000},
     "vllm 512/128 streamed, window": {"engine": "vllm", "concurrency": 64, "requests": 100_000, "stream": 2e-6, "window": 3_000},
 }
 

@@ -12,7 +12,7 @@ SMALL: dict[str, Any] = {
     "gpu": "h100",
     "precision": "fp8",
     "tp": "1,2",
-    "engine": "tensorrt-llm",
+    "engine": "tensorrt-llm-0.15",
     "isl": 1000,
     "osl": 100,
     "peak_rps": 400,

@@ -11,7 +11,7 @@ from tonnage.cli.main import flag, run
 from tonnage.spec.scenario import leaves
 
 ROOT = Path(__file__).parents[2]
-SMALL = ["--gpu", "h100", "--precision", "fp8", "--tp", "1", "--engine", "tensorrt-llm", "--ttft", "p95<=1s"]
+SMALL = ["--gpu", "h100", "--precision", "fp8", "--tp", "1", "--engine", "tensorrt-llm-0.15", "--ttft", "p95<=1s"]
 FLAGS = ["--model", "llama-3-8b", "--isl", "500", "--osl", "20", "--peak-rps", "5", *SMALL]
 SCENARIO = """
 model: llama-3-8b
@@ -19,7 +19,7 @@ lengths: {isl: 500, osl: 20}
 demand: {peak_rps: 5}
 limits: {ttft: p95<=1s}
 where: on-prem
-search: {gpu: h100, precision: fp8, tp: 1, engine: tensorrt-llm}
+search: {gpu: h100, precision: fp8, tp: 1, engine: tensorrt-llm-0.15}
 """
 
 

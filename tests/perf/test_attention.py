@@ -15,7 +15,7 @@ from tonnage.spec.deployment import Parallelism
 
 def test_kv_heads_are_not_split_below_one() -> None:
     """Llama 3 8B has 8 KV heads: TP 16 reads as much per GPU as TP 8."""
-    d = deployment(precision="fp16", engine="tensorrt-llm")
+    d = deployment(precision="fp16", engine="tensorrt-llm-0.15")
     values = {}
     for tp in (4, 8, 16):
         t = resolve(shipped(), d.model, d.gpu, d.precision, Parallelism(tp=tp), "tensorrt-llm-0.15")
@@ -36,7 +36,7 @@ def test_old_decode_kernels_took_groups_of_eight_heads_together() -> None:
 
 def test_few_sequences_leave_old_kernels_head_by_head() -> None:
     """70B on 4 H100: 16 query heads and 2 KV heads a GPU. Up to 16 sequences the 132 multiprocessors walk 16 blocks each; then groups."""
-    old, now = (array(model="llama-3-70b", precision="fp8", tp=4, engine=e) for e in ("nim", "tensorrt-llm"))
+    old, now = (array(model="llama-3-70b", precision="fp8", tp=4, engine=e) for e in ("nim", "tensorrt-llm-0.15"))
     assert old[at.WAVE] == pytest.approx(16 / 132)
     assert old[at.GROUPED_FROM] == pytest.approx(132 / 4 / 2)
     one_wave, two_waves = (context_seconds(old, b) * b for b in (8, 9))
@@ -47,7 +47,7 @@ def test_few_sequences_leave_old_kernels_head_by_head() -> None:
 
 
 def test_current_kernels_read_a_context_at_most_at_the_bandwidth() -> None:
-    d = deployment(precision="fp8", engine="tensorrt-llm")
+    d = deployment(precision="fp8", engine="tensorrt-llm-0.15")
     per_token = d.model.kv_elements_per_token / (d.gpu.memory_bandwidth_gb_s * 1e9)
     assert context_seconds(step_model(d).coefficients, 64) == pytest.approx(per_token, rel=0.25)
     assert context_seconds(step_model(d).coefficients, 64) >= per_token

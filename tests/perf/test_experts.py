@@ -79,7 +79,7 @@ def test_the_fullest_group_is_about_as_full_as_a_count_says(experts: int, chosen
     "split", [{"tp": 8}, {"tp": 8, "ep": 8}, {"tp": 4, "dp": 2, "ep": 8}, {"dp": 8, "ep": 8}, {"tp": 2, "dp": 4, "ep": 2}]
 )
 def test_the_weights_of_all_gpus_are_the_whole_and_a_copy_of_attention_per_rank(model: str, split: dict[str, int]) -> None:
-    d = deployment(model, engine="tensorrt-llm", **split)
+    d = deployment(model, engine="tensorrt-llm-0.15", **split)
     m, p = d.model, d.parallelism
     experts = expert_weights(m)
     routers = m.router_parameters * 2 * p.gpus
@@ -108,7 +108,7 @@ def test_keys_and_values_of_a_rank_are_split_over_its_gpus_alone() -> None:
 
 @given(model=st.sampled_from(["deepseek-v3", "mixtral-8x7b", "gpt-oss-120b"]), tp=st.sampled_from([1, 2, 4, 8]))
 def test_degrees_of_one_are_what_they_were(model: str, tp: int) -> None:
-    d = deployment(model, engine="tensorrt-llm", tp=tp)
+    d = deployment(model, engine="tensorrt-llm-0.15", tp=tp)
     same = replace(d, parallelism=Parallelism(tp=tp, dp=1, ep=1))
     assert step_model(d).coefficients.tolist() == step_model(same).coefficients.tolist()
     assert step_model(d).coefficients[at.EXPERT_UNEVEN] == 0.0
@@ -158,7 +158,7 @@ def test_what_cannot_be_is_refused_in_one_line(model: str, split: dict[str, int]
 
 
 def test_windows_cut_attention_to_the_layers_without_them() -> None:
-    d = deployment("gpt-oss-120b", engine="tensorrt-llm", tp=2)
+    d = deployment("gpt-oss-120b", engine="tensorrt-llm-0.15", tp=2)
     full = replace(d, model=replace(d.model, window=0, windowed_layers=0))
     c, whole = (step_model(each).coefficients for each in (d, full))
     assert c[at.CONTEXT] == pytest.approx(whole[at.CONTEXT] / 2)
@@ -210,7 +210,7 @@ def test_a_generation_saves_time_per_layer_only_in_formats_that_it_multiplies() 
 
 
 def test_experts_of_a_random_batch_are_all_read_and_those_of_equal_prompts_are_not() -> None:
-    random, equal = (array(model="mixtral-8x7b", tp=2, engine=e) for e in ("tensorrt-llm", "tensorrt-llm-0.9"))
+    random, equal = (array(model="mixtral-8x7b", tp=2, engine=e) for e in ("tensorrt-llm-0.15", "tensorrt-llm-0.9"))
 
     def read(c: np.ndarray, tokens: int) -> float:
         return float(1.0 - c[at.EXPERT_REST] * c[at.EXPERT_MISS] ** tokens)

@@ -17,7 +17,7 @@ from tonnage.spec.step_times import StepSource
 
 
 def deployment(model: str = "llama-3.1-70b", tp: int = 2, pp: int = 1, gpu: str = "h100-sxm-80gb", precision: str = "fp8") -> Deployment:
-    d = api.deployment_of(model=model, gpu=gpu, precision=precision, tp=1, engine="tensorrt-llm")
+    d = api.deployment_of(model=model, gpu=gpu, precision=precision, tp=1, engine="tensorrt-llm-0.15")
     return replace(d, parallelism=Parallelism(tp=tp, pp=pp))
 
 

@@ -8,7 +8,7 @@ from tonnage.perf.terms_file import shipped
 
 def test_marks_say_what_was_not_measured() -> None:
     assert marks(deployment()) == ()
-    assert marks(deployment(engine="tensorrt-llm", gpu="a100-pcie-80gb")) == ()
+    assert marks(deployment(engine="tensorrt-llm-0.15", gpu="a100-pcie-80gb")) == ()
     assert marks(deployment(engine="vllm")) == ()
     assert "vllm" in " ".join(marks(deployment(engine="vllm", gpu="a100-pcie-80gb")))
     (transferred,) = marks(deployment(gpu="h100-pcie-80gb"))
@@ -31,7 +31,7 @@ def test_a_precision_that_was_not_measured_on_a_measured_gpu_is_marked(monkeypat
 
 def test_the_source_names_file_date_and_rows() -> None:
     assert coefficient_source("nim").startswith("perf/coefficients/terms.json of 2026-11-21")
-    assert "trtllm_throughput.csv" in coefficient_source("tensorrt-llm")
+    assert "trtllm_throughput.csv" in coefficient_source("tensorrt-llm-0.15")
     assert "silicon_sample.csv" in coefficient_source("vllm")
 
 

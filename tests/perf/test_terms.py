@@ -27,7 +27,7 @@ def test_every_gpu_precision_and_engine_of_the_catalog_has_a_price() -> None:
 
 
 @pytest.mark.parametrize("gpu", ["a100-sxm-80gb", "h100-sxm-80gb", "h200-sxm-141gb", "l40s", "b200-sxm-180gb"])
-@pytest.mark.parametrize("engine", ["nim", "tensorrt-llm", "tensorrt-llm-0.9", "vllm"])
+@pytest.mark.parametrize("engine", ["nim", "tensorrt-llm-0.15", "tensorrt-llm-0.9", "vllm"])
 def test_no_efficiency_is_above_the_datasheet(gpu: str, engine: str) -> None:
     for precision in ("fp16", "fp8"):
         if not find_gpu(gpu).supports(find_precision(precision)):
@@ -78,4 +78,4 @@ def test_what_vllm_published_of_0_19_comes_out(gpu: str, precision: str, alone_m
 
 def test_only_the_closed_loop_of_nim_has_a_serial_turnaround() -> None:
     assert client_turnaround_s(deployment()) == pytest.approx(1.6e-3)
-    assert client_turnaround_s(deployment(engine="tensorrt-llm")) == 0.0
+    assert client_turnaround_s(deployment(engine="tensorrt-llm-0.15")) == 0.0

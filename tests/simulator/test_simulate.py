@@ -25,7 +25,7 @@ from tonnage.spec.precision import find_precision
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Workload
 
 
-def deployment(engine: str = "tensorrt-llm") -> Deployment:
+def deployment(engine: str = "tensorrt-llm-0.15") -> Deployment:
     gpu, spec = find_gpu("h100-sxm-80gb"), find_engine(engine)
     return Deployment(
         model=find_model("llama-3-8b"),
@@ -50,7 +50,7 @@ def same(one: Requests, other: Requests) -> bool:
     return all(np.array_equal(getattr(one, f.name), getattr(other, f.name)) for f in fields(Requests))
 
 
-@pytest.mark.parametrize("engine", ["tensorrt-llm", "vllm", "nim-2024"])
+@pytest.mark.parametrize("engine", ["tensorrt-llm-0.15", "vllm", "nim-2024"])
 @pytest.mark.parametrize("arrivals", [OpenLoop(rate=30), ClosedLoop(concurrency=20, turnaround_s=0.001)])
 def test_a_real_deployment_is_simulated_as_the_reference_says(engine, arrivals):
     d, w = deployment(engine), workload(arrivals)

@@ -144,7 +144,7 @@ def test_static_batches_and_impossible_guesses_are_refused() -> None:
         kernel.run(trace, guessing(3, 0.5), replace(VLLM, max_num_tokens=3), 100)
 
 
-@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm-0.15"])
 def test_it_pays_alone_and_costs_in_a_crowd(engine: str) -> None:
     asked = {"model": "llama-3.1-8b", "isl": 100, "osl": 200, "engine": engine, "max_batch_size": 512}
     points = simulate_sweep(**asked, concurrency="1,512", speculation="eagle k=4 acceptance=0.5")

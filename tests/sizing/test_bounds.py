@@ -18,7 +18,7 @@ def carried(one: Ready) -> Carried:
 
 
 @pytest.mark.parametrize("lengths", [(1000, 100), (200, 400), ("lognormal:2000,1500", "lognormal:200,200")])
-@pytest.mark.parametrize("engine", ["tensorrt-llm", "vllm"])
+@pytest.mark.parametrize("engine", ["tensorrt-llm-0.15", "vllm"])
 def test_no_deployment_completes_more_than_its_closed_form_allows(engine: str, lengths: tuple[object, object]) -> None:
     for one in ready(isl=lengths[0], osl=lengths[1], engine=engine, tp="1,4", gpu="h100,l40s", ttft=None):
         estimate = one.instance.saturation_estimate()

@@ -23,7 +23,7 @@ from tonnage.spec.workload import Lengths
 
 
 def deployment(**knobs: int) -> Deployment:
-    return api.deployment_of(model="llama-3-8b", gpu="h100-sxm-80gb", precision="fp8", tp=1, engine="tensorrt-llm", knobs=dict(knobs))
+    return api.deployment_of(model="llama-3-8b", gpu="h100-sxm-80gb", precision="fp8", tp=1, engine="tensorrt-llm-0.15", knobs=dict(knobs))
 
 
 def asked(isl: float = 500, osl: float = 50, load: str = "open", **limits: str) -> Asked:
@@ -94,13 +94,13 @@ def test_littles_law_ties_rate_and_concurrency() -> None:
 
 
 def test_a_request_larger_than_the_cache_does_not_fit() -> None:
-    d = api.deployment_of(model="llama-2-70b", gpu="h100-sxm-80gb", precision="fp8", tp=1, engine="tensorrt-llm")
+    d = api.deployment_of(model="llama-2-70b", gpu="h100-sxm-80gb", precision="fp8", tp=1, engine="tensorrt-llm-0.15")
     with pytest.raises(DoesNotFit, match="tokens"):
         Instance(replace(d, knobs=replace(d.knobs, kv_fraction=0.001)), asked(isl=4000, osl=50))
 
 
 def test_windows_are_room_that_a_context_does_not_have() -> None:
-    d = api.deployment_of(model="gemma-3-4b", gpu="h100-sxm-80gb", precision="fp8", tp=1, engine="tensorrt-llm")
+    d = api.deployment_of(model="gemma-3-4b", gpu="h100-sxm-80gb", precision="fp8", tp=1, engine="tensorrt-llm-0.15")
     d = replace(d, knobs=replace(d.knobs, kv_fraction=0.003))
     memory = memory_plan(d)
     room = memory.tokens - memory.windows.blocks * d.knobs.tokens_per_block
@@ -116,7 +116,7 @@ def test_same_seed_same_answer() -> None:
 
 
 @pytest.mark.parametrize("speculation", ["eagle k=3 acceptance=0.7", "draft=llama-3.2-1b k=2 acceptance=0.5", "ngram k=4 acceptance=0.2"])
-@pytest.mark.parametrize("engine", ["tensorrt-llm", "sglang"])
+@pytest.mark.parametrize("engine", ["tensorrt-llm-0.15", "sglang"])
 def test_closed_forms_hold_with_guesses(engine: str, speculation: str) -> None:
     place = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1}
     instance = Instance(api.deployment_of(**place, engine=engine, speculation=speculation), asked(isl=300, osl=300))

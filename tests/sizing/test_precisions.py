@@ -43,7 +43,7 @@ TABLE = {
 }
 
 
-def gains(model: str, gpu: str, engine: str = "tensorrt-llm") -> dict[str, FormatGain]:
+def gains(model: str, gpu: str, engine: str = "tensorrt-llm-0.15") -> dict[str, FormatGain]:
     return {one.precision.name: one for one in format_gains(find_model(model), find_gpu(gpu), engine)[1]}
 
 
@@ -101,8 +101,8 @@ def test_bands(gain: float, word: str) -> None:
 
 
 def test_the_instance_holds_the_large_batch_in_16_bits() -> None:
-    assert format_gains(find_model("llama-3.1-70b"), find_gpu("h100"), "tensorrt-llm")[0].parallelism.tp == 4
-    assert format_gains(find_model("llama-3.1-8b"), find_gpu("h100"), "tensorrt-llm")[0].parallelism.tp == 1
+    assert format_gains(find_model("llama-3.1-70b"), find_gpu("h100"), "tensorrt-llm-0.15")[0].parallelism.tp == 4
+    assert format_gains(find_model("llama-3.1-8b"), find_gpu("h100"), "tensorrt-llm-0.15")[0].parallelism.tp == 1
 
 
 def test_command_prints_gains_and_words(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from tonnage.sizing.planner import size
 from tonnage.sizing.search import answer
 from tonnage.sizing.search_space import Ready, prepare
 
-WIDE = {"gpu": "h100,l40s", "precision": "fp16,fp8", "tp": "1,2,4,8", "engine": "tensorrt-llm,vllm", "ttft": "p95<=200ms"}
+WIDE = {"gpu": "h100,l40s", "precision": "fp16,fp8", "tp": "1,2,4,8", "engine": "tensorrt-llm-0.15,vllm", "ttft": "p95<=200ms"}
 
 
 def test_the_answer_does_not_depend_on_threads() -> None:

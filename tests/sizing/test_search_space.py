@@ -22,7 +22,7 @@ def test_no_pipeline_where_a_system_is_enough() -> None:
 def test_pipelines_that_are_asked_for_are_each_a_deployment() -> None:
     found = list(trials(question(pp="1,2,4")))
     assert sorted((t.deployment.parallelism.pp, t.deployment.parallelism.tp) for t in found) == [(p, t) for p in (1, 2, 4) for t in (1, 2)]
-    assert [t.name for t in found][-1] == "h100-sxm-80gb fp8 TP 2 PP 4 tensorrt-llm"
+    assert [t.name for t in found][-1] == "h100-sxm-80gb fp8 TP 2 PP 4 tensorrt-llm-0.15"
 
 
 def test_systems_that_exist_take_the_place_of_the_usual_ones() -> None:
@@ -32,7 +32,7 @@ def test_systems_that_exist_take_the_place_of_the_usual_ones() -> None:
 def test_speculation_is_tried_beside_none() -> None:
     found = list(trials(question(speculation="eagle k=3 acceptance=0.7")))
     assert [t.name for t in found] == [
-        f"h100-sxm-80gb fp8 TP {tp} tensorrt-llm{guesses}" for tp in (1, 2) for guesses in ("", " + eagle k=3")
+        f"h100-sxm-80gb fp8 TP {tp} tensorrt-llm-0.15{guesses}" for tp in (1, 2) for guesses in ("", " + eagle k=3")
     ]
 
 
@@ -41,5 +41,5 @@ def test_speculation_over_a_pipeline_is_refused_by_name() -> None:
     ready, rejected = ([r for r in found if isinstance(r, kind)] for kind in (Ready, Rejected))
     assert [r.trial.deployment.speculation for r in ready] == [None]
     assert [(r.engine, reason_text(r.reason)) for r in rejected] == [
-        ("tensorrt-llm + eagle k=3", "speculation: is not estimated together with PP 2; use pp 1, or leave it out")
+        ("tensorrt-llm-0.15 + eagle k=3", "speculation: is not estimated together with PP 2; use pp 1, or leave it out")
     ]

@@ -15,7 +15,7 @@ from tonnage.sizing.question import Question
 from tonnage.sizing.search_space import Ready, prepare
 from tonnage.sizing.sensitivity import CHANGE, changed_question
 
-ASKED = {**SMALL, "tp": "1,2,4", "precision": "fp16,fp8", "engine": "tensorrt-llm,vllm", "peak_rps": 3000, "ttft": "p95<=100ms"}
+ASKED = {**SMALL, "tp": "1,2,4", "precision": "fp16,fp8", "engine": "tensorrt-llm-0.15,vllm", "peak_rps": 3000, "ttft": "p95<=100ms"}
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_more_of_anything_needs_no_fewer_systems(plan: Plan) -> None:
 @pytest.fixture(scope="module")
 def tight() -> Plan:
     """A load that is just too much for two systems."""
-    return tonnage.size(**{**ASKED, "tp": 1, "precision": "fp8", "engine": "tensorrt-llm", "peak_rps": 1200, "ttft": "p95<=70ms"})
+    return tonnage.size(**{**ASKED, "tp": 1, "precision": "fp8", "engine": "tensorrt-llm-0.15", "peak_rps": 1200, "ttft": "p95<=70ms"})
 
 
 def test_the_relaxed_limit_saves_a_system_and_a_slightly_stricter_one_does_not(tight: Plan) -> None:
@@ -74,7 +74,7 @@ def test_the_relaxed_limit_saves_a_system_and_a_slightly_stricter_one_does_not(t
     assert tight.choice is not None
     systems = []
     for limit_ms in (relaxed.to_ms, 70 + 0.6 * (relaxed.to_ms - 70)):
-        asked = {**ASKED, "tp": 1, "precision": "fp8", "engine": "tensorrt-llm", "peak_rps": 1200, "ttft": f"p95<={limit_ms}ms"}
+        asked = {**ASKED, "tp": 1, "precision": "fp8", "engine": "tensorrt-llm-0.15", "peak_rps": 1200, "ttft": f"p95<={limit_ms}ms"}
         choice = size(replace(question(**asked), deepen=False)).choice
         assert choice is not None
         systems.append(choice.systems)

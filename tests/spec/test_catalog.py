@@ -243,8 +243,9 @@ def test_spellings_of_gpus(spelling: str, name: str) -> None:
     ("spelling", "name"),
     [
         ("nim (tensorrt-llm)", "nim-2024"),
-        ("tensorrt-llm", "tensorrt-llm-0.15"),
-        ("trtllm", "tensorrt-llm-0.15"),
+        ("tensorrt-llm", "tensorrt-llm-1.2"),
+        ("trtllm", "tensorrt-llm-1.2"),
+        ("tensorrt-llm-0.x", "tensorrt-llm-0.15"),
         ("tensorrt-llm 0.9", "tensorrt-llm-0.9"),
         ("tensorrt-llm 0.10", "tensorrt-llm-0.10"),
         ("tensorrt-llm 0.13.0", "tensorrt-llm-0.10"),
@@ -268,6 +269,13 @@ def test_spellings_of_gpus(spelling: str, name: str) -> None:
 )
 def test_engines_by_nearest_version_at_or_below(spelling: str, name: str) -> None:
     assert find_engine(spelling).name == name
+
+
+@pytest.mark.parametrize("family", sorted({spec.family for spec in engines()}))
+def test_a_bare_engine_name_is_the_newest_preset(family: str) -> None:
+    """By the first version that each speaks for, in numbers: 0.32 is newer than 0.4."""
+    since = {spec.name: tuple(map(int, spec.since.split("."))) for spec in engines() if spec.family == family}
+    assert find_engine(family).name == max(since, key=lambda name: since[name])
 
 
 @pytest.mark.parametrize("name", ["sglang 0.3", "lmdeploy 0.5", "vllm 0.6.3", "tensorrt-llm 0.5", "0.15", "", "vllm 0..3"])
@@ -356,7 +364,7 @@ def test_checkpoints_in_fp8_by_blocks_are_those_of_deepseek_qwen3_and_minimax() 
 def test_knobs_of_tensorrt_llm_do_not() -> None:
     for gpu in gpus():
         assert default_knobs(find_engine("nim"), gpu).max_num_tokens == 32768
-        assert default_knobs(find_engine("tensorrt-llm"), gpu).max_batch_size == 2048
+        assert default_knobs(find_engine("tensorrt-llm-0.15"), gpu).max_batch_size == 2048
 
 
 def test_search_needs_all_words() -> None:

@@ -109,7 +109,7 @@ class PrecisionReport:
 
 
 def precisions(
-    *, model: str = "llama-3.1-70b", gpu: str = "h100-sxm-80gb", tp: int | None = None, engine: str = "tensorrt-llm"
+    *, model: str = "llama-3.1-70b", gpu: str = "h100-sxm-80gb", tp: int | None = None, engine: str = "tensorrt-llm-0.15"
 ) -> PrecisionReport:
     """What each number format brings: speed over 16 bits by batch, bytes, accuracy impact, calibration, hardware.
 

@@ -47,8 +47,6 @@ class SimulatedRun:
 
     def to_json(self) -> dict[str, Any]:
         """The summary with its qualifiers: deployment, lengths, load, seed."""
-        from tonnage.sizing.planner import engine_label
-
         d, w = self.deployment, self.workload
         load: dict[str, Any] = (
             {"concurrency": w.arrivals.concurrency}
@@ -63,7 +61,7 @@ class SimulatedRun:
             "precision": d.precision.name,
             "tp": d.parallelism.tp,
             **d.parallelism.further,
-            "engine": engine_label(d.engine),
+            "engine": d.engine,
             "engine_preset": d.engine,
             "isl": str(w.isl),
             "osl": str(w.osl),

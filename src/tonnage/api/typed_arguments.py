@@ -132,8 +132,8 @@ class SearchArguments(TypedDict, total=False):
     ep: Counts
     """Expert-parallel degrees to try, separated by commas (default: 1, and the number of GPUs of an instance)."""
     engine: Texts
-    """Engine presets to try, separated by commas: tensorrt-llm, vllm, sglang, nim-2024 or another of `tonnage catalog engines`
-    (default: tensorrt-llm,vllm).
+    """Engine presets to try, separated by commas: tensorrt-llm, vllm or sglang for the newest, or a version such as vllm-0.19 of
+    `tonnage catalog engines` (default: tensorrt-llm,vllm).
     """
     max_batch_size: Counts
     """Numbers of sequences that may run at once, to try (default: the engine's own)."""

@@ -37,7 +37,7 @@ def catalog(
     tp
         With precisions: tensor-parallel degree (default: the least that holds 64 requests in 16 bits).
     engine
-        With precisions: the engine (default: tensorrt-llm).
+        With precisions: the engine (default: tensorrt-llm-0.15, which has kernels for every format of NVIDIA).
     json
         Print one JSON object with every field, source and date.
     """

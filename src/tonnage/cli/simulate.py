@@ -31,7 +31,7 @@ class Point:
     dp: int | None = about("Data-parallel attention ranks of a mixture of experts; each has TP GPUs and its own requests (default: 1).")
     ep: int | None = about("Expert-parallel degree of a mixture of experts (default: 1).")
     engine: str | None = about(
-        "Engine preset: tensorrt-llm, vllm, sglang, nim-2024, tensorrt-llm-0.9 or another of `tonnage catalog engines` "
+        "Engine preset: tensorrt-llm, vllm or sglang for the newest, or a version such as nim-2024 of `tonnage catalog engines` "
         "(default: tensorrt-llm)."
     )
     isl: str | None = about("Prompt length in tokens: 2000, 2000+-500, lognormal:2000,500 or uniform:1600-2000.")

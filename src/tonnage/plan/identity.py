@@ -16,7 +16,7 @@ class Identity:
         gpu: catalog id.
         precision: number format, such as "fp8".
         tp, pp, dp, ep: tensor-parallel and pipeline-parallel degree, data-parallel attention ranks, expert-parallel degree.
-        engine: as users call it, with its speculative decoding, such as "vllm + eagle k=3".
+        engine: with its version and its speculative decoding, such as "vllm-0.32 + eagle k=3".
         engine_preset: the range of versions that was simulated, such as "vllm-0.32"; "" where the engine was measured.
     """
 

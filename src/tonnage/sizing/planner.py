@@ -15,7 +15,7 @@ from tonnage.sizing.notes import notes, provenance, understood
 from tonnage.sizing.percentile import percentile_answer
 from tonnage.sizing.question import Question
 from tonnage.sizing.search import Answer, Progress, answer, no_progress
-from tonnage.sizing.search_space import engine_label, prepare
+from tonnage.sizing.search_space import prepare
 from tonnage.sizing.sensitivity import sensitivity
 from tonnage.sizing.trace_capacity import replayed_at
 from tonnage.sizing.warnings import warnings
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
     from tonnage.plan.confidence import Confidence
 
-__all__ = ["Progress", "engine_label", "no_progress", "size"]
+__all__ = ["Progress", "no_progress", "size"]
 
 
 def size(question: Question, *, progress: Progress = no_progress, workers: int | None = None) -> Plan:

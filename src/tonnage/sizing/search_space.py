@@ -25,16 +25,10 @@ DEGREES = (("tp",), ("dp",), ("ep",))
 """What a rejected candidate shows anyway, so that its reason need not name it."""
 
 
-def engine_label(preset: str) -> str:
-    """What users call a preset: the engine's plain name where that resolves to it."""
-    spec = find_engine(preset)
-    return spec.family if find_engine(spec.family).name == spec.name else spec.name
-
-
 def runs_on(deployment: Deployment) -> str:
-    """The engine as users call it, and its speculative decoding, such as "vllm + eagle k=3"."""
+    """The engine with its version, and its speculative decoding, such as "vllm-0.32 + eagle k=3"."""
     asked = deployment.speculation
-    return engine_label(deployment.engine) + (f" + {asked.label}" if asked is not None else "")
+    return deployment.engine + (f" + {asked.label}" if asked is not None else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +40,7 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """Such as "h100-sxm-80gb fp8 TP 4 tensorrt-llm"."""
+        """Such as "h100-sxm-80gb fp8 TP 4 tensorrt-llm-1.2"."""
         d = self.deployment
         p = d.parallelism
         return f"{d.gpu.name} {d.precision.name} {p} {runs_on(d)}"
@@ -189,7 +183,7 @@ def _lacking(d: Deployment) -> VendorUnsupported | PrecisionUnsupported | None:
     """What hardware or engine cannot do; None where both can."""
     engine = find_engine(d.engine)
     if d.gpu.vendor not in engine.vendors:
-        return VendorUnsupported(engine=engine_label(d.engine), vendor=d.gpu.vendor)
+        return VendorUnsupported(engine=d.engine, vendor=d.gpu.vendor)
     lacks = d.gpu.lacks(d.precision)
     if lacks:
         return PrecisionUnsupported(subject=d.gpu.arch, lacks=lacks)

@@ -106,8 +106,8 @@ class SearchAsked:
     )
     ep: Counts = leaf("Expert-parallel degrees to try, separated by commas (default: 1, and the number of GPUs of an instance).")
     engine: Texts = leaf(
-        "Engine presets to try, separated by commas: tensorrt-llm, vllm, sglang, nim-2024 or another of `tonnage catalog engines` "
-        "(default: tensorrt-llm,vllm)."
+        "Engine presets to try, separated by commas: tensorrt-llm, vllm or sglang for the newest, or a version such as vllm-0.19 of "
+        "`tonnage catalog engines` (default: tensorrt-llm,vllm)."
     )
     max_batch_size: Counts = leaf("Numbers of sequences that may run at once, to try (default: the engine's own).")
     max_num_tokens: Counts = leaf("Token budgets of a step, to try (default: the engine's own).")

@@ -17,8 +17,8 @@ from tonnage.spec.precision import find_precision
 STATIC_ENGINE = "tensorrt-llm-0.9"
 """The preset of a row with a ``batch`` that names no engine."""
 
-LOADED_ENGINE = "tensorrt-llm"
-"""The preset of a row with ``concurrency`` or ``request_rate`` that names no engine."""
+LOADED_ENGINE = "tensorrt-llm-0.15"
+"""The preset of a row with ``concurrency`` or ``request_rate`` that names no engine: tables without one are of 2024."""
 
 IN_FLIGHT_OF_OLD = "tensorrt-llm-0.10"
 """The preset of a row under load whose engine has a preset of static batches alone."""

@@ -119,7 +119,7 @@ def test_a_deployment_that_it_has_no_tables_of_is_refused(change: dict[str, str]
 
 @pytest.mark.accuracy
 @needs_wheel
-@pytest.mark.parametrize("engine", ["vllm", "tensorrt-llm"])
+@pytest.mark.parametrize("engine", ["vllm", "tensorrt-llm-0.15"])
 def test_the_wheels_steps_reduce_well(engine: str) -> None:
     d = asked(deployment(engine=engine))
     found = reduction(d)
