@@ -37,6 +37,25 @@ def test_flags_alone_ask_what_they_always_asked() -> None:
     assert question.remarks == ()
 
 
+@pytest.mark.parametrize(
+    ("model", "gpu", "formats"),
+    [
+        ("llama-3.1-8b", "h100", ["fp16", "fp8"]),
+        ("gpt-oss-120b", "h100,a100-sxm-80gb", ["mxfp4"]),
+        ("deepseek-r1", "h200", ["fp8"]),
+        ("deepseek-r1", "h200,a100-sxm-80gb", ["fp8", "fp16"]),
+    ],
+)
+def test_a_model_is_tried_in_the_format_that_it_is_published_in(model: str, gpu: str, formats: list[str]) -> None:
+    assert [each.name for each in asked(model=model, gpu=gpu).precisions] == formats
+    assert [each.name for each in asked(model=model, gpu=gpu, precision="fp16").precisions] == ["fp16"]
+
+
+def test_every_model_of_a_question_is_tried_in_its_own_format() -> None:
+    questions = api.ask(None, **{**BASE, "model": "llama-3.1-8b,gpt-oss-20b", "gpu": "h100"}).questions
+    assert [[each.name for each in question.precisions] for question in questions] == [["fp16", "fp8"], ["mxfp4"]]
+
+
 def test_parts_of_a_prompt_are_added_up_and_said() -> None:
     question = asked(isl="75words", system_prompt=500, retrieved="5x400", history="3x300words")
     assert question.isl.mean == pytest.approx(100 + 500 + 2000 + 1200)

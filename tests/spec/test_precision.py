@@ -97,6 +97,22 @@ def test_rates_of_narrower_formats_are_no_lower() -> None:
 
 
 @pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        *(("w8a8", "int8-sq"), ("W8A8-FP8", "fp8"), ("fp8_e4m3", "fp8"), ("w8a16", "int8-wo"), ("half", "fp16")),
+        *(("w4a16", "gptq"), ("w4a16+kv-fp8", "gptq+kv-fp8"), ("AWQ-int4", "awq"), ("w4a8_awq", "w4a8"), ("w4a4", "nvfp4")),
+    ],
+)
+def test_common_names_of_formats_are_aliases(spelling: str, name: str) -> None:
+    assert find_precision(spelling).name == name
+
+
+def test_no_alias_hides_a_format() -> None:
+    assert not ALIASES.keys() & PRECISIONS.keys()
+    assert set(ALIASES.values()) <= PRECISIONS.keys()
+
+
+@pytest.mark.parametrize(
     ("engine", "refused"),
     [
         ("tensorrt-llm-0.9", {"nvfp4", "mxfp4"}),
@@ -159,4 +175,8 @@ def test_published_words() -> None:
     assert accuracy_and_calibration(PRECISIONS["fp8"]) == ("very low", "1 min")
     assert accuracy_and_calibration(find_precision("awq+kv-fp8")) == ("low", "10 min")
     assert accuracy_and_calibration(PRECISIONS["fp16"]) == ("", "")
+    assert accuracy_and_calibration(PRECISIONS["fp8"], released="fp8") == ("none", "none")
+    assert accuracy_and_calibration(PRECISIONS["fp8"], released="bf16") == ("very low", "1 min")
+    assert accuracy_and_calibration(find_precision("awq+experts"), released="awq+experts") == ("none", "none")
+    assert accuracy_and_calibration(PRECISIONS["fp16"], released="bf16") == accuracy_and_calibration(PRECISIONS["fp16"]) == ("", "")
     assert accuracy_and_calibration(find_precision("fp8+2:4")) == ("very low (fp8) and high (2:4)", "1 min (fp8) and fine-tuning (2:4)")

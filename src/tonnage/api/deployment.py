@@ -23,7 +23,7 @@ def deployment_of(
     *,
     model: str,
     gpu: str,
-    precision: str,
+    precision: str = "",
     tp: int,
     engine: str,
     dp: int = 1,
@@ -35,10 +35,13 @@ def deployment_of(
 ) -> Deployment:
     """A deployment by catalog names, with any of the engine's knobs set, a calibration's file, and another source of step times.
 
+    Without a ``precision`` it is the format that the model is published in (``Model.usual_precision``).
+
     Raises:
         InputError: an unknown name, a knob that cannot be, or a file that is no calibration.
     """
-    found_gpu, found_precision, spec = find_gpu(gpu), find_precision(precision), find_engine(engine)
+    found_model = find_model(model)
+    found_gpu, found_precision, spec = find_gpu(gpu), find_precision(precision or found_model.usual_precision), find_engine(engine)
     if lacking := found_gpu.lacks(found_precision):
         raise InputError(
             f"{option('precision')}: {found_gpu.name} ({found_gpu.arch}) has {lacking} for {found_precision.name}; choose another"
@@ -55,7 +58,7 @@ def deployment_of(
     source = None if step_model is None else checked_source(step_model)
     check_source(source, calibration, 1)
     return Deployment(
-        model=find_model(model),
+        model=found_model,
         gpu=found_gpu,
         precision=found_precision,
         parallelism=Parallelism(tp=tp, dp=dp, ep=ep),

@@ -62,7 +62,7 @@ def memory(
     *,
     model: str,
     gpu: str = "h100-sxm-80gb",
-    precision: str = "fp16",
+    precision: str = "",
     tp: int = 1,
     dp: int = 1,
     ep: int = 1,

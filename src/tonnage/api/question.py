@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,8 +23,10 @@ from tonnage.sizing.question import DECIDING, Owned, Question, check_context
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system
 from tonnage.spec.deployment import METRICS, Limit, Slo, parse_limit
+from tonnage.spec.hardware import Gpu
 from tonnage.spec.lengths import WORDS_PER_TOKEN, parse_lengths
-from tonnage.spec.precision import PRECISIONS, find_precision
+from tonnage.spec.model import Model
+from tonnage.spec.precision import PRECISIONS, Precision, find_precision
 from tonnage.spec.recording import Recording, load_profile, read_recording
 from tonnage.spec.scenario import DemandAsked, LengthsAsked, LimitsAsked, Mode, Scenario
 from tonnage.spec.speculation import parse_speculation
@@ -33,7 +35,8 @@ from tonnage.spec.workload import checked_cv
 from tonnage.units import format_duration, parse_duration
 
 DEFAULT_GPUS = "h100-sxm-80gb,h200-sxm-141gb,a100-sxm-80gb,l40s"
-DEFAULT_PRECISIONS = "fp16,fp8"
+DEFAULT_PRECISIONS = ("fp16", "fp8")
+"""What is tried of a model that is published in 16 bits."""
 EVERY = "all"
 """What stands for every number format; BF16 is as fast as FP16."""
 DEFAULT_TPS = "1,2,4,8"
@@ -71,7 +74,24 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
         raise InputError("nothing was asked")
     asked: dict[str, Any] = {"isl": lengths.isl, "osl": lengths.osl, "pairs": lengths.pairs, "remarks": (*remarks, *lengths.remarks)}
     asked |= {"demand": demand, "slo": limits, "mode": mode, "recording": recording, "replays_lengths": replays_lengths(scenario.lengths)}
-    return tuple(Question(model=model, **asked, **rest) for model in models if model is not None)
+    named = rest.pop("precisions")
+    return tuple(
+        Question(model=model, precisions=named or usual_precisions(model, rest["gpus"]), **asked, **rest)
+        for model in models
+        if model is not None
+    )
+
+
+def usual_precisions(model: Model, gpus: Sequence[Gpu]) -> tuple[Precision, ...]:
+    """The formats that are tried where none is named.
+
+    They are FP16 and FP8 where the model is published in 16 bits; else the published one, and FP16 beside it where one of the GPUs
+    cannot compute in that.
+    """
+    own = find_precision(model.usual_precision)
+    if own.weight_format in DEFAULT_PRECISIONS[:1]:
+        return tuple(find_precision(name) for name in DEFAULT_PRECISIONS)
+    return (own,) if all(gpu.supports(own) for gpu in gpus) else (own, find_precision(DEFAULT_PRECISIONS[0]))
 
 
 def _note(defaults: Defaults) -> UseCaseDefaults:
@@ -191,7 +211,7 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
     """What may be combined, and the rest that stands by itself."""
     asked = scenario.search
     gpus = _names(asked.gpu or DEFAULT_GPUS, option("gpu"), faults) if asked.gpu is not None or not scenario.have else ()
-    precisions = _names(DEFAULT_PRECISIONS if asked.precision is None else asked.precision, option("precision"), faults)
+    precisions = _names(asked.precision, option("precision"), faults)
     precisions = tuple(name for name in PRECISIONS if name != "bf16") if precisions == (EVERY,) else precisions
     engines = _names(DEFAULT_ENGINES if asked.engine is None else asked.engine, option("engine"), faults)
     have = faults.named(option("have"), owned, scenario.have) if scenario.have is not None else ()
@@ -221,8 +241,9 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
     }
     if have and not gpus:
         chosen["gpus"] = tuple(dict.fromkeys(find_gpu(each.system.gpu) for each in have))
-    choices = [len(chosen[kind] or ()) for kind in ("gpus", "precisions", "engines", "tps")]
-    faults.of(check_source, chosen["step_source"], chosen["calibration"], math.prod(choices))
+    choices = [len(chosen[kind] or ()) for kind in ("gpus", "engines", "tps")]
+    formats = len(DEFAULT_PRECISIONS if asked.precision is None else precisions)
+    faults.of(check_source, chosen["step_source"], chosen["calibration"], math.prod(choices) * formats)
     _check_numbers(scenario, faults)
     if scenario.prices is not None:
         _check_prices(scenario, faults)

@@ -46,7 +46,7 @@ def serve_simulated(
     """What to serve.
 
     Args:
-        model, gpu, precision, tp: the deployment by catalog names (default: h100-sxm-80gb, FP16, TP 1).
+        model, gpu, precision, tp: the deployment by catalog names (default: h100-sxm-80gb, the published format, TP 1).
         rules: engine preset whose scheduler and step times are simulated (default: the newest of vLLM).
         plan: a plan as ``tonnage size --json`` wrote it: its choice in place of all these, and its number of instances.
         instances: how many engines there are behind the router.
@@ -120,7 +120,7 @@ def _deployment(plan: str | Path | None, **said: Any) -> tuple[Deployment, int]:
         found = deployment_of(
             model=said["model"],
             gpu=gpu,
-            precision=said["precision"] or "fp16",
+            precision=said["precision"] or "",
             tp=said["tp"] or 1,
             engine=said["engine"] or NEWEST,
             coefficients=said["coefficients"],

@@ -22,7 +22,7 @@ from tonnage.spec.scenario import DemandAsked, Scenario
 from tonnage.spec.use_cases import with_defaults
 from tonnage.spec.workload import Arrivals, ClosedLoop, Process, Workload
 
-DEFAULTS = {"gpu": "h100-sxm-80gb", "precision": "fp16", "engine": "tensorrt-llm"}
+DEFAULTS = {"gpu": "h100-sxm-80gb", "engine": "tensorrt-llm"}
 KNOBS = ("max_batch_size", "max_num_tokens", "chunked_prefill", "stream_interval")
 """Engine knobs that a scenario has."""
 
@@ -35,7 +35,7 @@ class SimulateArguments(LengthsArguments, total=False):
     gpu: str | None
     """GPU id (default: h100-sxm-80gb)."""
     precision: str | None
-    """Number format (default: fp16)."""
+    """Number format (default: the one that the model is published in, FP16 for 16 bits)."""
     tp: int | str | None
     """Tensor-parallel degree (default: 1)."""
     dp: int | str | None
@@ -205,6 +205,7 @@ def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Depl
     search = found.search
     names: dict[str, Any] = {"model": faults.of(_one, found.model, "model") if found.model is not None else None}
     names |= {name: faults.of(_one, getattr(search, name) or default, name) for name, default in DEFAULTS.items()}
+    names["precision"] = "" if search.precision is None else faults.of(_one, search.precision, "precision")
     degrees: dict[str, Any] = {name: faults.of(_degree, getattr(search, name), name) for name in ("tp", "pp", "dp", "ep")}
     if degrees.pop("pp") not in (None, 1):
         faults.say(f"{option('pp')}: an engine in pipeline stages is sized, not simulated on its own; use {option('pp')} 1")

@@ -119,7 +119,8 @@ class SearchArguments(TypedDict, total=False):
     """GPUs to try, separated by commas (default: h100-sxm-80gb,h200-sxm-141gb,a100-sxm-80gb,l40s)."""
     precision: Texts
     """Number formats to try, separated by commas: fp16, bf16, fp8, int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4, mxfp4, or all;
-    +kv-fp16, +kv-fp8, +kv-int8 or +2:4 may follow each of them (default: fp16,fp8).
+    +kv-fp16, +kv-fp8, +kv-int8 or +2:4 may follow each of them (default: the format that the model is published in; fp16,fp8 where that has
+    16 bits).
     """
     tp: Counts
     """Tensor-parallel degrees to try, separated by commas (default: 1,2,4,8)."""

@@ -18,7 +18,7 @@ class Instance:
     gpu: str | None = about("GPU id (default: h100-sxm-80gb).")
     precision: str | None = about(
         "Number format: fp16, bf16, fp8, int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4 or mxfp4; +kv-fp16, +kv-fp8, +kv-int8 or "
-        "+2:4 may follow it (default: fp16)."
+        "+2:4 may follow it (default: the format that the model is published in, fp16 for 16 bits)."
     )
     tp: int | None = about("Tensor-parallel degree (default: 1).")
     dp: int | None = about("Data-parallel attention ranks of a mixture of experts (default: 1).")

@@ -19,7 +19,7 @@ class Served:
 
     model: str | None = about("Catalog id, or the path of a Hugging Face config.json.")
     gpu: str | None = about("GPU id (default: h100-sxm-80gb).")
-    precision: str | None = about("Number format (default: fp16).")
+    precision: str | None = about("Number format (default: the format that the model is published in, fp16 for 16 bits).")
     tp: int | None = about("Tensor-parallel degree (default: 1).")
     plan: Path | None = about("A plan that tonnage size --output wrote: its choice is served.")
     rules: str | None = about("Engine preset whose scheduler and step times are simulated (default: the newest of vLLM).")

@@ -30,7 +30,7 @@ def candidate(question: Question, carried: Carried) -> Candidate:
     gpus, load = d.parallelism.gpus, question.demand.sizing_requests_per_second
     need = needed(question, capacity.rate, gpus, carried.ready.trial.system.gpus)
     summary = capacity.summary
-    impact, calibration = accuracy_and_calibration(d.precision)
+    impact, calibration = accuracy_and_calibration(d.precision, d.model.released)
     return Candidate(
         pools=(_pool(carried, need),),
         systems_exact=need.exactly(load, capacity.rate),

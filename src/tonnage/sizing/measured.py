@@ -286,7 +286,7 @@ def _candidate(curve: Curve, best: MeasuredPoint, question: MeasuredQuestion) ->
     layout = fleet(curve.gpus, curve.gpus_per_system)
     need = layout.of(layout.carrying(peak, rate).systems + question.spare)
     saturation = max(_rate(p) for p in curve.points)
-    impact, calibration = _published(best.precision)
+    impact, calibration = _published(best.precision, curve.model)
     tokens = best.output_tok_s if best.output_tok_s is not None else rate * best.osl
     return Candidate(
         pools=(_pool(curve, best, need),),
@@ -310,10 +310,10 @@ def _candidate(curve: Curve, best: MeasuredPoint, question: MeasuredQuestion) ->
     )
 
 
-def _published(precision: str) -> tuple[str, str]:
+def _published(precision: str, model: str) -> tuple[str, str]:
     """Accuracy impact and calibration of a format as a file writes it; ("", "") where it is none of ours."""
     try:
-        return accuracy_and_calibration(find_precision(precision))
+        return accuracy_and_calibration(find_precision(precision), find_model(model).released if model else "")
     except InputError:
         return "", ""
 

@@ -13,6 +13,7 @@ from tonnage.errors import InputError, UnsupportedModel
 from tonnage.spec.config_layouts import ENCODER, LAYER_TYPES, LAYOUTS, REFUSED, VISION, Layout
 from tonnage.spec.config_values import Config, ConfigValues, shown
 from tonnage.spec.model import LatentAttention, Model
+from tonnage.spec.released_format import released_format
 
 MAX_FILE_BYTES = 4_000_000
 
@@ -111,6 +112,7 @@ class _Reader(ConfigValues):
             parallel_block=self.flag(layout.parallel_key, layout.parallel) if layout.parallel_key else layout.parallel,
             head_norms=layout.head_norms,
             block_fp8=self.scales_blocks(),
+            released=released_format(self.config, experts > 1),
             source=f"{self.where} ({architecture})",
             notes=" ".join(self.notes(layout)),
             **(self.latent_parts() if layout.latent else LatentParts()),
@@ -223,9 +225,9 @@ class _Reader(ConfigValues):
             if not isinstance(quantized, dict):
                 self.fail("quantization_config", f"{shown(quantized)} is not an object")
             method = shown(quantized.get("quant_method", "an unnamed method"))
-            notes.append(
-                f"The checkpoint is quantized ({method}); weights are counted at the precision that is asked for, whatever the file holds."
-            )
+            known = released_format(self.config, experts=False)
+            counted = "that is its format unless another is asked for" if known else "its format has no name here: say which to count"
+            notes.append(f"The checkpoint is quantized ({method}); {counted}.")
         if layout.context_default and self.optional(layout.context) is None:
             notes.append(f"No {layout.context[0]} in the file: {layout.context_default:,}, the default of its library.")
         return notes

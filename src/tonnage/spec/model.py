@@ -80,6 +80,7 @@ class Model:
         head_norms: every query and key head is normalised before attention, by kernels of their own (Qwen3).
         joint_norms: those norms are over all heads at once, so that the GPUs of an instance add up their squares first (MiniMax M2).
         block_fp8: its FP8 checkpoint scales blocks of 128 × 128 weights and of 128 activations, not whole matrices.
+        released: number format of the published checkpoint, as ``spec.precision`` writes it; "" where that has no name there.
         source, date: where the figures come from and when they were taken down.
         notes: anything a user should know, such as what is approximated.
     """
@@ -107,9 +108,15 @@ class Model:
     head_norms: bool = False
     joint_norms: bool = False
     block_fp8: bool = False
+    released: str = "bf16"
     source: str = ""
     date: str = ""
     notes: str = ""
+
+    @property
+    def usual_precision(self) -> str:
+        """The format that it is run in where nobody says otherwise: the published one, FP16 for any 16 bits."""
+        return "fp16" if self.released in ("", "bf16", "fp16") else self.released
 
     @property
     def is_moe(self) -> bool:

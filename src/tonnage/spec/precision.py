@@ -119,16 +119,20 @@ others unpack it to 16 bits: ``Gpu.executes``.
 """
 
 ALIASES = {
-    "float16": "fp16",
-    "bfloat16": "bf16",
-    "smoothquant": "int8-sq",
-    "w8a16": "int8-wo",
-    "int4-awq": "awq",
-    "int4-gptq": "gptq",
-    "w4a8-awq": "w4a8",
-    "fp4": "nvfp4",
+    **dict.fromkeys(("float16", "half", "f16", "w16a16"), "fp16"),
+    **dict.fromkeys(("bfloat16", "bfp16"), "bf16"),
+    **dict.fromkeys(("fp8-e4m3", "e4m3", "float8", "fp8-w8a8", "w8a8-fp8", "fp8-dynamic", "fp8-block", "block-fp8"), "fp8"),
+    **dict.fromkeys(("smoothquant", "sq", "w8a8", "int8", "int8-w8a8", "w8a8-int8"), "int8-sq"),
+    **dict.fromkeys(("w8a16", "int8-w8a16", "w8a16-int8", "gptq-8bit", "int8-weight-only"), "int8-wo"),
+    **dict.fromkeys(("int4-weight-only",), "int4-wo"),
+    **dict.fromkeys(("int4-awq", "awq-int4", "w4a16-awq", "awq-w4a16", "awq-4bit"), "awq"),
+    **dict.fromkeys(("int4-gptq", "gptq-int4", "w4a16", "w4a16-gptq", "gptq-w4a16", "gptq-4bit", "int4", "int4-w4a16"), "gptq"),
+    **dict.fromkeys(("w4a8-awq", "w4a8-fp8", "w4afp8"), "w4a8"),
+    **dict.fromkeys(("fp4", "nv-fp4", "w4a4", "w4a4-nvfp4", "nvfp4-w4a4"), "nvfp4"),
+    **dict.fromkeys(("mx-fp4", "w4a8-mxfp4", "w4a16-mxfp4", "w4a8-mxfp4-mxfp8"), "mxfp4"),
 }
-"""Other spellings, as engines and benchmark files write them."""
+"""Other spellings, as engines, checkpoints and benchmark files write them, underscores as hyphens. ``w8a8`` is INT8 and ``w4a16`` is
+groups of 128 with GPTQ, as in the names of the checkpoints that Red Hat publishes for vLLM (huggingface.co/RedHatAI, read 2026-11-22)."""
 
 
 def find_precision(name: str) -> Precision:
@@ -140,7 +144,8 @@ def find_precision(name: str) -> Precision:
     """
     first, *further = (part.strip() for part in name.lower().split("+"))
     try:
-        found = PRECISIONS[ALIASES.get(first, first)]
+        level = first.replace("_", "-")
+        found = PRECISIONS[ALIASES.get(level, level)]
     except KeyError:
         raise UnknownName("precision", name, PRECISIONS) from None
     kv, sparse = found.kv, False

@@ -96,7 +96,8 @@ class SearchAsked:
     gpu: Texts = leaf("GPUs to try, separated by commas (default: h100-sxm-80gb,h200-sxm-141gb,a100-sxm-80gb,l40s).")
     precision: Texts = leaf(
         "Number formats to try, separated by commas: fp16, bf16, fp8, int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4, mxfp4, or all; "
-        "+kv-fp16, +kv-fp8, +kv-int8 or +2:4 may follow each of them (default: fp16,fp8)."
+        "+kv-fp16, +kv-fp8, +kv-int8 or +2:4 may follow each of them "
+        "(default: the format that the model is published in; fp16,fp8 where that has 16 bits)."
     )
     tp: Counts = leaf("Tensor-parallel degrees to try, separated by commas (default: 1,2,4,8).")
     pp: Counts = leaf("Pipeline-parallel degrees to try, separated by commas (default: 1, and more where a model does not fit without).")

@@ -86,4 +86,6 @@ def _format(best: Candidate) -> str:
     if not best.accuracy_impact:
         return ""
     formats = " + ".join(dict.fromkeys(pool.precision for pool in best.pools))
+    if best.accuracy_impact == "none":
+        return f"{formats}: the format that the model is published in, so no accuracy is lost and nothing is calibrated"
     return f"{formats}: accuracy impact {best.accuracy_impact}, calibration {best.calibration}"

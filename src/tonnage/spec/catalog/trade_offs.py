@@ -8,13 +8,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tonnage.spec.catalog.entries import shipped_yaml
-from tonnage.spec.precision import SPARSE
+from tonnage.spec.precision import BITS, SPARSE
 from tonnage.spec.typed_values import FORBID, read_entries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tonnage.spec.precision import Precision
+
+
+NATIVE = "none"
+"""Accuracy impact and calibration of the format in which the model itself is published."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +60,16 @@ def trade_offs(precision: Precision) -> tuple[TradeOff, ...]:
     return tuple(_trade_offs()[name] for name in names if name in _trade_offs())
 
 
-def accuracy_and_calibration(precision: Precision) -> tuple[str, str]:
-    """Accuracy impact and calibration of a precision, such as ("very low", "1 min"); ("", "") where nothing is published."""
+def accuracy_and_calibration(precision: Precision, released: str = "") -> tuple[str, str]:
+    """Accuracy impact and calibration of a precision, such as ("very low", "1 min"); ("", "") where nothing is published.
+
+    Args:
+        precision: what runs.
+        released: the format of the model's own checkpoint: to run that costs neither.
+    """
     found = trade_offs(precision)
+    if released and not precision.sparse and precision.weight_format == released.partition("+")[0]:
+        return ("", "") if precision.value_bits == BITS["fp16"] else (NATIVE, NATIVE)
     if len(found) < 2:
         return (found[0].accuracy_impact, found[0].calibration) if found else ("", "")
     impact, calibration = ([f"{getattr(one, key)} ({one.name})" for one in found] for key in ("accuracy_impact", "calibration"))
