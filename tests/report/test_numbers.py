@@ -43,7 +43,7 @@ def test_words() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(None, "–"), (math.nan, "–"), (0.0, "0"), (4.806, "4.81"), (70.7, "70.7"), (12345.6, "12,346"), (0.01234, "0.0123"), (-3.0, "-3.00")],
+    [(None, "–"), (math.nan, "–"), (0.0, "0"), (4.806, "4.81"), (70.7, "70.7"), (12345.6, "12,346"), (0.01234, "0.0123"), (-3.0, "−3.00")],
 )
 def test_number_has_three_digits_and_says_when_there_is_none(value: float | None, text: str) -> None:
     assert number(value) == text

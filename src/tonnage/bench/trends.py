@@ -38,7 +38,7 @@ def trends(requests: Requests) -> dict[str, Any]:
         return {"ttft_ms_per_1000_prompt_tokens": None, "itl_ms_per_1000_output_tokens": None, "limits_tokens": None}
     isl, osl = requests.isl[rows], requests.osl[rows]
     ttft = (requests.first_token_ns[rows] - requests.due_ns[rows]) / 1e6
-    positions, gaps_ms, counts = _gaps_by_position(requests.gaps)
+    positions, gaps_ms, counts = _gaps_by_position(requests.gaps, positions_of_gaps(osl))
     return {
         "ttft_ms_per_1000_prompt_tokens": _line(isl / 1e3, ttft, np.ones(rows.size)),
         "itl_ms_per_1000_output_tokens": _line(positions / 1e3, gaps_ms, counts),
@@ -50,15 +50,33 @@ def trends(requests: Requests) -> dict[str, Any]:
     }
 
 
-def _gaps_by_position(gaps: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """Of each bucket of output positions that holds gaps: its middle, the mean gap in milliseconds, and how many there are."""
+def positions_of_gaps(osl: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The mean output position of the gaps of each bucket, float64 of ``POSITION_BUCKETS``; its middle where it holds none.
+
+    Outputs end inside a bucket, so that its gaps lie before its middle.
+
+    Args:
+        osl: output tokens of each request.
+    """
     import numpy as np
 
+    found = np.empty(POSITION_BUCKETS)
+    for bucket in range(POSITION_BUCKETS):
+        low, high = 2**bucket, 2 ** (bucket + 1) - 1
+        last = np.minimum(osl[osl > low] - 1, high).astype(np.float64)
+        held = last - low + 1
+        found[bucket] = float(((low + last) / 2 * held).sum() / held.sum()) if last.size else (low + high) / 2
+    return found
+
+
+def _gaps_by_position(
+    gaps: NDArray[np.int64], places: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Of each bucket of output positions that holds gaps: its place, the mean gap in milliseconds, and how many there are."""
     middles = gap_edges_ns() * 1.005 / 1e6
-    counts = gaps.sum(axis=1).astype(np.float64)
+    counts = gaps.sum(axis=1).astype("float64")
     used = counts > 0
     means = (gaps[used] * middles).sum(axis=1) / counts[used]
-    places = np.array([1.5 * 2.0**bucket - 0.5 for bucket in range(POSITION_BUCKETS)])
     return places[used], means, counts[used]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,7 +14,7 @@ from cyclopts import Parameter
 from tonnage.cli.bench_flags import FLAGS, ExactServer, Load, SelfTest, Server, Verdict
 from tonnage.cli.flags import given, with_flags
 from tonnage.cli.printing import print_answer
-from tonnage.errors import DONE, NO_ANSWER, InputError
+from tonnage.errors import DONE, NO_ANSWER, InputError, option
 
 ACTION = "selftest measures the client itself against a server with a known schedule, instead of an endpoint."
 OWN = ("find_max", "selftest")
@@ -22,10 +25,10 @@ OWN = ("find_max", "selftest")
 def bench(action: Annotated[Literal["selftest"] | None, Parameter(help=ACTION)] = None, /, **asked: Any) -> int:
     """Measure a live endpoint: latencies, throughput, and whether the measurement can be believed."""
     output, json = asked.pop("artifact_dir", None), bool(asked.pop("json", None))
-    tokens, export = asked.pop("tokens", None), asked.pop("export", None)
+    tokens, export, page = asked.pop("tokens", None), asked.pop("export", None), asked.pop("report", None)
     if action == "selftest":
         _refuse(
-            {**_of(asked, Server, Load, Verdict), "artifact_dir": output, "tokens": tokens, "export": export},
+            {**_of(asked, Server, Load, Verdict), "artifact_dir": output, "tokens": tokens, "export": export, "report": page},
             "belongs to the measurement of an endpoint, not to the self-test",
         )
         return _selftest(_of(asked, ExactServer), _of(asked, SelfTest), json=json)
@@ -35,7 +38,26 @@ def bench(action: Annotated[Literal["selftest"] | None, Parameter(help=ACTION)] 
     measured = {name: value for name, value in _of(asked, Server, Load, Verdict).items() if name not in OWN}
     measured |= {"export": export, "tokens": tokens is not False}
     run = _find_max if asked.get("find_max") else _measure
-    return run(given(measured), output, selftest=asked.get("selftest") is not False, json=json)
+    with _reported(page, output) as folder:
+        return run(given(measured), folder, selftest=asked.get("selftest") is not False, json=json)
+
+
+@contextmanager
+def _reported(page: Path | None, output: Path | None) -> Iterator[Path | None]:
+    """Where runs go; afterwards they are shown on the page, which is known to be possible before anything is measured."""
+    if page is None:
+        yield output
+        return
+    if not page.absolute().parent.is_dir() or page.is_dir():
+        raise InputError(f"{option('report')}: cannot write '{page}'; name a file in a folder that exists")
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = output or Path(scratch) / "run"
+        yield folder
+        from tonnage.report.runs.run_document import run_report
+        from tonnage.report.runs.shown_run import read_shown_runs
+        from tonnage.report.writers.html import write_page
+
+        write_page(page, run_report(read_shown_runs(folder)))
 
 
 def _of(asked: dict[str, Any], *kinds: type[Any]) -> dict[str, Any]:

@@ -92,6 +92,7 @@ class Output:
     artifact_dir: Path | None = about(
         "Write a run folder with requests, gaps, tokens, summary, run, scenario and provenance; a sweep writes one per load."
     )
+    report: Path | None = about("Write a page that shows the run to this file (HTML): figures, percentiles, lengths, verdict.")
     json: bool | None = about('Print one JSON object; a sweep prints {"points": […]}.', negative=False)
 
 

@@ -1,17 +1,19 @@
-"""``tonnage report``: a saved plan, written again."""
+"""``tonnage report``: a saved plan, or the folder of a run, written again."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from tonnage.cli.printing import print_plans
+from tonnage.cli.printing import print_answer, print_plans
+from tonnage.errors import InputError, option
 
 
 def report(
-    plan: Path,
+    saved: Path,
     /,
     *,
     output: Path | None = None,
@@ -19,24 +21,31 @@ def report(
     explain: Annotated[bool, Parameter(negative=())] = False,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
-    """Write the report of a plan that tonnage size saved with --output, without sizing anything again.
+    """Write the report of a plan that tonnage size saved with --output, or of a run folder of bench, simulate or import.
+
+    Nothing is sized, simulated or measured again.
 
     Parameters
     ----------
-    plan
-        File with the plan's JSON.
+    saved
+        File with the plan's JSON; a run folder; or the folder of a sweep, with a run folder for each load.
     output
-        Write a page that explains the plan to this file (HTML), instead of printing it.
+        Write a page that explains the plan or the run to this file (HTML), instead of printing it.
     markdown
         Print the report as Markdown.
     explain
-        Print also what takes time and memory, and how far each limit is used.
+        Of a plan, print also what takes time and memory, and how far each limit is used.
     json
-        Print the plan as one JSON object, once it has been checked.
+        Print the plan, or the metrics of the run, as one JSON object, once they have been checked.
     """
+    if saved.is_dir():
+        if explain:
+            raise InputError(f"{option('explain')}: is for a plan; {saved} is a folder of a run")
+        _of_runs(saved, output, markdown=markdown, json=json)
+        return
     from tonnage.report.plans.saved import read_plans
 
-    plans = read_plans(plan)
+    plans = read_plans(saved)
     if output is None:
         print_plans(plans, json=json, markdown=markdown, explain=explain)
         return
@@ -44,3 +53,21 @@ def report(
     from tonnage.report.writers.html import write_page
 
     write_page(output, document(*plans))
+
+
+def _of_runs(folder: Path, output: Path | None, *, markdown: bool, json: bool) -> None:
+    from tonnage.report.runs.run_document import run_report
+    from tonnage.report.runs.run_values import run_values
+    from tonnage.report.runs.shown_run import read_shown_runs
+
+    runs = read_shown_runs(folder)
+    if output is not None:
+        from tonnage.report.writers.html import write_page
+
+        write_page(output, run_report(runs))
+    elif markdown and not json:
+        from tonnage.report.writers.markdown import markdown as written
+
+        sys.stdout.write(written(run_report(runs)))
+    else:
+        print_answer(lambda: run_report(runs), lambda: run_values(runs), json=json)

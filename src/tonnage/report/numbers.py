@@ -17,7 +17,7 @@ def number(value: float | None, digits: int = 3) -> str:
     if value == 0:
         return "0"
     decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{decimals}f}"
+    return f"{value:,.{decimals}f}".replace("-", "−")
 
 
 def plain(value: float | None) -> str:

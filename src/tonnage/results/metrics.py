@@ -146,6 +146,11 @@ def reported_rates(requests: Requests) -> tuple[float, float]:
     return rows.size / seconds, int(requests.osl[rows].sum()) / seconds
 
 
+def counted_rows(requests: Requests) -> NDArray[np.int64]:
+    """Row numbers of the requests that ``summarize`` counts: the completed ones, inside the record's window if it has one."""
+    return _window(requests, "run")[0]
+
+
 def _by_status(requests: Requests) -> dict[str, int]:
     import numpy as np
 

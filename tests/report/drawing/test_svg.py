@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -14,7 +15,7 @@ from tests.report.example_plan import HOSTILE, full
 from tests.report.plans.test_figures import FIGURES
 from tonnage.plan.cost import WayCost, YearlyCost
 from tonnage.report.drawing.draw import NARROW, WIDE, draw
-from tonnage.report.drawing.figure import Axis, Bars, Plot, Point, Series
+from tonnage.report.drawing.figure import Axis, Bars, Box, Boxes, Cell, Cloud, Gantt, HeatMap, Lane, Plot, Point, Scatter, Series, Span
 from tonnage.report.drawing.svg import TONES, Scale, fitted, log_ticks, nice_ticks, shape
 
 
@@ -63,6 +64,61 @@ def test_drawing_is_well_formed_for_both_widths_and_stays_on_the_page(name: str)
         marks = [g for g in svg.iter("g") if g.get("class") == "mark"]
         assert marks
         assert all(g.get("aria-label") and g.find("title") is not None for g in marks)
+
+
+BOX = Box(name="8 clients", p1=40, p25=50, p50=55, p75=70, p99=400, mean=62, tip="TTFT")
+LANES = tuple(Lane(name=f"{i}", spans=(Span(name="waits", start=i / 10, end=i / 10 + 0.2, tone=0),), tip=f"request {i}") for i in range(60))
+KINDS = {
+    "boxes": Boxes(
+        key="b", title="TTFT", axis=Axis(title="ms", log=True), boxes=(BOX, replace(BOX, name="a load with a very long name " * 3))
+    ),
+    "heat": HeatMap(
+        key="h",
+        title="Lengths",
+        x=Axis(title="prompt, tokens"),
+        y=Axis(title="output, tokens"),
+        columns=tuple(range(0, 1300, 100)),
+        rows=(0, 100, 200),
+        cells=(Cell(column=0, row=0, count=1, tip="one"), Cell(column=11, row=1, count=5_000, tip="many")),
+    ),
+    "gantt": Gantt(key="g", title="Requests", axis=Axis(title="seconds"), start=0.0, lanes=LANES),
+    "scatter": Scatter(
+        key="s",
+        title="TTFT against prompts",
+        x=Axis(title="tokens"),
+        y=Axis(title="ms"),
+        series=(Series(name="mean", points=(Point(x=10, y=20, tip="ten"),), tone=1, line=True),),
+        clouds=(Cloud(name="one request", dots=tuple((float(i), 3.0 * i) for i in range(2_000)), tone=0),),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_figures_of_runs_are_well_formed_for_both_widths_and_stay_on_the_page(name: str) -> None:
+    for svg, page in zip(ET.fromstring(f"<both>{draw(KINDS[name])}</both>"), (WIDE, NARROW), strict=True):
+        _, _, width, height = map(float, str(svg.get("viewBox")).split())
+        assert width == page.width
+        places = [(float(t.get("x", "0")), float(t.get("y", "0"))) for t in svg.iter("text")]
+        assert places
+        assert all(0 <= x <= width and 0 <= y <= height for x, y in places)
+        boxes = [[float(rect.get(side, "0")) for side in ("x", "y", "width", "height")] for rect in svg.iter("rect")]
+        drawn = [box for box in boxes if box[0] >= 0]  # swatches of a legend are drawn around 0
+        assert all(x + wide <= width + 0.1 and y + tall <= height for x, y, wide, tall in drawn)
+        assert all(g.get("aria-label") for g in svg.iter("g") if g.get("class") == "mark")
+
+
+def test_two_thousand_dots_take_little_room_and_lie_where_they_belong() -> None:
+    drawn = draw(KINDS["scatter"])
+    assert len(drawn) < 70_000
+    path = next(re.finditer(r'<path d="([^"]*)" class="dots stroke0"', drawn))[1]
+    places = [tuple(map(float, place.split())) for place in re.findall(r"M([\d.]+ [\d.]+)h0", path)]
+    assert all(a <= b for (a, _), (b, _) in itertools.pairwise(places))
+    assert all(above >= below for (_, above), (_, below) in itertools.pairwise(places))
+
+
+def test_a_cell_with_more_requests_is_darker() -> None:
+    strength = [float(found) for found in re.findall(r'fill-opacity="([\d.]+)"', draw(KINDS["heat"]))]
+    assert strength[0] < strength[1] == 1.0
 
 
 def test_names_are_text() -> None:

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from tests.report.example_plan import bare, full, hostile, without_answer
+from tests.report.runs import example_run
 from tests.report.writers.chromium import Chromium, path
 from tonnage.report.plans.plan_document import report
+from tonnage.report.runs.run_document import run_report
+from tonnage.report.runs.shown_run import read_shown_runs
 from tonnage.report.writers.html import write_page
 
 pytestmark = pytest.mark.browser
@@ -30,10 +33,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, plan in plans.items():
         write_page(folder / f"{name}.html", report(plan))
     write_page(folder / "several.html", report(full(), without_answer()))
-    return {name: folder / f"{name}.html" for name in (*plans, "several")}
+    write_page(folder / "run.html", run_report(read_shown_runs(example_run.measured(folder / "run"))))
+    write_page(folder / "sweep.html", run_report(read_shown_runs(example_run.sweep(folder / "sweep"))))
+    return {name: folder / f"{name}.html" for name in (*plans, "several", "run", "sweep")}
 
 
-@pytest.mark.parametrize("name", ["full", "bare", "none", "hostile", "several"])
+@pytest.mark.parametrize("name", ["full", "bare", "none", "hostile", "several", "run", "sweep"])
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_page_opens_alone_and_is_no_wider_than_the_window(
     browser: Chromium, pages: dict[str, Path], name: str, width: int, height: int
@@ -64,9 +69,10 @@ def test_labels_do_not_leave_their_figure(browser: Chromium, pages: dict[str, Pa
         const a = t.getBoundingClientRect(), b = t.closest('svg').getBoundingClientRect();
         return b.width > 0 && (a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 || a.bottom > b.bottom + 1);
     }).map(t => t.textContent)"""
-    for width, height in SIZES:
-        browser.show(pages["full"], width, height)
-        assert browser.value(outside) == []
+    for name in ("full", "run", "sweep"):
+        for width, height in SIZES:
+            browser.show(pages[name], width, height)
+            assert browser.value(outside) == []
 
 
 def test_arrow_keys_step_from_mark_to_mark(browser: Chromium, pages: dict[str, Path]) -> None:
@@ -121,9 +127,19 @@ def test_words_stand_out_from_their_paper_in_light_and_dark(browser: Chromium, p
         }
         return least;
     })()"""
-    for dark in (False, True):
-        browser.show(pages["full"], 1280, 900, dark=dark)
-        assert browser.value(ratio) >= 4.5
+    for name in ("full", "run"):
+        for dark in (False, True):
+            browser.show(pages[name], 1280, 900, dark=dark)
+            assert browser.value(ratio) >= 4.5
+
+
+@pytest.mark.parametrize("section", ["first-token", "tokens", "whole", "lengths", "time"])
+def test_arrow_keys_reach_the_marks_of_every_figure_of_a_run(browser: Chromium, pages: dict[str, Path], section: str) -> None:
+    browser.show(pages["run"], 1280, 900)
+    browser.value(f"document.querySelector('#{section} .figure.wide').focus({{preventScroll: true}})")
+    browser.press("ArrowRight")
+    assert not browser.value("document.getElementById('tip').hidden")
+    assert browser.value("document.getElementById('tip').textContent.length") > 10
 
 
 def test_prints(browser: Chromium, pages: dict[str, Path]) -> None:

@@ -6,9 +6,12 @@ classes of the style sheet, so that light, dark and print each have their own.
 
 from __future__ import annotations
 
-from tonnage.report.drawing.figure import Bars, Figure, Plot, Tornado
+from tonnage.report.drawing.figure import Bars, Boxes, Figure, Gantt, HeatMap, Plot, Tornado
 from tonnage.report.drawing.svg import Page, coordinate, element
 from tonnage.report.drawing.svg_bars import draw_bars, draw_tornado
+from tonnage.report.drawing.svg_boxes import draw_boxes
+from tonnage.report.drawing.svg_gantt import draw_gantt
+from tonnage.report.drawing.svg_heat_map import draw_heat_map
 from tonnage.report.drawing.svg_plot import draw_plot
 
 WIDE = Page(width=900, name="wide")
@@ -20,13 +23,21 @@ def draw(figure: Figure) -> str:
     return "".join(_drawing(figure, page) for page in (WIDE, NARROW))
 
 
-def _drawing(figure: Figure, page: Page) -> str:
+def _inside(figure: Figure, page: Page) -> tuple[float, str]:
+    """The height of a figure and its markup."""
     if isinstance(figure, Plot):
-        height, inside = draw_plot(figure, page)
-    elif isinstance(figure, Bars):
-        height, inside = draw_bars(figure, page)
-    else:
-        height, inside = draw_tornado(figure, page)
+        return draw_plot(figure, page)
+    if isinstance(figure, Bars):
+        return draw_bars(figure, page)
+    if isinstance(figure, Boxes):
+        return draw_boxes(figure, page)
+    if isinstance(figure, HeatMap):
+        return draw_heat_map(figure, page)
+    return draw_gantt(figure, page) if isinstance(figure, Gantt) else draw_tornado(figure, page)
+
+
+def _drawing(figure: Figure, page: Page) -> str:
+    height, inside = _inside(figure, page)
     label = f"{figure.title}. {_keys(figure)}The numbers are in the table below the figure."
     return element(
         "svg",
@@ -40,4 +51,5 @@ def _drawing(figure: Figure, page: Page) -> str:
 
 
 def _keys(figure: Figure) -> str:
-    return "Arrow keys step from mark to mark. " if not isinstance(figure, Tornado) or figure.swings else ""
+    marks = figure.swings if isinstance(figure, Tornado) else figure.series if isinstance(figure, Plot) else (figure,)
+    return "Arrow keys step from mark to mark. " if marks else ""

@@ -59,6 +59,15 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cloud:
+    """Many dots, of which none says more than its place; ``tone`` as in Series."""
+
+    name: str
+    dots: tuple[tuple[float, float], ...]
+    tone: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plot:
     """Points and lines over two axes."""
 
@@ -68,6 +77,13 @@ class Plot:
     y: Axis
     series: tuple[Series, ...]
     rules: tuple[Rule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scatter(Plot):
+    """A plot with dots behind its points and lines."""
+
+    clouds: tuple[Cloud, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,4 +141,86 @@ class Tornado:
     swings: tuple[Swing, ...]
 
 
-Figure = Plot | Bars | Tornado
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Box:
+    """How values are spread: the box from p25 to p75, a line at p50, whiskers from p1 to p99, a diamond at the mean."""
+
+    name: str
+    p1: float
+    p25: float
+    p50: float
+    p75: float
+    p99: float
+    mean: float
+    tip: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boxes:
+    """Horizontal box plots under one another."""
+
+    key: str
+    title: str
+    axis: Axis
+    boxes: tuple[Box, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """How many lie between two edges of either axis, counted from the lowest; ``tip`` says it in words."""
+
+    column: int
+    row: int
+    count: int
+    tip: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeatMap:
+    """Counts over two axes, darker where there are more.
+
+    Attributes:
+        columns, rows: the edges of the cells along x and y, ascending, one more than there are cells.
+        cells: those that hold anything.
+    """
+
+    key: str
+    title: str
+    x: Axis
+    y: Axis
+    columns: tuple[float, ...]
+    rows: tuple[float, ...]
+    cells: tuple[Cell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """A stretch of time from ``start`` to ``end``, in the unit of the axis; ``name`` says what was going on."""
+
+    name: str
+    start: float
+    end: float
+    tone: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lane:
+    """What happened to one request, from left to right."""
+
+    name: str
+    spans: tuple[Span, ...]
+    tip: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gantt:
+    """Requests under one another over a common axis of time, which begins at ``start``."""
+
+    key: str
+    title: str
+    axis: Axis
+    start: float
+    lanes: tuple[Lane, ...]
+
+
+Figure = Plot | Bars | Tornado | Boxes | HeatMap | Gantt

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.report.drawing.figure import Axis, Plot, Rule, Series
+from tonnage.report.drawing.figure import Axis, Cloud, Plot, Rule, Scatter, Series
 from tonnage.report.drawing.svg import (
     CHARACTER,
     TONES,
@@ -36,13 +36,14 @@ def draw_plot(plot: Plot, page: Page) -> tuple[float, str]:
     parts += [line(x(t), top, x(t), bottom, "grid") + text(x(t), bottom + 17, short(t), "middle", "tick") for t in x.ticks]
     parts.append(text((left + right) / 2, bottom + 37, fitted(plot.x.title, page.width - 8), "middle", "axis"))
     parts += _rules(plot.rules, x, y)
+    parts += [_dots(cloud, x, y) for cloud in _clouds(plot)]
     parts += [_curve(series, x, y) for series in plot.series if series.line]
     parts += [_points(series, x, y) for series in plot.series if series.marks]
     return bottom + 46, "".join(parts)
 
 
 def _entries(plot: Plot) -> list[tuple[str, str]]:
-    entries = []
+    entries = [(shape(0, 0, 0, radius=2.5).replace("fill0", f"fill{cloud.tone % TONES}"), cloud.name) for cloud in _clouds(plot)]
     for series in plot.series:
         stroke = line(-9, 0, 9, 0, f"curve stroke{series.tone % TONES}") if series.line else ""
         entries.append((stroke + (shape(0, 0, series.tone) if series.marks else ""), series.name))
@@ -54,11 +55,22 @@ def _entries(plot: Plot) -> list[tuple[str, str]]:
 def _ticks(plot: Plot, along: str, most: int) -> tuple[float, ...]:
     axis: Axis = plot.x if along == "x" else plot.y
     values = [p.x if along == "x" else p.y for series in plot.series for p in series.points]
+    values += [dot[0 if along == "x" else 1] for cloud in _clouds(plot) for dot in cloud.dots]
     values += [rule.value for rule in plot.rules if rule.along == along]
     if axis.log:
         positive = [v for v in values if v > 0] or [1.0, 10.0]
         return log_ticks(min(positive), max(positive), most)
     return nice_ticks(0.0, max([*values, 0.0]) or 1.0, most)
+
+
+def _clouds(plot: Plot) -> tuple[Cloud, ...]:
+    return plot.clouds if isinstance(plot, Scatter) else ()
+
+
+def _dots(cloud: Cloud, x: Scale, y: Scale) -> str:
+    """All dots as one path of strokes without length, which round ends make visible: twelve bytes a dot."""
+    places = dict.fromkeys(f"{coordinate(x(a))} {coordinate(y(b))}" for a, b in cloud.dots)
+    return element("path", d="".join(f"M{place}h0" for place in places), class_=f"dots stroke{cloud.tone % TONES}", aria_hidden="true")
 
 
 def _curve(series: Series, x: Scale, y: Scale) -> str:

@@ -1,0 +1,203 @@
+"""A run, or a sweep of runs, as a report: what was measured and whether it can be believed, then every figure, then how it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tonnage.bench.trends import trends
+from tonnage.report.blocks import items, section
+from tonnage.report.document import Block, Command, Document, Facts, Section, Table, Text
+from tonnage.report.numbers import ABSENT, number, plain, sentence_of
+from tonnage.report.runs.latency_figures import boxes, loads_table, swept
+from tonnage.report.runs.length_figures import heat_map, ttft_by_prompt
+from tonnage.report.runs.position_figure import gaps_by_position
+from tonnage.report.runs.time_figures import in_flight, percentiles_over_time, request_gantt
+from tonnage.report.runs.words import NO_GAPS, NO_TOKENS, load_words, name, reasons, remarks, verdict
+
+if TYPE_CHECKING:
+    from tonnage.report.runs.shown_run import ShownRun
+
+STATISTICS = ("mean", "p50", "p90", "p95", "p99")
+METRICS = (
+    ("ttft", "time to first token"),
+    ("itl", "single gaps between tokens"),
+    ("tpot", "mean gap of a request"),
+    ("e2e", "whole request"),
+)
+TTFT, E2E = "Time to first token", "Request latency"
+
+
+def run_report(runs: Sequence[ShownRun]) -> Document:
+    """The report of one run; of several, the loads beside each other first, then each of them."""
+    first = runs[0]
+    if len(runs) == 1:
+        return Document(title=_title(first), subtitle=_by(first), sections=tuple(s for s in _sections(first) if s.blocks))
+    parts = [_of_several(s, place, run) for place, run in enumerate(runs, 1) for s in _sections(run) if s.blocks]
+    head = (_sweep_answer(runs), *(s for s in _together(runs) if s.blocks))
+    return Document(title=f"{name(first)} under {len(runs)} loads, {first.kind}", subtitle=_by(first), sections=(*head, *parts))
+
+
+def _title(run: ShownRun) -> str:
+    return f"{name(run)}, {load_words(run)}: {run.kind}"
+
+
+def _by(run: ShownRun) -> str:
+    source = run.provenance
+    day = f", {source['date']}" if source.get("date") else ""
+    return f"{run.kind.capitalize()} by Tonnage {source.get('tonnage', '')}".rstrip() + day
+
+
+def _of_several(one: Section, place: int, run: ShownRun) -> Section:
+    """A section of one run of several: under its load, and only the first of each in the list of parts."""
+    title = load_words(run) if one.key == "answer" else f"{load_words(run)}: {one.title}"
+    return replace(one, key=f"{one.key}-{place}", title=title, listed=one.key == "answer")
+
+
+def _sections(run: ShownRun) -> tuple[Section, ...]:
+    found = trends(run.requests)
+    return (
+        _answer(run),
+        _latencies(run),
+        section("first-token", TTFT, *_prompt_slope(found), boxes((run,), "ttft-box", TTFT, _ttft), ttft_by_prompt(run, found)),
+        section("tokens", "Token-to-token latency", *_position(run, found)),
+        section("whole", E2E, boxes((run,), "e2e-box", E2E, _e2e)),
+        section("lengths", "Lengths", *_limits(found), heat_map(run)),
+        section(
+            "time",
+            "Over the run",
+            percentiles_over_time(run, "ttft-over-time", TTFT, run.ttft_ms),
+            percentiles_over_time(run, "e2e-over-time", E2E, run.e2e_ms),
+            in_flight(run),
+            request_gantt(run),
+        ),
+        _made(run),
+    )
+
+
+def _ttft(run: ShownRun) -> Any:
+    return run.ttft_ms
+
+
+def _e2e(run: ShownRun) -> Any:
+    return run.e2e_ms
+
+
+def _answer(run: ShownRun) -> Section:
+    s = run.summary
+    rates = f"{number(s.requests_per_second)} requests/s and {number(s.output_tokens_per_second)} output tokens/s under {load_words(run)}"
+    ttft = f"within {number(s.ttft_ms.p50)} ms, 95 % within {number(s.ttft_ms.p95)} ms"
+    words = f"{name(run)} completed {rates}; half of the requests had their first token {ttft}."
+    cards = (
+        ("verdict", verdict(run)),
+        ("TTFT p95, ms", number(s.ttft_ms.p95)),
+        ("ITL p99, ms", number(s.itl_ms.p99)),
+        ("E2E p95, ms", number(s.e2e_ms.p95)),
+        ("requests/s", number(s.requests_per_second)),
+        ("output tokens/s", number(s.output_tokens_per_second)),
+    )
+    against = items(tuple(map(sentence_of, reasons(run))), "warning")
+    return section(
+        "answer",
+        "Result",
+        Text(text=words, tone="answer"),
+        Facts(rows=cards, big=True),
+        against,
+        items(remarks(run), "note"),
+    )
+
+
+def _latencies(run: ShownRun) -> Section:
+    from tonnage.results.metrics import DEFINITIONS
+
+    known = run.facts.get("intervals", {})
+    rows = []
+    for metric, words in METRICS:
+        values, sure = getattr(run.summary, f"{metric}_ms"), known.get(f"{metric}_ms", {}).get("mean")
+        between = "–".join(map(number, sure)) if sure and None not in sure else ABSENT
+        rows.append((f"{metric.upper()}, {words}", *(number(getattr(values, each)) for each in STATISTICS), between))
+    sure_of = f"mean, {known.get('confidence', 0.95):.0%} interval"
+    header = ("latency, ms", *STATISTICS, sure_of)
+    keep = tuple(i for i in range(len(header)) if header[i] != sure_of or any(row[i] != ABSENT for row in rows))
+    table = Table(
+        caption=f"Latencies of {run.summary.counted:,} completed requests",
+        header=tuple(header[i] for i in keep),
+        rows=tuple(tuple(row[i] for i in keep) for row in rows),
+        spare=("p90", "p50"),
+        note=sentence_of(run.summary.window),
+    )
+    definitions = tuple((metric.upper(), DEFINITIONS[f"{metric}_ms"]) for metric, _ in METRICS)
+    return section("latencies", "Latencies", table, Facts(rows=definitions))
+
+
+def _slope(line: Mapping[str, float] | None, what: str, otherwise: str) -> Text:
+    if line is None:
+        return Text(text=otherwise, tone="note")
+    slope, error = line["slope"], line["standard_error"]
+    little = ", which does not stand out from 0" if abs(slope) < 2 * error else ""
+    return Text(text=f"{number(slope)} ± {number(error)} ms {what} (slope of a straight line, ± its standard error){little}.")
+
+
+def _prompt_slope(found: Mapping[str, Any]) -> tuple[Text, ...]:
+    otherwise = "No TTFT per 1,000 prompt tokens: that takes 20 completed requests with prompts of different lengths."
+    return (_slope(found["ttft_ms_per_1000_prompt_tokens"], "of TTFT per 1,000 prompt tokens", otherwise),)
+
+
+def _position(run: ShownRun, found: Mapping[str, Any]) -> tuple[Block | None, ...]:
+    drawn = gaps_by_position(run, found)
+    if drawn is None:
+        return (Text(text=NO_GAPS, tone="note"),)
+    otherwise = "No drift of ITL: that takes 20 completed requests with outputs of some length."
+    note = None if run.tokens is not None else Text(text=NO_TOKENS, tone="note")
+    return (_slope(found["itl_ms_per_1000_output_tokens"], "of ITL per 1,000 output tokens, the drift", otherwise), note, drawn)
+
+
+def _limits(found: Mapping[str, Any]) -> tuple[Block, ...]:
+    limits = found["limits_tokens"]
+    if limits is None:
+        return ()
+    prompt, output, both = (plain(float(round(limits[key]))) for key in ("prompt_p99", "output_p99", "sum_p99"))
+    words = "What an engine is built for where 99 % of these requests must fit; longer ones are refused or cut."
+    rows = (
+        ("Prompt, p99", f"{prompt} tokens (TensorRT-LLM: max_input_len)"),
+        ("Output, p99", f"{output} tokens"),
+        ("Both together, p99", f"{both} tokens (TensorRT-LLM: max_seq_len; vLLM: max_model_len; SGLang: context_length)"),
+    )
+    return (Text(text=words), Facts(rows=rows))
+
+
+def _made(run: ShownRun) -> Section:
+    source, s, facts = run.provenance, run.scenario, run.facts
+    client, test = facts.get("client") or {}, facts.get("selftest") or {}
+    rows = (
+        ("Model", str(s.get("model") or "")),
+        ("Endpoint", " ".join(str(s[key]) for key in ("endpoint_type", "url") if s.get(key))),
+        ("Tool", str(facts.get("imported", {}).get("tool", ""))),
+        ("Lengths", f"{s['isl']} tokens in, {s['osl']} out" if s.get("isl") and s.get("osl") else ""),
+        ("Load", load_words(run)),
+        ("Client's CPU", f"{number(client['cpu_us_per_token'])} µs per token" if client.get("cpu_us_per_token") else ""),
+        ("Self-test", f"bias of TTFT {number(test['bias_ms'])} ms at {test['streams']} streams" if test.get("bias_ms") is not None else ""),
+        ("Seed", str(source.get("seed", ""))),
+        ("Tonnage", str(source.get("tonnage", ""))),
+        ("Date", str(source.get("date", ""))),
+    )
+    command = Command(text=str(source["command"])) if source.get("command") else None
+    return section("made", "How it was made", command, Facts(rows=tuple(row for row in rows if row[1])))
+
+
+def _sweep_answer(runs: Sequence[ShownRun]) -> Section:
+    best = max(runs, key=lambda run: run.summary.requests_per_second)
+    words = (
+        f"{name(runs[0])} completed at most {number(best.summary.requests_per_second)} requests/s, under {load_words(best)}, "
+        f"with a TTFT p95 of {number(best.summary.ttft_ms.p95)} ms; {len(runs)} loads were {runs[0].kind}."
+    )
+    against = tuple(sentence_of(f"{load_words(run)}: {reason}") for run in runs for reason in reasons(run))
+    return section("answer", "Result", Text(text=words, tone="answer"), items(against, "warning"))
+
+
+def _together(runs: Sequence[ShownRun]) -> tuple[Section, ...]:
+    return (
+        section("sweep", "Latency and throughput", swept(runs) if any(run.rows.size for run in runs) else loads_table(runs)),
+        section("boxes", "Latencies side by side", boxes(runs, "ttft-boxes", TTFT, _ttft), boxes(runs, "e2e-boxes", E2E, _e2e)),
+    )

@@ -1,0 +1,132 @@
+"""A run as a report needs it: the record, what is said of it, and single tokens where they were kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tonnage.errors import DataError, InputError
+from tonnage.results.batches import TOKENS, read_tokens
+from tonnage.results.metrics import Summary, counted_rows, summarize
+from tonnage.results.requests import Requests
+from tonnage.results.store import read_run
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+RECORD = "requests.parquet"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tokens:
+    """The moments of all output tokens after ``sent_ns`` in nanoseconds, and how many belong to each request, in order of id."""
+
+    offsets_ns: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownRun:
+    """One run.
+
+    Attributes:
+        name: of its folder.
+        requests, summary: what happened.
+        rows: the requests that the summary counts, int64.
+        scenario, provenance: what was asked, and by which version.
+        facts: ``run.json`` of a measured or imported run; empty for a simulated one.
+        tokens: of a measured run that kept them.
+    """
+
+    name: str
+    requests: Requests
+    summary: Summary
+    rows: NDArray[np.int64]
+    scenario: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+    facts: Mapping[str, Any]
+    tokens: Tokens | None
+
+    @property
+    def ttft_ms(self) -> NDArray[np.float64]:
+        """First token − due, of each counted request."""
+        values: NDArray[np.float64] = (self.requests.first_token_ns[self.rows] - self.requests.due_ns[self.rows]) / 1e6
+        return values
+
+    @property
+    def e2e_ms(self) -> NDArray[np.float64]:
+        """Last token − due, of each counted request."""
+        values: NDArray[np.float64] = (self.requests.last_token_ns[self.rows] - self.requests.due_ns[self.rows]) / 1e6
+        return values
+
+    @property
+    def due_s(self) -> NDArray[np.float64]:
+        """When each counted request was due, in seconds of the run."""
+        values: NDArray[np.float64] = self.requests.due_ns[self.rows] / 1e9
+        return values
+
+    @property
+    def isl(self) -> NDArray[np.int64]:
+        """Prompt tokens of each counted request."""
+        return self.requests.isl[self.rows]
+
+    @property
+    def osl(self) -> NDArray[np.int64]:
+        """Output tokens of each counted request."""
+        return self.requests.osl[self.rows]
+
+    @property
+    def kind(self) -> str:
+        """How the run came about: "measured", "imported" or "simulated"."""
+        return "imported" if "imported" in self.facts else "measured" if self.facts else "simulated"
+
+
+def read_shown_runs(folder: Path) -> tuple[ShownRun, ...]:
+    """The run of a folder, or those of the folders inside it, as a sweep leaves them, the lightest load first.
+
+    Raises:
+        InputError: no run folder, and none inside it.
+        DataError: a file of it is damaged.
+    """
+    if (folder / RECORD).is_file():
+        return (_read(folder),)
+    inside = sorted(path.parent for path in folder.glob(f"*/{RECORD}") if not path.parent.name.startswith("."))
+    if not inside:
+        raise InputError(f"{folder}: is no run folder, and none lies inside it (no {RECORD}); give a folder that bench or simulate wrote")
+    return tuple(sorted(map(_read, inside), key=_load))
+
+
+def _read(folder: Path) -> ShownRun:
+    found, path = read_run(folder), folder / "run.json"
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: is damaged ({' '.join(str(error).split())[:160]}); measure again") from None
+    if not isinstance(facts, dict):
+        raise DataError(f"{path}: is damaged (not a mapping); measure again")
+    tokens = None
+    if (folder / TOKENS).is_file():
+        offsets, lengths = read_tokens(folder)
+        tokens = Tokens(offsets_ns=offsets, lengths=lengths)
+    return ShownRun(
+        name=folder.resolve().name,
+        requests=found.requests,
+        summary=summarize(found.requests),
+        rows=counted_rows(found.requests),
+        scenario=found.scenario,
+        provenance=found.provenance,
+        facts=facts,
+        tokens=tokens,
+    )
+
+
+def _load(run: ShownRun) -> tuple[float, str]:
+    """By which the runs of a sweep are put in order: clients or requests per second; runs that say neither come last."""
+    arrivals = run.scenario.get("arrivals")
+    said = arrivals if isinstance(arrivals, Mapping) else {}
+    value = said.get("concurrency") or said.get("rate")
+    return (float(value) if isinstance(value, int | float) else float("inf"), run.name)

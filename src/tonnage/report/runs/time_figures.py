@@ -1,0 +1,141 @@
+"""A run over its time: percentiles of latencies, requests in flight, and what happened to single requests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tonnage.report.document import Drawing, Table
+from tonnage.report.drawing.figure import Axis, Gantt, Lane, Plot, Point, Series, Span
+from tonnage.report.numbers import number
+from tonnage.report.runs.bins import Bin, binned
+from tonnage.results.requests import COMPLETED, STATUS_NAMES
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tonnage.report.runs.shown_run import ShownRun
+
+WINDOWS, WINDOW_REQUESTS = 24, 10
+"""Windows of time at most, and requests in each on average at least."""
+FEWEST = 2 * WINDOW_REQUESTS
+LANES = 60
+SECONDS = "seconds since the start of the run"
+PERCENTILES = (("p50", 0), ("p95", 1), ("p99", 3))
+
+
+def percentiles_over_time(run: ShownRun, key: str, name: str, values: NDArray[np.float64]) -> Drawing | None:
+    """p50, p95 and p99 of a latency in windows of due time; None where there are too few requests."""
+    import numpy as np
+
+    if run.rows.size < FEWEST or run.due_s.max() <= run.due_s.min():
+        return None
+    count = min(WINDOWS, run.rows.size // WINDOW_REQUESTS)
+    bounds = tuple(float(edge) for edge in np.linspace(run.due_s.min(), run.due_s.max(), count + 1))
+    found = tuple(binned(run.due_s, values, bounds))
+    series = tuple(
+        Series(name=label, points=tuple(_point(b, name, label) for b in found), tone=tone, line=True) for label, tone in PERCENTILES
+    )
+    rows = tuple((_window(b), f"{b.spread.count:,}", *map(number, (b.spread.p50, b.spread.p95, b.spread.p99))) for b in found)
+    title = f"{name} over the run"
+    reading = "Requests by the moment at which they were due. Lines that rise to the right mean that the server did not keep up."
+    return Drawing(
+        figure=Plot(key=key, title=title, x=Axis(title=SECONDS), y=Axis(title=f"{name}, ms"), series=series),
+        reading=reading,
+        numbers=Table(caption=f"{title} in numbers", header=("due, s", "requests", "p50, ms", "p95", "p99"), rows=rows, folded=True),
+    )
+
+
+def _window(window: Bin) -> str:
+    return f"{number(window.low)}–{number(window.high)}"
+
+
+def _point(window: Bin, name: str, label: str) -> Point:
+    value = getattr(window.spread, label)
+    tip = f"{name} {label} {number(value)} ms\n{window.spread.count:,} requests due at {_window(window)} s"
+    return Point(x=window.middle, y=value, tip=tip)
+
+
+def in_flight(run: ShownRun) -> Drawing | None:
+    """How many requests had been sent and not yet answered, at evenly spaced moments."""
+    import numpy as np
+
+    requests = run.requests
+    whole = (requests.sent_ns >= 0) & (requests.last_token_ns >= 0)
+    if whole.sum() < FEWEST:
+        return None
+    sent, ended = np.sort(requests.sent_ns[whole]) / 1e9, np.sort(requests.last_token_ns[whole]) / 1e9
+    moments = np.linspace(sent[0], ended[-1], 2 * WINDOWS + 1)
+    held = np.searchsorted(sent, moments, side="right") - np.searchsorted(ended, moments, side="right")
+    points = tuple(
+        Point(x=float(x), y=float(y), tip=f"{int(y):,} in flight at {number(float(x))} s") for x, y in zip(moments, held, strict=True)
+    )
+    rows = tuple((number(float(x)), f"{int(y):,}") for x, y in zip(moments, held, strict=True))
+    return Drawing(
+        figure=Plot(
+            key="in-flight",
+            title="Requests in flight",
+            x=Axis(title=SECONDS),
+            y=Axis(title="requests sent and not yet answered"),
+            series=(Series(name="in flight", points=points, tone=0, line=True),),
+        ),
+        reading="",
+        numbers=Table(caption="Requests in flight in numbers", header=("seconds", "in flight"), rows=rows, folded=True),
+    )
+
+
+def request_gantt(run: ShownRun) -> Drawing | None:
+    """Consecutive requests from the middle of the run: when each was due, sent, first answered and done."""
+    import numpy as np
+
+    requests = run.requests
+    order = np.argsort(requests.due_ns, kind="stable")
+    order = order[requests.due_ns[order] >= 0]
+    if not order.size:
+        return None
+    first = max(0, (order.size - LANES) // 2)
+    chosen = order[first : first + LANES]
+    lanes = tuple(_lane(run, int(row)) for row in chosen)
+    which = "All requests" if order.size <= LANES else f"{LANES} consecutive requests from the middle of the run"
+    rows = tuple(_row(run, int(row)) for row in chosen)
+    return Drawing(
+        figure=Gantt(
+            key="requests",
+            title="Requests one by one",
+            axis=Axis(title=SECONDS),
+            start=float(requests.due_ns[chosen].min()) / 1e9,
+            lanes=lanes,
+        ),
+        reading=f"{which}, in the order in which they were due.",
+        numbers=Table(
+            caption="These requests in numbers",
+            header=("request", "due, s", "sent after, ms", "TTFT, ms", "E2E, ms", "tokens in", "tokens out", "status"),
+            rows=rows,
+            folded=True,
+        ),
+    )
+
+
+def _moments(run: ShownRun, row: int) -> tuple[int, int, int, int]:
+    """Due, sent, first token and last token in nanoseconds; what did not happen is -1."""
+    r = run.requests
+    return int(r.due_ns[row]), int(r.sent_ns[row]), int(r.first_token_ns[row]), int(r.last_token_ns[row])
+
+
+def _lane(run: ShownRun, row: int) -> Lane:
+    due, sent, first, last = _moments(run, row)
+    stretches = (("due, not yet sent", due, sent, 4), ("waits for its first token", sent, first, 0), ("receives tokens", first, last, 2))
+    spans = tuple(Span(name=name, start=a / 1e9, end=b / 1e9, tone=tone) for name, a, b, tone in stretches if 0 <= a < b)
+    status = STATUS_NAMES[run.requests.status[row]]
+    if run.requests.status[row] != COMPLETED and not spans:
+        spans = (Span(name=status, start=due / 1e9, end=due / 1e9, tone=1),)
+    number_, due_s, after, ttft, e2e, isl, osl, _ = _row(run, row)
+    tip = f"request {number_}, {status}\ndue at {due_s} s, sent {after} ms later\nTTFT {ttft} ms, E2E {e2e} ms\n{isl} tokens in, {osl} out"
+    return Lane(name=f"{row}", spans=spans, tip=tip)
+
+
+def _row(run: ShownRun, row: int) -> tuple[str, ...]:
+    due, sent, first, last = _moments(run, row)
+    after, ttft, e2e = (number((moment - due) / 1e6) if moment >= 0 else number(None) for moment in (sent, first, last))
+    r = run.requests
+    return (f"{row}", number(due / 1e9, 4), after, ttft, e2e, f"{r.isl[row]:,}", f"{r.osl[row]:,}", STATUS_NAMES[r.status[row]])
