@@ -4,7 +4,12 @@ import math
 
 import pytest
 
-from tonnage.report.numbers import between, counted, dollars, number, percent, plain, sentence_of, short, signed, usd
+from tonnage.report.numbers import between, counted, dollars, number, percent, plain, sentence_of, short, signed, span, usd
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.35, "0.35 s"), (47.26, "47.3 s"), (600, "10 min"), (28_800, "8 h"), (4e8, "111,000 h")])
+def test_a_time_that_somebody_waits_for(seconds: float, text: str) -> None:
+    assert span(seconds) == text
 
 
 @pytest.mark.parametrize(("value", "text"), [(99.0, "99"), (199.77, "199.77"), (2048, "2,048"), (1.5e7, "15,000,000"), (None, "–")])

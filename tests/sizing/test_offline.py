@@ -9,10 +9,13 @@ from tests.questions import question
 from tonnage.perf.step import step_seconds
 from tonnage.plan.limit import THROUGHPUT
 from tonnage.plan.reason import TooSlowForJob
+from tonnage.report.plans.plan_text import plan_text
 from tonnage.report.wording.limits import bound_text
 from tonnage.report.wording.notes import note_text
+from tonnage.report.writers.terminal import terminal
+from tonnage.results.latencies import Latencies
 from tonnage.sizing import offline
-from tonnage.sizing.offline import makespan_s, most_within, queued
+from tonnage.sizing.offline import finish_s, makespan_s, most_within, queued
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search_space import Ready, prepare
@@ -42,14 +45,51 @@ def test_one_slot_and_one_token_take_their_service_times_one_after_another() -> 
     instance = ready(job(max_batch_size=1, osl=1)).instance
     service = step_seconds(instance.step.coefficients, 1000, 1, 0, 1000 * 1000, 0)
     assert makespan_s(queued(instance, 50)) == pytest.approx(50 * service + instance.step.frontend_s, rel=1e-6)
-    assert most_within(instance, 10_000, 100.5 * service + instance.step.frontend_s) == 100
+    assert most_within(instance, 100.5 * service + instance.step.frontend_s) == 100
+
+
+def test_a_small_job_needs_a_small_part_of_a_system() -> None:
+    """10 thousand and a million requests in 8 h gave the same 0.125 systems: each instance was taken to do no more than the job."""
+    small, large = (size(replace(job(requests=n, within="8h"), deepen=False)) for n in (10_000, 1_000_000))
+    assert small.choice is not None
+    assert large.choice is not None
+    assert small.choice.systems == large.choice.systems == 1
+    assert large.choice.systems_exact == pytest.approx(100 * small.choice.systems_exact)
+
+
+@pytest.mark.parametrize("requests", [1, 500, 20_000])
+def test_the_finish_is_that_of_the_largest_share(requests: int) -> None:
+    asked = job(requests=requests, within="30s")
+    plan = size(replace(asked, deepen=False))
+    assert plan.choice is not None
+    assert plan.job is not None
+    share = math.ceil(requests / plan.choice.instances)
+    assert plan.job.requests_per_instance == share
+    assert plan.job.finish_seconds == makespan_s(queued(ready(asked).instance, share)) <= plan.job.allowed_seconds == 30
+
+
+def test_the_finish_of_a_long_queue_is_on_the_same_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = ready(job()).instance
+    monkeypatch.setattr(offline, "SIMULATED", 2_000)
+    assert finish_s(instance, 6_000) == pytest.approx(makespan_s(queued(instance, 6_000)), rel=0.01)
+
+
+def test_no_latency_of_a_backlog_is_told_as_a_users() -> None:
+    """TTFT mean 676 s was the time in the queue."""
+    plan = size(replace(job(), deepen=False))
+    assert plan.choice is not None
+    assert plan.choice.ttft_ms == plan.choice.e2e_ms == Latencies()
+    assert plan.choice.tpot_ms.mean is not None
+    shown = terminal(plan_text([plan]))
+    assert "TTFT" not in shown.replace("TTFT p95 ≤", "")
+    assert "Finish       after " in shown
 
 
 def test_a_long_share_is_continued_in_a_straight_line(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = ready(job()).instance
-    whole = most_within(instance, 10**9, 100.0)
+    whole = most_within(instance, 100.0)
     monkeypatch.setattr(offline, "SIMULATED", 2 * whole)
-    assert most_within(instance, 10**9, 100.0) == pytest.approx(whole, rel=0.01)
+    assert most_within(instance, 100.0) == pytest.approx(whole, rel=0.01)
 
 
 def test_a_time_that_is_too_short_for_one_request_is_refused_with_both() -> None:

@@ -34,7 +34,8 @@ class Candidate(Shown):
         concurrency_per_instance: requests in flight at the highest load; None where not measured.
         utilisation: load at the peak over what the systems carry inside the limits.
         headroom_to_saturation: how much more than the peak they complete when always busy, as a share.
-        ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies at the highest load, in milliseconds.
+        ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies at the highest load, in milliseconds; of a job only the time per token is known,
+            since every request waits in the queue of the whole.
         binds: what ends the load.
         load: how requests reach an instance at that load.
         marks: which parts of the prediction rest on something other than measurements of this GPU and engine, each with its source.

@@ -19,6 +19,7 @@ from tonnage.plan.document import DERIVES, Shown, first_difference, json_of
 from tonnage.plan.existing import Existing
 from tonnage.plan.explanation import Explanation
 from tonnage.plan.fleet_check import FleetCheck
+from tonnage.plan.job import JobDone
 from tonnage.plan.note import Note
 from tonnage.plan.pareto import ParetoPoint
 from tonnage.plan.percentile_answer import PercentileAnswer
@@ -54,6 +55,7 @@ class Plan(Shown):
         sensitivity: what would change the answer.
         warnings: rules of thumb that the answer runs against.
         fleet_check: the whole fleet simulated at its peak.
+        job: when a job is done on the choice; None where it asks for no job, or nothing was chosen.
         existing: what systems that exist carry; None unless asked.
         cost: of the choice; None where nothing was chosen.
         measured: the answer of the scenario's own benchmarks; None where it names none.
@@ -77,6 +79,7 @@ class Plan(Shown):
     sensitivity: Sensitivity | None = None
     warnings: tuple[Warning, ...] = ()
     fleet_check: FleetCheck | None = None
+    job: JobDone | None = None
     existing: Existing | None = None
     cost: Cost | None = None
     measured: Measured | None = None

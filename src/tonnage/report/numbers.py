@@ -44,6 +44,19 @@ def dollars(value: float | None) -> str:
     return number(value) if 100 <= abs(value) < 1000 else f"{float(f'{value:.3g}'):,.0f}" if abs(value) >= 1000 else usd(value)
 
 
+def span(seconds: float) -> str:
+    """A time that somebody waits for: "47.3 s", "12.5 min", "8 h"."""
+    for most, unit, name in ((100.0, 1.0, "s"), (6_000.0, 60.0, "min")):
+        if seconds < most:
+            return f"{_three(seconds / unit)} {name}"
+    return f"{_three(seconds / 3_600)} h"
+
+
+def _three(value: float) -> str:
+    """Three digits without zeros at the end: "8", "0.35", "1,200"."""
+    return plain(float(f"{value:.3g}"))
+
+
 def sentence_of(text: str) -> str:
     """The words as a sentence: a capital first, a full stop last."""
     return text and text[0].upper() + text[1:] + ("" if text[-1] in ".!?" else ".")

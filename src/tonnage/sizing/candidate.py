@@ -14,6 +14,7 @@ from tonnage.plan.launch import Command, command
 from tonnage.plan.limit import SATURATION
 from tonnage.plan.load import Load
 from tonnage.plan.pool import Pool
+from tonnage.results.latencies import Latencies
 from tonnage.sizing.explain import memory_parts
 from tonnage.spec.catalog import accuracy_and_calibration, find_engine
 
@@ -42,10 +43,10 @@ def candidate(question: Question, carried: Carried) -> Candidate:
         concurrency_per_instance=capacity.concurrency,
         utilisation=need.utilisation(load, capacity.rate),
         headroom_to_saturation=capacity.saturation * need.instances / load - 1.0,
-        ttft_ms=summary.ttft_ms,
+        ttft_ms=Latencies() if question.offline else summary.ttft_ms,
         itl_ms=summary.itl_ms,
         tpot_ms=summary.tpot_ms,
-        e2e_ms=summary.e2e_ms,
+        e2e_ms=Latencies() if question.offline else summary.e2e_ms,
         binds=capacity.binds or SATURATION,
         load=_load(question, capacity),
         marks=(*marks(d), *((MARK,) if d.parallelism.pp > 1 else ())),

@@ -1,8 +1,9 @@
 """A job: a number of requests to be done within a time, all queued from the start; only throughput decides.
 
-Every instance gets an equal share of the requests at time 0, and the share that it can finish is found by
-simulation. Where a share is longer than ``SIMULATED`` requests, its time is that of two shorter runs,
-continued in a straight line: once the batch is full, requests leave at a constant rate.
+Every instance gets an equal share of the requests at time 0, and the longest queue that it can work off in the time is found by
+simulation, however small the job is: the systems that a job needs are a true fraction of what they could do. Where a queue is longer
+than ``SIMULATED`` requests, its time is that of two shorter runs, continued in a straight line: once the batch is full, requests leave at
+a constant rate.
 """
 
 from __future__ import annotations
@@ -10,12 +11,14 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from tonnage.plan.job import JobDone
 from tonnage.plan.limit import THROUGHPUT
 from tonnage.plan.reason import TooSlowForJob
 from tonnage.results.metrics import summarize
 from tonnage.results.requests import Requests
 from tonnage.sizing.capacity import Capacity, no_capacity
 from tonnage.sizing.instance import Instance
+from tonnage.sizing.question import Question
 from tonnage.spec.workload import OpenLoop
 
 SIMULATED = 16_000
@@ -23,18 +26,18 @@ SIMULATED = 16_000
 
 
 def offline_capacity(instance: Instance, requests: int, seconds: float) -> Capacity:
-    """What one instance finishes of a job, as requests per second over the time allowed.
+    """What one instance finishes in the time of a job, as requests per second over that time.
 
     Args:
         instance: the deployment.
-        requests: of the whole job.
+        requests: of the whole job; latencies are of no longer queue than that.
         seconds: allowed.
     """
-    share = most_within(instance, requests, seconds)
+    share = most_within(instance, seconds)
     if share < 1:
         one = queued(instance, 1)
         return no_capacity(summarize(one), TooSlowForJob(seconds=makespan_s(one), allowed=seconds), 1)
-    record = queued(instance, min(share, SIMULATED))
+    record = queued(instance, min(share, requests, SIMULATED))
     summary = summarize(record)
     rate = share / seconds
     return Capacity(
@@ -48,16 +51,16 @@ def offline_capacity(instance: Instance, requests: int, seconds: float) -> Capac
     )
 
 
-def most_within(instance: Instance, requests: int, seconds: float) -> int:
-    """The most requests, at most ``requests``, that one instance finishes within ``seconds``."""
+def most_within(instance: Instance, seconds: float) -> int:
+    """The longest queue that one instance works off within ``seconds``, in requests."""
     expected = seconds * instance.saturation_estimate()
-    if min(requests, expected) > 0.8 * SIMULATED:
-        return min(requests, _continued(instance, seconds))
+    if expected > 0.8 * SIMULATED:
+        return _continued(instance, seconds)
     low, high = 0, 1
-    while high < requests and makespan_s(queued(instance, high)) <= seconds:
-        low, high = high, min(requests, max(2 * high, round(0.9 * expected)))
-    if high == requests and makespan_s(queued(instance, high)) <= seconds:
-        return high
+    while makespan_s(queued(instance, high)) <= seconds:
+        if high > SIMULATED:
+            return _continued(instance, seconds)
+        low, high = high, max(2 * high, round(0.9 * expected))
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if makespan_s(queued(instance, middle)) <= seconds else (low, middle)
@@ -65,11 +68,33 @@ def most_within(instance: Instance, requests: int, seconds: float) -> int:
 
 
 def _continued(instance: Instance, seconds: float) -> int:
-    """The line through a half and a whole run of ``SIMULATED`` requests, up to ``seconds``."""
+    """The queue at which the line through a half and a whole run of ``SIMULATED`` requests comes to ``seconds``."""
+    whole, per_request = _line(instance)
+    return max(0, SIMULATED + math.floor((seconds - whole) / per_request))
+
+
+def _line(instance: Instance) -> tuple[float, float]:
+    """Seconds that a queue of ``SIMULATED`` requests takes, and of every further request."""
     whole = makespan_s(queued(instance, SIMULATED))
     half = makespan_s(queued(instance, SIMULATED // 2))
-    per_request = (whole - half) / (SIMULATED - SIMULATED // 2)
-    return SIMULATED + math.floor((seconds - whole) / per_request)
+    return whole, (whole - half) / (SIMULATED - SIMULATED // 2)
+
+
+def finish_s(instance: Instance, requests: int) -> float:
+    """Seconds in which one instance works off a queue of so many requests."""
+    if requests <= SIMULATED:
+        return makespan_s(queued(instance, requests))
+    whole, per_request = _line(instance)
+    return whole + (requests - SIMULATED) * per_request
+
+
+def job_done(question: Question, instance: Instance, instances: int) -> JobDone | None:
+    """When the question's job is done on so many instances; None where it asks for no job."""
+    requests, allowed = question.demand.offline_requests, question.demand.offline_seconds
+    if requests is None or allowed is None:
+        return None
+    share = math.ceil(requests / instances)
+    return JobDone(requests=requests, requests_per_instance=share, allowed_seconds=allowed, finish_seconds=finish_s(instance, share))
 
 
 def queued(instance: Instance, requests: int) -> Requests:

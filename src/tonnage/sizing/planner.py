@@ -12,6 +12,7 @@ from tonnage.sizing.curve import load_curve
 from tonnage.sizing.existing import existing
 from tonnage.sizing.explain import explained
 from tonnage.sizing.notes import notes, provenance, understood
+from tonnage.sizing.offline import job_done
 from tonnage.sizing.percentile import percentile_answer
 from tonnage.sizing.question import Question
 from tonnage.sizing.search import Answer, Progress, answer, no_progress
@@ -50,8 +51,9 @@ def size(question: Question, *, progress: Progress = no_progress, workers: int |
         notes=notes(question, found),
         percentile_answer=percentile_answer(question, found),
         provenance=provenance(question, found.candidates),
-        pareto=pareto(found.candidates),
+        pareto=() if question.offline else pareto(found.candidates),
         fleet_check=found.check,
+        job=job_done(question, found.carried[0].ready.instance, found.candidates[0].instances) if found.candidates else None,
         existing=existing(question, found) if question.have else None,
         **deep,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tonnage.plan.cost import YearlyCost
-from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, plain, usd
+from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, plain, sentence_of, span, usd
 from tonnage.report.plans.costs import NAMES, SAID, owned_and_cheapest, priced, ways, yearly
 from tonnage.report.plans.deployments import systems
 from tonnage.report.plans.existing import existing_glance, existing_sentence, existing_title
@@ -46,7 +46,8 @@ def _bought(plan: Plan, choice: Candidate) -> str:
     full = percent(choice.utilisation)
     if demand.offline_requests is not None and demand.offline_seconds is not None:
         job = f"{plain(demand.offline_requests)} requests of {model} within {plain(demand.offline_seconds / 3600)} hours"
-        return f"{bought} {'completes' if one else 'complete'} {job}. That takes {full} of what the fleet can do.{_price(plan)}"
+        done = "" if plan.job is None else f" {sentence_of(f'the job is done after {span(plan.job.finish_seconds)}')}"
+        return f"{bought} {'completes' if one else 'complete'} {job}.{done} That takes {full} of what the fleet can do.{_price(plan)}"
     room = f" The fleet is then at {full} of what the limits allow." if choice.utilisation <= 1 else ""
     verb = "carries" if one else "carry"
     return f"{bought} {verb} {plain(load)} requests per second of {model} inside every limit.{room}{_price(plan)}"
@@ -90,6 +91,9 @@ def first_glance(plan: Plan) -> tuple[tuple[str, str], ...]:
         ("GPUs", f"{choice.gpus:,}"),
         ("of what the fleet can carry, used at the peak", percent(choice.utilisation)),
     ]
+    if plan.job is not None:
+        rows[-1:] = [("of the time allowed, used", percent(plan.job.finish_seconds / plan.job.allowed_seconds))]
+        rows.insert(0, ("until the job is done", span(plan.job.finish_seconds)))
     way = next(iter(owned_and_cheapest(yearly(plan))), None)
     if way is not None:
         rows += [(f"USD a year, {NAMES[way.where]}", dollars(way.usd_per_year)), ("USD per 1,000 requests", usd(way.usd_per_1000_requests))]

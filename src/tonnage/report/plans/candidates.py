@@ -46,10 +46,12 @@ def candidates_table(plan: Plan) -> Table | None:
     header = (*IDENTITY, *CARRIED, *(CONFIDENCE if sure else ()), *LATENCIES, *(("USD a year",) if priced else ()), "bound by")
     lengths = f"{plan.scenario.model}, {plan.scenario.isl}/{plan.scenario.osl} tokens"
     notes = [SURE] * sure + [MARKED] * any(c.marks for c in found)
+    rows = tuple(_row(c, cost, priced=priced, sure=sure) for c, cost in zip(found, costs, strict=True))
+    known = [i for i, name in enumerate(header) if name not in LATENCIES or any(row[i] != ABSENT for row in rows)]
     return Table(
         caption=f"{counted(len(found), 'deployment')} inside the limits, fewest GPUs first ({lengths}), each at its highest load there",
-        header=header,
-        rows=tuple(_row(c, cost, priced=priced, sure=sure) for c, cost in zip(found, costs, strict=True)),
+        header=tuple(header[i] for i in known),
+        rows=tuple(tuple(row[i] for i in known) for row in rows),
         chosen=0,
         folded=len(found) > OPEN,
         note="\n".join(notes),

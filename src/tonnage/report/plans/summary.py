@@ -12,6 +12,7 @@ from tonnage.report.wording.demand import demand_text
 from tonnage.report.wording.deployments import load_text, memory_text
 from tonnage.report.wording.existing import existing_text
 from tonnage.report.wording.fleet_check import fleet_check_text
+from tonnage.report.wording.job import finish_text
 from tonnage.report.wording.limits import bound_text, limit_text
 from tonnage.report.wording.pace import pace_text
 
@@ -42,6 +43,7 @@ def answer_lines(plan: Plan) -> Facts:
         *exists,
         ("Answer", _answer(plan, best)),
         ("Capacity", _capacity(plan, best)),
+        ("Finish", "" if plan.job is None else finish_text(plan.job)),
         ("Latency", "; ".join(latency(best, ("ttft", "tpot", "e2e")))),
         ("Pace", _pace(plan, best)),
         ("Load", _load(plan, best)),
@@ -75,7 +77,7 @@ def _pace(plan: Plan, best: Candidate) -> str:
 
 def _load(plan: Plan, best: Candidate) -> str:
     if plan.demand.offline:
-        return f"{percent(best.utilisation)} of what the fleet can complete in that time"
+        return f"{number(100 * best.utilisation)}% of what the fleet can complete in that time"
     return (
         f"{percent(best.utilisation)} of what the limits allow at the peak; limited by {bound_text(best.binds)}; the fleet saturates "
         f"at {number(best.saturation_requests_per_second_per_instance * best.instances)} requests/s"
