@@ -40,7 +40,8 @@ COLUMNS: dict[str, dict[str, str]] = {
 TITLES = {"models": "Models", "gpus": "GPUs", "systems": "Systems", "engines": "Engines"}
 SPARED = ("source", "max power W", "TDP W", "hidden", "layers", "since", "FP4 TFLOPS", "INT8 TOPS")
 LONGEST = 60
-"""Characters of a cell; what is longer is cut short, and --json prints all of it."""
+"""Characters of a cell; what is longer is cut short between words."""
+CUT = "Texts that end in … are cut short; --json prints all of them."
 
 
 def catalogued(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Document:
@@ -52,11 +53,13 @@ def catalogued(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> Document:
 def _table(kind: str, entries: Sequence[Mapping[str, Any]]) -> Table:
     columns = COLUMNS[kind]
     rows = tuple(tuple(_cell(entry.get(field)) for field in columns) for entry in entries)
-    return Table(caption="", header=tuple(columns.values()), rows=rows, spare=SPARED)
+    header = tuple(columns.values())
+    cut = any(cell.endswith("…") for row in rows for name, cell in zip(header, row, strict=True) if name not in SPARED)
+    return Table(caption="", header=header, rows=rows, spare=SPARED, note=CUT if cut else "")
 
 
 def _cell(value: object) -> str:
     if value is None or value == "":
         return ABSENT
     text = f"{value:g}" if isinstance(value, float) else str(value)
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    return text if len(text) <= LONGEST else text[:LONGEST].rsplit(" ", 1)[0] + " …"
