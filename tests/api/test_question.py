@@ -51,6 +51,23 @@ def test_a_model_is_tried_in_the_format_that_it_is_published_in(model: str, gpu:
     assert [each.name for each in asked(model=model, gpu=gpu, precision="fp16").precisions] == ["fp16"]
 
 
+def test_systems_that_exist_are_a_question_by_themselves() -> None:
+    """Without lengths, those and the limits of a chat, which the plan says."""
+    (alone,) = api.ask(None, model="llama-3.1-70b", have="2xdgx-h100").questions
+    assert alone.demand.of_existing
+    assert (str(alone.isl), str(alone.osl)) == ("500", "200")
+    assert [str(limit) for limit in alone.slo] == ["TTFT p95 ≤ 1 s", "ITL p99 ≤ 250 ms"]
+    assert [note_text(note).startswith("The use case chatbot sets: ") for note in alone.remarks] == [True]
+    (own,) = api.ask(None, model="llama-3.1-70b", have="2xdgx-h100", isl=100, osl=50).questions
+    assert (str(own.isl), own.slo, own.remarks) == ("100", (), ())
+
+
+@pytest.mark.parametrize("beside", [{"growth": "5%/month"}, {"benchmarks": "x.csv"}])
+def test_what_needs_the_load_of_today_is_refused_without_it(beside: dict[str, str]) -> None:
+    with pytest.raises(InputErrors, match=rf"{next(iter(beside))}: needs today's load beside have; add for example peak_rps 20"):
+        api.ask(None, model="llama-3.1-70b", have="2xdgx-h100", **beside)
+
+
 def test_every_model_of_a_question_is_tried_in_its_own_format() -> None:
     questions = api.ask(None, **{**BASE, "model": "llama-3.1-8b,gpt-oss-20b", "gpu": "h100"}).questions
     assert [[each.name for each in question.precisions] for question in questions] == [["fp16", "fp8"], ["mxfp4"]]

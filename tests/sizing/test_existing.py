@@ -1,15 +1,20 @@
 """What systems that exist carry, held against a brute-force search over loads, and when they run out."""
 
+import json
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.questions import question
+from tonnage.plan.plan import Plan
 from tonnage.report.wording.existing import existing_text
 from tonnage.report.wording.limits import bound_text
 from tonnage.sizing.existing import existing, months_left
 from tonnage.sizing.fleet_check import fleet_summary
 from tonnage.sizing.limits import worst_limit
+from tonnage.sizing.planner import size
 from tonnage.sizing.search import answer
 from tonnage.sizing.search_space import prepare
 
@@ -27,6 +32,19 @@ def test_highest_load_agrees_with_brute_force(count: int) -> None:
     assert bound_text(have.breaks_first) == "TTFT p95 ≤ 100 ms"
     assert have.headroom == pytest.approx(have.requests_per_second / 100 - 1)
     assert have.groups[0].instances == instances
+
+
+def test_what_systems_carry_is_a_question_by_itself() -> None:
+    """The same as beside a load, and the plan is for that load: on these systems it needs no others."""
+    wanted = {"have": "2xdgx-h100", "tp": "1", "ttft": "p95<=100ms"}
+    alone = size(replace(question(**wanted, peak_rps=None), deepen=False))
+    beside = size(replace(question(**wanted, peak_rps=100), deepen=False))
+    assert alone.existing is not None
+    assert beside.existing is not None
+    assert alone.existing.groups == beside.existing.groups
+    assert alone.existing.asked_requests_per_second is alone.existing.headroom is alone.existing.months_left is None
+    assert alone.demand.peak_requests_per_second == alone.existing.requests_per_second > 100
+    assert Plan.from_json(json.loads(json.dumps(alone.to_json()))) == alone
 
 
 def test_three_systems_carry_at_least_three_times_one() -> None:

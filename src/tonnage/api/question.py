@@ -18,7 +18,7 @@ from tonnage.plan.cost import WAYS
 from tonnage.plan.demand import Demand
 from tonnage.plan.limit import limit_of
 from tonnage.plan.note import UseCaseDefaults
-from tonnage.sizing.demand import demand_of
+from tonnage.sizing.demand import carried_by_existing, demand_of
 from tonnage.sizing.question import DECIDING, Owned, Question, check_context
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system
@@ -28,7 +28,7 @@ from tonnage.spec.lengths import WORDS_PER_TOKEN, parse_lengths
 from tonnage.spec.model import Model
 from tonnage.spec.precision import PRECISIONS, Precision, find_precision
 from tonnage.spec.recording import Recording, load_profile, read_recording
-from tonnage.spec.scenario import DemandAsked, LengthsAsked, LimitsAsked, Mode, Scenario
+from tonnage.spec.scenario import DemandAsked, LengthsAsked, LimitsAsked, Mode, Scenario, UseCase
 from tonnage.spec.speculation import parse_speculation
 from tonnage.spec.use_cases import Defaults, with_defaults
 from tonnage.spec.workload import checked_cv
@@ -37,6 +37,8 @@ from tonnage.units import format_duration, parse_duration
 DEFAULT_GPUS = "h100-sxm-80gb,h200-sxm-141gb,a100-sxm-80gb,l40s"
 DEFAULT_PRECISIONS = ("fp16", "fp8")
 """What is tried of a model that is published in 16 bits."""
+ALONE: UseCase = "chatbot"
+"""What systems that exist are taken to serve where nothing is said of the requests."""
 EVERY = "all"
 """What stands for every number format; BF16 is as fast as FP16."""
 DEFAULT_TPS = "1,2,4,8"
@@ -54,14 +56,14 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     Raises:
         InputErrors: everything that cannot be used.
     """
-    scenario, defaults = with_defaults(written)
+    scenario, defaults = with_defaults(_alone(written))
     remarks = () if defaults is None else (_note(defaults),)
     faults = Faults(source, flags)
     _check_given(scenario, faults)
     models = [faults.named(option("model"), find_model, name) for name in _names(scenario.model, option("model"), faults)]
     recording = faults.of(recording_of, scenario.demand)
     lengths = lengths_found(scenario.lengths, recording, faults)
-    demand = None if recording is None and scenario.demand.trace is not None else faults.of(demand_asked, scenario.demand, recording)
+    demand = None if recording is None and scenario.demand.trace is not None else faults.of(_demand, scenario, recording)
     mode = _mode(scenario, demand)
     limits = _limits(scenario.limits, faults)
     _check_limits(limits, mode, demand, faults)
@@ -92,6 +94,33 @@ def usual_precisions(model: Model, gpus: Sequence[Gpu]) -> tuple[Precision, ...]
     if own.weight_format in DEFAULT_PRECISIONS[:1]:
         return tuple(find_precision(name) for name in DEFAULT_PRECISIONS)
     return (own,) if all(gpu.supports(own) for gpu in gpus) else (own, find_precision(DEFAULT_PRECISIONS[0]))
+
+
+def _alone(written: Scenario) -> Scenario:
+    """The scenario; where it names a model and systems that exist and says nothing of their load, that of a chat."""
+    said = written.use_case, written.lengths.isl, written.lengths.osl, written.lengths.pairs
+    if _of_existing(written) and all(part is None for part in said):
+        return replace(written, use_case=ALONE)
+    return written
+
+
+def _of_existing(scenario: Scenario) -> bool:
+    """Whether the question is what systems that exist carry, without any load that is asked for."""
+    return scenario.have is not None and scenario.demand == DemandAsked()
+
+
+def _demand(scenario: Scenario, recording: Recording | None) -> Demand:
+    """The demand, or that there is none beside systems that exist.
+
+    Raises:
+        InputError: what is given contradicts itself, is too little, or needs today's load.
+    """
+    if not _of_existing(scenario):
+        return demand_asked(scenario.demand, recording)
+    needing = next((name for name in ("growth", "benchmarks") if getattr(scenario, name) is not None), None)
+    if needing is not None:
+        raise InputError(f"{option(needing)}: needs today's load beside {option('have')}; add for example {option('peak_rps')} 20")
+    return carried_by_existing()
 
 
 def _note(defaults: Defaults) -> UseCaseDefaults:

@@ -10,7 +10,7 @@ from tonnage.spec.typed_values import FORBID
 BURSTY = 1.5
 """Coefficient of variation of the gaps from which arrivals are called bursty: a Poisson peak is too low there."""
 
-DemandKind = Literal["peak", "mean", "calls", "users", "profile", "trace", "job"]
+DemandKind = Literal["peak", "mean", "calls", "users", "profile", "trace", "job", "existing"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,8 @@ class DemandSource:
 
     Attributes:
         kind: "peak": requests/s at the peak; "mean": mean requests/s; "calls": a year's calls; "users": people and what each asks a
-            day; "profile": hourly requests/s as they are; "trace": recorded requests; "job": so many requests within a time.
+            day; "profile": hourly requests/s as they are; "trace": recorded requests; "job": so many requests within a time;
+            "existing": none, the plan is for what systems that exist carry.
         requests_per_second: the rate that this gave before any peak was made of it: as given, of the mean, or of the working hours.
         calls_per_year, requests_per_call: of "calls".
         users, requests_per_user_day, working_hours: of "users"; hours a day.
@@ -85,6 +86,11 @@ class Demand:
     def bursty(self) -> bool:
         """Whether a trace's arrivals are burstier than Poisson ones."""
         return self.cv is not None and self.cv > BURSTY
+
+    @property
+    def of_existing(self) -> bool:
+        """Whether no load was asked for: the plan is for what systems that exist carry."""
+        return self.source.kind == "existing"
 
     @property
     def offline(self) -> bool:

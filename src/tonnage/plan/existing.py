@@ -38,8 +38,8 @@ class Existing:
     Attributes:
         groups: one per kind of system.
         requests_per_second: the highest load of all together inside the limits.
-        asked_requests_per_second: the load today, as the plan sizes for it.
-        headroom: how much more than today's load they carry, as a share; negative where they are too few.
+        asked_requests_per_second: the load today, as the plan sizes for it; None where no load was asked for.
+        headroom: how much more than today's load they carry, as a share; negative where they are too few; None likewise.
         breaks_first: what breaks first when the load grows; None where nothing runs.
         growth_per_month: of the load; None where it was not said.
         months_left: whole months after which the load still fits, −1 where it does not today; None without growth, or where it never
@@ -50,8 +50,8 @@ class Existing:
 
     groups: tuple[OwnedGroup, ...]
     requests_per_second: float
-    asked_requests_per_second: float
-    headroom: float
+    asked_requests_per_second: float | None
+    headroom: float | None
     breaks_first: Bound | None
     growth_per_month: float | None
     months_left: int | None

@@ -89,6 +89,13 @@ def demand_of(
     return _from_hours([h * scale for h in hours], of, percentile, factor)
 
 
+def carried_by_existing(requests_per_second: float = 1.0) -> Demand:
+    """The demand where none is asked for: what systems that exist carry; before that is known, any."""
+    rate = requests_per_second
+    source = DemandSource(kind="existing", requests_per_second=rate)
+    return Demand(peak_requests_per_second=rate, sizing_requests_per_second=rate, source=source)
+
+
 def _given(sources: dict[str, float | None], profile: Sequence[float] | None, trace: Recording | None) -> list[str]:
     """The forms in which a number of requests was given; one, beside a profile or a trace that say when they come."""
     given = [option(name) for name, value in sources.items() if value is not None]

@@ -39,14 +39,15 @@ MOST_MONTHS = 600
 def existing(question: Question, found: Answer) -> Existing:
     """What the systems of ``question.have`` carry, from the deployments of an answer."""
     groups = [_group(question, owned, found.carried) for owned in question.have]
-    total, today = sum(g.requests_per_second for g in groups), question.demand.sizing_requests_per_second
+    total = sum(g.requests_per_second for g in groups)
+    today = None if question.demand.of_existing else question.demand.sizing_requests_per_second
     largest = max(groups, key=lambda g: g.requests_per_second)
-    left = months_left(today, total, question.growth_per_month)
+    left = None if today is None else months_left(today, total, question.growth_per_month)
     return Existing(
         groups=tuple(groups),
         requests_per_second=total,
         asked_requests_per_second=today,
-        headroom=total / today - 1.0,
+        headroom=None if today is None else total / today - 1.0,
         breaks_first=largest.binds,
         growth_per_month=question.growth_per_month,
         months_left=left,

@@ -9,13 +9,14 @@ from tonnage.plan.pareto import pareto
 from tonnage.plan.plan import Plan
 from tonnage.sizing.confidence import confidence_of, confidences
 from tonnage.sizing.curve import load_curve
+from tonnage.sizing.demand import carried_by_existing
 from tonnage.sizing.existing import existing
 from tonnage.sizing.explain import explained
 from tonnage.sizing.notes import notes, provenance, understood
 from tonnage.sizing.offline import job_done
 from tonnage.sizing.percentile import percentile_answer
 from tonnage.sizing.question import Question
-from tonnage.sizing.search import Answer, Progress, answer, no_progress
+from tonnage.sizing.search import Answer, Progress, answer, no_progress, ranked
 from tonnage.sizing.search_space import prepare
 from tonnage.sizing.sensitivity import sensitivity
 from tonnage.sizing.trace_capacity import replayed_at
@@ -41,6 +42,10 @@ def size(question: Question, *, progress: Progress = no_progress, workers: int |
     """
     question.check()
     found = answer(question, prepare(question), progress=progress, workers=workers)
+    have = existing(question, found) if question.have else None
+    if have is not None and question.demand.of_existing and have.requests_per_second > 0:
+        question = replace(question, demand=carried_by_existing(have.requests_per_second))
+        found = ranked(question, found.carried, found.rejected)
     deep = _deepened(question, found, workers) if question.deepen and found.candidates else {}
     sure = confidence_of(question, found, workers) if question.deepen and found.candidates else None
     return Plan(
@@ -54,7 +59,7 @@ def size(question: Question, *, progress: Progress = no_progress, workers: int |
         pareto=() if question.offline else pareto(found.candidates),
         fleet_check=found.check,
         job=job_done(question, found.carried[0].ready.instance, found.candidates[0].instances) if found.candidates else None,
-        existing=existing(question, found) if question.have else None,
+        existing=have,
         **deep,
     )
 

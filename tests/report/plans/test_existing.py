@@ -17,6 +17,7 @@ from tonnage.report.plans.plan_document import report
 from tonnage.report.plans.plan_text import plan_text
 from tonnage.report.writers.markdown import markdown
 from tonnage.report.writers.terminal import terminal
+from tonnage.sizing.demand import carried_by_existing
 
 TTFT = Bound(kind="limit", limit=Limit(metric="ttft", statistic="p95", milliseconds=2_000.0))
 EXISTING = Existing(
@@ -59,6 +60,19 @@ def test_systems_that_exist_are_the_answer_when_they_are_the_question() -> None:
         assert line in text
     assert "grow by 5.0% a month" in text
     assert "Have         3 × dgx-h100 carry 60.4 requests/s" in terminal(plan_text((replace(full(), existing=EXISTING),)))
+
+
+def test_without_a_load_of_their_own_the_plan_says_what_systems_carry_and_run() -> None:
+    demand = carried_by_existing(60.38)
+    alone = replace(EXISTING, asked_requests_per_second=None, headroom=None, growth_per_month=None, months_left=None)
+    plan = replace(full(), existing=alone, demand=demand)
+    text = text_of(plan)
+    assert "3 × dgx-h100 carry 60.4 requests/s inside the limits; what breaks first is TTFT p95 ≤ 2 s. They run " in text
+    assert "Bought anew" not in text
+    assert "headroom now" not in text
+    assert "requests/s today" not in text
+    assert "none asked: the 60.4 requests/s that the systems carry" in text
+    assert " exactly" not in next(line for line in terminal(plan_text((plan,))).splitlines() if line.startswith("Answer"))
 
 
 def test_too_few_systems_have_no_month_left() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tonnage.plan.cost import YearlyCost
 from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, plain, sentence_of, span, usd
 from tonnage.report.plans.costs import NAMES, SAID, owned_and_cheapest, priced, ways, yearly
-from tonnage.report.plans.deployments import systems
+from tonnage.report.plans.deployments import deployments, systems
 from tonnage.report.plans.existing import existing_glance, existing_sentence, existing_title
 from tonnage.report.wording.cost import no_cost_text
 
@@ -33,6 +33,8 @@ def sentence(plan: Plan) -> str:
             f"None of the {counted(len(plan.rejected), 'deployment')} that were tried meets the limits at any load. "
             "The reasons are below; the limit named most often is the one to relax."
         )
+    if plan.demand.of_existing:
+        return f"{exists} They run {sentence_of(deployments(plan.choice))}"
     bought = _bought(plan, plan.choice)
     return f"{exists} Bought anew for this load: {bought}" if exists else bought
 

@@ -39,6 +39,11 @@ def deployment(candidate: Candidate) -> str:
     return "; ".join(f"{pool.role}: {name_of(pool)}" for pool in candidate.pools)
 
 
+def deployments(candidate: Candidate) -> str:
+    """Such as "16 instances of FP8, TP 1, vllm-0.32 on h100-sxm-80gb"."""
+    return f"{counted(candidate.instances, 'instance')} of {deployment(candidate)}"
+
+
 def of_pools(candidate: Candidate, read: Callable[[Pool], str]) -> str:
     """What the pools have, once where they have the same: "fp8", or "fp8 + fp16"."""
     return " + ".join(dict.fromkeys(read(pool) for pool in candidate.pools))

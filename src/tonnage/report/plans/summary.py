@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tonnage.report.document import Facts
-from tonnage.report.numbers import counted, number, percent
-from tonnage.report.plans.deployments import deployment, latency, systems
+from tonnage.report.numbers import number, percent
+from tonnage.report.plans.deployments import deployments, latency, systems
 from tonnage.report.wording.confidence import confidence_text
 from tonnage.report.wording.demand import demand_text
 from tonnage.report.wording.deployments import load_text, memory_text
@@ -56,9 +56,11 @@ def answer_lines(plan: Plan) -> Facts:
 
 
 def _answer(plan: Plan, best: Candidate) -> str:
+    if plan.demand.of_existing:
+        return f"{systems(best)}: {deployments(best)}"
     spare = plan.scenario.spare_systems
     whole = f"{number(best.systems_exact)} exactly{f', {spare} spare' if spare else ''}"
-    return f"{systems(best)} ({whole}): {counted(best.instances, 'instance')} of {deployment(best)}"
+    return f"{systems(best)} ({whole}): {deployments(best)}"
 
 
 def _capacity(plan: Plan, best: Candidate) -> str:

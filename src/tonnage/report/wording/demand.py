@@ -15,6 +15,8 @@ def demand_text(demand: Demand) -> str:
     source = demand.source
     if source.kind == "trace":
         return _trace(demand, source)
+    if source.kind == "existing":
+        return f"none asked: the {number(demand.sizing_requests_per_second)} requests/s that the systems carry"
     if source.kind == "job":
         hours = (demand.offline_seconds or 0.0) / 3600
         rate = f"{number(demand.sizing_requests_per_second, 4)} requests/s throughout, no peak"

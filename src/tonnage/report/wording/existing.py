@@ -18,6 +18,10 @@ def breaks_first_text(group: OwnedGroup) -> str:
     return NOTHING_RUNS if group.binds is None else bound_text(group.binds)
 
 
+def _room(change: float) -> str:
+    return f"{percent(abs(change))} {'more' if change >= 0 else 'less'}"
+
+
 def existing_text(existing: Existing) -> str:
     """What the systems carry beside today's load, and how long that lasts, in one clause."""
     systems = " + ".join(f"{group.count} × {group.system}" for group in existing.groups)
@@ -29,9 +33,9 @@ def existing_text(existing: Existing) -> str:
     )
     if total == 0 or existing.breaks_first is None:
         return f"{systems}: {NOTHING_RUNS}"
-    change = total / today - 1.0
-    room = f"{percent(abs(change))} {'more' if change >= 0 else 'less'} than today's {plain(today)}"
-    text = f"{systems} carry {number(total)} requests/s inside the limits, {room}; what breaks first is {bound_text(existing.breaks_first)}"
+    carry = "carries" if sum(group.count for group in existing.groups) == 1 else "carry"
+    room = "" if today is None else f", {_room(total / today - 1.0)} than today's {plain(today)}"
+    text = f"{systems} {carry} {number(total)} requests/s inside the limits{room}; what breaks first is {bound_text(existing.breaks_first)}"
     if growth is None or left == -1:
         return text
     if left is None:
