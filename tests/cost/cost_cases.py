@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from tests.plan.candidates import candidate as any_candidate
@@ -16,6 +18,20 @@ COURSE_REQUESTS = 900_000_000
 
 COURSE_PEAK = 199.77
 """Requests/s: 7 × the mean, as the course rounds it."""
+
+COURSE_PRICES = catalog_prices().with_overrides(
+    {
+        "systems": {"dgx-h100": {"value": 320_000, "source": "course", "date": "2024-11"}},
+        "depreciation_years": 4,
+        "hosting_usd_per_system_year": 3_000,
+        "licence_usd_per_gpu_year": 4_500,
+        "licence_usd_per_gpu_hour": 1,
+        "api": {"course": {"usd_per_million_input_tokens": 1, "usd_per_million_output_tokens": 3}},
+        "pue": 1.58,
+        "output_to_input_price_ratio": 3,
+    }
+)
+"""The prices of NVIDIA's course, with the clouds of the catalog."""
 
 COURSE_SERVING = Serving(
     gpu="h100-sxm-80gb",
@@ -80,7 +96,8 @@ def price_lists(draw: st.DrawFn) -> Prices:
         changes["power_usd_per_kwh"] = 0.2
     if draw(st.booleans()):
         changes |= {"licence_usd_per_gpu_year": None, "licence_usd_per_gpu_hour": None}
-    return catalog_prices().with_overrides(changes)
+    without_offers = replace(COURSE_PRICES, cloud=(), gpus=(), systems=(), api=())  # a counter-example would be a page long
+    return without_offers.with_overrides(changes)
 
 
 def candidate(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cost.cost_cases import COURSE_SERVING, COURSE_TRAFFIC, price_lists, servings, traffics
+from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC, price_lists, servings, traffics
 from tonnage.cost.break_even import Curve, break_even, break_evens, crossings
 from tonnage.cost.cost import api_cost
 from tonnage.cost.options import cloud, hybrid, on_prem
@@ -17,10 +17,9 @@ from tonnage.plan.cost import BreakEven, WayCost
 from tonnage.plan.serving import Serving
 from tonnage.plan.traffic import Traffic
 from tonnage.report.wording.cost import break_even_text
-from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
 
-PRICES = catalog_prices()
+PRICES = COURSE_PRICES
 NEAR = 1e-7
 
 
@@ -37,8 +36,8 @@ def cost_at(way: str, volume: float, traffic: Traffic, serving: Serving, prices:
         "cloud": lambda: cloud(there, serving, prices, fewest),
         "api": lambda: api_cost(there, prices),
     }[way]()
-    assert cost.usd_per_year is not None
-    return cost.usd_per_year
+    assert cost.total_usd_per_year is not None
+    return cost.total_usd_per_year
 
 
 def test_course_first_system_pays_from_45_8_million_requests() -> None:
@@ -192,4 +191,4 @@ def test_a_load_beyond_all_measure_is_still_answered() -> None:
     found = break_evens(traffic, COURSE_SERVING, PRICES)
     assert traffic.requests_per_year is not None
     assert 0 < found[0].searched_to_requests_per_year < traffic.requests_per_year
-    assert hybrid(traffic, COURSE_SERVING, PRICES).usd_per_year is not None
+    assert hybrid(traffic, COURSE_SERVING, PRICES).total_usd_per_year is not None

@@ -9,20 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cost.cost_cases import COURSE_REQUESTS, COURSE_SERVING, COURSE_TRAFFIC, candidate, price_lists, servings, traffics
+from tests.cost.cost_cases import COURSE_PRICES, COURSE_REQUESTS, COURSE_SERVING, COURSE_TRAFFIC, candidate, price_lists, servings, traffics
 from tests.plan.candidates import plan_of
 from tonnage.cost.cost import api_cost, api_request, energy_of, owned_figures, serving_of, spread, system_parts, system_watts, traffic_of
+from tonnage.cost.options import cloud, on_prem
+from tonnage.cost.where import compare
 from tonnage.errors import UnknownName
 from tonnage.plan.cost import WayCost
-from tonnage.plan.cost_note import NoCost
+from tonnage.plan.cost_note import HostingLeftOut, NoCost
 from tonnage.plan.serving import Serving
 from tonnage.plan.traffic import HOURS_PER_YEAR, Traffic
-from tonnage.report.wording.cost import no_cost_text
+from tonnage.report.wording.cost import cost_note_texts, no_cost_text
 from tonnage.sizing.demand import demand_of
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
 
-PRICES = catalog_prices()
+PRICES = COURSE_PRICES
+CATALOG = catalog_prices()
 
 
 def year_of(count: float, prices: Prices = PRICES) -> float:
@@ -47,8 +50,8 @@ def test_course_api_2_60_usd_per_1000_requests() -> None:
     cost = api_cost(COURSE_TRAFFIC, PRICES)
     assert cost.usd_per_1000_requests is not None
     assert math.isclose(cost.usd_per_1000_requests, 2.6)
-    assert cost.usd_per_year is not None
-    assert math.isclose(cost.usd_per_year, 2_340_000)
+    assert cost.total_usd_per_year is not None
+    assert math.isclose(cost.total_usd_per_year, 2_340_000)
 
 
 def test_parts_are_left_out_where_their_price_is_none() -> None:
@@ -67,14 +70,62 @@ def test_a_system_is_written_off_over_the_years_given() -> None:
 
 
 def test_a_system_without_a_price_says_how_to_give_it() -> None:
-    reason = system_parts(replace(COURSE_SERVING, system="dgx-a100"), PRICES, 1)
-    assert reason == NoCost(code="system-price", name="dgx-a100")
-    assert no_cost_text(reason) == "the price of dgx-a100 is not known; give it as systems.dgx-a100 (USD)"
+    reason = system_parts(replace(COURSE_SERVING, system="8xl4"), PRICES, 1)
+    assert reason == NoCost(code="system-price", name="8xl4")
+    assert no_cost_text(reason) == "the price of 8xl4 is not known; give it as systems.8xl4 (USD)"
+
+
+def test_hosting_is_paid_for_each_kw_of_the_highest_power_and_electricity_beside_it() -> None:
+    parts = {part.name: part for part in on_prem(COURSE_TRAFFIC, COURSE_SERVING, CATALOG).parts}
+    assert parts["hosting"].usd_per_year == pytest.approx(5 * 10.2 * 12 * 184.06)
+    assert parts["hosting"].how == "5 × 10.2 kW × 12 months × 184.06 (163.44 to 188.7) USD"
+    assert 20_005 <= (parts["hosting"].usd_per_year_low or 0) / 5 <= 22_529 <= (parts["hosting"].usd_per_year_high or 0) / 5 <= 26_598
+    energy = energy_of(COURSE_SERVING, COURSE_TRAFFIC, CATALOG, 40)
+    assert energy is not None
+    assert energy.added
+    assert parts["power"].usd_per_year == energy.usd_per_year < parts["hosting"].usd_per_year
+
+
+def test_hosting_by_the_kw_needs_the_power_and_says_so_where_it_is_not_known() -> None:
+    dark = replace(COURSE_SERVING, system_watts=None)
+    found = compare(COURSE_TRAFFIC, dark, CATALOG)
+    owned = found.way("on-prem")
+    assert owned is not None
+    assert "hosting" not in {part.name for part in owned.parts}
+    (note,) = (note for note in found.notes if isinstance(note, HostingLeftOut))
+    assert cost_note_texts(note)[0].startswith("Hosting is not in the cost of the owned systems, as the power of dgx-h100 is not known")
+    assert not any(figure.path.startswith("hosting") for figure in owned.figures)
+    flat = compare(COURSE_TRAFFIC, dark, COURSE_PRICES)
+    assert not any(isinstance(note, HostingLeftOut) for note in flat.notes)
+
+
+def test_nvidia_s_licence_is_paid_on_nvidia_s_gpus_and_one_s_own_on_any() -> None:
+    amd = replace(COURSE_SERVING, gpu="mi300x", system="mi300x-8")
+    for way in (on_prem, cloud):
+        assert not any("licence" in part.name for part in way(COURSE_TRAFFIC, amd, CATALOG).parts)
+        assert any("licence" in part.name for part in way(COURSE_TRAFFIC, COURSE_SERVING, CATALOG).parts)
+    own = CATALOG.with_overrides({"licence_usd_per_gpu_year": 100})
+    assert any(part.name == "licences" for part in on_prem(COURSE_TRAFFIC, amd, own).parts)
+
+
+def test_the_ends_of_every_price_are_the_ends_of_the_cost() -> None:
+    owned = on_prem(COURSE_TRAFFIC, COURSE_SERVING, CATALOG)
+    assert owned.usd_per_year_low is not None
+    assert owned.usd_per_year_high is not None
+    assert owned.total_usd_per_year is not None
+    assert owned.total_usd_per_year - owned.usd_per_year_low == pytest.approx(5 * (10_000 / 4 + 10.2 * 12 * (184.06 - 163.44)))
+    assert owned.usd_per_year_high - owned.total_usd_per_year == pytest.approx(5 * (90_000 / 4 + 10.2 * 12 * (188.7 - 184.06)))
+    asked = api_cost(COURSE_TRAFFIC, CATALOG, "llama-3.1-70b")
+    million = COURSE_REQUESTS / 1e6
+    assert asked.usd_per_year_low == pytest.approx(million * (2_000 * 0.34 + 200 * 0.39))
+    assert asked.usd_per_year_high == pytest.approx(million * (2_000 * 2.68 + 200 * 3.54))
+    course = on_prem(COURSE_TRAFFIC, COURSE_SERVING, COURSE_PRICES)
+    assert (course.usd_per_year_low, course.usd_per_year_high) == (None, None)
 
 
 @given(price_lists(), traffics(), st.floats(1.0, 1e9))
 def test_shares_add_up_to_the_cost(prices: Prices, traffic: Traffic, usd: float) -> None:
-    cost = spread(WayCost(where="on-prem", usd_per_year=usd), traffic, prices)
+    cost = spread(WayCost(where="on-prem", total_usd_per_year=usd), traffic, prices)
     requests = traffic.requests_per_year
     assert requests is not None
     assert cost.usd_per_1000_requests is not None
@@ -88,7 +139,7 @@ def test_shares_add_up_to_the_cost(prices: Prices, traffic: Traffic, usd: float)
 
 def test_the_ratio_of_tokens_is_the_user_s_to_set() -> None:
     even = PRICES.with_overrides({"output_to_input_price_ratio": 1})
-    cost = spread(WayCost(where="on-prem", usd_per_year=2_200), COURSE_TRAFFIC, even)
+    cost = spread(WayCost(where="on-prem", total_usd_per_year=2_200), COURSE_TRAFFIC, even)
     assert cost.usd_per_million_input_tokens == cost.usd_per_million_output_tokens
     assert cost.usd_per_million_input_tokens is not None
     assert math.isclose(cost.usd_per_million_input_tokens, 2_200 / (COURSE_REQUESTS * 2_200 / 1e6))
@@ -168,21 +219,31 @@ def test_traffic_of_a_demand() -> None:
     assert round(seven.peak_requests_per_second, 2) == 199.77
     alone = traffic_of(plan_of(demand_of(peak_rps=3), isl=10, osl=10))
     assert alone.requests_per_year is None
-    assert spread(WayCost(where="api", usd_per_year=1.0), alone, PRICES).usd_per_1000_requests is None
+    assert spread(WayCost(where="api", total_usd_per_year=1.0), alone, PRICES).usd_per_1000_requests is None
 
 
 def test_an_api_without_a_volume_still_has_a_price_per_request() -> None:
     cost = api_cost(replace(COURSE_TRAFFIC, mean_requests_per_second=None), PRICES)
-    assert cost.usd_per_year is None
+    assert cost.total_usd_per_year is None
     assert cost.usd_per_1000_requests is not None
     assert math.isclose(cost.usd_per_1000_requests, 2.6)
     assert cost.reason == NoCost(code="only-peak")
 
 
 def test_an_api_that_is_not_known_is_not_guessed() -> None:
-    assert api_cost(COURSE_TRAFFIC, PRICES, "nobody").usd_per_year is None
+    unknown = api_cost(COURSE_TRAFFIC, CATALOG, "nobody")
+    assert unknown.total_usd_per_year is None
+    assert unknown.reason is not None
+    assert no_cost_text(unknown.reason).startswith("no API price of nobody is known")
     with pytest.raises(UnknownName, match="nobody"):
-        api_request(COURSE_TRAFFIC, PRICES, "nobody")
+        api_request(COURSE_TRAFFIC, CATALOG, "nobody")
+
+
+def test_an_api_asks_what_its_model_costs() -> None:
+    small, large = (api_cost(COURSE_TRAFFIC, CATALOG, model) for model in ("llama-3.1-8b", "llama-3.1-405b"))
+    assert small.usd_per_1000_requests == pytest.approx((2_000 * 0.152 + 200 * 0.18) / 1_000)
+    assert large.usd_per_1000_requests == pytest.approx((2_000 * 3.5 + 200 * 3.5) / 1_000)
+    assert small.how[0].startswith("llama-3.1-8b (median of 9 hosts): 2,000 tokens in × 0.152 (0.02 to 0.22) USD")
 
 
 @given(traffics(), st.floats(0.1, 100.0))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.cost.cost_cases import COURSE_SERVING, COURSE_TRAFFIC, candidate, price_lists, servings, traffics
+from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC, candidate, price_lists, servings, traffics
 from tonnage.cost.cost import system_parts
 from tonnage.cost.options import as_planned, cloud, hybrid, instances_on, needed, on_prem, rent_of, systems_for, yearly_owned
 from tonnage.plan.cost import WayCost
@@ -18,21 +18,20 @@ from tonnage.plan.cost_note import NoCost
 from tonnage.plan.fleet import fleet
 from tonnage.plan.serving import Serving
 from tonnage.plan.traffic import Traffic
-from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
 
-PRICES = catalog_prices()
+PRICES = COURSE_PRICES
 
 
 def usd(cost: WayCost) -> float:
-    assert cost.usd_per_year is not None
-    assert math.isclose(cost.usd_per_year, sum(part.usd_per_year for part in cost.parts))
-    assert math.isclose(cost.usd_per_year, cost.capex_usd_per_year + cost.opex_usd_per_year)
-    return cost.usd_per_year
+    assert cost.total_usd_per_year is not None
+    assert math.isclose(cost.total_usd_per_year, sum(part.usd_per_year for part in cost.parts))
+    assert math.isclose(cost.total_usd_per_year, cost.capex_usd_per_year + cost.opex_usd_per_year)
+    return cost.total_usd_per_year
 
 
 def hour_by_hour(traffic: Traffic, serving: Serving, prices: Prices, fewest: int, owned_systems: int) -> float:
-    """A year with so many owned systems, one hour of the profile after the other, from the prices alone."""
+    """A year with so many owned systems that carry load and the spare ones beside them, hour by hour, from the prices alone."""
     offer = prices.cloud_price(serving.gpu)
     assert offer is not None
     licence = 0.0 if prices.licence_usd_per_gpu_hour is None else prices.licence_usd_per_gpu_hour.value
@@ -51,7 +50,7 @@ def hour_by_hour(traffic: Traffic, serving: Serving, prices: Prices, fewest: int
             busy = served / serving.requests_per_second_per_instance
             watt_hours += serving.system_watts / serving.gpus_per_system * serving.gpus_per_instance * busy
     year = 8_760 / len(rates)
-    parts = system_parts(serving, prices, owned_systems) if owned_systems else ()
+    parts = system_parts(serving, prices, owned_systems + serving.spare) if owned_systems else ()
     assert not isinstance(parts, NoCost)
     power = prices.power_usd_per_kwh
     if power is not None and not prices.power_in_hosting:
@@ -128,7 +127,20 @@ def test_the_split_is_the_cheapest_of_all(traffic: Traffic, serving: Serving, pr
     most = systems_for(max(fewest, needed(traffic.peak_requests_per_second, serving)), serving)
     every = [hour_by_hour(traffic, serving, prices, fewest, systems) for systems in range(most + 3)]
     assert math.isclose(usd(cost), min(every), rel_tol=1e-9, abs_tol=1e-6)
-    assert math.isclose(every[cost.systems], min(every), rel_tol=1e-9, abs_tol=1e-6)
+    carrying = cost.systems - serving.spare if cost.systems else 0
+    assert math.isclose(every[carrying], min(every), rel_tol=1e-9, abs_tol=1e-6)
+
+
+def test_a_spare_system_stands_beside_the_base_that_is_owned() -> None:
+    profile = (8.0,) * 23 + (16.0,)
+    traffic = Traffic(
+        peak_requests_per_second=16.0, mean_requests_per_second=sum(profile) / 24, input_tokens=1, output_tokens=1, profile=profile
+    )
+    bare = replace(COURSE_SERVING, requests_per_second_per_instance=1.0)
+    without, spared = (hybrid(traffic, serving, PRICES) for serving in (bare, replace(bare, spare=1)))
+    assert (without.systems, spared.systems) == (1, 2)
+    assert usd(spared) == pytest.approx(usd(without) + 119_000)
+    assert spared.cloud_gpu_hours_per_year == without.cloud_gpu_hours_per_year
 
 
 @given(traffics(), servings(), price_lists(), st.integers(0, 3))
@@ -157,6 +169,9 @@ def test_the_ends_of_the_cloud_price_lie_around_its_middle(traffic: Traffic, ser
     cost = cloud(traffic, serving, prices)
     rent = rent_of(serving, prices)
     assert not isinstance(rent, NoCost)
+    if rent.low == rent.high:
+        assert (cost.usd_per_year_low, cost.usd_per_year_high) == (None, None)
+        return
     assert cost.usd_per_year_low is not None
     assert cost.usd_per_year_high is not None
     assert cost.usd_per_year_low <= usd(cost) <= cost.usd_per_year_high
@@ -201,13 +216,13 @@ RENTED = NoCost(code="cloud-price", name="h100-sxm-80gb")
 )
 def test_a_price_that_is_not_known_gives_a_reason_in_place_of_a_cost(way, changes, reason) -> None:
     cost = way(COURSE_TRAFFIC, COURSE_SERVING, PRICES.with_overrides(changes))
-    assert cost.usd_per_year is None
+    assert cost.total_usd_per_year is None
     assert cost.usd_per_1000_requests is None
     assert cost.reason == reason
 
 
 def test_candidates_are_priced_by_their_place_where_their_price_is_known() -> None:
-    unknown = candidate(gpu="a100-sxm-80gb", system="dgx-a100", systems=9, rate=3.0)
+    unknown = candidate(gpu="l4", system="8xl4", systems=9, rate=3.0)
     more = candidate(systems=7)
     found = yearly_owned([candidate(), unknown, more], COURSE_TRAFFIC, PRICES)
     assert found == {0: 595_000, 2: pytest.approx(7 * 119_000)}

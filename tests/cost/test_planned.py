@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from tests.cost.cost_cases import COURSE_PEAK, candidate
+from tests.cost.cost_cases import COURSE_PEAK, COURSE_PRICES, candidate
 from tests.plan.candidates import plan_of
 from tonnage.cost.cost import serving_of, traffic_of
 from tonnage.cost.planned import cost_of, with_cost
@@ -15,27 +15,26 @@ from tonnage.plan.cost import JobCost, YearlyCost
 from tonnage.plan.pareto import pareto
 from tonnage.plan.plan import Plan
 from tonnage.sizing.demand import demand_of
-from tonnage.spec.catalog.price_list import catalog_prices
 
-PRICES = catalog_prices()
+PRICES = COURSE_PRICES
 YEAR = demand_of(mean_rps=COURSE_PEAK / 7, factor=7)
 JOB = demand_of(requests=100_000, within_s=3_600)
 
 
 def test_a_year_of_the_choice_costs_what_its_traffic_and_its_systems_do() -> None:
-    plan = plan_of(YEAR, candidate(), candidate(system="dgx-a100", gpu="a100-sxm-80gb"))
+    plan = plan_of(YEAR, candidate(), candidate(system="8xl4", gpu="l4"))
     cost = cost_of(plan, PRICES, where=("on-prem", "api"))
     assert isinstance(cost, YearlyCost)
     assert plan.choice is not None
-    assert cost == compare(traffic_of(plan), serving_of(plan.choice), PRICES, where=("on-prem", "api"))
+    assert cost == compare(traffic_of(plan), serving_of(plan.choice), PRICES, model="llama-3-8b", where=("on-prem", "api"))
     owned = cost.way("on-prem")
     assert owned is not None
-    assert owned.usd_per_year == pytest.approx(595_000)
+    assert owned.total_usd_per_year == pytest.approx(595_000)
     assert cost.way("cloud") is None
 
 
 def test_every_candidate_with_a_price_has_its_place_on_the_front_of_cost() -> None:
-    candidates = (candidate(), candidate(system="dgx-a100", gpu="a100-sxm-80gb"))
+    candidates = (candidate(), candidate(system="8xl4", gpu="l4"))
     plan = with_cost(plan_of(YEAR, *candidates, pareto=pareto(candidates)), PRICES)
     assert [point.cost_per_year for point in plan.pareto] == [pytest.approx(595_000), None]
     assert [point.front_cost for point in plan.pareto] == [True, False]

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from tests.cost.cost_cases import COURSE_SERVING, COURSE_TRAFFIC, price_lists, servings, traffics
+from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC, price_lists, servings, traffics
 from tonnage.cost.where import compare
 from tonnage.errors import InputError
-from tonnage.plan.cost_note import CourseWay, NoProfile, OnlyPeakKnown, OwnedElectricity
+from tonnage.plan.cost import WAYS
+from tonnage.plan.cost_note import CourseWay, EstimatedPrice, NoProfile, NotComparable, OnlyPeakKnown, OwnedElectricity
 from tonnage.plan.document import json_of
 from tonnage.plan.serving import Serving
 from tonnage.plan.traffic import Traffic
@@ -21,7 +22,7 @@ from tonnage.report.wording.cost import cost_note_texts, course_way_text, stale_
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
 
-PRICES = catalog_prices()
+PRICES = COURSE_PRICES
 NOTHING = {"systems": {"dgx-h100": None}, "cloud": {"h100": None}}
 
 
@@ -36,8 +37,8 @@ def test_course_own_systems_win_and_its_note_says_why_it_prints_0_44() -> None:
 @given(traffics(), servings(), price_lists())
 def test_the_cheapest_is_the_cheapest(traffic: Traffic, serving: Serving, prices: Prices) -> None:
     found = compare(traffic, serving, prices)
-    costs = {option.where: option.usd_per_year for option in found.ways}
-    assert list(costs) == ["on-prem", "cloud", "hybrid", "api"]
+    costs = {option.where: option.total_usd_per_year for option in found.ways}
+    assert list(costs) == list(WAYS)
     assert found.cheapest is not None
     assert costs[found.cheapest] == min(cost for cost in costs.values() if cost is not None)
 
@@ -54,10 +55,12 @@ def test_old_prices_are_warned_about_on_the_day_given_and_only_those_used() -> N
     assert compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES).stale_prices == ()
     paths = [figure.path for figure in compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, today=date(2026, 11, 21)).stale_prices]
     assert "systems.dgx-h100" in paths
-    assert "cloud.h100-sxm-80gb.hyperscaler on-demand" not in paths
+    assert "cloud.h100-sxm-80gb.Together AI on-demand (average of its offers)" not in paths
     assert "systems.gb200-nvl72" not in paths
     later = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, today=date(2028, 1, 1)).stale_prices
-    assert any(stale_text(figure).startswith("cloud.h100-sxm-80gb.hyperscaler on-demand: 3.5 to 5") for figure in later)
+    assert any(
+        stale_text(figure).startswith("cloud.h100-sxm-80gb.Together AI on-demand (average of its offers): 3.99 is") for figure in later
+    )
     mine = PRICES.with_overrides({"systems": {"dgx-h100": 300_000}})
     fresh = compare(COURSE_TRAFFIC, COURSE_SERVING, mine, today=date(2026, 11, 21)).stale_prices
     assert not any(figure.path.startswith("systems.dgx-h100") for figure in fresh)
@@ -88,6 +91,32 @@ def test_only_the_ways_asked_for_are_shown_chosen_from_and_spoken_of() -> None:
     assert [way.where for way in owned.ways] == ["on-prem"]
 
 
+def test_one_way_with_a_price_is_compared_with_nothing() -> None:
+    alone = {"cloud": {"h100": None}, "systems": {"dgx-h100": 320_000}}
+    found = compare(replace(COURSE_TRAFFIC, mean_requests_per_second=None), COURSE_SERVING, PRICES.with_overrides(alone))
+    assert [way.where for way in found.ways if way.total_usd_per_year is not None] == ["on-prem"]
+    assert all(way.reason is not None for way in found.ways if way.total_usd_per_year is None)
+    assert found.cheapest is None
+    assert cost_note_texts(found.notes[0]) == ("Not comparable: only one way has a price (on-prem).",)
+    asked = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, where=("on-prem",))
+    assert asked.cheapest is None
+    assert not any(isinstance(note, NotComparable) for note in asked.notes), "nothing else was asked for"
+
+
+def test_an_estimated_system_is_said_to_be_one() -> None:
+    served = replace(COURSE_SERVING, gpu="l40s", system="8xl40s")
+    (note,) = (note for note in compare(COURSE_TRAFFIC, served, catalog_prices()).notes if isinstance(note, EstimatedPrice))
+    (text,) = cost_note_texts(note)
+    assert text.startswith("The price of 8xl40s is an estimate, as no quotation was found: 8 × 8,500 (7,500 to 9,000) USD for each l40s × 1.3")
+    quoted = compare(COURSE_TRAFFIC, COURSE_SERVING, catalog_prices())
+    assert not any(isinstance(note, EstimatedPrice) for note in quoted.notes)
+
+
+def test_all_five_ways_have_a_price_for_the_course_s_load_with_the_catalog_s_prices() -> None:
+    found = compare(COURSE_TRAFFIC, COURSE_SERVING, catalog_prices(), model="llama-3-8b")
+    assert {way.where: way.total_usd_per_year is None for way in found.ways} == dict.fromkeys(WAYS, False)
+
+
 def test_a_negative_minimum_is_refused() -> None:
     with pytest.raises(InputError, match=r"^min_instances: -1"):
         compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, min_instances=-1)
@@ -97,8 +126,8 @@ def test_a_negative_minimum_is_refused() -> None:
 def test_as_json_it_is_complete_and_finite(traffic: Traffic, serving: Serving, prices: Prices) -> None:
     found = compare(traffic, serving, prices, today=date(2026, 11, 21))
     document = json.loads(json.dumps(json_of(found), allow_nan=False))
-    assert [way["where"] for way in document["ways"]] == ["on-prem", "cloud", "hybrid", "api"]
-    assert document["ways"][0]["usd_per_year"] == found.ways[0].usd_per_year
+    assert [way["where"] for way in document["ways"]] == list(WAYS)
+    assert document["ways"][0]["total_usd_per_year"] == found.ways[0].total_usd_per_year
     assert document["cheapest"] == found.cheapest
     assert {figure["path"] for figure in document["figures"]} >= {"depreciation_years", "pue"}
 
@@ -108,5 +137,5 @@ def test_the_manual_names_every_key() -> None:
     document = json_of(compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES))
     option = document["ways"][0]
     keys = {*document, *option, *document["break_evens"][0], *option["energy"], *option["parts"][0], *document["figures"][0]}
-    keys -= {"usd_per_year_high", "usd_per_1000_requests_exact"}
+    keys -= {"usd_per_year_high", "usd_per_1000_requests_exact"}  # written as `_high` and `_exact`
     assert [key for key in sorted(keys) if f"`{key}`" not in manual] == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from pathlib import Path
 from typing import Any
@@ -12,20 +13,22 @@ import yaml
 from tonnage import api
 from tonnage.errors import DataError
 from tonnage.spec.catalog import accuracy, find_quality, models
-from tonnage.spec.catalog.accuracy import find_score, read_scores
+from tonnage.spec.catalog.accuracy import find_score, listed_scores, read_scores
 
 TABLES: list[dict[str, Any]] = yaml.safe_load((Path(accuracy.__file__).parent / "accuracy.yaml").read_text(encoding="utf-8"))
 NAMES = {model.name for model in models()}
+COURSE = "NVIDIA DLI course"
+GATHERED = Path(__file__).parents[3] / "shared" / "data" / "course_quality.csv"
 
 
 def test_every_score_belongs_to_a_model_and_has_source_and_date() -> None:
-    assert {name for table in TABLES for name in table["scores"]} <= NAMES
+    assert {name for table in TABLES if COURSE not in table["source"] for name in table["scores"]} <= NAMES
     for name in NAMES:
         for score in find_quality(name):
-            assert re.fullmatch(r"20\d\d-\d\d-\d\d", score.date), name
-            assert re.search(r"arXiv \d{4}\.\d{5}|\.com/|\.ai/|model card", score.source), score.source
+            assert re.fullmatch(r"20\d\d-\d\d(-\d\d)?", score.date), name
+            assert re.search(r"arXiv \d{4}\.\d{5}|\.com/|\.ai/|model card|" + COURSE, score.source), score.source
             assert score.setting.startswith(("base model", "instruction-tuned", "chat model", "high reasoning")), name
-            assert score.benchmark in ("MMLU", "MMLU-Pro", "GSM8K", "HumanEval")
+            assert score.benchmark in ("MMLU", "MMLU-Pro", "GSM8K", "HumanEval") or COURSE in score.source
             assert 10 < score.score < 100
 
 
@@ -89,6 +92,28 @@ def test_no_score_without_a_source(change: dict[str, Any], word: str) -> None:
 def test_two_scores_of_a_model_in_a_benchmark_are_refused() -> None:
     with pytest.raises(DataError, match="twice"):
         read_scores([TABLES[0], TABLES[0]])
+
+
+def test_the_course_s_scores_stand_beside_the_others_and_take_no_one_s_place() -> None:
+    scores = [score for score in find_quality("llama-2-70b") if score.benchmark == "MMLU"]
+    assert [(score.score, COURSE in score.source) for score in scores] == [(69.7, False), (68.9, True)]
+    shown = find_score("llama-2-70b")
+    assert shown is not None
+    assert shown.score == 69.7
+    course = [score for score in listed_scores() if COURSE in score.source]
+    assert len({score.benchmark for score in course}) >= 13
+    listed = api.catalog("quality")["quality"]
+    assert {"model": "falcon-40b", "benchmark": "TriviaQA", "score": 78.6}.items() <= next(
+        score for score in listed if score["model"] == "falcon-40b" and score["benchmark"] == "TriviaQA"
+    ).items()
+
+
+@pytest.mark.skipif(not GATHERED.exists(), reason="the shared data lies beside a working copy only")
+def test_every_row_of_the_course_s_tables_is_there() -> None:
+    with GATHERED.open(encoding="utf-8", newline="") as file:
+        rows = [(row["benchmark"], float(row["score"]), row["kind"] == "measured") for row in csv.DictReader(file)]
+    course = [score for score in listed_scores() if COURSE in score.source]
+    assert sorted((score.benchmark, score.score, "measured" in score.setting) for score in course) == sorted(rows)
 
 
 def test_the_catalog_lists_published_quality() -> None:

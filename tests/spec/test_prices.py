@@ -23,7 +23,7 @@ PRICES = catalog_prices()
 
 def figures(prices: Prices) -> list[Figure]:
     found = [getattr(prices, key) for key in (*FIGURES, *OPTIONAL)]
-    found += [price.usd for price in prices.systems]
+    found += [price.usd for price in (*prices.systems, *prices.gpus)]
     found += [offer.usd_per_gpu_hour for offer in prices.cloud]
     for api in prices.api:
         found += [api.usd_per_million_input_tokens, api.usd_per_million_output_tokens]
@@ -33,8 +33,8 @@ def figures(prices: Prices) -> list[Figure]:
 @pytest.mark.parametrize("figure", figures(PRICES), ids=lambda figure: figure.path)
 def test_every_price_of_the_catalog_has_a_source_a_date_and_is_above_zero(figure: Figure) -> None:
     assert figure.source
-    assert date(2023, 1, 1) <= first_day(figure.date) <= date(2026, 11, 21)
-    assert 0 < figure.low <= figure.high
+    assert date(2020, 5, 14) <= first_day(figure.date) <= date(2026, 11, 21)
+    assert 0 < figure.low <= figure.value <= figure.high
 
 
 def test_the_catalog_prices_what_it_knows() -> None:
@@ -44,34 +44,83 @@ def test_the_catalog_prices_what_it_knows() -> None:
     assert set(KEYS) == {field.name for field in fields(Prices)}
 
 
-def test_the_course_s_prices_are_those_of_the_course() -> None:
-    system = PRICES.system_usd("dgx-h100")
-    api = PRICES.api_price()
-    assert system is not None
-    assert api is not None
-    assert PRICES.hosting_usd_per_system_year is not None
-    assert PRICES.licence_usd_per_gpu_year is not None
-    assert (system.value, PRICES.depreciation_years.value) == (320_000, 4)
-    assert (PRICES.hosting_usd_per_system_year.value, PRICES.licence_usd_per_gpu_year.value) == (3_000, 4_500)
-    assert (api.usd_per_million_input_tokens.value, api.usd_per_million_output_tokens.value) == (1, 3)
-
-
 def test_a_price_that_is_not_known_is_not_guessed() -> None:
-    assert PRICES.system_usd("dgx-a100") is None
+    assert PRICES.system_usd("8xl4") is None
+    assert PRICES.system_usd("abacus") is None
     assert PRICES.cloud_price("gaudi3") is None
+    assert PRICES.cloud_offers("gaudi3") == ()
     assert PRICES.api_price("nobody") is None
+    assert PRICES.api_price() is None, "the catalog has a price for each model and none for any"
 
 
-def test_the_offer_is_the_user_s_then_the_one_named_then_the_first() -> None:
-    def offer(prices: Prices, gpu: str = "h100-sxm-80gb") -> str:
-        found = prices.cloud_price(gpu)
-        assert found is not None
-        return found.offer
+def test_a_system_that_nobody_quotes_is_estimated_from_its_gpus_and_marked() -> None:
+    found = PRICES.system_usd("8xl40s")
+    assert found is not None
+    assert (found.low, found.value, found.high) == pytest.approx((8 * 7_500 * 1.25, 8 * 8_500 * 1.3, 8 * 9_000 * 1.61))
+    assert found.estimate
+    assert found.source.startswith("estimate: 8 × 8,500 (7,500 to 9,000) USD for each l40s × 1.3 (1.25 to 1.61)")
+    dearer = PRICES.with_overrides({"gpus": {"l40s": 10_000}, "server_over_gpus": 1.5}).system_usd("8xl40s")
+    assert dearer is not None
+    assert dearer.value == 120_000
+    assert PRICES.with_overrides({"gpus": {"l40s": "none"}}).system_usd("8xl40s") is None
+    quoted = PRICES.with_overrides({"systems": {"8xl40s": 100_000}}).system_usd("8xl40s")
+    assert quoted is not None
+    assert (quoted.value, quoted.estimate) == (100_000, False)
 
-    assert offer(PRICES) == "hyperscaler on-demand"
-    assert offer(PRICES.with_overrides({"cloud_offer": "specialty"})) == "specialty on-demand"
-    assert offer(PRICES.with_overrides({"cloud": {"H100": {"reserved": 1.9}}})) == "reserved"
-    assert offer(PRICES, "mi300x") == "cloud (planner's assumption)"
+
+def offer(prices: Prices, gpu: str = "h100-sxm-80gb", gpus: int = 1) -> str:
+    found = prices.cloud_price(gpu, gpus)
+    assert found is not None
+    return found.offer
+
+
+def test_the_offer_is_the_user_s_then_the_one_named_then_the_middle_one_of_the_providers() -> None:
+    assert offer(PRICES.with_overrides({"cloud_offer": "AWS"})) == "AWS p5.48xlarge on-demand us-east-1"
+    assert offer(PRICES.with_overrides({"cloud_offer": "AWS p5.48xlarge reserved"})) == "AWS p5.48xlarge reserved 3 years us-east-1"
+    assert offer(PRICES.with_overrides({"cloud": {"H100": {"reserved": 1.9}}, "cloud_offer": "AWS"})) == "reserved"
+    assert offer(PRICES.with_overrides({"cloud_offer": "Lambda"}), "mi300x") == offer(PRICES, "mi300x"), "Lambda has none of these"
+    offers = PRICES.cloud_offers("h100-sxm-80gb")
+    usual = [each.usd_per_gpu_hour.value for each in offers]
+    assert usual == sorted(usual)
+    assert len({each.provider for each in offers}) == len(offers) >= 15
+    assert {each.terms for each in offers} == {"on-demand"}
+    assert offer(PRICES) == offers[(len(offers) - 1) // 2].offer
+
+
+def test_a_machine_holds_the_instance_where_one_is_offered() -> None:
+    assert offer(PRICES, "l4", 1) == "GCP g2-standard-4 on-demand us-central1"
+    assert offer(PRICES, "l4", 4) == "GCP g2-standard-48 on-demand us-central1"
+    assert all(each.holds(8) for each in PRICES.cloud_offers("l40s", 8))
+    assert offer(PRICES, "gb300-279gb", 8) == "OCI BM.GPU.GB300.4 on-demand", "no larger machine is offered"
+    aws = PRICES.with_overrides({"cloud_offer": "AWS"})
+    assert [offer(aws, "a10g-24gb", gpus) for gpus in (1, 4, 8)] == [
+        "AWS g5.xlarge on-demand us-east-1",
+        "AWS g5.12xlarge on-demand us-east-1",
+        "AWS g5.48xlarge on-demand us-east-1",
+    ]
+
+
+def test_an_api_price_is_the_model_s_and_one_s_own_is_for_any() -> None:
+    known = PRICES.api_price("llama-3.1-70b")
+    assert known is not None
+    assert (known.usd_per_million_input_tokens.value, known.hosts) == (0.76, 6)
+    like = PRICES.api_price("llama-3-70b")
+    assert like is not None
+    assert like.usd_per_million_input_tokens.value == 0.76
+    assert like.usd_per_million_input_tokens.estimate
+    assert like.usd_per_million_input_tokens.source.startswith("estimate: the price of llama-3.1-70b; ")
+    two = {
+        "a": {"usd_per_million_input_tokens": 1, "usd_per_million_output_tokens": 2},
+        "phi-4": {"usd_per_million_input_tokens": 3, "usd_per_million_output_tokens": 4},
+    }
+    mine = PRICES.with_overrides({"api": two})
+    for model, name in (("phi-4", "phi-4"), ("llama-3.1-70b", "a"), ("nobody", "a")):
+        price = mine.api_price(model)
+        assert price is not None
+        assert price.name == name
+    only = PRICES.with_overrides({"api": {"phi-4": two["phi-4"]}})
+    assert only.api_price("llama-3.1-70b") == known
+    assert only.api_price("nobody") is None
 
 
 def test_overrides_take_the_place_of_the_catalog_s_and_leave_the_rest() -> None:
@@ -90,7 +139,7 @@ def test_overrides_take_the_place_of_the_catalog_s_and_leave_the_rest() -> None:
     assert mine.system_usd("gb200-nvl72") == PRICES.system_usd("gb200-nvl72")
     assert (offer := mine.cloud_price("h100-sxm-80gb")) is not None
     assert offer.usd_per_gpu_hour.value == 2.5
-    assert (api := mine.api_price()) is not None
+    assert (api := mine.api_price("llama-3.1-70b")) is not None
     assert api.usd_per_million_output_tokens.value == 1.5
     assert mine.licence_usd_per_gpu_year is None
     assert mine.hosting_usd_per_system_year is None
@@ -105,10 +154,22 @@ def test_none_takes_a_price_away() -> None:
 
 
 def test_a_price_of_power_is_given_to_be_paid() -> None:
-    assert PRICES.power_in_hosting
+    assert not PRICES.power_in_hosting, "a place in a data centre is paid for without its electricity"
+    assert PRICES.with_overrides({"hosting_usd_per_system_year": 3_000}).power_in_hosting, "a sum for everything is taken to hold it"
+    assert not PRICES.with_overrides({"hosting_usd_per_system_year": 3_000, "power_usd_per_kwh": 0.2}).power_in_hosting
     assert not PRICES.with_overrides({"power_usd_per_kwh": 0.2}).power_in_hosting
     assert PRICES.with_overrides({"power_usd_per_kwh": 0.2, "power_in_hosting": True}).power_in_hosting
-    assert PRICES.with_overrides({"power_usd_per_kwh": None}).power_in_hosting
+    assert not PRICES.with_overrides({"power_usd_per_kwh": None}).power_in_hosting
+
+
+def test_one_price_of_hosting_takes_the_place_of_the_other() -> None:
+    flat = PRICES.with_overrides({"hosting_usd_per_system_year": 3_000})
+    assert flat.hosting_usd_per_kw_month is None
+    back = flat.with_overrides({"hosting_usd_per_kw_month": 150})
+    assert (back.hosting_usd_per_system_year, back.hosting_usd_per_kw_month is not None) == (None, True)
+    for key in ("hosting_usd_per_system_year", "hosting_usd_per_kw_month"):
+        bare = PRICES.with_overrides({key: "none"})
+        assert (bare.hosting_usd_per_system_year, bare.hosting_usd_per_kw_month) == (None, None)
 
 
 BAD = {
@@ -136,6 +197,13 @@ BAD = {
     "no date": ({"pue": {"value": 1.2, "date": "yesterday"}}, "prices.pue.date"),
     "no choice": ({"power_in_hosting": "maybe"}, "prices.power_in_hosting"),
     "no offer": ({"cloud_offer": 3}, "prices.cloud_offer"),
+    "an offer that nobody makes": ({"cloud_offer": "specialty"}, "prices.cloud_offer: no offer begins with 'specialty'"),
+    "half a machine": ({"cloud": {"h100": {"x": {"value": 2, "gpus": 0.5}}}}, "prices.cloud.h100.x.gpus"),
+    "value outside its range": ({"pue": {"low": 1.2, "value": 1.7, "high": 1.5}}, "prices.pue: 1.7 is outside 1.2 to 1.5"),
+    "hosting twice": (
+        {"hosting_usd_per_kw_month": 100, "hosting_usd_per_system_year": 3_000},
+        "prices.hosting_usd_per_kw_month: hosting_usd_per_system_year is given too",
+    ),
 }
 
 
@@ -218,6 +286,15 @@ def test_dates_that_are_none(text: str) -> None:
 def test_amounts_for_people() -> None:
     assert amount(Figure(path="x", low=320_000, high=320_000, source="", date="")) == "320,000"
     assert amount(Figure(path="x", low=1.99, high=2.5, source="", date="")) == "1.99 to 2.5"
+    assert amount(Figure(path="x", low=1.99, high=2.5, source="", date="", typical=2.1)) == "2.1 (1.99 to 2.5)"
+
+
+def test_the_usual_price_counts_and_otherwise_the_middle() -> None:
+    assert Figure(path="x", low=1, high=3, source="", date="").value == 2
+    assert Figure(path="x", low=1, high=3, source="", date="", typical=1.5).value == 1.5
+    pue = PRICES.with_overrides({"pue": {"low": 1.1, "value": 1.2, "high": 1.5}}).pue
+    assert (pue.low, pue.value, pue.high) == (1.1, 1.2, 1.5)
+    assert PRICES.with_overrides({"pue": {"value": 1.2, "high": 1.5}}).pue.low == 1.2
 
 
 def test_the_price_list_of_the_manual_can_be_read() -> None:

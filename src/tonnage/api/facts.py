@@ -127,18 +127,24 @@ def precisions(
 
 
 def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
-    """Every model, GPU, system and engine known by name, or those that match a text; models with their published quality.
+    """Every model, GPU, system, engine and price, or those that match a text; models with their published quality.
 
-    "models", "gpus", "systems" and "engines" match all of that kind and nothing else.
+    "models", "gpus", "systems", "engines", "prices" and "quality" match all of that kind and nothing else.
 
     Raises:
         InputError: nothing matches.
     """
     from tonnage.spec.catalog import find_quality, search
+    from tonnage.spec.catalog.accuracy import listed_scores
+    from tonnage.spec.catalog.listed import listed_prices
 
-    found: dict[str, list[dict[str, Any]]] = {"models": [], "gpus": [], "systems": [], "engines": []}
+    found: dict[str, list[dict[str, Any]]] = {"models": [], "gpus": [], "systems": [], "engines": [], "prices": [], "quality": []}
     shelves = {Model: "models", Gpu: "gpus", System: "systems", EngineSpec: "engines"}
     entries = [entry for entry in search("") if shelves[type(entry)] == text] if text in found else search(text)
+    if text == "quality":
+        found["quality"] = [asdict(score) for score in listed_scores()]
+    elif text == "prices" or text not in found:
+        found["prices"] = [asdict(price) for price in listed_prices("" if text == "prices" else text)]
     for entry in entries:
         facts = asdict(entry)
         if isinstance(entry, Model):

@@ -345,7 +345,7 @@ def growth_of(text: float | str | None) -> float:
 
 
 def places(values: Many | None) -> tuple[str, ...]:
-    """Where the load may be served: some of on-prem, cloud, hybrid and api.
+    """Where the load may be served: some of on-prem, cloud, hybrid, api and hybrid-api.
 
     Raises:
         InputError: another place.

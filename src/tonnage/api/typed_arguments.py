@@ -30,7 +30,7 @@ class ScenarioArguments(TypedDict, total=False):
     use_case: UseCase | None
     """Sets default lengths, mode and limits, which the plan states: chatbot, summarization, rag, data-generation or offline."""
     where: Texts
-    """Ways of serving whose cost is compared, separated by commas: on-prem, cloud, hybrid or api."""
+    """Ways of serving whose cost is compared, separated by commas: on-prem, cloud, hybrid, api or hybrid-api."""
     have: Text
     """Systems that exist, such as 3xdgx-h100: the plan then says what they carry, not how many are needed."""
     growth: Length

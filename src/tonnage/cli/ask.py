@@ -110,7 +110,7 @@ def ask(console: Console | None = None, read: Callable[[], str] = input) -> Answ
     else:
         asking.answers["mode"] = asking.branch("4 Limits", MODES)
     asking.branch("5 Systems", {"new": PLACES["new"]} if job else PLACES)
-    asking.leaf("where", "6 Cost of: on-prem, cloud, hybrid, api", "on-prem,cloud,hybrid,api", context={})
+    asking.leaf("where", "6 Cost of: on-prem, cloud, hybrid, api, hybrid-api", "on-prem,cloud,hybrid,api,hybrid-api", context={})
     asking.say(f"\nTo repeat this:\n\n{command(asking.answers)}\n\nor as a file:\n")
     asking.say(repetition(asking.answers))
     return asking.answers

@@ -23,13 +23,13 @@ def catalog(
     engine: str | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
-    """List the models, GPUs, systems and engines known by name, or with ``precisions`` what each number format brings.
+    """List what is known by name, with its prices, or with ``precisions`` what each number format brings.
 
     Parameters
     ----------
     search
-        Show only entries whose id, alias or description holds this text, or those of a kind: "models", "gpus", "systems" or "engines";
-        "precisions" shows the number formats.
+        Show only entries whose id, alias or description holds this text, or those of a kind: "models", "gpus", "systems", "engines",
+        "prices" or "quality"; "precisions" shows the number formats.
     model
         With precisions: the model whose gain is predicted (default: llama-3.1-70b).
     gpu

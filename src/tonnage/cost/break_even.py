@@ -124,7 +124,7 @@ def break_even(names: tuple[str, str], curves: tuple[Curve, Curve], up_to: float
 
 
 def break_evens(
-    traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 1, api: str | None = None
+    traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 1, model: str | None = None
 ) -> tuple[BreakEven, ...]:
     """For each two of on-prem, cloud and API: the volumes, of the same day, at which the cheaper changes.
 
@@ -139,7 +139,7 @@ def break_evens(
     rented = _rented_curve(traffic, serving, prices, min_instances, up_to)
     curves |= {"on-prem": owned} if owned else {}
     curves |= {"cloud": rented} if rented else {}
-    curves |= {"api": Curve(base=0.0, slope=api_request(traffic, prices, api)[0])} if prices.api_price(api) else {}
+    curves |= {"api": Curve(base=0.0, slope=api_request(traffic, prices, model)[0])} if prices.api_price(model) else {}
     fleet = _bought(traffic, serving, prices, min_instances, owned=owned, api=curves.get("api"))
     return tuple(
         break_even(names, (curves[names[0]], curves[names[1]]), up_to, fleet if names == ("on-prem", "api") else None)

@@ -2,6 +2,7 @@
 
 One year is 365 days. The cost of an owned system is linear depreciation plus what it takes to run:
 price / years + hosting + GPUs × licence, and the electricity where hosting does not pay for it already.
+Hosting is paid for each kW of the system's highest power, or as one sum for a system.
 
 A cost is split over tokens by one rule: an output token counts for as many input tokens as
 ``output_to_input_price_ratio`` says, so that USD = p · (input + ratio · output) and p is the price of
@@ -11,7 +12,7 @@ an input token.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from tonnage.errors import UnknownName
 from tonnage.plan.cost import CostPart, Energy, WayCost
@@ -19,11 +20,15 @@ from tonnage.plan.cost_note import NoCost
 from tonnage.plan.serving import Serving
 from tonnage.plan.traffic import HOURS_PER_YEAR, Traffic
 from tonnage.spec.catalog import find_gpu, find_system
-from tonnage.spec.prices import Figure, Prices, amount
+from tonnage.spec.prices import ApiPrice, Figure, Prices, amount
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from tonnage.plan.candidate import Candidate
     from tonnage.plan.plan import Plan
+
+MONTHS = 12
 
 
 def traffic_of(plan: Plan) -> Traffic:
@@ -72,7 +77,7 @@ def system_watts(gpu: str, system: str) -> tuple[float | None, str]:
 
 def spread(cost: WayCost, traffic: Traffic, prices: Prices) -> WayCost:
     """The cost with its shares per request and per token, where the requests of the year are known."""
-    requests, usd = traffic.requests_per_year, cost.usd_per_year
+    requests, usd = traffic.requests_per_year, cost.total_usd_per_year
     if not requests or usd is None:
         return cost
     exact = cost.usd_per_year_exact
@@ -88,23 +93,66 @@ def spread(cost: WayCost, traffic: Traffic, prices: Prices) -> WayCost:
     )
 
 
+def priced_part(name: str, kind: Literal["capex", "opex"], price: Figure, count: float, how: str) -> CostPart:
+    """So many of a price, with the ends of its range where it has one."""
+    ranges = price.low < price.high
+    return CostPart(
+        name=name,
+        kind=kind,
+        usd_per_year=count * price.value,
+        how=how,
+        usd_per_year_low=count * price.low if ranges else None,
+        usd_per_year_high=count * price.high if ranges else None,
+    )
+
+
+def ends(parts: Sequence[CostPart]) -> tuple[float, float] | tuple[None, None]:
+    """The parts together at the low and at the high ends of their prices; None where no price has a range."""
+    if all(part.usd_per_year_low is None for part in parts):
+        return None, None
+    low = sum(part.usd_per_year if part.usd_per_year_low is None else part.usd_per_year_low for part in parts)
+    return low, sum(part.usd_per_year if part.usd_per_year_high is None else part.usd_per_year_high for part in parts)
+
+
 def system_parts(serving: Serving, prices: Prices, count: float) -> tuple[CostPart, ...] | NoCost:
     """A year of ``count`` owned systems, part by part and without electricity; why there is no cost where the price is not known."""
     price = prices.system_usd(serving.system)
     if price is None:
         return NoCost(code="system-price", name=serving.system)
-    years, hosting, licence = prices.depreciation_years, prices.hosting_usd_per_system_year, prices.licence_usd_per_gpu_year
+    years, licence = prices.depreciation_years, licence_of(serving, prices.licence_usd_per_gpu_year)
     shown = f"{count:,.4g} × "
-    each = f"{shown}{price.value:,.0f} USD / {years.value:g} years"
-    parts = [CostPart(name="systems", kind="capex", usd_per_year=count * price.value / years.value, how=each)]
-    if hosting is not None:
-        how = f"{shown}{amount(hosting)} USD"
-        parts.append(CostPart(name="hosting", kind="opex", usd_per_year=count * hosting.value, how=how))
+    each = f"{shown}{amount(price)} USD{' (estimate)' if price.estimate else ''} / {years.value:g} years"
+    parts = [priced_part("systems", "capex", price, count / years.value, each), *_hosting(serving, prices, count)]
     if licence is not None:
         how = f"{shown}{serving.gpus_per_system} GPUs × {amount(licence)} USD"
-        usd = count * serving.gpus_per_system * licence.value
-        parts.append(CostPart(name="licences", kind="opex", usd_per_year=usd, how=how))
+        parts.append(priced_part("licences", "opex", licence, count * serving.gpus_per_system, how))
     return tuple(parts)
+
+
+def _hosting(serving: Serving, prices: Prices, count: float) -> Iterator[CostPart]:
+    """A sum for each system, or a price for each kW of its highest power; none where that is not known."""
+    flat, by_kw = prices.hosting_usd_per_system_year, prices.hosting_usd_per_kw_month
+    if flat is not None:
+        yield priced_part("hosting", "opex", flat, count, f"{count:,.4g} × {amount(flat)} USD")
+    elif by_kw is not None and serving.system_watts is not None:
+        kw = serving.system_watts / 1_000
+        how = f"{count:,.4g} × {kw:,.4g} kW × {MONTHS} months × {amount(by_kw)} USD"
+        yield priced_part("hosting", "opex", by_kw, count * kw * MONTHS, how)
+
+
+def hosting_is_missing(serving: Serving, prices: Prices) -> bool:
+    """Whether hosting is paid by the kW for a system whose power is not known."""
+    return prices.hosting_usd_per_system_year is None and prices.hosting_usd_per_kw_month is not None and serving.system_watts is None
+
+
+def licence_of(serving: Serving, licence: Figure | None) -> Figure | None:
+    """The licence where it is one for these GPUs: the catalog's is NVIDIA's, the user's own goes with any."""
+    if licence is None or licence.given:
+        return licence
+    try:
+        return licence if find_gpu(serving.gpu).vendor == "NVIDIA" else None
+    except UnknownName:
+        return licence
 
 
 def owned_figures(serving: Serving, prices: Prices) -> tuple[Figure, ...]:
@@ -113,8 +161,8 @@ def owned_figures(serving: Serving, prices: Prices) -> tuple[Figure, ...]:
     found = (
         prices.system_usd(serving.system),
         prices.depreciation_years,
-        prices.hosting_usd_per_system_year,
-        prices.licence_usd_per_gpu_year,
+        prices.hosting_usd_per_system_year or (None if hosting_is_missing(serving, prices) else prices.hosting_usd_per_kw_month),
+        licence_of(serving, prices.licence_usd_per_gpu_year),
         *energy,
     )
     return tuple(figure for figure in found if figure is not None)
@@ -159,27 +207,30 @@ def energy_part(energy: Energy | None) -> tuple[CostPart, ...]:
     return (CostPart(name="power", kind="opex", usd_per_year=energy.usd_per_year, how=energy.how),)
 
 
-def api_cost(traffic: Traffic, prices: Prices, name: str | None = None) -> WayCost:
+def api_cost(traffic: Traffic, prices: Prices, model: str | None = None) -> WayCost:
     """What an API asks for the year's tokens."""
-    price = prices.api_price(name)
+    price = prices.api_price(model)
     if price is None:
-        return WayCost(where="api", usd_per_year=None, reason=NoCost(code="api-price"))
-    each, how = api_request(traffic, prices, name)
+        return WayCost(where="api", total_usd_per_year=None, reason=NoCost(code="api-price", name=model or ""))
+    each, how = api_request(traffic, prices, model)
     figures = (price.usd_per_million_input_tokens, price.usd_per_million_output_tokens)
     requests = traffic.requests_per_year
     if requests is None:
         return WayCost(
             where="api",
-            usd_per_year=None,
+            total_usd_per_year=None,
             usd_per_1000_requests=each * 1_000,
             how=(how,),
             figures=figures,
             reason=NoCost(code="only-peak"),
         )
-    part = CostPart(name="tokens", kind="opex", usd_per_year=each * requests, how=f"{how}, × {requests:,.0f} requests")
+    part = token_part(traffic, price, requests, how)
+    low, high = ends((part,))
     return WayCost(
         where="api",
-        usd_per_year=part.usd_per_year,
+        total_usd_per_year=part.usd_per_year,
+        usd_per_year_low=low,
+        usd_per_year_high=high,
         usd_per_1000_requests=each * 1_000,
         usd_per_million_input_tokens=figures[0].value,
         usd_per_million_output_tokens=figures[1].value,
@@ -189,15 +240,34 @@ def api_cost(traffic: Traffic, prices: Prices, name: str | None = None) -> WayCo
     )
 
 
-def api_request(traffic: Traffic, prices: Prices, name: str | None = None) -> tuple[float, str]:
-    """USD that one request costs at an API, and the arithmetic; the API must be in the list."""
-    price = prices.api_price(name)
-    if price is None:
-        raise UnknownName("API", str(name), [known.name for known in prices.api])
+def token_part(traffic: Traffic, price: ApiPrice, requests: float, how: str) -> CostPart:
+    """The tokens of so many requests at an API, with the cheapest and the dearest host."""
     into, out = price.usd_per_million_input_tokens, price.usd_per_million_output_tokens
+    usd, low, high = (
+        requests * (traffic.input_tokens * one + traffic.output_tokens * other) / 1e6
+        for one, other in ((into.value, out.value), (into.low, out.low), (into.high, out.high))
+    )
+    ranges = low < high
+    return CostPart(
+        name="tokens",
+        kind="opex",
+        usd_per_year=usd,
+        how=f"{how}, × {requests:,.0f} requests",
+        usd_per_year_low=low if ranges else None,
+        usd_per_year_high=high if ranges else None,
+    )
+
+
+def api_request(traffic: Traffic, prices: Prices, model: str | None = None) -> tuple[float, str]:
+    """USD that one request costs at an API, and the arithmetic; the list must have a price for the model."""
+    price = prices.api_price(model)
+    if price is None:
+        raise UnknownName("API price", str(model), [known.name for known in prices.api])
+    into, out = price.usd_per_million_input_tokens, price.usd_per_million_output_tokens
+    hosts = f" (median of {price.hosts} hosts)" if price.hosts and price.hosts > 1 else ""
     usd = (traffic.input_tokens * into.value + traffic.output_tokens * out.value) / 1e6
     how = (
-        f"{price.name}: {traffic.input_tokens:,.6g} tokens in × {amount(into)} USD + {traffic.output_tokens:,.6g} out × "
+        f"{price.name}{hosts}: {traffic.input_tokens:,.6g} tokens in × {amount(into)} USD + {traffic.output_tokens:,.6g} out × "
         f"{amount(out)} USD per million = {usd * 1_000:,.4g} USD per 1,000 requests"
     )
     return usd, how

@@ -26,6 +26,7 @@ def job_cost(
     serving: Serving,
     prices: Prices,
     *,
+    model: str | None = None,
     today: date | None = None,
 ) -> JobCost:
     """What a job costs.
@@ -35,6 +36,7 @@ def job_cost(
         tokens: mean of a request, in and out.
         serving: the instance; its rate is what it completes when always busy.
         prices: the price list.
+        model: whose API price counts (catalog id); without one only a price that the user gave.
         today: the day on which prices older than a year are warned about; none are if not given.
     """
     rate, hours = requests / seconds, seconds / 3_600
@@ -47,8 +49,8 @@ def job_cost(
     begun = math.ceil(hours * (1 - SAME_VOLUME))
     gpu_hours = float(instances * begun * serving.gpus_per_instance)
     cloud = None if isinstance(rent, NoCost) else instances * begun * rent.usd
-    api = prices.api_price()
-    each, api_how = api_request(traffic, prices) if api else (0.0, "")
+    api = prices.api_price(model)
+    each, api_how = api_request(traffic, prices, model) if api else (0.0, "")
     tokens_usd = requests * each if api else None
     api_figures = (api.usd_per_million_input_tokens, api.usd_per_million_output_tokens) if api else ()
     figures = tuple(dict.fromkeys((*owned.figures, *(() if isinstance(rent, NoCost) else rent.figures), *api_figures)))
@@ -61,13 +63,13 @@ def job_cost(
         cloud_usd_per_job=cloud,
         cloud_gpu_hours_per_job=gpu_hours,
         api_usd_per_job=tokens_usd,
-        jobs_per_year_against_cloud=_jobs(owned.usd_per_year, cloud, power, most),
-        jobs_per_year_against_api=_jobs(owned.usd_per_year, tokens_usd, power, most),
+        jobs_per_year_against_cloud=_jobs(owned.total_usd_per_year, cloud, power, most),
+        jobs_per_year_against_api=_jobs(owned.total_usd_per_year, tokens_usd, power, most),
         most_jobs_per_year=most,
         cloud_how="" if isinstance(rent, NoCost) else _rented(rent, gpu_hours, begun, serving),
         api_how=f"{requests:,.0f} requests; {api_how}" if api else "",
         cloud_reason=rent if isinstance(rent, NoCost) else None,
-        api_reason=None if api else NoCost(code="api-price"),
+        api_reason=None if api else NoCost(code="api-price", name=model or ""),
         figures=figures,
         stale_prices=stale(figures, today) if today else (),
     )

@@ -1,4 +1,4 @@
-"""One load served in three ways: systems of one's own, cloud GPUs by the hour, and both."""
+"""One load served by systems of one's own, by cloud GPUs by the hour, and by both."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tonnage.cost.cost import energy_of, energy_part, owned_figures, serving_of, spread, system_parts
+from tonnage.cost.cost import ends, energy_of, energy_part, licence_of, owned_figures, serving_of, spread, system_parts
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.cost import CostPart, WayCost, Where
 from tonnage.plan.cost_note import NoCost
 from tonnage.plan.serving import Serving
 from tonnage.plan.traffic import Hours, Traffic
-from tonnage.spec.prices import Figure, Prices, amount
+from tonnage.spec.prices import CloudOffer, Figure, Prices, amount
 
 
 def needed(requests_per_second: float, serving: Serving) -> int:
@@ -54,13 +54,16 @@ def on_prem(traffic: Traffic, serving: Serving, prices: Prices, min_instances: i
     parts, exact_parts = (system_parts(serving, prices, count) for count in (systems, exact))
     if isinstance(parts, NoCost) or isinstance(exact_parts, NoCost):
         reason = parts if isinstance(parts, NoCost) else None
-        return WayCost(where="on-prem", usd_per_year=None, systems=systems, systems_exact=exact, reason=reason)
+        return WayCost(where="on-prem", total_usd_per_year=None, systems=systems, systems_exact=exact, reason=reason)
     held = instances_on(systems, serving)
     energy = energy_of(serving, traffic, prices, held)
     parts = (*parts, *energy_part(energy))
+    low, high = ends(parts)
     cost = WayCost(
         where="on-prem",
-        usd_per_year=sum(part.usd_per_year for part in parts),
+        total_usd_per_year=sum(part.usd_per_year for part in parts),
+        usd_per_year_low=low,
+        usd_per_year_high=high,
         usd_per_year_exact=sum(part.usd_per_year for part in (*exact_parts, *energy_part(energy))),
         parts=parts,
         purchase_usd=systems * value_of(prices.system_usd(serving.system)),
@@ -82,8 +85,17 @@ def value_of(figure: Figure | None) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rent:
-    """What an hour of one instance costs in the cloud, in USD: the GPUs at both ends of the offer, and their licences."""
+    """What an hour of one instance costs in the cloud, in USD.
 
+    Attributes:
+        gpus: its GPUs at the price that counts.
+        low, high: its GPUs at the cheapest and at the dearest provider, or at the ends of the one offer's range.
+        licence: the software on its GPUs.
+        offer: the offer, in words.
+        figures: the prices.
+    """
+
+    gpus: float
     low: float
     high: float
     licence: float
@@ -92,23 +104,37 @@ class Rent:
 
     @property
     def usd(self) -> float:
-        """With the middle of the offer."""
-        return (self.low + self.high) / 2 + self.licence
+        """GPUs and licence."""
+        return self.gpus + self.licence
 
 
 def rent_of(serving: Serving, prices: Prices) -> Rent | NoCost:
     """The rent of an instance; why there is none where the GPU's price is not known."""
-    offer = prices.cloud_price(serving.gpu)
-    if offer is None:
+    offers = prices.cloud_offers(serving.gpu, serving.gpus_per_instance)
+    chosen = prices.cloud_price(serving.gpu, serving.gpus_per_instance)
+    if chosen is None:
         return NoCost(code="cloud-price", name=serving.gpu)
-    price, licence = offer.usd_per_gpu_hour, prices.licence_usd_per_gpu_hour
+    price, licence = chosen.usd_per_gpu_hour, licence_of(serving, prices.licence_usd_per_gpu_hour)
+    one = len(offers) == 1
+    ends = (price.low, price.high) if one else (offers[0].usd_per_gpu_hour.value, offers[-1].usd_per_gpu_hour.value)
+    others = () if one else (offers[0].usd_per_gpu_hour, offers[-1].usd_per_gpu_hour)
     return Rent(
-        low=price.low * serving.gpus_per_instance,
-        high=price.high * serving.gpus_per_instance,
+        gpus=price.value * serving.gpus_per_instance,
+        low=ends[0] * serving.gpus_per_instance,
+        high=ends[1] * serving.gpus_per_instance,
         licence=value_of(licence) * serving.gpus_per_instance,
-        offer=f"{offer.offer}, {amount(price)} USD per GPU and hour",
-        figures=(price,) if licence is None else (price, licence),
+        offer=_offer_text(chosen, offers),
+        figures=tuple(dict.fromkeys(figure for figure in (price, *others, licence) if figure is not None)),
     )
+
+
+def _offer_text(chosen: CloudOffer, offers: Sequence[CloudOffer]) -> str:
+    """The offer that counts, and the cheapest and the dearest beside it."""
+    words = f"{chosen.offer}, {amount(chosen.usd_per_gpu_hour)} USD per GPU and hour"
+    if len(offers) == 1:
+        return words
+    first, last = (f"{offer.usd_per_gpu_hour.value:g} ({offer.provider or offer.offer})" for offer in (offers[0], offers[-1]))
+    return f"{words}: the middle one of {len(offers)} providers from {first} to {last}"
 
 
 def instances_in(hours: Hours, serving: Serving, min_instances: int) -> int:
@@ -124,7 +150,15 @@ def _rented_hours(traffic: Traffic, serving: Serving, min_instances: int, owned:
 def _rental(rent: Rent, instance_hours: float, serving: Serving) -> tuple[CostPart, ...]:
     gpu_hours = instance_hours * serving.gpus_per_instance
     shown = f"{gpu_hours:,.0f} GPU-hours × "
-    gpus = CostPart(name="cloud GPUs", kind="opex", usd_per_year=instance_hours * (rent.low + rent.high) / 2, how=shown + rent.offer)
+    ranges = rent.low < rent.high
+    gpus = CostPart(
+        name="cloud GPUs",
+        kind="opex",
+        usd_per_year=instance_hours * rent.gpus,
+        how=shown + rent.offer,
+        usd_per_year_low=instance_hours * rent.low if ranges else None,
+        usd_per_year_high=instance_hours * rent.high if ranges else None,
+    )
     if not rent.licence:
         return (gpus,)
     how = f"{shown}{rent.licence / serving.gpus_per_instance:g} USD"
@@ -139,13 +173,18 @@ def cloud(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int
 def hybrid(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 1) -> WayCost:
     """The cheapest number of owned systems, from none to all, with the rest rented by the hour.
 
-    No spare systems: the cloud is the spare. Of equal costs the one with fewer systems stands.
+    Where systems are owned, the spare ones are owned beside them. Of equal costs the one with fewer systems stands.
     """
     splits = [
         _mixed("hybrid", traffic, serving, prices, min_instances, systems=count) for count in _corners(traffic, serving, min_instances)
     ]
-    unknown = next((split for split in splits if split.usd_per_year is None), None)
-    return unknown or min(splits, key=lambda split: split.usd_per_year or 0.0)
+    return cheapest_split(splits)
+
+
+def cheapest_split(splits: Sequence[WayCost]) -> WayCost:
+    """The cheapest of several numbers of owned systems; the first without a cost where a price is not known."""
+    unknown = next((split for split in splits if split.total_usd_per_year is None), None)
+    return unknown or min(splits, key=lambda split: split.total_usd_per_year or 0.0)
 
 
 def _corners(traffic: Traffic, serving: Serving, min_instances: int) -> list[int]:
@@ -159,31 +198,35 @@ def _corners(traffic: Traffic, serving: Serving, min_instances: int) -> list[int
     return sorted({0, *(math.floor(groups) * span for groups in exact), *(math.ceil(groups) * span for groups in exact)})
 
 
+def with_spare(systems: int, serving: Serving) -> int:
+    """The systems that are bought for so many that carry load: the spare ones too, where any are bought."""
+    return systems + serving.spare if systems else 0
+
+
 def _mixed(where: Where, traffic: Traffic, serving: Serving, prices: Prices, min_instances: int, *, systems: int) -> WayCost:
-    """A year with so many owned systems and the rest rented."""
-    rent = rent_of(serving, prices)
-    owned = system_parts(serving, prices, systems) if systems else ()
+    """A year with so many owned systems, the spare ones beside them, and the rest rented."""
+    rent, bought = rent_of(serving, prices), with_spare(systems, serving)
+    owned = system_parts(serving, prices, bought) if systems else ()
     if isinstance(rent, NoCost):
-        return WayCost(where=where, usd_per_year=None, reason=rent)
+        return WayCost(where=where, total_usd_per_year=None, reason=rent)
     if isinstance(owned, NoCost):
-        return WayCost(where=where, usd_per_year=None, reason=owned)
+        return WayCost(where=where, total_usd_per_year=None, reason=owned)
     held = instances_on(systems, serving)
     rented = _rented_hours(traffic, serving, min_instances, held)
     energy = energy_of(serving, traffic, prices, held)
     parts = (*owned, *energy_part(energy), *(_rental(rent, rented, serving) if rented or not systems else ()))
-    usd = sum(part.usd_per_year for part in parts)
-    half = rented * (rent.high - rent.low) / 2
+    low, high = ends(parts)
     at_peak = max(0, max(instances_in(hours, serving, min_instances) for hours in traffic.hours) - held)
     cost = WayCost(
         where=where,
-        usd_per_year=usd,
-        usd_per_year_low=usd - half,
-        usd_per_year_high=usd + half,
+        total_usd_per_year=sum(part.usd_per_year for part in parts),
+        usd_per_year_low=low,
+        usd_per_year_high=high,
         parts=parts,
-        purchase_usd=systems * value_of(prices.system_usd(serving.system)) if systems else None,
-        systems=systems,
-        instances=held,
-        gpus=systems * serving.gpus_per_system,
+        purchase_usd=bought * value_of(prices.system_usd(serving.system)) if systems else None,
+        systems=bought,
+        instances=instances_on(bought, serving),
+        gpus=bought * serving.gpus_per_system,
         cloud_gpu_hours_per_year=rented * serving.gpus_per_instance,
         cloud_gpus_at_peak=at_peak * serving.gpus_per_instance,
         energy=energy,
@@ -198,7 +241,7 @@ def yearly_owned(candidates: Sequence[Candidate], traffic: Traffic, prices: Pric
     found = {}
     for place, candidate in enumerate(candidates):
         serving = as_planned(serving_of(candidate, spare), traffic)
-        usd = on_prem(traffic, serving, prices).usd_per_year
+        usd = on_prem(traffic, serving, prices).total_usd_per_year
         if usd is not None:
             found[place] = usd
     return found

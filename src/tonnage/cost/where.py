@@ -1,22 +1,34 @@
-"""The same load on systems of one's own, in the cloud by the hour, on both, or at an API: what each costs a year.
+"""The same load on systems of one's own, in the cloud by the hour, at an API, or on mixtures: what each costs a year.
 
 - On-prem: whole systems for the peak, owned all year.
 - Cloud: in every hour of the profile as many instances as it needs, at least ``min_instances``, each hour paid in full.
 - Hybrid: some systems owned, the number that costs least of all; what an hour needs beyond them is rented.
 - API: tokens.
+- Hybrid with an API: some systems owned, the number that costs least of all; the requests beyond them go to an API.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date
 
 from tonnage.cost.break_even import break_evens
-from tonnage.cost.cost import api_cost
+from tonnage.cost.cost import api_cost, hosting_is_missing
 from tonnage.cost.options import as_planned, cloud, hybrid, on_prem
+from tonnage.cost.overflow import overflow
 from tonnage.errors import InputError, option
 from tonnage.plan.cost import WAYS, WayCost, Where, YearlyCost
-from tonnage.plan.cost_note import CostNote, CourseWay, NoProfile, OnlyPeakKnown, OwnedElectricity, TokenPriceRatio
+from tonnage.plan.cost_note import (
+    CostNote,
+    CourseWay,
+    EstimatedPrice,
+    HostingLeftOut,
+    NoProfile,
+    NotComparable,
+    OnlyPeakKnown,
+    OwnedElectricity,
+    TokenPriceRatio,
+)
 from tonnage.plan.serving import Serving
 from tonnage.plan.traffic import SECONDS_PER_YEAR, Traffic
 from tonnage.spec.prices import Prices, stale
@@ -29,7 +41,7 @@ def compare(
     *,
     today: date | None = None,
     min_instances: int = 1,
-    api: str | None = None,
+    model: str | None = None,
     where: tuple[Where, ...] = WAYS,
 ) -> YearlyCost:
     """The costs of a load.
@@ -40,11 +52,11 @@ def compare(
         prices: the price list.
         today: the day on which prices older than a year are warned about; none are if not given.
         min_instances: cloud instances kept in the quietest hour; 0 lets the fleet go to nothing.
-        api: name of the API in the price list; the first there if not given.
+        model: whose API price counts (catalog id); without one only a price that the user gave.
         where: the ways to show, and to choose the cheapest from.
 
     Raises:
-        InputError: a negative number of instances, or no such API.
+        InputError: a negative number of instances.
     """
     if min_instances < 0:
         raise InputError(f"{option('min_instances')}: {min_instances} is negative; write how many instances stay on, 0 or more")
@@ -52,30 +64,48 @@ def compare(
     owned = on_prem(traffic, serving, prices, min_instances)
     rented = cloud(traffic, serving, prices, min_instances)
     both = hybrid(traffic, serving, prices, min_instances)
-    tokens = api_cost(traffic, prices, api)
-    shown = [option for option in (owned, rented, both, tokens) if option.where in where]
-    known = [(option.usd_per_year, option.where) for option in shown if option.usd_per_year is not None]
+    tokens = api_cost(traffic, prices, model)
+    sent_on = overflow(traffic, serving, prices, model)
+    shown = [option for option in (owned, rented, both, tokens, sent_on) if option.where in where]
+    known = [(option.total_usd_per_year, option.where) for option in shown if option.total_usd_per_year is not None]
     figures = dict.fromkeys(figure for way in shown for figure in way.figures)
     return YearlyCost(
         traffic=traffic,
         serving=serving,
         ways=tuple(shown),
-        cheapest=min(known, key=lambda pair: pair[0])[1] if known else None,
-        break_evens=tuple(each for each in break_evens(traffic, serving, prices, min_instances, api) if set(each.between) <= set(where)),
-        notes=tuple(_notes(traffic, serving, owned, prices, where)),
+        cheapest=min(known, key=lambda pair: pair[0])[1] if len(known) > 1 else None,
+        break_evens=tuple(each for each in break_evens(traffic, serving, prices, min_instances, model) if set(each.between) <= set(where)),
+        notes=(*_comparable(shown), *_notes(traffic, serving, owned, prices, where)),
         stale_prices=stale(figures, today) if today else (),
     )
+
+
+def _comparable(shown: Sequence[WayCost]) -> Iterator[CostNote]:
+    """Says so where several ways were asked for and only one of them has a price."""
+    known = [way.where for way in shown if way.total_usd_per_year is not None]
+    if len(known) == 1 and len(shown) > 1:
+        yield NotComparable(way=known[0])
 
 
 def _notes(traffic: Traffic, serving: Serving, owned: WayCost, prices: Prices, where: tuple[Where, ...]) -> Iterator[CostNote]:
     """What a reader must know about the ways that are shown."""
     yield TokenPriceRatio(ratio=prices.output_to_input_price_ratio)
-    if not traffic.profile and {"cloud", "hybrid"} & set(where):
+    if not traffic.profile and {"cloud", "hybrid", "hybrid-api"} & set(where):
         yield NoProfile()
     if traffic.requests_per_year is None:
         yield OnlyPeakKnown()
-    if "on-prem" not in where:
+    if not {"on-prem", "hybrid", "hybrid-api"} & set(where):
         return
+    price = prices.system_usd(serving.system)
+    if price is not None and price.estimate:
+        yield EstimatedPrice(system=serving.system, price=price)
+    if price is not None and hosting_is_missing(serving, prices):
+        yield HostingLeftOut(system=serving.system)
+    if "on-prem" in where:
+        yield from _owned_notes(serving, owned)
+
+
+def _owned_notes(serving: Serving, owned: WayCost) -> Iterator[CostNote]:
     if owned.usd_per_1000_requests_exact is not None and owned.usd_per_year_exact is not None:
         yield _course_way(serving, owned.usd_per_year_exact, owned.usd_per_1000_requests_exact)
     energy = owned.energy

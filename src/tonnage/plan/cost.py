@@ -12,9 +12,9 @@ from tonnage.plan.traffic import Traffic
 from tonnage.spec.prices import Figure
 from tonnage.spec.typed_values import FORBID
 
-Where = Literal["on-prem", "cloud", "hybrid", "api"]
+Where = Literal["on-prem", "cloud", "hybrid", "api", "hybrid-api"]
 
-WAYS: tuple[Where, ...] = ("on-prem", "cloud", "hybrid", "api")
+WAYS: tuple[Where, ...] = ("on-prem", "cloud", "hybrid", "api", "hybrid-api")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,15 @@ class Energy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostPart:
-    """One part of a cost: ``kind`` is "capex" (written off) or "opex", ``how`` its arithmetic."""
+    """One part of a cost.
+
+    Attributes:
+        name: what is paid for.
+        kind: "capex" (written off) or "opex" (paid).
+        usd_per_year: at the usual price.
+        how: the arithmetic.
+        usd_per_year_low, usd_per_year_high: at the ends of the price's range; None where it has none.
+    """
 
     __pydantic_config__ = FORBID
 
@@ -48,6 +56,8 @@ class CostPart:
     kind: Literal["capex", "opex"]
     usd_per_year: float
     how: str
+    usd_per_year_low: float | None = None
+    usd_per_year_high: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,8 +66,8 @@ class WayCost(Shown):
 
     Attributes:
         where: which way.
-        usd_per_year: all parts; None where a price is not known, and ``reason`` says which.
-        usd_per_year_low, usd_per_year_high: with the ends of the cloud price in place of its middle.
+        total_usd_per_year: all parts; None where a price is not known, and ``reason`` says which.
+        usd_per_year_low, usd_per_year_high: at the ends of the ranges of its prices; None where none has a range.
         usd_per_year_exact: without rounding to whole systems and without spare; None where nothing is rounded.
         usd_per_1000_requests, usd_per_1000_requests_exact: over the requests of the year; None where they are not known.
         usd_per_million_input_tokens, usd_per_million_output_tokens: split by the price ratio.
@@ -65,6 +75,7 @@ class WayCost(Shown):
         purchase_usd: price of the systems on the day they are bought.
         systems, systems_exact, instances, gpus: what is owned; None or 0 where nothing is.
         cloud_gpu_hours_per_year, cloud_gpus_at_peak: what is rented.
+        api_requests_per_year: what owned systems leave to an API.
         energy: of what is owned; None where nothing is, or its power is not known.
         how: the arithmetic, one line each.
         figures: every price that went into it.
@@ -76,7 +87,7 @@ class WayCost(Shown):
     DERIVED: ClassVar[tuple[str, ...]] = ("capex_usd_per_year", "opex_usd_per_year")
 
     where: Where
-    usd_per_year: float | None
+    total_usd_per_year: float | None
     usd_per_year_low: float | None = None
     usd_per_year_high: float | None = None
     usd_per_year_exact: float | None = None
@@ -92,6 +103,7 @@ class WayCost(Shown):
     gpus: int = 0
     cloud_gpu_hours_per_year: float = 0.0
     cloud_gpus_at_peak: int = 0
+    api_requests_per_year: float = 0.0
     energy: Energy | None = None
     how: tuple[str, ...] = ()
     figures: tuple[Figure, ...] = ()
@@ -143,7 +155,7 @@ class YearlyCost(Shown):
     Attributes:
         traffic, serving: the load, and what carries it.
         ways: what each way costs that was asked for.
-        cheapest: of those whose cost is known; None where none is.
+        cheapest: of those whose cost is known; None where fewer than two are.
         break_evens: for each two of on-prem, cloud and API.
         notes: what a reader must know.
         stale_prices: prices that are older than a year.

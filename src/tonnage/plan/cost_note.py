@@ -16,7 +16,7 @@ class NoCost:
 
     Attributes:
         code: "system-price", "cloud-price" or "api-price", where one is not known; "only-peak" where the tokens of a year are not.
-        name: the system or GPU whose price is missing; "" elsewhere.
+        name: the system, GPU or model whose price is missing; "" elsewhere.
     """
 
     __pydantic_config__ = FORBID
@@ -87,4 +87,42 @@ class OwnedElectricity:
     code: Literal["owned-electricity"] = "owned-electricity"
 
 
-CostNote = Annotated[TokenPriceRatio | NoProfile | OnlyPeakKnown | CourseWay | OwnedElectricity, Tagged("code")]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotComparable:
+    """Only one of the ways that were asked for has a price, so that none of them is the cheapest.
+
+    Attributes:
+        way: the one with a price.
+    """
+
+    __pydantic_config__ = FORBID
+
+    way: Literal["on-prem", "cloud", "hybrid", "api", "hybrid-api"]
+    code: Literal["not-comparable"] = "not-comparable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EstimatedPrice:
+    """The price of the system is an estimate: nobody was found who quotes it."""
+
+    __pydantic_config__ = FORBID
+
+    system: str
+    price: Figure
+    code: Literal["estimated-price"] = "estimated-price"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostingLeftOut:
+    """Hosting is paid by the kW, and the power of the system is not known, so that hosting is not in the cost."""
+
+    __pydantic_config__ = FORBID
+
+    system: str
+    code: Literal["hosting-left-out"] = "hosting-left-out"
+
+
+CostNote = Annotated[
+    TokenPriceRatio | NoProfile | OnlyPeakKnown | CourseWay | OwnedElectricity | NotComparable | EstimatedPrice | HostingLeftOut,
+    Tagged("code"),
+]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
 GIVEN = "given by the user"
-DEFAULT_OFFER = "hyperscaler on-demand"
-"""The cloud offer that is used where a GPU has several: one that every buyer can get and give back by the hour."""
+ON_DEMAND = "on-demand"
+"""The terms of a cloud offer that every buyer can get and give back by the hour."""
 
 STALE_DAYS = 365
 
-RULES = ("depreciation_years", "output_to_input_price_ratio")
+RULES = ("depreciation_years", "output_to_input_price_ratio", "server_over_gpus")
 """Figures that are a choice of how to count."""
 
 
@@ -26,6 +26,8 @@ class Figure:
         low, high: the range; the same number where there is none.
         source: where it was read.
         date: when, as YYYY, YYYY-MM or YYYY-MM-DD; empty where the user gave it without one.
+        typical: the usual price within the range; None where the source names none.
+        estimate: whether it is computed from other prices rather than quoted.
     """
 
     path: str
@@ -33,11 +35,13 @@ class Figure:
     high: float
     source: str
     date: str
+    typical: float | None = None
+    estimate: bool = False
 
     @property
     def value(self) -> float:
-        """The middle of the range, which is what costs are computed with."""
-        return (self.low + self.high) / 2
+        """What costs are computed with: the usual price, or the middle of the range where none is named."""
+        return (self.low + self.high) / 2 if self.typical is None else self.typical
 
     @property
     def given(self) -> bool:
@@ -68,34 +72,68 @@ def stale(figures: Iterable[Figure], today: date) -> tuple[Figure, ...]:
 
 
 def amount(figure: Figure) -> str:
-    """The number or the range, for people."""
-    return f"{figure.low:,.10g}" if figure.low == figure.high else f"{figure.low:,.10g} to {figure.high:,.10g}"
+    """The number, the range, or the usual price with its range, for people."""
+    ends = f"{figure.low:,.10g} to {figure.high:,.10g}"
+    if figure.low == figure.high:
+        return f"{figure.low:,.10g}"
+    return ends if figure.typical is None else f"{figure.typical:,.10g} ({ends})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SystemPrice:
-    """What a whole system (catalog id) costs to buy, in USD."""
+    """What a whole system (catalog id) costs to buy, in USD; None where the user wants it left out."""
 
     system: str
+    usd: Figure | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuPrice:
+    """What one GPU (catalog id) costs to buy without a server, in USD."""
+
+    gpu: str
     usd: Figure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CloudOffer:
-    """What an hour of one GPU (catalog id) costs in the cloud under an offer such as "hyperscaler on-demand", in USD."""
+    """What an hour of one GPU costs in the cloud.
+
+    Attributes:
+        gpu: catalog id.
+        offer: its name, which begins with the provider, such as "AWS p5.48xlarge on-demand us-east-1".
+        usd_per_gpu_hour: for each GPU; its range is that over regions or over the provider's offers.
+        provider: who rents it out; empty where several do, or the user did not say.
+        machine_gpus: GPUs of one machine of that type; None where GPUs are rented one by one or it is not known.
+        terms: such as "on-demand", "spot" and "reserved 1 year"; empty where the user did not say.
+    """
 
     gpu: str
     offer: str
     usd_per_gpu_hour: Figure
+    provider: str = ""
+    machine_gpus: int | None = None
+    terms: str = ""
+
+    def holds(self, gpus: int) -> bool:
+        """Whether one machine has so many GPUs, as far as is known."""
+        return self.machine_gpus is None or self.machine_gpus >= gpus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiPrice:
-    """What an API asks for a million tokens, in USD."""
+    """What APIs ask for a million tokens, in USD.
+
+    Attributes:
+        name: the model (catalog id), or the name that the user gave to an API.
+        usd_per_million_input_tokens, usd_per_million_output_tokens: the cheapest, the usual and the dearest host.
+        hosts: how many hosts they are of; None where the source does not count them.
+    """
 
     name: str
     usd_per_million_input_tokens: Figure
     usd_per_million_output_tokens: Figure
+    hosts: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,44 +142,96 @@ class Prices:
 
     Attributes:
         depreciation_years: over how many years a system is written off, linearly, to nothing.
-        hosting_usd_per_system_year: place, network, people; None leaves it out.
+        hosting_usd_per_kw_month: place in a data centre, for each kW of a system's highest power; None leaves it out.
+        hosting_usd_per_system_year: place, network, people for a system, in place of the price per kW; None where that one counts.
         licence_usd_per_gpu_year, licence_usd_per_gpu_hour: software on owned GPUs and on cloud GPUs; None leaves it out.
         power_usd_per_kwh: electricity; None leaves it out.
         pue: power of the building over power of the computers.
         output_to_input_price_ratio: what one output token counts for in input tokens when a cost
             is split over them.
+        server_over_gpus: price of a server over the price of its GPUs alone, which estimates a system that nobody quotes.
         power_in_hosting: whether hosting already pays for the electricity (it then is shown and not added).
-        systems, cloud, api: by catalog id and offer; the user's own stand first.
-        cloud_offer: the offer to count with where a GPU has several.
+        systems, gpus, cloud, api: by catalog id and offer; the user's own stand first.
+        cloud_offer: the beginning of the offer's name to count with where a GPU has several; empty leaves it to ``cloud_price``.
     """
 
     depreciation_years: Figure
+    hosting_usd_per_kw_month: Figure | None
     hosting_usd_per_system_year: Figure | None
     licence_usd_per_gpu_year: Figure | None
     licence_usd_per_gpu_hour: Figure | None
     power_usd_per_kwh: Figure | None
     pue: Figure
     output_to_input_price_ratio: Figure
+    server_over_gpus: Figure
     power_in_hosting: bool = True
     systems: tuple[SystemPrice, ...] = ()
+    gpus: tuple[GpuPrice, ...] = ()
     cloud: tuple[CloudOffer, ...] = ()
     api: tuple[ApiPrice, ...] = ()
-    cloud_offer: str = DEFAULT_OFFER
+    cloud_offer: str = ""
 
     def system_usd(self, system: str) -> Figure | None:
-        """The price of a system; None where it is not known."""
-        return next((price.usd for price in self.systems if price.system == system), None)
+        """The price of a system, else an estimate from the price of its GPUs; None where neither is known."""
+        listed = next((price for price in self.systems if price.system == system), None)
+        return self._estimated(system) if listed is None else listed.usd
 
-    def cloud_price(self, gpu: str) -> CloudOffer | None:
-        """The offer to count with for a GPU: the user's own, else ``cloud_offer``, else the first listed; None where there is none."""
-        offers = [offer for offer in self.cloud if offer.gpu == gpu]
-        own = (offer for offer in offers if offer.usd_per_gpu_hour.given)
-        named = (offer for offer in offers if offer.offer.startswith(self.cloud_offer))
-        return next(own, None) or next(named, None) or next(iter(offers), None)
+    def _estimated(self, system: str) -> Figure | None:
+        """The GPUs of a system and the server around them, both at each end of their range."""
+        from tonnage.errors import UnknownName
+        from tonnage.spec.catalog.lookup import find_system
 
-    def api_price(self, name: str | None = None) -> ApiPrice | None:
-        """The API of that name, the first listed if none is named; None where there is none."""
-        return next((price for price in self.api if name is None or price.name == name), None)
+        try:
+            found = find_system(system)
+        except UnknownName:
+            return None
+        each = next((price.usd for price in self.gpus if price.gpu == found.gpu), None)
+        if each is None:
+            return None
+        around, count = self.server_over_gpus, found.gpus
+        how = f"{count} × {amount(each)} USD for each {found.gpu} × {amount(around)} for the server around them"
+        return Figure(
+            path=f"systems.{system}",
+            low=count * each.low * around.low,
+            typical=count * each.value * around.value,
+            high=count * each.high * around.high,
+            source=f"estimate: {how}; {each.source}",
+            date=each.date,
+            estimate=True,
+        )
+
+    def cloud_offers(self, gpu: str, gpus: int = 1) -> tuple[CloudOffer, ...]:
+        """The offers that a cost may be computed with, the cheapest first; none where no price is known.
+
+        The user's own stands alone, and so does the one whose name begins with ``cloud_offer``. Otherwise every provider stands
+        with the cheapest of its on-demand offers. Machines with fewer GPUs than an instance takes (``gpus``) are left out where
+        larger ones are offered.
+        """
+        every = [offer for offer in self.cloud if offer.gpu == gpu]
+        own = next((offer for offer in every if offer.usd_per_gpu_hour.given), None)
+        named = [offer for offer in every if self.cloud_offer and offer.offer.startswith(self.cloud_offer)]
+        if own is not None or named:
+            return (own or next(iter(_holding(named, gpus))),)
+        cheapest: dict[str, CloudOffer] = {}
+        for offer in sorted(_holding([offer for offer in every if offer.terms == ON_DEMAND], gpus), key=_usual):
+            cheapest.setdefault(offer.provider or offer.offer, offer)
+        return tuple(cheapest.values()) or tuple(sorted(every, key=_usual))
+
+    def cloud_price(self, gpu: str, gpus: int = 1) -> CloudOffer | None:
+        """The middle one of ``cloud_offers``, the cheaper of two; None where there is none."""
+        offers = self.cloud_offers(gpu, gpus)
+        return offers[(len(offers) - 1) // 2] if offers else None
+
+    def api_price(self, model: str | None = None) -> ApiPrice | None:
+        """What APIs ask for a model; None where it is not known.
+
+        The user's own price of the model comes first, then a price of the user's that bears no model's name and so is for any.
+        """
+        own = [price for price in self.api if price.usd_per_million_input_tokens.given]
+        named = next((price for price in (*own, *self.api) if price.name == model), None)
+        if named in own:
+            return named
+        return next((price for price in own if not _is_model(price.name)), named)
 
     def with_overrides(self, overrides: Mapping[str, Any], where: str = "prices") -> Prices:
         """This list with the user's prices in place of its own (``docs/cost.md`` has the keys).
@@ -156,3 +246,24 @@ class Prices:
     def to_json(self) -> dict[str, Any]:
         """The list as JSON values."""
         return asdict(self)
+
+
+def _holding(offers: Sequence[CloudOffer], gpus: int) -> Sequence[CloudOffer]:
+    """The offers without machines that are too small; all where no machine is known to be large enough."""
+    if not any(offer.machine_gpus is not None and offer.holds(gpus) for offer in offers):
+        return offers
+    return [offer for offer in offers if offer.holds(gpus)]
+
+
+def _is_model(name: str) -> bool:
+    from tonnage.errors import InputError
+    from tonnage.spec.catalog.lookup import find_model
+
+    try:
+        return bool(find_model(name))
+    except InputError:
+        return False
+
+
+def _usual(offer: CloudOffer) -> float:
+    return offer.usd_per_gpu_hour.value

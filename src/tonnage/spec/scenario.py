@@ -144,7 +144,7 @@ class Scenario:
     use_case: UseCase | None = leaf(
         "Sets default lengths, mode and limits, which the plan states: chatbot, summarization, rag, data-generation or offline."
     )
-    where: Texts = leaf("Ways of serving whose cost is compared, separated by commas: on-prem, cloud, hybrid or api.")
+    where: Texts = leaf("Ways of serving whose cost is compared, separated by commas: on-prem, cloud, hybrid, api or hybrid-api.")
     have: Text = leaf("Systems that exist, such as 3xdgx-h100: the plan then says what they carry, not how many are needed.")
     growth: Length = leaf("Growth of the load, such as 5%/month or 60%/year.")
     spare: int | None = leaf("Systems in addition to those that the load needs; 1 is N+1.")

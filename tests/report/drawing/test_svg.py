@@ -144,7 +144,7 @@ def test_long_words_are_cut() -> None:
 def test_bar_that_dwarfs_the_others_is_broken_off_and_its_number_stays() -> None:
     def dear(way: WayCost) -> WayCost:
         parts = (replace(way.parts[0], usd_per_year=42.6e6),)
-        return replace(way, usd_per_year=42.6e6, parts=parts) if way.where == "api" else way
+        return replace(way, total_usd_per_year=42.6e6, parts=parts) if way.where == "api" else way
 
     cost = full().cost
     assert isinstance(cost, YearlyCost)

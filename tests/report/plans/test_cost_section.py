@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from tests.cost.cost_cases import COURSE_SERVING, COURSE_TRAFFIC
+from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC
 from tests.report.example_plan import full
 from tonnage.cost.job import job_cost
 from tonnage.cost.where import compare
@@ -17,9 +17,8 @@ from tonnage.report.document import Document, Section
 from tonnage.report.plans.cost_section import cost_section, ways_table
 from tonnage.report.plans.job_section import job_section
 from tonnage.report.writers.terminal import terminal
-from tonnage.spec.catalog.price_list import catalog_prices
 
-PRICES = catalog_prices()
+PRICES = COURSE_PRICES
 TODAY = date(2026, 11, 21)
 
 
@@ -90,7 +89,7 @@ def test_a_split_that_is_all_owned_is_not_told_twice() -> None:
     flat = replace(COURSE_TRAFFIC, peak_requests_per_second=8.0, mean_requests_per_second=4.0)
     assert kinds(flat) == {"on-prem", "cloud GPUs", "API"}
     split = replace(COURSE_TRAFFIC, peak_requests_per_second=16.0, mean_requests_per_second=mean, profile=burst)
-    assert kinds(split) == {"on-prem", "cloud GPUs", "hybrid", "API"}
+    assert kinds(split) == {"on-prem", "cloud GPUs", "hybrid", "API", "hybrid with API"}
 
 
 def test_no_cost_is_no_section() -> None:

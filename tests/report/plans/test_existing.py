@@ -85,7 +85,7 @@ def test_too_few_systems_have_no_month_left() -> None:
 JOB = JobCost(
     requests=2e6,
     hours=8.0,
-    owned=WayCost(where="on-prem", usd_per_year=119_000.0, systems=1, gpus=8),
+    owned=WayCost(where="on-prem", total_usd_per_year=119_000.0, systems=1, gpus=8),
     power_usd_per_job=0.0,
     cloud_usd_per_job=123.4,
     cloud_gpu_hours_per_job=64.0,
@@ -139,7 +139,7 @@ def test_cheapest_of_known_prices_is_said_to_be_that() -> None:
     cost = full().cost
     assert isinstance(cost, YearlyCost)
     unknown = NoCost(code="system-price", name="dgx-h100")
-    ways = tuple(replace(way, usd_per_year=None, reason=unknown) if way.where == "on-prem" else way for way in cost.ways)
+    ways = tuple(replace(way, total_usd_per_year=None, reason=unknown) if way.where == "on-prem" else way for way in cost.ways)
     text = text_of(replace(full(), cost=replace(cost, ways=ways)))
     assert "the cheapest way of those with a price. What owning it costs is not known: the price of dgx-h100 is not known" in text
     assert "Owned, it costs" not in text

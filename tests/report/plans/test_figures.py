@@ -102,7 +102,7 @@ def test_bars_are_the_sums_of_their_parts() -> None:
     assert isinstance(bars, Bars)
     cost = full().cost
     assert isinstance(cost, YearlyCost)
-    costs = {way.usd_per_year for way in cost.ways}
+    costs = {way.total_usd_per_year for way in cost.ways}
     assert {sum(s.size for s in bar.segments) for bar in bars.bars} == costs
     assert [bar.name for bar in bars.bars if bar.chosen] == ["hybrid"]
 

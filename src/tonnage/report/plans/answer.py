@@ -69,7 +69,7 @@ def _price(plan: Plan) -> str:
     words = ""
     for way in owned_and_cheapest(cost):
         each = "" if way.usd_per_1000_requests is None else f", {usd(way.usd_per_1000_requests)} USD per 1,000 requests"
-        words += f" {SAID[way.where]} it costs {dollars(way.usd_per_year)} USD a year{each}{_cheapest(cost, way.where)}."
+        words += f" {SAID[way.where]} it costs {dollars(way.total_usd_per_year)} USD a year{each}{_cheapest(cost, way.where)}."
     missing = next((way.reason for way in ways(cost) if way.where == "on-prem" and way.reason is not None), None)
     return words if missing is None else f"{words} What owning it costs is not known: {no_cost_text(missing)}."
 
@@ -98,7 +98,10 @@ def first_glance(plan: Plan) -> tuple[tuple[str, str], ...]:
         rows.insert(0, ("until the job is done", span(plan.job.finish_seconds)))
     way = next(iter(owned_and_cheapest(yearly(plan))), None)
     if way is not None:
-        rows += [(f"USD a year, {NAMES[way.where]}", dollars(way.usd_per_year)), ("USD per 1,000 requests", usd(way.usd_per_1000_requests))]
+        rows += [
+            (f"USD a year, {NAMES[way.where]}", dollars(way.total_usd_per_year)),
+            ("USD per 1,000 requests", usd(way.usd_per_1000_requests)),
+        ]
     return tuple(row for row in rows if row[1] != ABSENT)
 
 

@@ -5,33 +5,31 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tonnage.plan.cost import WAYS
 from tonnage.report.blocks import items, section
 from tonnage.report.document import Section, Table
 from tonnage.report.numbers import ABSENT, number, usd
 from tonnage.report.plans.answer import sentence
-from tonnage.report.plans.costs import NAMES, cheapest, owned, yearly
+from tonnage.report.plans.costs import NAMES, cheapest, yearly
 from tonnage.report.plans.deployments import deployment, systems
 from tonnage.spec.catalog.accuracy import BENCHMARK, find_score
 
 if TYPE_CHECKING:
+    from tonnage.plan.cost import Where, YearlyCost
     from tonnage.plan.plan import Plan
 
 HEADER = (
     *("model", f"{BENCHMARK} %", "deployment", "req/s per instance", "req/s per 8 GPUs", "systems", "exactly", "GPUs"),
-    *(
-        "TTFT mean ms",
-        "TTFT p95 ms",
-        "TPOT ms",
-        "E2E ms",
-        "USD a year, owned",
-        "per 1,000 requests",
-        "USD a year, cheapest",
-        "cheapest way",
-    ),
+    *("TTFT mean ms", "TTFT p95 ms", "TPOT ms", "E2E ms"),
 )
+COSTS = tuple((way, f"USD a year, {'owned' if way == 'on-prem' else NAMES[way]}") for way in WAYS)
+"""A column for each way of serving, so that no price stands under the name of another way."""
+
+CHEAPEST = "cheapest way"
 SPARED = (
-    *("req/s per instance", "TTFT mean ms", "GPUs", "per 1,000 requests", "TPOT ms", "USD a year, owned", "E2E ms"),
-    *("req/s per 8 GPUs", "TTFT p95 ms", "cheapest way"),
+    *("req/s per instance", "TTFT mean ms", "GPUs", "TPOT ms", "E2E ms", "req/s per 8 GPUs", "TTFT p95 ms"),
+    *(title for _, title in reversed(COSTS)),
+    CHEAPEST,
 )
 QUALITY = (
     f"{BENCHMARK} scores are as published, and were not all asked in the same way; their sources are in the catalog "
@@ -45,25 +43,34 @@ def compared(plans: Sequence[Plan]) -> Section:
 
 
 def compared_table(plans: Sequence[Plan]) -> Table:
-    """One row for each model."""
-    return Table(
-        caption="The same question for each model", header=HEADER, rows=tuple(map(compared_row, plans)), spare=SPARED, note=QUALITY
-    )
+    """One row for each model; a way of serving has a column where any of the models has a price for it."""
+    costs = [yearly(plan) for plan in plans]
+    shown = [(way, title) for way, title in COSTS if any(_usd(cost, way) != ABSENT for cost in costs)]
+    header = (*HEADER, *(title for _, title in shown), *((CHEAPEST,) if len(shown) > 1 else ()))
+    rows = tuple(compared_row(plan, tuple(way for way, _ in shown)) for plan in plans)
+    return Table(caption="The same question for each model", header=header, rows=rows, spare=SPARED, note=QUALITY)
 
 
-def compared_row(plan: Plan) -> tuple[str, ...]:
-    """One model: what it takes, how fast it is, what it costs."""
+def compared_row(plan: Plan, shown: Sequence[Where]) -> tuple[str, ...]:
+    """One model: what it takes, how fast it is, and what each of these ways costs."""
     model, choice, score = plan.scenario.model, plan.choice, find_score(plan.scenario.model)
     quality = ABSENT if score is None else f"{score.score:.1f}"
+    more = len(shown) + (len(shown) > 1)
     if choice is None:
-        return (model, quality, "none meets the limits", *([ABSENT] * (len(HEADER) - 3)))
-    own, least = owned(yearly(plan)), cheapest(yearly(plan))
+        return (model, quality, "none meets the limits", *([ABSENT] * (len(HEADER) - 3 + more)))
+    cost = yearly(plan)
+    least = cheapest(cost)
     return (
         *(model, quality, deployment(choice)),
         *map(number, (choice.requests_per_second_per_instance, choice.requests_per_second_per_8_gpus)),
         *(systems(choice), number(choice.systems_exact, 4), f"{choice.gpus:,}"),
         *map(number, (choice.ttft_ms.mean, choice.ttft_ms.p95, choice.tpot_ms.mean, choice.e2e_ms.mean)),
-        *((ABSENT, ABSENT) if own is None else (usd(own.usd_per_year), usd(own.usd_per_1000_requests))),
-        usd(None if least is None else least.usd_per_year),
-        ABSENT if least is None else NAMES[least.where],
+        *(_usd(cost, way) for way in shown),
+        *((ABSENT if least is None else NAMES[least.where],) if len(shown) > 1 else ()),
     )
+
+
+def _usd(cost: YearlyCost | None, where: Where) -> str:
+    """USD a year of one way; absent where it was not asked for or a price is not known."""
+    way = None if cost is None else cost.way(where)
+    return ABSENT if way is None else usd(way.total_usd_per_year)

@@ -53,10 +53,10 @@ def ways_table(cost: YearlyCost) -> Table:
 
 
 def _way(way: WayCost) -> tuple[str, ...]:
-    known = way.usd_per_year is not None
+    known = way.total_usd_per_year is not None
     shares = (way.usd_per_1000_requests, way.usd_per_million_input_tokens, way.usd_per_million_output_tokens)
     written_off, paid = (usd(value) if known else ABSENT for value in (way.capex_usd_per_year, way.opex_usd_per_year))
-    return (TITLES[way.where], usd(way.usd_per_year), written_off, paid, *map(usd, shares), _what(way))
+    return (TITLES[way.where], usd(way.total_usd_per_year), written_off, paid, *map(usd, shares), _what(way))
 
 
 def _what(way: WayCost) -> str:
@@ -103,7 +103,7 @@ def _parts(cost: YearlyCost) -> Table | None:
         (NAMES[way.where], part.name, part.kind, usd(part.usd_per_year), part.how)
         for way in ways(cost)
         for part in way.parts
-        if not (way.where == "hybrid" and again is not None and way.parts == again.parts)
+        if not (way.where in ("hybrid", "hybrid-api") and again is not None and way.parts == again.parts)
     )
     header = ("way", "part", "kind", "USD a year", "how")
     return Table(caption="What each cost is made of", header=header, rows=rows, folded=True, spare=("kind",)) if rows else None
@@ -111,9 +111,13 @@ def _parts(cost: YearlyCost) -> Table | None:
 
 def prices_table(figures: Sequence[Figure]) -> Table | None:
     """Every price that went into a cost: what, how much, of which day, from where."""
-    rows = tuple((figure.path, amount(figure), figure.date or ABSENT, figure.source) for figure in figures)
+    rows = tuple((figure.path, _amount(figure), figure.date or ABSENT, figure.source) for figure in figures)
     header = ("price", "value", "of", "source")
     return Table(caption="Prices, with source and date", header=header, rows=rows, folded=True) if rows else None
+
+
+def _amount(figure: Figure) -> str:
+    return f"{amount(figure)}{', estimate' if figure.estimate else ''}"
 
 
 def stale(figures: Sequence[Figure]) -> tuple[str, ...]:

@@ -149,7 +149,7 @@ def cost(plan: Plan) -> Bars | None:
         return None
     tones = {name: tone for tone, name in enumerate(dict.fromkeys(name for way in found for name, _, _ in _paid(way)))}
     bars = tuple(_way_bar(way, tones, chosen=way.where == whole.cheapest) for way in found)
-    *others, longest = sorted(way.usd_per_year or 0.0 for way in found)
+    *others, longest = sorted(way.total_usd_per_year or 0.0 for way in found)
     cut = 1.5 * others[-1] if others and longest > DWARFS * others[-1] > 0 else None
     axis = Axis(title="USD a year" if cut is None else "USD a year; a broken bar goes on")
     return Bars(key="cost", title="Cost of a year by way of running it", axis=axis, bars=bars, cut=cut)
@@ -158,17 +158,17 @@ def cost(plan: Plan) -> Bars | None:
 def _paid(way: WayCost) -> list[tuple[str, float, str]]:
     """What a way is paid for: names, USD a year, arithmetic; those that cost something."""
     parts = [(part.name, part.usd_per_year, part.how) for part in way.parts if part.usd_per_year]
-    return parts or [("all", way.usd_per_year or 0.0, "")]
+    return parts or [("all", way.total_usd_per_year or 0.0, "")]
 
 
 def _way_bar(way: WayCost, tones: dict[str, int], *, chosen: bool) -> Bar:
     name, between = NAMES[way.where], spread(way)
     segments = tuple(Segment(name=part, size=max(size, 0.0), tone=tones[part]) for part, size, _ in _paid(way))
-    lines = [f"{name}: {usd(way.usd_per_year)} USD a year"]
+    lines = [f"{name}: {usd(way.total_usd_per_year)} USD a year"]
     lines += [f"{usd(between[0])} to {usd(between[1])} USD over the range of prices"] if between is not None else []
     lines += [f"{usd(way.usd_per_1000_requests)} USD per 1,000 requests"] if way.usd_per_1000_requests is not None else []
     lines += [f"{part}: {usd(size)} USD{f', {how}' if how else ''}" for part, size, how in _paid(way)]
-    return Bar(name=name, segments=segments, total=f"{dollars(way.usd_per_year)} USD", tip="\n".join(lines), chosen=chosen)
+    return Bar(name=name, segments=segments, total=f"{dollars(way.total_usd_per_year)} USD", tip="\n".join(lines), chosen=chosen)
 
 
 def tornado(plan: Plan) -> Tornado | None:

@@ -43,11 +43,11 @@ def job_section(plan: Plan) -> Section:
 
 def _owned(job: JobCost) -> str:
     owned = job.owned
-    if owned.usd_per_year is None:
+    if owned.total_usd_per_year is None:
         return "no cost" + (f": {no_cost_text(owned.reason)}" if owned.reason is not None else "")
     power = f", and {usd(job.power_usd_per_job)} USD of electricity a job (estimate)" if job.power_usd_per_job else ""
     each = f" of {owned.gpus // owned.systems} GPUs" if owned.systems else ""
-    return f"{usd(owned.usd_per_year)} USD a year for {counted(owned.systems, 'system')}{each}{power}"
+    return f"{usd(owned.total_usd_per_year)} USD a year for {counted(owned.systems, 'system')}{each}{power}"
 
 
 def _by_job(cost: float | None, how: str, reason: NoCost | None) -> str:

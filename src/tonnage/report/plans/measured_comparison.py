@@ -59,7 +59,7 @@ def beside(plan: Plan) -> Section:
 def _table(columns: Sequence[tuple[str, Candidate, Plan | None]]) -> Table:
     rows = [(name, *(read(candidate) or ABSENT for _, candidate, _ in columns)) for name, read in READINGS]
     costs = [None if priced is None else owned(yearly(priced)) for _, _, priced in columns]
-    rows.append(("USD a year, owned", *(ABSENT if way is None else usd(way.usd_per_year) for way in costs)))
+    rows.append(("USD a year, owned", *(ABSENT if way is None else usd(way.total_usd_per_year) for way in costs)))
     rows.append(("USD per 1,000 requests", *(ABSENT if way is None else usd(way.usd_per_1000_requests) for way in costs)))
     kept = tuple(row for row in rows if set(row[1:]) != {ABSENT})
     caption = "The same deployment, measured and predicted"
@@ -96,7 +96,7 @@ def _cost(cost: YearlyCost | None) -> Text | None:
     other = "" if asks is None else f" An API asks {usd(asks)} per 1,000 requests."
     course = "".join(f" {course_way_text(note)}" for note in cost.notes if note.code == "course-way")
     return Text(
-        text=f"The measured answer, owned, costs {usd(way.usd_per_year)} USD a year for {way.systems} systems{each}; for exactly "
+        text=f"The measured answer, owned, costs {usd(way.total_usd_per_year)} USD a year for {way.systems} systems{each}; for exactly "
         f"{number(way.systems_exact, 4)} systems {usd(way.usd_per_year_exact)}{exact}.{other}{course}"
     )
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tonnage.spec.prices import Figure
 
 
-THE = {"on-prem": "on-prem", "cloud": "the cloud", "hybrid": "the hybrid", "api": "the API"}
+THE = {"on-prem": "on-prem", "cloud": "the cloud", "hybrid": "the hybrid", "api": "the API", "hybrid-api": "the hybrid with an API"}
 """What a way is called in the middle of a sentence."""
 
 
@@ -26,7 +26,8 @@ def no_cost_text(reason: notes.NoCost) -> str:
         case "cloud-price":
             return f"no cloud price of {reason.name} is known; give it as cloud.{reason.name} (USD per GPU and hour)"
         case "api-price":
-            return "no API price is known; give it as api (USD per million tokens in and out)"
+            of = f" of {reason.name}" if reason.name else ""
+            return f"no API price{of} is known; give it as api (USD per million tokens in and out)"
         case "only-peak":
             return "only the peak is known; give a mean or a profile to know the tokens of a year"
 
@@ -60,7 +61,8 @@ def cost_note_texts(note: notes.CostNote) -> tuple[str, ...]:
             )
         case notes.NoProfile():
             return (
-                "No hourly profile is given: the cloud is rented for the peak all year; a profile shows what scaling by the hour saves.",
+                "No hourly profile is given: the cloud is rented for the peak all year, and an API gets the most that mean and "
+                "peak allow; a profile shows what scaling by the hour saves.",
             )
         case notes.OnlyPeakKnown():
             return ("Only the peak is known: costs per request and per token need a mean or a profile.",)
@@ -68,6 +70,16 @@ def cost_note_texts(note: notes.CostNote) -> tuple[str, ...]:
             return (course_way_text(note),)
         case notes.OwnedElectricity():
             return _electricity(note)
+        case notes.NotComparable():
+            return (f"Not comparable: only one way has a price ({THE[note.way]}).",)
+        case notes.EstimatedPrice():
+            what = note.price.source.removeprefix("estimate: ")
+            return (f"The price of {note.system} is an estimate, as no quotation was found: {what}.",)
+        case notes.HostingLeftOut():
+            return (
+                f"Hosting is not in the cost of the owned systems, as the power of {note.system} is not known; give "
+                "hosting_usd_per_system_year to add it.",
+            )
         case _:
             assert_never(note)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ class QualityScore:
         score: per cent of the questions that were answered correctly.
         setting: which variant of the model was asked, and how.
         source: the publication; "(recalled)" at its end where it was not found again.
-        date: of the publication, YYYY-MM-DD.
+        date: of the publication, YYYY-MM-DD or YYYY-MM.
     """
 
     benchmark: str
@@ -36,6 +36,22 @@ class QualityScore:
     setting: str
     source: str
     date: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedScore(QualityScore):
+    """A score with the model that it is of; some models are not in the catalog."""
+
+    model: str
+
+
+def listed_scores() -> tuple[ListedScore, ...]:
+    """Every published score, by model.
+
+    Raises:
+        DataErrors: ``accuracy.yaml`` is damaged.
+    """
+    return tuple(ListedScore(model=model, **asdict(score)) for model, scores in _scores().items() for score in scores)
 
 
 def find_quality(model_name: str) -> tuple[QualityScore, ...]:
@@ -54,7 +70,7 @@ def find_quality(model_name: str) -> tuple[QualityScore, ...]:
 
 
 def find_score(model_name: str, benchmark: str = BENCHMARK) -> QualityScore | None:
-    """The published score of a model in one benchmark; None where none is known."""
+    """The first published score of a model in one benchmark; None where none is known."""
     return next((score for score in find_quality(model_name) if score.benchmark == benchmark), None)
 
 
@@ -79,23 +95,25 @@ def read_scores(tables: object) -> Mapping[str, tuple[QualityScore, ...]]:
     """Scores by model, of the content of ``accuracy.yaml``.
 
     Raises:
-        DataErrors: unknown keys; scores outside 0 to 100 or without source, date or setting; two of one model in one benchmark.
+        DataErrors: unknown keys; scores outside 0 to 100 or without source, date or setting; two of one model in one benchmark and
+            one publication.
     """
     where = "catalog/accuracy.yaml"
-    found: dict[str, dict[str, QualityScore]] = {}
+    found: dict[str, dict[tuple[str, str, str], QualityScore]] = {}
     faults: list[str] = []
     for table in read_as(tuple[ScoreTable, ...], tables, where):
         for model, scores in table.scores.items():
             for benchmark, value in scores.items():
                 score = QualityScore(benchmark=benchmark, score=value, setting=table.setting, source=table.source, date=table.date)
-                faults += [f"{where}: {model}: {benchmark}: {fault}" for fault in _faults(score, benchmark in found.get(model, {}))]
-                found.setdefault(model, {})[benchmark] = score
+                told = (benchmark, table.source, table.setting)
+                faults += [f"{where}: {model}: {benchmark}: {fault}" for fault in _faults(score, told in found.get(model, {}))]
+                found.setdefault(model, {})[told] = score
     DataErrors.raise_if(faults)
     return MappingProxyType({model: tuple(scores.values()) for model, scores in found.items()})
 
 
 def _faults(score: QualityScore, known: bool) -> list[str]:
-    """What is wrong with a score; ``known`` where the same benchmark of the same model stands there already."""
+    """What is wrong with a score; ``known`` where the publication gives one of the same model and benchmark already."""
     checks = {
         "has no source, no date or no setting": not (score.source and score.date and score.setting),
         f"{score.score:g} is not between 0 and 100": not 0 < score.score <= 100,

@@ -15,22 +15,24 @@ from typing import Any
 from tonnage.errors import DataErrors, InputError, InputErrors, UnknownName, option
 from tonnage.spec.catalog.entries import shipped_yaml
 from tonnage.spec.catalog.lookup import find_gpu, find_system
-from tonnage.spec.prices import DEFAULT_OFFER, GIVEN, ApiPrice, CloudOffer, Figure, Prices, SystemPrice, first_day
+from tonnage.spec.prices import GIVEN, ApiPrice, CloudOffer, Figure, GpuPrice, Prices, SystemPrice, first_day
 from tonnage.spec.yaml_text import parse_yaml
 
-FIGURES = ("depreciation_years", "pue", "output_to_input_price_ratio")
-OPTIONAL = ("hosting_usd_per_system_year", "licence_usd_per_gpu_year", "licence_usd_per_gpu_hour", "power_usd_per_kwh")
-TABLES = ("systems", "cloud", "api")
+FIGURES = ("depreciation_years", "pue", "output_to_input_price_ratio", "server_over_gpus")
+HOSTING = ("hosting_usd_per_kw_month", "hosting_usd_per_system_year")
+OPTIONAL = (*HOSTING, "licence_usd_per_gpu_year", "licence_usd_per_gpu_hour", "power_usd_per_kwh")
+TABLES = ("systems", "gpus", "cloud", "api")
 CHOICES = ("power_in_hosting", "cloud_offer")
 KEYS = (*FIGURES, *OPTIONAL, *TABLES, *CHOICES)
 API_KEYS = ("usd_per_million_input_tokens", "usd_per_million_output_tokens")
 PARTS = ("value", "low", "high", "source", "date")
+OFFER_PARTS = ("provider", "gpus", "terms")
 MOST = 1e12
 
 
 @cache
 def catalog_prices() -> Prices:
-    """The prices that Tonnage ships, ``prices.yaml``.
+    """The prices that Tonnage ships: ``prices.yaml``, ``cloud_prices.yaml`` and ``api_prices.yaml``.
 
     Raises:
         DataErrors: unknown keys, prices that cannot be, or a price without a source or a date.
@@ -38,7 +40,8 @@ def catalog_prices() -> Prices:
     nothing = {key: Figure(path=key, low=1, high=1, source="", date="") for key in FIGURES}
     empty = Prices(**nothing, **dict.fromkeys(OPTIONAL))  # type: ignore[arg-type]
     try:
-        return _read(empty, shipped_yaml("prices.yaml"), "", catalog=True)
+        tables = {"cloud": shipped_yaml("cloud_prices.yaml"), "api": shipped_yaml("api_prices.yaml")}
+        return _read(empty, shipped_yaml("prices.yaml") | tables, "", catalog=True)
     except InputErrors as errors:
         raise DataErrors(f"catalog/prices.yaml: {line}" for line in errors.lines) from None
 
@@ -134,8 +137,28 @@ class _Reading:
         for key in TABLES:
             if key in raw and self._is_mapping(raw[key], _joined(where, key)):
                 found[key] = getattr(self, f"_{key}")(getattr(base, key), raw[key], _joined(where, key))
+        self._hosting(raw, found, where)
         self._choices(raw, found, where)
+        self._offer(base, found, where)
         return found
+
+    def _hosting(self, raw: Mapping[str, Any], found: dict[str, Any], where: str) -> None:
+        """One price of hosting takes the place of the other, and a sum for a system is taken to hold the electricity."""
+        given = [key for key in HOSTING if key in raw]
+        if len([key for key in given if found.get(key) is not None]) > 1:
+            self.problems.append(f"{_joined(where, given[0])}: {given[1]} is given too; give hosting once")
+        if given:
+            found.update({key: None for key in HOSTING if key not in raw})
+        if found.get("hosting_usd_per_system_year") is not None and not self.catalog:
+            found["power_in_hosting"] = True
+
+    def _offer(self, base: Prices, found: dict[str, Any], where: str) -> None:
+        """The offer that is named is one of the list."""
+        named = found.get("cloud_offer")
+        if isinstance(named, str) and not any(offer.offer.startswith(named) for offer in found.get("cloud", base.cloud)):
+            self.problems.append(
+                f"{_joined(where, 'cloud_offer')}: no offer begins with '{named}'; `tonnage catalog prices` lists them, such as AWS"
+            )
 
     def _general(self, raw: object, key: str, path: str) -> Figure | None:
         if _none(raw):
@@ -155,11 +178,10 @@ class _Reading:
             if not isinstance(raw["power_in_hosting"], bool):
                 self.problems.append(f"{_joined(where, 'power_in_hosting')}: '{raw['power_in_hosting']}' is neither true nor false")
         if "cloud_offer" in raw:
-            found["cloud_offer"] = raw["cloud_offer"] or DEFAULT_OFFER
-            if not isinstance(raw["cloud_offer"], str) or not raw["cloud_offer"].strip():
-                self.problems.append(
-                    f"{_joined(where, 'cloud_offer')}: '{raw['cloud_offer']}' is not the name of an offer, such as specialty"
-                )
+            if isinstance(raw["cloud_offer"], str) and raw["cloud_offer"].strip():
+                found["cloud_offer"] = raw["cloud_offer"]
+            else:
+                self.problems.append(f"{_joined(where, 'cloud_offer')}: '{raw['cloud_offer']}' is not the name of an offer, such as AWS")
 
     def _systems(self, old: tuple[SystemPrice, ...], raw: Mapping[str, Any], where: str) -> tuple[SystemPrice, ...]:
         new = []
@@ -171,9 +193,20 @@ class _Reading:
                 continue
             taken.add(system)
             figure = None if _none(value) else self.figure(value, path)
-            if figure is not None:
-                new.append(SystemPrice(system=system, usd=figure))
+            new.append(SystemPrice(system=system, usd=figure))
         return (*new, *(price for price in old if price.system not in taken))
+
+    def _gpus(self, old: tuple[GpuPrice, ...], raw: Mapping[str, Any], where: str) -> tuple[GpuPrice, ...]:
+        new = []
+        taken = set()
+        for name, value in raw.items():
+            path = _joined(where, name)
+            gpu = self._name(lambda n: find_gpu(n).name, name, path)
+            figure = None if _none(value) else self.figure(value, path)
+            taken.add(gpu)
+            if gpu is not None and figure is not None:
+                new.append(GpuPrice(gpu=gpu, usd=figure))
+        return (*new, *(price for price in old if price.gpu not in taken))
 
     def _cloud(self, old: tuple[CloudOffer, ...], raw: Mapping[str, Any], where: str) -> tuple[CloudOffer, ...]:
         new = []
@@ -186,13 +219,24 @@ class _Reading:
             if _none(value):
                 gone.add(gpu)
                 continue
-            plain = not isinstance(value, dict) or set(value) <= set(PARTS)
+            plain = not isinstance(value, dict) or set(value) <= {*PARTS, *OFFER_PARTS}
             for offer, price in {"given": value}.items() if plain else value.items():
-                figure = self.figure(price, path if plain else _joined(path, offer))
-                if figure is not None:
-                    new.append(CloudOffer(gpu=gpu, offer=str(offer), usd_per_gpu_hour=figure))
+                found = self._cloud_offer(gpu, str(offer), price, path if plain else _joined(path, offer))
+                new += [found] if found is not None else []
         taken = {(offer.gpu, offer.offer) for offer in new}
         return (*new, *(o for o in old if (o.gpu, o.offer) not in taken and o.gpu not in gone))
+
+    def _cloud_offer(self, gpu: str, name: str, raw: object, path: str) -> CloudOffer | None:
+        told = {key: raw[key] for key in OFFER_PARTS if key in raw} if isinstance(raw, dict) else {}
+        figure = self.figure({key: value for key, value in raw.items() if key not in told} if isinstance(raw, dict) else raw, path)
+        machine = told.get("gpus")
+        if machine is not None and (isinstance(machine, bool) or not isinstance(machine, int) or machine < 1):
+            self.problems.append(f"{path}.gpus: '{machine}' is not how many GPUs a machine has; write a whole number from 1 on")
+            return None
+        if figure is None:
+            return None
+        provider, terms = (str(told.get(key) or "") for key in ("provider", "terms"))
+        return CloudOffer(gpu=gpu, offer=name, usd_per_gpu_hour=figure, provider=provider, machine_gpus=machine, terms=terms)
 
     def _api(self, old: tuple[ApiPrice, ...], raw: Mapping[str, Any], where: str) -> tuple[ApiPrice, ...]:
         plain = bool(set(raw) & set(API_KEYS))
@@ -201,10 +245,14 @@ class _Reading:
             path = where if plain else _joined(where, name)
             if not self._is_mapping(value, path):
                 continue
-            self._known(value, (*API_KEYS, "source", "date"), path)
-            both = [self._token_price(value, key, path) for key in API_KEYS]
+            like = str(value["like"]) if self.catalog and "like" in value else None
+            told = value if like is None else {**raw[like], "source": f"estimate: the price of {like}; {raw[like]['source']}"}
+            self._known(told, (*API_KEYS, "hosts", "source", "date"), path)
+            both = [self._token_price(told, key, path) for key in API_KEYS]
             if both[0] and both[1]:
-                new.append(ApiPrice(name=str(name), usd_per_million_input_tokens=both[0], usd_per_million_output_tokens=both[1]))
+                into, out = (replace(figure, estimate=like is not None) for figure in both if figure)
+                price = ApiPrice(name=str(name), usd_per_million_input_tokens=into, usd_per_million_output_tokens=out)
+                new.append(replace(price, hosts=told.get("hosts") if self.catalog else None))
         taken = {price.name for price in new}
         return (*new, *(price for price in old if price.name not in taken))
 
@@ -213,29 +261,33 @@ class _Reading:
             self.problems.append(f"{_joined(path, key)}: missing; an API has a price for input and one for output")
             return None
         value = raw[key]
-        if not isinstance(value, dict):
-            value = {"value": value, **{part: raw[part] for part in ("source", "date") if part in raw}}
+        told = {part: raw[part] for part in ("source", "date") if part in raw}
+        value = {**told, **value} if isinstance(value, dict) else {"value": value, **told}
         return self.figure(value, _joined(path, key))
 
     def figure(self, raw: object, path: str) -> Figure | None:
         """A number, or ``{value | low, high, source, date}``; None and a problem where it is neither."""
         parts = raw if isinstance(raw, dict) else {"value": raw}
         self._known(parts, PARTS, path)
-        ends = [parts["value"]] * 2 if "value" in parts else [parts.get("low"), parts.get("high")]
-        numbers = [self._number(end, path) for end in dict.fromkeys(map(_hashable, ends))]
+        middle = parts.get("value")
+        ends = [parts.get("low", middle), parts.get("high", middle)]
+        numbers = {end: self._number(end, path) for end in dict.fromkeys(map(_hashable, [*ends, *([] if middle is None else [middle])]))}
         day = self._day(parts.get("date"), path)
         source = str(parts.get("source") or "").strip()
         if self.catalog and not (source and day):
             self.problems.append(f"{path}: has no source or no date")
-        low, high = numbers[0], numbers[-1]
-        if low is None or high is None:
+        low, high = (numbers[_hashable(end)] for end in ends)
+        typical = None if middle is None else numbers[_hashable(middle)]
+        if low is None or high is None or (typical is None) != (middle is None):
             return None
-        if high < low:
-            self.problems.append(f"{path}: ends at {high:g}, below its beginning of {low:g}; write the lower price as low")
+        if not low <= (low if typical is None else typical) <= high:
+            self.problems.append(f"{path}: {_turned(low, typical, high)}")
             return None
         if not self.catalog:
             source = f"{GIVEN}: {source}" if source else GIVEN
-        return Figure(path=path.removeprefix("prices."), low=low, high=high, source=source, date=day)
+        return Figure(
+            path=path.removeprefix("prices."), low=low, high=high, source=source, date=day, typical=typical if low < high else None
+        )
 
     def _number(self, raw: object, path: str) -> float | None:
         if isinstance(raw, bool) or not isinstance(raw, int | float) or (isinstance(raw, float) and not math.isfinite(raw)):
@@ -273,6 +325,13 @@ class _Reading:
             return True
         self.problems.append(f"{path}: '{raw}' is not a list of prices by name; write for example '{path}: {{NAME: PRICE}}'")
         return False
+
+
+def _turned(low: float, typical: float | None, high: float) -> str:
+    """What is wrong with a range that does not rise."""
+    if high < low:
+        return f"ends at {high:g}, below its beginning of {low:g}; write the lower price as low"
+    return f"{typical:g} is outside {low:g} to {high:g}; write a value within the range"
 
 
 def _said(number: float) -> str:
