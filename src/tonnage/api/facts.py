@@ -141,9 +141,9 @@ def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {"models": [], "gpus": [], "systems": [], "engines": [], "prices": [], "quality": []}
     shelves = {Model: "models", Gpu: "gpus", System: "systems", EngineSpec: "engines"}
     entries = [entry for entry in search("") if shelves[type(entry)] == text] if text in found else search(text)
-    if text == "quality":
+    if text in ("", "quality"):
         found["quality"] = [asdict(score) for score in listed_scores()]
-    elif text == "prices" or text not in found:
+    if text == "prices" or text not in found:
         found["prices"] = [asdict(price) for price in listed_prices("" if text == "prices" else text)]
     for entry in entries:
         facts = asdict(entry)
