@@ -107,7 +107,9 @@ def test_an_estimated_system_is_said_to_be_one() -> None:
     served = replace(COURSE_SERVING, gpu="l40s", system="8xl40s")
     (note,) = (note for note in compare(COURSE_TRAFFIC, served, catalog_prices()).notes if isinstance(note, EstimatedPrice))
     (text,) = cost_note_texts(note)
-    assert text.startswith("The price of 8xl40s is an estimate, as no quotation was found: 8 × 8,500 (7,500 to 9,000) USD for each l40s × 1.3")
+    assert text.startswith(
+        "The price of 8xl40s is an estimate, as no quotation was found: 8 × 8,500 (7,500 to 9,000) USD for each l40s × 1.3"
+    )
     quoted = compare(COURSE_TRAFFIC, COURSE_SERVING, catalog_prices())
     assert not any(isinstance(note, EstimatedPrice) for note in quoted.notes)
 
