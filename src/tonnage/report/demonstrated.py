@@ -44,8 +44,11 @@ def _verdict(found: Demonstration) -> str:
 
 def _failure(failure: Failure) -> str:
     returned = "it was not back when the load ended" if failure.back_s is None else f"it served again {failure.back_s:.1f} s later"
+    sent = counted(failure.sent, "request")
     return (
-        f"{failure.instance} was killed {failure.after_s:.1f} s into the second load, and {returned}. Of {counted(failure.sent, 'request')} "
-        f"{failure.completed:,} completed. Streams cut, because they had begun on the killed instance: {failure.failed}. Requests sent to "
-        f"another instance, because they had not: {failure.retried}. TTFT p95 of that load: {number(failure.ttft_p95_ms)} ms."
+        f"{failure.instance} was killed {failure.after_s:.1f} s into the second load, and {returned}. "
+        f"Of {sent} {failure.completed:,} completed. "
+        f"Streams cut, because they had begun on the killed instance: {failure.failed}. "
+        f"Requests sent to another instance, because they had not: {failure.retried}. "
+        f"TTFT p95 of that load: {number(failure.ttft_p95_ms)} ms."
     )
