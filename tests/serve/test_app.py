@@ -16,7 +16,9 @@ import pytest
 
 from tests.serve.engines import STEP_S, engine
 from tonnage.serve.app import Service, application
+from tonnage.serve.fleet import Fleet
 from tonnage.serve.server import Served, build
+from tonnage.serve.simulated import Simulated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +26,7 @@ class Running:
     """A server in a thread."""
 
     port: int
-    service: Service
+    fleet: Fleet
 
     def post(self, path: str, body: Any) -> tuple[int, dict[str, Any]]:
         reply = self._ask("POST", path, body if isinstance(body, bytes) else json.dumps(body).encode())
@@ -86,7 +88,9 @@ def server() -> Iterator[Running]:
     thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
     thread.start()
     assert begun.wait(60)
-    yield Running(port=listening.getsockname()[1], service=found[0])
+    engines = found[0].engines
+    assert isinstance(engines, Simulated)
+    yield Running(port=listening.getsockname()[1], fleet=engines.fleet)
     servers[0].should_exit = True
     thread.join(20)
     assert not thread.is_alive()
@@ -96,7 +100,7 @@ def idle(server: Running, within_s: float = 5.0) -> bool:
     """Whether the engines hold nothing, at the latest after some seconds."""
     until = time.monotonic() + within_s
     while time.monotonic() < until:
-        if all(not one.member.live and one.member.engine.kv_blocks_used == 0 for one in server.service.fleet.instances):
+        if all(not one.member.live and one.member.engine.kv_blocks_used == 0 for one in server.fleet.instances):
             return True
         time.sleep(0.02)
     return False

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.serve.asked import PER_MESSAGE, Asked, Kind, Refused, asked_of
+from tonnage.serve.asked import Asked, Kind, asked_of
+from tonnage.serve.prompt import PER_MESSAGE, Counted
+from tonnage.serve.refused import Refused
 
 
 def read(kind: Kind, body: Any, max_context: int = 1000) -> Asked:
-    return asked_of(kind, body, count=lambda text: len(text.split()), max_context=max_context, default_osl=64)
+    return asked_of(kind, body, reader=Counted(lambda text: len(text.split())), max_context=max_context, default_osl=64)
 
 
 def test_a_chat_counts_its_messages_and_what_a_template_adds() -> None:
@@ -30,7 +32,7 @@ def test_a_chat_counts_its_messages_and_what_a_template_adds() -> None:
         "n": 2,
     }
     asked = read("chat", body)
-    assert asked.isl == (2 + 3 + 2 * PER_MESSAGE,)
+    assert asked.isl == 2 + 3 + 2 * PER_MESSAGE
     assert (asked.osl, asked.choices, asked.stream, asked.usage, asked.stop) == (7, 2, True, True, ("x",))
 
 
@@ -39,7 +41,7 @@ def test_a_chat_counts_its_messages_and_what_a_template_adds() -> None:
     [("a b c", (3,)), ([5, 6, 7, 8], (4,)), (["a b", "c"], (2, 1)), ([[1, 2], [3]], (2, 1)), ("", (1,))],
 )
 def test_a_prompt_is_text_or_token_ids_or_a_list_of_them(prompt: Any, isl: tuple[int, ...]) -> None:
-    assert read("completions", {"prompt": prompt}).isl == isl
+    assert tuple(one.tokens for one in read("completions", {"prompt": prompt}).prompts) == isl
 
 
 def test_what_exceeds_the_context_is_refused_as_vllm_refuses_it() -> None:
@@ -63,6 +65,18 @@ def test_what_exceeds_the_context_is_refused_as_vllm_refuses_it() -> None:
         ("completions", {"prompt": "x", "max_tokens": 0}, "max_tokens"),
         ("completions", {"prompt": "x", "max_tokens": True}, "max_tokens"),
         ("completions", {"prompt": "x", "n": 1000}, "n"),
+        ("completions", {"prompt": [["x"]]}, "prompt"),
+        ("completions", {"prompt": [-1]}, "prompt"),
+        ("completions", {"prompt": ["x"] * 129}, "prompt"),
+        ("completions", {"prompt": "x", "temperature": 2.1}, "temperature"),
+        ("completions", {"prompt": "x", "temperature": "hot"}, "temperature"),
+        ("completions", {"prompt": "x", "top_p": 0}, "top_p"),
+        ("completions", {"prompt": "x", "top_k": 0.5}, "top_k"),
+        ("completions", {"prompt": "x", "seed": True}, "seed"),
+        ("completions", {"prompt": "x", "ignore_eos": 1}, "ignore_eos"),
+        ("completions", {"prompt": "x", "max_tokens": 4, "min_tokens": 5}, "min_tokens"),
+        ("completions", {"prompt": "x", "stop_token_ids": [-1]}, "stop_token_ids"),
+        ("completions", {"prompt": "x", "stop_token_ids": 3}, "stop_token_ids"),
         ("completions", {"prompt": "x", "stream": "yes"}, "stream"),
         ("completions", {"prompt": "x", "stop": [""]}, "stop"),
         ("completions", [], None),
@@ -80,7 +94,10 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
     max_leaves=8,
 )
-NAMES = ["prompt", "messages", "max_tokens", "n", "stream", "stream_options", "stop", "user", "model"]
+NAMES = [
+    *("prompt", "messages", "max_tokens", "temperature", "top_k", "seed", "min_tokens", "stop_token_ids", "tools", "logprobs"),
+    *("n", "stream", "stream_options", "stop", "user", "model"),
+]
 
 
 @given(kind=st.sampled_from(["chat", "completions"]), body=st.dictionaries(st.sampled_from(NAMES), JSON) | JSON)
@@ -90,7 +107,29 @@ def test_any_body_is_understood_or_refused(kind: Kind, body: Any) -> None:
     except Refused as error:
         status = error.status
     else:
-        assert min(asked.isl) >= 1
+        assert min(one.tokens for one in asked.prompts) >= 1
         assert asked.osl >= 1
         return
     assert status == 400
+
+
+@pytest.mark.parametrize(
+    "field",
+    [{"logprobs": True}, {"logprobs": 3}, {"tools": [{"type": "function"}]}, {"response_format": {"type": "json_object"}}, {"best_of": 2}],
+    ids=lambda field: next(iter(field)),
+)
+def test_a_real_engine_refuses_what_it_does_not_heed(field: dict[str, Any]) -> None:
+    body = {"prompt": "x", **field}
+    assert read("completions", body).osl == 64  # the words of a simulated one mean nothing anyway
+    with pytest.raises(Refused) as refused:
+        asked_of("completions", body, reader=Counted(len), max_context=1000, default_osl=64, real=True)
+    assert refused.value.param in field
+
+
+def test_what_changes_nothing_is_taken_by_a_real_engine_too() -> None:
+    body = {"prompt": "x", "logprobs": None, "tools": [], "best_of": 1, "response_format": {"type": "text"}}
+    assert asked_of("completions", body, reader=Counted(len), max_context=1000, default_osl=64, real=True).osl == 64
+
+
+def test_without_a_default_an_answer_may_fill_the_context() -> None:
+    assert asked_of("completions", {"prompt": [1] * 300}, reader=Counted(len), max_context=1000, default_osl=0).osl == 700

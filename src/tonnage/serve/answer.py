@@ -1,24 +1,49 @@
-"""One answer on its way to a client: tokens as they come, text, stop texts, and why it ended."""
+"""One answer on its way to a client: text as it comes, stop texts, and why it ended."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from tonnage.results.requests import COMPLETED, REJECTED
-from tonnage.serve.asked import Refused
-from tonnage.serve.words import word
+from tonnage.serve.refused import Refused
+from tonnage.serve.stop_texts import StopTexts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tonnage.serve.fleet import Fleet
     from tonnage.serve.metrics import Metrics
 
-LEFT = -1
-"""Put into an answer's queue when its client has left."""
+LEFT = "abort"
+"""How an answer ends whose client has left."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A part of an answer, as an engine delivers it.
+
+    Attributes:
+        text: it may be empty.
+        tokens: how many it is made of.
+        finish: "stop" or "length" if it is the last, else "".
+        error: why there will be no answer, else "".
+    """
+
+    text: str = ""
+    tokens: int = 0
+    finish: str = ""
+    error: str = ""
+
+
+class Source(Protocol):
+    """Where the pieces of an answer come from; everything is called on the loop's thread."""
+
+    def begin(self, answer: Answer) -> None:
+        """Begin to make pieces, which are given to ``answer.take``."""
+
+    def end(self) -> None:
+        """No piece is wanted any more. Called once, whether the source has ended or not."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -26,81 +51,76 @@ class Answer:
     """One choice of a request.
 
     Attributes:
-        isl, osl: prompt tokens, and output tokens at most.
+        source: where it comes from.
+        metrics: of the server.
+        isl: prompt tokens.
         stop: texts at which it ends.
-        number: of the request in the fleet.
         made: output tokens so far.
         finish: "stop" or "length" once it has ended, "abort" when its client left.
     """
 
-    fleet: Fleet
+    source: Source
     metrics: Metrics
     isl: int
-    osl: int
     stop: tuple[str, ...] = ()
-    session: int = -1
-    number: int = -1
     made: int = 0
     finish: str = ""
     began: float = 0.0
     last: float = 0.0
-    _text: str = ""
-    _queue: asyncio.Queue[tuple[int, int]] = field(default_factory=asyncio.Queue)
+    _ended: bool = False
+    _queue: asyncio.Queue[Piece] = field(default_factory=asyncio.Queue)
 
     def begin(self) -> None:
-        """Send the request to the fleet."""
+        """Send the request to its engine."""
         self.began = self.last = time.monotonic()
-        self.number = self.fleet.submit(isl=self.isl, osl=self.osl, deliver=self._deliver, session=self.session)
+        self.source.begin(self)
+
+    def take(self, piece: Piece) -> None:
+        """Take a further piece from the source."""
+        self._queue.put_nowait(piece)
 
     def leave(self) -> None:
         """The client has left: the engine lets go of the request."""
         if not self.finish:
-            self._queue.put_nowait((0, LEFT))
+            self._queue.put_nowait(Piece(finish=LEFT))
 
     async def pieces(self) -> AsyncIterator[str]:
-        """The text of the answer, piece by piece, as the engine delivers it.
+        """The text of the answer, piece by piece, as the engine delivers it; ``finish`` is set when the last is given out.
 
         Raises:
-            Refused: the engine rejected the request, which can never fit.
+            Refused: the engine cannot answer.
         """
+        texts = StopTexts(self.stop)
         try:
             while not self.finish:
-                tokens, status = await self._queue.get()
-                if status == REJECTED:
-                    raise Refused(f"a request of {self.isl} and {self.osl} tokens does not fit the KV cache of this deployment")
-                if status == LEFT:
-                    self.finish = "abort"
+                piece = await self._queue.get()
+                if piece.error:
+                    raise Refused(piece.error)
+                if piece.finish == LEFT:
+                    self.finish = LEFT
                     return
-                piece = self._taken(tokens)
-                if not self.finish and status == COMPLETED:
-                    self.finish = "length"
-                yield piece
+                self._count(piece.tokens)
+                text = texts.take(piece.text)
+                if texts.found or piece.finish:
+                    self.finish = "stop" if texts.found else piece.finish
+                    text += texts.rest()
+                if text or self.finish or not self.stop:
+                    yield text
         finally:
-            self._end()
+            self.end()
 
-    def _deliver(self, tokens: int, status: int) -> None:
-        self._queue.put_nowait((tokens, status))
-
-    def _taken(self, tokens: int) -> str:
-        """The text of further tokens, cut where a stop text begins."""
-        now = time.monotonic()
-        self.metrics.tokens(self.made, tokens, now - self.began, now - self.last)
-        self.last = now
-        piece = "".join(word(self.number, self.made + i) for i in range(tokens))
-        self.made += tokens
-        if not self.stop:
-            return piece
-        before = len(self._text)
-        self._text += piece
-        ends = [place for one in self.stop if (place := self._text.find(one, max(0, before - len(one)))) >= 0]
-        if not ends:
-            return piece
-        self.finish = "stop"
-        return self._text[before : max(min(ends), before)]
-
-    def _end(self) -> None:
-        """Whatever ended it, the engine and the metrics are told once."""
-        self.fleet.cancel(self.number)
-        self.fleet.ended(self.number)
-        self.finish = self.finish or "abort"
+    def end(self) -> None:
+        """Tell the engine and the metrics, once, whatever ended it."""
+        if self._ended:
+            return
+        self._ended = True
+        self.source.end()
+        self.finish = self.finish or LEFT
         self.metrics.ended(self.finish, time.monotonic() - self.began, self.isl, self.made)
+
+    def _count(self, tokens: int) -> None:
+        if tokens:
+            now = time.monotonic()
+            self.metrics.tokens(self.made, tokens, now - self.began, now - self.last)
+            self.last = now
+            self.made += tokens

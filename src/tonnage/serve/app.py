@@ -9,14 +9,15 @@ import json
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tonnage.serve.answer import Answer
-from tonnage.serve.asked import Asked, Count, Kind, Refused, asked_of
+from tonnage.serve.asked import Asked, Kind, asked_of
+from tonnage.serve.refused import Refused
 from tonnage.serve.replies import DONE, Reply, event
 from tonnage.version import VERSION
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
-    from tonnage.serve.fleet import Fleet
     from tonnage.serve.metrics import Metrics
+    from tonnage.serve.prompt import Reader
 
 LARGEST_BODY = 32 * 2**20
 """Bytes of a request's body."""
@@ -33,27 +34,42 @@ LARGEST_BODY = 32 * 2**20
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
+class Engines(Protocol):
+    """What answers: simulated instances, or a real engine."""
+
+    @property
+    def metrics(self) -> Metrics:
+        """Of the server."""
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the engines' queues."""
+
+    def answers(self, asked: Asked) -> list[Answer]:
+        """An answer for each choice to each prompt, not begun yet."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """What the application serves.
 
     Attributes:
-        fleet: the instances.
-        metrics: of the server.
+        engines: what answers.
+        reader: makes prompts of texts.
         model: the name that it serves the model by.
         max_context: longest prompt plus output; 0 for no limit.
-        default_osl: output tokens of a request that sets no limit.
-        count: tokens of a text.
+        default_osl: output tokens of a request that sets no limit; 0 for as many as the context leaves.
+        real: whether a model answers, so that what would change its answers and is not heeded is refused.
         most_waiting: requests that may be in the engines' queues when another comes; 0 for no limit.
         started: seconds since 1970.
     """
 
-    fleet: Fleet
-    metrics: Metrics
+    engines: Engines
+    reader: Reader
     model: str
     max_context: int
     default_osl: int
-    count: Count
+    real: bool = False
     most_waiting: int = 0
     started: int = 0
 
@@ -79,7 +95,7 @@ class Stream(Response):
         finally:
             watch.cancel()
             for answer in self._answers:
-                answer.leave()
+                answer.end()
 
 
 async def _left(receive: Receive, answers: list[Answer]) -> None:
@@ -110,7 +126,7 @@ def application(service: Service) -> Starlette:
         return JSONResponse({"object": "list", "data": [one]})
 
     async def metrics(request: Request) -> Response:
-        return Response(service.metrics.text(), media_type=_METRICS_TYPE)
+        return Response(service.engines.metrics.text(), media_type=_METRICS_TYPE)
 
     async def well(request: Request) -> Response:
         return Response()
@@ -131,10 +147,17 @@ def application(service: Service) -> Starlette:
 
 async def _answered(service: Service, kind: Kind, request: Request, number: int) -> Response:
     try:
-        asked = asked_of(kind, await _body(request), count=service.count, max_context=service.max_context, default_osl=service.default_osl)
+        asked = asked_of(
+            kind,
+            await _body(request),
+            reader=service.reader,
+            max_context=service.max_context,
+            default_osl=service.default_osl,
+            real=service.real,
+        )
         if asked.model not in ("", service.model):
             raise Refused(f"The model `{asked.model}` does not exist.", status=404, kind="NotFoundError", param="model")
-        if service.most_waiting and service.fleet.waiting >= service.most_waiting:
+        if service.most_waiting and service.engines.waiting >= service.most_waiting:
             raise Refused("too many requests are waiting; try again later", status=503, kind="ServiceUnavailableError")
         return await _reply(service, asked, request, number)
     except Refused as error:
@@ -162,11 +185,7 @@ async def _body(request: Request) -> Any:
 async def _reply(service: Service, asked: Asked, request: Request, number: int) -> Response:
     head = "chatcmpl" if asked.kind == "chat" else "cmpl"
     reply = Reply(kind=asked.kind, id=f"{head}-{number}", model=service.model, created=int(time.time()))
-    made = [
-        Answer(fleet=service.fleet, metrics=service.metrics, isl=isl, osl=asked.osl, stop=asked.stop, session=asked.session)
-        for isl in asked.isl
-        for _ in range(asked.choices)
-    ]
+    made = service.engines.answers(asked)
     for answer in made:
         answer.begin()
     if asked.stream:
@@ -177,8 +196,8 @@ async def _reply(service: Service, asked: Asked, request: Request, number: int) 
     finally:
         watch.cancel()
         for answer in made:
-            answer.leave()
-    document = reply.whole([(text, answer.finish) for text, answer in zip(texts, made, strict=True)], sum(asked.isl), _total(made))
+            answer.end()
+    document = reply.whole([(text, answer.finish) for text, answer in zip(texts, made, strict=True)], asked.isl, _total(made))
     return JSONResponse(document)
 
 
@@ -203,7 +222,7 @@ async def _events(asked: Asked, reply: Reply, made: list[Answer]) -> AsyncIterat
         yield event(error.to_json())
         return
     if asked.usage:
-        yield event(reply.last(sum(asked.isl), _total(made)))
+        yield event(reply.last(asked.isl, _total(made)))
     yield DONE
 
 

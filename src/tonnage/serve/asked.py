@@ -1,39 +1,18 @@
-"""A request of the OpenAI API, read and checked: what a simulated engine needs to know of it."""
+"""A request of the OpenAI API, read and checked: what an engine needs to know of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tonnage.serve.prompt import Message, Prompt, Reader
+from tonnage.serve.refused import Refused
+from tonnage.serve.sampling import Sampling, sampling_of
+
 Kind = Literal["chat", "completions"]
 
-Count = Callable[[str], int]
-"""Tokens of a text."""
-
-PER_MESSAGE = 4
-"""Tokens that a chat template adds to each message, roughly those of ChatML (role, two markers, a line break)."""
-
 MOST_CHOICES = 128
-
-
-class Refused(Exception):
-    """A request that is answered with an error of the API.
-
-    Attributes:
-        status: of HTTP.
-        kind: the error's ``type``, as vLLM names it.
-        param: the field that is wrong; None where it is the whole body.
-    """
-
-    def __init__(self, message: str, *, status: int = 400, kind: str = "BadRequestError", param: str | None = None) -> None:
-        """Keep the parts of the body that the client gets."""
-        super().__init__(message)
-        self.status, self.kind, self.param = status, kind, param
-
-    def to_json(self) -> dict[str, Any]:
-        """The body, in vLLM's form."""
-        return {"error": {"message": str(self), "type": self.kind, "param": self.param, "code": self.status}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +22,10 @@ class Asked:
     Attributes:
         kind: which endpoint.
         model: as the client names it.
-        isl, osl: prompt tokens, and the output tokens at most.
-        choices: answers to the same prompt (``n``, times the prompts of a completion).
+        prompts: one, or the several of a completion.
+        osl: output tokens at most, of each answer.
+        sampling: how tokens are chosen.
+        choices: answers to the same prompt (``n``).
         stream, usage: whether tokens are streamed, and whether the stream ends with the usage.
         stop: texts at which an answer ends.
         session: a number for session affinity, made of ``user``; -1 without.
@@ -52,35 +33,44 @@ class Asked:
 
     kind: Kind
     model: str
-    isl: tuple[int, ...]
+    prompts: tuple[Prompt, ...]
     osl: int
+    sampling: Sampling
     choices: int
     stream: bool
     usage: bool
     stop: tuple[str, ...]
     session: int
 
+    @property
+    def isl(self) -> int:
+        """Tokens of all prompts."""
+        return sum(prompt.tokens for prompt in self.prompts)
 
-def asked_of(kind: Kind, body: Any, *, count: Count, max_context: int, default_osl: int) -> Asked:
+
+def asked_of(kind: Kind, body: Any, *, reader: Reader, max_context: int, default_osl: int, real: bool = False) -> Asked:
     """Read the body of a request.
 
     Args:
         kind: the endpoint.
         body: as JSON gave it.
-        count: tokens of a text.
+        reader: makes prompts of texts.
         max_context: longest prompt plus output; 0 for no such limit.
-        default_osl: output tokens where the client sets no limit.
+        default_osl: output tokens where the client sets no limit; 0 for as many as the context leaves.
+        real: whether a model answers, so that fields that would change its answers are refused where they are not heeded.
 
     Raises:
         Refused: with the error that the client gets.
     """
     if not isinstance(body, Mapping):
         raise Refused("the body is not a JSON object")
-    isl = (_chat_tokens(body, count),) if kind == "chat" else _prompt_tokens(body.get("prompt"), count)
+    if real:
+        _refuse_unheeded(body)
+    prompts = (reader.chat(_messages(body)),) if kind == "chat" else _prompts(body.get("prompt"), reader)
+    longest = max(prompt.tokens for prompt in prompts)
     named = "max_completion_tokens" if kind == "chat" and body.get("max_completion_tokens") is not None else "max_tokens"
-    osl = _whole(body, named, default_osl, least=1)
+    osl = _whole(body, named, default_osl or max(max_context - longest, 1), least=1)
     choices = _whole(body, "n", 1, least=1, most=MOST_CHOICES)
-    longest = max(isl)
     if max_context and longest + osl > max_context:
         raise Refused(
             f"This model's maximum context length is {max_context} tokens. However, you requested {longest + osl} tokens ({longest} in the "
@@ -90,8 +80,9 @@ def asked_of(kind: Kind, body: Any, *, count: Count, max_context: int, default_o
     return Asked(
         kind=kind,
         model=str(body.get("model") or ""),
-        isl=isl,
+        prompts=prompts,
         osl=osl,
+        sampling=sampling_of(body, osl),
         choices=choices,
         stream=_flag(body, "stream"),
         usage=_flag(_object(body, "stream_options"), "include_usage"),
@@ -100,16 +91,25 @@ def asked_of(kind: Kind, body: Any, *, count: Count, max_context: int, default_o
     )
 
 
-def _chat_tokens(body: Mapping[str, Any], count: Count) -> int:
+def _refuse_unheeded(body: Mapping[str, Any]) -> None:
+    """Fields that would change an answer are refused rather than passed over."""
+    for name in ("logprobs", "top_logprobs", "prompt_logprobs", "best_of", "suffix", "tools", "functions"):
+        value = body.get(name)
+        if value not in (None, False, 0, 1, "", []) or (name.endswith("logprobs") and value is True):
+            raise Refused(f"{name}: this server does not do that; leave it out", param=name)
+    form = body.get("response_format")
+    if form is not None and form != {"type": "text"}:
+        raise Refused("response_format: this server answers in plain text only", param="response_format")
+
+
+def _messages(body: Mapping[str, Any]) -> list[Message]:
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
         raise Refused("messages: a list of one message or more is needed", param="messages")
-    total = 0
     for i, message in enumerate(messages):
         if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
             raise Refused(f"messages[{i}]: an object with a role is needed", param="messages")
-        total += PER_MESSAGE + count(_text_of(message.get("content"), i))
-    return total
+    return [Message(role=message["role"], text=_text_of(message.get("content"), i)) for i, message in enumerate(messages)]
 
 
 def _text_of(content: Any, place: int) -> str:
@@ -121,16 +121,24 @@ def _text_of(content: Any, place: int) -> str:
     raise Refused(f"messages[{place}].content: a text, or a list of parts with a text each, is needed", param="messages")
 
 
-def _prompt_tokens(prompt: Any, count: Count) -> tuple[int, ...]:
-    """Tokens of each prompt: a text, token ids, or a list of either."""
-    if isinstance(prompt, str):
-        return (max(count(prompt), 1),)
-    if isinstance(prompt, list) and prompt:
-        if all(isinstance(one, int) and not isinstance(one, bool) for one in prompt):
-            return (len(prompt),)
-        if all(isinstance(one, str | list) and one for one in prompt) and len(prompt) <= MOST_CHOICES:
-            return tuple(_prompt_tokens(one, count)[0] for one in prompt)
-    raise Refused("prompt: a text, token ids, or a list of either is needed", param="prompt")
+def _prompts(prompt: Any, reader: Reader) -> tuple[Prompt, ...]:
+    """A text, token ids, or a list of either."""
+    several = prompt if isinstance(prompt, list) and prompt and not _are_ids(prompt) else [prompt]
+    if len(several) > MOST_CHOICES:
+        raise Refused(f"prompt: a list of at most {MOST_CHOICES} is needed", param="prompt")
+    found = []
+    for one in several:
+        if isinstance(one, str) and (one or len(several) == 1):
+            found.append(reader.text(one))
+        elif _are_ids(one):
+            found.append(reader.ids(one))
+        else:
+            raise Refused("prompt: a text, token ids, or a list of either is needed", param="prompt")
+    return tuple(found)
+
+
+def _are_ids(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in value)
 
 
 def _whole(body: Mapping[str, Any], name: str, default: int, *, least: int, most: int | None = None) -> int:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
-
-from tonnage.serve.fleet import Fleet
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -20,12 +19,28 @@ WHOLE = (0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40
 LATE = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """What one engine holds at a moment.
+
+    Attributes:
+        engine: its name.
+        running, waiting: requests with a slot, and in the queue.
+        kv_used: share of the KV cache in use, from 0 to 1.
+    """
+
+    engine: str
+    running: int
+    waiting: int
+    kv_used: float
+
+
 class Gauges(Collector):
     """What the engines hold at the moment of a scrape."""
 
-    def __init__(self, fleet: Fleet, model: str) -> None:
-        """Read the instances of a fleet."""
-        self._fleet, self._model = fleet, model
+    def __init__(self, loads: Callable[[], Iterable[Load]], model: str) -> None:
+        """Ask ``loads`` at each scrape."""
+        self._loads, self._model = loads, model
 
     def collect(self) -> Iterator[Metric]:
         """One gauge each for running, waiting and KV cache in use, by instance."""
@@ -35,21 +50,24 @@ class Gauges(Collector):
             "vllm:kv_cache_usage_perc": "Share of the KV cache in use, from 0 to 1.",
         }
         gauges = [GaugeMetricFamily(name, text, labels=["model_name", "engine"]) for name, text in about.items()]
-        for one in self._fleet.instances:
-            engine = one.member.engine
-            values = len(engine.running), len(engine.waiting), one.member.kv_used
-            for gauge, value in zip(gauges, values, strict=True):
-                gauge.add_metric([self._model, one.name], value)
+        for one in self._loads():
+            for gauge, value in zip(gauges, (one.running, one.waiting, one.kv_used), strict=True):
+                gauge.add_metric([self._model, one.engine], value)
         yield from gauges
 
 
 class Metrics:
     """Counters and histograms of one server; each server has a registry of its own."""
 
-    def __init__(self, fleet: Fleet, model: str) -> None:
-        """Count from 0."""
+    def __init__(self, loads: Callable[[], Iterable[Load]], model: str) -> None:
+        """Count from 0.
+
+        Args:
+            loads: what each engine holds at this moment.
+            model: the name that clients use.
+        """
         self.registry = CollectorRegistry()
-        self.registry.register(Gauges(fleet, model))
+        self.registry.register(Gauges(loads, model))
 
         def histogram(name: str, about: str, buckets: tuple[float, ...]) -> Histogram:
             return Histogram(name, about, ["model_name"], buckets=buckets, registry=self.registry).labels(model)

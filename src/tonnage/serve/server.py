@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.serve.app import Service, application
-from tonnage.serve.asked import Count
 from tonnage.serve.clock import WallClock
 from tonnage.serve.fleet import Fleet
 from tonnage.serve.instance import Instance
-from tonnage.serve.metrics import Metrics
+from tonnage.serve.prompt import Count, Counted
+from tonnage.serve.simulated import Simulated
 
 if TYPE_CHECKING:
     from tonnage.simulator.engine import Engine
@@ -92,16 +92,15 @@ def build(served: Served, loop: asyncio.AbstractEventLoop) -> Service:
 
     clock = WallClock(served.speed)
     fleet = Fleet([Instance(str(i), served.engine(), clock) for i in range(served.instances)], served.router)
-    metrics = Metrics(fleet, served.model)
+    engines = Simulated(fleet, served.model)
     for instance in fleet.instances:
-        instance.wakes_by(Alarm(loop, instance.wake), metrics.late)
+        instance.wakes_by(Alarm(loop, instance.wake), engines.metrics.late)
     return Service(
-        fleet=fleet,
-        metrics=metrics,
+        engines=engines,
+        reader=Counted(served.count),
         model=served.model,
         max_context=served.max_context,
         default_osl=served.default_osl,
-        count=served.count,
         most_waiting=served.most_waiting,
         started=int(time.time()),
     )
