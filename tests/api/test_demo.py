@@ -42,7 +42,7 @@ def test_a_fleet_is_measured_loses_an_instance_and_ends_with_all_its_processes()
     assert document["measured"]["tpot_ms"] > 0.98 * document["predicted"]["tpot_ms"]
     assert failure.sent == failure.completed + failure.failed
     assert failure.after_s == 0.75
-    assert "5 of 5 processes serve." in told
+    assert "4 of 4 instances serve." in told
     assert any("instance-0 ended with exit code 137" in line for line in told)
 
 

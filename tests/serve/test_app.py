@@ -17,7 +17,7 @@ import pytest
 from tests.serve.engines import STEP_S, engine
 from tonnage.serve.app import Service, application
 from tonnage.serve.fleet import Fleet
-from tonnage.serve.server import Served, build
+from tonnage.serve.server import Served
 from tonnage.serve.simulated import Simulated
 
 
@@ -78,7 +78,7 @@ def server() -> Iterator[Running]:
     begun = threading.Event()
 
     async def run() -> None:
-        found.append(build(served, asyncio.get_running_loop()))
+        found.append(served.build(asyncio.get_running_loop()))
         servers.append(
             uvicorn.Server(uvicorn.Config(application(found[0]), log_level="error", lifespan="off", timeout_graceful_shutdown=1))
         )

@@ -14,6 +14,8 @@ from tonnage.api.gateway import gateway_settings
 from tonnage.api.lesson import lesson
 from tonnage.api.score import score, score_models, several_models
 from tonnage.api.serve import serve_simulated
+from tonnage.api.serve_apart import serve_apart
+from tonnage.api.serve_openvino import serve_openvino
 from tonnage.api.simulate import simulate, simulate_sweep
 from tonnage.api.simulated_run import SimulatedRun, write_runs
 from tonnage.api.size import Asked, answer, ask, size, size_measured, size_models
@@ -37,6 +39,8 @@ __all__ = [
     "prices_of",
     "score",
     "score_models",
+    "serve_apart",
+    "serve_openvino",
     "serve_simulated",
     "several_models",
     "simulate",

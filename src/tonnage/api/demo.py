@@ -32,6 +32,9 @@ STEADY_SHARE = 0.5
 KILLED_AT = 0.25
 """Share of the second load after which it is killed."""
 
+SOON_S = 5.0
+"""Seconds that each process has to end."""
+
 Told = Callable[[str], None]
 
 
@@ -96,20 +99,24 @@ def demo(*, seconds: float = 30.0, seed: int = 0, told: Told = _silent, watch: W
     """
     if not LEAST_S <= seconds <= LONGEST_S:
         raise InputError(f"{option('seconds')}: {seconds:g} is not possible; write {LEAST_S:g} to {LONGEST_S:,.0f}")
-    from tonnage.api.processes import gateway_before, processes, simulated_instances
+    from tonnage.api.processes import READY_S, gateway_before, processes, served_instances
     from tonnage.serve.demonstration import Demonstration, beside
 
     fleet = f"{INSTANCES} × {MODEL} in {PRECISION.upper()} on {GPU}, simulated, behind the gateway ({ROUTER})"
     told(f"Starting {fleet} …")
-    instances = simulated_instances(["--model", MODEL, "--gpu", GPU, "--precision", PRECISION], INSTANCES)
-    with tempfile.TemporaryDirectory() as logs:
-        gateway = gateway_before(instances, policy=ROUTER)
-        with processes(
-            instances, gateway, Path(logs), told=told, seen=lambda ready, of: told(f"{ready} of {of} processes serve.")
-        ) as fleet_up:
-            steady = _measure(fleet_up, seconds * STEADY_SHARE, seed=seed, selftest=True, watch=watch)
-            told("Measured. Now the same load again, and one instance is killed.")
-            failure = _with_a_failure(fleet_up, seconds * (1 - STEADY_SHARE), seed=seed + 1, told=told, watch=watch)
+    instances = served_instances(["--engine", "simulated", "--model", MODEL, "--gpu", GPU, "--precision", PRECISION], INSTANCES)
+    gateway = gateway_before(instances, policy=ROUTER)
+
+    def seen(ready: int, of: int) -> None:
+        told(f"{ready} of {of} instances serve.")
+
+    with (
+        tempfile.TemporaryDirectory() as logs,
+        processes(instances, gateway, Path(logs), ready_s=READY_S, grace_s=SOON_S, told=told, seen=seen) as fleet_up,
+    ):
+        steady = _measure(fleet_up, seconds * STEADY_SHARE, seed=seed, selftest=True, watch=watch)
+        told("Measured. Now the same load again, and one instance is killed.")
+        failure = _with_a_failure(fleet_up, seconds * (1 - STEADY_SHARE), seed=seed + 1, told=told, watch=watch)
     predicted = _predicted(steady.requests)
     from tonnage.results.metrics import summarize
 

@@ -14,10 +14,7 @@ if TYPE_CHECKING:
     from tonnage.serve.supervision.supervisor import Supervisor
 
 READY_S = 120.0
-"""Seconds that simulated instances and a gateway may take to serve: far more than they need."""
-
-SOON_S = 5.0
-"""Seconds that they have to end."""
+"""Seconds that simulated instances or a gateway may take to serve: far more than they need."""
 
 Seen = Callable[[int, int], None]
 
@@ -27,7 +24,7 @@ class Processes:
     """A fleet that serves.
 
     Attributes:
-        supervisor: of its processes.
+        supervisor: of the instances.
         url: of the gateway.
         instances: the names of the instances.
     """
@@ -37,21 +34,20 @@ class Processes:
     instances: tuple[str, ...]
 
 
-def simulated_instances(arguments: Sequence[str], instances: int, *, host: str = "127.0.0.1") -> list[Program]:
-    """The programs of simulated instances, each on a free port.
+def served_instances(arguments: Sequence[str], instances: int) -> list[Program]:
+    """The programs of instances that ``tonnage serve`` runs, each on a free port of 127.0.0.1.
 
     Args:
-        arguments: of ``tonnage serve --engine simulated``, without host and port.
+        arguments: of ``tonnage serve``, without host and port.
         instances: how many.
-        host: where they listen.
     """
     from tonnage.serve.supervision.ports import free_ports
     from tonnage.serve.supervision.program import Program
 
-    command = (sys.executable, "-m", "tonnage", "serve", "--engine", "simulated", *arguments, "--host", host)
+    command = (sys.executable, "-m", "tonnage", "serve", *arguments, "--host", "127.0.0.1")
     return [
-        Program(name=f"instance-{i}", argv=(*command, "--port", str(port)), address=f"{host}:{port}")
-        for i, port in enumerate(free_ports(instances, host))
+        Program(name=f"instance-{i}", argv=(*command, "--port", str(port)), address=f"127.0.0.1:{port}")
+        for i, port in enumerate(free_ports(instances))
     ]
 
 
@@ -71,21 +67,25 @@ def gateway_before(instances: Sequence[Program], *, policy: str, host: str = "12
 
 @contextmanager
 def processes(
-    instances: Sequence[Program], gateway: Program, logs: Path, *, told: Callable[[str], None], seen: Seen
+    instances: Sequence[Program], gateway: Program, logs: Path, *, ready_s: float, grace_s: float, told: Callable[[str], None], seen: Seen
 ) -> Iterator[Processes]:
-    """The fleet for as long as the block lasts; it begins when everything serves.
+    """The fleet for as long as the block lasts; it begins when everything serves, and ends with the gateway first.
 
     Args:
         instances, gateway: what to run.
         logs: folder for what they print.
+        ready_s: seconds that the instances have to serve.
+        grace_s: seconds that each process has to end.
         told: takes a line about every restart.
-        seen: takes how many processes serve, and of how many.
+        seen: takes how many instances serve, and of how many.
 
     Raises:
         InputError, TonnageError: one of them does not serve.
     """
     from tonnage.serve.supervision.supervisor import Supervisor
 
-    with Supervisor([*instances, gateway], logs, grace_s=SOON_S, told=told) as supervisor:
-        supervisor.wait_until_ready(timeout_s=READY_S, seen=seen)
-        yield Processes(supervisor=supervisor, url=gateway.url, instances=tuple(one.name for one in instances))
+    with Supervisor(instances, logs, grace_s=grace_s, told=told) as supervisor:
+        supervisor.wait_until_ready(timeout_s=ready_s, seen=seen)
+        with Supervisor([gateway], logs, grace_s=grace_s, told=told) as front:
+            front.wait_until_ready(timeout_s=READY_S)
+            yield Processes(supervisor=supervisor, url=gateway.url, instances=tuple(one.name for one in instances))

@@ -1,64 +1,146 @@
-"""``tonnage serve``: the OpenAI API of a model on GPUs that you do not have, timed by the simulator."""
+"""``tonnage serve``: the OpenAI API of a model, on simulated GPUs or on this machine's CPU."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
 from tonnage.cli.flags import about, flags_of, given, with_flags
 from tonnage.cli.progress import compile_if_needed
+from tonnage.errors import InputError
+
+if TYPE_CHECKING:
+    from tonnage.serve.server import Servable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
     """What is served, and where."""
 
-    model: str | None = about("Catalog id, or the path of a Hugging Face config.json.")
-    gpu: str | None = about("GPU id (default: h100-sxm-80gb).")
-    precision: str | None = about("Number format (default: the format that the model is published in, fp16 for 16 bits).")
-    tp: int | None = about("Tensor-parallel degree (default: 1).")
-    plan: Path | None = about("A plan that tonnage size --output wrote: its choice is served.")
-    rules: str | None = about("Engine preset whose scheduler and step times are simulated (default: the newest of vLLM).")
-    instances: int | None = about("Engines behind one router (default: 1, or what the plan says).")
-    router: str | None = about("Router between the instances: round-robin, random, power-of-two and others (default: least-outstanding).")
-    speed: float | None = about("How many times as fast as a clock on the wall the simulated time runs (default: 1).")
-    tokenizer: Path | None = about("Local tokenizer.json that counts prompts; without one, 4 characters are a token.")
-    default_osl: int | None = about("Output tokens of a request that sets no limit (default: 128).")
+    model: str | None = about("Catalog id or path of a config.json; for openvino a GGUF file or a folder in OpenVINO's format.")
+    precision: str | None = about("Number format (default: the one that the model is published in; for openvino auto, or fp32).")
+    default_osl: int | None = about("Output tokens of a request that sets no limit (default: 128; for openvino what the context leaves).")
     max_waiting: int | None = about("Requests that may wait when another comes; further ones get 503 (default: no limit).")
-    served_model_name: str | None = about("Name that clients use for the model (default: its catalog id).")
-    coefficients: Path | None = about("File that tonnage calibrate wrote; its factors are applied to the shipped terms.")
+    served_model_name: str | None = about("Name that clients use for the model (default: its catalog id, or the name of its file).")
     host: str | None = about("Address to listen on (default: 127.0.0.1).")
     port: int | None = about("Port to listen on; 0 takes a free one (default: 8000).")
 
 
-@with_flags(*flags_of(Served))
-def serve(
-    *,
-    engine: Annotated[
-        Literal["simulated"], Parameter(help="What answers: simulated, so far; real engines come later.", show_default=False)
-    ] = "simulated",
-    **asked: Any,
-) -> None:
-    """Serve the OpenAI API of a model and GPUs that are not there: tokens arrive when the simulated engine makes them.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instances:
+    """How many instances there are."""
 
-    Chat completions, completions (texts or token ids), models, health and Prometheus metrics by vLLM's names; the words of the answers
-    mean nothing. Ends on Ctrl-C or SIGTERM, when running streams have ended or after 10 seconds.
+    instances: int | None = about("Engines behind one router (default: 1, or what the plan says).")
+    router: str | None = about("Router between the instances: round-robin, random, power-of-two and others (default: least-outstanding).")
+    processes: bool | None = about("Run each instance in a process of its own, behind the gateway.", negative=False)
+    logs: Path | None = about("Folder for what these processes print.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulated:
+    """Of a simulated engine alone."""
+
+    gpu: str | None = about("GPU id (default: h100-sxm-80gb).")
+    tp: int | None = about("Tensor-parallel degree (default: 1).")
+    plan: Path | None = about("A plan that tonnage size --output wrote: its choice is served.")
+    rules: str | None = about("Engine preset whose scheduler and step times are simulated (default: the newest of vLLM).")
+    speed: float | None = about("How many times as fast as a clock on the wall the simulated time runs (default: 1).")
+    tokenizer: Path | None = about("Local tokenizer.json that counts prompts; without one, 4 characters are a token.")
+    coefficients: Path | None = about("File that tonnage calibrate wrote; its factors are applied to the shipped terms.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Openvino:
+    """Of a real model alone."""
+
+    max_model_len: int | None = about("Prompt plus output at most, in tokens (default: what the model's file says).")
+    max_batch_size: int | None = about("Requests that share a step (default: 32).")
+    max_num_tokens: int | None = about("Tokens of a step; longer prompts are read in parts (default: 256).")
+    kv_cache_gb: int | None = about("Memory of the KV cache in GB (default: 1).")
+    prefix_caching: bool | None = about("Share the blocks of equal prompt beginnings (the default).")
+    threads: int | None = about("CPU threads (default: OpenVINO's choice).")
+
+
+ENGINE = "What answers: simulated, or openvino for a real model on this machine's CPU (the extra openvino)."
+KINDS = {
+    Served: None,
+    Instances: Group("Instances", sort_key=1),
+    Simulated: Group("Simulated engine", sort_key=2),
+    Openvino: Group("Real model", sort_key=3),
+}
+FLAGS = tuple(flag for kind, group in KINDS.items() for flag in flags_of(kind, group))
+
+
+@with_flags(*FLAGS)
+def serve(
+    *, engine: Annotated[Literal["simulated", "openvino"], Parameter(help=ENGINE, show_default=False)] = "simulated", **asked: Any
+) -> None:
+    """Serve the OpenAI API of a model on GPUs that are not there, or of a real model on the CPU.
+
+    Chat completions, completions (texts or token ids), models, health and Prometheus metrics by vLLM's names. The tokens of a simulated
+    engine arrive when the simulator makes them, and its words mean nothing. Ends on Ctrl-C or SIGTERM, when running streams have
+    ended or after 10 seconds.
     """
+    other = Openvino if engine == "simulated" else Simulated
+    for one in fields(other):
+        if asked.get(one.name) is not None:
+            raise InputError(f"--{one.name.replace('_', '-')}: says nothing to --engine {engine}; leave it out")
+    apart = bool(asked.pop("processes", None)) or (engine == "openvino" and (asked.get("instances") or 1) > 1)
+    logs = asked.pop("logs", None)
+    if apart:
+        _apart(engine, given(asked), logs)
+        return
+    if logs is not None:
+        raise InputError("--logs: belongs to instances in processes of their own; add --processes")
+    _together(engine, given(asked))
+
+
+def _together(engine: str, asked: dict[str, Any]) -> None:
+    """In this process."""
     from tonnage import api
     from tonnage.serve.server import serve as run
-    from tonnage.simulator.kernel import warm_up
 
-    served = api.serve_simulated(**given(asked))
-    compile_if_needed()
-    warm_up()  # also loads what another process compiled, so that the first request does not wait for it
-    kind = "instance" if served.instances == 1 else f"instances behind {served.router}"
+    served: Servable
+    if engine == "openvino":
+        asked.pop("instances", None)
+        if "router" in asked:
+            raise InputError("--router: there is one instance; add --instances")
+        served = api.serve_openvino(**asked)
+        what = f"{served.model} by OpenVINO"
+    else:
+        from tonnage.simulator.kernel import warm_up
 
-    def ready(port: int) -> None:
-        where = f"http://{served.host}:{port}/v1"
-        print(f"tonnage: {served.instances} simulated {kind} of {served.model} on {where}", file=sys.stderr, flush=True)
+        served = api.serve_simulated(**asked)
+        compile_if_needed()
+        warm_up()  # also loads what another process compiled, so that the first request does not wait for it
+        kind = "instance" if served.instances == 1 else f"instances behind {served.router}"
+        what = f"{served.instances} simulated {kind} of {served.model}"
+    run(served, lambda port: _told(f"{what} on http://{served.host}:{port}/v1"))
 
-    run(served, ready)
+
+def _apart(engine: str, asked: dict[str, Any], logs: Path | None) -> None:
+    """In processes of their own; each gets the flags that describe one instance."""
+    from tonnage import api
+
+    if "plan" in asked and "instances" not in asked:
+        from tonnage.api.planned import planned
+
+        asked["instances"] = planned(asked["plan"], coefficients=asked.get("coefficients")).instances
+    if engine == "simulated":
+        compile_if_needed()
+    fleet = {name: asked.pop(name) for name in ("instances", "router", "host", "port") if name in asked}
+    words = ["--engine", engine]
+    if "plan" in asked:
+        words += ["--instances", "1"]
+    for name, value in asked.items():
+        flag = name.replace("_", "-")
+        words += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
+    api.serve_apart(words, **fleet, logs=logs, told=_told)
+
+
+def _told(line: str) -> None:
+    print(f"tonnage: {line}", file=sys.stderr, flush=True)

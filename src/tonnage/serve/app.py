@@ -45,8 +45,19 @@ class Engines(Protocol):
     def waiting(self) -> int:
         """Requests in the engines' queues."""
 
+    @property
+    def broken(self) -> str:
+        """Why nothing is answered any more; "" while it is."""
+
     def answers(self, asked: Asked) -> list[Answer]:
-        """An answer for each choice to each prompt, not begun yet."""
+        """An answer for each choice to each prompt, not begun yet.
+
+        Raises:
+            Refused: what this engine does not take.
+        """
+
+    def close(self) -> None:
+        """The server has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +140,7 @@ def application(service: Service) -> Starlette:
         return Response(service.engines.metrics.text(), media_type=_METRICS_TYPE)
 
     async def well(request: Request) -> Response:
-        return Response()
+        return Response(service.engines.broken, status_code=503 if service.engines.broken else 200)
 
     async def version(request: Request) -> Response:
         return JSONResponse({"version": VERSION})

@@ -46,7 +46,7 @@ BOUNDS: Mapping[str, tuple[float, float]] = {
     "repetition_penalty": (1e-6, 10.0),
 }
 WHOLE: Mapping[str, tuple[int, int]] = {"top_k": (-1, 2**31 - 1), "seed": (-(2**63), 2**63 - 1), "min_tokens": (0, 2**31 - 1)}
-MOST_STOP_IDS = 64
+MOST_STOP_IDS = 4_096
 
 
 def sampling_of(body: Mapping[str, Any], osl: int) -> Sampling:

@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.serve.app import Service, application
@@ -24,9 +24,24 @@ DRAIN_S = 10
 """Seconds that streams have to end after the server was told to stop."""
 
 
+class Servable(Protocol):
+    """What ``serve`` serves."""
+
+    @property
+    def host(self) -> str:
+        """Where the server listens."""
+
+    @property
+    def port(self) -> int:
+        """Its port; 0 takes a free one."""
+
+    def build(self, loop: asyncio.AbstractEventLoop) -> Service:
+        """The service on an event loop."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """What is served, and where.
+    """Simulated instances that are served, and where.
 
     Attributes:
         engine: makes an idle engine; called once for each instance.
@@ -53,8 +68,27 @@ class Served:
     host: str
     port: int
 
+    def build(self, loop: asyncio.AbstractEventLoop) -> Service:
+        """The service on an event loop: every instance with an alarm of its own."""
+        from tonnage.bench.alarm import Alarm
 
-def serve(served: Served, ready: Callable[[int], None]) -> None:
+        clock = WallClock(self.speed)
+        fleet = Fleet([Instance(str(i), self.engine(), clock) for i in range(self.instances)], self.router)
+        engines = Simulated(fleet, self.model)
+        for instance in fleet.instances:
+            instance.wakes_by(Alarm(loop, instance.wake), engines.metrics.late)
+        return Service(
+            engines=engines,
+            reader=Counted(self.count),
+            model=self.model,
+            max_context=self.max_context,
+            default_osl=self.default_osl,
+            most_waiting=self.most_waiting,
+            started=int(time.time()),
+        )
+
+
+def serve(served: Servable, ready: Callable[[int], None]) -> None:
     """Serve until SIGINT or SIGTERM; streams that run then may end for ``DRAIN_S`` seconds.
 
     Args:
@@ -70,13 +104,14 @@ def serve(served: Served, ready: Callable[[int], None]) -> None:
     listening = _listening(served)
 
     async def run() -> bool:
-        service = build(served, asyncio.get_running_loop())
+        service = served.build(asyncio.get_running_loop())
         config = uvicorn.Config(
             application(service), log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=DRAIN_S, backlog=4096
         )
         server = uvicorn.Server(config)
         ready(listening.getsockname()[1])
         await server.serve(sockets=[listening])
+        service.engines.close()
         return bool(server.started)
 
     with listening:
@@ -86,27 +121,7 @@ def serve(served: Served, ready: Callable[[int], None]) -> None:
             raise TonnageError("the server did not start")
 
 
-def build(served: Served, loop: asyncio.AbstractEventLoop) -> Service:
-    """The service on an event loop: every instance with an alarm of its own."""
-    from tonnage.bench.alarm import Alarm
-
-    clock = WallClock(served.speed)
-    fleet = Fleet([Instance(str(i), served.engine(), clock) for i in range(served.instances)], served.router)
-    engines = Simulated(fleet, served.model)
-    for instance in fleet.instances:
-        instance.wakes_by(Alarm(loop, instance.wake), engines.metrics.late)
-    return Service(
-        engines=engines,
-        reader=Counted(served.count),
-        model=served.model,
-        max_context=served.max_context,
-        default_osl=served.default_osl,
-        most_waiting=served.most_waiting,
-        started=int(time.time()),
-    )
-
-
-def _listening(served: Served) -> socket.socket:
+def _listening(served: Servable) -> socket.socket:
     try:
         return socket.create_server((served.host, served.port), backlog=4096)
     except OSError as error:

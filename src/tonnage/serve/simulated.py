@@ -38,6 +38,14 @@ class Simulated:
         """Requests in the engines' queues."""
         return self.fleet.waiting
 
+    @property
+    def broken(self) -> str:
+        """A simulated engine does not break."""
+        return ""
+
+    def close(self) -> None:
+        """Nothing runs beside the server's loop."""
+
     def answers(self, asked: Asked) -> list[Answer]:
         """An answer for each choice to each prompt, not begun yet."""
         return [

@@ -1,0 +1,72 @@
+"""``tonnage serve --processes``: every instance in a process of its own, and the gateway before them."""
+
+from __future__ import annotations
+
+import signal
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+
+from tonnage.errors import InputError, option
+
+GRACE_S = 15.0
+"""Seconds that a process has to end: more than the 10 in which its streams may go on."""
+
+LOADING_S = 600.0
+"""Seconds that an instance may take to load its model."""
+
+
+def serve_apart(
+    arguments: Sequence[str],
+    *,
+    instances: int = 1,
+    router: str = "least-outstanding",
+    port: int = 8000,
+    host: str = "127.0.0.1",
+    logs: Path | None = None,
+    told: Callable[[str], None],
+) -> None:
+    """Serve until SIGINT or SIGTERM; then the gateway lets running requests end, and after it the instances do.
+
+    Args:
+        arguments: of ``tonnage serve`` for one instance, without host and port.
+        instances: how many.
+        router: policy of the gateway.
+        port, host: of the gateway; the instances listen on free ports of 127.0.0.1.
+        logs: folder for what the processes print (default: one that is removed at the end).
+        told: takes lines about progress and restarts.
+
+    Raises:
+        InputError, TonnageError: a process does not serve.
+    """
+    from tonnage.api.processes import gateway_before, processes, served_instances
+    from tonnage.simulator.router import ROUTERS
+
+    if router not in ROUTERS:
+        raise InputError(f"{option('router')}: no router is called '{router}'; there are {', '.join(ROUTERS)}")
+    if instances < 1:
+        raise InputError(f"{option('instances')}: {instances} is not possible; write 1 or more")
+    programs = served_instances(arguments, instances)
+    gateway = gateway_before(programs, policy=router, host=host, port=port)
+    stop = threading.Event()
+
+    def stopped(number: int, frame: FrameType | None) -> None:
+        stop.set()
+        if not ready:
+            raise KeyboardInterrupt
+
+    def seen(serving: int, of: int) -> None:
+        told(f"{serving} of {of} instances serve.")
+
+    ready = False
+    with ExitStack() as stack:
+        before = [(number, signal.signal(number, stopped)) for number in (signal.SIGINT, signal.SIGTERM)]
+        stack.callback(lambda: [signal.signal(number, handler) for number, handler in before])
+        folder = logs or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tonnage-serve-")))
+        up = stack.enter_context(processes(programs, gateway, folder, ready_s=LOADING_S, grace_s=GRACE_S, told=told, seen=seen))
+        ready = True
+        told(f"{instances} instances behind {router} on {up.url}/v1; their logs are in {folder}")
+        stop.wait()

@@ -1,0 +1,184 @@
+"""The pipeline as what answers the API: prompts by its tokenizer and template, sampling by its configuration."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tonnage.serve.answer import Answer
+from tonnage.serve.metrics import Load, Metrics
+from tonnage.serve.openvino.detokenizer import Detokenizer
+from tonnage.serve.openvino.pipeline import Deliveries, Pipeline, Work
+from tonnage.serve.prompt import Message, Prompt
+from tonnage.serve.refused import Refused
+
+if TYPE_CHECKING:
+    from tonnage.serve.asked import Asked
+    from tonnage.serve.sampling import Sampling
+
+SEEDS = 2**31
+
+
+class OpenvinoReader:
+    """Makes prompts with the model's own tokenizer and chat template."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        """Use an ``openvino_genai.Tokenizer``."""
+        self._tokenizer = tokenizer
+        self._vocabulary = len(tokenizer.get_vocab())
+
+    def text(self, text: str) -> Prompt:
+        """Of a text, with the special tokens that the model wants before it."""
+        return self._prompt(self._tokenizer.encode(text))
+
+    def chat(self, messages: Sequence[Message]) -> Prompt:
+        """Of a chat, with the template that the model's file holds.
+
+        Raises:
+            Refused: there is none, or it does not take these messages.
+        """
+        said = [{"role": message.role, "content": message.text} for message in messages]
+        try:
+            text = self._tokenizer.apply_chat_template(said, add_generation_prompt=True)
+        except RuntimeError as error:
+            raise Refused(f"the model's chat template does not take these messages: {' '.join(str(error).split())}") from None
+        return self._prompt(self._tokenizer.encode(text, add_special_tokens=False))
+
+    def ids(self, ids: Sequence[int]) -> Prompt:
+        """Of token ids.
+
+        Raises:
+            Refused: ids beyond the vocabulary.
+        """
+        if max(ids) >= self._vocabulary:
+            raise Refused(f"prompt: token id {max(ids)} is out of vocabulary, which has {self._vocabulary} tokens", param="prompt")
+        return Prompt(tokens=len(ids), ids=tuple(ids))
+
+    @staticmethod
+    def _prompt(encoded: Any) -> Prompt:
+        ids = tuple(int(one) for one in encoded.input_ids.data.reshape(-1))
+        if not ids:
+            raise Refused("the prompt is empty")
+        return Prompt(tokens=len(ids), ids=ids)
+
+
+class OpenvinoEngines:
+    """One instance of a real model, as the application sees it.
+
+    Attributes:
+        metrics: of the server.
+    """
+
+    def __init__(self, pipeline: Pipeline, model: str, loop: asyncio.AbstractEventLoop) -> None:
+        """Start the pipeline; its pieces are taken on the loop's thread.
+
+        Args:
+            pipeline: a model that is loaded.
+            model: the name that clients use.
+            loop: of the server.
+        """
+        self._pipeline = pipeline
+        self.metrics = Metrics(self._loads, model)
+        pipeline.start(lambda made: _on(loop, made))
+
+    @property
+    def waiting(self) -> int:
+        """Requests in the pipeline's queue."""
+        return self._pipeline.load().waiting
+
+    @property
+    def broken(self) -> str:
+        """Why it answers no more; "" while it does."""
+        return self._pipeline.broken
+
+    def close(self) -> None:
+        """End the pipeline's thread."""
+        self._pipeline.stop()
+
+    def answers(self, asked: Asked) -> list[Answer]:
+        """An answer for each choice to each prompt, not begun yet.
+
+        Raises:
+            Refused: sampling parameters that OpenVINO GenAI does not take.
+        """
+        answers = []
+        for prompt in asked.prompts:
+            for choice in range(asked.choices):
+                config = generation_config(asked.sampling, asked.osl, choice)
+                source = OpenvinoSource(self._pipeline, prompt.ids, config, frozenset(asked.sampling.stop_token_ids))
+                answers.append(Answer(source=source, metrics=self.metrics, isl=prompt.tokens, stop=asked.stop))
+        return answers
+
+    def _loads(self) -> Iterator[Load]:
+        yield self._pipeline.load()
+
+
+class OpenvinoSource:
+    """One answer in the pipeline."""
+
+    def __init__(self, pipeline: Pipeline, ids: tuple[int, ...], config: Any, stop_ids: frozenset[int]) -> None:
+        """Not begun yet.
+
+        Args:
+            pipeline: what makes it.
+            ids: the prompt.
+            config: an ``openvino_genai.GenerationConfig``.
+            stop_ids: tokens at which it ends.
+        """
+        self._pipeline, self._ids, self._config, self._stop_ids = pipeline, ids, config, stop_ids
+        self._work: Work | None = None
+
+    def begin(self, answer: Answer) -> None:
+        """Give the prompt to the pipeline."""
+        detokenizer = Detokenizer(self._pipeline.text)
+        self._work = Work(ids=self._ids, config=self._config, stop_ids=self._stop_ids, take=answer.take, detokenizer=detokenizer)
+        self._pipeline.submit(self._work)
+
+    def end(self) -> None:
+        """Let the pipeline drop it if it has not ended."""
+        if self._work is not None and not self._work.ended:
+            self._pipeline.cancel(self._work)
+
+
+def generation_config(sampling: Sampling, osl: int, choice: int) -> Any:
+    """An ``openvino_genai.GenerationConfig``.
+
+    Args:
+        sampling: as it was asked for.
+        osl: output tokens at most.
+        choice: 0 for the first answer to a prompt; each has a seed of its own.
+
+    Raises:
+        Refused: what OpenVINO GenAI does not take.
+    """
+    import openvino_genai
+
+    config = openvino_genai.GenerationConfig()
+    config.max_new_tokens, config.min_new_tokens = osl, sampling.min_tokens
+    config.ignore_eos = sampling.ignore_eos
+    config.repetition_penalty = sampling.repetition_penalty
+    config.presence_penalty, config.frequency_penalty = sampling.presence_penalty, sampling.frequency_penalty
+    if sampling.temperature > 0:
+        config.do_sample = True
+        config.temperature, config.top_p, config.min_p = sampling.temperature, sampling.top_p, sampling.min_p
+        if sampling.top_k:
+            config.top_k = sampling.top_k
+        config.rng_seed = (random.randrange(SEEDS) if sampling.seed is None else sampling.seed + choice) % SEEDS
+    try:
+        config.validate()
+    except RuntimeError as error:
+        raise Refused(" ".join(str(error).split())) from None
+    return config
+
+
+def _on(loop: asyncio.AbstractEventLoop, made: Deliveries) -> None:
+    """Bring pieces to the loop's thread; a loop that has ended takes none."""
+
+    def take() -> None:
+        for work, piece in made:
+            work.take(piece)
+
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(take)

@@ -1,0 +1,210 @@
+"""OpenVINO GenAI's continuous batching in a thread of its own: the only one that calls ``step``."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tonnage.errors import InputError, TonnageError, option
+from tonnage.serve.answer import Piece
+from tonnage.serve.metrics import Load
+from tonnage.serve.openvino.detokenizer import Detokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tonnage.serve.openvino.settings import Settings
+
+Deliveries = list[tuple["Work", Piece]]
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Work:
+    """One answer that the pipeline makes.
+
+    Attributes:
+        ids: the prompt.
+        config: an ``openvino_genai.GenerationConfig``.
+        stop_ids: tokens at which it ends, whose text is not given out; unlike OpenVINO GenAI's own they count with ``ignore_eos``, too.
+        take: gets its pieces, on the thread that ``deliver`` brings them to.
+        detokenizer: of its output.
+        handle: of the pipeline, once it has begun.
+    """
+
+    ids: tuple[int, ...]
+    config: Any
+    stop_ids: frozenset[int]
+    take: Callable[[Piece], None]
+    detokenizer: Detokenizer
+    handle: Any = None
+    ended: bool = False
+
+
+class Pipeline:
+    """A model that is loaded, and the thread that runs it.
+
+    Attributes:
+        tokenizer: an ``openvino_genai.Tokenizer``; it may be used from any thread.
+        broken: why it runs no more; "" while it does.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        """Load a model; the thread is not started.
+
+        Raises:
+            InputError: OpenVINO GenAI is not installed, or cannot load the model.
+        """
+        try:
+            import openvino_genai
+        except ImportError:
+            raise InputError("serve --engine openvino: needs OpenVINO GenAI; install the extra: pip install 'tonnage[openvino]'") from None
+        scheduler = openvino_genai.SchedulerConfig()
+        scheduler.max_num_seqs, scheduler.max_num_batched_tokens = settings.max_batch_size, settings.max_num_tokens
+        scheduler.cache_size, scheduler.enable_prefix_caching = settings.kv_cache_gb, settings.prefix_caching
+        scheduler.dynamic_split_fuse = True
+        try:
+            self._pipeline = openvino_genai.ContinuousBatchingPipeline(str(settings.model), scheduler, "CPU", _properties(settings))
+        except RuntimeError as error:
+            why = " ".join(str(error).split())
+            raise InputError(f"{option('model')}: OpenVINO GenAI cannot load {settings.model}: {why}") from None
+        self.tokenizer = self._pipeline.get_tokenizer()
+        self.broken = ""
+        self._commands: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._works: list[Work] = []
+        self._number = 0
+        self._deliver: Callable[[Deliveries], None] = _lost
+        self._thread = threading.Thread(target=self._run, daemon=True, name="openvino")
+
+    def start(self, deliver: Callable[[Deliveries], None]) -> None:
+        """Start the thread.
+
+        Args:
+            deliver: called on that thread with the pieces of each step; it must bring them to the thread where they are taken.
+        """
+        self._deliver = deliver
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread after its present step."""
+        self._commands.put(None)
+        self._thread.join(timeout=30)
+
+    def submit(self, work: Work) -> None:
+        """Begin to answer; from any thread."""
+        self._commands.put(lambda: self._begin(work))
+
+    def cancel(self, work: Work) -> None:
+        """Make no more of an answer; from any thread."""
+        self._commands.put(lambda: self._cancel(work))
+
+    def load(self) -> Load:
+        """What it holds at this moment."""
+        found, live = self._pipeline.get_metrics(), len(self._works)
+        running = min(int(found.scheduled_requests), live)  # the pipeline counts those of its last step
+        waiting = live - running + self._commands.qsize()
+        return Load(engine="0", running=running, waiting=waiting, kv_used=float(found.cache_usage) / 100 if live else 0.0)
+
+    def _run(self) -> None:
+        while True:
+            try:
+                command = self._commands.get(block=not self._works)
+            except queue.Empty:
+                self._step()
+                continue
+            if command is None:
+                return
+            command()
+
+    def _begin(self, work: Work) -> None:
+        if work.ended:
+            return
+        try:
+            if self.broken:
+                raise TonnageError(self.broken)
+            work.handle = self._pipeline.add_request(self._number, _tensor(work.ids), work.config)
+        except (RuntimeError, TonnageError) as error:
+            self._deliver([(work, Piece(error=f"the engine cannot answer: {' '.join(str(error).split())}"))])
+            return
+        self._number += 1
+        self._works.append(work)
+
+    def _cancel(self, work: Work) -> None:
+        work.ended = True
+        if work in self._works:
+            self._works.remove(work)
+            work.handle.cancel()
+            if not self._works:
+                self._step()  # lets the pipeline drop it, and with it its blocks
+
+    def _step(self) -> None:
+        """One step of the engine, and its tokens on their way."""
+        try:
+            if self._pipeline.has_non_finished_requests():
+                self._pipeline.step()
+        except RuntimeError as error:
+            self.broken = f"the engine has failed: {' '.join(str(error).split())}"
+            self._deliver([(work, Piece(error=self.broken)) for work in self._works])
+            self._works.clear()
+            return
+        made: Deliveries = []
+        for work in list(self._works):
+            piece = self._piece(work)
+            if piece is None:
+                continue
+            made.append((work, piece))
+            if piece.finish or piece.error:
+                work.ended = True
+                self._works.remove(work)
+        if made:
+            self._deliver(made)
+
+    def _piece(self, work: Work) -> Piece | None:
+        """What a step made of one answer; None for nothing."""
+        from openvino_genai import GenerationFinishReason, GenerationStatus
+
+        ids: list[int] = []
+        finish = ""
+        while work.handle.can_read():
+            for output in work.handle.read().values():
+                ids += output.generated_ids
+                if output.finish_reason != GenerationFinishReason.NONE:
+                    finish = "length" if output.finish_reason == GenerationFinishReason.LENGTH else "stop"
+        stop = next((place for place, one in enumerate(ids) if one in work.stop_ids), None)
+        if stop is not None:
+            work.handle.cancel()
+            return Piece(text=work.detokenizer.take(ids[:stop], last=True), tokens=stop + 1, finish="stop")
+        status = work.handle.get_status()
+        if not finish and status == GenerationStatus.IGNORED:
+            return Piece(error=f"a request of {len(work.ids)} prompt tokens does not fit the KV cache of this engine")
+        if not finish and status == GenerationStatus.FINISHED:
+            finish = "stop"
+        if not ids and not finish:
+            return None
+        return Piece(text=work.detokenizer.take(ids, last=bool(finish)), tokens=len(ids), finish=finish)
+
+    def text(self, ids: Sequence[int]) -> str:
+        """The text of some tokens; from any thread."""
+        return str(self.tokenizer.decode(list(ids)))
+
+
+def _lost(made: Deliveries) -> None:
+    raise RuntimeError("the pipeline was not started")
+
+
+def _tensor(ids: Sequence[int]) -> Any:
+    import numpy as np
+    import openvino
+
+    return openvino.Tensor(np.array([ids], dtype=np.int64))
+
+
+def _properties(settings: Settings) -> dict[str, Any]:
+    said: dict[str, Any] = {}
+    if settings.precision == "fp32":
+        said |= {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}
+    if settings.threads:
+        said["INFERENCE_NUM_THREADS"] = settings.threads
+    return said
