@@ -272,3 +272,13 @@ def test_lengths_that_are_all_alike_have_no_slope() -> None:
     found = trends(record(np.full(400, 100.0)))
     assert found["ttft_ms_per_1000_prompt_tokens"] is None
     assert trends(record(np.full(5, 100.0)))["limits_tokens"] is None
+
+
+def test_two_loads_of_one_seed_send_other_words_and_share_only_what_they_should() -> None:
+    """A server's prefix cache would answer the second load sooner if it had seen the prompts of the first."""
+    made = prompts(seed=3, tokenizer=None, shared_tokens=8)
+    first, second = (replace(made, salt=salt).text(0, 60) for salt in (1, 2))
+    assert first.startswith(made.shared)
+    assert second.startswith(made.shared)
+    assert first[len(made.shared) :].split()[:4] != second[len(made.shared) :].split()[:4]
+    assert replace(made, salt=1).text(0, 60) == first

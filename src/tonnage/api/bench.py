@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import secrets
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from tonnage.bench.exports import export
 from tonnage.bench.find_max import Maximum, find_max
 from tonnage.bench.load import Question
 from tonnage.bench.measure import Watcher
+from tonnage.bench.prompts import Prompts
 from tonnage.bench.scrape import Scraper
 from tonnage.bench.selftest import SelfTest, self_test
+from tonnage.bench.setup import Setup
 from tonnage.errors import InputError, option
 from tonnage.spec.workload import ClosedLoop, TraceArrivals
 from tonnage.units import parse_duration
@@ -128,7 +131,7 @@ def _one(
     load = question.draw()
     watcher = watch(load.words)
     measured = benchmark(
-        asked.setup,
+        _fresh(asked.setup),
         load,
         directory=folder or scratch,
         keep=folder is not None,
@@ -143,6 +146,12 @@ def _one(
         for name in asked.exports:
             export(folder, name)
     return measured
+
+
+def _fresh(setup: Setup) -> Setup:
+    """The same with prompts that no earlier load has sent: a server's prefix cache would answer them sooner."""
+    made = setup.prompts
+    return replace(setup, prompts=replace(made, salt=secrets.randbits(64))) if isinstance(made, Prompts) else setup
 
 
 def _facts(asked: Bench, selftest: bool) -> dict[str, Any]:

@@ -25,6 +25,7 @@ def calibrate(
     engine: str | None = None,
     isl: int | None = None,
     osl: int | None = None,
+    own_terms: bool | None = None,
     progress: Progress | None = None,
 ) -> CalibrationReport:
     """Fit the step model to measured points of one engine on one GPU; the shipped terms stay where the fit predicts no better.
@@ -35,6 +36,8 @@ def calibrate(
         output: file for the factors, which ``coefficients`` of ``simulate``, ``size`` and ``score`` take.
         date: of the measurements or of today, for the file.
         model, gpu, precision, tp, engine, isl, osl: what the files do not say.
+        own_terms: whether to fit terms of one's own, from eight loads or more, instead of factors on the shipped ones; where the GPU is
+            described by a YAML file if not given.
         progress: called with (done, total, name).
 
     Raises:
@@ -47,7 +50,7 @@ def calibrate(
     paths = [Path(measured)] if isinstance(measured, str | Path) else [Path(path) for path in measured]
     given = stated(model=model, gpu=gpu, precision=precision, tp=tp, engine=engine, isl=isl, osl=osl)
     rows = [row for path in paths for row in read_measured(path, given)]
-    report = run_calibrate(rows, data=", ".join(path.name for path in paths), progress=progress)
+    report = run_calibrate(rows, data=", ".join(path.name for path in paths), own=own_terms, progress=progress)
     if output is not None:
         write_json(Path(output), report.to_json(date))
     return report

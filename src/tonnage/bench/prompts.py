@@ -1,4 +1,4 @@
-"""Prompts of exact lengths, each with a beginning of its own so that no prefix cache finds it, and all from one seed.
+"""Prompts of exact lengths, each with a beginning of its own so that no prefix cache finds it.
 
 A prompt is joined from words that are one token each, whatever stands before them. With a tokenizer the words come from
 its vocabulary and the lengths are exact; without one a length in tokens is a number of characters, and the run says so.
@@ -98,12 +98,13 @@ class PromptMaker(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompts:
-    """Makes prompts; the same seed and number give the same prompt.
+    """Makes prompts; the same seed, salt and number give the same prompt.
 
     Attributes:
         words: one token each.
         ring: places in ``words``, a long text that every prompt takes a slice of.
         seed: of the draws.
+        salt: of one run, so that a server that has seen the prompts of another run with this seed finds none of them in its cache.
         counter: counts tokens; None where lengths are characters.
         characters: characters per token, where there is no counter.
         additive: whether any n of the words, with spaces between, were found to be n tokens: then a prompt need not be
@@ -120,6 +121,7 @@ class Prompts:
     additive: bool = False
     shared: str = ""
     shared_tokens: int = 0
+    salt: int = 0
 
     @property
     def exact(self) -> bool:
@@ -149,7 +151,7 @@ class Prompts:
         """``count`` words: some that only this request has, then a slice of the ring."""
         import random
 
-        rng = random.Random((self.seed << 40) ^ (number & 0xFFFFFFFFFF))
+        rng = random.Random((self.salt << 104) ^ (self.seed << 40) ^ (number & 0xFFFFFFFFFF))
         own = rng.choices(self.words, k=min(count, OWN_WORDS))
         left = count - len(own)
         while left > 0:

@@ -1,5 +1,7 @@
 """``tonnage calibrate``: factors on the shipped terms from a user's own measurements, kept only where they predict better.
 
+Hardware of the user's own, which a file describes, gets terms of its own from eight loads or more, under the same rule.
+
 How far the factors may go is chosen by how well they predict points that they have not seen. Each point in turn (or each curve of
 equal lengths, where there are several) is left out, the others are fitted, and the one that was left out is simulated. A strength
 that makes any metric of these points worse on average is not taken. If none remains, the terms stay as shipped.
@@ -11,11 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tonnage.calibration.calibration_report import CalibrationReport
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 from tonnage.perf.terms_file import shipped
 from tonnage.results.points import STEADY, is_steady
 from tonnage.spec.calibration import OWN_METRICS, Calibration, deployment_key
 from tonnage.spec.catalog import find_engine
+from tonnage.spec.hardware_file import is_hardware_file
 from tonnage.validation.point import read_point
 
 if TYPE_CHECKING:
@@ -32,6 +35,9 @@ STRENGTHS = (0.5, 1.0)
 TOLERANCE = 1.0
 """By how many standard errors of the paired differences a metric of the left-out points may be worse while their sum is better."""
 
+OWN_STRENGTHS, OWN_ROUNDS = (1.0,), 8
+"""The same for terms of their own, whose prior is wide as it is, and how often all rows are simulated on the way to them."""
+
 FEWEST = 3
 """The number of points below which leaving one out says nothing."""
 
@@ -45,27 +51,37 @@ def calibrate(
     terms: dict[str, Any] | None = None,
     widths: Mapping[str, float] | None = None,
     data: str,
+    own: bool | None = None,
     progress: Progress | None = None,
 ) -> CalibrationReport:
-    """Fit factors to measured rows of one engine on one GPU.
+    """Fit factors on the shipped terms, or terms of their own, to measured rows of one engine on one GPU.
 
     Args:
         rows: as ``results.measured_rows.read_measured`` gives them.
         terms: the groups of ``terms.json`` that are calibrated; the shipped ones if not given.
         widths: the prior's width of the logarithm of each factor; those that the fit learned if not given.
         data: says in words what the rows are.
+        own: whether to fit terms of their own instead of factors; where the hardware is described by a file if not given.
         progress: called with (done, total, name).
 
     Raises:
         InputError: the rows are of several engines or GPUs, or there are too few of them.
     """
+    from tonnage.calibration.own_sample import OwnSample
     from tonnage.calibration.sample import Sample
     from tonnage.simulator.kernel import warm_up
 
-    steady = [dict(row) for row in rows if is_steady(row)]
+    steady = [dict(row) for row in rows if row.get("run") or is_steady(row)]  # a run folder is simulated with its ramp and its end
     preset, gpu = _one_of_each(steady, len(rows))
+    own = any(is_hardware_file(str(row["gpu"])) for row in steady) if own is None else own
+    if own:
+        _check_loads(steady)
     warm_up()
-    sample = Sample(steady, terms or shipped(), preset=preset, gpu=gpu, widths=widths)
+    sample: Sample = (
+        OwnSample(steady, terms or shipped(), preset=preset, gpu=gpu)
+        if own
+        else Sample(steady, terms or shipped(), preset=preset, gpu=gpu, widths=widths)
+    )
     return _Calibrating(sample, data=f"{len(steady)} points of {data}", set_aside=len(rows) - len(steady), progress=progress).report()
 
 
@@ -87,49 +103,73 @@ def _one_of_each(rows: Sequence[Row], given: int) -> tuple[str, str]:
     return presets[0], gpus[0]
 
 
+def _check_loads(rows: Sequence[Row]) -> None:
+    """Refuse rows that terms of their own cannot be fitted to.
+
+    Raises:
+        InputError: static batches, rows without TTFT and TPOT, or too few different loads.
+    """
+    from tonnage.calibration.own_sample import FEWEST_LOADS
+
+    if any(row.get("batch") is not None for row in rows):
+        raise InputError(f"calibrate: terms of one's own are fitted to loads, not to static batches; leave out {option('own_terms')}")
+    if any(row.get(name) is None for row in rows for name in ("ttft_ms", "itl_ms")):
+        raise InputError("calibrate: terms of one's own need a mean TTFT and a mean TPOT of every load")
+    loads = {(row["isl"], row["osl"], row.get("concurrency"), row.get("request_rate")) for row in rows}
+    if len(loads) < FEWEST_LOADS:
+        raise InputError(
+            f"calibrate: {len(loads)} different loads; terms of one's own need at least {FEWEST_LOADS}, from one client to saturation "
+            "and better of several lengths"
+        )
+
+
 class _Calibrating:
     """One calibration: the fit of all points, and the fits without each of them."""
 
     def __init__(self, sample: Sample, *, data: str, set_aside: int, progress: Progress | None) -> None:
         import numpy as np
 
+        from tonnage.calibration.own_sample import OwnSample
+
         self.sample, self.data, self.set_aside = sample, data, set_aside
         self.progress = progress or (lambda done, total, name: None)
         self.all = np.ones(len(sample.rows), dtype=bool)
         curves = [(row["model"], row["precision"], row["tp"], row["isl"], row["osl"]) for row in sample.rows]
         several = len(set(curves)) > 1
-        self.units = "curve" if several else "point"
-        labels: list[Any] = curves if several else list(range(len(curves)))
+        self.own = isinstance(sample, OwnSample)
+        self.strengths = OWN_STRENGTHS if self.own else STRENGTHS
+        self.units = "load" if self.own else "curve" if several else "point"
+        labels: list[Any] = curves if self.units == "curve" else list(range(len(curves)))
         self.folds = [np.array([label == out for label in labels]) for out in dict.fromkeys(labels)]
-        self.total = len(STRENGTHS) * (len(self.folds) + 1)
+        self.total = len(self.strengths) * (len(self.folds) + 1)
         self.done = 0
 
     def report(self) -> CalibrationReport:
-        import numpy as np
-
         sample = self.sample
-        before = sample.errors(np.zeros(len(sample.names)), self.all)
+        before = sample.shipped_errors(self.all)
         best, chosen, found = float("inf"), 0.0, []
-        for strength in STRENGTHS:
+        for strength in self.strengths:
             fitted, left_out = self._without_each(strength)
             found.append((strength, fitted, left_out))
             if _no_metric_worse(before, left_out) and _distance(left_out) < min(best, _distance(before)):
                 best, chosen = _distance(left_out), strength
         strength, fitted, left_out = next((f for f in found if f[0] == chosen), min(found, key=lambda f: _distance(f[2])))
         kept = chosen > 0
-        after = sample.errors(np.log(list(fitted.multipliers().values())), self.all) if kept else before
-        factors = fitted.multipliers()
+        factors = sample.values(fitted.x)
+        after = sample.errors(sample.vector(factors), self.all) if kept else before
         return CalibrationReport(
             calibration=Calibration(
                 preset=sample.preset,
                 gpu=sample.gpu,
-                multipliers=tuple(factors.items()) if kept else (),
+                multipliers=tuple(factors.items()) if kept and not self.own else (),
+                terms=tuple(factors.items()) if kept and self.own else (),
                 data=self.data,
                 deployments=_deployments(sample.rows),
                 left_out=_root_mean_squares(left_out if kept else before),
                 by_curve=self.units == "curve",
             ),
             kept=kept,
+            own=self.own,
             strength=chosen,
             factors=factors,
             shrinkage={name: round(float(value), 3) for name, value in zip(fitted.names, fitted.shrinkage, strict=True)},
@@ -147,9 +187,10 @@ class _Calibrating:
         """The fit of all points, and the errors of each point or curve under the fit without it."""
         import numpy as np
 
-        from tonnage.calibration.sample import fit_sample
+        from tonnage.calibration.sample import ROUNDS, fit_sample
 
-        fitted = fit_sample(self.sample, self.all, strength=strength)
+        rounds = OWN_ROUNDS if self.own else ROUNDS
+        fitted = fit_sample(self.sample, self.all, strength=strength, rounds=rounds)
         self._tick()
         errors: Errors = {}
         for out in self.folds:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tonnage.calibration.deployments import Deployments
+from tonnage.calibration.recorded_load import RecordedLoad, recorded_load
 from tonnage.calibration.residuals import METRICS, SIGMA, Terms, column, robust
 from tonnage.calibration.step_bins import Bins, gather
 from tonnage.perf import step_terms as at
@@ -58,15 +59,18 @@ class LoadedRows:
         columns |= {name: columns[name] / ranks for name in RATES if name in columns}
         self.measured = {name: values for name, values in columns.items() if np.isfinite(values).any()}
         self.gaps = np.maximum(column(rows, "osl") - 1, 1)
+        self.varied = np.array([bool(row.get("run")) for row in rows])
         self.bins: list[Bins] = []
 
     def point(self, row: dict[str, Any]) -> Point:
         """The point of a row; subclasses give it the knobs of their benchmarks."""
         return read_point(row)
 
-    def workload(self, i: int, model: StepModel, *, turnaround_s: float) -> Workload:
-        """The load of row ``i`` with its step model."""
-        return workload_of(self.points[i], model, turnaround_s=turnaround_s)
+    def workload(self, i: int, model: StepModel, *, turnaround_s: float) -> Workload | RecordedLoad:
+        """The load of row ``i`` with its step model: that of a run folder as it was, where one attention rank has all of it."""
+        point, run = self.points[i], self.rows[i].get("run")
+        drawn = workload_of(point, model, turnaround_s=turnaround_s)
+        return recorded_load(run, point, drawn.requests, turnaround_s) if run and point.ranks == 1 else drawn
 
     def simulate(self, terms: Terms) -> None:
         """Simulate every row with these terms and gather its steps."""
@@ -112,7 +116,11 @@ class LoadedRows:
         later = (front - self.front)[self.deployments.of]
         ttft, decode, whole, near = now.T
         ttft, near = np.maximum(ttft + later, 1e-4), np.maximum(near + later, 1e-4)
-        found = {"ttft_ms": 1e3 * ttft, "itl_ms": 1e3 * decode / self.gaps, "e2e_ms": 1e3 * (ttft + decode)}
+        tpot = 1e3 * decode / self.gaps
+        if self.varied.any():  # a mean of ratios, which changes as the decode times do
+            scale = np.divide(decode, self.base[:, 1], out=np.ones(len(decode)), where=self.base[:, 1] > 0)
+            tpot = np.where(self.varied, np.array([b.metrics.get("tpot_ms", np.nan) for b in self.bins]) * scale, tpot)
+        found = {"ttft_ms": 1e3 * ttft, "itl_ms": tpot, "e2e_ms": 1e3 * (ttft + decode)}
         ratios: dict[str, Floats] = {"ttft_p95_ms": near / self.base[:, 3]}
         ratios |= dict.fromkeys(("requests_s", "output_tok_s"), self.base[:, 2] / whole)
         for name, ratio in ratios.items():

@@ -152,10 +152,25 @@ class Sample:
                 found.append(WEIGHT * robust(error / _sigma(part.rows, name)))
         return np.concatenate(found)
 
+    def values(self, x: Floats) -> dict[str, float]:
+        """The factors of a vector by term, rounded to four digits as a file holds them."""
+        return {name: float(f"{value:.4g}") for name, value in zip(self.names, np.exp(x).tolist(), strict=True)}
+
+    def vector(self, values: Mapping[str, float]) -> Floats:
+        """The vector of some factors."""
+        return np.log([values[name] for name in self.names])
+
+    def shipped_errors(self, keep: NDArray[np.bool_]) -> dict[str, Floats]:
+        """The errors of the kept rows with the shipped terms."""
+        return self.errors(np.zeros(len(self.names)), keep)
+
     def errors(self, x: Floats, keep: NDArray[np.bool_]) -> dict[str, Floats]:
         """Logarithms of predicted over measured values of the kept rows, simulated with these factors; NaN where not measured."""
+        return self.errors_with(self.at(x), keep)
+
+    def errors_with(self, terms: Terms, keep: NDArray[np.bool_]) -> dict[str, Floats]:
+        """The same with any terms."""
         found: dict[str, Floats] = {}
-        terms = self.at(x)
         for part in self.parts:
             places = part.places[keep[part.places]]
             if not places.size:

@@ -26,6 +26,13 @@ def calibrate(
     output: Annotated[
         Path | None, Parameter(help="File to write the factors to; simulate, size and score take it with --coefficients.")
     ] = None,
+    own_terms: Annotated[
+        bool | None,
+        Parameter(
+            help="Fit step terms of your own, from eight loads or more, instead of factors on the shipped ones "
+            "(default: where --gpu is a YAML file)."
+        ),
+    ] = None,
     json: Annotated[bool, Parameter(help="Print what the file would hold as one JSON object.", negative=())] = False,
     **asked: Any,
 ) -> None:
@@ -42,5 +49,5 @@ def calibrate(
     compile_if_needed()
     date = today().isoformat()
     with progress_bar("calibrating") as progress:
-        report = api.calibrate(measured, output=output, date=date, progress=progress, **given(asked))
+        report = api.calibrate(measured, output=output, date=date, own_terms=own_terms, progress=progress, **given(asked))
     print_answer(lambda: calibrated(report, output), lambda: report.to_json(date), json=json)

@@ -3,7 +3,7 @@
 All of these are terms of one engine preset; ``perf.fitted_terms`` says which. The factors ``compute`` and ``memory`` stand for the
 GPU's efficiencies in that engine and hold for the measured GPU alone; the others belong to the engine and hold on every GPU.
 ``kv_bandwidth`` speeds up decode attention as a whole, and ``step_s`` stretches the host's seconds per step and per layer together,
-because the steps of one model cannot tell them apart.
+because the steps of one model cannot tell them apart. Terms in place of factors (``perf.own_terms``) hold for the measured GPU alone.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tonnage.perf.fitted_terms import acts_on
+from tonnage.perf.own_terms import with_own_terms
 from tonnage.spec.calibration import deployment_key
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ def overlaid(terms: dict[str, Any], calibration: Calibration, gpu: str) -> dict[
     own = terms["engines"].get(calibration.preset)
     if own is None:
         return terms
+    if calibration.terms:
+        return with_own_terms(terms, dict(calibration.terms), calibration.preset) if gpu == calibration.gpu else terms
     engine = dict(own)
     for name, factor in calibration.multipliers:
         if name in OF_THE_GPU and gpu != calibration.gpu:
@@ -42,9 +45,15 @@ def overlaid(terms: dict[str, Any], calibration: Calibration, gpu: str) -> dict[
 def calibrated_for(deployment: Deployment, preset: str) -> bool:
     """Whether a deployment's calibration was measured on it: engine, GPU, model, precision and TP."""
     c = deployment.calibration
-    if c is None or not c.multipliers or deployment.step_source is not None or preset != c.preset or deployment.gpu.name != c.gpu:
+    if c is None or not c.changes or deployment.step_source is not None or preset != c.preset or deployment.gpu.name != c.gpu:
         return False
     return deployment_key(deployment.model.name, deployment.precision.name, deployment.parallelism.tp) in c.deployments
+
+
+def own_terms_of(deployment: Deployment, preset: str) -> bool:
+    """Whether a deployment is estimated with terms that loads on its GPU and engine have fitted, whatever the model."""
+    c = deployment.calibration
+    return c is not None and bool(c.terms) and deployment.step_source is None and preset == c.preset and deployment.gpu.name == c.gpu
 
 
 def calibration_mark(deployment: Deployment, preset: str) -> str:
@@ -54,8 +63,10 @@ def calibration_mark(deployment: Deployment, preset: str) -> str:
         return ""
     if preset != calibration.preset:
         return f"not calibrated: the measurements are of '{calibration.preset}', this is '{preset}'"
-    if not calibration.multipliers:
+    if not calibration.changes:
         return f"not calibrated: {calibration.data} gave nothing that predicts better than the shipped terms"
+    if calibration.terms and deployment.gpu.name != calibration.gpu:
+        return f"not calibrated: the terms fitted to {calibration.data} are of {calibration.gpu} alone"
     if deployment.gpu.name != calibration.gpu:
         return f"calibrated on {calibration.data}: the engine's terms only, for those of the GPU are of {calibration.gpu}"
-    return f"calibrated on {calibration.data}"
+    return f"{'terms fitted to' if calibration.terms else 'calibrated on'} {calibration.data}"

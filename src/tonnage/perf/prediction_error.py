@@ -35,17 +35,19 @@ def regime_of(deployment: Deployment, *, isl: float, osl: float, batch: int | No
         load = "open"
     terms, gpu, preset = shipped(), deployment.gpu.name, find_engine(deployment.engine).coefficients
     calibration = deployment.calibration if calibrated_for(deployment, preset) else None
+    own_terms = calibration is not None and bool(calibration.terms)
     bits = fitted_bits(deployment.gpu.executes(deployment.precision))
     return Regime(
         load=load,
         mix="prompt" if isl >= 2 * osl else "output",
         family="moe" if deployment.model.is_moe else "dense",
-        known_gpu=f"compute_{bits}" in terms["gpus"].get(gpu, {}),
-        known_engine=deployment.step_source is None and fitted_engine(preset, gpu),
+        known_gpu=own_terms or f"compute_{bits}" in terms["gpus"].get(gpu, {}),
+        known_engine=own_terms or (deployment.step_source is None and fitted_engine(preset, gpu)),
         known_format=deployment.precision.weight_format in shipped_residuals().formats and not deployment.precision.sparse,
         known_family=_known_family(deployment.model, preset, terms["origins"]),
         current=preset in terms["origins"].get("engine_rows", {}),
         calibrated=calibration is not None,
+        own_terms=own_terms,
         own=() if calibration is None else calibration.left_out,
         by_curve=calibration is not None and calibration.by_curve,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tonnage.perf.calibrated_terms import calibration_mark
+from tonnage.perf.calibrated_terms import calibrated_for, calibration_mark, own_terms_of
 from tonnage.perf.drafting import MARK as DRAFTING_MARK
 from tonnage.perf.external.measured_steps import source_mark
 from tonnage.perf.formats import fitted_bits, format_mark, unfitted_formats
@@ -38,20 +38,12 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
     terms = shipped()
     gpu, engine = deployment.gpu, find_engine(deployment.engine).coefficients
     precision = gpu.executes(deployment.precision)
-    bits = fitted_bits(precision)
-    found = []
-    if f"compute_{bits}" not in terms["gpus"].get(gpu.name, {}):
-        origin = terms["origins"]["architectures"].get(gpu.arch, "datasheet roofline with the mean efficiencies of all GPUs")
-        if gpu.name in terms["siblings"]:
-            origin = f"efficiencies transferred from {terms['siblings'][gpu.name]}"
-        if gpu.name in terms["gpus"]:
-            found.append(f"{gpu.name}: no {bits}-bit measurements; efficiency transferred from the {gpu.arch} generation")
-        else:
-            found.append(f"{gpu.name}: no measurements; {origin}")
-    if engine in terms["origins"]["engines"]:
-        found.append(f"{deployment.engine}: {terms['origins']['engines'][engine]}")
-    elif not fitted_engine(engine, gpu.name):
-        found.append(f"{deployment.engine}: {terms['origins']['engine_rows'][engine]['elsewhere']}")
+    if not own_terms_of(deployment, engine):
+        found = _transferred(deployment, engine)
+    elif calibrated_for(deployment, engine):
+        found = []
+    else:
+        found = [f"{deployment.model.name} {precision.name}: not among the loads that the terms were fitted to"]
     if deployment.model.latent is not None and engine not in terms["origins"].get("latent", ()):
         found.append(f"{deployment.model.name}: latent attention estimated from the datasheet, not fitted")
     if deployment.speculation is not None:
@@ -64,6 +56,25 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
     if calibrated:
         found.append(calibrated)
     return tuple(found)
+
+
+def _transferred(deployment: Deployment, engine: str) -> list[str]:
+    """What of a deployment's efficiencies and host terms was fitted on other GPUs or engines."""
+    terms, gpu, found = shipped(), deployment.gpu, []
+    bits = fitted_bits(gpu.executes(deployment.precision))
+    if f"compute_{bits}" not in terms["gpus"].get(gpu.name, {}):
+        origin = terms["origins"]["architectures"].get(gpu.arch, "datasheet roofline with the mean efficiencies of all GPUs")
+        if gpu.name in terms["siblings"]:
+            origin = f"efficiencies transferred from {terms['siblings'][gpu.name]}"
+        if gpu.name in terms["gpus"]:
+            found.append(f"{gpu.name}: no {bits}-bit measurements; efficiency transferred from the {gpu.arch} generation")
+        else:
+            found.append(f"{gpu.name}: no measurements; {origin}")
+    if engine in terms["origins"]["engines"]:
+        found.append(f"{deployment.engine}: {terms['origins']['engines'][engine]}")
+    elif not fitted_engine(engine, gpu.name):
+        found.append(f"{deployment.engine}: {terms['origins']['engine_rows'][engine]['elsewhere']}")
+    return found
 
 
 def unfitted_formats_of(deployment: Deployment) -> tuple[tuple[str, str], ...]:

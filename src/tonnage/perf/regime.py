@@ -27,6 +27,7 @@ class Regime:
         known_family: whether experts or latent attention in this engine were.
         current: whether the engine is of a generation whose steps were measured one system at a time (``silicon_sample.csv``).
         calibrated: whether measurements of this deployment on this GPU shifted its terms.
+        own_terms: whether these are terms that this deployment's own loads have fitted.
         own: by metric, root mean square and count of the calibration's own left-out errors; by_curve as it says.
     """
 
@@ -39,6 +40,7 @@ class Regime:
     known_family: bool = True
     current: bool = False
     calibrated: bool = False
+    own_terms: bool = False
     own: tuple[tuple[str, float, int], ...] = ()
     by_curve: bool = False
 

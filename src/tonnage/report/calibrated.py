@@ -38,11 +38,16 @@ def _errors(report: CalibrationReport) -> Table:
         )
         for name, value in report.before.items()
     )
-    header = ("MAPE %", "shipped", "calibrated", "left out, shipped", "left out, calibrated")
+    before, after = ("transferred", "fitted") if report.own else ("shipped", "calibrated")
+    header = ("MAPE %", before, after, f"left out, {before}", f"left out, {after}")
     return Table(caption="", header=header, rows=rows)
 
 
 def _terms(report: CalibrationReport) -> Table:
-    rows = tuple((name, f"×{factor:.3f}", percent(report.shrinkage[name])) for name, factor in report.factors.items())
+    rows = tuple((name, _value(report, name), percent(width)) for name, width in report.shrinkage.items())
     note = "width left: how much of the prior's width the measurements leave; 100% where they say nothing of the term"
-    return Table(caption="", header=("term", "factor", "width left"), rows=rows, note=note)
+    return Table(caption="", header=("term", "value" if report.own else "factor", "width left"), rows=rows, note=note)
+
+
+def _value(report: CalibrationReport, name: str) -> str:
+    return report.shown(name) if report.own else f"×{report.factors[name]:.3f}"

@@ -178,7 +178,7 @@ def _run_values(folder: Path) -> Values:
     try:
         arrivals = scenario["arrivals"]
         values: dict[str, Any] = {name: scenario[name] for name in ("model", "gpu", "precision", "tp", "engine", "requests")}
-        values |= _counted(run.requests)
+        values |= {"run": str(folder), **_counted(run.requests)}
         load = "concurrency" if "concurrency" in arrivals else "request_rate"
         values[load] = arrivals["concurrency"] if load == "concurrency" else arrivals["rate"]
         if run.requests.window_ns >= 0:

@@ -17,6 +17,7 @@ from tonnage.spec.catalog import find_engine, system_of
 from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.hardware import System
+from tonnage.spec.hardware_file import ANY_VENDOR
 
 MOST_SYSTEMS_PER_INSTANCE = 4
 """Most systems that an instance spans where pipeline degrees are tried that nobody asked for."""
@@ -182,7 +183,7 @@ def prepared_trial(question: Question, trial: Trial, place: int) -> Ready | Reje
 def _lacking(d: Deployment) -> VendorUnsupported | PrecisionUnsupported | None:
     """What hardware or engine cannot do; None where both can."""
     engine = find_engine(d.engine)
-    if d.gpu.vendor not in engine.vendors:
+    if d.gpu.vendor not in (ANY_VENDOR, *engine.vendors):
         return VendorUnsupported(engine=d.engine, vendor=d.gpu.vendor)
     lacks = d.gpu.lacks(d.precision)
     if lacks:

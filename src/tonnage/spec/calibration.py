@@ -1,7 +1,7 @@
-"""A calibration is a set of factors on the step model's terms, fitted to someone's own measurements.
+"""A calibration is a set of factors on the step model's terms, or of terms in their place, fitted to someone's own measurements.
 
 The file that ``tonnage calibrate`` writes and ``coefficients`` names. It holds what was fitted (``preset``,
-``gpu``, ``multipliers``) and, for people, what it was fitted on and how well.
+``gpu``, and ``multipliers`` or ``terms``) and, for people, what it was fitted on and how well.
 """
 
 from __future__ import annotations
@@ -30,6 +30,23 @@ MULTIPLIERS = (
 )
 """Terms that a benchmark of one deployment can tell: ``perf.overlay`` says what each factor acts on."""
 
+OWN_TERMS = (
+    "compute",
+    "memory",
+    "attention",
+    "kv_bandwidth",
+    "allreduce_s",
+    "step_s",
+    "sequence_s",
+    "prefill_s",
+    "frontend_s",
+    "turnaround_s",
+)
+"""Terms that loads of one's own can tell without any shipped term: ``perf.own_terms`` says what each of them is."""
+
+SMALLEST_TERM, LARGEST_TERM = 1e-12, 1e6
+"""A term outside these is no calibration but a mistake in the file."""
+
 OWN_METRICS = ("ttft_ms", "ttft_p95_ms", "itl_ms", "e2e_ms", "requests_s", "output_tok_s")
 """Columns whose left-out errors a file may hold."""
 
@@ -41,12 +58,14 @@ MOST_POINTS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """Factors on the terms of one engine preset, measured on one GPU.
+    """Factors on the terms of one engine preset, or terms in their place, measured on one GPU.
 
     Attributes:
         preset: the fitted preset that they multiply (``EngineSpec.coefficients``).
         gpu: catalog id of the measured GPU; factors on its efficiencies hold for it alone.
         multipliers: pairs of a term of ``MULTIPLIERS`` and its factor; terms that are absent stay as shipped.
+        terms: pairs of a term of ``OWN_TERMS`` and its value, which stand in place of the shipped ones on the measured GPU; empty
+            where factors were fitted.
         data: what was measured, in words, with its date.
         deployments: what of it was measured, as ``deployment_key`` names it; its error bars hold for these alone.
         left_out: by metric, root of the mean square of log(predicted / measured) over points that the factors had not seen,
@@ -61,6 +80,12 @@ class Calibration:
     deployments: tuple[str, ...] = ()
     left_out: tuple[tuple[str, float, int], ...] = ()
     by_curve: bool = False
+    terms: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def changes(self) -> bool:
+        """Whether it holds anything that predicts better than the shipped terms."""
+        return bool(self.multipliers or self.terms)
 
 
 def deployment_key(model: str, precision: str, tp: int) -> str:
@@ -89,6 +114,7 @@ class CalibrationFile:
     gpu: str
     multipliers: dict[str, float]
     data: str
+    terms: dict[str, float] = field(default_factory=dict)
     deployments: tuple[str, ...] = ()
     left_out_by: str = ""
     left_out_errors: dict[str, LeftOutError] = field(default_factory=dict)
@@ -108,6 +134,15 @@ class CalibrationFile:
                 found.append(f"multipliers.{name}: is no term that is calibrated; one of {', '.join(MULTIPLIERS)}")
             elif not 1 / LARGEST <= factor <= LARGEST:
                 found.append(f"multipliers.{name}: must be a factor from {1 / LARGEST:g} to {LARGEST:g}")
+        for name, value in self.terms.items():
+            if name not in OWN_TERMS:
+                found.append(f"terms.{name}: is no term that is fitted by itself; one of {', '.join(OWN_TERMS)}")
+            elif not SMALLEST_TERM <= value <= LARGEST_TERM:
+                found.append(f"terms.{name}: must be a number from {SMALLEST_TERM:g} to {LARGEST_TERM:g}")
+        if self.terms and self.multipliers:
+            found.append("terms: stand beside multipliers; a calibration has either")
+        if self.terms and (missing := [name for name in OWN_TERMS if name not in self.terms and name != "allreduce_s"]):
+            found.append(f"terms: without {', '.join(missing)}")
         for name, error in self.left_out_errors.items():
             if not 0 <= error.rms < math.log(LARGEST) or not 1 <= error.points <= MOST_POINTS:
                 found.append(f'left_out_errors.{name}: must be {{"rms": from 0, "points": from 1}}')
@@ -125,6 +160,7 @@ class CalibrationFile:
             deployments=self.deployments,
             left_out=tuple((name, errors[name].rms, errors[name].points) for name in OWN_METRICS if name in errors),
             by_curve=self.left_out_by == "curve",
+            terms=tuple((name, self.terms[name]) for name in OWN_TERMS if name in self.terms),
         )
 
 

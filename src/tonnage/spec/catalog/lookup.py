@@ -16,6 +16,7 @@ from tonnage.errors import UnknownName
 from tonnage.spec.catalog import entries
 from tonnage.spec.engine import EngineSpec
 from tonnage.spec.hardware import Gpu, System
+from tonnage.spec.hardware_file import is_hardware_file, read_hardware
 from tonnage.spec.model import Model
 
 if TYPE_CHECKING:
@@ -99,15 +100,18 @@ def find_model(name_or_path: str) -> Model:
     raise UnknownName("model", _shown(name_or_path), entries.model_shelf().by_name, "the path of a config.json")
 
 
-def find_gpu(name: str) -> Gpu:
-    """The GPU of that name; where a spelling leaves the board open it is the SXM one.
+def find_gpu(name_or_path: str) -> Gpu:
+    """The GPU of that name, or of the YAML file at that path; where a spelling leaves the board open it is the SXM one.
 
     Raises:
         UnknownName: no GPU of that name.
+        InputError: the file cannot be read as an accelerator.
     """
-    found = _gpus().get(_level_gpu(name))
+    if is_hardware_file(name_or_path):
+        return read_hardware(name_or_path)
+    found = _gpus().get(_level_gpu(name_or_path))
     if found is None:
-        raise UnknownName("GPU", _shown(name), entries.gpu_shelf().by_name)
+        raise UnknownName("GPU", _shown(name_or_path), entries.gpu_shelf().by_name, "the path of a YAML file")
     return found
 
 
