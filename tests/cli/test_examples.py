@@ -40,6 +40,24 @@ def test_example_answers_as_it_did_and_its_plan_reads_back(name: str, tmp_path: 
         assert Plan.from_json(plan.to_json()) == plan
 
 
+def test_all_five_ways_of_the_course_s_load_have_a_price(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["size", "examples/rag-assistant.yaml", "--json"]) == 0
+    cost = json.loads(capsys.readouterr().out)["cost"]
+    assert [way["where"] for way in cost["ways"]] == ["on-prem", "cloud", "hybrid", "api", "hybrid-api"]
+    assert all(way["total_usd_per_year"] > 0 for way in cost["ways"])
+    assert cost["cheapest"] == min(cost["ways"], key=lambda way: way["total_usd_per_year"])["where"]
+
+
+def test_gpt_43b_has_the_figures_of_the_course(capsys: pytest.CaptureFixture[str]) -> None:
+    """Source: NVIDIA course "Sizing LLM Inference Systems": 13 DGX, 2,606 ms to the first token and 21.4 ms for each further one."""
+    assert run(["size", "examples/gpt-43b.yaml", "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    measured = plan["measured"]["plan"]["choice"]
+    assert (measured["systems"], measured["system"]) == (13, "dgx-h100")
+    assert (measured["ttft_ms"]["mean"], measured["tpot_ms"]["mean"]) == (2606, 21.4)
+    assert plan["measured"]["predicted"][0]["systems_exact"] == pytest.approx(measured["systems_exact"], rel=0.1)
+
+
 def test_no_golden_output_is_left_over() -> None:
     assert sorted(path.stem for path in GOLDEN.glob("*.txt")) == EXAMPLES
 

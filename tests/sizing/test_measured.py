@@ -155,6 +155,19 @@ def test_one_workload_at_a_time() -> None:
     assert size_measured(points, asked(model="llama-3.1-70b")).scenario.model == "llama-3.1-70b"
 
 
+@pytest.mark.parametrize(
+    ("limit", "clients", "ttft", "per_8", "systems"),
+    [("mean<=35ms", 1, 34.683, 6.71, 30), ("mean<=500ms", 25, 489.486, 70.7, 3), ("mean<=1200ms", 250, 1163.412, 110.6, 2)],
+)
+def test_a_measured_curve_is_sized_at_both_of_its_ends(limit: str, clients: int, ttft: float, per_8: float, systems: int) -> None:
+    """Source: NVIDIA course: the latency-optimal point of Llama 3 8B is that of one client, the throughput-optimal one 489.5 ms."""
+    choice = size_measured(read_points(EXAMPLE), asked(("ttft", limit), peak=199.77)).choice
+    assert choice is not None
+    assert (choice.concurrency_per_instance, choice.ttft_ms.mean) == (clients, ttft)
+    assert choice.requests_per_second_per_8_gpus == pytest.approx(per_8, abs=0.05)
+    assert choice.systems == systems
+
+
 def test_spare_systems_and_an_open_loop() -> None:
     sent = point(0, 100, 5.0, concurrency=None, request_rate=5.2, latencies_ms={"e2e": {"mean": 2000.0}})
     choice = size_measured([sent], asked(spare=1)).choice

@@ -49,6 +49,13 @@ def test_course_figures_and_every_price_stand_in_the_section() -> None:
         assert figure.source in text
 
 
+def test_systems_that_the_fleet_s_simulation_asks_for_are_not_called_exact() -> None:
+    served = replace(COURSE_SERVING, systems=6)
+    text = text_of(cost_section(compare(COURSE_TRAFFIC, served, PRICES)))
+    assert "6 systems" in text
+    assert "exactly" not in text
+
+
 def test_reasons_stand_where_costs_are_not_known() -> None:
     prices = PRICES.with_overrides({"systems": {"dgx-h100": None}, "cloud": {"h100": None}})
     text = text_of(cost_section(compare(replace(COURSE_TRAFFIC, mean_requests_per_second=None), COURSE_SERVING, prices)))

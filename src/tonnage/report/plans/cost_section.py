@@ -21,6 +21,9 @@ WAYS = (
     *("way", "USD a year", "written off", "paid", "USD per 1,000 requests", "USD per M tokens in"),
     *("USD per M tokens out", "what it takes"),
 )
+WHOLE = 1e-6
+"""Systems that are this near to a whole number are whole."""
+
 SPARED = ("paid", "written off", "USD per M tokens in", "USD per M tokens out")
 
 
@@ -69,10 +72,15 @@ def _what(way: WayCost) -> str:
 def _exactly(cost: YearlyCost) -> str:
     """What the owned systems would cost if they could be bought in parts."""
     way = owned(cost)
-    if way is None or way.usd_per_year_exact is None or way.systems_exact is None:
+    if way is None or way.usd_per_year_exact is None or way.systems_exact is None or _is_whole(way.systems_exact):
         return ""
     each = "" if way.usd_per_1000_requests_exact is None else f", {usd(way.usd_per_1000_requests_exact)} USD per 1,000 requests"
     return f"On-prem for exactly {number(way.systems_exact, 4)} systems would cost {usd(way.usd_per_year_exact)} USD a year{each}."
+
+
+def _is_whole(systems: float) -> bool:
+    """Whether nothing is rounded: so where the simulated fleet decides on the systems."""
+    return abs(systems - round(systems)) < WHOLE
 
 
 def _unknown(way: WayCost) -> str:
