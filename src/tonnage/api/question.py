@@ -268,8 +268,8 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
         "calibration": None if asked.coefficients is None else faults.of(read_calibration, asked.coefficients),
         "step_source": None if asked.step_model is None else faults.of(checked_source, asked.step_model),
     }
-    if have and not gpus:
-        chosen["gpus"] = tuple(dict.fromkeys(find_gpu(each.system.gpu) for each in have))
+    if have:
+        chosen["gpus"] = tuple(dict.fromkeys((*chosen["gpus"], *(find_gpu(each.system.gpu) for each in have))))
     choices = [len(chosen[kind] or ()) for kind in ("gpus", "engines", "tps")]
     formats = len(DEFAULT_PRECISIONS if asked.precision is None else precisions)
     faults.of(check_source, chosen["step_source"], chosen["calibration"], math.prod(choices) * formats)

@@ -154,6 +154,16 @@ class PointsLeftOut:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpusNotMeasured:
+    """GPUs that were asked for and of which the benchmark holds no point."""
+
+    __pydantic_config__ = FORBID
+
+    gpus: tuple[str, ...]
+    code: Literal["gpus-not-measured"] = "gpus-not-measured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnsteadyPoints:
     """Points of the benchmark that were not steady: requests/s × E2E is below ``threshold`` × clients; the first of them."""
 
@@ -179,6 +189,7 @@ Note = Annotated[
     | NoLimit
     | BenchmarkAsMeasured
     | PointsLeftOut
+    | GpusNotMeasured
     | UnsteadyPoints,
     Tagged("code"),
 ]

@@ -24,6 +24,7 @@ from tonnage.plan.note import Note
 from tonnage.plan.pareto import ParetoPoint
 from tonnage.plan.percentile_answer import PercentileAnswer
 from tonnage.plan.provenance import Provenance
+from tonnage.plan.reachable import Reachable
 from tonnage.plan.rejected import Rejected
 from tonnage.plan.sensitivity import Sensitivity
 from tonnage.plan.understood import Understood
@@ -46,6 +47,7 @@ class Plan(Shown):
         demand: where the peak came from.
         candidates: every deployment inside the limits, best first.
         rejected: every other one.
+        reachable: how near the deployments come where none meets the limits; None where one does, or none fits.
         notes: what a reader must know about the numbers.
         percentile_answer: the course's percentile sizing beside the simulated one; None unless asked.
         provenance: version, coefficients, data, seed, command.
@@ -70,6 +72,7 @@ class Plan(Shown):
     demand: Demand
     candidates: tuple[Candidate, ...]
     rejected: tuple[Rejected, ...]
+    reachable: Reachable | None = None
     notes: tuple[Note, ...]
     percentile_answer: PercentileAnswer | None = None
     provenance: Provenance

@@ -21,10 +21,11 @@ from tonnage.plan.demand import Demand
 from tonnage.plan.fleet import Fleet, fleet
 from tonnage.plan.limit import HIGHEST_MEASURED, Bound, Breach, bound_by, limit_of
 from tonnage.plan.load import Load
-from tonnage.plan.note import BenchmarkAsMeasured, NoLimit, Note, PointsLeftOut, UnsteadyPoints
+from tonnage.plan.note import BenchmarkAsMeasured, GpusNotMeasured, NoLimit, Note, PointsLeftOut, UnsteadyPoints
 from tonnage.plan.plan import Plan
 from tonnage.plan.pool import Pool
 from tonnage.plan.provenance import Provenance
+from tonnage.plan.reachable import Reached, nearest_of
 from tonnage.plan.reason import (
     BrokenAtAnyLoad,
     DoesNotDivide,
@@ -39,7 +40,7 @@ from tonnage.plan.understood import Understood
 from tonnage.results.columns import STATISTICS
 from tonnage.results.latencies import Latencies
 from tonnage.results.points import STEADY, MeasuredPoint
-from tonnage.spec.catalog import accuracy_and_calibration, find_engine, find_gpu, find_model, system_of
+from tonnage.spec.catalog import accuracy_and_calibration, engines, find_engine, find_gpu, find_model, system_of
 from tonnage.spec.deployment import Limit, LimitMetric, Slo
 from tonnage.spec.precision import find_precision
 from tonnage.version import VERSION
@@ -117,11 +118,13 @@ def size_measured(points: Sequence[MeasuredPoint], question: MeasuredQuestion) -
     _check_statistics(curves, question)
     outcomes = [_outcome(curve, question) for curve in curves]
     candidates = sorted((o for o in outcomes if isinstance(o, Candidate)), key=by_gpus_needed)
+    rejected = tuple(o for o in outcomes if isinstance(o, Rejected))
     return Plan(
         scenario=_understood(curves, question),
         demand=question.demand,
         candidates=tuple(candidates),
-        rejected=tuple(o for o in outcomes if isinstance(o, Rejected)),
+        rejected=rejected,
+        reachable=None if candidates else nearest_of(map(_reached, rejected)),
         notes=tuple(_notes(points, curves, question)),
         provenance=_provenance(curves, question),
     )
@@ -148,6 +151,17 @@ def _gpu_name(name: str) -> str:
         return find_gpu(name).name
     except UnknownName:
         return name.strip().lower()
+
+
+def _presets(asked: str) -> set[str]:
+    """The presets that an asked engine stands for: a bare name stands for every version that was measured."""
+    if any(letter.isdigit() for letter in asked):
+        return {_engine_name(asked)}
+    try:
+        family = find_engine(asked).family
+    except UnknownName:
+        return {_engine_name(asked)}
+    return {spec.name for spec in engines() if spec.family == family}
 
 
 def _asked_for(points: Sequence[MeasuredPoint], question: MeasuredQuestion) -> list[MeasuredPoint]:
@@ -180,7 +194,7 @@ def _curves(points: list[MeasuredPoint], question: MeasuredQuestion) -> list[Cur
     """The deployments that may be chosen, in the order of the file."""
     gpus = question.gpus and {_gpu_name(name) for name in question.gpus}
     precisions = question.precisions and {name.lower() for name in question.precisions}
-    engines = question.engines and {_engine_name(name) for name in question.engines}
+    presets = question.engines and {name for asked in question.engines for name in _presets(asked)}
     groups: dict[tuple[str, str, int, int, str], list[MeasuredPoint]] = {}
     for p in points:
         gpu = _gpu_name(p.gpu)
@@ -188,7 +202,7 @@ def _curves(points: list[MeasuredPoint], question: MeasuredQuestion) -> list[Cur
             (not gpus or gpu in gpus)
             and (not precisions or p.precision in precisions)
             and (not question.tps or p.tp in question.tps)
-            and (not engines or _engine_name(p.engine) in engines)
+            and (not presets or _engine_name(p.engine) in presets)
         )
         if allowed:
             groups.setdefault((gpu, p.precision, p.tp, p.pp, p.engine), []).append(p)
@@ -279,6 +293,15 @@ def _why_none(rated: list[MeasuredPoint], slo: Slo) -> Reason:
     ends = [(p, worst) for p in (rated[0], rated[-1]) if (worst := _worst(p, slo)) is not None]
     broken = [MeasuredBreach(breach=_breach(p, worst), load=_load(p)) for p, worst in ends]
     return NoMeasuredLoadHolds(breaches=tuple(dict.fromkeys(broken)))
+
+
+def _reached(refused: Rejected) -> tuple[Reached, ...]:
+    """The value nearest to the limit that the deployment breaks at every measured load."""
+    why = refused.reason
+    if not isinstance(why, BrokenAtAnyLoad) or why.breach.value_ms is None:
+        return ()
+    limit, value = why.breach.limit, why.breach.value_ms
+    return (Reached(limit=limit, asked_ms=limit.milliseconds, value_ms=value, deployment=refused.identity),)
 
 
 def _candidate(curve: Curve, best: MeasuredPoint, question: MeasuredQuestion) -> Candidate:
@@ -383,6 +406,9 @@ def _notes(points: Sequence[MeasuredPoint], curves: list[Curve], question: Measu
     yield BenchmarkAsMeasured()
     if len(used) < len(points):
         yield PointsLeftOut(left_out=len(points) - len(used), points=len(points))
+    missing = tuple(dict.fromkeys(gpu for gpu in map(_gpu_name, question.gpus or ()) if gpu not in {c.gpu for c in curves}))
+    if missing:
+        yield GpusNotMeasured(gpus=missing)
     unsteady = [p for p in used if not p.steady]
     if unsteady:
         first = unsteady[0]

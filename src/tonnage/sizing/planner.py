@@ -16,6 +16,7 @@ from tonnage.sizing.notes import notes, provenance, understood
 from tonnage.sizing.offline import job_done
 from tonnage.sizing.percentile import percentile_answer
 from tonnage.sizing.question import Question
+from tonnage.sizing.reachable import reachable
 from tonnage.sizing.search import Answer, Progress, answer, no_progress, ranked
 from tonnage.sizing.search_space import prepare
 from tonnage.sizing.sensitivity import sensitivity
@@ -41,7 +42,8 @@ def size(question: Question, *, progress: Progress = no_progress, workers: int |
         InputError: the question contradicts itself.
     """
     question.check()
-    found = answer(question, prepare(question), progress=progress, workers=workers)
+    prepared = prepare(question)
+    found = answer(question, prepared, progress=progress, workers=workers)
     have = existing(question, found) if question.have else None
     if have is not None and question.demand.of_existing and have.requests_per_second > 0:
         question = replace(question, demand=carried_by_existing(have.requests_per_second))
@@ -53,6 +55,7 @@ def size(question: Question, *, progress: Progress = no_progress, workers: int |
         demand=question.demand,
         candidates=_with_confidence(question, found, sure),
         rejected=found.rejected,
+        reachable=None if found.candidates else reachable(question, prepared, found.rejected),
         notes=notes(question, found),
         percentile_answer=percentile_answer(question, found),
         provenance=provenance(question, found.candidates),

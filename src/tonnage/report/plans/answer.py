@@ -10,6 +10,7 @@ from tonnage.report.plans.costs import NAMES, SAID, owned_and_cheapest, priced, 
 from tonnage.report.plans.deployments import deployments, systems
 from tonnage.report.plans.existing import existing_glance, existing_sentence, existing_title
 from tonnage.report.wording.cost import no_cost_text
+from tonnage.report.wording.reachable import reachable_text
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
@@ -30,13 +31,19 @@ def sentence(plan: Plan) -> str:
     exists = existing_sentence(plan)
     if plan.choice is None:
         return exists or (
-            f"None of the {counted(len(plan.rejected), 'deployment')} that were tried meets the limits at any load. "
-            "The reasons are below; the limit named most often is the one to relax."
+            f"None of the {counted(len(plan.rejected), 'deployment')} that were tried meets the limits at any load. {_reached(plan)}"
         )
     if plan.demand.of_existing:
         return f"{exists} They run {sentence_of(deployments(plan.choice))}"
     bought = _bought(plan, plan.choice)
     return f"{exists} Bought anew for this load: {bought}" if exists else bought
+
+
+def _reached(plan: Plan) -> str:
+    """What can be reached instead."""
+    if plan.reachable is None:
+        return "The reasons are below; the limit named most often is the one to relax."
+    return f"The best that can be reached: {sentence_of(reachable_text(plan.reachable)).removesuffix('.')}. The reasons are below."
 
 
 def _bought(plan: Plan, choice: Candidate) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from tonnage.report.blocks import section
 from tonnage.report.document import Block, Section, Table
 from tonnage.report.numbers import ABSENT, counted, number, percent, usd
-from tonnage.report.plans.deployments import of_pools, split
+from tonnage.report.plans.deployments import of_pools, split, systems
 from tonnage.report.wording.limits import bound_text
 from tonnage.report.wording.reasons import reason_text
 
@@ -57,8 +57,15 @@ def candidates_table(plan: Plan) -> Table | None:
         note="\n".join(notes),
         spare=SPARED,
         shown=SHOWN,
-        rest=f"… and {len(found) - SHOWN} more; --json and --report show all of them",
+        rest=f"… and {len(found) - SHOWN} more{_hidden(found)}; --json and --report show all of them",
     )
+
+
+def _hidden(found: Sequence[Candidate]) -> str:
+    """The GPUs that only rows beyond those shown have, each with its best: none vanishes."""
+    shown = {pool.gpu for c in found[:SHOWN] for pool in c.pools}
+    best = {pool.gpu: c for c in reversed(found[SHOWN:]) for pool in c.pools if pool.gpu not in shown}
+    return "".join(f", {gpu} too ({systems(c)})" for gpu, c in best.items())
 
 
 def yearly_costs(plan: Plan) -> tuple[float | None, ...]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tonnage.report.document import Facts
 from tonnage.report.numbers import number, percent
 from tonnage.report.plans.deployments import deployments, latency, systems
+from tonnage.report.plans.left_out import left_out_texts
 from tonnage.report.wording.confidence import confidence_text
 from tonnage.report.wording.demand import demand_text
 from tonnage.report.wording.deployments import load_text, memory_text
@@ -15,6 +16,7 @@ from tonnage.report.wording.fleet_check import fleet_check_text
 from tonnage.report.wording.job import finish_text
 from tonnage.report.wording.limits import bound_text, limit_text
 from tonnage.report.wording.pace import pace_text
+from tonnage.report.wording.reachable import reachable_text
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
@@ -36,9 +38,12 @@ def question_lines(plan: Plan) -> Facts:
 def answer_lines(plan: Plan) -> Facts:
     """The answer, and what it rests on, one fact a line."""
     exists = () if plan.existing is None else (("Have", existing_text(plan.existing)),)
+    left_out = ("Left out", "; ".join(left_out_texts(plan)))
     best = plan.choice
     if best is None:
-        return Facts(rows=(*exists, ("Answer", "no deployment meets the limits; the reasons are below.")))
+        reached = "" if plan.reachable is None else reachable_text(plan.reachable)
+        rows = (*exists, ("Answer", "no deployment meets the limits; the reasons are below."), ("Reachable", reached), left_out)
+        return Facts(rows=tuple(row for row in rows if row[1]))
     rows = (
         *exists,
         ("Answer", _answer(plan, best)),
@@ -51,6 +56,7 @@ def answer_lines(plan: Plan) -> Facts:
         ("Format", _format(best)),
         ("Fleet check", "" if plan.fleet_check is None else fleet_check_text(plan.fleet_check)),
         ("Confidence", "" if best.confidence is None else confidence_text(best.confidence)),
+        left_out,
     )
     return Facts(rows=tuple(row for row in rows if row[1]))
 

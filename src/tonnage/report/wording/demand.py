@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tonnage.report.numbers import number, plain, whole
+from tonnage.report.numbers import number, plain, span, whole
 
 if TYPE_CHECKING:
     from tonnage.plan.demand import Demand, DemandSource
@@ -18,9 +18,8 @@ def demand_text(demand: Demand) -> str:
     if source.kind == "existing":
         return f"none asked: the {number(demand.sizing_requests_per_second)} requests/s that the systems carry"
     if source.kind == "job":
-        hours = (demand.offline_seconds or 0.0) / 3600
         rate = f"{number(demand.sizing_requests_per_second, 4)} requests/s throughout, no peak"
-        return f"{many(demand.offline_requests or 0)} requests within {plain(hours)} h: {rate}"
+        return f"{many(demand.offline_requests or 0)} requests within {span(demand.offline_seconds or 0.0)}: {rate}"
     if source.profile_hours is not None:
         return _profile(demand, source)
     if source.kind == "peak":

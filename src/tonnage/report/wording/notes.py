@@ -68,7 +68,7 @@ def note_text(note: notes.Note) -> str:
             assert_never(note)
 
 
-Measured = notes.BenchmarkAsMeasured | notes.PointsLeftOut | notes.UnsteadyPoints
+Measured = notes.BenchmarkAsMeasured | notes.PointsLeftOut | notes.GpusNotMeasured | notes.UnsteadyPoints
 
 
 def _measured(note: Measured) -> str:
@@ -80,6 +80,8 @@ def _measured(note: Measured) -> str:
             )
         case notes.PointsLeftOut():
             return f"{note.left_out} of {note.points} points are of other models, lengths or deployments and were left out."
+        case notes.GpusNotMeasured():
+            return f"The benchmark holds no point of {', '.join(note.gpus)}, which was asked for."
         case notes.UnsteadyPoints():
             plural = "s" if note.first_clients > 1 else ""
             return (

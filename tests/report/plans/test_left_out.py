@@ -1,0 +1,57 @@
+"""No GPU that was asked for vanishes: each without a deployment inside the limits is named with its nearest reason."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.questions import question
+from tests.report.example_plan import full
+from tonnage.plan.identity import Identity
+from tonnage.plan.limit import Breach, Limit
+from tonnage.plan.reason import BrokenAtAnyLoad, CannotRun, PrecisionUnsupported, Reason
+from tonnage.plan.rejected import Rejected, rejected
+from tonnage.report.plans.candidates import SHOWN, candidates_table
+from tonnage.report.plans.left_out import left_out_texts
+from tonnage.report.plans.plan_text import plan_text
+from tonnage.report.writers.terminal import terminal
+from tonnage.sizing.planner import size
+
+LIMIT = Limit(metric="ttft", statistic="p95", milliseconds=500.0)
+
+
+def refused(gpu: str, tp: int, reason: Reason) -> Rejected:
+    return rejected(Identity(gpu=gpu, precision="fp8", tp=tp, engine="vllm-0.32"), reason)
+
+
+def test_the_nearest_reason_of_a_gpu_without_an_answer_is_told() -> None:
+    near, far = (BrokenAtAnyLoad(breach=Breach(limit=LIMIT, value_ms=value)) for value in (612.0, 900.0))
+    no_fp8 = PrecisionUnsupported(subject="Ampere", lacks="no FP8 matrix units")
+    reasons = (
+        *(refused("l40s", 1, CannotRun(error="weights 80 GB do not fit")), refused("l40s", 4, far), refused("l40s", 8, near)),
+        refused("a100-sxm-80gb", 1, no_fp8),
+    )
+    plan = full()
+    gpus = (plan.candidates[0].gpu, "l40s", "a100-sxm-80gb")
+    plan = replace(plan, scenario=replace(plan.scenario, gpus=gpus), candidates=plan.candidates[:1], pareto=(), rejected=reasons)
+    texts = ("l40s: TTFT p95 612 ms > 500 ms at any load (fp8 TP 8 vllm-0.32)", "a100-sxm-80gb: Ampere has no FP8 matrix units")
+    assert left_out_texts(plan) == texts
+    assert "Left out     l40s: TTFT p95 612 ms" in terminal(plan_text((plan,)))
+
+
+def test_every_gpu_of_a_question_is_inside_or_left_out() -> None:
+    """The H100 carries the load, the A100 has no FP8, the MI300X no such engine."""
+    asked = question(gpu="h100,a100-sxm-80gb,mi300x", tp="1")
+    plan = size(replace(asked, deepen=False))
+    inside = {candidate.gpu for candidate in plan.candidates}
+    named = {text.partition(":")[0] for text in left_out_texts(plan)}
+    assert inside | named == {gpu.name for gpu in asked.gpus}
+    assert not inside & named
+
+
+def test_a_gpu_beyond_the_rows_that_are_shown_is_named_below_them() -> None:
+    plan = full()
+    best = plan.candidates[0]
+    other = replace(best, pools=(replace(best.pool, gpu="l40s", system="8xl40s", systems=7),))
+    table = candidates_table(replace(plan, candidates=(*[best] * SHOWN, other, other), pareto=()))
+    assert table is not None
+    assert "… and 2 more, l40s too (7 × 8xl40s);" in table.rest
