@@ -1,4 +1,7 @@
-"""What attention adds to a step: the token pairs of prompts, and the contexts that decoding reads.
+"""What the layers that mix tokens add to a step: the token pairs of prompts, the contexts that decoding reads, and states.
+
+``spec.layers`` counts the arithmetic and traffic of each kind of layer; here they become seconds, by what each kind reaches of the
+datasheet. Kinds that read a bounded number of entries, or a state, cost the same at any context (``step_terms.BOUNDED``).
 
 Decode attention is limited by bandwidth where the kernel takes the query heads of a KV head together. The kernels of 2024
 (TensorRT-LLM 0.9 and 0.10) did so for groups of eight heads and above a number of sequences; otherwise each query
@@ -13,9 +16,12 @@ from typing import TYPE_CHECKING
 
 from tonnage.perf import step_terms as at
 
+from tonnage.spec.layers import WITH_LATENT, WITH_STATE, FullAttention, LatentLayer, SlidingAttention
+
 if TYPE_CHECKING:
     from tonnage.perf.term_groups import TermGroups
     from tonnage.spec.hardware import Gpu
+    from tonnage.spec.layers import Layers, Mixer, Work
     from tonnage.spec.model import Model
     from tonnage.spec.precision import Precision
 
@@ -41,7 +47,7 @@ BITS_8 = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AttentionTerms:
-    """What attention reaches of the datasheet; all are fitted.
+    """What the layers of one kind reach of the datasheet; all are fitted.
 
     Attributes:
         prefill: share of the 16-bit matrix rate in prefill attention.
@@ -49,28 +55,38 @@ class AttentionTerms:
         head_arithmetic: decode attention of one query head after another, as a share of the 16-bit
             matrix rate; infinite where the kernel takes all heads of a KV head at once.
         walk_s: seconds per token and layer that one block takes to walk a context with heads 128 wide; 0 where contexts are split.
+        bounded: share of the memory bandwidth in reading chosen entries, windows and states.
+        index: share of the rate of 8-bit matrix products in an indexer's scores.
+        scan: share of the 16-bit matrix rate in the chunks of linear attention and state-space layers.
     """
 
     prefill: float
     kv_bandwidth: float
     head_arithmetic: float
     walk_s: float
+    bounded: float
+    index: float
+    scan: float
 
 
-def attention_terms(groups: TermGroups, model: Model, precision: Precision) -> AttentionTerms:
-    """The terms of attention for a model, in a precision as the GPU executes it."""
-    engine, latent = groups.engine, model.latent is not None
+def attention_terms(groups: TermGroups, mixer: Mixer, precision: Precision) -> AttentionTerms:
+    """The terms of one kind of layer, in a precision as the GPU executes it."""
+    engine, shared, latent = groups.engine, groups.shared, mixer.kind in WITH_LATENT
     kv = engine["kv_bandwidth"]
     kv *= engine["kv_8bit"] * engine.get(f"kv_8bit_{groups.kernels}", 1.0) if precision.kv_bits == BITS_8 else 1.0
     if latent:
         kv *= engine.get("latent_bandwidth", 1.0)
-    elif model.kv_heads == model.heads:
+    elif isinstance(mixer, FullAttention | SlidingAttention) and mixer.kv_heads == mixer.heads:
         kv *= engine["kv_single"]
+    bounded = kv if isinstance(mixer, SlidingAttention) else kv * shared["gathered"]
     return AttentionTerms(
         prefill=_prefill(groups) * (engine.get("latent_attention", 1.0) if latent else 1.0),
         kv_bandwidth=kv,
-        head_arithmetic=_head_arithmetic(groups, model, precision),
+        head_arithmetic=_head_arithmetic(groups, mixer, precision),
         walk_s=engine["walk_s"],
+        bounded=shared["state_bandwidth"] if mixer.kind in WITH_STATE else bounded,
+        index=shared["index"],
+        scan=shared["scan"],
     )
 
 
@@ -80,37 +96,81 @@ def _prefill(groups: TermGroups) -> float:
     return share
 
 
-def _head_arithmetic(groups: TermGroups, model: Model, precision: Precision) -> float:
+def _head_arithmetic(groups: TermGroups, mixer: Mixer, precision: Precision) -> float:
     """Share of the 16-bit matrix rate in decode attention.
 
     Kernels of 2024 computed head by head where they did not take groups together (``_blocks``); later ones always take them
-    together. Latent attention is arithmetic on the tensor cores in every engine; where no row says otherwise, it reaches the same
-    share of their rate as prefill attention.
+    together. Latent attention is arithmetic on the tensor cores in every engine, and so are the kinds that came after it; where no
+    row says otherwise, it reaches the same share of their rate as prefill attention.
     """
     engine = groups.engine
-    if model.latent is not None:
+    if mixer.kind in WITH_LATENT:
         return _prefill(groups) * engine.get("latent_arithmetic", 1.0)
+    if not isinstance(mixer, FullAttention | SlidingAttention):
+        return _prefill(groups)
     narrow = engine.get("head_8bit", 1.0) if precision.kv_bits == BITS_8 else 1.0
     return (engine["head_arithmetic"] or math.inf) * groups.generation["head_arithmetic"] * narrow
 
 
-def add_attention(c: list[float], terms: AttentionTerms, model: Model, gpu: Gpu, precision: Precision, tp: int) -> None:
-    """Put prefill attention, per token pair, and decode attention, per context token, into a coefficient array."""
-    kv_bytes = model.kv_elements_per_gpu(tp) * precision.kv_bytes
-    peak = gpu.fp16_tflops * 1e12
-    read = kv_bytes / (gpu.memory_bandwidth_gb_s * 1e9 * terms.kv_bandwidth)
-    heads = model.decode_flops_per_pair / tp / (peak * terms.head_arithmetic)
-    together = model.latent is None and _eight(model)
-    c[at.ATTENTION] = model.prefill_flops_per_pair / tp / (peak * terms.prefill)
-    c[at.CONTEXT] = read if together else _joined(read, heads)
-    c[at.WALK] = terms.walk_s * model.layers * model.head_dim / WALKED_DIM
-    if terms.walk_s > 0.0:
-        _blocks(c, terms, model, gpu, read, tp)
-    if model.windowed_layers:
-        _windows(c, model)
+def add_attention(c: list[float], terms: tuple[AttentionTerms, ...], model: Model, gpu: Gpu, precision: Precision, tp: int) -> None:
+    """Put what mixes tokens into a coefficient array: per token pair, per context token, per token, and per sequence.
+
+    Args:
+        c: the array, with the matrices already in it.
+        terms: of each kind of ``model.by_kind``.
+        model, gpu, tp: what runs, on how many GPUs of a rank.
+        precision: as the GPU executes it.
+    """
+    for some, reached in zip(model.by_kind, terms, strict=True):
+        work = some.mixer.work(precision.kv_bits, tp)
+        _prompts(c, some, work, reached, gpu)
+        _decodes(c, some, work, reached, gpu)
+        if reached.walk_s > 0.0:
+            _walks(c, some, reached, gpu, tp, work)
 
 
-def _blocks(c: list[float], terms: AttentionTerms, model: Model, gpu: Gpu, read: float, tp: int) -> None:
+def _prompts(c: list[float], some: Layers, work: Work, terms: AttentionTerms, gpu: Gpu) -> None:
+    """Put prefill into the array; the work per token of a window counts for every token of a step, as attention does."""
+    rate = gpu.fp16_tflops * 1e12
+    pair = some.layers * work.pair / (rate * terms.prefill)
+    if work.pair_most > 0.0:
+        c[at.SPARSE] += pair
+        c[at.SPARSE_MOST] += some.layers * work.pair_most / (rate * terms.prefill)
+    else:
+        c[at.ATTENTION] += pair
+    c[at.ATTENTION] += some.layers * work.index_pair / (_index_rate(gpu) * terms.index)
+    if isinstance(some.mixer, SlidingAttention):
+        c[at.ACTIVATION] += some.layers * work.token / (rate * terms.prefill)
+    else:
+        reached = terms.scan if some.mixer.kind in WITH_STATE else terms.prefill
+        c[at.SCAN] += some.layers * work.token / (rate * reached)
+
+
+def _decodes(c: list[float], some: Layers, work: Work, terms: AttentionTerms, gpu: Gpu) -> None:
+    """Put decodes into the array: what grows with the context, and what does not."""
+    rate, bandwidth = gpu.fp16_tflops * 1e12, gpu.memory_bandwidth_gb_s * 1e9
+    arithmetic = math.inf if _together(some.mixer) else rate * terms.head_arithmetic
+    scores = work.index_bytes / (bandwidth * terms.kv_bandwidth), work.index / (_index_rate(gpu) * terms.index)
+    reads = work.context_bytes / (bandwidth * terms.kv_bandwidth), work.context / arithmetic
+    fixed = work.sequence_bytes / (bandwidth * terms.bounded), work.sequence / arithmetic
+    c[at.CONTEXT] += some.layers * (_joined(*reads) + _joined(*scores))
+    c[at.BOUNDED] += some.layers * _joined(*fixed)
+
+
+def _walks(c: list[float], some: Layers, terms: AttentionTerms, gpu: Gpu, tp: int, work: Work) -> None:
+    """Put what the kernels of 2024 add into the array, for the kinds that they knew."""
+    mixer = some.mixer
+    if not isinstance(mixer, FullAttention | SlidingAttention | LatentLayer):
+        return
+    walk = terms.walk_s * some.layers * mixer.width / mixer.heads / WALKED_DIM
+    if isinstance(mixer, SlidingAttention):
+        c[at.BOUNDED] += walk * mixer.window
+        return
+    c[at.WALK] += walk
+    _blocks(c, some, terms, gpu, tp, work)
+
+
+def _blocks(c: list[float], some: Layers, terms: AttentionTerms, gpu: Gpu, tp: int, work: Work) -> None:
     """Put the decode attention of 2024 into a coefficient array: one block per sequence and query head, in waves over the multiprocessors.
 
     While there are fewer blocks than multiprocessors, each walks its context at its own pace; one block more than a full
@@ -118,10 +178,17 @@ def _blocks(c: list[float], terms: AttentionTerms, model: Model, gpu: Gpu, read:
     together once their blocks, which are fewer, fill a quarter of the multiprocessors.
     """
     multiprocessors = FEWER_MULTIPROCESSORS.get(gpu.name) or MULTIPROCESSORS.get(gpu.arch, MULTIPROCESSORS["Hopper"])
-    c[at.HEADS] = _joined(read, model.decode_flops_per_pair / tp / (gpu.fp16_tflops * 1e12 * terms.head_arithmetic))
-    c[at.WAVE] = model.heads / tp / multiprocessors
-    kv_heads = max(model.kv_heads / tp, 1.0)
-    c[at.GROUPED_FROM] = multiprocessors / ENOUGH_BLOCKS / kv_heads if _eight(model) else NEVER
+    read = work.context_bytes / (gpu.memory_bandwidth_gb_s * 1e9 * terms.kv_bandwidth)
+    c[at.HEADS] += some.layers * _joined(read, work.context / (gpu.fp16_tflops * 1e12 * terms.head_arithmetic))
+    c[at.WAVE] = some.mixer.heads / tp / multiprocessors
+    c[at.GROUPED_FROM] = NEVER
+    if isinstance(some.mixer, FullAttention) and _together(some.mixer):
+        c[at.GROUPED_FROM] = multiprocessors / ENOUGH_BLOCKS / max(some.mixer.kv_heads / tp, 1.0)
+
+
+def _index_rate(gpu: Gpu) -> float:
+    """FLOP/s of an indexer's scores by the datasheet, in FP8 where the GPU has it."""
+    return (gpu.fp8_tflops or gpu.fp16_tflops) * 1e12
 
 
 def _joined(read: float, arithmetic: float) -> float:
@@ -130,15 +197,6 @@ def _joined(read: float, arithmetic: float) -> float:
     return seconds
 
 
-def _eight(model: Model) -> bool:
+def _together(mixer: Mixer) -> bool:
     """Whether a KV head has the eight query heads that kernels of 2024 took together on the tensor cores."""
-    return model.heads == 8 * model.kv_heads
-
-
-def _windows(c: list[float], model: Model) -> None:
-    """Count layers with a sliding window as reading one window per sequence and per new token; contexts are taken to be longer."""
-    share = model.windowed_layers / model.layers
-    c[at.ACTIVATION] += share * c[at.ATTENTION] * model.window
-    c[at.HOST_SEQUENCE] += share * (c[at.CONTEXT] + c[at.WALK]) * model.window
-    for place in (at.ATTENTION, at.CONTEXT, at.HEADS, at.WALK):
-        c[place] *= 1.0 - share
+    return isinstance(mixer, FullAttention | SlidingAttention) and mixer.heads == 8 * mixer.kv_heads

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """The terms of one (model, GPU, precision, parallelism, engine)."""
+    """The terms of one (model, GPU, precision, parallelism, engine); those of attention by kind of layer, in the model's order."""
 
     matrices: MatrixTerms
-    attention: AttentionTerms
+    attention: tuple[AttentionTerms, ...]
     links: LinkTerms
     experts: ExpertTerms
     host: HostTerms
@@ -39,7 +39,7 @@ def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision,
     precision, tp, groups = gpu.executes(precision), parallelism.tp, groups_of(terms, gpu, preset)
     return Terms(
         matrices=matrix_terms(groups, model, precision),
-        attention=attention_terms(groups, model, precision),
+        attention=tuple(attention_terms(groups, some.mixer, precision) for some in model.by_kind),
         links=link_terms(groups, tp),
         experts=expert_terms(groups, model, precision, parallelism.stage_gpus),
         host=host_terms(groups, model, precision, tp),

@@ -141,9 +141,9 @@ def add_experts(
     c[at.EXPERT_REST] = (1.0 - (terms.first or model.experts_per_token) / model.experts) / c[at.EXPERT_MISS]
     c[at.EXPERT_MISS] **= dp
     c[at.EXPERT_UNEVEN] = largest_of(ep) * math.sqrt(ep / model.experts)
-    layers = model.layers - model.dense_layers
+    layers = model.expert_layers
     copies = fullest * dp * model.experts_per_token / ep
-    c[at.ACTIVATION] += terms.rows * TOKEN_BYTES * layers * model.hidden * copies / bandwidth
+    c[at.ACTIVATION] += terms.rows * TOKEN_BYTES * layers * model.expert_width * copies / bandwidth
     c[at.HOST_STEP] += (terms.layer_s + terms.each_s * model.experts) * layers
     c[at.HOST_SEQUENCE] += terms.sequence_s
     c[at.HOST_PREFILL] += terms.prefill_s * layers
@@ -151,8 +151,8 @@ def add_experts(
 
 def add_dispatch(c: list[float], terms: ExpertTerms, model: Model, parallelism: Parallelism) -> None:
     """Put dispatch and combine into a coefficient array; each GPU of a rank sends its share of the rank's tokens."""
-    layers = model.layers - model.dense_layers
-    sent = TOKEN_BYTES * model.hidden * remote_copies(model, parallelism) / parallelism.tp
+    layers = model.expert_layers
+    sent = TOKEN_BYTES * model.expert_width * remote_copies(model, parallelism) / parallelism.tp
     for once, each in at.MESSAGES:
         c[once] += 2 * layers * terms.dispatch_s
         c[each] += 2 * layers * sent / terms.dispatch_bytes_s

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.perf import step_terms as at
 from tonnage.perf.matrices import scaled_by_blocks
+from tonnage.spec.layers import WITH_LATENT, WITH_STATE
 
 if TYPE_CHECKING:
     from tonnage.perf.term_groups import Group, TermGroups
@@ -16,19 +17,25 @@ if TYPE_CHECKING:
 
 BITS_4, BITS_8, BITS_16 = 4, 8, 16
 
+WITH_INDEXER = ("sparse-latent", "compressed", "block-sparse")
+"""Kinds of layers that choose or compress what they attend to."""
+
+SPARSE_LATENT = ("sparse-latent", "compressed")
+"""Those that launch what latent attention does, too."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostTerms:
     """Seconds of the host; all are fitted.
 
     Attributes:
-        layer_s, step_s, sequence_s, prefill_s: per layer, per step, per sequence of a step, and per step with prefill.
+        layers_s, step_s, sequence_s, prefill_s: for all layers, per step, per sequence of a step, and per step with prefill.
         launch_s: to launch the kernels of a step with prefill one by one.
         eager_s: what such a step takes longer for what latent attention launches.
         frontend_s: see ``StepModel``.
     """
 
-    layer_s: float
+    layers_s: float
     step_s: float
     sequence_s: float
     prefill_s: float
@@ -39,16 +46,25 @@ class HostTerms:
 
 def host_terms(groups: TermGroups, model: Model, precision: Precision, tp: int) -> HostTerms:
     """The host's terms for a model, in a precision as the GPU executes it."""
-    engine, kernels, latent = groups.engine, groups.kernels, model.latent is not None
+    engine, kernels = groups.engine, groups.kernels
     return HostTerms(
-        layer_s=_layer_s(groups, model, precision) * (engine.get("latent_layer", 1.0) if latent else 1.0),
+        layers_s=_layer_s(groups, model, precision) * _launched_layers(groups, model),
         step_s=engine["step_s"] + engine.get("schedule_s", 0.0),
         sequence_s=engine["sequence_s"] * engine.get(f"sequence_{kernels}", 1.0),
         prefill_s=_prefill_s(engine, model, tp),
         launch_s=engine.get("launch_layer_s", 0.0) * engine.get(f"launch_layer_{kernels}", 1.0) * model.layers,
-        eager_s=engine.get("latent_prefill_s", 0.0) * model.layers if latent else 0.0,
+        eager_s=engine.get("latent_prefill_s", 0.0) * sum(some.layers for some in model.by_kind if some.mixer.kind in WITH_LATENT),
         frontend_s=engine["frontend_s"],
     )
+
+
+def _launched_layers(groups: TermGroups, model: Model) -> float:
+    """Layers of attention and MLP that take as long to launch as the model's do; where a layer is one or the other, it is half of one."""
+    engine, shared = groups.engine, groups.shared
+    latent = engine.get("latent_layer", 1.0)
+    each = {"latent": latent, **dict.fromkeys(WITH_STATE, shared["state_layer"]), **dict.fromkeys(WITH_INDEXER, shared["sparse_layer"])}
+    mixing = sum(some.layers * each.get(some.mixer.kind, 1.0) * (latent if some.mixer.kind in SPARSE_LATENT else 1.0) for some in model.by_kind)
+    return mixing if model.mixing_layers == model.inner_layers else mixing * (model.mixing_layers + model.inner_layers) / 2 / model.mixing_layers
 
 
 def _layer_s(groups: TermGroups, model: Model, precision: Precision) -> float:
@@ -76,7 +92,7 @@ def _prefill_s(engine: Group, model: Model, tp: int) -> float:
 
 def add_host(c: list[float], terms: HostTerms, model: Model, knobs: EngineKnobs | None) -> None:
     """Put the host's work into a coefficient array, and with knobs also which steps the engine captures as CUDA graphs."""
-    c[at.HOST_STEP] = terms.step_s + terms.layer_s * model.layers
+    c[at.HOST_STEP] = terms.step_s + terms.layers_s
     c[at.HOST_SEQUENCE] += terms.sequence_s
     c[at.HOST_PREFILL] = terms.prefill_s
     c[at.LAUNCHES] = terms.launch_s

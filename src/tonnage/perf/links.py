@@ -134,9 +134,9 @@ def add_communication(c: list[float], terms: LinkTerms, model: Model, parallelis
     Norms over all heads add an all-reduce of two numbers per token (vLLM ``MiniMaxText01RMSNormTP``), which is latency alone.
     """
     tp = parallelism.tp
-    reduces = model.layers * (1 if model.parallel_block else 2)
+    reduces = model.layers if model.parallel_block else model.mixing_layers + model.inner_layers
     if parallelism.dp > 1:
-        reduces -= model.layers - model.dense_layers
+        reduces -= model.expert_layers
     sums = model.layers * terms.small_s if model.joint_norms else 0.0
     token_bytes = ACTIVATION_BYTES * model.hidden
     c[at.COMM_STEP] = reduces * terms.small_s + sums

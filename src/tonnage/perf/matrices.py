@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ACTIVATION_BYTES = 2.0
 """Bytes of one activation."""
 
-BITS_16 = 16
+BITS_8, BITS_16 = 8, 16
 
 BYTES_16 = 2.0
 """Bytes of one weight of the output head, and of others that engines keep in 16 bits."""
@@ -34,16 +34,19 @@ class MatrixTerms:
     """What matrices reach of the datasheet in one precision, on one GPU and in one engine; all are fitted.
 
     Attributes:
-        compute, compute_16: share of the datasheet's matrix rate that the linear layers reach, in this precision and in 16 bits.
-        memory, memory_16: share of the memory bandwidth that reading weights reaches.
+        compute, compute_8, compute_16: share of the datasheet's matrix rate that the linear layers reach, in this precision, in FP8 and
+            in 16 bits.
+        memory, memory_8, memory_16: share of the memory bandwidth that reading weights reaches.
         norm: exponent that joins arithmetic and weight traffic.
         activation: passes of the activations through memory, relative to the count of ``add_matrices``.
         gelu: elements that GELU reads and writes per element of its input, in kernels of its own.
     """
 
     compute: float
+    compute_8: float
     compute_16: float
     memory: float
+    memory_8: float
     memory_16: float
     norm: float
     activation: float
@@ -55,8 +58,10 @@ def matrix_terms(groups: TermGroups, model: Model, precision: Precision) -> Matr
     of_format, bits = shares(groups.formats, precision, groups.gpu), fitted_bits(precision)
     return MatrixTerms(
         compute=_efficiency(groups, "compute", bits) * of_format.compute * _blocks(groups, model, precision),
+        compute_8=_efficiency(groups, "compute", "8") * (groups.engine.get("compute_blocks", 1.0) if model.block_fp8 else 1.0),
         compute_16=_efficiency(groups, "compute", "16"),
         memory=_efficiency(groups, "memory", bits) * of_format.memory,
+        memory_8=_efficiency(groups, "memory", "8"),
         memory_16=_efficiency(groups, "memory", "16"),
         norm=groups.shared["norm"],
         activation=groups.shared["activation"],
@@ -103,15 +108,17 @@ def add_matrices(c: list[float], terms: MatrixTerms, model: Model, gpu: Gpu, pre
     bandwidth = gpu.memory_bandwidth_gb_s * 1e9
     dense = model.common_parameters
     if precision.experts_only and model.is_moe:
-        c[at.LINEAR_FLOPS] = 2 * dense / (tp * peak_16 * terms.compute_16)
-        c[at.LINEAR_BYTES] = dense * BYTES_16 / (tp * bandwidth * terms.memory_16)
+        rate, share = (gpu.fp8_tflops * 1e12, terms.compute_8) if precision.rest_bits == BITS_8 and gpu.fp8_tflops else (peak_16, terms.compute_16)
+        reached = terms.memory_8 if precision.rest_bits == BITS_8 else terms.memory_16
+        c[at.LINEAR_FLOPS] = 2 * dense / (tp * rate * share)
+        c[at.LINEAR_BYTES] = dense * (precision.rest_bits / 8) / (tp * bandwidth * reached)
     else:
         c[at.LINEAR_FLOPS] = 2 * dense / (tp * peak * terms.compute)
         c[at.LINEAR_BYTES] = dense * precision.weight_bytes / (tp * bandwidth * terms.memory)
     c[at.NORM] = terms.norm
-    inner = _passes(terms, model, precision) * model.inner
-    split = (model.heads * model.head_dim + inner) / tp
-    c[at.ACTIVATION] = terms.activation * ACTIVATION_BYTES * model.layers * (8 * model.hidden + split) / bandwidth
+    inner = _passes(terms, model, precision) * model.inner * model.inner_layers
+    streams = 4 * model.residual_streams * model.hidden * (model.mixing_layers + model.inner_layers)
+    c[at.ACTIVATION] = terms.activation * ACTIVATION_BYTES * (streams + (model.mixed_width + inner) / tp) / bandwidth
     c[at.HEAD_FLOPS] = 2 * model.head_parameters / (tp * peak_16 * terms.compute_16)
     c[at.HEAD_BYTES] = BYTES_16 * model.head_parameters / (tp * bandwidth * terms.memory_16)
 

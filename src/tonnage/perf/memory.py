@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 
 from tonnage.errors import DoesNotFit
-from tonnage.perf.kv_cache import kv_bytes_per_token, window_bytes_per_token
+from tonnage.perf.kv_cache import index_bytes_per_token, kv_bytes_per_token, state_bytes, window_bytes_per_token, window_tokens
 from tonnage.perf.reserves import (
     activation_bytes_per_token,
     context_bytes,
@@ -46,6 +46,9 @@ class MemoryPlan:
         request_bytes: bytes per prompt token that a request of a static batch takes beside its KV cache; 0 where the pool is paged.
         logit_bytes: bytes that a request of a static batch takes for its logits; 0 where the pool is paged.
         drafter_bytes: the GPU's share of a drafter's weights; 0 without speculative decoding.
+        window_tokens: the tokens that the layers with a window keep.
+        index_bytes_per_token: what of ``kv_bytes_per_token`` the keys of indexers take.
+        state_bytes: states of one sequence, however long, in layers of linear attention and state-space layers.
     """
 
     deployment: Deployment
@@ -58,6 +61,9 @@ class MemoryPlan:
     logit_bytes: float = 0.0
     drafter_bytes: int = 0
     window_bytes_per_token: int = 0
+    window_tokens: int = 0
+    index_bytes_per_token: int = 0
+    state_bytes: int = 0
 
     @property
     def blocks(self) -> int:
@@ -71,12 +77,12 @@ class MemoryPlan:
 
     @property
     def windows(self) -> Windows:
-        """Blocks that a sequence holds for its sliding windows."""
-        if not self.window_bytes_per_token:
+        """Blocks that a sequence holds for its sliding windows and its states; with states, from its first token on."""
+        size = self.window_tokens * self.window_bytes_per_token + self.state_bytes
+        if not size:
             return NO_WINDOWS
-        tokens = self.deployment.model.window
         block_bytes = self.kv_bytes_per_token * self.deployment.knobs.tokens_per_block
-        return Windows(blocks=-(-tokens * self.window_bytes_per_token // block_bytes), tokens=tokens)
+        return Windows(blocks=-(-size // block_bytes), tokens=1 if self.state_bytes else self.window_tokens)
 
     def request_blocks(self, tokens: int) -> int:
         """Blocks of a request that grows to ``tokens`` tokens, those of its sliding windows included."""
@@ -85,7 +91,7 @@ class MemoryPlan:
     def concurrent_requests(self, isl: int, osl: int) -> int:
         """How many requests of ``isl`` prompt and ``osl`` output tokens fit at once, fully reserved; at most the engine's slots."""
         if self.deployment.knobs.scheduler == "static":
-            windows = self.window_bytes_per_token * min(isl + osl, self.deployment.model.window)
+            windows = self.window_bytes_per_token * min(isl + osl, self.window_tokens) + self.state_bytes
             each = self.kv_bytes_per_token * (isl + osl) + windows + self.request_bytes * isl + self.logit_bytes
             fitting = int(self.kv_budget_bytes // each)
         else:
@@ -132,6 +138,9 @@ def _unchecked(deployment: Deployment) -> MemoryPlan:
         logit_bytes=logit_bytes_per_sequence(deployment.model) if static else 0.0,
         drafter_bytes=drafter,
         window_bytes_per_token=window_bytes_per_token(deployment),
+        window_tokens=window_tokens(deployment),
+        index_bytes_per_token=index_bytes_per_token(deployment),
+        state_bytes=state_bytes(deployment),
     )
 
 
@@ -141,7 +150,7 @@ def static_peak_bytes(deployment: Deployment, batch: int, isl: int, osl: int) ->
     The form and its constants were fitted to ``peak_gpu_memory_gb`` (decimal GB) of TensorRT-LLM 0.9; see ``coefficients/memory.json``.
     """
     check_split(deployment)
-    windows = window_bytes_per_token(deployment) * min(isl + osl, deployment.model.window)
+    windows = window_bytes_per_token(deployment) * min(isl + osl, window_tokens(deployment)) + state_bytes(deployment)
     kv = (kv_bytes_per_token(deployment) * (isl + osl) + windows) * batch
     activations = activation_bytes_per_token(deployment) * batch * isl
     logits = logit_bytes_per_sequence(deployment.model) * batch

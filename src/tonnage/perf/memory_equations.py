@@ -6,6 +6,7 @@ from tonnage.perf.memory import OF_ALL_MEMORY, MemoryPlan
 from tonnage.perf.reserves import step_bytes_per_token
 from tonnage.perf.weights import BYTES_16, expert_weights, matrix_weights
 from tonnage.spec.catalog import find_engine
+from tonnage.spec.layers import KINDS, FullAttention, LatentLayer, Mixer
 
 
 def equations(plan: MemoryPlan, isl: int = 0, osl: int = 0) -> list[str]:
@@ -24,10 +25,10 @@ def _gb(size: float) -> str:
 def _weight_equation(plan: MemoryPlan) -> str:
     model, precision, tp = plan.deployment.model, plan.deployment.precision, plan.deployment.parallelism.tp
     narrow, wide = matrix_weights(model, precision)
-    tables = model.embedding_parameters + model.router_parameters
+    tables = model.embedding_parameters + model.further_embeddings + model.router_parameters
     p = plan.deployment.parallelism
     split = f", {tp} GPUs" if tp > 1 else ""
-    attention = f" + {wide:,} × {BYTES_16} B (attention)" if wide else ""
+    attention = f" + {wide:,} × {precision.rest_bits / 8:g} B (attention)" if wide else ""
     if p.dp > 1:
         split = f", {expert_weights(model):,} of experts over {p.stage_gpus} GPUs, the rest over {tp}"
     whose = "embedding, head and router" if model.is_moe else "embedding and head"
@@ -66,26 +67,54 @@ def _budget_equation(plan: MemoryPlan) -> str:
 
 def _token_equations(plan: MemoryPlan) -> list[str]:
     model, precision, tp = plan.deployment.model, plan.deployment.precision, plan.deployment.parallelism.tp
-    if model.latent is None:
-        width = f"2 × {model.growing_layers} layers × {max(1, model.kv_heads // tp)} KV heads × {model.head_dim}"
-    else:
-        width = f"{model.layers} layers × ({model.latent.kv_lora_rank} + {model.latent.qk_rope_head_dim}) latent"
+    kept = [(some.layers, some.mixer) for some in model.by_kind if some.mixer.cache(precision.kv_bits, tp).token]
+    widths = " + ".join(_width(layers, mixer, precision.kv_bits, tp) for layers, mixer in kept)
     asked = plan.deployment.speculation
     drafter = None if asked is None else asked.layers_of(model)
     further = 0 if drafter is None else drafter.kv_elements_per_gpu(tp)
-    token = f"({width} + {further:g} of the drafter) × {precision.kv_bytes:g} B" if further else f"{width} × {precision.kv_bytes:g} B"
+    token = f"({widths} + {further:g} of the drafter)" if further else widths if len(kept) == 1 else f"({widths})"
+    in_bytes = any(mixer.kind in IN_BYTES for _, mixer in kept)
+    index = f", {plan.index_bytes_per_token:,} B of it index keys" if plan.index_bytes_per_token else ""
     size = plan.deployment.knobs.tokens_per_block
     return [
-        f"KV per token = {token} = {plan.kv_bytes_per_token:,} B per GPU",
+        f"KV per token = {token}{'' if in_bytes else f' × {precision.kv_bytes:g} B'} = {plan.kv_bytes_per_token:,} B per GPU{index}",
         *_window_equation(plan),
+        *_state_equation(plan),
         f"KV tokens = {plan.blocks:,} blocks × {size} = {plan.tokens:,}",
     ]
 
 
+IN_BYTES = ("sparse-latent", "compressed", "block-sparse")
+"""Kinds of layers whose cached entries hold scales and index keys, and are therefore given in bytes."""
+
+
+def _width(layers: int, mixer: Mixer, kv_bits: int, tp: int) -> str:
+    """What some layers of one kind keep per token."""
+    if isinstance(mixer, LatentLayer):
+        return f"{layers} layers × ({mixer.widths.kv_lora_rank} + {mixer.widths.qk_rope_head_dim}) latent"
+    if isinstance(mixer, FullAttention):
+        each = f"{layers} layers × {max(1, mixer.kv_heads // tp)} KV heads × "
+        return f"2 × {each}{mixer.head_dim}" if mixer.value_dim in (0, mixer.head_dim) else f"{each}({mixer.head_dim} + {mixer.value_dim})"
+    cache = mixer.cache(kv_bits, tp)
+    return f"{layers} layers × {cache.token + cache.index:,.5g} B ({KINDS[mixer.kind]})"
+
+
 def _window_equation(plan: MemoryPlan) -> list[str]:
-    model, windows = plan.deployment.model, plan.windows
-    if not windows.blocks:
+    model = plan.deployment.model
+    if not plan.window_bytes_per_token:
         return []
-    kept = f"{model.layers - model.growing_layers} layers within {windows.tokens:,} tokens"
-    size = f"{windows.tokens:,} × {plan.window_bytes_per_token:,} B"
-    return [f"KV of windows = {kept} = {size} per GPU and request, {windows.blocks:,} blocks"]
+    layers = sum(layers for layers, cache in model.caches(16, 1) if cache.window_token)
+    kept = f"{layers} layers within {plan.window_tokens:,} tokens"
+    size = f"{plan.window_tokens:,} × {plan.window_bytes_per_token:,} B"
+    blocks = "" if plan.state_bytes else f", {plan.windows.blocks:,} blocks"
+    return [f"KV of windows = {kept} = {size} per GPU and request{blocks}"]
+
+
+def _state_equation(plan: MemoryPlan) -> list[str]:
+    if not plan.state_bytes:
+        return []
+    model = plan.deployment.model
+    layers = sum(layers for layers, cache in model.caches(16, 1) if cache.sequence)
+    as_tokens = plan.state_bytes / plan.kv_bytes_per_token
+    line = f"state = {layers} layers = {plan.state_bytes:,} B per GPU and sequence, as much as {as_tokens:,.0f} tokens of the KV cache"
+    return [f"{line}, {plan.windows.blocks:,} blocks", f"sequences by their states alone = {plan.blocks // plan.windows.blocks:,}"]

@@ -55,7 +55,7 @@ def regime_of(deployment: Deployment, *, isl: float, osl: float, batch: int | No
 
 def _known_family(model: Model, preset: str, origins: Mapping[str, Any]) -> bool:
     """Whether rows of an engine have what the model has beyond dense layers; TensorRT-LLM's of 2024 have Mixtral's experts."""
-    if model.latent is not None:
+    if model.has_latent_cache:
         return preset in origins.get("latent", ())
     return not model.is_moe or preset in WITH_EXPERTS or preset in origins.get("experts", {})
 

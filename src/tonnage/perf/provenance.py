@@ -44,7 +44,7 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
         found = []
     else:
         found = [f"{deployment.model.name} {precision.name}: not among the loads that the terms were fitted to"]
-    if deployment.model.latent is not None and engine not in terms["origins"].get("latent", ()):
+    if deployment.model.has_latent_cache and engine not in terms["origins"].get("latent", ()):
         found.append(f"{deployment.model.name}: latent attention estimated from the datasheet, not fitted")
     if deployment.speculation is not None:
         found.append(DRAFTING_MARK)

@@ -51,6 +51,5 @@ def _check_experts(model: Model, parallelism: Parallelism) -> None:
 
 
 def _splits(model: Model, tp: int) -> bool:
-    """Whether every GPU gets the same number of heads; a latent vector is on all GPUs."""
-    whole = model.latent is not None or model.kv_heads % tp == 0 or tp % model.kv_heads == 0
-    return model.heads % tp == 0 and whole
+    """Whether every GPU gets the same number of heads of every layer."""
+    return all(some.mixer.splits(tp) for some in model.by_kind)

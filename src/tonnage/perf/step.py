@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from tonnage.perf.step_terms import (
     ACTIVATION,
     ATTENTION,
+    BOUNDED,
     COEFFICIENTS,
     COMM_LARGE,
     COMM_SLOW,
@@ -43,8 +44,11 @@ from tonnage.perf.step_terms import (
     LINEAR_FLOPS,
     NORM,
     ONE_SHOT_TO,
+    SCAN,
     SLOW_TO,
     SMALL_TOKENS,
+    SPARSE,
+    SPARSE_MOST,
     STARVED,
     STARVED_FROM,
     STARVED_TO,
@@ -78,7 +82,7 @@ def step_seconds(
     """
     seconds: float = (
         batch_seconds(c, prefill_tokens + decode_sequences, prefill_sequences + decode_sequences)
-        + 0.5 * c[ATTENTION] * attention_pairs_2
+        + attention_seconds(c, prefill_tokens, attention_pairs_2)
         + context_seconds(c, decode_sequences) * context_tokens
         + (c[HOST_PREFILL] if prefill_tokens > 0 else 0.0)
     )
@@ -89,6 +93,13 @@ def launched(c: NDArray[np.float64], seconds: float, tokens: int) -> float:
     """Seconds of a step with a prefill in it and ``tokens`` in all; ``seconds`` is what it takes where a CUDA graph holds it."""
     whole: float = seconds if tokens <= c[GRAPHED_TO] else max(seconds + c[EAGER], c[LAUNCHES])
     return whole
+
+
+def attention_seconds(c: NDArray[np.float64], prefill_tokens: int, attention_pairs_2: int) -> float:
+    """Seconds of prefill attention: by pairs, by pairs up to a bound per token, and by tokens."""
+    bounded = min(0.5 * c[SPARSE] * attention_pairs_2, c[SPARSE_MOST] * prefill_tokens)
+    seconds: float = 0.5 * c[ATTENTION] * attention_pairs_2 + bounded + c[SCAN] * prefill_tokens
+    return seconds
 
 
 def batch_seconds(c: NDArray[np.float64], tokens: int, sequences: int) -> float:
@@ -109,7 +120,7 @@ def batch_seconds(c: NDArray[np.float64], tokens: int, sequences: int) -> float:
         communication = small if tokens <= c[ONE_SHOT_TO] else min(communication, small)
     elif c[STARVED_FROM] < tokens <= c[STARVED_TO]:
         communication += c[STARVED]
-    seconds: float = linear + head + c[ACTIVATION] * tokens + communication + c[HOST_STEP] + c[HOST_SEQUENCE] * sequences
+    seconds: float = linear + head + c[ACTIVATION] * tokens + communication + c[HOST_STEP] + (c[HOST_SEQUENCE] + c[BOUNDED]) * sequences
     if len(c) > COEFFICIENTS:
         seconds += tabulated_seconds(c, tokens)
     return seconds
@@ -168,7 +179,7 @@ def drafted_step_seconds(
     """
     seconds: float = (
         verify_seconds(c, drafted, prefill_tokens, prefill_sequences, decode_sequences)
-        + 0.5 * c[ATTENTION] * attention_pairs_2
+        + attention_seconds(c, prefill_tokens, attention_pairs_2)
         + context_seconds(c, decode_sequences) * context_tokens
         + (c[HOST_PREFILL] if prefill_tokens > 0 else 0.0)
     )
@@ -183,10 +194,13 @@ def drafted_step_seconds(
 
 
 def verify_seconds(c: NDArray[np.float64], drafted: int, prefill_tokens: int, prefill_sequences: int, decode_sequences: int) -> float:
-    """``batch_seconds`` of a step that verifies k guesses: k + 1 tokens and logits of each decode sequence, handled once by the host."""
+    """``batch_seconds`` of a step that verifies k guesses: k + 1 tokens and logits of each decode sequence, handled once by the host.
+
+    Windows, chosen entries and states are read once for all guesses of a sequence.
+    """
     tokens = (drafted + 1) * decode_sequences
     whole = batch_seconds(c, prefill_tokens + tokens, prefill_sequences + tokens)
-    seconds: float = whole - c[HOST_SEQUENCE] * drafted * decode_sequences
+    seconds: float = whole - (c[HOST_SEQUENCE] + c[BOUNDED]) * drafted * decode_sequences
     return seconds
 
 

@@ -75,7 +75,7 @@ READING = ("memory", "power_memory", "watts_memory")
 DECODE = ("kv_bandwidth", "kv_8bit", "kv_single", "head_arithmetic", "head_8bit")
 LATENCY = ("allreduce_s", "latency", "power", "large", "dispatch", "bridge")
 BANDWIDTH = ("link", "efficiency", "tp", "bridge")
-LAYER = ("layer_s", "layer_narrow_s", "layer_fp4_s", "layer_blocks_s", "layer_kv_8bit_s", "layer_norms_s", "latent_layer")
+LAYER = ("layer_s", "layer_narrow_s", "layer_fp4_s", "layer_blocks_s", "layer_kv_8bit_s", "layer_norms_s", "latent_layer", "state_layer", "sparse_layer")
 
 LINEAR_FLOPS = _term(
     "linear_flops",
@@ -146,14 +146,14 @@ ATTENTION = _term(
     "prefill attention, per pair of a new token and a token that it attends to",
     unit="s/pair",
     part="attention",
-    fed_by=("attention", "latent_attention"),
+    fed_by=("attention", "latent_attention", "index"),
 )
 CONTEXT = _term(
     "context",
     "decode attention, per context token: the KV cache's bandwidth, or the arithmetic of the query heads",
     unit="s/token",
     part="kv",
-    fed_by=(*DECODE, "attention", "latent_bandwidth", "latent_arithmetic"),
+    fed_by=(*DECODE, "attention", "latent_bandwidth", "latent_arithmetic", "index"),
 )
 WALK = _term(
     "walk",
@@ -213,7 +213,7 @@ HOST_SEQUENCE = _term(
     "what the host does for each sequence of a step",
     unit="s/sequence",
     part="host",
-    fed_by=("sequence_s", "sequence_generation", "expert_sequence", *DECODE, "walk_s"),
+    fed_by=("sequence_s", "sequence_generation", "expert_sequence"),
 )
 HOST_PREFILL = _term(
     "host_prefill",
@@ -316,6 +316,34 @@ EAGER = _term(
     unit="s",
     part="host",
     fed_by=("latent_prefill_s",),
+)
+SPARSE = _term(
+    "sparse",
+    "prefill attention of layers that bound what a token attends to, per pair, as if they did not",
+    unit="s/pair",
+    part="attention",
+    fed_by=("attention", "latent_attention"),
+)
+SPARSE_MOST = _term(
+    "sparse_most",
+    "the same at its bound, per new token; a step takes the smaller of the two",
+    unit="s/token",
+    part="attention",
+    fed_by=("attention", "latent_attention"),
+)
+SCAN = _term(
+    "scan",
+    "prefill of layers with a state or with windows beside compressed entries, per new token",
+    unit="s/token",
+    part="attention",
+    fed_by=("scan", "attention", "latent_attention"),
+)
+BOUNDED = _term(
+    "bounded",
+    "decode attention to windows and chosen entries, and reading and writing states",
+    unit="s/sequence",
+    part="kv",
+    fed_by=(*DECODE, "attention", "latent_bandwidth", "latent_arithmetic", "walk_s", "gathered", "state_bandwidth"),
 )
 
 TERMS: tuple[StepTerm, ...] = tuple(_described)

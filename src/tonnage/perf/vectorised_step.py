@@ -59,8 +59,8 @@ def _whole(k: Floats, steps: Steps, drafted: int) -> Floats:
     prefill, decodes = steps.prefill_tokens, steps.decode_sequences
     verified = (drafted + 1) * decodes
     tokens = prefill + verified
-    seconds = batch_seconds(k, tokens, steps.prefill_sequences + verified) - k[at.HOST_SEQUENCE] * drafted * decodes
-    seconds = seconds + attention_seconds(k, steps.attention_pairs_2) + context_seconds(k, decodes) * steps.context_tokens
+    seconds = batch_seconds(k, tokens, steps.prefill_sequences + verified) - (k[at.HOST_SEQUENCE] + k[at.BOUNDED]) * drafted * decodes
+    seconds = seconds + attention_seconds(k, prefill, steps.attention_pairs_2) + context_seconds(k, decodes) * steps.context_tokens
     seconds = seconds + prefill_seconds(k, prefill)
     alone = launched_alone(k, prefill, tokens)
     return np.asarray(np.where(alone, np.maximum(seconds + k[at.EAGER], k[at.LAUNCHES]), seconds))
@@ -84,8 +84,9 @@ def parts(k: Floats, steps: Steps, drafting: Drafting | None = None) -> dict[str
         for place, share in zip(places, _divided(*seconds, k[at.NORM]), strict=True):
             add(place, share)
     add(at.ACTIVATION, k[at.ACTIVATION] * tokens)
-    add(at.ATTENTION, attention_seconds(k, steps.attention_pairs_2))
+    add(at.ATTENTION, attention_seconds(k, prefill, steps.attention_pairs_2))
     add(at.CONTEXT, context_seconds(k, decodes) * steps.context_tokens)
+    add(at.BOUNDED, k[at.BOUNDED] * (starts + decodes))
     add(at.HEAD_BYTES, head_seconds(k, sequences))
     add(at.COMM_LARGE, communication_seconds(k, tokens))
     add(at.HOST_STEP, k[at.HOST_STEP] + k[at.HOST_SEQUENCE] * (starts + decodes))
@@ -109,7 +110,7 @@ def batch_seconds(k: Floats, tokens: Floats, sequences: Floats) -> Floats:
     if (k[at.EXPERT_BYTES] > 0.0).any():
         linear = linear + np.where(k[at.EXPERT_BYTES] > 0.0, _joined(*expert_seconds(k, tokens), p), 0.0)
     seconds = linear + head_seconds(k, sequences) + k[at.ACTIVATION] * tokens + communication_seconds(k, tokens)
-    seconds = seconds + k[at.HOST_STEP] + k[at.HOST_SEQUENCE] * sequences
+    seconds = seconds + k[at.HOST_STEP] + (k[at.HOST_SEQUENCE] + k[at.BOUNDED]) * sequences
     return np.asarray(seconds + tabulated_seconds(k, tokens) if len(k) > COEFFICIENTS else seconds)
 
 
@@ -143,9 +144,10 @@ def head_seconds(k: Floats, sequences: Floats) -> Floats:
     return np.asarray(np.maximum(k[at.HEAD_FLOPS] * sequences, k[at.HEAD_BYTES]))
 
 
-def attention_seconds(k: Floats, attention_pairs_2: Floats) -> Floats:
-    """Prefill attention, from twice the number of its pairs."""
-    return np.asarray(0.5 * k[at.ATTENTION] * attention_pairs_2)
+def attention_seconds(k: Floats, prefill_tokens: Floats, attention_pairs_2: Floats) -> Floats:
+    """Prefill attention, from new tokens and twice the number of pairs, as ``step.attention_seconds``."""
+    bounded = np.minimum(0.5 * k[at.SPARSE] * attention_pairs_2, k[at.SPARSE_MOST] * prefill_tokens)
+    return np.asarray(0.5 * k[at.ATTENTION] * attention_pairs_2 + bounded + k[at.SCAN] * prefill_tokens)
 
 
 def context_seconds(k: Floats, decode_sequences: Floats) -> Floats:

@@ -23,23 +23,23 @@ def weight_bytes(deployment: Deployment) -> int:
     """Bytes of weights on each GPU.
 
     Attention and MLP matrices are in the weight format; with a format for experts only, all matrices but those of experts are in
-    16 bits. Routed experts are split over all GPUs, the other matrices over the GPUs of an attention rank. Embedding, output head
+    16 bits, or in FP8 (``Precision.rest_bits``). Routed experts are split over all GPUs, the other matrices over the GPUs of an attention rank. Embedding, output head
     and router are in 16 bits. The router is on every GPU, and so is the embedding table where the engine replicates it
     (``EngineSpec.replicated_embedding``); the head is always split.
     """
-    model, tp = deployment.model, deployment.parallelism.tp
-    narrow, wide = matrix_weights(model, deployment.precision)
-    matrices = narrow * deployment.precision.weight_bytes / tp + wide * BYTES_16 / tp
+    model, precision, tp = deployment.model, deployment.precision, deployment.parallelism.tp
+    narrow, wide = matrix_weights(model, precision)
+    matrices = narrow * precision.weight_bytes / tp + wide * precision.rest_bits / 8 / tp
     if deployment.parallelism.dp > 1:
-        matrices -= expert_weights(model) * deployment.precision.weight_bytes * (1 / tp - 1 / deployment.parallelism.stage_gpus)
+        matrices -= expert_weights(model) * precision.weight_bytes * (1 / tp - 1 / deployment.parallelism.stage_gpus)
     table = model.head_parameters * BYTES_16
-    embedding = table if find_engine(deployment.engine).replicated_embedding else table / tp
+    embedding = table + model.further_embeddings * BYTES_16 if find_engine(deployment.engine).replicated_embedding else (table + model.further_embeddings * BYTES_16) / tp
     head = 0 if model.tied_embeddings else table / tp
     return math.ceil(matrices + model.router_parameters * BYTES_16 + embedding + head)
 
 
 def matrix_weights(model: Model, precision: Precision) -> tuple[int, int]:
-    """Parameters of the layers' matrices in the weight format and in 16 bits; the router is not counted."""
+    """Parameters of the layers' matrices in the weight format, and in that of the rest; the router is not counted."""
     matrices = model.linear_parameters - model.router_parameters
     if not (precision.experts_only and model.is_moe):
         return matrices, 0

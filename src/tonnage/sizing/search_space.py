@@ -110,7 +110,7 @@ def splits_of(question: Question) -> Iterator[Parallelism]:
             yield Parallelism(tp=tp, pp=pp, dp=dp, ep=ep)
         if model.is_moe and not chosen and tp > 1 and pp == 1 and model.experts % tp == 0:
             yield Parallelism(tp=tp, ep=tp)
-            if model.latent is not None:
+            if model.has_latent_cache:
                 yield Parallelism(dp=tp, ep=tp)
 
 

@@ -10,12 +10,17 @@ from pathlib import Path
 from typing import TypedDict
 
 from tonnage.errors import InputError, UnsupportedModel
+from tonnage.spec.config_kinds import FAMILIES, Fields
 from tonnage.spec.config_layouts import ENCODER, LAYER_TYPES, LAYOUTS, REFUSED, VISION, Layout
 from tonnage.spec.config_values import Config, ConfigValues, shown
 from tonnage.spec.model import LatentAttention, Model
 from tonnage.spec.released_format import released_format
 
 MAX_FILE_BYTES = 4_000_000
+
+TEXT_PART = "The text decoder alone: images count as the prompt tokens that they become, and the encoder's weights are left out."
+
+NO_CACHE = "none of its layers keeps a KV cache, so that there is no pool of blocks to plan"
 
 
 def read_config(path: str | Path) -> Model:
@@ -78,24 +83,16 @@ class WindowParts(TypedDict, total=False):
     windowed_layers: int
 
 
-class LatentParts(TypedDict, total=False):
-    """Fields of ``Model`` that only a layout with latent attention fills."""
-
-    shared_experts: int
-    dense_layers: int
-    dense_ffn: int
-    latent: LatentAttention
-
-
 class _Reader(ConfigValues):
     """Makes a model of one config."""
 
     def model(self, name: str) -> Model:
         architecture = self.architecture()
         layout = LAYOUTS[architecture]
+        self.unwrap(layout)
         hidden, heads = self.required(layout.hidden), self.required(layout.heads)
         experts, used = self.experts(layout)
-        return Model(
+        fields = dict(
             name=name,
             layers=self.required(layout.layers),
             hidden=hidden,
@@ -115,9 +112,27 @@ class _Reader(ConfigValues):
             released=released_format(self.config, experts > 1),
             source=f"{self.where} ({architecture})",
             notes=" ".join(self.notes(layout)),
-            **(self.latent_parts() if layout.latent else LatentParts()),
+            **(self.latent_parts() if layout.latent else {}),
             **self.windows(layout),
         )
+        return self.checked(Model(**(fields | FAMILIES[layout.family](self) if layout.family else fields)))
+
+    def unwrap(self, layout: Layout) -> None:
+        """Read the text decoder's numbers of a model with an encoder, and keys that stand in an object of their own."""
+        if layout.wrapped:
+            outer = {key: self.config[key] for key in ("tie_word_embeddings", "quantization_config") if self.config.get(key) is not None}
+            self.config = outer | {key: value for key, value in self.part("text_config").config.items() if value is not None}
+        for key in layout.inside:
+            if isinstance(inner := self.config.get(key), dict):
+                self.config = inner | self.config
+
+    def checked(self, model: Model) -> Model:
+        """The model, once its layers by kind and its plain ones go into those that it has."""
+        if model.dense_layers > model.inner_layers or (model.is_moe and model.expert_layers == 0):
+            self.fail("first_k_dense_replace", f"{model.dense_layers} plain layers leave none of the {model.layers} for experts")
+        if model.mixing_layers > model.layers or model.mixing_layers == 0 or not model.growing_layers:
+            raise UnsupportedModel(f"{self.where}: {model.name} is not supported: {NO_CACHE}")
+        return model
 
     def windows(self, layout: Layout) -> WindowParts:
         """The window of the layers that have one, and their number, where others do not."""
@@ -132,14 +147,14 @@ class _Reader(ConfigValues):
             self.fail("layer_types", f"{shown(kinds)} is not a list of {layers} times {' or '.join(LAYER_TYPES)}")
         return WindowParts(window=window, windowed_layers=kinds.count(LAYER_TYPES[0]))
 
-    def latent_parts(self) -> LatentParts:
+    def latent_parts(self) -> Fields:
         """Latent attention, shared experts and plain first layers."""
         if self.whole("moe_layer_freq") != 1:
             raise UnsupportedModel(f"{self.where}: moe_layer_freq: experts in every layer after the first plain ones only are supported")
         plain, layers = self.whole("first_k_dense_replace"), self.required(("num_hidden_layers",))
         if plain >= layers:
             self.fail("first_k_dense_replace", f"{plain} plain layers leave none of the {layers} for experts")
-        return LatentParts(
+        return dict(
             shared_experts=self.whole("n_shared_experts"),
             dense_layers=plain,
             dense_ffn=self.required(("intermediate_size",)),
@@ -163,7 +178,7 @@ class _Reader(ConfigValues):
             raise UnsupportedModel(f"{self.where}: {shown(name)} is not supported: {reason}; supported: {', '.join(LAYOUTS)}")
         if self.config.get("is_encoder_decoder") is True:
             raise UnsupportedModel(f"{self.where}: {name} is not supported with is_encoder_decoder: {ENCODER}")
-        for key in ("vision_config", "audio_config", "text_config"):
+        for key in () if LAYOUTS[name].wrapped else ("vision_config", "audio_config", "text_config"):
             if self.config.get(key) is not None:
                 raise UnsupportedModel(f"{self.where}: {name} is not supported with {key}: {VISION}")
         return name
@@ -171,6 +186,8 @@ class _Reader(ConfigValues):
     def kv_heads(self, architecture: str, layout: Layout, heads: int) -> int:
         if not layout.kv_heads:
             return heads
+        if layout.kv_heads == ("multi_query",):
+            return 1 if self.flag("multi_query", True) else heads
         if architecture == "FalconForCausalLM" and not self.flag("new_decoder_architecture", False):
             return 1 if self.flag("multi_query", True) else heads
         count = self.optional(layout.kv_heads)
@@ -193,6 +210,8 @@ class _Reader(ConfigValues):
 
     def ffn(self, layout: Layout, hidden: int) -> int:
         given = self.optional(layout.ffn)
+        if layout.halved:
+            return self.required(layout.ffn) // 2
         if given is None and layout.ffn_times_hidden:
             return layout.ffn_times_hidden * hidden
         return given or self.required(layout.ffn)
@@ -201,9 +220,11 @@ class _Reader(ConfigValues):
         """Experts per layer and experts per token; (1, 1) for a dense model."""
         if not layout.experts:
             return 1, 1
-        experts, used = self.required(layout.experts), self.required(("num_experts_per_tok",))
+        if layout.experts_optional and self.optional(layout.experts) is None:
+            return 1, 1
+        experts, used = self.required(layout.experts), self.required(layout.used)
         if used > experts:
-            self.fail("num_experts_per_tok", f"{used} is more than the {experts} experts")
+            self.fail(layout.used[0], f"{used} is more than the {experts} experts")
         if self.config.get("mlp_only_layers") not in (None, []):
             raise UnsupportedModel(f"{self.where}: mlp_only_layers: some layers without experts are not supported")
         if self.config.get("decoder_sparse_step") not in (None, 1):
@@ -215,6 +236,8 @@ class _Reader(ConfigValues):
         notes = ["Multi-head latent attention: fitted to measurements of current engines alone."] if layout.latent else []
         if self.config.get("num_nextn_predict_layers"):
             notes.append("The module for multi-token prediction is left out.")
+        if layout.wrapped:
+            notes.append(TEXT_PART)
         if layout.window and self.windowed(layout.window):
             window = self.required(("sliding_window",))
             notes.append(

@@ -1,12 +1,12 @@
 """Where each supported architecture keeps its numbers in a ``config.json``, and why others are refused.
 
 Every layout says which key holds which number, and which of its own library's defaults stands for an absent key. Source of both:
-the configuration classes of ``transformers`` (``models/*/configuration_*.py``, read 2026-11-21).
+the configuration classes of ``transformers`` (``models/*/configuration_*.py``, read 2026-11-21 and 2026-11-22).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,12 @@ class Layout:
         pattern: layers with a window and without alternate, one in so many without, where neither ``layer_types`` nor
             ``sliding_window_pattern`` says so; 0 where all layers are alike.
         head_norms: query and key heads are normalised.
+        family: which function of ``config_kinds`` reads the kinds of its layers; empty for layers that are all alike.
+        used: keys of the experts that a token uses.
+        wrapped: the numbers of the text decoder stand in ``text_config``, beside those of an encoder of images.
+        halved: the MLP's width in the file is that of gate and product together (Qwen 1).
+        inside: object that holds further keys, which are read as if they stood outside.
+        experts_optional: without the key of the experts the model is dense.
     """
 
     layers: tuple[str, ...] = ("num_hidden_layers",)
@@ -52,7 +58,64 @@ class Layout:
     window: str = ""
     pattern: int = 0
     head_norms: bool = False
+    family: str = ""
+    used: tuple[str, ...] = ("num_experts_per_tok",)
+    wrapped: bool = False
+    halved: bool = False
+    inside: tuple[str, ...] = ()
+    experts_optional: bool = False
 
+
+ROUTED = Layout(ffn=("moe_intermediate_size",), experts=("n_routed_experts",))
+"""Mixtures of experts as most of them name their numbers."""
+
+MINIMAX_3 = replace(ROUTED, head_dim_required=True, ffn=("intermediate_size",), experts=("num_local_experts",), family="block_sparse")
+KIMI = replace(ROUTED, head_dim="v_head_dim", experts=("num_experts",), used=("num_experts_per_token", "num_experts_per_tok"), family="kimi_hybrid")
+QWEN_NEXT = replace(ROUTED, head_dim_required=True, experts=("num_experts",), family="delta_hybrid")
+GEMMA_4 = Layout(
+    head_dim_required=True,
+    ffn=("intermediate_size",),
+    tied=True,
+    experts=("num_experts",),
+    used=("top_k_experts",),
+    experts_optional=True,
+    family="gemma_4",
+)
+MPT = Layout(
+    layers=("n_layers",),
+    hidden=("d_model",),
+    heads=("n_heads",),
+    kv_heads=("kv_n_heads",),
+    kv_absent_means_all=True,
+    head_dim="",
+    ffn=("ffn_hidden_size",),
+    ffn_times_hidden=4,
+    gated=False,
+    context=("max_seq_len",),
+    tied=True,
+    inside=("attn_config",),
+)
+GPT_2 = Layout(
+    layers=("n_layer",),
+    hidden=("n_embd",),
+    heads=("n_head",),
+    kv_heads=(),
+    head_dim="",
+    ffn=("n_inner",),
+    ffn_times_hidden=4,
+    gated=False,
+    context=("n_positions", "n_ctx"),
+    tied=True,
+)
+BAICHUAN = Layout(kv_heads=(), head_dim="", context=("max_position_embeddings", "model_max_length"), context_default=4096)
+CHATGLM = Layout(
+    layers=("num_layers",),
+    kv_heads=("multi_query_group_num",),
+    head_dim="kv_channels",
+    ffn=("ffn_hidden_size",),
+    vocab=("padded_vocab_size", "vocab_size"),
+    context=("seq_length",),
+)
 
 DEEPSEEK = Layout(head_dim="v_head_dim", head_dim_required=True, ffn=("moe_intermediate_size",), experts=("n_routed_experts",), latent=True)
 
@@ -104,18 +167,99 @@ LAYOUTS: dict[str, Layout] = {
     "DeepseekV2ForCausalLM": DEEPSEEK,
     "DeepseekV3ForCausalLM": DEEPSEEK,
     "Starcoder2ForCausalLM": Layout(head_dim="", gated=False, tied=True, window="sliding_window"),
+    # mixtures of experts and mixed layers of 2025 and 2026
+    "DeepseekV32ForCausalLM": replace(ROUTED, head_dim="v_head_dim", family="indexed_latent"),
+    "DeepseekV4ForCausalLM": replace(ROUTED, ffn=("moe_intermediate_size",), family="compressed"),
+    "GlmMoeDsaForCausalLM": replace(ROUTED, head_dim="v_head_dim", family="indexed_latent"),
+    "Glm5NextForCausalLM": replace(ROUTED, head_dim="v_head_dim", family="glm_hybrid"),
+    "Glm4MoeForCausalLM": replace(ROUTED, family="plain_experts", head_norms=True),
+    "Glm4MoeLiteForCausalLM": replace(ROUTED, head_dim="v_head_dim", family="plain_latent"),
+    "HYV3ForCausalLM": replace(ROUTED, experts=("num_experts", "n_routed_experts"), family="plain_experts", head_norms=True),
+    "MiniMaxM2ForCausalLM": replace(ROUTED, ffn=("intermediate_size",), experts=("num_local_experts",), family="minimax_2", head_norms=True),
+    "MiniMaxM3ForCausalLM": MINIMAX_3,
+    "MiniMaxM3SparseForCausalLM": MINIMAX_3,
+    "MiniMaxM3SparseForConditionalGeneration": replace(MINIMAX_3, wrapped=True),
+    "MiMoForCausalLM": Layout(head_dim_required=True, window="use_sliding_window"),
+    "MiMoV2FlashForCausalLM": replace(ROUTED, family="mimo_v2"),
+    "Step3p7FlashForCausalLM": replace(ROUTED, experts=("num_experts",), family="windows_and_experts"),
+    "InklingForCausalLM": replace(ROUTED, experts=("num_experts", "n_routed_experts"), family="windows_and_experts"),
+    "KimiLinearForCausalLM": KIMI,
+    "KimiK3ForConditionalGeneration": replace(KIMI, wrapped=True),
+    "KimiK25ForConditionalGeneration": replace(DEEPSEEK, wrapped=True),
+    "Qwen2MoeForCausalLM": Layout(
+        head_dim="", ffn=("moe_intermediate_size",), experts=("num_experts",), window="use_sliding_window", family="shared_expert"
+    ),
+    "Qwen3NextForCausalLM": QWEN_NEXT,
+    "Qwen3_5ForConditionalGeneration": replace(QWEN_NEXT, ffn=("intermediate_size",), experts=(), wrapped=True),
+    "Qwen3_5MoeForConditionalGeneration": replace(QWEN_NEXT, wrapped=True),
+    "Qwen3VLForConditionalGeneration": Layout(head_dim_required=True, head_norms=True, wrapped=True),
+    "Qwen3VLMoeForConditionalGeneration": Layout(
+        head_dim_required=True,
+        ffn=("moe_intermediate_size",),
+        experts=("num_experts", "num_local_experts"),
+        head_norms=True,
+        wrapped=True,
+    ),
+    "Gemma4ForConditionalGeneration": replace(GEMMA_4, wrapped=True),
+    "Gemma4ForCausalLM": GEMMA_4,
+    "Llama4ForConditionalGeneration": Layout(
+        head_dim_required=True, experts=("num_local_experts",), family="llama_4", wrapped=True
+    ),
+    "NemotronHForCausalLM": Layout(
+        head_dim="",
+        ffn=("moe_intermediate_size", "intermediate_size"),
+        gated=False,
+        experts=("n_routed_experts",),
+        experts_optional=True,
+        family="state_space_hybrid",
+    ),
+    # dense families before them, many of which TensorRT-LLM has run since 2023
+    "BloomForCausalLM": Layout(
+        layers=("n_layer", "num_hidden_layers"),
+        hidden=("hidden_size", "n_embed"),
+        heads=("n_head", "num_attention_heads"),
+        kv_heads=(),
+        head_dim="",
+        ffn=("n_inner",),
+        ffn_times_hidden=4,
+        gated=False,
+        context=("seq_length",),
+        context_default=2048,
+        tied=True,
+    ),
+    "OPTForCausalLM": Layout(kv_heads=(), head_dim="", ffn=("ffn_dim",), gated=False, tied=True),
+    "MPTForCausalLM": MPT,
+    "MptForCausalLM": MPT,
+    "GPT2LMHeadModel": GPT_2,
+    "GPTBigCodeForCausalLM": replace(GPT_2, kv_heads=("multi_query",)),
+    "BaichuanForCausalLM": BAICHUAN,
+    "BaiChuanForCausalLM": BAICHUAN,
+    "ChatGLMModel": CHATGLM,
+    "ChatGLMForConditionalGeneration": CHATGLM,
+    "QWenLMHeadModel": Layout(kv_heads=(), head_dim="", context=("seq_length", "max_position_embeddings"), halved=True),
+    "PhiForCausalLM": Layout(kv_absent_means_all=True, head_dim="", gated=False, parallel=True),
+    "StableLmForCausalLM": Layout(kv_absent_means_all=True, head_dim=""),
+    "InternLMForCausalLM": Layout(kv_heads=(), head_dim=""),
+    "InternLM2ForCausalLM": Layout(kv_absent_means_all=True, head_dim=""),
+    "InternLM3ForCausalLM": Layout(kv_absent_means_all=True),
+    "CohereForCausalLM": Layout(kv_absent_means_all=True, head_dim="", tied=True, parallel=True),
+    "OlmoForCausalLM": Layout(kv_absent_means_all=True, head_dim=""),
+    "Olmo2ForCausalLM": Layout(kv_absent_means_all=True, head_dim="", head_norms=True),
+    "GraniteForCausalLM": Layout(kv_absent_means_all=True, head_dim=""),
+    "NemotronForCausalLM": Layout(kv_absent_means_all=True, gated=False),
+    "SmolLM3ForCausalLM": Layout(kv_absent_means_all=True, head_dim="", tied=True),
+    "ExaoneForCausalLM": Layout(layers=("num_layers", "num_hidden_layers"), kv_absent_means_all=True),
+    "Glm4ForCausalLM": Layout(head_dim_required=True),
 }
 
 LAYER_TYPES = ("sliding_attention", "full_attention")
 
-_SPARSE = "its attention picks the tokens that it reads"
 _STATE = "state-space layers keep no KV cache"
 _HYBRID = "it mixes attention with state-space or linear layers"
 ENCODER = "it has an encoder; only decoders are supported"
 VISION = "it takes images; only text decoders are supported"
 
 REFUSED: dict[str, str] = {
-    "DeepseekV32ForCausalLM": _SPARSE,
     "MambaForCausalLM": _STATE,
     "Mamba2ForCausalLM": _STATE,
     "FalconMambaForCausalLM": _STATE,
@@ -123,9 +267,7 @@ REFUSED: dict[str, str] = {
     "JambaForCausalLM": _HYBRID,
     "BambaForCausalLM": _HYBRID,
     "Zamba2ForCausalLM": _HYBRID,
-    "NemotronHForCausalLM": _HYBRID,
     "FalconH1ForCausalLM": _HYBRID,
-    "Qwen3NextForCausalLM": _HYBRID,
     "RecurrentGemmaForCausalLM": _HYBRID,
     "T5ForConditionalGeneration": ENCODER,
     "BartForConditionalGeneration": ENCODER,
@@ -135,10 +277,9 @@ REFUSED: dict[str, str] = {
     "RobertaForMaskedLM": ENCODER,
     "LlavaForConditionalGeneration": VISION,
     "MllamaForConditionalGeneration": VISION,
-    "Llama4ForConditionalGeneration": VISION,
     "Qwen2VLForConditionalGeneration": VISION,
     "Qwen2_5_VLForConditionalGeneration": VISION,
     "Gemma3ForConditionalGeneration": VISION,
-    "Qwen2MoeForCausalLM": "a shared expert stands beside the routed ones",
+    "DeciLMForCausalLM": "its layers differ in the width of their MLPs",
     "DbrxForCausalLM": "its dimensions are nested in attn_config and ffn_config",
 }

@@ -72,6 +72,37 @@ class ConfigValues:
         value = self.config[key]
         return 0 if value is None or (value == 0 and value is not False) else self.number(key, value)
 
+    def optional_or(self, keys: tuple[str, ...], absent: int) -> int:
+        """The number under the first of ``keys`` that is there and not null, which may be 0; ``absent`` without one."""
+        for key in keys:
+            value = self.config.get(key)
+            if value is not None:
+                return 0 if value == 0 and value is not False else self.number(key, value)
+        return absent
+
+    def numbers(self, key: str) -> list[int]:
+        """A list of whole numbers from 0."""
+        value = self.config.get(key)
+        if not isinstance(value, list) or not value or any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in value):
+            self.fail(key, f"{shown(value)} is not a list of whole numbers")
+        return value
+
+    def kinds(self, key: str, count: int, known: tuple[str, ...]) -> list[str] | None:
+        """A list with one of the ``known`` words for each of ``count`` layers; None where the key is absent."""
+        value = self.config.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, list) or len(value) != count or any(one not in known for one in value):
+            self.fail(key, f"{shown(value)} is not a list of {count} times {' or '.join(known)}")
+        return value
+
+    def part(self, key: str) -> ConfigValues:
+        """The object at a key, with values of its own."""
+        value = self.config.get(key)
+        if not isinstance(value, dict):
+            self.fail(key, f"{shown(value)} is not an object")
+        return ConfigValues(f"{self.where}: {key}", value)
+
 
 def shown(value: object) -> str:
     """A value for a message: as in the file, cut short."""

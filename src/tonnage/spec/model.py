@@ -4,61 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from tonnage.spec.typed_values import FORBID
+from tonnage.spec.layers import WITH_LATENT, WITH_STATE, Cache, FullAttention, LatentAttention, LatentLayer, Layers, SlidingAttention
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LatentAttention:
-    """Multi-head latent attention (MLA): keys and values of all heads are cached as one compressed vector per token.
-
-    Source: DeepSeek-V2 (arXiv 2405.04434), section 2.1; the names are those of its ``config.json``.
-
-    Attributes:
-        q_lora_rank: width to which queries are compressed; 0 where they are not.
-        kv_lora_rank: width of the cached vector of keys and values.
-        qk_nope_head_dim: width of a query or key head without position.
-        qk_rope_head_dim: width of the part with position, which all heads share in the cache.
-        v_head_dim: width of a value head.
-    """
-
-    __pydantic_config__ = FORBID
-
-    q_lora_rank: int
-    kv_lora_rank: int
-    qk_nope_head_dim: int
-    qk_rope_head_dim: int
-    v_head_dim: int
-
-    @property
-    def cached(self) -> int:
-        """Elements that one layer caches per token."""
-        return self.kv_lora_rank + self.qk_rope_head_dim
-
-    def parameters(self, hidden: int, heads: int) -> int:
-        """Weights of the projections of one layer."""
-        query = heads * (self.qk_nope_head_dim + self.qk_rope_head_dim)
-        queries = self.q_lora_rank * (hidden + query) if self.q_lora_rank else hidden * query
-        expanded = self.kv_lora_rank * heads * (self.qk_nope_head_dim + self.v_head_dim)
-        return queries + hidden * self.cached + expanded + heads * self.v_head_dim * hidden
-
-    @property
-    def prefill_width(self) -> int:
-        """Products per head and pair of tokens where keys and values are expanded: query times key, weight times value."""
-        return self.qk_nope_head_dim + self.qk_rope_head_dim + self.v_head_dim
-
-    @property
-    def decode_width(self) -> int:
-        """The same where the expansion is absorbed into queries and output and the heads attend to the cached vector itself."""
-        return 2 * self.kv_lora_rank + self.qk_rope_head_dim
+__all__ = ["LatentAttention", "Model"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A decoder-only transformer: dense or mixture of experts, with full, grouped, multi-query or latent attention.
+    """A decoder-only model: dense or mixture of experts, with layers of one or several kinds (``spec.layers``).
 
     Attributes:
         name: lower-case id with the size, such as "llama-3.1-70b".
-        layers: number of decoder layers.
+        layers: number of decoder layers, each with its norm: what an engine launches one after another.
         hidden: width of the residual stream.
         heads: query heads per layer.
         kv_heads: key/value heads per layer (``heads`` for MHA, 1 for MQA).
@@ -70,8 +27,13 @@ class Model:
         experts: experts per layer; 1 for a dense model.
         experts_per_token: experts that each token uses.
         shared_experts: experts of width ``ffn`` that every token uses beside the routed ones.
+        shared_ffn: inner width of what every token uses beside the routed experts, where it is no multiple of ``ffn``; 0 elsewhere.
+        expert_latent: width to which tokens are narrowed for the routed experts; 0 where they keep the model's own.
         dense_layers: layers of a mixture of experts that have one plain MLP instead.
         dense_ffn: inner width of that MLP.
+        mlp_layers: layers that have an MLP or experts; 0 where all of them do.
+        mixers: layers by kind, where they are not all alike or of another kind than attention; empty where ``heads``, ``kv_heads``,
+            ``head_dim``, ``latent`` and ``window`` say it all.
         latent: the dimensions of multi-head latent attention; None for attention with key/value heads.
         window: tokens that a layer with sliding-window attention attends to; 0 where none has it.
         windowed_layers: how many layers have it: attention reads, and the KV cache keeps, the last ``window`` tokens of a sequence.
@@ -79,6 +41,9 @@ class Model:
         parallel_block: attention and MLP of a layer add to one residual, so that a layer has one all-reduce.
         head_norms: every query and key head is normalised before attention, by kernels of their own (Qwen3).
         joint_norms: those norms are over all heads at once, so that the GPUs of an instance add up their squares first (MiniMax M2).
+        residual_streams: residual streams side by side that layers read and write (hyper-connections of DeepSeek V4).
+        further_embeddings: weights of tables that are looked up and never multiplied, beside the embedding (Gemma 4 E4B).
+        mtp_layers: modules for multi-token prediction in the checkpoint; they are loaded for speculative decoding alone.
         block_fp8: its FP8 checkpoint scales blocks of 128 × 128 weights and of 128 activations, not whole matrices.
         released: number format of the published checkpoint, as ``spec.precision`` writes it; "" where that has no name there.
         source, date: where the figures come from and when they were taken down.
@@ -98,8 +63,12 @@ class Model:
     experts: int = 1
     experts_per_token: int = 1
     shared_experts: int = 0
+    shared_ffn: int = 0
+    expert_latent: int = 0
     dense_layers: int = 0
     dense_ffn: int = 0
+    mlp_layers: int = 0
+    mixers: tuple[Layers, ...] = ()
     latent: LatentAttention | None = None
     window: int = 0
     windowed_layers: int = 0
@@ -107,6 +76,9 @@ class Model:
     parallel_block: bool = False
     head_norms: bool = False
     joint_norms: bool = False
+    residual_streams: int = 1
+    further_embeddings: int = 0
+    mtp_layers: int = 0
     block_fp8: bool = False
     released: str = "bf16"
     source: str = ""
@@ -124,28 +96,79 @@ class Model:
         return self.experts > 1
 
     @property
-    def attention_parameters(self) -> int:
-        """Weights of the Q, K, V and output projections of all layers."""
+    def by_kind(self) -> tuple[Layers, ...]:
+        """The layers that mix tokens, by kind."""
+        if self.mixers:
+            return self.mixers
         if self.latent is not None:
-            return self.layers * self.latent.parameters(self.hidden, self.heads)
-        width = self.heads * self.head_dim
-        kv_width = self.kv_heads * self.head_dim
-        return self.layers * self.hidden * (2 * width + 2 * kv_width)
+            return (Layers(layers=self.layers, mixer=LatentLayer(heads=self.heads, widths=self.latent)),)
+        plain = FullAttention(heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim)
+        if not 0 < self.windowed_layers < self.layers:
+            return (Layers(layers=self.layers, mixer=plain),)
+        window = SlidingAttention(heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim, window=self.window)
+        whole = Layers(layers=self.layers - self.windowed_layers, mixer=plain)
+        return whole, Layers(layers=self.windowed_layers, mixer=window)
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """The kinds of its layers that mix tokens."""
+        return frozenset(some.mixer.kind for some in self.by_kind)
+
+    @property
+    def has_latent_cache(self) -> bool:
+        """Whether a layer caches one vector for all heads, so that tensor parallelism does not divide its cache."""
+        return not self.kinds.isdisjoint(WITH_LATENT)
+
+    @property
+    def has_state(self) -> bool:
+        """Whether a layer keeps a state per sequence."""
+        return not self.kinds.isdisjoint(WITH_STATE)
+
+    @property
+    def mixing_layers(self) -> int:
+        """Layers that mix tokens."""
+        return sum(some.layers for some in self.by_kind)
+
+    @property
+    def inner_layers(self) -> int:
+        """Layers that have an MLP or experts."""
+        return self.mlp_layers or self.layers
+
+    @property
+    def expert_layers(self) -> int:
+        """Layers that have routed experts; of a dense model those with an MLP."""
+        return self.inner_layers - self.dense_layers
+
+    @property
+    def expert_width(self) -> int:
+        """Width of a token as the routed experts see it."""
+        return self.expert_latent or self.hidden
+
+    @property
+    def shared_inner(self) -> int:
+        """Inner width of what every token uses beside the routed experts."""
+        return self.shared_ffn or self.shared_experts * self.ffn
+
+    @property
+    def attention_parameters(self) -> int:
+        """Weights of the projections of all layers that mix tokens."""
+        return sum(some.layers * some.mixer.parameters(self.hidden) for some in self.by_kind)
 
     @property
     def expert_parameters(self) -> int:
         """Weights of one expert (of the whole MLP for a dense model), summed over layers."""
-        return (self.layers - self.dense_layers) * self._matrices * self.hidden * self.ffn
+        return self.expert_layers * self._matrices * self.expert_width * self.ffn
 
     @property
     def router_parameters(self) -> int:
         """Weights of the routers of all layers; 0 for a dense model."""
-        return (self.layers - self.dense_layers) * self.hidden * self.experts if self.is_moe else 0
+        return self.expert_layers * self.hidden * self.experts if self.is_moe else 0
 
     @property
     def common_parameters(self) -> int:
         """All weights of the decoder layers but those of routed experts: what every token is multiplied with."""
-        mlp = self.dense_layers * self._matrices * self.hidden * self.dense_ffn + self.shared_experts * self.expert_parameters
+        mlp = self._matrices * self.hidden * (self.dense_layers * self.dense_ffn + self.expert_layers * self.shared_inner)
+        mlp += 2 * self.expert_layers * self.hidden * self.expert_latent
         return self.attention_parameters + self.router_parameters + mlp + (0 if self.is_moe else self.expert_parameters)
 
     @property
@@ -161,7 +184,7 @@ class Model:
     @property
     def inner(self) -> int:
         """Inner width of the MLPs that one token passes in one layer; the wider where layers differ."""
-        return max(self.ffn * (self.experts_per_token + self.shared_experts), self.dense_ffn)
+        return max(self.ffn * self.experts_per_token + self.shared_inner, self.dense_ffn)
 
     @property
     def _matrices(self) -> int:
@@ -180,39 +203,47 @@ class Model:
     @property
     def parameters(self) -> int:
         """All weights; norms and biases, below 0.1 %, are left out."""
-        return self.linear_parameters + self.embedding_parameters
+        return self.linear_parameters + self.embedding_parameters + self.further_embeddings
 
     @property
     def kv_elements_per_token(self) -> int:
-        """Elements of the KV cache per token, over all layers."""
+        """Elements of the KV cache per token, over all layers; those within windows are counted, index keys are not."""
         return int(self.kv_elements_per_gpu(1))
 
     def kv_elements_per_gpu(self, tp: int) -> float:
         """Elements of the KV cache per token on each of ``tp`` GPUs: at least one key/value head, or the whole latent vector."""
-        if self.latent is not None:
-            return float(self.layers * self.latent.cached)
-        return 2 * self.layers * max(self.kv_heads / tp, 1.0) * self.head_dim
+        kept = self.caches(16, tp)
+        return sum(layers * (cache.token + cache.window_token) for layers, cache in kept) / 2
+
+    def caches(self, kv_bits: int, tp: int) -> tuple[tuple[int, Cache], ...]:
+        """How many layers keep what on each of ``tp`` GPUs, with a KV cache of ``kv_bits`` bits an element."""
+        return tuple((some.layers, some.mixer.cache(kv_bits, tp)) for some in self.by_kind)
 
     @property
     def growing_layers(self) -> int:
-        """Layers whose KV cache grows with the sequence; all of them also where every one has a window."""
-        return self.layers - self.windowed_layers or self.layers
+        """Layers whose cache grows with every token of a sequence."""
+        return sum(layers for layers, cache in self.caches(16, 1) if cache.token > 0)
 
     @property
-    def prefill_flops_per_pair(self) -> int:
-        """Arithmetic of attention per pair (new token, token it attends to) in prefill, over heads and layers."""
-        if self.latent is not None:
-            return 2 * self.layers * self.heads * self.latent.prefill_width
-        return 4 * self.layers * self.heads * self.head_dim
-
-    @property
-    def decode_flops_per_pair(self) -> int:
-        """The same in decode."""
-        if self.latent is not None:
-            return 2 * self.layers * self.heads * self.latent.decode_width
-        return self.prefill_flops_per_pair
+    def mixed_width(self) -> int:
+        """Elements that the heads of all layers give for one token."""
+        return sum(some.layers * some.mixer.width for some in self.by_kind)
 
     def part(self, layers: int) -> Model:
         """The model cut to ``layers`` layers; its shares of plain and windowed layers are rounded down, because those take less."""
-        plain, windowed = (count * layers // self.layers for count in (self.dense_layers, self.windowed_layers))
-        return replace(self, layers=layers, dense_layers=plain, windowed_layers=windowed)
+        plain, windowed, inner = (count * layers // self.layers for count in (self.dense_layers, self.windowed_layers, self.mlp_layers))
+        return replace(
+            self,
+            layers=layers,
+            dense_layers=plain,
+            windowed_layers=windowed,
+            mlp_layers=max(inner, 1) if self.mlp_layers else 0,
+            mixers=_shared_out(self.mixers, layers, self.layers),
+        )
+
+
+def _shared_out(mixers: tuple[Layers, ...], layers: int, whole: int) -> tuple[Layers, ...]:
+    """The share of each kind in ``layers`` of ``whole`` layers, rounded up, because that takes more; of one layer that with a cache."""
+    if layers == 1:
+        return tuple(replace(some, layers=1) for some in mixers if some.mixer.kind not in WITH_STATE)[:1]
+    return tuple(replace(some, layers=-(-some.layers * layers // whole)) for some in mixers)

@@ -6,10 +6,10 @@ expert router and attention itself stay in 16 bits, as the engines keep them.
 
 It is written as a format, and behind it, each after a plus sign, what differs from the format's own:
 ``fp8``, ``fp8+kv-fp16``, ``awq+kv-int8``, ``fp8+2:4``, ``nvfp4+experts`` (of a mixture of experts only the experts, as in the
-checkpoints that NVIDIA and Moonshot publish).
+checkpoints that NVIDIA and Moonshot publish), ``mxfp4+rest-fp8`` (the experts, with the other matrices in FP8: DeepSeek V4).
 
 Sources of the bits: AWQ and GPTQ checkpoints in groups of 128 with a 16-bit scale and a 4-bit zero point
-(AutoAWQ, GPTQModel); W4A8 in groups of 128 with a 16-bit scale (TensorRT-LLM ``w4a8_awq``); NVFP4 blocks of
+(AutoAWQ, GPTQModel); INT4 by QAT in groups of 32 with a 16-bit scale (Kimi K2.5, compressed-tensors); W4A8 in groups of 128 with a 16-bit scale (TensorRT-LLM ``w4a8_awq``); NVFP4 blocks of
 16 with an 8-bit scale (NVIDIA, "Introducing NVFP4", 2025); MXFP4 blocks of 32 with an 8-bit exponent (OCP
 Microscaling Formats 1.0, 2023); INT8 and INT4 weight-only and SmoothQuant one scale per channel, which is
 less than 0.01 bits. 2:4 keeps two of four values and two bits of position for each (NVIDIA Ampere
@@ -32,6 +32,7 @@ BITS: dict[Arithmetic, int] = {"fp16": 16, "fp8": 8, "int8": 8, "fp4": 4}
 SPARSE = "2:4"
 KV = "kv-"
 EXPERTS = "experts"
+REST_FP8 = "rest-fp8"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +47,8 @@ class Precision:
         arithmetic: the rate that the products of the linear layers use; activations enter them in this format.
         unpacked: weights are stored narrower than they are multiplied, and are unpacked on the way.
         block_scaled: the matrix units must take blocks with a scale each, as those with FP4 do.
-        experts_only: in a mixture of experts the other matrices stay in 16 bits, as in the checkpoints of gpt-oss.
+        experts_only: in a mixture of experts the other matrices are in another format, as in the checkpoints of gpt-oss.
+        rest_bits: bits of these other matrices: 16, or 8 for FP8 with a scale per block, as in the checkpoints of DeepSeek V4.
         sparse: two of every four weights are zero and neither stored nor multiplied.
     """
 
@@ -58,6 +60,7 @@ class Precision:
     unpacked: bool = False
     block_scaled: bool = False
     experts_only: bool = False
+    rest_bits: int = 16
     sparse: bool = False
 
     @property
@@ -106,6 +109,8 @@ PRECISIONS: dict[str, Precision] = {
         _format("awq", weight_bits=4 + _GROUP_OF_128, value_bits=4, arithmetic="fp16"),
         _format("gptq", weight_bits=4 + _GROUP_OF_128, value_bits=4, arithmetic="fp16"),
         _format("w4a8", weight_bits=4 + 16 / 128, value_bits=4, arithmetic="fp8", kv="fp8"),
+        _format("int4-g32", weight_bits=4 + 16 / 32, value_bits=4, arithmetic="fp16"),
+        _format("mxfp8", weight_bits=8 + 8 / 32, value_bits=8, arithmetic="fp8", kv="fp8"),
         replace(_format("nvfp4", weight_bits=4 + 8 / 16, value_bits=4, arithmetic="fp4", kv="fp8"), block_scaled=True),
         replace(
             _format("mxfp4", weight_bits=4 + 8 / 32, value_bits=4, arithmetic="fp8"), block_scaled=True, unpacked=False, experts_only=True
@@ -152,11 +157,14 @@ def find_precision(name: str) -> Precision:
     if EXPERTS in further:
         further.remove(EXPERTS)
         found = found if found.experts_only else replace(found, name=f"{found.name}+{EXPERTS}", experts_only=True)
+    if REST_FP8 in further:
+        further.remove(REST_FP8)
+        found = replace(found, name=f"{found.name}+{REST_FP8}", experts_only=True, rest_bits=8)
     for part in further:
         chosen: KvFormat | None = next((kind for kind in get_args(KvFormat) if part == KV + kind), None)
         if chosen is None and part != SPARSE:
             raise UnknownName(
-                "precision", name, [f"{found.name}+{rest}" for rest in (*(KV + k for k in get_args(KvFormat)), SPARSE, EXPERTS)]
+                "precision", name, [f"{found.name}+{rest}" for rest in (*(KV + k for k in get_args(KvFormat)), SPARSE, EXPERTS, REST_FP8)]
             )
         kv, sparse = chosen or kv, sparse or part == SPARSE
     return _with(found, kv, sparse)

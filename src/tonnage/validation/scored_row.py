@@ -43,7 +43,7 @@ class ScoredRow:
         split = d.parallelism
         stages = f" pp{split.pp}" if split.pp > 1 else ""
         name = " × ".join((d.model.name, d.gpu.name, d.precision.name, f"{split.label}{stages}"))
-        family = "mla" if d.model.latent is not None else "moe" if d.model.is_moe else "dense"
+        family = "mla" if d.model.has_latent_cache else "moe" if d.model.is_moe else "dense"
         return {
             "family": family,
             "model": d.model.name,

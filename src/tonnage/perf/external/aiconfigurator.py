@@ -216,7 +216,7 @@ def compiled(tables: Tables) -> Any:
 
 def formats(tables: Tables) -> dict[str, Any]:
     """Formats, those that the wheel infers of such checkpoints, and for experts how they are split."""
-    narrow = tables.backend == "trtllm" and tables.kv == "fp8" and tables.model.latent is None
+    narrow = tables.backend == "trtllm" and tables.kv == "fp8" and not tables.model.has_latent_cache
     attention = "fp8" if narrow else "bfloat16"
     found: dict[str, Any] = {"gemm_quant_mode": tables.gemm, "kvcache_quant_mode": tables.kv, "fmha_quant_mode": attention}
     if tables.model.is_moe:
@@ -227,7 +227,7 @@ def formats(tables: Tables) -> dict[str, Any]:
 
 def written(model: Model, folder: Path) -> str:
     """A folder with the model's sizes as a ``config.json`` of Llama or Mixtral."""
-    plain = model.gated and model.latent is None and model.shared_experts == 0 and model.dense_layers == 0 and not model.parallel_block
+    plain = model.gated and not model.mixers and model.latent is None and model.shared_experts == 0 and model.dense_layers == 0 and not model.parallel_block
     if not plain:
         raise InputError(f"{option('step_model')}: {PACKAGE} is not asked for the architecture of {model.name}")
     config: dict[str, Any] = {

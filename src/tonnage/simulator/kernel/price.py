@@ -11,6 +11,7 @@ from tonnage.perf import step
 from tonnage.simulator.kernel.inlined import part, small
 from tonnage.units import PS_PER_S
 
+attention_seconds: Any = register_jitable(step.attention_seconds)
 tabulated_seconds: Any = register_jitable(step.tabulated_seconds)
 batch_seconds: Any = register_jitable(step.batch_seconds)
 context_seconds: Any = register_jitable(step.context_seconds)

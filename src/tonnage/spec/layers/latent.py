@@ -1,0 +1,98 @@
+"""Multi-head latent attention: keys and values of all heads are cached as one compressed vector per token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tonnage.spec.layers.cost import Cache, Work
+from tonnage.spec.typed_values import FORBID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentAttention:
+    """The widths of multi-head latent attention (MLA).
+
+    Source: DeepSeek-V2 (arXiv 2405.04434), section 2.1; the names are those of its ``config.json``.
+
+    Attributes:
+        q_lora_rank: width to which queries are compressed; 0 where they are not.
+        kv_lora_rank: width of the cached vector of keys and values.
+        qk_nope_head_dim: width of a query or key head without position.
+        qk_rope_head_dim: width of the part with position, which all heads share in the cache; 0 where there is none.
+        v_head_dim: width of a value head.
+    """
+
+    __pydantic_config__ = FORBID
+
+    q_lora_rank: int
+    kv_lora_rank: int
+    qk_nope_head_dim: int
+    qk_rope_head_dim: int
+    v_head_dim: int
+
+    @property
+    def cached(self) -> int:
+        """Elements that one layer caches per token."""
+        return self.kv_lora_rank + self.qk_rope_head_dim
+
+    def parameters(self, hidden: int, heads: int) -> int:
+        """Weights of the projections of one layer."""
+        query = heads * (self.qk_nope_head_dim + self.qk_rope_head_dim)
+        queries = self.q_lora_rank * (hidden + query) if self.q_lora_rank else hidden * query
+        expanded = self.kv_lora_rank * heads * (self.qk_nope_head_dim + self.v_head_dim)
+        return queries + hidden * self.cached + expanded + heads * self.v_head_dim * hidden
+
+    @property
+    def prefill_width(self) -> int:
+        """Products per head and pair of tokens where keys and values are expanded: query times key, weight times value."""
+        return self.qk_nope_head_dim + self.qk_rope_head_dim + self.v_head_dim
+
+    @property
+    def decode_width(self) -> int:
+        """The same where the expansion is absorbed into queries and output and the heads attend to the cached vector itself."""
+        return 2 * self.kv_lora_rank + self.qk_rope_head_dim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatentLayer:
+    """A layer with latent attention to the whole context. Its cache is one vector for all heads: tensor parallelism does not divide it.
+
+    Attributes:
+        heads: query heads.
+        widths: of queries, keys and values.
+        output_gate: a further projection gates the output (Kimi K3).
+    """
+
+    __pydantic_config__ = FORBID
+
+    kind: Literal["latent"] = "latent"
+    heads: int
+    widths: LatentAttention
+    output_gate: bool = False
+
+    @property
+    def width(self) -> int:
+        """Elements of the heads' outputs for one token."""
+        return self.heads * self.widths.v_head_dim
+
+    def parameters(self, hidden: int) -> int:
+        """Weights of the projections of one layer."""
+        return self.widths.parameters(hidden, self.heads) + (hidden * self.width if self.output_gate else 0)
+
+    def cache(self, kv_bits: int, tp: int) -> Cache:
+        """Bytes of the latent vector, which every GPU keeps."""
+        del tp
+        return Cache(token=self.widths.cached * kv_bits / 8)
+
+    def work(self, kv_bits: int, tp: int) -> Work:
+        """Arithmetic and traffic: prompts expand keys and values, decodes attend to the latent vector itself."""
+        return Work(
+            pair=2 * self.heads * self.widths.prefill_width / tp,
+            context=2 * self.heads * self.widths.decode_width / tp,
+            context_bytes=self.widths.cached * kv_bits / 8,
+        )
+
+    def splits(self, tp: int) -> bool:
+        """Whether ``tp`` GPUs get the same number of heads each."""
+        return self.heads % tp == 0
