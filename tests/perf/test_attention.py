@@ -29,7 +29,7 @@ def test_old_decode_kernels_took_groups_of_eight_heads_together() -> None:
     for model, dearer in (("llama-3-8b", True), ("llama-3-70b", False)):
         d = deployment(model=model, precision="fp8")
         t = resolve(shipped(), d.model, d.gpu, d.precision, Parallelism(), "nim-2024")
-        together = replace(t, attention=replace(t.attention, head_arithmetic=math.inf))
+        together = replace(t, attention=tuple(replace(of, head_arithmetic=math.inf) for of in t.attention))
         bytes_only = coefficients(together, d.model, d.gpu, d.precision, Parallelism())[at.CONTEXT]
         assert (coefficients(t, d.model, d.gpu, d.precision, Parallelism())[at.CONTEXT] > 1.2 * bytes_only) == dearer
 
@@ -58,9 +58,9 @@ def test_latent_attention_is_bytes_or_arithmetic_whichever_takes_longer() -> Non
     for tp, bound in ((8, "bytes"), (1, "arithmetic")):
         d = deployment(model="deepseek-r1", gpu="h200-sxm-141gb", precision="fp8", tp=tp, engine="vllm")
         t = resolve(shipped(), d.model, d.gpu, d.precision, d.parallelism, find_engine("vllm").coefficients)
-        read = 61 * 576 / (d.gpu.memory_bandwidth_gb_s * 1e9 * t.attention.kv_bandwidth)
-        work = 61 * 128 / tp * 1088 * 2 / (d.gpu.fp16_tflops * 1e12 * t.attention.head_arithmetic)
+        read = 61 * 576 / (d.gpu.memory_bandwidth_gb_s * 1e9 * t.attention[0].kv_bandwidth)
+        work = 61 * 128 / tp * 1088 * 2 / (d.gpu.fp16_tflops * 1e12 * t.attention[0].head_arithmetic)
         assert (read > work) == (bound == "bytes")
         c = coefficients(t, d.model, d.gpu, d.precision, d.parallelism)
         assert max(read, work) <= c[at.CONTEXT] <= read + work
-        assert c[at.ATTENTION] == pytest.approx(61 * 128 / tp * 320 * 2 / (d.gpu.fp16_tflops * 1e12 * t.attention.prefill))
+        assert c[at.ATTENTION] == pytest.approx(61 * 128 / tp * 320 * 2 / (d.gpu.fp16_tflops * 1e12 * t.attention[0].prefill))

@@ -58,6 +58,12 @@ DEPLOYMENTS = (
     ("qwen3-235b-a22b", L40S, "fp8", 4, "vllm-0.19", 2, 8),
     ("deepseek-r1", H200, "fp8", 8, "sglang-0.5", 1, 1),
     ("deepseek-r1", B200, "nvfp4", 1, "tensorrt-llm-1.1", 8, 8),
+    ("deepseek-v3.2", H200, "fp8", 8, "vllm-0.19", 1, 1),
+    ("deepseek-v3.2", H200, "fp8", 8, "tensorrt-llm-0.9", 1, 1),
+    ("deepseek-v4-pro", B200, "mxfp4+rest-fp8", 8, "sglang-0.5", 1, 1),
+    ("minimax-m3", B200, "mxfp8", 4, "vllm-0.19", 1, 1),
+    ("qwen3.5-397b-a17b", B200, "fp8", 8, "vllm-0.19", 1, 1),
+    ("nemotron-3-nano-30b-a3b", H100, "fp8", 1, "vllm-0.19", 1, 1),
 )
 """Of every kind that a term is for."""
 

@@ -29,6 +29,8 @@ SWITCHES: dict[int, dict[int, float]] = {
     at.STARVED: {at.STARVED_TO: 1e6},
     at.COMM_SLOW: {at.SLOW_TO: 1e6},
     at.HEADS: {at.GROUPED_FROM: 1e6},
+    at.SPARSE: {at.SPARSE_MOST: 1e6},
+    at.SPARSE_MOST: {at.SPARSE: 1e6},
 }
 """The limits inside which a duration is taken."""
 

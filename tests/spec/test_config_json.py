@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.spec.older_configs import OLDER
 from tests.spec.test_config_windows import MIXED
 from tonnage.errors import InputError, UnsupportedModel
 from tonnage.spec.catalog import find_model
@@ -244,6 +245,8 @@ PUBLISHED: list[tuple[dict[str, Any], float]] = [
         7.24,
     ),
     *MIXED,
+    *OLDER,
+    *[(entry["config"], entry["billions"]) for entry in json.loads((Path(__file__).parent / "mixed_configs.json").read_text())],
 ]
 
 

@@ -9,7 +9,7 @@ import pytest
 from tonnage.spec.catalog import find_model, models
 from tonnage.spec.model import LatentAttention, Model
 
-PLAIN = [model for model in models() if model.latent is None and not model.shared_experts]
+PLAIN = [model for model in models() if model.latent is None and not model.shared_experts and not model.mixers and not model.dense_layers]
 
 
 @pytest.mark.parametrize("model", PLAIN, ids=lambda model: model.name)
@@ -21,7 +21,8 @@ def test_plain_models_are_counted_to_the_bit_as_before_mixed_ones_were_known(mod
     assert model.linear_parameters == attention + router + model.experts * expert
     assert model.active_parameters == attention + router + model.experts_per_token * expert
     assert model.inner == model.ffn * model.experts_per_token
-    assert model.prefill_flops_per_pair == model.decode_flops_per_pair == 4 * model.layers * model.heads * model.head_dim
+    pairs = [some.layers * (some.mixer.work(16, 1).pair or some.mixer.work(16, 1).token / model.window) for some in model.by_kind]
+    assert sum(pairs) == 4 * model.layers * model.heads * model.head_dim
     for tp in (1, 2, 8, 64):
         kv = 2 * model.layers * max(model.kv_heads / tp, 1.0) * model.head_dim
         assert model.kv_elements_per_gpu(tp) == kv
@@ -36,8 +37,10 @@ def test_deepseek_as_its_report_counts_it() -> None:
     assert (model.active_parameters + model.head_parameters) / 1e9 == pytest.approx(36.6, rel=0.002)
     assert model.kv_elements_per_token == 61 * 576
     assert model.kv_elements_per_gpu(8) == model.kv_elements_per_gpu(1)
-    assert model.prefill_flops_per_pair == 61 * 128 * 2 * (192 + 128)
-    assert model.decode_flops_per_pair == 61 * 128 * 2 * (2 * 512 + 64)
+    (latent,) = model.by_kind
+    work = latent.mixer.work(16, 1)
+    assert latent.layers * work.pair == 61 * 128 * 2 * (192 + 128)
+    assert latent.layers * work.context == 61 * 128 * 2 * (2 * 512 + 64)
 
 
 def test_projections_of_latent_attention() -> None:

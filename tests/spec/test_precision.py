@@ -20,10 +20,12 @@ BITS_PER_WEIGHT = {
     "awq": 4.15625,  # groups of 128 with 16 + 4 bits
     "gptq": 4.15625,
     "w4a8": 4.125,
+    "int4-g32": 4.5,  # groups of 32 with 16 bits
+    "mxfp8": 8.25,  # blocks of 32 with 8 bits
     "nvfp4": 4.5,  # blocks of 16 with 8 bits
     "mxfp4": 4.25,  # blocks of 32 with 8 bits
 }
-WEIGHT_ONLY = ("int8-wo", "int4-wo", "awq", "gptq")
+WEIGHT_ONLY = ("int8-wo", "int4-wo", "awq", "gptq", "int4-g32")
 ANYWHERE = {"fp16", *WEIGHT_ONLY, "mxfp4"}
 """Formats that need FP16 arithmetic alone."""
 
@@ -31,15 +33,15 @@ CAN = {
     "Volta": ANYWHERE,
     "Turing": ANYWHERE | {"int8-sq"},
     "Ampere": ANYWHERE | {"int8-sq", "bf16"},
-    "Ada": ANYWHERE | {"int8-sq", "bf16", "fp8", "w4a8"},
-    "Hopper": ANYWHERE | {"int8-sq", "bf16", "fp8", "w4a8"},
+    "Ada": ANYWHERE | {"int8-sq", "bf16", "fp8", "mxfp8", "w4a8"},
+    "Hopper": ANYWHERE | {"int8-sq", "bf16", "fp8", "mxfp8", "w4a8"},
     "Blackwell": set(PRECISIONS),
     "Blackwell Ultra": set(PRECISIONS),
-    "CDNA3": ANYWHERE | {"int8-sq", "bf16", "fp8", "w4a8"},
-    "CDNA4": ANYWHERE | {"int8-sq", "bf16", "fp8", "w4a8"},
-    "Gaudi3": ANYWHERE | {"bf16", "fp8", "w4a8"},
+    "CDNA3": ANYWHERE | {"int8-sq", "bf16", "fp8", "mxfp8", "w4a8"},
+    "CDNA4": ANYWHERE | {"int8-sq", "bf16", "fp8", "mxfp8", "w4a8"},
+    "Gaudi3": ANYWHERE | {"bf16", "fp8", "mxfp8", "w4a8"},
     "TPU v5e": ANYWHERE | {"int8-sq", "bf16"},
-    "Trillium": ANYWHERE | {"int8-sq", "bf16", "fp8", "w4a8"},
+    "Trillium": ANYWHERE | {"int8-sq", "bf16", "fp8", "mxfp8", "w4a8"},
 }
 
 
@@ -170,7 +172,7 @@ def test_other_spellings() -> None:
 
 def test_published_words() -> None:
     table = {one.name: one for name in PRECISIONS for one in trade_offs(PRECISIONS[name])}
-    assert set(table) == {"fp8", "int8-sq", "int8-wo", "int4-wo", "awq", "gptq", "w4a8"}
+    assert set(table) == {"fp8", "int8-sq", "int8-wo", "int4-wo", "awq", "gptq", "w4a8", "int4-g32", "mxfp8"}
     assert all(one.source and len(one.date) == 10 for one in table.values())
     assert accuracy_and_calibration(PRECISIONS["fp8"]) == ("very low", "1 min")
     assert accuracy_and_calibration(find_precision("awq+kv-fp8")) == ("low", "10 min")

@@ -19,8 +19,17 @@ FORMS = {
     "gpt-oss": ({"quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]}}, "mxfp4"),
     "AWQ": ({"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 128}}, "awq"),
     "GPTQ of 8 bits": ({"quantization_config": {"quant_method": "gptq", "bits": 8}}, "int8-wo"),
-    "Kimi": ({"quantization_config": KIMI}, "gptq+experts"),
+    "Kimi": ({"quantization_config": KIMI}, "int4-g32+experts"),
     "Model Optimizer": ({"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}, "nvfp4"),
+    "DeepSeek V4": ({"expert_dtype": "fp4", "quantization_config": {"quant_method": "fp8"}}, "mxfp4+rest-fp8"),
+    "GLM-5-FP8": (
+        {"quantization_config": {"quant_method": "fp8", "modules_to_not_convert": ["model.layers.0.self_attn.indexers_proj"]}},
+        "fp8",
+    ),
+    "experts of NVIDIA": (
+        {"quantization_config": {"quant_algo": "MIXED_PRECISION", "quantized_layers": {"layers.0.ffn.experts": {"quant_algo": "NVFP4"}}}},
+        "nvfp4+rest-fp8",
+    ),
     "GGUF": ({"quantization_config": {"quant_method": "gguf", "bits": 5}}, ""),
     "a list": ({"quantization_config": [4]}, ""),
     "groups of nothing": ({"quantization_config": {"config_groups": {"group_0": {"weights": {"num_bits": [], "type": {}}}}}}, ""),
@@ -35,13 +44,13 @@ def test_forms_of_published_checkpoints(form: str) -> None:
 
 
 def test_a_dense_checkpoint_that_leaves_attention_is_not_of_experts() -> None:
-    assert released_format({"quantization_config": KIMI}, experts=False) == "gptq"
+    assert released_format({"quantization_config": KIMI}, experts=False) == "int4-g32"
 
 
 def test_every_model_of_the_catalog_is_published_in_a_format_that_is_known() -> None:
     assert {find_precision(model.released).name for model in models()} == {model.released for model in models()}
     narrow = {model.name: model.usual_precision for model in models() if model.usual_precision != "fp16"}
-    assert narrow.items() >= {"gpt-oss-120b": "mxfp4", "deepseek-r1": "fp8", "kimi-k2.5": "awq+experts", "minimax-m2.5": "fp8"}.items()
+    assert narrow.items() >= {"gpt-oss-120b": "mxfp4", "deepseek-r1": "fp8", "kimi-k2.5": "int4-g32+experts", "minimax-m2.5": "fp8"}.items()
 
 
 def test_weights_are_counted_as_published() -> None:

@@ -30,13 +30,14 @@ B200_STUDY = "our study of FP4 rows on B200; matrix products of vLLM and SGLang 
 _PRIORS: tuple[tuple[tuple[str, ...], tuple[str, ...], float, float, str], ...] = (
     (("int8-sq",), (), 0.90, 0.87, A100_KERNELS),
     (("int8-wo",), (), 0.96, 0.83, A100_KERNELS),
-    (("int4-wo", "awq", "gptq"), (), 0.88, MEMORY_4, f"compute by {A100_KERNELS}, memory between these and Marlin's"),
+    (("int4-wo", "awq", "gptq", "int4-g32"), (), 0.88, MEMORY_4, f"compute by {A100_KERNELS}, memory between these and Marlin's"),
     (("int8-wo",), NEWER, 0.80, 0.83, "compute as AWQ on H100, memory as on A100"),
-    (("int4-wo", "awq", "gptq"), NEWER, 0.80, MEMORY_4, f"between two engine versions, from {SPEEDUPS}"),
+    (("int4-wo", "awq", "gptq", "int4-g32"), NEWER, 0.80, MEMORY_4, f"between two engine versions, from {SPEEDUPS}"),
     (("w4a8",), (), 0.72, MEMORY_4, f"compute over FP8 from {SPEEDUPS}, memory as AWQ"),
     (("nvfp4",), (), 0.79, 0.80, B200_STUDY),
     (("nvfp4",), ("Blackwell Ultra",), 0.54, 0.80, "matrix products of TensorRT-LLM 1.3 and vLLM 0.24 on B300 (aiconfigurator-core 0.12)"),
     (("mxfp4",), (), 1.0, 0.80, "compute as FP8, memory as NVFP4"),
+    (("mxfp8",), (), 0.90, 0.95, "a little below FP8 for a scale per 32 weights: an estimate"),
     (("mxfp4 unpacked",), (), 0.80, MEMORY_4, "as AWQ on Hopper"),
     (("2:4",), (), 0.70, 1.0, "kernels 1.5 to 1.7 and prefill 1.3 times dense FP8 on H100 (arXiv 2603.05232), bytes as dense"),
 )

@@ -39,6 +39,16 @@ SHARED: dict[str, Prior] = {
     "power_memory": (0.2, 0.5),
 }
 
+KINDS_OF_LAYERS: dict[str, float] = {
+    "gathered": 0.6,
+    "index": 0.4,
+    "scan": 0.2,
+    "state_bandwidth": 0.6,
+    "state_layer": 1.0,
+    "sparse_layer": 1.0,
+}
+"""What the newer kinds of layers reach, of which this stage has no rows: estimates by analogy with gathers and small kernels."""
+
 # Compute efficiencies are of a card of 1 W per TFLOP/s, memory efficiencies of 0.2 W per GB/s (``perf.terms``).
 GENERATIONS: dict[str, dict[str, Prior]] = {
     "Ampere": {
@@ -304,7 +314,7 @@ def with_derived(terms: dict[str, Any]) -> dict[str, Any]:
 def constants() -> dict[str, Any]:
     """The groups of terms with all that is not fitted."""
     return {
-        "shared": {},
+        "shared": dict(KINDS_OF_LAYERS),
         "architectures": {"*": dict(MEAN), **{name: {**values, **_watts(name)} for name, values in TRANSFERRED.items()}},
         "gpus": {name: {"bridge": 0.0} for name in BRIDGELESS},
         "siblings": dict(SIBLINGS),

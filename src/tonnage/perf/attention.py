@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tonnage.perf import step_terms as at
-
 from tonnage.spec.layers import WITH_LATENT, WITH_STATE, FullAttention, LatentLayer, SlidingAttention
 
 if TYPE_CHECKING:
@@ -179,8 +178,9 @@ def _blocks(c: list[float], some: Layers, terms: AttentionTerms, gpu: Gpu, tp: i
     """
     multiprocessors = FEWER_MULTIPROCESSORS.get(gpu.name) or MULTIPROCESSORS.get(gpu.arch, MULTIPROCESSORS["Hopper"])
     read = work.context_bytes / (gpu.memory_bandwidth_gb_s * 1e9 * terms.kv_bandwidth)
+    heads = some.mixer.heads if isinstance(some.mixer, FullAttention | LatentLayer) else 1
     c[at.HEADS] += some.layers * _joined(read, work.context / (gpu.fp16_tflops * 1e12 * terms.head_arithmetic))
-    c[at.WAVE] = some.mixer.heads / tp / multiprocessors
+    c[at.WAVE] = heads / tp / multiprocessors
     c[at.GROUPED_FROM] = NEVER
     if isinstance(some.mixer, FullAttention) and _together(some.mixer):
         c[at.GROUPED_FROM] = multiprocessors / ENOUGH_BLOCKS / max(some.mixer.kv_heads / tp, 1.0)

@@ -88,10 +88,14 @@ FITTED_TERMS: tuple[FittedTerm, ...] = (
     FittedTerm(name="latent_bandwidth", about="bandwidth of latent decode attention, relative to that of full heads"),
     FittedTerm(name="gathered", about="bandwidth of reading chosen entries, relative to whole contexts", groups=("shared",)),
     FittedTerm(name="index", about="share of the rate of 8-bit matrix products in an indexer's scores", groups=("shared",)),
-    FittedTerm(name="scan", about="share of the 16-bit matrix rate in chunks of linear attention and state-space layers", groups=("shared",)),
+    FittedTerm(
+        name="scan", about="share of the 16-bit matrix rate in chunks of linear attention and state-space layers", groups=("shared",)
+    ),
     FittedTerm(name="state_bandwidth", about="share of the memory bandwidth in reading and writing states", groups=("shared",)),
     FittedTerm(name="state_layer", about="launching a layer with a state, relative to others", groups=("shared",)),
-    FittedTerm(name="sparse_layer", about="launching a layer with an indexer or compressed entries, relative to latent ones", groups=("shared",)),
+    FittedTerm(
+        name="sparse_layer", about="launching a layer with an indexer or compressed entries, relative to latent ones", groups=("shared",)
+    ),
     # links
     FittedTerm(name="bridge", about="0 for a GPU that was measured without its NVLink bridge", groups=("gpus",)),
     FittedTerm(name="link", about="share of the links' bandwidth, relative to Hopper", groups=("architectures", "gpus")),

@@ -60,11 +60,12 @@ def host_terms(groups: TermGroups, model: Model, precision: Precision, tp: int) 
 
 def _launched_layers(groups: TermGroups, model: Model) -> float:
     """Layers of attention and MLP that take as long to launch as the model's do; where a layer is one or the other, it is half of one."""
-    engine, shared = groups.engine, groups.shared
-    latent = engine.get("latent_layer", 1.0)
-    each = {"latent": latent, **dict.fromkeys(WITH_STATE, shared["state_layer"]), **dict.fromkeys(WITH_INDEXER, shared["sparse_layer"])}
-    mixing = sum(some.layers * each.get(some.mixer.kind, 1.0) * (latent if some.mixer.kind in SPARSE_LATENT else 1.0) for some in model.by_kind)
-    return mixing if model.mixing_layers == model.inner_layers else mixing * (model.mixing_layers + model.inner_layers) / 2 / model.mixing_layers
+    shared, latent = groups.shared, groups.engine.get("latent_layer", 1.0)
+    each = {"latent": latent, **dict.fromkeys(WITH_STATE, shared["state_layer"])}
+    each |= {kind: shared["sparse_layer"] * (latent if kind in SPARSE_LATENT else 1.0) for kind in WITH_INDEXER}
+    launched: float = sum(some.layers * each.get(some.mixer.kind, 1.0) for some in model.by_kind)
+    halves = model.mixing_layers + model.inner_layers
+    return launched if halves == 2 * model.mixing_layers else launched * halves / 2 / model.mixing_layers
 
 
 def _layer_s(groups: TermGroups, model: Model, precision: Precision) -> float:

@@ -108,7 +108,9 @@ def add_matrices(c: list[float], terms: MatrixTerms, model: Model, gpu: Gpu, pre
     bandwidth = gpu.memory_bandwidth_gb_s * 1e9
     dense = model.common_parameters
     if precision.experts_only and model.is_moe:
-        rate, share = (gpu.fp8_tflops * 1e12, terms.compute_8) if precision.rest_bits == BITS_8 and gpu.fp8_tflops else (peak_16, terms.compute_16)
+        rate, share = (
+            (gpu.fp8_tflops * 1e12, terms.compute_8) if precision.rest_bits == BITS_8 and gpu.fp8_tflops else (peak_16, terms.compute_16)
+        )
         reached = terms.memory_8 if precision.rest_bits == BITS_8 else terms.memory_16
         c[at.LINEAR_FLOPS] = 2 * dense / (tp * rate * share)
         c[at.LINEAR_BYTES] = dense * (precision.rest_bits / 8) / (tp * bandwidth * reached)

@@ -75,7 +75,17 @@ READING = ("memory", "power_memory", "watts_memory")
 DECODE = ("kv_bandwidth", "kv_8bit", "kv_single", "head_arithmetic", "head_8bit")
 LATENCY = ("allreduce_s", "latency", "power", "large", "dispatch", "bridge")
 BANDWIDTH = ("link", "efficiency", "tp", "bridge")
-LAYER = ("layer_s", "layer_narrow_s", "layer_fp4_s", "layer_blocks_s", "layer_kv_8bit_s", "layer_norms_s", "latent_layer", "state_layer", "sparse_layer")
+LAYER = (
+    "layer_s",
+    "layer_narrow_s",
+    "layer_fp4_s",
+    "layer_blocks_s",
+    "layer_kv_8bit_s",
+    "layer_norms_s",
+    "latent_layer",
+    "state_layer",
+    "sparse_layer",
+)
 
 LINEAR_FLOPS = _term(
     "linear_flops",

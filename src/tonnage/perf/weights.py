@@ -22,10 +22,10 @@ BYTES_16 = 2
 def weight_bytes(deployment: Deployment) -> int:
     """Bytes of weights on each GPU.
 
-    Attention and MLP matrices are in the weight format; with a format for experts only, all matrices but those of experts are in
-    16 bits, or in FP8 (``Precision.rest_bits``). Routed experts are split over all GPUs, the other matrices over the GPUs of an attention rank. Embedding, output head
-    and router are in 16 bits. The router is on every GPU, and so is the embedding table where the engine replicates it
-    (``EngineSpec.replicated_embedding``); the head is always split.
+    Attention and MLP matrices are in the weight format; with a format for experts only, all matrices but those of experts are in 16
+    bits, or in FP8 (``Precision.rest_bits``). Routed experts are split over all GPUs, the other matrices over the GPUs of an attention
+    rank. Embedding, output head and router are in 16 bits. The router is on every GPU, and so is the embedding table where the engine
+    replicates it (``EngineSpec.replicated_embedding``); the head is always split.
     """
     model, precision, tp = deployment.model, deployment.precision, deployment.parallelism.tp
     narrow, wide = matrix_weights(model, precision)
@@ -33,7 +33,8 @@ def weight_bytes(deployment: Deployment) -> int:
     if deployment.parallelism.dp > 1:
         matrices -= expert_weights(model) * precision.weight_bytes * (1 / tp - 1 / deployment.parallelism.stage_gpus)
     table = model.head_parameters * BYTES_16
-    embedding = table + model.further_embeddings * BYTES_16 if find_engine(deployment.engine).replicated_embedding else (table + model.further_embeddings * BYTES_16) / tp
+    tables = table + model.further_embeddings * BYTES_16
+    embedding = tables if find_engine(deployment.engine).replicated_embedding else tables / tp
     head = 0 if model.tied_embeddings else table / tp
     return math.ceil(matrices + model.router_parameters * BYTES_16 + embedding + head)
 

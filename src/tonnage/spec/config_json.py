@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from tonnage.errors import InputError, UnsupportedModel
-from tonnage.spec.config_kinds import FAMILIES, Fields
+from tonnage.spec.config_kinds import FAMILIES, Fields, pattern_of, state_space_hybrid
 from tonnage.spec.config_layouts import ENCODER, LAYER_TYPES, LAYOUTS, REFUSED, VISION, Layout
 from tonnage.spec.config_values import Config, ConfigValues, shown
 from tonnage.spec.model import LatentAttention, Model
@@ -32,6 +32,9 @@ def read_config(path: str | Path) -> Model:
     """
     file = _file_of(Path(path))
     config = _load(file)
+    beside = file.parent / "hf_quant_config.json"
+    if "quantization_config" not in config and beside.is_file() and isinstance(said := _load(beside).get("quantization"), dict):
+        config = config | {"quantization_config": said}
     return _Reader(str(file), config).model(_name_of(file))
 
 
@@ -122,6 +125,8 @@ class _Reader(ConfigValues):
         if layout.wrapped:
             outer = {key: self.config[key] for key in ("tie_word_embeddings", "quantization_config") if self.config.get(key) is not None}
             self.config = outer | {key: value for key, value in self.part("text_config").config.items() if value is not None}
+        if layout.family == state_space_hybrid.__name__ and "num_hidden_layers" not in self.config:
+            self.config = {**self.config, "num_hidden_layers": len(pattern_of(self))}
         for key in layout.inside:
             if isinstance(inner := self.config.get(key), dict):
                 self.config = inner | self.config
@@ -154,22 +159,24 @@ class _Reader(ConfigValues):
         plain, layers = self.whole("first_k_dense_replace"), self.required(("num_hidden_layers",))
         if plain >= layers:
             self.fail("first_k_dense_replace", f"{plain} plain layers leave none of the {layers} for experts")
-        return dict(
-            shared_experts=self.whole("n_shared_experts"),
-            dense_layers=plain,
-            dense_ffn=self.required(("intermediate_size",)),
-            latent=LatentAttention(
+        return {
+            "shared_experts": self.whole("n_shared_experts"),
+            "dense_layers": plain,
+            "dense_ffn": self.required(("intermediate_size",)),
+            "latent": LatentAttention(
                 q_lora_rank=self.whole("q_lora_rank"),
                 kv_lora_rank=self.required(("kv_lora_rank",)),
                 qk_nope_head_dim=self.required(("qk_nope_head_dim",)),
                 qk_rope_head_dim=self.required(("qk_rope_head_dim",)),
                 v_head_dim=self.required(("v_head_dim",)),
             ),
-        )
+        }
 
     def architecture(self) -> str:
         """The name of the architecture, which is one of the supported."""
         listed = self.config.get("architectures")
+        if listed is None and "quantization" in self.config:
+            raise UnsupportedModel(f"{self.where}: says how a checkpoint is quantized, and not what it is; give the config.json beside it")
         if not isinstance(listed, list) or len(listed) != 1 or not isinstance(listed[0], str):
             self.fail("architectures", f'{shown(listed)} is not a list of one name such as ["LlamaForCausalLM"]')
         name = str(listed[0])

@@ -152,7 +152,7 @@ def block_sparse(config: ConfigValues) -> Fields:
     }
 
 
-def _heads(config: ConfigValues) -> dict[str, int]:
+def _heads(config: ConfigValues) -> dict[str, Any]:
     return {
         "heads": config.required(("num_attention_heads",)),
         "kv_heads": config.required(("num_key_value_heads",)),
@@ -218,14 +218,21 @@ BLOCKS = {"M": "mamba", "*": "attention", "E": "moe", "-": "mlp"}
 """Letters of Nemotron-H's pattern of layers, by the words of later files."""
 
 
-def state_space_hybrid(config: ConfigValues) -> Fields:
-    """State-space layers, attention, and MLPs or experts, each a layer of its own (Nemotron-H, Nemotron 3)."""
-    layers = config.required(("num_hidden_layers",))
+def pattern_of(config: ConfigValues) -> list[str]:
+    """What each layer of a Nemotron-H model is, from its pattern of letters or its list of words."""
     pattern = config.config.get("hybrid_override_pattern")
     words = [BLOCKS.get(letter, letter) for letter in pattern] if isinstance(pattern, str) else config.config.get("layers_block_type")
-    key = "layers_block_type" if pattern is None else "hybrid_override_pattern"
-    if not isinstance(words, list) or len(words) != layers or any(word not in BLOCKS.values() for word in words):
-        config.fail(key, f"{shown(pattern or words)} does not say for each of {layers} layers which of {', '.join(BLOCKS.values())} it is")
+    if not isinstance(words, list) or not words or any(word not in BLOCKS.values() for word in words):
+        key = "layers_block_type" if pattern is None else "hybrid_override_pattern"
+        config.fail(key, f"{shown(pattern or words)} does not say of each layer which of {', '.join(BLOCKS.values())} it is")
+    return words
+
+
+def state_space_hybrid(config: ConfigValues) -> Fields:
+    """State-space layers, attention, and MLPs or experts, each a layer of its own (Nemotron-H, Nemotron 3)."""
+    layers, words = config.required(("num_hidden_layers",)), pattern_of(config)
+    if len(words) != layers:
+        config.fail("num_hidden_layers", f"{layers} layers, but their pattern has {len(words)}")
     state = Mamba2(
         heads=config.required(("mamba_num_heads",)),
         head_dim=config.required(("mamba_head_dim",)),

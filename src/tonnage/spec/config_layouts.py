@@ -70,7 +70,9 @@ ROUTED = Layout(ffn=("moe_intermediate_size",), experts=("n_routed_experts",))
 """Mixtures of experts as most of them name their numbers."""
 
 MINIMAX_3 = replace(ROUTED, head_dim_required=True, ffn=("intermediate_size",), experts=("num_local_experts",), family="block_sparse")
-KIMI = replace(ROUTED, head_dim="v_head_dim", experts=("num_experts",), used=("num_experts_per_token", "num_experts_per_tok"), family="kimi_hybrid")
+KIMI = replace(
+    ROUTED, head_dim="v_head_dim", experts=("num_experts",), used=("num_experts_per_token", "num_experts_per_tok"), family="kimi_hybrid"
+)
 QWEN_NEXT = replace(ROUTED, head_dim_required=True, experts=("num_experts",), family="delta_hybrid")
 GEMMA_4 = Layout(
     head_dim_required=True,
@@ -175,7 +177,9 @@ LAYOUTS: dict[str, Layout] = {
     "Glm4MoeForCausalLM": replace(ROUTED, family="plain_experts", head_norms=True),
     "Glm4MoeLiteForCausalLM": replace(ROUTED, head_dim="v_head_dim", family="plain_latent"),
     "HYV3ForCausalLM": replace(ROUTED, experts=("num_experts", "n_routed_experts"), family="plain_experts", head_norms=True),
-    "MiniMaxM2ForCausalLM": replace(ROUTED, ffn=("intermediate_size",), experts=("num_local_experts",), family="minimax_2", head_norms=True),
+    "MiniMaxM2ForCausalLM": replace(
+        ROUTED, ffn=("intermediate_size",), experts=("num_local_experts",), family="minimax_2", head_norms=True
+    ),
     "MiniMaxM3ForCausalLM": MINIMAX_3,
     "MiniMaxM3SparseForCausalLM": MINIMAX_3,
     "MiniMaxM3SparseForConditionalGeneration": replace(MINIMAX_3, wrapped=True),
@@ -202,9 +206,7 @@ LAYOUTS: dict[str, Layout] = {
     ),
     "Gemma4ForConditionalGeneration": replace(GEMMA_4, wrapped=True),
     "Gemma4ForCausalLM": GEMMA_4,
-    "Llama4ForConditionalGeneration": Layout(
-        head_dim_required=True, experts=("num_local_experts",), family="llama_4", wrapped=True
-    ),
+    "Llama4ForConditionalGeneration": Layout(head_dim_required=True, experts=("num_local_experts",), family="llama_4", wrapped=True),
     "NemotronHForCausalLM": Layout(
         head_dim="",
         ffn=("moe_intermediate_size", "intermediate_size"),

@@ -9,8 +9,9 @@ It is written as a format, and behind it, each after a plus sign, what differs f
 checkpoints that NVIDIA and Moonshot publish), ``mxfp4+rest-fp8`` (the experts, with the other matrices in FP8: DeepSeek V4).
 
 Sources of the bits: AWQ and GPTQ checkpoints in groups of 128 with a 16-bit scale and a 4-bit zero point
-(AutoAWQ, GPTQModel); INT4 by QAT in groups of 32 with a 16-bit scale (Kimi K2.5, compressed-tensors); W4A8 in groups of 128 with a 16-bit scale (TensorRT-LLM ``w4a8_awq``); NVFP4 blocks of
-16 with an 8-bit scale (NVIDIA, "Introducing NVFP4", 2025); MXFP4 blocks of 32 with an 8-bit exponent (OCP
+(AutoAWQ, GPTQModel); INT4 by quantization-aware training in groups of 32 with a 16-bit scale (Kimi K2.5,
+compressed-tensors); W4A8 in groups of 128 with a 16-bit scale (TensorRT-LLM ``w4a8_awq``); NVFP4 blocks of
+16 with an 8-bit scale (NVIDIA, "Introducing NVFP4", 2025); MXFP4 and MXFP8 blocks of 32 with an 8-bit exponent (OCP
 Microscaling Formats 1.0, 2023); INT8 and INT4 weight-only and SmoothQuant one scale per channel, which is
 less than 0.01 bits. 2:4 keeps two of four values and two bits of position for each (NVIDIA Ampere
 architecture whitepaper).

@@ -7,8 +7,12 @@ Optimizer, hf_quant_config.json (quant_algo). Read on 2026-11-22.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
+
+FINE_GROUPS = 32
+"""Weights of a group in INT4 checkpoints of quantization-aware training (Kimi K2.5)."""
 
 UNQUANTIZED = "bf16"
 """The format of a checkpoint that says nothing of one."""
@@ -28,8 +32,13 @@ GROUPS = {
     ("int", 4, 16): "gptq",
     ("int", 4, 8): "w4a8",
     ("float", 4, 4): "nvfp4",
+    ("float", 4, 16): "mxfp4",
 }
 """Formats of compressed-tensors, by the type and bits of a weight and the bits of an activation."""
+
+
+WHOLE_ATTENTION = re.compile(r"self_attn(\W*$|\.(q|k|v|o|qkv|q_a|q_b|kv_a|kv_b)_proj)")
+"""How the attention of a layer is named among what is not quantized, its matrices and not its indexer alone."""
 
 
 def released_format(config: Mapping[str, Any], experts: bool) -> str:
@@ -44,8 +53,23 @@ def released_format(config: Mapping[str, Any], experts: bool) -> str:
         return SIXTEEN_BITS.get(str(config.get("torch_dtype", config.get("dtype"))), UNQUANTIZED)
     if not isinstance(quantized, Mapping):
         return ""
+    if experts and (mixed := _experts_beside_fp8(config, quantized)):
+        return mixed
     found = _method(quantized) or ALGORITHMS.get(str(quantized.get("quant_algo")), "") or _groups(quantized)
     return f"{found}+experts" if found and found != "mxfp4" and experts and _leaves_attention(quantized) else found
+
+
+def _experts_beside_fp8(config: Mapping[str, Any], quantized: Mapping[str, Any]) -> str:
+    """The format of experts in 4 bits beside other matrices in FP8 (DeepSeek V4, MiniMax-M3 of NVIDIA); empty for other checkpoints."""
+    if quantized.get("quant_algo") == "MIXED_PRECISION":
+        layers = quantized.get("quantized_layers")
+        named = (
+            {str(one.get("quant_algo")) for name, one in layers.items() if ".experts" in name and isinstance(one, Mapping)}
+            if isinstance(layers, Mapping)
+            else set()
+        )
+        return "nvfp4+rest-fp8" if named == {"NVFP4"} else ""
+    return "mxfp4+rest-fp8" if quantized.get("quant_method") == "fp8" and config.get("expert_dtype") == "fp4" else ""
 
 
 def _method(quantized: Mapping[str, Any]) -> str:
@@ -65,10 +89,12 @@ def _groups(quantized: Mapping[str, Any]) -> str:
     weight_bits = weights.get("num_bits")
     if not isinstance(weight_bits, int) or not isinstance(activation_bits, int):
         return ""
+    if weights.get("type") == "int" and weight_bits == 4 and weights.get("group_size") == FINE_GROUPS:
+        return "int4-g32"
     return GROUPS.get((str(weights.get("type")), weight_bits, activation_bits), "")
 
 
 def _leaves_attention(quantized: Mapping[str, Any]) -> bool:
     """Whether the attention of some layer is named among what is not quantized."""
     left = [quantized.get(key) for key in ("ignore", "exclude_modules", "modules_to_not_convert")]
-    return any("self_attn" in str(name) for names in left if isinstance(names, list) for name in names)
+    return any(WHOLE_ATTENTION.search(str(name)) for names in left if isinstance(names, list) for name in names)

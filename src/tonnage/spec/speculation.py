@@ -62,7 +62,17 @@ class Speculation:
             return replace(model.part(1), dense_layers=0, mlp_layers=0)
         if self.method == "eagle":
             one = model.part(1)
-            return replace(one, ffn=one.inner, experts=1, experts_per_token=1, shared_experts=0, shared_ffn=0, expert_latent=0, dense_layers=0, dense_ffn=0)
+            return replace(
+                one,
+                ffn=one.inner,
+                experts=1,
+                experts_per_token=1,
+                shared_experts=0,
+                shared_ffn=0,
+                expert_latent=0,
+                dense_layers=0,
+                dense_ffn=0,
+            )
         return None
 
     def projection_parameters(self, model: Model) -> int:

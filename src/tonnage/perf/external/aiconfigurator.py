@@ -54,6 +54,7 @@ FORMATS: dict[str, tuple[str, str]] = {
     "int4-wo": ("int4_wo", "int4_wo"),
     "awq": ("int4_wo", "int4_wo"),
     "gptq": ("int4_wo", "int4_wo"),
+    "int4-g32": ("int4_wo", "int4_wo"),
     "nvfp4": ("nvfp4", "nvfp4"),
     "mxfp4": ("", "w4a16_mxfp4"),
 }
@@ -227,7 +228,14 @@ def formats(tables: Tables) -> dict[str, Any]:
 
 def written(model: Model, folder: Path) -> str:
     """A folder with the model's sizes as a ``config.json`` of Llama or Mixtral."""
-    plain = model.gated and not model.mixers and model.latent is None and model.shared_experts == 0 and model.dense_layers == 0 and not model.parallel_block
+    plain = (
+        model.gated
+        and not model.mixers
+        and model.latent is None
+        and model.shared_experts == 0
+        and model.dense_layers == 0
+        and not model.parallel_block
+    )
     if not plain:
         raise InputError(f"{option('step_model')}: {PACKAGE} is not asked for the architecture of {model.name}")
     config: dict[str, Any] = {

@@ -241,7 +241,7 @@ def test_earlier_versions_of_vllm_have_its_terms_but_for_what_is_known_to_have_c
     for gpu in ("h100", "b200", "b300"):
         assert found[VLLM_012, gpu].host.step_s - found[VLLM, gpu].host.step_s == pytest.approx(0.46e-3)
         assert found[VLLM_010, gpu].host.step_s == found[VLLM, gpu].host.step_s
-    kv = {of: terms.attention.kv_bandwidth for of, terms in found.items()}
+    kv = {of: terms.attention[0].kv_bandwidth for of, terms in found.items()}
     assert kv[VLLM_010, "h100"] < 0.8 * kv[VLLM, "h100"]
     assert kv[VLLM_010, "b200"] == kv[VLLM, "b200"] > kv[VLLM, "h100"]
     moved = layout.start.copy()
@@ -366,7 +366,7 @@ def test_kernels_that_narrow_activations_and_normalise_heads_are_launches_of_a_l
 
     def layer_s(**change: str) -> float:
         d = read_point(row | change).deployment
-        return resolve(terms, d.model, d.gpu, d.precision, d.parallelism, "vllm").host.layer_s
+        return resolve(terms, d.model, d.gpu, d.precision, d.parallelism, "vllm").host.layers_s / d.model.layers
 
     assert layer_s() == pytest.approx(named["layer_s"])
     fp8 = named["layer_s"] + named["layer_narrow_s"]
