@@ -35,7 +35,9 @@ def hour_by_hour(traffic: Traffic, serving: Serving, prices: Prices, fewest: int
     offer = prices.cloud_price(serving.gpu)
     assert offer is not None
     licence = 0.0 if prices.licence_usd_per_gpu_hour is None else prices.licence_usd_per_gpu_hour.value
-    an_hour = (offer.usd_per_gpu_hour.value + licence) * serving.gpus_per_instance
+    machine = offer.machine_gpus or serving.gpus_per_instance
+    at_once = next(machine * n for n in itertools.count(1) if machine * n >= serving.gpus_per_instance)
+    an_hour = (offer.usd_per_gpu_hour.value + licence) * at_once
     rates = traffic.profile or (traffic.peak_requests_per_second,)
     room = traffic.peak_requests_per_second / max(rates)
     wide = serving.gpus_per_instance > 8
@@ -43,7 +45,7 @@ def hour_by_hour(traffic: Traffic, serving: Serving, prices: Prices, fewest: int
     total, watt_hours = 0.0, 0.0
     for rate in rates:
         on = next(n for n in itertools.count(fewest) if n * serving.requests_per_second_per_instance >= rate * room * (1 - 1e-9))
-        total += max(0, on - held) * an_hour
+        total += math.ceil(max(0, on - held) / (at_once // serving.gpus_per_instance)) * an_hour
         if held and serving.system_watts:
             share = min(1.0, held * serving.requests_per_second_per_instance / (rate * room)) if rate else 1.0
             served = (rate if traffic.profile else traffic.mean_requests_per_second or 0.0) * share
@@ -175,7 +177,7 @@ def test_the_ends_of_the_cloud_price_lie_around_its_middle(traffic: Traffic, ser
     assert cost.usd_per_year_low is not None
     assert cost.usd_per_year_high is not None
     assert cost.usd_per_year_low <= usd(cost) <= cost.usd_per_year_high
-    hours = cost.cloud_gpu_hours_per_year / serving.gpus_per_instance
+    hours = cost.cloud_gpu_hours_per_year / rent.gpus
     assert math.isclose(cost.usd_per_year_high - cost.usd_per_year_low, hours * (rent.high - rent.low), abs_tol=1e-6)
 
 
@@ -189,6 +191,24 @@ def test_scaling_by_the_hour_by_hand() -> None:
     assert off.cloud_gpu_hours_per_year == (0 + 0 + 1 + 4) * 4 * 2_190
     assert usd(kept) == kept.cloud_gpu_hours_per_year * 2.0
     assert kept.cloud_gpus_at_peak == 16
+
+
+def test_machines_are_rented_whole() -> None:
+    serving = replace(COURSE_SERVING, requests_per_second_per_instance=1.0)
+    small = replace(COURSE_TRAFFIC, peak_requests_per_second=3.0, mean_requests_per_second=1.0)
+    prices = {size: PRICES.with_overrides({"cloud": {"h100": {"value": 2.0, "gpus": size}}}) for size in (1, 2, 8)}
+    assert {size: cloud(small, serving, each).cloud_gpus_at_peak for size, each in prices.items()} == {1: 3, 2: 4, 8: 8}
+    wide = replace(serving, gpus_per_instance=16)
+    assert cloud(small, wide, prices[8]).cloud_gpus_at_peak == 3 * 16
+    odd = replace(serving, gpus_per_instance=3)
+    assert cloud(small, odd, prices[2]).cloud_gpus_at_peak == 3 * 4, "two machines of two GPUs hold one instance of three"
+    assert cloud(small, odd, prices[8]).cloud_gpus_at_peak == 2 * 8
+
+
+def test_a_fleet_beyond_all_measure_on_odd_machines_is_answered_at_once() -> None:
+    vast = replace(COURSE_TRAFFIC, peak_requests_per_second=1e9, mean_requests_per_second=5e8)
+    prices = PRICES.with_overrides({"cloud": {"h100": {"value": 9.0, "gpus": 3}}})
+    assert usd(hybrid(vast, COURSE_SERVING, prices)) > 0
 
 
 def test_a_base_that_is_busy_all_day_is_owned_and_the_burst_rented() -> None:

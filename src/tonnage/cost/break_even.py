@@ -181,7 +181,7 @@ def _owned_curve(traffic: Traffic, serving: Serving, prices: Prices, min_instanc
 
 
 def _rented_curve(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int, up_to: float) -> Curve | None:
-    """A jump at every volume where an hour needs one instance more."""
+    """A jump at every volume where an hour needs to rent once more."""
     rent = rent_of(serving, prices)
     volume = traffic.requests_per_year
     if isinstance(rent, NoCost) or not volume:
@@ -192,11 +192,12 @@ def _rented_curve(traffic: Traffic, serving: Serving, prices: Prices, min_instan
         usd = hours.hours_per_year * rent.usd
         busy = hours.sized_requests_per_second > 0
         fewest = max(min_instances, int(busy))
-        base += usd * fewest
+        base += usd * rent.holding(fewest)
         if busy:
             per_instance = volume * serving.requests_per_second_per_instance / hours.sized_requests_per_second
             last = math.ceil(round(up_to / per_instance, 9))
-            jumps += [(count * per_instance, usd) for count in range(fewest, last)]
+            full = rent.holding(fewest) * rent.instances
+            jumps += [(count * per_instance, usd) for count in range(full, last, rent.instances)]
     return Curve(base=base, slope=0.0, jumps=tuple(jumps))
 
 

@@ -47,8 +47,8 @@ def job_cost(
     rent = rent_of(serving, prices)
     instances = max(1, needed(rate, serving))
     begun = math.ceil(hours * (1 - SAME_VOLUME))
-    gpu_hours = float(instances * begun * serving.gpus_per_instance)
-    cloud = None if isinstance(rent, NoCost) else instances * begun * rent.usd
+    gpu_hours = 0.0 if isinstance(rent, NoCost) else float(rent.holding(instances) * begun * rent.gpus)
+    cloud = None if isinstance(rent, NoCost) else rent.holding(instances) * begun * rent.usd
     api = prices.api_price(model)
     each, api_how = api_request(traffic, prices, model) if api else (0.0, "")
     tokens_usd = requests * each if api else None
@@ -66,7 +66,7 @@ def job_cost(
         jobs_per_year_against_cloud=_jobs(owned.total_usd_per_year, cloud, power, most),
         jobs_per_year_against_api=_jobs(owned.total_usd_per_year, tokens_usd, power, most),
         most_jobs_per_year=most,
-        cloud_how="" if isinstance(rent, NoCost) else _rented(rent, gpu_hours, begun, serving),
+        cloud_how="" if isinstance(rent, NoCost) else _rented(rent, gpu_hours, begun),
         api_how=f"{requests:,.0f} requests; {api_how}" if api else "",
         cloud_reason=rent if isinstance(rent, NoCost) else None,
         api_reason=None if api else NoCost(code="api-price", name=model or ""),
@@ -75,9 +75,9 @@ def job_cost(
     )
 
 
-def _rented(rent: Rent, gpu_hours: float, begun: int, serving: Serving) -> str:
+def _rented(rent: Rent, gpu_hours: float, begun: int) -> str:
     """The arithmetic of the rent."""
-    licence = f" + {rent.licence / serving.gpus_per_instance:g} USD licence" if rent.licence else ""
+    licence = f" + {rent.licence / rent.gpus:g} USD licence" if rent.licence else ""
     return f"{gpu_hours:,.0f} GPU-hours ({begun} begun hours) × {rent.offer}{licence}"
 
 

@@ -14,6 +14,9 @@ from tonnage.plan.serving import Serving
 from tonnage.plan.traffic import Hours, Traffic
 from tonnage.spec.prices import CloudOffer, Figure, Prices, amount
 
+MOST_SPLITS = 1_000
+"""Numbers of owned systems that are looked at one by one."""
+
 
 def needed(requests_per_second: float, serving: Serving) -> int:
     """Instances that a rate needs; what divides evenly is not rounded up."""
@@ -85,17 +88,22 @@ def value_of(figure: Figure | None) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rent:
-    """What an hour of one instance costs in the cloud, in USD.
+    """What is rented at once in the cloud, and what an hour of it costs in USD.
 
     Attributes:
-        gpus: its GPUs at the price that counts.
-        low, high: its GPUs at the cheapest and at the dearest provider, or at the ends of the one offer's range.
-        licence: the software on its GPUs.
+        gpus: GPUs that are rented at once: those of a machine, of as many machines as an instance takes, or, where the offer does
+            not say how large a machine is, those of an instance.
+        instances: instances that these hold.
+        hour: an hour of them at the price that counts.
+        low, high: at the cheapest and at the dearest provider, or at the ends of the one offer's range.
+        licence: an hour of the software on them.
         offer: the offer, in words.
         figures: the prices.
     """
 
-    gpus: float
+    gpus: int
+    instances: int
+    hour: float
     low: float
     high: float
     licence: float
@@ -105,11 +113,15 @@ class Rent:
     @property
     def usd(self) -> float:
         """GPUs and licence."""
-        return self.gpus + self.licence
+        return self.hour + self.licence
+
+    def holding(self, instances: int) -> int:
+        """How often it is rented for so many instances."""
+        return -(-instances // self.instances)
 
 
 def rent_of(serving: Serving, prices: Prices) -> Rent | NoCost:
-    """The rent of an instance; why there is none where the GPU's price is not known."""
+    """What is rented for an instance; why nothing is where the GPU's price is not known."""
     offers = prices.cloud_offers(serving.gpu, serving.gpus_per_instance)
     chosen = prices.cloud_price(serving.gpu, serving.gpus_per_instance)
     if chosen is None:
@@ -118,11 +130,15 @@ def rent_of(serving: Serving, prices: Prices) -> Rent | NoCost:
     one = len(offers) == 1
     ends = (price.low, price.high) if one else (offers[0].usd_per_gpu_hour.value, offers[-1].usd_per_gpu_hour.value)
     others = () if one else (offers[0].usd_per_gpu_hour, offers[-1].usd_per_gpu_hour)
+    machine = chosen.machine_gpus or serving.gpus_per_instance
+    gpus = machine * math.ceil(serving.gpus_per_instance / machine)
     return Rent(
-        gpus=price.value * serving.gpus_per_instance,
-        low=ends[0] * serving.gpus_per_instance,
-        high=ends[1] * serving.gpus_per_instance,
-        licence=value_of(licence) * serving.gpus_per_instance,
+        gpus=gpus,
+        instances=gpus // serving.gpus_per_instance,
+        hour=price.value * gpus,
+        low=ends[0] * gpus,
+        high=ends[1] * gpus,
+        licence=value_of(licence) * gpus,
         offer=_offer_text(chosen, offers),
         figures=tuple(dict.fromkeys(figure for figure in (price, *others, licence) if figure is not None)),
     )
@@ -142,27 +158,27 @@ def instances_in(hours: Hours, serving: Serving, min_instances: int) -> int:
     return max(min_instances, needed(hours.sized_requests_per_second, serving))
 
 
-def _rented_hours(traffic: Traffic, serving: Serving, min_instances: int, owned: int) -> float:
-    """Instance-hours a year beyond the owned instances."""
-    return sum(h.hours_per_year * max(0, instances_in(h, serving, min_instances) - owned) for h in traffic.hours)
+def _rented_hours(traffic: Traffic, serving: Serving, rent: Rent, min_instances: int, owned: int) -> float:
+    """Hours a year of what is rented at once, beyond the owned instances."""
+    return sum(h.hours_per_year * rent.holding(max(0, instances_in(h, serving, min_instances) - owned)) for h in traffic.hours)
 
 
-def _rental(rent: Rent, instance_hours: float, serving: Serving) -> tuple[CostPart, ...]:
-    gpu_hours = instance_hours * serving.gpus_per_instance
+def _rental(rent: Rent, rented_hours: float) -> tuple[CostPart, ...]:
+    gpu_hours = rented_hours * rent.gpus
     shown = f"{gpu_hours:,.0f} GPU-hours × "
     ranges = rent.low < rent.high
     gpus = CostPart(
         name="cloud GPUs",
         kind="opex",
-        usd_per_year=instance_hours * rent.gpus,
+        usd_per_year=rented_hours * rent.hour,
         how=shown + rent.offer,
-        usd_per_year_low=instance_hours * rent.low if ranges else None,
-        usd_per_year_high=instance_hours * rent.high if ranges else None,
+        usd_per_year_low=rented_hours * rent.low if ranges else None,
+        usd_per_year_high=rented_hours * rent.high if ranges else None,
     )
     if not rent.licence:
         return (gpus,)
-    how = f"{shown}{rent.licence / serving.gpus_per_instance:g} USD"
-    return (gpus, CostPart(name="cloud licences", kind="opex", usd_per_year=instance_hours * rent.licence, how=how))
+    how = f"{shown}{rent.licence / rent.gpus:g} USD"
+    return (gpus, CostPart(name="cloud licences", kind="opex", usd_per_year=rented_hours * rent.licence, how=how))
 
 
 def cloud(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 1) -> WayCost:
@@ -175,10 +191,9 @@ def hybrid(traffic: Traffic, serving: Serving, prices: Prices, min_instances: in
 
     Where systems are owned, the spare ones are owned beside them. Of equal costs the one with fewer systems stands.
     """
-    splits = [
-        _mixed("hybrid", traffic, serving, prices, min_instances, systems=count) for count in _corners(traffic, serving, min_instances)
-    ]
-    return cheapest_split(splits)
+    rent = rent_of(serving, prices)
+    counts = (0,) if isinstance(rent, NoCost) else _corners(traffic, serving, rent, min_instances)
+    return cheapest_split([_mixed("hybrid", traffic, serving, prices, min_instances, systems=count) for count in counts])
 
 
 def cheapest_split(splits: Sequence[WayCost]) -> WayCost:
@@ -187,14 +202,18 @@ def cheapest_split(splits: Sequence[WayCost]) -> WayCost:
     return unknown or min(splits, key=lambda split: split.total_usd_per_year or 0.0)
 
 
-def _corners(traffic: Traffic, serving: Serving, min_instances: int) -> list[int]:
+def _corners(traffic: Traffic, serving: Serving, rent: Rent, min_instances: int) -> Sequence[int]:
     """Numbers of owned systems of which one is the cheapest of all: none, and those around which some hour needs no rent any more.
 
     Between them the rent is a straight line over the number of systems, ownership too, and electricity bends
-    downwards only: the least is at an end.
+    downwards only: the least is at an end. Where the instances of a system are no whole number of what is rented at once, the rent is a
+    staircase between them, and every number is looked at, up to ``MOST_SPLITS`` of them: beyond these one machine makes no difference.
     """
     each, span = serving.fleet.instances_per_system, serving.fleet.systems_per_instance
-    exact = {instances_in(hours, serving, min_instances) / each for hours in traffic.hours}
+    needs = [instances_in(hours, serving, min_instances) for hours in traffic.hours]
+    if each % rent.instances and max(needs) <= MOST_SPLITS * each:
+        return range(0, math.ceil(max(needs) / each) * span + 1, span)
+    exact = {rent.holding(need) * rent.instances / each for need in needs}
     return sorted({0, *(math.floor(groups) * span for groups in exact), *(math.ceil(groups) * span for groups in exact)})
 
 
@@ -212,9 +231,9 @@ def _mixed(where: Where, traffic: Traffic, serving: Serving, prices: Prices, min
     if isinstance(owned, NoCost):
         return WayCost(where=where, total_usd_per_year=None, reason=owned)
     held = instances_on(systems, serving)
-    rented = _rented_hours(traffic, serving, min_instances, held)
+    rented = _rented_hours(traffic, serving, rent, min_instances, held)
     energy = energy_of(serving, traffic, prices, held)
-    parts = (*owned, *energy_part(energy), *(_rental(rent, rented, serving) if rented or not systems else ()))
+    parts = (*owned, *energy_part(energy), *(_rental(rent, rented) if rented or not systems else ()))
     low, high = ends(parts)
     at_peak = max(0, max(instances_in(hours, serving, min_instances) for hours in traffic.hours) - held)
     cost = WayCost(
@@ -227,8 +246,8 @@ def _mixed(where: Where, traffic: Traffic, serving: Serving, prices: Prices, min
         systems=bought,
         instances=instances_on(bought, serving),
         gpus=bought * serving.gpus_per_system,
-        cloud_gpu_hours_per_year=rented * serving.gpus_per_instance,
-        cloud_gpus_at_peak=at_peak * serving.gpus_per_instance,
+        cloud_gpu_hours_per_year=rented * rent.gpus,
+        cloud_gpus_at_peak=rent.holding(at_peak) * rent.gpus,
         energy=energy,
         how=tuple(f"{part.name}: {part.how}" for part in parts),
         figures=(*(owned_figures(serving, prices) if systems else ()), *(rent.figures if rented or not systems else ())),
