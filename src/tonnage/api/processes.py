@@ -34,19 +34,20 @@ class Processes:
     instances: tuple[str, ...]
 
 
-def served_instances(arguments: Sequence[str], instances: int) -> list[Program]:
+def served_instances(arguments: Sequence[str], instances: int, own: Sequence[Sequence[str]] = ()) -> list[Program]:
     """The programs of instances that ``tonnage serve`` runs, each on a free port of 127.0.0.1.
 
     Args:
         arguments: of ``tonnage serve``, without host and port.
         instances: how many.
+        own: further arguments of each, if there are any.
     """
     from tonnage.serve.supervision.ports import free_ports
     from tonnage.serve.supervision.program import Program
 
     command = (sys.executable, "-m", "tonnage", "serve", *arguments, "--host", "127.0.0.1")
     return [
-        Program(name=f"instance-{i}", argv=(*command, "--port", str(port)), address=f"127.0.0.1:{port}")
+        Program(name=f"instance-{i}", argv=(*command, *(own[i] if own else ()), "--port", str(port)), address=f"127.0.0.1:{port}")
         for i, port in enumerate(free_ports(instances))
     ]
 

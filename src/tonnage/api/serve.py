@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ from tonnage.api.planned import planned
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
+    from tonnage.serve.faults import Fault
     from tonnage.serve.server import Served
     from tonnage.simulator.engine import Engine
     from tonnage.spec.deployment import Deployment
@@ -40,6 +41,8 @@ def serve_simulated(
     max_waiting: int = 0,
     served_model_name: str | None = None,
     coefficients: str | Path | None = None,
+    fault: Sequence[str] = (),
+    seed: int = 0,
     host: str = "127.0.0.1",
     port: int = 8000,
 ) -> Served:
@@ -57,6 +60,8 @@ def serve_simulated(
         max_waiting: requests that may wait when another comes; 0 for no limit.
         served_model_name: the name that clients use (default: the model's).
         coefficients: file that ``calibrate`` wrote.
+        fault: what goes wrong, such as "slow factor=5 instance=1 from=10s" (``serve.faults``).
+        seed: of which requests faults meet.
         host, port: where to listen.
 
     Raises:
@@ -66,9 +71,10 @@ def serve_simulated(
 
     _check(router, speed=speed, instances=instances or 1, default_osl=default_osl)
     deployment, of_plan = _deployment(plan, model=model, gpu=gpu, precision=precision, tp=tp, engine=rules, coefficients=coefficients)
+    count = instances or of_plan
     return Served(
         engine=_engines(deployment),
-        instances=instances or of_plan,
+        instances=count,
         router=router,
         model=served_model_name or deployment.model.name,
         max_context=deployment.model.max_context,
@@ -76,6 +82,8 @@ def serve_simulated(
         most_waiting=max_waiting,
         count=_counter(tokenizer),
         speed=speed,
+        faults=_faults(fault, count),
+        seed=seed,
         host=host,
         port=port,
     )
@@ -90,6 +98,21 @@ def _check(router: str, **numbers: float) -> None:
     for name, value in numbers.items():
         if not value > 0:
             raise InputError(f"{option(name)}: {value} is not possible; write a number above 0")
+
+
+def _faults(texts: Sequence[str], instances: int) -> tuple[Fault, ...]:
+    """The faults, of instances that there are."""
+    from tonnage.serve.faults import parse_fault
+
+    found = tuple(parse_fault(text) for text in texts)
+    for text, one in zip(texts, found, strict=True):
+        if one.instance is not None and one.instance >= instances:
+            raise InputError(f'{option("fault")}: "{text}": there is no instance {one.instance}; they count from 0 to {instances - 1}')
+        if one.kind == "crash" and instances > 1:
+            raise InputError(
+                f'{option("fault")}: "{text}": a crash ends a process; add {option("processes")}, so that each instance has one'
+            )
+    return found
 
 
 def _engines(deployment: Deployment) -> Callable[[], Engine]:

@@ -22,6 +22,7 @@ LOADING_S = 600.0
 def serve_apart(
     arguments: Sequence[str],
     *,
+    faults: Sequence[str] = (),
     instances: int = 1,
     router: str = "least-outstanding",
     port: int = 8000,
@@ -33,6 +34,7 @@ def serve_apart(
 
     Args:
         arguments: of ``tonnage serve`` for one instance, without host and port.
+        faults: of simulated instances; each process gets those that are meant for its instance.
         instances: how many.
         router: policy of the gateway.
         port, host: of the gateway; the instances listen on free ports of 127.0.0.1.
@@ -49,7 +51,7 @@ def serve_apart(
         raise InputError(f"{option('router')}: no router is called '{router}'; there are {', '.join(ROUTERS)}")
     if instances < 1:
         raise InputError(f"{option('instances')}: {instances} is not possible; write 1 or more")
-    programs = served_instances(arguments, instances)
+    programs = served_instances(arguments, instances, own=_own(faults, instances))
     gateway = gateway_before(programs, policy=router, host=host, port=port)
     stop = threading.Event()
 
@@ -70,3 +72,14 @@ def serve_apart(
         ready = True
         told(f"{instances} instances behind {router} on {up.url}/v1; their logs are in {folder}")
         stop.wait()
+
+
+def _own(faults: Sequence[str], instances: int) -> list[list[str]]:
+    """The flags of each instance alone, which is instance 0 of its process."""
+    from tonnage.serve.faults import parse_fault
+
+    found = [parse_fault(text) for text in faults]
+    beyond = next((one.instance for one in found if one.instance is not None and one.instance >= instances), None)
+    if beyond is not None:
+        raise InputError(f"{option('fault')}: there is no instance {beyond}; they count from 0 to {instances - 1}")
+    return [[word for one in found if one.instance in (None, i) for word in ("--fault", one.words())] for i in range(instances)]

@@ -50,6 +50,8 @@ class Simulated:
     rules: str | None = about("Engine preset whose scheduler and step times are simulated (default: the newest of vLLM).")
     speed: float | None = about("How many times as fast as a clock on the wall the simulated time runs (default: 1).")
     tokenizer: Path | None = about("Local tokenizer.json that counts prompts; without one, 4 characters are a token.")
+    fault: list[str] | None = about('What goes wrong, such as "slow factor=5 instance=1 from=10s"; once for each (docs/serve.md).')
+    seed: int | None = about("Seed of which requests faults meet (default: 0).")
     coefficients: Path | None = about("File that tonnage calibrate wrote; its factors are applied to the shipped terms.")
 
 
@@ -133,13 +135,14 @@ def _apart(engine: str, asked: dict[str, Any], logs: Path | None) -> None:
     if engine == "simulated":
         compile_if_needed()
     fleet = {name: asked.pop(name) for name in ("instances", "router", "host", "port") if name in asked}
+    faults = asked.pop("fault", ())
     words = ["--engine", engine]
     if "plan" in asked:
         words += ["--instances", "1"]
     for name, value in asked.items():
         flag = name.replace("_", "-")
         words += [f"--{flag}" if value else f"--no-{flag}"] if isinstance(value, bool) else [f"--{flag}", str(value)]
-    api.serve_apart(words, **fleet, logs=logs, told=_told)
+    api.serve_apart(words, faults=faults, **fleet, logs=logs, told=_told)
 
 
 def _told(line: str) -> None:

@@ -25,11 +25,14 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import Receive, Scope, Send
 
+    from tonnage.serve.faults import Fault, Faults
     from tonnage.serve.metrics import Metrics
     from tonnage.serve.prompt import Reader
 
 LARGEST_BODY = 32 * 2**20
 """Bytes of a request's body."""
+
+TOO_MANY = 429
 
 _METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -73,6 +76,7 @@ class Service:
         real: whether a model answers, so that what would change its answers and is not heeded is refused.
         most_waiting: requests that may be in the engines' queues when another comes; 0 for no limit.
         started: seconds since 1970.
+        faults: what goes wrong on purpose; None for nothing.
     """
 
     engines: Engines
@@ -83,17 +87,29 @@ class Service:
     real: bool = False
     most_waiting: int = 0
     started: int = 0
+    faults: Faults | None = None
+
+
+class Cut(Exception):
+    """A stream is broken off on purpose: the connection ends without the end of the body."""
 
 
 class Stream(Response):
     """Events as they are made; when the client leaves, its answers are let go."""
 
-    def __init__(self, events: AsyncIterator[bytes], answers: list[Answer]) -> None:
-        """Stream ``events``."""
+    def __init__(self, events: AsyncIterator[bytes], answers: list[Answer], cut_after: int = 0) -> None:
+        """Stream ``events``.
+
+        Args:
+            events: of the answers.
+            answers: to let go when the client leaves.
+            cut_after: tokens after which the stream breaks off; 0 for never.
+        """
         super().__init__(media_type="text/event-stream", headers={"cache-control": "no-cache"})
         del self.headers["content-length"]
         self._events = events
         self._answers = answers
+        self._cut_after = cut_after
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send every event as a body part of its own."""
@@ -102,6 +118,8 @@ class Stream(Response):
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             async for part in self._events:
                 await send({"type": "http.response.body", "body": part, "more_body": True})
+                if self._cut_after and _total(self._answers) >= self._cut_after:
+                    raise Cut
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             watch.cancel()
@@ -157,7 +175,10 @@ def application(service: Service) -> Starlette:
 
 
 async def _answered(service: Service, kind: Kind, request: Request, number: int) -> Response:
+    fault = None if service.faults is None else service.faults.next()
     try:
+        if fault is not None and fault.kind != "cut":
+            raise _failing(fault)
         asked = asked_of(
             kind,
             await _body(request),
@@ -170,9 +191,16 @@ async def _answered(service: Service, kind: Kind, request: Request, number: int)
             raise Refused(f"The model `{asked.model}` does not exist.", status=404, kind="NotFoundError", param="model")
         if service.most_waiting and service.engines.waiting >= service.most_waiting:
             raise Refused("too many requests are waiting; try again later", status=503, kind="ServiceUnavailableError")
-        return await _reply(service, asked, request, number)
+        return await _reply(service, asked, request, number, cut_after=0 if fault is None else fault.after)
     except Refused as error:
-        return JSONResponse(error.to_json(), status_code=error.status)
+        headers = {"retry-after": "1"} if error.status == TOO_MANY else None
+        return JSONResponse(error.to_json(), status_code=error.status, headers=headers)
+
+
+def _failing(fault: Fault) -> Refused:
+    if fault.kind == "429":
+        return Refused("Rate limit reached; a fault on demand.", status=TOO_MANY, kind="RateLimitError")
+    return Refused("Internal server error; a fault on demand.", status=500, kind="InternalServerError")
 
 
 async def _body(request: Request) -> Any:
@@ -193,14 +221,14 @@ async def _body(request: Request) -> Any:
         raise Refused("the body is not JSON") from None
 
 
-async def _reply(service: Service, asked: Asked, request: Request, number: int) -> Response:
+async def _reply(service: Service, asked: Asked, request: Request, number: int, *, cut_after: int) -> Response:
     head = "chatcmpl" if asked.kind == "chat" else "cmpl"
     reply = Reply(kind=asked.kind, id=f"{head}-{number}", model=service.model, created=int(time.time()))
     made = service.engines.answers(asked)
     for answer in made:
         answer.begin()
     if asked.stream:
-        return Stream(_events(asked, reply, made), made)
+        return Stream(_events(asked, reply, made), made, cut_after)
     watch = asyncio.ensure_future(_left(request.receive, made))
     try:
         texts = await asyncio.gather(*(_whole(answer) for answer in made))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import socket
 import time
 from collections.abc import Callable
@@ -10,15 +12,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from tonnage.errors import InputError, TonnageError, option
-from tonnage.serve.app import Service, application
+from tonnage.serve.app import Cut, Service, application
 from tonnage.serve.clock import WallClock
+from tonnage.serve.faults import Fault, Faults, clock_changes
 from tonnage.serve.fleet import Fleet
 from tonnage.serve.instance import Instance
 from tonnage.serve.prompt import Count, Counted
 from tonnage.serve.simulated import Simulated
+from tonnage.serve.supervision.child import STARTS
 
 if TYPE_CHECKING:
     from tonnage.simulator.engine import Engine
+
+KILLED = 137
+"""Exit code of a process that was killed."""
 
 DRAIN_S = 10
 """Seconds that streams have to end after the server was told to stop."""
@@ -53,6 +60,8 @@ class Served:
         most_waiting: requests that may wait when another comes; 0 for no limit.
         count: tokens of a text.
         speed: how many times as fast as the wall's the simulated time runs.
+        faults: what goes wrong, and when.
+        seed: of which requests faults meet.
         host, port: where the server listens; port 0 takes a free one.
     """
 
@@ -67,13 +76,15 @@ class Served:
     speed: float
     host: str
     port: int
+    faults: tuple[Fault, ...] = ()
+    seed: int = 0
 
     def build(self, loop: asyncio.AbstractEventLoop) -> Service:
         """The service on an event loop: every instance with an alarm of its own."""
         from tonnage.bench.alarm import Alarm
 
-        clock = WallClock(self.speed)
-        fleet = Fleet([Instance(str(i), self.engine(), clock) for i in range(self.instances)], self.router)
+        clocks = [WallClock(self.speed) for _ in range(self.instances)]
+        fleet = Fleet([Instance(str(i), self.engine(), clock) for i, clock in enumerate(clocks)], self.router)
         engines = Simulated(fleet, self.model)
         for instance in fleet.instances:
             instance.wakes_by(Alarm(loop, instance.wake), engines.metrics.late)
@@ -85,7 +96,16 @@ class Served:
             default_osl=self.default_osl,
             most_waiting=self.most_waiting,
             started=int(time.time()),
+            faults=Faults(self.faults, lambda: self._go_wrong(loop, clocks), seed=self.seed),
         )
+
+    def _go_wrong(self, loop: asyncio.AbstractEventLoop, clocks: list[WallClock]) -> None:
+        """Begin with the faults that are not about requests."""
+        for i, clock in enumerate(clocks):
+            clock.change(clock_changes(self.faults, i))
+        for fault in self.faults:
+            if fault.kind == "crash" and os.environ.get(STARTS, "1") == "1":
+                loop.call_later(fault.start_s, os._exit, KILLED)
 
 
 def serve(served: Servable, ready: Callable[[int], None]) -> None:
@@ -109,6 +129,7 @@ def serve(served: Servable, ready: Callable[[int], None]) -> None:
             application(service), log_level="warning", access_log=False, lifespan="off", timeout_graceful_shutdown=DRAIN_S, backlog=4096
         )
         server = uvicorn.Server(config)
+        logging.getLogger("uvicorn.error").addFilter(lambda record: not (record.exc_info and isinstance(record.exc_info[1], Cut)))
         ready(listening.getsockname()[1])
         await server.serve(sockets=[listening])
         service.engines.close()

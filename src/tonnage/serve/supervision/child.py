@@ -17,6 +17,8 @@ from tonnage.serve.supervision import guard
 from tonnage.serve.supervision.program import Program
 
 TAIL_LINES = 5
+STARTS = "TONNAGE_STARTS"
+"""Environment variable that tells a child how often it was started: 1 the first time."""
 
 
 class Child:
@@ -52,7 +54,7 @@ class Child:
         """
         ends, self._lifeline = os.pipe()
         command = [sys.executable, "-I", guard.__file__, str(ends), str(self._grace_s), "--", *self.program.argv]
-        environment = {**os.environ, **self.program.environment}
+        environment = {**os.environ, **self.program.environment, STARTS: str(self.starts + 1)}
         try:
             with self.log.open("ab") as log:
                 self._guard = subprocess.Popen(

@@ -1,0 +1,159 @@
+"""Faults on demand: what goes wrong in a simulated deployment, when, and by which rule.
+
+    slow factor=5 [instance=1] [from=10s] [to=30s]     its time runs slower by the factor
+    stall for=2s [instance=1] [from=10s]               its time stands still
+    crash from=10s [instance=1]                        its process ends as if it were killed
+    429 share=0.1 [from=10s] [to=30s]                  that share of the requests is refused
+    500 share=0.1 …                                    that share fails
+    cut share=0.1 [after=5] …                          that share of the streams breaks off after so many tokens
+
+Times count from the first request to the server. Which requests are meant is drawn from their number and the seed, so that the same ones
+are met again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from tonnage.errors import InputError, option
+from tonnage.simulator.router import draw
+from tonnage.units import parse_duration
+
+Kind = Literal["slow", "stall", "crash", "429", "500", "cut"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+NEEDED = {"slow": ("factor",), "stall": ("for",), "crash": ("from",), "429": ("share",), "500": ("share",), "cut": ("share",)}
+ALLOWED = {
+    "slow": ("factor", "instance", "from", "to"),
+    "stall": ("for", "instance", "from"),
+    "crash": ("from", "instance"),
+    "429": ("share", "from", "to"),
+    "500": ("share", "from", "to"),
+    "cut": ("share", "after", "from", "to"),
+}
+_BITS = 2**32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One thing that goes wrong.
+
+    Attributes:
+        kind: what.
+        instance: where; None for everywhere.
+        start_s, end_s: from when to when, in seconds from the first request.
+        factor: by which an instance is slower.
+        share: of the requests.
+        after: tokens after which a stream breaks off.
+    """
+
+    kind: Kind
+    instance: int | None = None
+    start_s: float = 0.0
+    end_s: float = math.inf
+    factor: float = 1.0
+    share: float = 0.0
+    after: int = 1
+
+    def words(self) -> str:
+        """As it is written, less the instance."""
+        times = (f" from={self.start_s}s" if self.start_s else "") + (f" to={self.end_s}s" if math.isfinite(self.end_s) else "")
+        if self.kind == "stall":
+            return f"stall for={self.end_s - self.start_s}s from={self.start_s}s"
+        if self.kind == "crash":
+            return f"crash from={self.start_s}s"
+        said = {"slow": f" factor={self.factor}", "cut": f" share={self.share} after={self.after}"}.get(self.kind, f" share={self.share}")
+        return self.kind + said + times
+
+
+def parse_fault(text: str) -> Fault:
+    """Read a fault.
+
+    Raises:
+        InputError: anything that is not one, in one line.
+    """
+    where = option("fault")
+    kind, *words = text.split() or [""]
+    if kind not in KINDS:
+        raise InputError(
+            f'{where}: "{text}" begins with no fault that there is; write {", ".join(KINDS)}, such as "slow factor=5 from=10s"'
+        )
+    said = dict(word.partition("=")[::2] for word in words)
+    wrong = [word for word in said if word not in ALLOWED[kind]] + [word for word in NEEDED[kind] if word not in said]
+    if wrong or len(said) < len(words):
+        needed, free = NEEDED[kind], [word for word in ALLOWED[kind] if word not in NEEDED[kind]]
+        raise InputError(f'{where}: "{text}": {kind} takes {" and ".join(f"{w}=" for w in needed)}, and if wanted {", ".join(free)}')
+    start = parse_duration(said["from"], where) if "from" in said else 0.0
+    end = start + parse_duration(said["for"], where) if "for" in said else math.inf
+    end = parse_duration(said["to"], where) if "to" in said else end
+    if end <= start:
+        raise InputError(f'{where}: "{text}" ends before it begins')
+    return Fault(
+        kind=next(one for one in KINDS if one == kind),
+        instance=int(_number(said["instance"], text, least=0, most=1e6, whole=True)) if "instance" in said else None,
+        start_s=start,
+        end_s=end,
+        factor=_number(said.get("factor", "1"), text, least=1e-3, most=1e6),
+        share=_number(said.get("share", "0"), text, least=0, most=1),
+        after=int(_number(said.get("after", "1"), text, least=0, most=1e9, whole=True)),
+    )
+
+
+def _number(word: str, text: str, *, least: float, most: float, whole: bool = False) -> float:
+    try:
+        value = float(word)
+    except ValueError:
+        value = math.nan
+    if not least <= value <= most or (whole and value != int(value)):
+        kind = "a whole number" if whole else "a number"
+        raise InputError(f'{option("fault")}: "{text}": {word} is not possible; write {kind} from {least:g} to {most:g}')
+    return value
+
+
+def clock_changes(faults: Sequence[Fault], instance: int) -> tuple[tuple[float, float], ...]:
+    """When the time of an instance changes its pace: (seconds from the first request, by which factor it is slower from then on).
+
+    A factor of infinity stands still. Faults that overlap multiply.
+    """
+    found = [one for one in faults if one.kind in ("slow", "stall") and one.instance in (None, instance)]
+    moments = sorted({moment for one in found for moment in (one.start_s, one.end_s) if math.isfinite(moment)})
+    changes = []
+    for moment in moments:
+        active = [one for one in found if one.start_s <= moment < one.end_s]
+        changes.append((moment, math.prod(math.inf if one.kind == "stall" else one.factor for one in active)))
+    return tuple(changes)
+
+
+class Faults:
+    """What goes wrong on a server, from its first request on."""
+
+    def __init__(
+        self, faults: Sequence[Fault], begin: Callable[[], None], *, seed: int, now_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Nothing goes wrong before the first request.
+
+        Args:
+            faults: all of them.
+            begin: called at the first request, for those faults that are not about requests.
+            seed: of the draw of requests.
+            now_s: seconds of a monotonic clock.
+        """
+        self._faults = tuple(one for one in faults if one.share)
+        self._begin, self._seed, self._now_s = begin, seed, now_s
+        self._numbers = itertools.count()
+        self._begun_s = math.nan
+
+    def next(self) -> Fault | None:
+        """What happens to the next request; None for nothing."""
+        number, now = next(self._numbers), self._now_s()
+        if not number:
+            self._begun_s = now
+            self._begin()
+        for place, one in enumerate(self._faults):
+            if one.start_s <= now - self._begun_s < one.end_s and draw(self._seed, number, place) < one.share * _BITS:
+                return one
+        return None
