@@ -6,9 +6,9 @@ from tonnage.report.document import Block, Drawing, Items, Section, Table
 from tonnage.report.drawing.figure import Figure
 
 
-def section(key: str, name: str, *blocks: Block | None) -> Section:
+def section(key: str, name: str, *blocks: Block | None, folded: bool = False) -> Section:
     """A section of those blocks that are there."""
-    return Section(key=key, title=name, blocks=tuple(block for block in blocks if block is not None))
+    return Section(key=key, title=name, blocks=tuple(block for block in blocks if block is not None), folded=folded)
 
 
 def items(lines: tuple[str, ...], tone: str = "plain") -> Items | None:

@@ -71,11 +71,11 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawing:
-    """A figure, a sentence on how to read it, and its numbers."""
+    """A figure, a sentence on how to read it, and its numbers; None where a table of another section holds them."""
 
     figure: Figure
     reading: str
-    numbers: Table
+    numbers: Table | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,17 +92,41 @@ class Lines:
     text: str
 
 
-Block = Text | Items | Facts | Table | Drawing | Command | Lines
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """A few blocks under a small heading."""
+
+    title: str
+    blocks: tuple[Text | Items | Facts, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panels:
+    """Panels side by side where there is room."""
+
+    panels: tuple[Panel, ...]
+
+
+Block = Text | Items | Facts | Table | Drawing | Command | Lines | Panels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """Blocks under a heading; ``key`` is its anchor, and ``listed`` whether the list of parts names it."""
+    """Blocks under a heading.
+
+    Attributes:
+        key: its anchor.
+        title: the heading.
+        blocks: what stands under it.
+        listed: whether the list of parts names it.
+        folded: whether it is closed at first, where the reader can open it.
+    """
 
     key: str
     title: str
     blocks: tuple[Block, ...]
     listed: bool = True
+    folded: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -77,7 +77,7 @@ def test_labels_do_not_leave_their_figure(browser: Chromium, pages: dict[str, Pa
 
 def test_arrow_keys_step_from_mark_to_mark(browser: Chromium, pages: dict[str, Path]) -> None:
     browser.show(pages["full"], 1280, 900)
-    browser.value("document.querySelector('#curve .figure').focus({preventScroll: true})")
+    browser.value("document.querySelector('#answer .figure').focus({preventScroll: true})")
     assert browser.value("document.getElementById('tip').hidden")
     browser.press("ArrowRight")
     first = browser.value("document.getElementById('tip').textContent")

@@ -38,7 +38,7 @@ def _inside(figure: Figure, page: Page) -> tuple[float, str]:
 
 def _drawing(figure: Figure, page: Page) -> str:
     height, inside = _inside(figure, page)
-    label = f"{figure.title}. {_keys(figure)}The numbers are in the table below the figure."
+    label = f"{figure.title}. {_keys(figure)}The numbers are in a table of this page."
     return element(
         "svg",
         inside,

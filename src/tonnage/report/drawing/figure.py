@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """One axis: its name with the unit, and whether it is logarithmic."""
+    """One axis: its name with the unit, whether it is logarithmic, and its marks where they are fixed, as those of a day are."""
 
     title: str
     log: bool = False
+    ticks: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,8 @@ def _entries(plot: Plot) -> list[tuple[str, str]]:
 
 def _ticks(plot: Plot, along: str, most: int) -> tuple[float, ...]:
     axis: Axis = plot.x if along == "x" else plot.y
+    if axis.ticks:
+        return axis.ticks
     values = [p.x if along == "x" else p.y for series in plot.series for p in series.points]
     values += [dot[0 if along == "x" else 1] for cloud in _clouds(plot) for dot in cloud.dots]
     values += [rule.value for rule in plot.rules if rule.along == along]

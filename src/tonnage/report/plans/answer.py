@@ -1,14 +1,14 @@
-"""The answer of a plan in sentences that a manager can read, and in the few numbers to see first."""
+"""The answer of a plan in sentences that a manager can read."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from tonnage.plan.cost import YearlyCost
-from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, plain, sentence_of, span, usd
-from tonnage.report.plans.costs import NAMES, SAID, owned_and_cheapest, priced, ways, yearly
+from tonnage.report.numbers import counted, dollars, percent, plain, sentence_of, span, usd
+from tonnage.report.plans.costs import SAID, owned_and_cheapest, priced, ways, yearly
 from tonnage.report.plans.deployments import deployments, systems
-from tonnage.report.plans.existing import existing_glance, existing_sentence, existing_title
+from tonnage.report.plans.existing import existing_sentence, existing_title
 from tonnage.report.wording.cost import no_cost_text
 from tonnage.report.wording.reachable import reachable_text
 
@@ -87,29 +87,6 @@ def _cheapest(cost: YearlyCost, where: str) -> str:
     if where != cost.cheapest or known < 2:
         return ""
     return f", the cheapest way{' of those with a price' if known < len(cost.ways) else ''}"
-
-
-def first_glance(plan: Plan) -> tuple[tuple[str, str], ...]:
-    """The numbers to see first."""
-    choice, exists = plan.choice, existing_glance(plan)
-    if choice is None or exists:
-        return exists
-    rows = [
-        ("systems to buy", f"{choice.systems:,}"),
-        ("exactly, before rounding", number(choice.systems_exact)),
-        ("GPUs", f"{choice.gpus:,}"),
-        ("of what the fleet can carry, used at the peak", percent(choice.utilisation)),
-    ]
-    if plan.job is not None:
-        rows[-1:] = [("of the time allowed, used", percent(plan.job.finish_seconds / plan.job.allowed_seconds))]
-        rows.insert(0, ("until the job is done", span(plan.job.finish_seconds)))
-    way = next(iter(owned_and_cheapest(yearly(plan))), None)
-    if way is not None:
-        rows += [
-            (f"USD a year, {NAMES[way.where]}", dollars(way.total_usd_per_year)),
-            ("USD per 1,000 requests", usd(way.usd_per_1000_requests)),
-        ]
-    return tuple(row for row in rows if row[1] != ABSENT)
 
 
 def others(plan: Plan) -> tuple[tuple[str, Candidate], ...]:

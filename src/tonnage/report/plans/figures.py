@@ -210,11 +210,15 @@ def profile(plan: Plan) -> Plot | None:
     rates, peak = plan.demand.profile or (), plan.demand.sizing_requests_per_second
     if not 2 <= len(rates) <= 168:
         return None
-    points = tuple(Point(x=float(hour), y=rate, tip=f"hour {hour}: {number(rate)} requests/s") for hour, rate in enumerate(rates))
+    points = tuple(
+        Point(x=hour + 0.5, y=rate, tip=f"{hour % 24}:00 to {hour % 24 + 1}:00: {number(rate)} requests/s")
+        for hour, rate in enumerate(rates)
+    )
+    day = len(rates) == 24
     return Plot(
         key="profile",
         title="The load hour by hour",
-        x=Axis(title="hour of the day" if len(rates) == 24 else "hour of the profile"),
+        x=Axis(title="hour of the day" if day else "hour of the profile", ticks=tuple(map(float, range(0, 25, 3))) if day else ()),
         y=Axis(title="requests per second"),
         series=(Series(name="load", points=points, tone=0, line=True),),
         rules=(Rule(along="y", value=peak, label=f"sized for, {number(peak)}/s"),),

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tonnage.report.blocks import drawing, items, section
-from tonnage.report.document import Block, Command, Document, Facts, Section, Table, Text
+from tonnage.report.document import Block, Command, Document, Facts, Section, Table
 from tonnage.report.drawing.figure import Plot
-from tonnage.report.numbers import number, plain, sentence_of
+from tonnage.report.numbers import number, plain
 from tonnage.report.plans import figures
-from tonnage.report.plans.answer import first_glance, sentence, title
+from tonnage.report.plans.answer import title
 from tonnage.report.plans.assumptions import assumptions_section
 from tonnage.report.plans.candidates import candidates_section, candidates_table, rejected_section
 from tonnage.report.plans.chosen import chosen_section
@@ -20,15 +20,19 @@ from tonnage.report.plans.costs import yearly
 from tonnage.report.plans.existing import existing_section
 from tonnage.report.plans.explained import TITLE as EXPLAINED
 from tonnage.report.plans.explained import explained_items, limits_table, memory_table, step_table
+from tonnage.report.plans.first_page import WARNED, figure_of, first_page, warned
 from tonnage.report.plans.job_section import job_section
 from tonnage.report.plans.measured_comparison import beside
 from tonnage.report.plans.sensitivity import sensitivity_section, sensitivity_table
 from tonnage.report.wording.demand import demand_text
+from tonnage.report.wording.lengths import length_text
 from tonnage.report.wording.limits import limit_text
-from tonnage.report.wording.warnings import warning_text
 
 if TYPE_CHECKING:
     from tonnage.plan.plan import Plan
+
+FOLDED = ("explain", "rejected", "assumptions", "repeat")
+"""Sections that a page shows closed: who wants them opens them, and print holds them all."""
 
 
 def report(*plans: Plan) -> Document:
@@ -50,7 +54,7 @@ def _of_several(one: Section, place: int, plan: Plan) -> Section:
 
 def _sections(plan: Plan) -> tuple[Section, ...]:
     made = (
-        _answer(plan),
+        first_page(plan),
         _question(plan),
         existing_section(plan),
         chosen_section(plan),
@@ -62,17 +66,22 @@ def _sections(plan: Plan) -> tuple[Section, ...]:
         candidates_section(plan, _candidates(plan)),
         _where_it_goes(plan),
         rejected_section(plan),
-        assumptions_section(plan),
+        _assumptions(plan),
         _repeat(plan),
     )
-    return tuple(one for one in made if one.blocks)
+    return tuple(replace(one, folded=one.key in FOLDED) for one in made if one.blocks)
 
 
-def _answer(plan: Plan) -> Section:
-    warnings = tuple(sentence_of(warning_text(warning)) for warning in plan.warnings)
-    glance = first_glance(plan)
-    shown = Facts(rows=glance, big=True) if glance else None
-    return section("answer", "Answer", Text(text=sentence(plan), tone="answer"), shown, items(warnings, "warning"))
+def _shown(plan: Plan) -> str:
+    """Key of the section whose figure the first page shows."""
+    found = figure_of(plan)
+    return "" if found is None else found[0]
+
+
+def _assumptions(plan: Plan) -> Section:
+    """What the plan rests on, after the warnings for which the first page has no room."""
+    made, rest = assumptions_section(plan), items(warned(plan)[WARNED:], "warning")
+    return made if rest is None else replace(made, blocks=(rest, *made.blocks))
 
 
 def _question(plan: Plan) -> Section:
@@ -81,14 +90,14 @@ def _question(plan: Plan) -> Section:
     tps = ", ".join(map(str, asked.tps))
     rows = (
         ("Model", asked.model),
-        ("Lengths", f"{asked.isl} tokens in, {asked.osl} tokens out"),
+        ("Lengths", f"{length_text(asked.isl)} in, {length_text(asked.osl)} out"),
         ("Demand", demand_text(plan.demand)),
         ("Limits", "; ".join(map(limit_text, asked.limits)) or "none"),
         ("Traffic", "" if plan.demand.offline else _traffic(plan)),
         ("Tried", tried + (f" × TP {tps}" if tps else "")),
     )
     day = figures.profile(plan)
-    numbers = None if day is None else _points_table(day, "The load in numbers")
+    numbers = None if day is None else _hours_table(plan)
     return section("question", "Question", Facts(rows=tuple(row for row in rows if row[1])), drawing(day, "", numbers))
 
 
@@ -105,7 +114,16 @@ def _curve(plan: Plan) -> Section:
         "Dashed lines across are the limits; the answer is the last load at which all of them hold."
     )
     numbers = None if plot is None else _points_table(plot, "The curve in numbers")
+    if _shown(plan) == "curve":
+        return section("curve", "Latency and throughput", numbers)
     return section("curve", "Latency and throughput", drawing(plot, reading, numbers))
+
+
+def _hours_table(plan: Plan) -> Table:
+    """Requests per second, hour by hour."""
+    rates = enumerate(plan.demand.profile or ())
+    rows = tuple((f"{hour % 24}:00–{hour % 24 + 1}:00", number(rate)) for hour, rate in rates)
+    return Table(caption="The load in numbers", header=("hour", "requests per second"), rows=rows, folded=True)
 
 
 def _points_table(plot: Plot, caption: str) -> Table:
@@ -114,16 +132,19 @@ def _points_table(plot: Plot, caption: str) -> Table:
     values = [{p.x: p.y for p in s.points} for s in plot.series]
     rows = tuple((plain(x) if x == round(x) else number(x), *(number(of.get(x)) for of in values)) for x in loads)
     header = (plot.x.title, *(f"{s.name}, {'ms' if plot.y.log else plot.y.title}" for s in plot.series))
-    return Table(caption=caption, header=header, rows=rows, folded=True)
+    return Table(caption=caption, header=header, rows=rows)
 
 
 def _cost(plan: Plan) -> Section:
     cost = yearly(plan)
     reading = "Each bar is one way of running the same traffic for a year."
-    return cost_section(cost, None if cost is None else drawing(figures.cost(plan), reading, ways_table(cost)))
+    drawn = cost is not None and _shown(plan) != "cost"
+    return cost_section(cost, drawing(figures.cost(plan), reading, ways_table(cost)) if cost is not None and drawn else None)
 
 
 def _sensitivity(plan: Plan) -> Block | None:
+    if _shown(plan) == "sensitivity":
+        return None
     return drawing(figures.tornado(plan), "The longer the bar, the more it pays to know that input well.", sensitivity_table(plan))
 
 

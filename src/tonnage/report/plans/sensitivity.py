@@ -12,7 +12,7 @@ from tonnage.report.wording.sensitivity import INPUTS, relaxed_text
 
 if TYPE_CHECKING:
     from tonnage.plan.plan import Plan
-    from tonnage.plan.sensitivity import Changed
+    from tonnage.plan.sensitivity import Changed, Sensitivity, Swing
 
 
 def sensitivity_section(plan: Plan, drawn: Block | None = None) -> Section:
@@ -34,6 +34,20 @@ def sensitivity_table(plan: Plan) -> Table | None:
     )
     caption = f"Systems when one input changes; now {counted(found.systems, 'system')}, {number(found.systems_exact)} exactly"
     return Table(caption=caption, header=("input", "lower", "systems", "higher", "systems"), rows=rows)
+
+
+def widest_text(found: Sensitivity | None) -> str:
+    """The input that moves the answer most, in a sentence; "" where nothing was changed."""
+    if found is None or not found.swings:
+        return ""
+    base = found.systems_exact
+
+    def width(swing: Swing) -> float:
+        return max(abs((base if side.systems_exact is None else side.systems_exact) - base) for side in (swing.low, swing.high))
+
+    one = max(found.swings, key=width)
+    low, high = (f"{'no answer' if side.systems is None else side.systems} at {signed(side.change)}" for side in (one.low, one.high))
+    return f"What moves the answer most is the {INPUTS[one.input]}: {low}, {high}."
 
 
 def needed(changed: Changed) -> str:

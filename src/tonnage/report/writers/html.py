@@ -16,8 +16,11 @@ from importlib.resources import files
 from pathlib import Path
 
 from tonnage.errors import InputError, option
-from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Section, Table, Text
+from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Panel, Panels, Section, Table, Text
 from tonnage.report.drawing.draw import draw
+
+MOST_BESIDE = 3
+"""Columns that have room beside each other on a telephone; a wider table stands there as one block for each row."""
 
 
 def write_page(path: str | Path, document: Document) -> None:
@@ -45,7 +48,7 @@ def html(made: Document) -> str:
     """A document as a page."""
     style, script = _asset("page.css"), _asset("page.js")
     policy = f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
-    links = "".join(f'<li><a href="#{escape(s.key)}">{escape(s.title)}</a></li>' for s in made.sections[1:] if s.listed)
+    links = "".join(f'<li><a href="#{escape(s.key)}">{escape(s.title)}</a></li>' for s in made.sections if s.listed)
     first, rest = made.sections[0], made.sections[1:]
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -53,8 +56,8 @@ def html(made: Document) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{escape(made.title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
         '<a class="skip" href="#answer">To the answer</a>\n'
-        f"<header><p>{escape(made.subtitle)}</p><h1>{escape(made.title)}</h1></header>\n<main>\n"
-        f'{_section(first)}<nav aria-label="Parts of this report"><ul>{links}</ul></nav>\n'
+        f'<nav aria-label="Parts of this report"><ul>{links}</ul></nav>\n<main>\n<div class="first">\n'
+        f"<header><p>{escape(made.subtitle)}</p><h1>{_unbroken(made.title)}</h1></header>\n{_section(first)}</div>\n"
         f"{''.join(_section(section) for section in rest)}</main>\n"
         f'<div id="tip" role="status" hidden></div>\n<script>{script}</script>\n</body>\n</html>\n'
     )
@@ -72,7 +75,14 @@ def _hash(text: str) -> str:
 def _section(section: Section) -> str:
     key = escape(section.key)
     blocks = "\n".join(_block(block) for block in section.blocks)
-    return f'<section id="{key}" aria-labelledby="{key}-title"><h2 id="{key}-title">{escape(section.title)}</h2>\n{blocks}\n</section>\n'
+    heading = f'<h2 id="{key}-title">{escape(section.title)}</h2>'
+    inside = f"<details><summary>{heading}</summary>\n{blocks}\n</details>" if section.folded else f"{heading}\n{blocks}"
+    return f'<section id="{key}" aria-labelledby="{key}-title">{inside}\n</section>\n'
+
+
+def _unbroken(text: str) -> str:
+    """Words of which none is broken at a hyphen: an id stays on one line."""
+    return " ".join(f'<span class="word">{escape(word)}</span>' if "-" in word else escape(word) for word in text.split())
 
 
 def _block(block: Block) -> str:
@@ -86,7 +96,13 @@ def _block(block: Block) -> str:
         return f'<dl class="big">{rows}</dl>' if block.big else f"<dl>{plain}</dl>"
     if isinstance(block, Table):
         return _table(block)
+    if isinstance(block, Panels):
+        return f'<div class="panels">{"".join(map(_panel, block.panels))}</div>'
     return _kept(block) if isinstance(block, Command | Lines) else _drawing(block)
+
+
+def _panel(panel: Panel) -> str:
+    return f'<div class="panel"><h3>{escape(panel.title)}</h3>\n{"".join(map(_block, panel.blocks))}</div>'
 
 
 def _kept(block: Command | Lines) -> str:
@@ -99,25 +115,30 @@ def _kept(block: Command | Lines) -> str:
 def _drawing(block: Drawing) -> str:
     reading = f'<p class="reading">{escape(block.reading)}</p>' if block.reading else ""
     figure = f"<figure><figcaption>{escape(block.figure.title)}</figcaption>{reading}{draw(block.figure)}</figure>"
-    return f"{figure}\n{_table(block.numbers)}"
+    return figure if block.numbers is None else f"{figure}\n{_table(block.numbers)}"
 
 
 def _table(block: Table) -> str:
     caption, numeric = escape(block.caption), block.numeric
     head = "".join(f'<th scope="col"{_right(n)}>{escape(name)}</th>' for name, n in zip(block.header, numeric, strict=True))
-    rows = "".join(_row(row, numeric, block.mark if i == block.chosen else "") for i, row in enumerate(block.rows))
+    stacked = len(block.header) > MOST_BESIDE
+    names = block.header if stacked else ()
+    rows = "".join(_row(row, numeric, block.mark if i == block.chosen else "", names) for i, row in enumerate(block.rows))
+    kind = ' class="stacked"' if stacked else ""
     shown = "" if block.folded else f"<caption>{caption}</caption>"
     note = f'<p class="cell-note">{escape(block.note)}</p>' if block.note else ""
     table = (
-        f'<div class="scroll" tabindex="0" role="region" aria-label="{caption}"><table>{shown}'
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{caption}"><table{kind}>{shown}'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>{note}"
     )
     return f"<details><summary>{caption}</summary>{table}</details>" if block.folded else table
 
 
-def _row(cells: tuple[str, ...], numeric: tuple[bool, ...], mark: str) -> str:
+def _row(cells: tuple[str, ...], numeric: tuple[bool, ...], mark: str, names: tuple[str, ...]) -> str:
+    """One row; ``names`` are what a telephone writes before each cell where the columns have no room beside each other."""
     first = f'<th scope="row"{_right(numeric[0])}>{escape(cells[0])}{escape(mark and f" ({mark})")}</th>'
-    rest = "".join(f"<td{_right(n)}>{escape(cell)}</td>" for cell, n in zip(cells[1:], numeric[1:], strict=True))
+    said = [f' data-name="{escape(name)}"' for name in names] or [""] * len(cells)
+    rest = "".join(f"<td{_right(n)}{name}>{escape(cell)}</td>" for cell, n, name in zip(cells[1:], numeric[1:], said[1:], strict=True))
     kind = ' class="chosen"' if mark else ""
     return f"<tr{kind}>{first}{rest}</tr>"
 

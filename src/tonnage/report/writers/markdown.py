@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Section, Table, Text
+from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Panels, Section, Table, Text
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 _MARKS = {"warning": "**Warning:** ", "note": ""}
@@ -25,7 +25,7 @@ def plain(text: str) -> str:
 
 
 def _section(section: Section) -> list[str]:
-    return [f"## {plain(section.title)}", *(_block(block) for block in section.blocks)]
+    return [f"## {plain(section.title)}", *filter(None, map(_block, section.blocks))]
 
 
 def _block(block: Block) -> str:
@@ -35,9 +35,12 @@ def _block(block: Block) -> str:
         return "\n".join(f"- {_MARKS.get(block.tone, '')}{plain(item)}" for item in block.items)
     if isinstance(block, Facts):
         return "\n".join(f"- {plain(name)}: {plain(value)}" for name, value in block.rows)
+    if isinstance(block, Panels):
+        return "\n\n".join(part for panel in block.panels for part in (f"### {plain(panel.title)}", *map(_block, panel.blocks)))
     if isinstance(block, Command | Lines):
         return _fenced(block.text, "sh" if isinstance(block, Command) else "")
-    return _table(block.numbers if isinstance(block, Drawing) else block)
+    numbers = block.numbers if isinstance(block, Drawing) else block
+    return "" if numbers is None else _table(numbers)
 
 
 def _table(table: Table) -> str:

@@ -43,6 +43,24 @@ for (const figure of document.querySelectorAll(".figure")) {
 }
 addEventListener("scroll", hide, { passive: true });
 
+// A link to a folded part opens it; the list of parts shows which one is being read.
+function unfold() {
+  const part = location.hash.length > 1 && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const fold = part && part.querySelector(":scope > details");
+  if (fold) fold.open = true;
+}
+addEventListener("hashchange", unfold);
+unfold();
+const links = new Map([...document.querySelectorAll("nav a")].map((a) => [a.hash.slice(1), a]));
+const reading = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    if (!isIntersecting || !links.has(target.id)) continue;
+    for (const link of links.values()) link.removeAttribute("aria-current");
+    links.get(target.id).setAttribute("aria-current", "true");
+  }
+}, { rootMargin: "-10% 0px -75% 0px" });
+for (const part of document.querySelectorAll("main section[id]")) reading.observe(part);
+
 let folded = [];
 addEventListener("beforeprint", () => {
   folded = [...document.querySelectorAll("details:not([open])")];

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import textwrap
 
-from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Section, Table, Text
+from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Panels, Section, Table, Text
 from tonnage.report.writers.terminal_table import table_lines
 
 WIDEST = 110
@@ -35,7 +35,7 @@ def folded(text: str, first: str = "", hanging: str = "") -> str:
 
 def _section(section: Section) -> str:
     """The heading on a line of its own, then the blocks, a blank line between two of them."""
-    body = "\n\n".join(_block(block) for block in section.blocks)
+    body = "\n\n".join(filter(None, map(_block, section.blocks)))
     return "\n".join(part for part in (section.title, body) if part)
 
 
@@ -44,10 +44,11 @@ def _block(block: Block) -> str:
         return _prose(block)
     if isinstance(block, Facts):
         return _facts(block)
-    if isinstance(block, Table):
-        return _table(block)
-    if isinstance(block, Drawing):
-        return _table(block.numbers)
+    if isinstance(block, Table | Drawing):
+        numbers = block if isinstance(block, Table) else block.numbers
+        return "" if numbers is None else _table(numbers)
+    if isinstance(block, Panels):
+        return "\n\n".join("\n".join((panel.title, *map(_block, panel.blocks))) for panel in block.panels)
     if isinstance(block, Command):
         return f"  {block.text}"
     assert isinstance(block, Lines)

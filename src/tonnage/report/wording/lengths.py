@@ -1,0 +1,24 @@
+"""Lengths in words: "2,000 tokens", "600 ± 400 tokens (lognormal)"."""
+
+from __future__ import annotations
+
+import re
+
+from tonnage.report.numbers import plain
+
+_SPREAD = re.compile(r"(normal|lognormal|uniform):([\d.]+),([\d.]+)")
+_EITHER = re.compile(r"([\d.]+)\+-([\d.]+)")
+_RANGE = re.compile(r"uniform:([\d.]+)-([\d.]+)")
+
+
+def length_text(written: str) -> str:
+    """A length as a question writes it, in words; a form that has none, such as the name of a file, as it stands."""
+    if re.fullmatch(r"[\d.]+", written):
+        return f"{plain(float(written))} tokens"
+    if (found := _RANGE.fullmatch(written)) is not None:
+        return f"{plain(float(found[1]))} to {plain(float(found[2]))} tokens"
+    if (found := _EITHER.fullmatch(written)) is not None:
+        return f"{plain(float(found[1]))} ± {plain(float(found[2]))} tokens (normal)"
+    if (found := _SPREAD.fullmatch(written)) is not None:
+        return f"{plain(float(found[2]))} ± {plain(float(found[3]))} tokens ({found[1]})"
+    return f"{written} tokens"
