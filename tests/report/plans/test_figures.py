@@ -77,6 +77,16 @@ def test_curve_has_a_logarithmic_latency_the_limits_and_the_chosen_load() -> Non
         assert [p.x for p in series.points] == sorted(p.x for p in series.points)
 
 
+def test_a_day_goes_from_0_to_24() -> None:
+    profile = figures.profile(full())
+    assert profile is not None
+    assert profile.x.ticks[0] == 0
+    assert profile.x.ticks[-1] == 24
+    points = profile.series[0].points
+    assert [point.x for point in points] == [hour + 0.5 for hour in range(24)]
+    assert points[23].tip.startswith("23:00 to 24:00: ")
+
+
 def test_limits_that_do_not_count_are_not_drawn() -> None:
     asked = full().scenario
     curve = figures.curve(replace(full(), scenario=replace(asked, limits_that_count=asked.limits[:1])))

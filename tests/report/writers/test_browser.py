@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -107,6 +108,7 @@ def test_pointer_shows_the_whole_configuration(browser: Chromium, pages: dict[st
 
 def test_everything_is_reached_with_the_tabulator_and_seen(browser: Chromium, pages: dict[str, Path]) -> None:
     browser.show(pages["full"], 1280, 900)
+    browser.value("for (const one of document.querySelectorAll('section > details')) one.open = true")
     reached = set()
     for _ in range(120):
         browser.press("Tab")
@@ -140,6 +142,53 @@ def test_arrow_keys_reach_the_marks_of_every_figure_of_a_run(browser: Chromium, 
     browser.press("ArrowRight")
     assert not browser.value("document.getElementById('tip').hidden")
     assert browser.value("document.getElementById('tip').textContent.length") > 10
+
+
+def soon(browser: Chromium, script: str, wanted: object) -> bool:
+    """Whether a script says what is wanted within three seconds: the page hears of a scroll with its next frame."""
+    for _ in range(60):
+        if browser.value(script) == wanted:
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("width", [1440, 1000, 390])
+def test_the_contents_stay_in_sight_and_show_what_is_read(browser: Chromium, pages: dict[str, Path], width: int) -> None:
+    browser.show(pages["full"], width, 844)
+    browser.value("document.getElementById('sensitivity').scrollIntoView({behavior: 'instant'})")
+    assert soon(browser, "[...document.querySelectorAll('nav a[aria-current]')].map(a => a.hash).join()", "#sensitivity")
+    top, bottom = browser.value("(r => [r.top, r.bottom])(document.querySelector('nav').getBoundingClientRect())")
+    assert 0 <= top < bottom
+    assert top < 844
+    heading = browser.value("document.querySelector('#sensitivity h2').getBoundingClientRect().top")
+    assert heading >= (bottom if width < 1248 else 0), "the contents hide the heading"
+
+
+def test_a_link_to_a_folded_part_opens_it(browser: Chromium, pages: dict[str, Path]) -> None:
+    browser.show(pages["full"], 1440, 900)
+    assert not browser.value("document.querySelector('#repeat > details').open")
+    browser.value("document.querySelector('nav a[href=\"#repeat\"]').click()")
+    assert soon(browser, "document.querySelector('#repeat > details').open", True)
+
+
+@pytest.mark.parametrize("name", ["full", "several", "run", "sweep"])
+def test_no_table_is_cut_off_on_a_telephone(browser: Chromium, pages: dict[str, Path], name: str) -> None:
+    browser.show(pages[name], 390, 844)
+    browser.value("for (const one of document.querySelectorAll('details')) one.open = true")
+    cut = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.getAttribute('aria-label'))"
+    assert browser.value(cut) == []
+
+
+@pytest.mark.parametrize("name", ["full", "bare", "none", "several"])
+def test_the_first_page_is_one_page_of_paper_and_stands_alone(browser: Chromium, pages: dict[str, Path], name: str) -> None:
+    browser.show(pages[name], 695, 1009)  # A4 between its margins, in pixels of CSS
+    browser.ask("Emulation.setEmulatedMedia", media="print")
+    height = browser.value("document.querySelector('.first').getBoundingClientRect().height")
+    breaks = browser.value("getComputedStyle(document.querySelector('.first + section')).breakBefore")
+    browser.ask("Emulation.setEmulatedMedia", media="")
+    assert height <= 1009
+    assert breaks == "page"
 
 
 def test_prints(browser: Chromium, pages: dict[str, Path]) -> None:

@@ -38,8 +38,12 @@ QUALITY = (
 
 
 def compared(plans: Sequence[Plan]) -> Section:
-    """The models as rows of a table, and the answer of each in a sentence."""
-    return section("answer", "Models compared", items(tuple(map(sentence, plans))), compared_table(plans))
+    """The answer of each model in a sentence, and the models as columns of a table, which a page has room for."""
+    table = compared_table(plans)
+    models, *across = zip(*table.rows, strict=True)
+    rows = tuple((name, *cells) for name, cells in zip(table.header[1:], across, strict=True) if set(cells) != {ABSENT})
+    beside = Table(caption=table.caption, header=("", *models), rows=rows, note=table.note)
+    return section("answer", "Models compared", items(tuple(map(sentence, plans))), beside)
 
 
 def compared_table(plans: Sequence[Plan]) -> Table:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tonnage.plan.cost import JobCost
 from tonnage.report.blocks import items, section
 from tonnage.report.document import Block, Drawing, Facts, Items, Panel, Panels, Section, Text
-from tonnage.report.numbers import ABSENT, dollars, number, percent, sentence_of, span, usd
+from tonnage.report.numbers import ABSENT, dollars, percent, sentence_of, span, usd
 from tonnage.report.plans import figures
 from tonnage.report.plans.answer import sentence
 from tonnage.report.plans.costs import NAMES, TITLES, owned_and_cheapest, spread, ways, yearly
@@ -18,14 +18,11 @@ from tonnage.report.wording.fleet_check import fleet_check_text
 from tonnage.report.wording.warnings import warning_text
 
 if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
     from tonnage.plan.plan import Plan
     from tonnage.report.drawing.figure import Figure
 
 WARNED = 4
 """Warnings that the first page shows; the others stand with what the plan rests on."""
-LIMITED = 2
-"""Latencies that it shows."""
 CURVE = "As the load grows, so do throughput and every latency. Dashed lines across are the limits; the numbers are under {title}."
 OTHER = "The numbers are under {title}."
 PARTS = {"curve": "Latency and throughput", "cost": "Cost", "sensitivity": "What would change the answer"}
@@ -54,26 +51,17 @@ def first_glance(plan: Plan) -> tuple[tuple[str, str], ...]:
     if choice.confidence is not None:
         rows.append(("probability that every limit holds", percent(choice.confidence.meets)))
     if plan.job is None:
-        rows += [*_latencies(plan, choice), ("of what the fleet can carry, used at the peak", percent(choice.utilisation))]
+        rows += [("of what the fleet can carry, used at the peak", percent(choice.utilisation))]
     else:
         rows.insert(0, ("until the job is done", span(plan.job.finish_seconds)))
         rows.append(("of the time allowed, used", percent(plan.job.finish_seconds / plan.job.allowed_seconds)))
     way = next(iter(owned_and_cheapest(yearly(plan))), None)
     if way is not None:
-        rows += [(f"USD a year, {NAMES[way.where]}", dollars(way.total_usd_per_year)), ("USD per 1,000 requests", usd(way.usd_per_1000_requests))]
+        rows += [
+            (f"USD a year, {NAMES[way.where]}", dollars(way.total_usd_per_year)),
+            ("USD per 1,000 requests", usd(way.usd_per_1000_requests)),
+        ]
     return tuple(row for row in rows if row[1] != ABSENT)
-
-
-def _latencies(plan: Plan, choice: Candidate) -> list[tuple[str, str]]:
-    """The limited latencies at the asked peak; E2E where nothing is limited."""
-    if getattr(choice, "at_peak", None) is None:
-        return []
-    limited = dict.fromkeys((limit.metric, limit.statistic) for limit in plan.scenario.limits_that_count)
-    found = []
-    for metric, statistic in list(limited)[:LIMITED] or [("e2e", "mean")]:
-        value = getattr(choice.at_peak, f"{metric}_ms").value(statistic)
-        found.append((f"{metric.upper()} {statistic} at your peak, ms", number(value)))
-    return found
 
 
 def _panels(plan: Plan) -> tuple[Panel, ...]:
@@ -98,19 +86,20 @@ def warned(plan: Plan) -> tuple[str, ...]:
     return tuple(sentence_of(warning_text(warning)) for warning in plan.warnings)
 
 
-def _cost(plan: Plan) -> tuple[Facts, ...]:
+def _cost(plan: Plan) -> tuple[Facts | Text, ...]:
     """What each way costs a year, or a job of its own."""
     job = plan.cost
     if isinstance(job, JobCost):
         each = (("On cloud GPUs, a job", job.cloud_usd_per_job), ("Through an API, a job", job.api_usd_per_job))
-        rows = [("Owned, a year", _dollars(job.owned.usd_per_year)), *((name, _dollars(value)) for name, value in each)]
+        rows = [("Owned, a year", _dollars(job.owned.total_usd_per_year)), *((name, _dollars(value)) for name, value in each)]
         return (Facts(rows=tuple(rows)),)
     rows = []
     for way in ways(yearly(plan)):
         between = spread(way)
-        ends = "" if between is None else f", {dollars(between[0])} to {dollars(between[1])} over the range of prices"
+        ends = "" if between is None else f" ({dollars(between[0])} to {dollars(between[1])})"
         rows.append((TITLES[way.where], _dollars(way.total_usd_per_year) + ends))
-    return (Facts(rows=tuple(rows)),) if rows else ()
+    note = Text(text="In brackets: over the range of prices.", tone="note")
+    return (Facts(rows=tuple(rows)), *((note,) if any("(" in value for _, value in rows) else ())) if rows else ()
 
 
 def _dollars(value: float | None) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import re
 import tempfile
 from functools import cache
 from html import escape
@@ -19,8 +20,13 @@ from tonnage.errors import InputError, option
 from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Panel, Panels, Section, Table, Text
 from tonnage.report.drawing.draw import draw
 
-MOST_BESIDE = 3
+MOST_BESIDE = 2
 """Columns that have room beside each other on a telephone; a wider table stands there as one block for each row."""
+
+
+_SPACE = re.compile(r"(\s+)")
+_ID = re.compile(r"[\w.+*,;:()]{1,24}(?:-[\w.+*,;:()]{1,24}){1,4}")
+"""A word with hyphens that is short enough for the narrowest page."""
 
 
 def write_page(path: str | Path, document: Document) -> None:
@@ -57,7 +63,7 @@ def html(made: Document) -> str:
         f"<title>{escape(made.title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
         '<a class="skip" href="#answer">To the answer</a>\n'
         f'<nav aria-label="Parts of this report"><ul>{links}</ul></nav>\n<main>\n<div class="first">\n'
-        f"<header><p>{escape(made.subtitle)}</p><h1>{_unbroken(made.title)}</h1></header>\n{_section(first)}</div>\n"
+        f"<header><p>{escape(made.subtitle)}</p><h1>{_words(made.title)}</h1></header>\n{_section(first)}</div>\n"
         f"{''.join(_section(section) for section in rest)}</main>\n"
         f'<div id="tip" role="status" hidden></div>\n<script>{script}</script>\n</body>\n</html>\n'
     )
@@ -80,19 +86,19 @@ def _section(section: Section) -> str:
     return f'<section id="{key}" aria-labelledby="{key}-title">{inside}\n</section>\n'
 
 
-def _unbroken(text: str) -> str:
-    """Words of which none is broken at a hyphen: an id stays on one line."""
-    return " ".join(f'<span class="word">{escape(word)}</span>' if "-" in word else escape(word) for word in text.split())
+def _words(text: str) -> str:
+    """Text of which no id is broken at a hyphen: it stays on one line."""
+    return "".join(f'<span class="word">{escape(part)}</span>' if _ID.fullmatch(part) else escape(part) for part in _SPACE.split(text))
 
 
 def _block(block: Block) -> str:
     if isinstance(block, Text):
-        return f'<p class="{escape(block.tone)}">{escape(block.text)}</p>'
+        return f'<p class="{escape(block.tone)}">{_words(block.text)}</p>'
     if isinstance(block, Items):
-        return f'<ul class="{escape(block.tone)}">{"".join(f"<li>{escape(item)}</li>" for item in block.items)}</ul>'
+        return f'<ul class="{escape(block.tone)}">{"".join(f"<li>{_words(item)}</li>" for item in block.items)}</ul>'
     if isinstance(block, Facts):
-        rows = "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in block.rows)
-        plain = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in block.rows)
+        rows = "".join(f"<div><dt>{escape(name)}</dt><dd>{_words(value)}</dd></div>" for name, value in block.rows)
+        plain = "".join(f"<dt>{escape(name)}</dt><dd>{_words(value)}</dd>" for name, value in block.rows)
         return f'<dl class="big">{rows}</dl>' if block.big else f"<dl>{plain}</dl>"
     if isinstance(block, Table):
         return _table(block)
@@ -136,9 +142,9 @@ def _table(block: Table) -> str:
 
 def _row(cells: tuple[str, ...], numeric: tuple[bool, ...], mark: str, names: tuple[str, ...]) -> str:
     """One row; ``names`` are what a telephone writes before each cell where the columns have no room beside each other."""
-    first = f'<th scope="row"{_right(numeric[0])}>{escape(cells[0])}{escape(mark and f" ({mark})")}</th>'
+    first = f'<th scope="row"{_right(numeric[0])}>{_words(cells[0])}{escape(mark and f" ({mark})")}</th>'
     said = [f' data-name="{escape(name)}"' for name in names] or [""] * len(cells)
-    rest = "".join(f"<td{_right(n)}{name}>{escape(cell)}</td>" for cell, n, name in zip(cells[1:], numeric[1:], said[1:], strict=True))
+    rest = "".join(f"<td{_right(n)}{name}>{_words(cell)}</td>" for cell, n, name in zip(cells[1:], numeric[1:], said[1:], strict=True))
     kind = ' class="chosen"' if mark else ""
     return f"<tr{kind}>{first}{rest}</tr>"
 

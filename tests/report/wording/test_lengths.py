@@ -1,0 +1,23 @@
+"""Lengths in words, in every form that a question knows."""
+
+from __future__ import annotations
+
+import pytest
+
+from tonnage.report.wording.lengths import length_text
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("2000", "2,000 tokens"),
+        ("1e3", "1e3 tokens"),
+        ("2000+-500", "2,000 ± 500 tokens (normal)"),
+        ("normal:250,80", "250 ± 80 tokens (normal)"),
+        ("lognormal:600,400", "600 ± 400 tokens (lognormal)"),
+        ("uniform:20-120", "20 to 120 tokens"),
+        ("lengths.csv", "lengths.csv tokens"),
+    ],
+)
+def test_length_text(written: str, said: str) -> None:
+    assert length_text(written) == said
