@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import ParamSpec, TypeVar
 
 from tonnage.errors import InputError, option
+from tonnage.plan.confidence import CONFIDENCE, CONFIDENCES
 from tonnage.spec.deployment import METRICS, Limit, parse_limit
 from tonnage.spec.workload import Lengths, parse_lengths
 
@@ -135,6 +136,28 @@ def spare_of(count: int) -> int:
     if count < 0:
         raise InputError(f"{option('spare')}: {count} is negative; write how many systems to add, 0 or more")
     return count
+
+
+def confidence_asked(text: float | str | None) -> float:
+    """Read 95, "95%" or 0.95 as the share 0.95; the default where nothing is asked.
+
+    Raises:
+        InputError: no number, or one outside of what the known errors can say.
+    """
+    if text is None:
+        return CONFIDENCE
+    low, high = CONFIDENCES
+    written = str(text).strip()
+    try:
+        value = float(written.removesuffix("%"))
+    except ValueError:
+        value = math.nan
+    share = value if 0 < value < 1 and not written.endswith("%") else value / 100
+    if not low <= share <= high:
+        raise InputError(
+            f"{option('confidence')}: '{written[:20]}' is not a confidence; write {100 * low:.0f} to {100 * high:.0f}, in percent"
+        )
+    return share
 
 
 def check_given(**values: object) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tonnage.api.arguments import Many, listed, slo, spare_of, whole_numbers
+from tonnage.api.arguments import Many, confidence_asked, listed, slo, spare_of, whole_numbers
 from tonnage.api.costs import overrides_of
 from tonnage.api.faults import Faults
 from tonnage.api.lengths import lengths_found, replays_lengths
@@ -261,6 +261,7 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
         "process": asked.arrivals or "poisson",
         "cv": 1.0 if asked.cv is None else asked.cv,
         "spare": scenario.spare or 0,
+        "confidence": faults.of(confidence_asked, scenario.confidence),
         "seed": scenario.seed or 0,
         "have": have or (),
         "growth_per_month": growth,

@@ -37,6 +37,8 @@ class ScenarioArguments(TypedDict, total=False):
     """Growth of the load, such as 5%/month or 60%/year."""
     spare: int | None
     """Systems in addition to those that the load needs; 1 is N+1."""
+    confidence: Length
+    """Confidence with which the number of systems meets the limits, given the errors of the prediction, such as 95 or 95% (default: 80)."""
     prices: str | Path | dict[str, Any] | None
     """Prices in place of the catalog's, or the YAML file that holds them."""
     benchmarks: str | Path | None

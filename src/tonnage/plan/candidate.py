@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from tonnage.plan.at_peak import AtPeak
 from tonnage.plan.confidence import Confidence
 from tonnage.plan.document import DERIVES, Shown
 from tonnage.plan.identity import Identity
@@ -27,20 +28,25 @@ class Candidate(Shown):
 
     Attributes:
         pools: what is deployed; one pool, or one for prefill and one for decode.
-        systems_exact: systems without rounding and spare.
+        systems_exact: systems at the asked confidence, without rounding and spare.
         requests_per_second_per_instance: highest load of one instance inside the limits; likewise per GPU and per 8 GPUs.
         output_tokens_per_second_per_8_gpus: at that load; None where not measured.
         saturation_requests_per_second_per_instance: what it completes when always busy.
         concurrency_per_instance: requests in flight at the highest load; None where not measured.
-        utilisation: load at the peak over what the systems carry inside the limits.
+        sized_requests_per_second_per_instance: what the number of systems counts on: the load of one instance inside the limits when
+            steps take as much longer as the asked confidence allows for; None where nothing was predicted.
+        utilisation: load at the peak over what the systems carry inside the limits, spare ones left out.
         headroom_to_saturation: how much more than the peak they complete when always busy, as a share.
+        at_peak: what requests see at the asked peak; None where there is none (a job, a closed loop, measured points).
         ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies at the highest load, in milliseconds; of a job only the time per token is known,
             since every request waits in the queue of the whole.
         binds: what ends the load.
         load: how requests reach an instance at that load.
         marks: which parts of the prediction rest on something other than measurements of this GPU and engine, each with its source.
         accuracy_impact, calibration: what is published of the number format: "very low" to "high", and how long; "" where nothing is.
-        confidence: how sure the number of systems is; None where nothing was simulated for it.
+        confidence: how sure the number of systems is; None where nothing was predicted.
+        checked: whether the whole fleet was simulated at this number of systems; otherwise the number is an estimate from the runs of one
+            instance, which agrees with the check within a few percent.
     """
 
     __pydantic_config__ = DERIVES
@@ -70,6 +76,9 @@ class Candidate(Shown):
     accuracy_impact: str = ""
     calibration: str = ""
     confidence: Confidence | None = None
+    sized_requests_per_second_per_instance: float | None = None
+    at_peak: AtPeak | None = None
+    checked: bool = False
 
     def derived(self) -> tuple[str, ...]:
         """The names of the only pool; of several pools only what adds up."""
@@ -186,6 +195,12 @@ class Candidate(Shown):
         """GPUs bought."""
         return sum(pool.fleet.gpus for pool in self.pools)
 
+    @property
+    def sized_rate(self) -> float:
+        """Requests per second of one instance that the number of systems counts on."""
+        sized = self.sized_requests_per_second_per_instance
+        return self.requests_per_second_per_instance if sized is None else sized
+
     def on(self, *, systems: int, instances: int) -> Candidate:
         """The same with another number of systems of the only pool."""
         return replace(self, pools=(replace(self.pool, systems=systems, instances=instances),))
@@ -198,7 +213,7 @@ def mean_latency(candidate: Candidate) -> float:
     return math.inf if value is None else value
 
 
-def by_gpus_needed(candidate: Candidate) -> tuple[float, float, float]:
-    """Sort key: fewest whole GPUs, then fewest exactly, then lowest latency."""
-    per_system = candidate.gpus / candidate.systems
-    return (candidate.gpus, candidate.systems_exact * per_system, mean_latency(candidate))
+def by_gpus_needed(candidate: Candidate) -> tuple[bool, float, float, float]:
+    """Sort key: first those that reach the asked confidence; then fewest whole GPUs, fewest exactly, lowest latency."""
+    per_system, sure = candidate.gpus / candidate.systems, candidate.confidence
+    return (sure is not None and not sure.reached, candidate.gpus, candidate.systems_exact * per_system, mean_latency(candidate))

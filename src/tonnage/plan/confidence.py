@@ -6,21 +6,43 @@ from dataclasses import dataclass
 
 from tonnage.spec.typed_values import FORBID
 
+CONFIDENCE = 0.8
+"""The confidence that decides where none is asked for."""
+
+CONFIDENCES = (0.5, 0.99)
+"""The lowest and the highest that can be asked for: beyond, no held-out error says anything."""
+
+BESIDE = (0.5, 0.8, 0.95)
+"""Those that a plan always names, beside the one that was asked for."""
+
+
+def percent_key(share: float) -> str:
+    """A confidence as ``Confidence.systems`` names it: "80"."""
+    return f"{100 * share:.4g}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confidence:
     """How sure the number of systems is.
 
     Attributes:
-        meets: probability that the chosen number of systems carries the peak inside the limits.
-        systems: systems (spare ones included) that do with 50, 80 and 95 % confidence, by percent; None where none does.
+        asked: the confidence that was asked for, as a share; the number of systems is the smallest that reaches it.
+        meets: probability that this number of systems carries the peak inside the limits.
+        systems: systems (spare ones included) that do with 50, 80 and 95 % confidence and with the asked one, by percent; None where no
+            number does.
         step_factors: the factors on step times that stand for these.
         metric: the metric whose held-out prediction errors these are: "ttft_ms", "itl_ms", "e2e_ms" or "requests_s".
     """
 
     __pydantic_config__ = FORBID
 
+    asked: float = CONFIDENCE
     meets: float
     systems: dict[str, int | None]
     step_factors: dict[str, float]
     metric: str
+
+    @property
+    def reached(self) -> bool:
+        """Whether some number of systems reaches the asked confidence."""
+        return self.systems.get(percent_key(self.asked)) is not None

@@ -32,7 +32,7 @@ from tonnage.plan.warning import Warning
 from tonnage.spec.scenario import Scenario
 from tonnage.spec.typed_values import FORBID
 
-SCHEMA = "tonnage-plan/2"
+SCHEMA = "tonnage-plan/3"
 
 AGAIN = "give the plan as tonnage size --json wrote it"
 

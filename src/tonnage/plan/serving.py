@@ -15,7 +15,7 @@ class Serving:
     Attributes:
         gpu, system: catalog ids.
         gpus_per_instance, gpus_per_system: whole GPUs.
-        requests_per_second_per_instance: highest load inside the limits.
+        requests_per_second_per_instance: what the plan counts on: the highest load inside the limits at the asked confidence.
         system_watts: highest power of one system; None where unknown.
         watts_from: where that comes from, in words.
         spare: systems owned on top of what the load needs.

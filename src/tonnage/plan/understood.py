@@ -26,6 +26,7 @@ class Understood:
         load: "open", "closed", or "measured" where a benchmark decides.
         arrivals, cv: process of the open loop, "trace" for a recording, and its coefficient of variation; None for measured points.
         spare_systems: added to what the load needs.
+        confidence: with which the number of systems is to meet the limits, as a share; None for measured points.
         seed: of every random draw; None for measured points.
         speculation: speculative decoding that was tried beside none; "" for none.
         benchmarks: the file of measured points; "" where the plan was simulated.
@@ -54,6 +55,7 @@ class Understood:
     arrivals: Process | Literal["trace"] | None = None
     cv: float | None = None
     spare_systems: int = 0
+    confidence: float | None = None
     seed: int | None = None
     speculation: str = ""
     benchmarks: str = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from tonnage.perf.pipeline import MARK
@@ -15,6 +15,7 @@ from tonnage.plan.limit import SATURATION
 from tonnage.plan.load import Load
 from tonnage.plan.pool import Pool
 from tonnage.results.latencies import Latencies
+from tonnage.sizing.confidence import sureness
 from tonnage.sizing.explain import memory_parts
 from tonnage.spec.catalog import accuracy_and_calibration, find_engine
 
@@ -25,23 +26,32 @@ if TYPE_CHECKING:
     from tonnage.sizing.question import Question
 
 
-def candidate(question: Question, carried: Carried) -> Candidate:
-    """What the plan says of a deployment that meets the limits."""
+def candidate(question: Question, carried: Carried, shown: int | None = None) -> Candidate:
+    """What the plan says of a deployment that meets the limits.
+
+    Args:
+        question: what was asked.
+        carried: the deployment, and what one instance carries.
+        shown: systems without spare ones that a simulation of the whole fleet asks for; None leaves the number to what one
+            instance carries.
+    """
     d, capacity = carried.ready.trial.deployment, carried.capacity
     gpus, load = d.parallelism.gpus, question.demand.sizing_requests_per_second
-    need = needed(question, capacity.rate, gpus, carried.ready.trial.system.gpus)
+    sure = sureness(question, carried, shown)
+    need, serving = sure.layout.of(sure.systems + question.spare), sure.layout.of(sure.systems)
     summary = capacity.summary
     impact, calibration = accuracy_and_calibration(d.precision, d.model.released)
     return Candidate(
         pools=(_pool(carried, need),),
-        systems_exact=need.exactly(load, capacity.rate),
+        systems_exact=need.exactly(load, sure.sized_rate),
+        sized_requests_per_second_per_instance=sure.sized_rate,
         requests_per_second_per_instance=capacity.rate,
         requests_per_second_per_gpu=capacity.rate / gpus,
         requests_per_second_per_8_gpus=capacity.rate / gpus * 8,
         output_tokens_per_second_per_8_gpus=capacity.rate / gpus * 8 * question.osl.mean,
         saturation_requests_per_second_per_instance=capacity.saturation,
         concurrency_per_instance=capacity.concurrency,
-        utilisation=need.utilisation(load, capacity.rate),
+        utilisation=serving.utilisation(load, capacity.rate),
         headroom_to_saturation=capacity.saturation * need.instances / load - 1.0,
         ttft_ms=Latencies() if question.offline else summary.ttft_ms,
         itl_ms=summary.itl_ms,
@@ -52,6 +62,8 @@ def candidate(question: Question, carried: Carried) -> Candidate:
         marks=(*marks(d), *((MARK,) if d.parallelism.pp > 1 else ())),
         accuracy_impact=impact,
         calibration=calibration,
+        confidence=sure.confidence(),
+        checked=shown is not None,
     )
 
 
@@ -59,18 +71,6 @@ def needed(question: Question, rate: float, gpus_per_instance: int, gpus_per_sys
     """The systems that the question's load needs where an instance carries ``rate`` requests/s, spare ones included."""
     layout = fleet(gpus_per_instance, gpus_per_system)
     return layout.of(layout.carrying(question.demand.sizing_requests_per_second, rate).systems + question.spare)
-
-
-def resized(question: Question, found: Candidate, systems: int) -> Candidate:
-    """The candidate on another number of systems, spare ones not counted."""
-    load, rate = question.demand.sizing_requests_per_second, found.requests_per_second_per_instance
-    need = found.pool.fleet.of(systems + question.spare)
-    saturated = found.saturation_requests_per_second_per_instance * need.instances / load
-    return replace(
-        found.on(systems=need.systems, instances=need.instances),
-        utilisation=need.utilisation(load, rate),
-        headroom_to_saturation=saturated - 1.0,
-    )
 
 
 def _pool(carried: Carried, need: Fleet) -> Pool:

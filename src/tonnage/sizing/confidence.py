@@ -1,233 +1,216 @@
-"""The confidence in a plan: the chance that its systems meet the limits, and how many do at 50, 80 and 95 % confidence.
+"""The confidence in a number of systems, which decides how many a plan asks for.
 
 The error of the step model is taken as one unknown factor on the time of every step. The distribution of the factor is that of the
 held-out errors (``perf.prediction_error``) of the metric that binds: TTFT, TPOT or E2E where a limit on it does, requests/s at saturation.
-The capacity is found again with steps that are slower by the 50th, 80th and 95th percentile of the factor, and the systems follow from
-it. The chance at the chosen number of systems is that of the factor at which its instances carry exactly the peak, interpolated between
-these capacities. Under load a TTFT grows faster than its steps, so using its error for the steps errs on the safe side. The scatter of a
-finite run is included, as the standard error of the limited latency. Uncertainty of the traffic is not: it is taken as asked.
-
-The choice is simulated again with slower steps. For the other candidates the runs that found their capacity are enough: an instance whose
-every step takes f times as long is the same instance with a slower clock. At a rate r it does what the instance itself does at r·f, and
-takes f times as long for it. So the highest rate inside a limit is the rate at which the instance strains the limit by 1/f, divided by f.
-Front end and turnaround are no steps but are stretched as well, which is a few milliseconds on the safe side.
+The number of systems at a confidence of 80 % is the smallest that meets the limits when every step takes as many times as long as the
+80th percentile of the factor. The chance that a number of systems meets the limits is that of all factors with which it still does.
+Both are read from what one instance carries with slower steps (``slower_steps``), for every deployment in the same way; of the choice,
+the whole fleet is simulated with the slower steps as well, and what that shows corrects the rates. Under load a TTFT grows faster than
+its steps, so that using its error for the steps errs on the safe side. The scatter of a finite run is included, as the standard error of
+the limited latency. Uncertainty of the traffic is not: it is taken as asked.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from itertools import pairwise
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from tonnage.perf.prediction_error import regime_of
 from tonnage.perf.residuals import shipped_residuals
-from tonnage.plan.confidence import Confidence
-from tonnage.sizing.candidate import needed
-from tonnage.sizing.capacity import STABLE
+from tonnage.plan.confidence import BESIDE, Confidence, percent_key
+from tonnage.plan.fleet import Fleet, fleet
+from tonnage.sizing.bounds import Carried
 from tonnage.sizing.instance import Instance
-from tonnage.sizing.search import measure
+from tonnage.sizing.slower_steps import SlowerSteps
 
 if TYPE_CHECKING:
     from tonnage.perf.regime import Regime
     from tonnage.perf.residuals import Residuals
-    from tonnage.plan.candidate import Candidate
     from tonnage.plan.limit import Bound
-    from tonnage.sizing.bounds import Carried
-    from tonnage.sizing.capacity import Capacity
     from tonnage.sizing.question import Question
-    from tonnage.sizing.search import Answer
     from tonnage.spec.deployment import LimitMetric
-
-ASKED = (0.5, 0.8, 0.95)
 
 METRICS: dict[LimitMetric, str] = {"ttft": "ttft_ms", "itl": "itl_ms", "tpot": "itl_ms", "e2e": "e2e_ms"}
 """Whose errors stand for the step factor, by the metric of the limit that binds; those of requests/s where none does."""
 
 BISECTIONS = 40
 
+LOWEST, HIGHEST = 0.001, 0.999
+"""No chance is named beyond these."""
 
-def confidence_of(question: Question, found: Answer, workers: int | None = None) -> Confidence:
-    """The confidence in the number of systems of the first candidate.
+HAIR = 1e-6
+"""How far a corrected rate stays away from the rates that whole numbers of systems need."""
 
-    The rate that the plan states was confirmed in a longer run, and its systems by the whole fleet; what these changed
-    is taken to change the slower ones by the same factor.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepErrors:
+    """The distribution of the factor on the time of every step.
+
+    Attributes:
+        metric: whose held-out errors it is made of.
+        regime: what the prediction is of.
+        residuals: the table of held-out errors.
+        noise: standard error of the limited latency in the run that found the capacity, as a share of it.
     """
-    best, chosen = found.candidates[0], found.carried[0]
-    instance, stated = chosen.ready.instance, chosen.capacity
-    confirmed = _confirmed(question, best, chosen)
 
-    def measured(factor: float) -> float:
-        asked = replace(instance.asked, step_factor=instance.asked.step_factor * factor)
-        capacity = measure(question, replace(chosen.ready, instance=Instance(instance.deployment, asked)))
-        return capacity.rate if capacity.reason is None else 0.0
+    metric: str
+    regime: Regime
+    residuals: Residuals
+    noise: float = 0.0
 
-    def rates_at(factors: Sequence[float]) -> list[float]:
-        with ThreadPoolExecutor(max_workers=workers) as pool:
-            same, *others = pool.map(measured, (1.0, *factors))
-        return [rate * confirmed * stated.rate / same for rate in others] if same > 0 else [0.0 for _ in others]
+    def factor(self, p: float) -> float:
+        """The quantile of the factor: with the probability ``p`` steps take at most so many times as long as predicted."""
+        middle = self._of_steps(0.5)
+        away = math.hypot(self._of_steps(p) - middle, self.noise * NormalDist().inv_cdf(p))
+        return math.exp(middle + math.copysign(away, p - 0.5))
 
-    return _of_candidate(question, best, chosen, rates_at)
-
-
-def confidences(question: Question, found: Answer) -> tuple[Confidence | None, ...]:
-    """The confidence in each candidate, from the runs that found its capacity; None for a replayed recording or a job."""
-    if question.offline or question.recording is not None:
-        return (None,) * len(found.candidates)
-
-    def one(candidate: Candidate, carried: Carried) -> Confidence:
-        stated = carried.capacity
-        confirmed = _confirmed(question, candidate, carried)
-
-        def rates_at(factors: Sequence[float]) -> list[float]:
-            return [rate * confirmed for rate in rates_with_slower_steps(stated, carried.ready.instance.trail, factors)]
-
-        return _of_candidate(question, candidate, carried, rates_at)
-
-    return tuple(one(candidate, carried) for candidate, carried in zip(found.candidates, found.carried, strict=True))
+    def _of_steps(self, p: float) -> float:
+        if self.metric == "requests_s":
+            return self.residuals.log_error(self.metric, self.regime, p)
+        return -self.residuals.log_error(self.metric, self.regime, 1 - p)
 
 
-def _systems_for(question: Question, candidate: Candidate, rate: float) -> int:
-    return needed(question, rate, candidate.parallelism.gpus, candidate.gpus_per_system).systems
+def metric_of(binds: Bound | None) -> str:
+    """The metric whose errors count where that ends the load."""
+    return "requests_s" if binds is None or binds.limit is None else METRICS[binds.limit.metric]
 
 
-def _confirmed(question: Question, candidate: Candidate, carried: Carried) -> float:
-    """Systems by the stated rate over those that the whole fleet was shown to need."""
-    return _systems_for(question, candidate, carried.capacity.rate) / candidate.systems
-
-
-def _of_candidate(
-    question: Question, candidate: Candidate, carried: Carried, rates_at: Callable[[Sequence[float]], Sequence[float]]
-) -> Confidence:
-    stated, deployment = carried.capacity, carried.ready.instance.deployment
-    serving = candidate.instances * (candidate.systems - question.spare) / candidate.systems
-    clients = stated.concurrency if question.load == "closed" else None
-    return confidence_in(
-        rate=stated.rate * _confirmed(question, candidate, carried),
-        needed_rate=question.demand.sizing_requests_per_second / serving,
-        binds=stated.binds,
+def step_errors(question: Question, carried: Carried) -> StepErrors:
+    """The errors of the steps of one deployment."""
+    capacity, deployment = carried.capacity, carried.ready.instance.deployment
+    clients = capacity.concurrency if question.load == "closed" else None
+    return StepErrors(
+        metric=metric_of(capacity.binds),
         regime=regime_of(deployment, isl=question.isl.mean, osl=question.osl.mean, clients=clients),
         residuals=shipped_residuals(),
-        rates_at=rates_at,
-        systems_for=lambda rate: _systems_for(question, candidate, rate),
-        noise=stated.noise,
+        noise=capacity.noise,
     )
 
 
-def confidence_in(
-    *,
-    rate: float,
-    needed_rate: float,
-    binds: Bound | None,
-    regime: Regime,
-    residuals: Residuals,
-    rates_at: Callable[[Sequence[float]], Sequence[float]],
-    systems_for: Callable[[float], int],
-    noise: float = 0.0,
-) -> Confidence:
-    """The confidence in a number of instances that each carry a rate.
+def levels(asked: float) -> tuple[float, ...]:
+    """The confidences that a plan names: 50, 80 and 95 %, and the one that was asked for."""
+    return tuple(sorted({*BESIDE, asked}))
 
-    Args:
-        rate: requests per second that one instance carries by the prediction.
-        needed_rate: what each of the chosen instances must carry at the peak.
-        binds: what ends its load.
-        regime: what the prediction is of.
-        residuals: held-out errors.
-        rates_at: the rate again, with every step so many times as long, for each of several factors; 0 where no load
-            meets the limits.
-        systems_for: whole systems, spare ones included, when one instance carries a rate above 0.
-        noise: standard error of the limited latency in the run that found the rate, as a share of it.
+
+@dataclass(frozen=True, kw_only=True)
+class Sureness:
+    """How sure the numbers of systems of one deployment are.
+
+    Attributes:
+        asked: the confidence that decides.
+        load: requests per second in all.
+        layout: how instances stand in systems.
+        spare: systems that stand by.
+        factor: quantiles of the factor on the time of every step.
+        rate: what one instance carries at such a factor, in requests per second; 0 where the limits hold at no load.
+        metric: whose errors these are.
+        shown: systems without spare ones that the whole fleet was shown to need; None where it was not simulated.
     """
-    metric = "requests_s" if binds is None or binds.limit is None else METRICS[binds.limit.metric]
 
-    def of_steps(p: float) -> float:
-        return residuals.log_error(metric, regime, p) if metric == "requests_s" else -residuals.log_error(metric, regime, 1 - p)
+    asked: float
+    load: float
+    layout: Fleet
+    spare: int
+    factor: Callable[[float], float]
+    rate: Callable[[float], float]
+    metric: str
+    shown: int | None = None
 
-    middle = of_steps(0.5)
+    @cached_property
+    def level(self) -> float | None:
+        """The asked confidence, or the highest below it that some number of systems reaches; None where none does."""
+        below = sorted((level for level in BESIDE if level < self.asked), reverse=True)
+        return next((level for level in (self.asked, *below) if self.rate(self.factor(level)) > 0), None)
 
-    def log_factor(p: float) -> float:
-        away = math.hypot(of_steps(p) - middle, noise * NormalDist().inv_cdf(p))
-        return middle + math.copysign(away, p - 0.5)
+    @property
+    def step_factor(self) -> float:
+        """The factor on the steps that the number of systems allows for."""
+        return 1.0 if self.level is None else self.factor(self.level)
 
-    factors = {p: math.exp(log_factor(p)) for p in ASKED}
-    rates = dict(zip(ASKED, rates_at(list(factors.values())), strict=True))
-    known = sorted({1.0: rate, **{factors[p]: rates[p] for p in ASKED}}.items())
-    most = critical_factor(known, needed_rate)
-    return Confidence(
-        meets=_probability(log_factor, math.log(most)),
-        systems={f"{100 * p:.0f}": systems_for(rates[p]) if rates[p] > 0 else None for p in ASKED},
-        step_factors={f"{100 * p:.0f}": round(factors[p], 4) for p in ASKED},
-        metric=metric,
+    @cached_property
+    def by_division(self) -> int:
+        """Systems, without spare ones, by what one instance carries."""
+        return self.layout.carrying(self.load, self.rate(self.step_factor)).systems
+
+    @property
+    def systems(self) -> int:
+        """Systems, without spare ones."""
+        return self.by_division if self.shown is None else self.shown
+
+    @cached_property
+    def correction(self) -> float:
+        """What the simulation of the whole fleet changes of the rates, by the least that agrees with it."""
+        shown, rate = self.shown, self.rate(self.step_factor)
+        if shown is None or shown == self.by_division:
+            return 1.0
+        enough = self.load / self.layout.of(shown).instances
+        if shown < self.by_division:
+            return enough / rate * (1 + HAIR)
+        fewer = self.layout.of(shown - self.layout.systems_per_instance).instances
+        return max(enough, self.load / fewer * (1 - HAIR) if fewer else 0.0) / rate
+
+    @property
+    def sized_rate(self) -> float:
+        """Requests per second of one instance that the number of systems counts on."""
+        return self.correction * self.rate(self.step_factor)
+
+    def systems_at(self, level: float) -> int | None:
+        """Systems that do with a confidence, spare ones included; None where no number does."""
+        rate = self.correction * self.rate(self.factor(level))
+        return self.layout.carrying(self.load, rate).systems + self.spare if rate > 0 else None
+
+    def meets(self, systems: int) -> float:
+        """The chance that so many systems, spare ones left out, meet the limits, in whole per mille."""
+        needed = self.load / self.layout.of(systems).instances * (1 - 1e-9)
+        low, high = LOWEST, HIGHEST
+        if self.correction * self.rate(self.factor(high)) >= needed:
+            return HIGHEST
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.correction * self.rate(self.factor(middle)) >= needed else (low, middle)
+        return math.floor(1e3 * low + 1e-3) / 1e3
+
+    def confidence(self) -> Confidence:
+        """As the plan states it."""
+        named = levels(self.asked)
+        return Confidence(
+            asked=self.asked,
+            meets=self.meets(self.systems),
+            systems={percent_key(level): self.systems_at(level) for level in named},
+            step_factors={percent_key(level): round(self.factor(level), 4) for level in named},
+            metric=self.metric,
+        )
+
+
+def sureness(question: Question, carried: Carried, shown: int | None = None) -> Sureness:
+    """How sure the numbers of systems of a deployment are; ``shown`` as in ``Sureness``."""
+    errors, trial = step_errors(question, carried), carried.ready.trial
+    return Sureness(
+        asked=question.confidence,
+        load=question.demand.sizing_requests_per_second,
+        layout=fleet(trial.deployment.parallelism.gpus, trial.system.gpus),
+        spare=question.spare,
+        factor=errors.factor,
+        rate=SlowerSteps(question, carried).rate,
+        metric=errors.metric,
+        shown=shown,
     )
 
 
-def critical_factor(known: list[tuple[float, float]], needed: float) -> float:
-    """The step factor at which the rate falls to the needed one, between (factor, rate) pairs in order of the factor.
-
-    Log-linear; beyond the pairs by the nearest two. A rate of 0 counts as reached halfway to it.
-    """
-    positive = [(math.log(factor), math.log(rate / needed)) for factor, rate in known if rate > 0]
-    dead = [math.log(factor) for factor, rate in known if rate <= 0]
-    if not positive:
-        return known[0][0]
-    if len(positive) == 1:
-        found = positive[0][0] + positive[0][1]  # a rate that falls as the steps grow
-    else:
-        pairs = list(pairwise(positive))
-        (x0, y0), (x1, y1) = next((pair for pair in pairs if pair[1][1] < 0), pairs[-1])
-        slope = min((y1 - y0) / (x1 - x0), -0.5) if x1 > x0 else -1.0
-        found = x0 - y0 / slope
-    if dead:
-        last = max(x for x, _ in positive)
-        found = min(found, (last + min(dead)) / 2) if min(dead) > last else found
-    return math.exp(found)
+def sharpened(question: Question, carried: Carried) -> None:
+    """Make the runs without which the rates at the confidences are not known."""
+    errors = step_errors(question, carried)
+    SlowerSteps(question, carried).sharpen([errors.factor(level) for level in levels(question.confidence)])
 
 
-def _probability(log_factor: Callable[[float], float], at: float) -> float:
-    """The share of the factor's distribution below a value, in whole per mille."""
-    low, high = 0.001, 0.999
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if log_factor(middle) <= at else (low, middle)
-    return round((low + high) / 2, 3)
-
-
-def rates_with_slower_steps(capacity: Capacity, trail: Mapping[float, float], factors: Sequence[float]) -> list[float]:
-    """The highest rate inside the limits with every step slowed down, for each of several factors.
-
-    Args:
-        capacity: of the instance as it is.
-        trail: strain on the limits (largest value over its limit) by rate; 0 requests/s stands for a single client.
-        factors: on the duration of every step.
-
-    Returns:
-        Requests per second; 0 where a single client exceeds the limits.
-    """
-    most = max(capacity.saturation * STABLE, capacity.rate)
-    points = _rising(trail)
-    here = _rate_at(points, 1.0, most)
-    if here <= 0.0:
-        return [capacity.rate / factor for factor in factors]
-    return [capacity.rate * _rate_at(points, 1.0 / factor, most) / here / factor for factor in factors]
-
-
-def _rising(trail: Mapping[float, float]) -> list[tuple[float, float]]:
-    """Rates in order, with the largest strain up to each: noise of the runs makes no rate easier than a lower one."""
-    found: list[tuple[float, float]] = []
-    for rate, strain in sorted(trail.items()):
-        found.append((rate, max(strain, found[-1][1] if found else 0.0)))
-    return found
-
-
-def _rate_at(points: Sequence[tuple[float, float]], strain: float, most: float) -> float:
-    """The highest rate at which the strain is at most that, no more than ``most``; linear between runs in the strain's logarithm."""
-    if not points or points[0][1] > strain:
-        return 0.0
-    for (low, below), (high, above) in pairwise(points):
-        if above > strain:
-            share = math.log(strain / below) / math.log(above / below) if below > 0 else (strain - below) / (above - below)
-            return min(low + share * (high - low), most)
-    return most
+def at_confidence(question: Question, carried: Carried) -> Carried:
+    """The deployment with steps as slow as the asked confidence allows for, and what it carries then."""
+    found = sureness(question, carried)
+    factor, instance = found.step_factor, carried.ready.instance
+    slow = Instance(instance.deployment, replace(instance.asked, step_factor=instance.asked.step_factor * factor))
+    capacity = replace(carried.capacity, rate=found.sized_rate, saturation=carried.capacity.saturation / factor)
+    return Carried(ready=replace(carried.ready, instance=slow), capacity=capacity)

@@ -46,6 +46,7 @@ def understood(question: Question) -> Understood:
         arrivals=question.process if question.recording is None else "trace",
         cv=question.cv if question.demand.cv is None else question.demand.cv,
         spare_systems=question.spare,
+        confidence=question.confidence,
         seed=question.seed,
         speculation="" if question.speculation is None else str(question.speculation),
     )

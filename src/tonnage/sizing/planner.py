@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.plan.pareto import pareto
 from tonnage.plan.plan import Plan
-from tonnage.sizing.confidence import confidence_of, confidences
+from tonnage.sizing.at_peak import at_peaks
+from tonnage.sizing.confidence import at_confidence
 from tonnage.sizing.curve import load_curve
 from tonnage.sizing.demand import carried_by_existing
 from tonnage.sizing.existing import existing
@@ -24,8 +25,8 @@ from tonnage.sizing.trace_capacity import replayed_at
 from tonnage.sizing.warnings import warnings
 
 if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
-    from tonnage.plan.confidence import Confidence
+    from tonnage.plan.at_peak import AtPeak
+    from tonnage.plan.curve import CurvePoint
 
 __all__ = ["Progress", "no_progress", "size"]
 
@@ -44,16 +45,16 @@ def size(question: Question, *, progress: Progress = no_progress, workers: int |
     question.check()
     prepared = prepare(question)
     found = answer(question, prepared, progress=progress, workers=workers)
-    have = existing(question, found) if question.have else None
+    have = existing(question, _at_confidence(question, found)) if question.have else None
     if have is not None and question.demand.of_existing and have.requests_per_second > 0:
         question = replace(question, demand=carried_by_existing(have.requests_per_second))
         found = ranked(question, found.carried, found.rejected)
+    found = _with_peaks(question, found, workers) if question.deepen else found
     deep = _deepened(question, found, workers) if question.deepen and found.candidates else {}
-    sure = confidence_of(question, found, workers) if question.deepen and found.candidates else None
     return Plan(
         scenario=understood(question),
         demand=question.demand,
-        candidates=_with_confidence(question, found, sure),
+        candidates=found.candidates,
         rejected=found.rejected,
         reachable=None if found.candidates else reachable(question, prepared, found.rejected),
         notes=notes(question, found),
@@ -67,12 +68,15 @@ def size(question: Question, *, progress: Progress = no_progress, workers: int |
     )
 
 
-def _with_confidence(question: Question, found: Answer, chosen: Confidence | None) -> tuple[Candidate, ...]:
-    """Every candidate with the confidence in its number of systems; that of the choice was simulated."""
-    each = list(confidences(question, found))
-    if chosen is not None:
-        each[0] = chosen
-    return tuple(replace(candidate, confidence=sure) for candidate, sure in zip(found.candidates, each, strict=True))
+def _with_peaks(question: Question, found: Answer, workers: int | None) -> Answer:
+    """Every candidate with what its requests see at the peak."""
+    peaks = at_peaks(question, found, workers)
+    return replace(found, candidates=tuple(replace(each, at_peak=peak) for each, peak in zip(found.candidates, peaks, strict=True)))
+
+
+def _at_confidence(question: Question, found: Answer) -> Answer:
+    """The answer with steps as slow as the asked confidence allows for: what systems that exist carry is as sure as what is bought."""
+    return replace(found, carried=tuple(at_confidence(question, carried) for carried in found.carried))
 
 
 def _deepened(question: Question, found: Answer, workers: int | None) -> dict[str, Any]:
@@ -82,7 +86,16 @@ def _deepened(question: Question, found: Answer, workers: int | None) -> dict[st
     if not question.offline:
         deep["explain"] = explained(chosen)
     if question.load == "open" and not question.offline:
-        peak = question.demand.sizing_requests_per_second / best.instances
-        replayed = replayed_at(question, chosen, best.instances) if question.recording is not None else None
-        deep["curve"] = load_curve(chosen.ready.instance, chosen.capacity, peak, replayed)
+        serving = best.pool.fleet.of(best.systems - question.spare).instances
+        peak = question.demand.sizing_requests_per_second / serving
+        replayed = replayed_at(question, chosen, serving) if question.recording is not None else None
+        curve = load_curve(chosen.ready.instance, chosen.capacity, peak, replayed)
+        deep["curve"] = tuple(_as_the_fleet(point, best.at_peak) for point in curve)
     return deep
+
+
+def _as_the_fleet(point: CurvePoint, peak: AtPeak | None) -> CurvePoint:
+    """The point at the peak with the latencies of the whole fleet, which the plan names; the others as they are."""
+    if peak is None or point.mark != "peak":
+        return point
+    return replace(point, ttft_ms=peak.ttft_ms, itl_ms=peak.itl_ms, tpot_ms=peak.tpot_ms, e2e_ms=peak.e2e_ms)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tonnage.errors import InputError, option
+from tonnage.plan.confidence import CONFIDENCE
 from tonnage.plan.demand import Demand
 from tonnage.plan.note import Note
 from tonnage.spec.calibration import Calibration
@@ -58,6 +59,7 @@ class Question:
             clients busy, as benchmarks do.
         process, cv: arrival process of an open loop.
         spare: systems to add on top of what the load needs (1 for N+1).
+        confidence: with which the number of systems is to meet the limits, as a share.
         seed: of every random draw.
         pps: pipeline-parallel degrees; empty to try more than 1 only where no tensor-parallel degree fits, and
             then the least that does.
@@ -93,6 +95,7 @@ class Question:
     process: Process = "poisson"
     cv: float = 1.0
     spare: int = 0
+    confidence: float = CONFIDENCE
     seed: int = 0
     pps: tuple[int, ...] = ()
     dps: tuple[int, ...] = ()

@@ -17,8 +17,9 @@ from tonnage.plan.fleet_check import FleetCheck
 from tonnage.plan.reason import Reason
 from tonnage.plan.rejected import Rejected
 from tonnage.sizing.bounds import Carried, beaten, bound_per_gpu, far_behind
-from tonnage.sizing.candidate import candidate, resized
+from tonnage.sizing.candidate import candidate
 from tonnage.sizing.capacity import Capacity, confirmed, find_capacity, unscreened
+from tonnage.sizing.confidence import at_confidence, sharpened
 from tonnage.sizing.fleet_check import FleetAtPeak, check
 from tonnage.sizing.offline import offline_capacity
 from tonnage.sizing.question import Question
@@ -73,7 +74,7 @@ def answer(
     """
     found, rejected = compete(question, prepared, progress=progress, workers=workers)
     found = _tuned(question, found, workers)
-    return ranked(question, found, rejected)
+    return ranked(question, found, rejected, workers)
 
 
 def compete(
@@ -98,8 +99,10 @@ def compete(
     return [o for o in in_order if isinstance(o, Carried)], [o for o in in_order if isinstance(o, Rejected)]
 
 
-def ranked(question: Question, found: Sequence[Carried], rejected: Sequence[Rejected]) -> Answer:
+def ranked(question: Question, found: Sequence[Carried], rejected: Sequence[Rejected], workers: int | None = None) -> Answer:
     """The candidates best first, the first of them checked as a whole fleet and corrected by what that shows."""
+    for _ in _parallel(lambda carried: sharpened(question, carried), found, workers):
+        pass
     pairs = _sorted([(candidate(question, c), c) for c in found])
     verdict = None
     if pairs and question.load == "open" and not question.offline:
@@ -118,9 +121,9 @@ def measure(question: Question, ready: Ready, screen: Callable[[], Reason | None
 
 
 def fleet_under(question: Question, carried: Carried) -> FleetAtPeak:
-    """The deployment as a fleet under the question's demand."""
+    """The deployment as a fleet under the question's demand, with steps as slow as the asked confidence allows for."""
     demand = question.demand.sizing_requests_per_second
-    return FleetAtPeak(carried, demand, question.recording, question.replays_lengths)
+    return FleetAtPeak(at_confidence(question, carried), demand, question.recording, question.replays_lengths)
 
 
 def _waves(prepared: Sequence[Ready | Rejected]) -> Iterator[list[Ready]]:
@@ -188,10 +191,10 @@ def _checked(question: Question, pairs: list[tuple[Candidate, Carried]]) -> tupl
             break
         fleet = fleet_under(question, carried)
         verdict = verdicts[id(carried)] = check(fleet, first.systems - question.spare)
-        pairs = _sorted([(resized(question, first, verdict.systems), carried), *pairs[1:]])
+        pairs = _sorted([(candidate(question, carried, verdict.systems), carried), *pairs[1:]])
     first, carried = pairs[0]
     if id(carried) not in verdicts:
         fleet = fleet_under(question, carried)
         verdicts[id(carried)] = check(fleet, first.systems - question.spare)
-        pairs = [(resized(question, first, verdicts[id(carried)].systems), carried), *pairs[1:]]
+        pairs = [(candidate(question, carried, verdicts[id(carried)].systems), carried), *pairs[1:]]
     return pairs, verdicts[id(carried)]

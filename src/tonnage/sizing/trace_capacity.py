@@ -17,7 +17,7 @@ from tonnage.sizing.bounds import MARGIN
 from tonnage.sizing.capacity import STABLE, Capacity, no_capacity, saturation
 from tonnage.sizing.fleet_check import Replayed, fleet_summary
 from tonnage.sizing.instance import ALONE_REQUESTS, Instance
-from tonnage.sizing.limits import breach, worst_limit
+from tonnage.sizing.limits import breach, strain, worst_limit
 
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
@@ -46,7 +46,7 @@ def replay_capacity(instance: Instance, recording: Recording, lengths: bool = Tr
     runs: dict[int, Summary] = {}
 
     def holds(count: int) -> bool:
-        runs[count] = fleet_summary(instance, mean, count, replayed=Replayed(recording=recording, lengths=lengths))[0]
+        runs[count] = noted_replay(instance, recording, count, lengths)
         return worst_limit(runs[count], slo) is None
 
     fewest = max(1, math.ceil(mean / (STABLE * min(saturated, MARGIN * instance.saturation_estimate()))))
@@ -70,6 +70,13 @@ def replay_capacity(instance: Instance, recording: Recording, lengths: bool = Tr
         reason=None,
         simulated_requests=len(recording),
     )
+
+
+def noted_replay(instance: Instance, recording: Recording, count: int, lengths: bool = True) -> Summary:
+    """The metrics of a recording over so many instances; the strain on the limits is noted at the rate of one of them."""
+    summary = fleet_summary(instance, recording.mean_rps, count, replayed=Replayed(recording=recording, lengths=lengths))[0]
+    instance.trail[recording.mean_rps / count] = strain(summary, instance.asked.slo)
+    return summary
 
 
 def replayed_at(question: Question, carried: Carried, instances: int) -> Callable[[float], Summary]:

@@ -148,6 +148,9 @@ class Scenario:
     have: Text = leaf("Systems that exist, such as 3xdgx-h100: the plan then says what they carry, not how many are needed.")
     growth: Length = leaf("Growth of the load, such as 5%/month or 60%/year.")
     spare: int | None = leaf("Systems in addition to those that the load needs; 1 is N+1.")
+    confidence: Length = leaf(
+        "Confidence with which the number of systems meets the limits, given the errors of the prediction, such as 95 or 95% (default: 80)."
+    )
     prices: str | dict[str, Any] | None = leaf("Prices in place of the catalog's, or the YAML file that holds them.", file=True)
     benchmarks: Text = leaf(
         "Measured points: a CSV with the columns of docs/size.md, a run folder, or the report of a benchmark tool.", file=True

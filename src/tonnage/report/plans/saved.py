@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tonnage.plan.plan import Plan
 
-COMPARISON = "tonnage-comparison/2"
+COMPARISON = "tonnage-comparison/3"
 
 
 def to_json(plans: Sequence[Plan]) -> dict[str, Any]:

@@ -1,0 +1,74 @@
+"""What an instance carries with slower steps: read from its runs, against searches of its own, and never more than with faster ones."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.questions import question
+from tonnage.sizing.bounds import Carried
+from tonnage.sizing.capacity import STABLE, find_capacity
+from tonnage.sizing.instance import Instance
+from tonnage.sizing.search_space import Ready, prepare
+from tonnage.sizing.slower_steps import LEAST, NEAR, SlowerSteps, rate_at, rising
+
+
+def carried_of(**changed: object) -> Carried:
+    ready = next(found for found in prepare(question(**changed)) if isinstance(found, Ready))
+    return Carried(ready=ready, capacity=find_capacity(ready.instance))
+
+
+@pytest.mark.parametrize("limit", ["p95<=300ms", "p95<=120ms", "mean<=60ms"])
+def test_slower_steps_carry_what_a_search_of_its_own_finds(limit: str) -> None:
+    """Read from the runs of one search and a few more, against a search with every step slower."""
+    carried = carried_of(ttft=limit)
+    steps = SlowerSteps(question(ttft=limit), carried)
+    steps.sharpen([1.05, 1.2, 1.5])
+    instance = carried.ready.instance
+    for factor in (1.05, 1.2, 1.5):
+        slower = find_capacity(Instance(instance.deployment, replace(instance.asked, step_factor=factor)))
+        assert steps.rate(factor) == pytest.approx(slower.rate, rel=0.05)
+
+
+def test_sharpening_closes_the_bracket_around_every_factor() -> None:
+    carried = carried_of(ttft="p95<=120ms")
+    before = len(carried.ready.instance.trail)
+    SlowerSteps(question(), carried).sharpen([1.3])
+    points = rising(carried.ready.instance.trail)
+    low = max((rate for rate, strain in points if strain <= 1 / 1.3), default=0.0)
+    high = min(rate for rate, strain in points if strain > 1 / 1.3)
+    assert len(points) > before
+    assert high - low <= 2 * NEAR * high
+
+
+def blank(trail: dict[float, float], *, rate: float, saturation: float) -> SlowerSteps:
+    carried = carried_of()
+    carried.ready.instance.trail.clear()
+    carried.ready.instance.trail.update(trail)
+    return SlowerSteps(question(), Carried(ready=carried.ready, capacity=replace(carried.capacity, rate=rate, saturation=saturation)))
+
+
+def test_saturation_shrinks_with_the_steps_and_a_limit_that_one_client_exceeds_leaves_nothing() -> None:
+    free = blank({0.0: 0.1, 9.8: 0.3}, rate=STABLE * 10.0, saturation=10.0)
+    assert [free.rate(f) for f in (1.0, 2.0, 3.0)] == pytest.approx([9.8, 4.9, 9.8 / 3])
+    assert blank({0.0: 0.6, 9.8: 0.9}, rate=9.8, saturation=10.0).rate(2.0) == 0.0
+    assert blank({}, rate=9.8, saturation=10.0).rate(2.0) == pytest.approx(4.9)
+
+
+def test_a_hair_above_a_single_client_counts_as_none() -> None:
+    edge = blank({0.0: 0.499, 10.0: 1.0}, rate=10.0, saturation=20.0)
+    assert rate_at(rising({0.0: 0.499, 10.0: 1.0}), 0.5, 20.0) < LEAST * 10.0
+    assert edge.rate(2.0) == 0.0
+
+
+trails = st.dictionaries(st.floats(0.1, 9.0), st.floats(0.05, 4.0), min_size=1, max_size=8)
+STEPS = blank({}, rate=5.0, saturation=10.0)
+
+
+@given(trails, st.floats(0.5, 3.0), st.floats(0.5, 3.0))
+def test_slower_steps_never_carry_more(trail: dict[float, float], a: float, b: float) -> None:
+    STEPS.instance.trail.clear()
+    STEPS.instance.trail.update({0.0: 0.04, **trail})
+    fast, slow = sorted((a, b))
+    assert STEPS.rate(slow) <= STEPS.rate(fast) * (1 + 1e-9)
