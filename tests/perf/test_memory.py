@@ -341,6 +341,15 @@ def test_layers_with_windows_take_a_constant_number_of_blocks(model: str, engine
     assert f"KV of windows = {kept} per GPU and request, {windows:,} blocks" in equations(plan)
 
 
+def test_lengths_that_nobody_gave_fit_the_context() -> None:
+    """gpt-j-6b and falcon-180b, with contexts of 2,048 tokens, were refused for 2,000 + 200."""
+    short = [api.memory(model=model, gpu="h200", tp=8) for model in ("gpt-j-6b", "falcon-180b")]
+    assert [(each.isl, each.osl) for each in short] == [(1_848, 200)] * 2
+    assert (api.memory(model="gpt-j-6b", isl=2_000).osl, api.memory(model="gpt-j-6b", osl=2_000).isl) == (48, 48)
+    with pytest.raises(InputError, match="exceed the context of gpt-j-6b"):
+        api.memory(model="gpt-j-6b", isl=2_000, osl=200)
+
+
 def test_json_tells_of_windows_where_a_model_has_them() -> None:
     found = api.memory(model="gpt-oss-20b", engine="vllm", isl=2_000, osl=200).to_json()
     assert (found["kv_bytes_per_token"], found["kv_window_bytes_per_token"], found["kv_window_blocks"]) == (24_576, 24_576, 8)

@@ -53,6 +53,12 @@ def test_a_form_reads_back_as_itself_and_draws_its_mean(text: str) -> None:
     assert drawn.min() >= 1
 
 
+@pytest.mark.parametrize("text", ["uniform:500-3500", "uniform:500-3500+300", "uniform:2000,5000", "1000000", "10000000"])
+def test_a_distribution_is_told_as_it_was_written(text: str) -> None:
+    """An interval was told by its mean and standard deviation, uniform:2000,866.025, and a million as 1e+06."""
+    assert str(parse_lengths(text, "--isl")) == text
+
+
 @pytest.mark.parametrize(("text", "mean"), [("3500words", 4666.667), ("3500 words", 4666.667), ("1word", 4 / 3), ("300 tokens", 300)])
 def test_words_are_three_quarters_of_a_token(text: str, mean: float) -> None:
     assert parse_lengths(text, "--isl").mean == pytest.approx(mean)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from tonnage.spec.deployment import Deployment
 
 
+DEFAULT_ISL, DEFAULT_OSL = 2_000, 200
+"""Tokens of a request that are counted where nothing is said."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryReport:
     """Where the memory of an instance goes, and how many requests of given lengths it holds."""
@@ -70,11 +74,13 @@ def memory(
     dp: int = 1,
     ep: int = 1,
     engine: str = "tensorrt-llm",
-    isl: int,
-    osl: int,
+    isl: int | None = None,
+    osl: int | None = None,
     speculation: str | None = None,
 ) -> MemoryReport:
     """Where the memory of an instance goes, by its engine's rule; a drafter's weights and cache too.
+
+    Requests are of 2,000 and 200 tokens where nothing is said, shorter where the model's context is.
 
     Raises:
         DoesNotFit: weights and reserves leave no room for the KV cache.
@@ -85,6 +91,9 @@ def memory(
 
     place: dict[str, Any] = {"model": model, "gpu": gpu, "precision": precision, "tp": tp, "dp": dp, "ep": ep, "engine": engine}
     deployment = deployment_of(**place, speculation=speculation)
+    most = deployment.model.max_context
+    osl = max(1, min(DEFAULT_OSL, most - (isl or 1))) if osl is None else osl
+    isl = max(1, min(DEFAULT_ISL, most - osl)) if isl is None else isl
     for where, length in ((option("isl"), isl), (option("osl"), osl)):
         if length < 1:
             raise InputError(f"{where}: {length} is below one token; write 1 or more")

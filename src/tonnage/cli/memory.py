@@ -24,7 +24,7 @@ class Instance:
     dp: int | None = about("Data-parallel attention ranks of a mixture of experts (default: 1).")
     ep: int | None = about("Expert-parallel degree of a mixture of experts (default: 1).")
     engine: str | None = about("Engine preset; each has its own rule for the size of the KV cache (default: tensorrt-llm).")
-    isl: int | None = about("Prompt tokens of one request, to count the requests that fit at once (default: 2000).")
+    isl: int | None = about("Prompt tokens of one request, to count the requests that fit at once (default: 2000, or what fits).")
     osl: int | None = about("Output tokens of one request (default: 200).")
     speculation: str | None = about('Speculative decoding, whose drafter takes memory too, such as "eagle k=3 acceptance=0.7".')
 
@@ -40,5 +40,5 @@ def memory(
     from tonnage import api
     from tonnage.report.memory import memory as document
 
-    found = api.memory(model=model, **{"isl": 2000, "osl": 200, **given(asked)})
+    found = api.memory(model=model, **given(asked))
     print_answer(lambda: document(found.lines()), found.to_json, json=json)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from tonnage.report.blocks import items, section
 from tonnage.report.document import Document, Facts, Table, Text
 from tonnage.report.numbers import between, counted, number
+from tonnage.report.wording.lengths import as_written
 from tonnage.spec.workload import ClosedLoop, OpenLoop
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _title(run: Run) -> str:
     guesses = f", {d.speculation}" if d.speculation is not None else ""
     where = f"{d.model.name} {d.precision.name.upper()} on {d.parallelism.gpus} × {d.gpu.name}{split}, {d.engine}"
     fleet = f"; {run.instances} instances, {run.router}" if run.router else ""
-    return f"{where}{guesses}, {w.isl} tokens in, {w.osl} out{fleet}"
+    return f"{where}{guesses}, {as_written(str(w.isl))} tokens in, {as_written(str(w.osl))} out{fleet}"
 
 
 def _load(run: Run) -> str:

@@ -103,11 +103,14 @@ class Lengths:
         if self.written:
             return self.written
         if self.kind == "fixed":
-            return f"{self.mean:g}"
+            return f"{self.mean:.10g}"
         plus = f"+{self.plus:g}" if self.plus else ""
         if self.kind == "histogram":
             return f"histogram:{','.join(f'{value:g}:{weight:g}' for value, weight in self.bins)}{plus}"
-        return f"{self.kind}:{self.mean - self.plus:g},{self.std:g}{plus}"
+        own, half = self.mean - self.plus, self.std * math.sqrt(3.0)
+        if self.kind == "uniform" and own > half:
+            return f"uniform:{round(own - half, 6):g}-{round(own + half, 6):g}{plus}"
+        return f"{self.kind}:{own:g},{self.std:g}{plus}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,8 +38,8 @@ READING = "p99<=250ms"
 PRESETS: dict[UseCase, Preset] = {
     "chatbot": Preset(mode="streaming", isl="500", osl="200", limits=LimitsAsked(ttft="p95<=1s", itl=READING)),
     "summarization": Preset(mode="streaming", isl="3000", osl="300", limits=LimitsAsked(ttft="p95<=3s", itl=READING)),
-    "rag": Preset(mode="streaming", isl="2500", osl="200", limits=LimitsAsked(ttft="p95<=2s", itl=READING)),
-    "data-generation": Preset(mode="streaming", isl="300", osl="1500", limits=LimitsAsked(tpot="mean<=35ms")),
+    "rag": Preset(mode="streaming", isl="3500", osl="500", limits=LimitsAsked(ttft="p95<=2s", itl=READING)),
+    "data-generation": Preset(mode="streaming", isl="300", osl="1500", limits=LimitsAsked(itl="p99<=35ms")),
     "offline": Preset(mode="offline", isl="1000", osl="300", limits=LimitsAsked()),
 }
 

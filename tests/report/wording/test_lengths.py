@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.report.wording.lengths import length_text
+from tonnage.report.wording.lengths import as_written, length_text
 
 
 @pytest.mark.parametrize(
@@ -21,3 +21,8 @@ from tonnage.report.wording.lengths import length_text
 )
 def test_length_text(written: str, said: str) -> None:
     assert length_text(written) == said
+
+
+@pytest.mark.parametrize(("written", "text"), [("200", "200"), ("100000", "100,000"), ("uniform:500-3500", "uniform:500-3500"), ("", "")])
+def test_plain_numbers_have_their_thousands_separated(written: str, text: str) -> None:
+    assert as_written(written) == text

@@ -9,6 +9,7 @@ from tonnage.report.blocks import section
 from tonnage.report.document import Block, Section, Table
 from tonnage.report.numbers import ABSENT, counted, number, percent, usd
 from tonnage.report.plans.deployments import of_pools, split, systems
+from tonnage.report.wording.lengths import as_written
 from tonnage.report.wording.limits import bound_text
 from tonnage.report.wording.reasons import reason_text
 
@@ -44,7 +45,7 @@ def candidates_table(plan: Plan) -> Table | None:
     costs = yearly_costs(plan)
     priced, sure = any(cost is not None for cost in costs), any(c.confidence is not None for c in found)
     header = (*IDENTITY, *CARRIED, *(CONFIDENCE if sure else ()), *LATENCIES, *(("USD a year",) if priced else ()), "bound by")
-    lengths = f"{plan.scenario.model}, {plan.scenario.isl}/{plan.scenario.osl} tokens"
+    lengths = f"{plan.scenario.model}, {as_written(plan.scenario.isl)}/{as_written(plan.scenario.osl)} tokens"
     notes = [SURE] * sure + [MARKED] * any(c.marks for c in found)
     rows = tuple(_row(c, cost, priced=priced, sure=sure) for c, cost in zip(found, costs, strict=True))
     known = [i for i, name in enumerate(header) if name not in LATENCIES or any(row[i] != ABSENT for row in rows)]

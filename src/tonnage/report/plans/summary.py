@@ -14,6 +14,7 @@ from tonnage.report.wording.deployments import load_text, memory_text
 from tonnage.report.wording.existing import existing_text
 from tonnage.report.wording.fleet_check import fleet_check_text
 from tonnage.report.wording.job import finish_text
+from tonnage.report.wording.lengths import as_written
 from tonnage.report.wording.limits import bound_text, limit_text
 from tonnage.report.wording.pace import pace_text
 from tonnage.report.wording.reachable import reachable_text
@@ -28,7 +29,7 @@ def question_lines(plan: Plan) -> Facts:
     asked = plan.scenario
     return Facts(
         rows=(
-            ("Question", f"{asked.model}, {asked.isl} tokens in, {asked.osl} out"),
+            ("Question", f"{asked.model}, {as_written(asked.isl)} tokens in, {as_written(asked.osl)} out"),
             ("Demand", demand_text(plan.demand)),
             ("Limits", ", ".join(map(limit_text, asked.limits)) or "none"),
         )

@@ -22,3 +22,8 @@ def length_text(written: str) -> str:
     if (found := _SPREAD.fullmatch(written)) is not None:
         return f"{plain(float(found[2]))} ± {plain(float(found[3]))} tokens ({found[1]})"
     return f"{written} tokens"
+
+
+def as_written(written: str) -> str:
+    """A length as it was written, a plain number with its thousands separated: "2,000", "uniform:500-3500"."""
+    return f"{int(written):,}" if written.isascii() and written.isdigit() else written
