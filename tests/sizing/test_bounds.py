@@ -4,8 +4,9 @@ import pytest
 
 from tests.questions import question
 from tonnage.report.wording.reasons import reason_text
-from tonnage.sizing.bounds import MARGIN, Carried, beaten, bound_per_gpu, far_behind
+from tonnage.sizing.bounds import MARGIN, Carried, beaten, bound_per_gpu, exceeded, far_behind
 from tonnage.sizing.capacity import find_capacity, saturation
+from tonnage.sizing.instance import Instance
 from tonnage.sizing.search_space import Ready, prepare
 
 
@@ -23,8 +24,9 @@ def test_no_deployment_completes_more_than_its_closed_form_allows(engine: str, l
     for one in ready(isl=lengths[0], osl=lengths[1], engine=engine, tp="1,4", gpu="h100,l40s", ttft=None):
         estimate = one.instance.saturation_estimate()
         assert saturation(one.instance) / estimate < MARGIN  # with a front end, which may limit
-        one.instance.step = one.instance.step.in_process
-        assert 0.85 < saturation(one.instance) / one.instance.saturation_estimate() < MARGIN
+        bare = Instance(one.instance.deployment, one.instance.asked)
+        bare.step = bare.step.in_process
+        assert 0.85 < saturation(bare) / bare.saturation_estimate() < MARGIN
 
 
 def test_a_beaten_deployment_carries_less_when_it_is_simulated_after_all() -> None:
@@ -49,9 +51,20 @@ def test_far_behind_names_the_limit_and_both_rates() -> None:
     one, other = ready(tp="1,2", ttft="p95<=300ms")
     strict = ready(tp="2", ttft="p95<=32ms")[0]
     best = carried(one)
-    assert far_behind(other, [best]) is None
-    reason = far_behind(strict, [best])
+    assert far_behind(other, [best], find_capacity(other.instance, exceeded(other, [best]))) is None
+    reason = far_behind(strict, [best], find_capacity(strict.instance, exceeded(strict, [best])))
     assert reason is not None
     assert "TTFT p95" in reason_text(reason)
     assert f"carries {best.rate_per_gpu:.3g} per GPU" in reason_text(reason)
-    assert far_behind(strict, []) is None
+    assert exceeded(strict, []) == 0
+
+
+def test_a_search_that_must_exceed_a_load_ends_early_only_where_it_would_not() -> None:
+    """The same deployment is searched whole, and with loads to exceed on either side of what it carries."""
+    for one in ready(tp="1,2", engine="tensorrt-llm,vllm", ttft="p95<=200ms", itl="p99<=40ms"):
+        whole = find_capacity(one.instance)
+        for share in (0.5, 0.9, 0.99):
+            assert find_capacity(one.instance, share * whole.rate) == whole
+        for share in (1.03, 1.3, 3.0):
+            ended = find_capacity(one.instance, share * whole.rate)
+            assert ended.reason is not None or ended.rate <= share * whole.rate

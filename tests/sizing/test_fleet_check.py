@@ -50,10 +50,6 @@ class Holds:
 
     least: int
     span: int = 1
-    carries: int = 1
-
-    def could_carry(self, systems: int) -> bool:
-        return systems >= self.carries
 
     def run(self, systems: int, split: str = "random") -> FleetRun:
         holds = systems >= self.least
@@ -74,26 +70,50 @@ class Holds:
         )
 
 
-@pytest.mark.parametrize(
-    ("least", "taken", "said"),
-    [
-        (5, 5, "meet every limit; one system fewer does not (TTFT p95 2 s > 1 s)"),
-        (4, 4, "meet every limit, and one system fewer does too, so the plan takes 4 systems"),
-        (6, 6, "break a limit (TTFT p95 2 s > 1 s); 6 systems meet all of them, and the plan takes these"),
-        (99, 8, "this peak is too close to saturation"),
-    ],
-)
-def test_the_check_corrects_the_division_and_says_so(least: int, taken: int, said: str) -> None:
-    verdict = check(Holds(least=least), 5)
-    assert verdict.systems == taken
-    assert said in fleet_check_text(verdict)
+@dataclass
+class Drawn(Holds):
+    """A fleet that holds at some numbers of systems, in no order."""
+
+    held: frozenset[int] = frozenset()
+
+    def run(self, systems: int, split: str = "random") -> FleetRun:
+        return replace(super().run(systems, split), holds=systems in self.held)
+
+
+@pytest.mark.parametrize("span", [1, 2])
+@pytest.mark.parametrize("division", [1, 5, 30, 200])
+@pytest.mark.parametrize("factor", [0.5, 1.0, 1.1, 1.4, 3.0, 5.6])
+def test_the_check_goes_up_to_the_least_number_that_holds(division: int, factor: float, span: int) -> None:
+    division *= span
+    least = span * -(-round(factor * division) // span)
+    verdict = check(Holds(least=least, span=span), division)
+    assert max(least, division) <= verdict.systems <= max(least, division) * (1.016 if division > 64 else 1.0)
+    assert verdict.holds
+    assert any(run.holds and run.systems == verdict.systems for run in verdict.runs)
     assert verdict.runs[-1].split == "round-robin"
+    assert len(verdict.runs) < 60
+    said = fleet_check_text(verdict)
+    if verdict.systems == division:
+        assert said.endswith("meet every limit")
+    else:
+        assert f"break a limit (TTFT p95 2 s > 1 s); {verdict.systems:,} systems meet all of them, and the plan takes these" in said
 
 
-def test_a_fleet_that_could_not_complete_the_load_is_not_tried() -> None:
-    verdict = check(Holds(least=1, carries=5), 5)
-    assert verdict.systems == 5
-    assert [run.systems for run in verdict.runs] == [5, 5]
+def test_where_no_number_holds_the_check_says_so() -> None:
+    assert not check(Holds(least=1_000), 5).holds
+
+
+def test_looser_limits_never_end_with_more_systems_whatever_the_runs_say() -> None:
+    """Which numbers hold is drawn; looser limits hold where tighter ones do, and the division asks for no more."""
+    rng = np.random.default_rng(3)
+    for _ in range(300):
+        tight = set(np.flatnonzero(rng.random(400) < 0.3).tolist())
+        loose = tight | set(np.flatnonzero(rng.random(400) < 0.2).tolist())
+        more = int(rng.integers(2, 40))
+        fewer = int(rng.integers(max(1, more - 4), more + 1))
+        first, second = check(Drawn(least=0, held=frozenset(tight)), more), check(Drawn(least=0, held=frozenset(loose)), fewer)
+        assert first.holds
+        assert second.systems <= first.systems
 
 
 def test_the_plans_systems_agree_with_brute_force_over_whole_systems() -> None:

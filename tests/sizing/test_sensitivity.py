@@ -1,4 +1,4 @@
-"""Every figure of the sensitivity equals the plan run again with the changed input."""
+"""Every figure of the sensitivity is that of the plan run again with the changed input, whose knobs may then be searched anew."""
 
 from dataclasses import replace
 
@@ -30,13 +30,18 @@ def plan(asked: Question) -> Plan:
 
 @pytest.mark.parametrize("place", range(4))
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_a_swing_equals_the_plan_run_again(plan: Plan, asked: Question, place: int, sign: int) -> None:
+def test_a_swing_is_the_plan_run_again_with_the_same_knobs(plan: Plan, asked: Question, place: int, sign: int) -> None:
     assert plan.sensitivity is not None
     swing = plan.sensitivity.swings[place]
     again = size(replace(changed_question(asked, swing.input, sign * CHANGE), deepen=False)).choice
     found = swing.low if sign < 0 else swing.high
     assert again is not None
-    assert (found.systems, found.systems_exact) == (again.systems, again.systems_exact)
+    assert found.systems is not None
+    assert found.systems_exact is not None
+    assert again.systems <= found.systems <= again.systems + 1
+    assert again.systems_exact <= found.systems_exact <= 1.05 * again.systems_exact
+    if swing.input == "rate":
+        assert (found.systems, found.systems_exact) == (again.systems, again.systems_exact)
 
 
 def test_a_changed_question_is_what_a_user_would_type(asked: Question) -> None:
@@ -55,8 +60,8 @@ def test_more_of_anything_needs_no_fewer_systems(plan: Plan) -> None:
     for swing in plan.sensitivity.swings:
         assert swing.low.systems_exact is not None
         assert swing.high.systems_exact is not None
-        assert swing.low.systems_exact <= plan.sensitivity.systems_exact * 1.05
-        assert swing.high.systems_exact >= plan.sensitivity.systems_exact * 0.95
+        assert swing.low.systems_exact <= plan.sensitivity.systems_exact
+        assert swing.high.systems_exact >= plan.sensitivity.systems_exact
         assert {swing.low.change, swing.high.change} == {-0.2, 0.2}
 
 

@@ -11,7 +11,7 @@ from tonnage.sizing.bounds import Carried
 from tonnage.sizing.capacity import STABLE, find_capacity
 from tonnage.sizing.instance import Instance
 from tonnage.sizing.search_space import Ready, prepare
-from tonnage.sizing.slower_steps import LEAST, NEAR, SlowerSteps, rate_at, rising
+from tonnage.sizing.slower_steps import LEAST, SlowerSteps, between, rate_at, rising
 
 
 def carried_of(**changed: object) -> Carried:
@@ -21,7 +21,7 @@ def carried_of(**changed: object) -> Carried:
 
 @pytest.mark.parametrize("limit", ["p95<=300ms", "p95<=120ms", "mean<=60ms"])
 def test_slower_steps_carry_what_a_search_of_its_own_finds(limit: str) -> None:
-    """Read from the runs of one search and a few more, against a search with every step slower."""
+    """Read from the runs of one scan, against a search with every step slower."""
     carried = carried_of(ttft=limit)
     steps = SlowerSteps(question(ttft=limit), carried)
     steps.sharpen([1.05, 1.2, 1.5])
@@ -29,27 +29,41 @@ def test_slower_steps_carry_what_a_search_of_its_own_finds(limit: str) -> None:
     for factor in (1.05, 1.2, 1.5):
         slower = find_capacity(Instance(instance.deployment, replace(instance.asked, step_factor=factor)))
         assert steps.rate(factor) == pytest.approx(slower.rate, rel=0.05)
+    assert steps.rate(1.5) <= steps.rate(1.3) <= steps.rate(1.2) <= steps.rate(1.05)
 
 
-def test_sharpening_closes_the_bracket_around_every_factor() -> None:
+@given(st.dictionaries(st.floats(0.5, 3.0), st.floats(0.0, 9.0), min_size=1), st.floats(0.3, 4.0), st.floats(0.3, 4.0))
+def test_between_known_factors_slower_steps_never_carry_more(known: dict[float, float], a: float, b: float) -> None:
+    fast, slow = sorted((a, b))
+    assert between(known, slow) <= between(known, fast) * (1 + 1e-9)
+
+
+def test_without_limits_steps_twice_as_long_carry_half() -> None:
+    carried = carried_of(ttft=None)
+    steps = SlowerSteps(question(ttft=None), carried)
+    steps.sharpen([1.25, 2.0])
+    assert [carried.capacity.rate / steps.rate(f) for f in (1.0, 1.25, 2.0, 4.0)] == pytest.approx([1.0, 1.25, 2.0, 4.0])
+
+
+def test_a_limit_that_one_client_exceeds_with_slower_steps_leaves_nothing() -> None:
     carried = carried_of(ttft="p95<=120ms")
-    before = len(carried.ready.instance.trail)
-    SlowerSteps(question(), carried).sharpen([1.3])
-    points = rising(carried.ready.instance.trail)
-    low = max((rate for rate, strain in points if strain <= 1 / 1.3), default=0.0)
-    high = min(rate for rate, strain in points if strain > 1 / 1.3)
-    assert len(points) > before
-    assert high - low <= 2 * NEAR * high
+    steps = SlowerSteps(question(ttft="p95<=120ms"), carried)
+    too_slow = 1.01 / carried.ready.instance.trail[0.0]
+    steps.sharpen([1.1, too_slow])
+    assert steps.rate(1.1) > 0
+    assert steps.rate(too_slow) == 0.0
 
 
 def blank(trail: dict[float, float], *, rate: float, saturation: float) -> SlowerSteps:
+    """Of a closed loop, whose rates are read from its trail."""
     carried = carried_of()
     carried.ready.instance.trail.clear()
     carried.ready.instance.trail.update(trail)
-    return SlowerSteps(question(), Carried(ready=carried.ready, capacity=replace(carried.capacity, rate=rate, saturation=saturation)))
+    capacity = replace(carried.capacity, rate=rate, saturation=saturation)
+    return SlowerSteps(question(load="closed"), Carried(ready=carried.ready, capacity=capacity))
 
 
-def test_saturation_shrinks_with_the_steps_and_a_limit_that_one_client_exceeds_leaves_nothing() -> None:
+def test_saturation_shrinks_with_the_steps_and_a_limit_that_one_client_exceeds_counts_as_none() -> None:
     free = blank({0.0: 0.1, 9.8: 0.3}, rate=STABLE * 10.0, saturation=10.0)
     assert [free.rate(f) for f in (1.0, 2.0, 3.0)] == pytest.approx([9.8, 4.9, 9.8 / 3])
     assert blank({0.0: 0.6, 9.8: 0.9}, rate=9.8, saturation=10.0).rate(2.0) == 0.0

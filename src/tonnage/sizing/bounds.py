@@ -10,10 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tonnage.plan.reason import FarBehind, Outdone
-from tonnage.results.metrics import summarize
-from tonnage.sizing.instance import middle
-from tonnage.sizing.limits import breach, worst_limit
+from tonnage.plan.reason import BrokenEarly, FarBehind, Outdone
 
 if TYPE_CHECKING:
     from tonnage.sizing.capacity import Capacity
@@ -28,6 +25,9 @@ FASTER = 1.02
 
 FAR = 3.0
 """A deployment is not searched further when it breaks a limit at this fraction of another's requests per GPU."""
+
+NEAR = 1.02
+"""A search ends within one step of its lattice above the load that is to be exceeded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,24 +64,28 @@ def beaten(ready: Ready, others: list[Carried]) -> Outdone | None:
     return None
 
 
-def far_behind(ready: Ready, others: list[Carried]) -> FarBehind | None:
-    """Why one run at a fraction of the best rate on the same GPU ends the search of the deployment; None where it is searched on."""
-    best = max(others, key=lambda other: other.rate_per_gpu, default=None)
-    if best is None:
+def far_behind(ready: Ready, others: list[Carried], capacity: Capacity, far: float = FAR) -> FarBehind | None:
+    """Why a search that ended at ``exceeded`` leaves the deployment out; None where that is not why it ended."""
+    best = _best(others)
+    if best is None or not isinstance(capacity.reason, BrokenEarly):
         return None
-    instance, gpus = ready.instance, ready.trial.deployment.parallelism.gpus
-    rate = best.rate_per_gpu * gpus / FAR
-    if rate >= instance.saturation_estimate():
+    if capacity.reason.requests_per_second > NEAR * exceeded(ready, others, far):
         return None
-    requests = instance.open(rate, instance.count(rate) // 2, instance.asked.seed)
-    summary = summarize(middle(requests))
-    broken = worst_limit(summary, instance.asked.slo)
-    if broken is None:
-        return None
+    rate = capacity.reason.requests_per_second
     return FarBehind(
-        breach=breach(summary, broken),
+        breach=capacity.reason.breach,
         requests_per_second=rate,
-        per_gpu=rate / gpus,
+        per_gpu=rate / ready.trial.deployment.parallelism.gpus,
         other=best.ready.trial.identity,
         other_per_gpu=best.rate_per_gpu,
     )
+
+
+def exceeded(ready: Ready, others: list[Carried], far: float = FAR) -> float:
+    """Requests per second that the deployment must exceed to be searched on: the best rate on the same GPU over ``far``."""
+    best = _best(others)
+    return 0.0 if best is None else best.rate_per_gpu * ready.trial.deployment.parallelism.gpus / far
+
+
+def _best(others: list[Carried]) -> Carried | None:
+    return max(others, key=lambda other: other.rate_per_gpu, default=None)

@@ -204,7 +204,8 @@ def sureness(question: Question, carried: Carried, shown: int | None = None) -> 
 def sharpened(question: Question, carried: Carried) -> None:
     """Make the runs without which the rates at the confidences are not known."""
     errors = step_errors(question, carried)
-    SlowerSteps(question, carried).sharpen([errors.factor(level) for level in levels(question.confidence)])
+    factors = [errors.factor(level) for level in levels(question.confidence)]
+    SlowerSteps(question, carried).sharpen(factors, decisive=errors.factor(question.confidence))
 
 
 def at_confidence(question: Question, carried: Carried) -> Carried:

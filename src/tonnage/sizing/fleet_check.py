@@ -2,7 +2,7 @@
 
 One stream of arrivals at the peak is split over all instances, at random or in turn, and the statistics are
 over the requests of all of them together. The random split decides, as in the search; the split in turn says
-what a router that balances a little is worth.
+what a router that balances a little is worth. The number of systems of a plan is one that was seen to hold here.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from tonnage.plan.fleet import fleet
 from tonnage.plan.fleet_check import FleetCheck, FleetRun
 from tonnage.results.metrics import summarize
 from tonnage.simulator.ranks import pooled, split_trace
+from tonnage.sizing.balanced import balanced_trace
 from tonnage.sizing.capacity import STABLE
-from tonnage.sizing.instance import BATCHES_PER_RUN, LOADED, MINIMUM_REQUESTS, Instance, middle
+from tonnage.sizing.instance import LOADED, Instance, burst_factor, middle
 from tonnage.sizing.limits import breach, worst_limit
 from tonnage.spec.workload import OpenLoop, Split, TraceArrivals
 
@@ -28,11 +29,20 @@ if TYPE_CHECKING:
 MOST_INSTANCES = 256
 """Most instances that are simulated; of a larger fleet this many are, with their share of the load, and the plan says so."""
 
-LEAST_REQUESTS = 150
-"""Fewest requests of one instance."""
+LEAST_REQUESTS, LEAST_IN_ALL = 200, 12_000
+"""Fewest requests of one instance, and of all of them together."""
 
-MOST_ADDED = 3
-"""Most systems that the check adds."""
+LIFETIMES = 12
+"""Length of the run of one instance, in times the requests that it has in flight."""
+
+MOST_TIMES = 8
+"""The check goes up to this many times the systems that the division asks for."""
+
+ONE_BY_ONE = 24
+"""Numbers of systems that are tried one after another; of more than a hundred systems, steps are 0.8 to 1.6 % of them."""
+
+FINE, COARSE = 64, 4
+"""Parts of an octave that these steps are, and the steps after them."""
 
 SEED_STEP = 2
 """Added to the seed of the question, as the search used that seed and the next."""
@@ -66,10 +76,11 @@ def fleet_summary(
     shown = min(instances, MOST_INSTANCES)
     share = rate / instances
     in_flight = min(instance.in_flight, LOADED * share * instance.alone_e2e_s)
-    each = max(LEAST_REQUESTS, BATCHES_PER_RUN * in_flight, MINIMUM_REQUESTS / shown)
+    burst = burst_factor(instance.asked.process, instance.asked.cv)
+    each = burst * max(LEAST_REQUESTS, LIFETIMES * in_flight, LEAST_IN_ALL / shown)
     seed = instance.asked.seed + SEED_STEP
     drawn = OpenLoop(rate=share * shown, process=instance.asked.process, cv=instance.asked.cv)
-    trace = instance.workload(drawn, round(each * shown)).trace(seed, stretch=True)
+    trace = balanced_trace(instance.workload(drawn, round(each * shown)), drawn, seed)
     record = pooled([instance.serve(part) for part in split_trace(trace, shown, split, seed)])
     return summarize(middle(record)), len(record)
 
@@ -123,21 +134,38 @@ class FleetAtPeak:
 
 
 def check(deployed: FleetAtPeak, by_division: int) -> FleetCheck:
-    """The least number of systems near ``by_division`` at which the limits hold under a random split.
+    """The least number of systems, from ``by_division`` on, that is seen to hold the limits under a random split.
 
-    One system fewer is tried where it could complete the load, and more are added while a limit breaks.
+    Numbers are tried upwards until one holds, ``ONE_BY_ONE`` of them in the finest steps. Beyond, steps are wider, and the way back from
+    the first that holds is halved. ``FleetCheck.holds`` is false where ``MOST_TIMES`` as many systems do not hold either.
     """
     runs = [deployed.run(by_division)]
-    systems, step = by_division, deployed.span
-    if runs[0].holds:
-        if systems > step and deployed.could_carry(systems - step):
-            runs.append(deployed.run(systems - step))
-            systems -= step if runs[-1].holds else 0
-    else:
-        for _ in range(MOST_ADDED):
-            systems += step
-            runs.append(deployed.run(systems))
-            if runs[-1].holds:
-                break
+    spans = by_division // deployed.span
+    for tried in range(MOST_TIMES * spans):
+        if runs[-1].holds:
+            break
+        below, spans = spans, _next(spans, FINE if tried < ONE_BY_ONE else COARSE)
+        if spans > MOST_TIMES * by_division // deployed.span:
+            break
+        runs.append(deployed.run(spans * deployed.span))
+        if runs[-1].holds and tried >= ONE_BY_ONE:
+            runs += _halved(deployed, below, spans)
+    systems = min((run.systems for run in runs if run.holds), default=by_division)
     runs.append(deployed.run(systems, "round-robin"))
     return FleetCheck(by_division=by_division, systems=systems, runs=tuple(runs))
+
+
+def _halved(deployed: FleetAtPeak, low: int, high: int) -> list[FleetRun]:
+    """The runs between a number of spans that breaks a limit and one that holds."""
+    runs: list[FleetRun] = []
+    while high - low > 1:
+        half = (low + high) // 2
+        runs.append(deployed.run(half * deployed.span))
+        low, high = (low, half) if runs[-1].holds else (half, high)
+    return runs
+
+
+def _next(number: int, parts: int) -> int:
+    """The next multiple of so many parts of an octave, at least 1."""
+    step = max(1, (1 << number.bit_length() - 1) // parts)
+    return (number // step + 1) * step

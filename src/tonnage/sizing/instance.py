@@ -14,6 +14,7 @@ from tonnage.perf.terms import client_turnaround_s
 from tonnage.results.metrics import Summary, summarize
 from tonnage.simulator.kernel import run, run_recorded
 from tonnage.simulator.ranks import pooled, rank_traces
+from tonnage.sizing.balanced import balanced_trace
 from tonnage.sizing.limits import strain
 from tonnage.sizing.slower import slower
 from tonnage.spec.deployment import Deployment, Slo
@@ -23,6 +24,7 @@ from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, Trace
 if TYPE_CHECKING:
     from tonnage.results.requests import Requests
     from tonnage.simulator.steps import StepRecord
+    from tonnage.sizing.load_scan import LoadScan
 
 MINIMUM_REQUESTS = 4_000
 """Fewest requests of a run: 26 measured requests then lie beyond a p99, and 52 in the verifying run."""
@@ -39,16 +41,13 @@ ALONE_REQUESTS = 100
 ALONE_EQUAL = 8
 """The same where all requests are equal."""
 
-GLANCE = 3
-"""A rate of the bracket is first tried with this fraction of a short run's requests."""
-
-CLEAR = 1.3
-"""The first, shorter run decides where the strain is above this or below its inverse."""
+MOST_BURST = 16.0
+"""Largest factor on the length of a run for bursty arrivals."""
 
 CLOSED_ROUNDS = 10
 """Requests per client of a closed-loop run."""
 
-MEASURED = (0.2, 0.85)
+MEASURED = (0.1, 0.95)
 """Share of a run's requests, in order of arrival, that the statistics are over: neither ramp nor drain."""
 
 
@@ -94,6 +93,9 @@ class Instance:
         self.deployment = deployment
         self.asked = asked
         self.trail: dict[float, float] = {}  # the strain on the limits at every rate that was run; 0 for a single client
+        self.scan: LoadScan | None = None  # of its loads, once begun
+        self.slower: dict[float, float] = {}  # requests per second inside the limits, by the factor on the duration of every step
+        self.saturated: float | None = None  # requests per second when always busy, once measured
         isl, osl = math.ceil(asked.isl.mean), math.ceil(asked.osl.mean)
         price = estimated_instance(deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=isl)
         self.memory = price.memory
@@ -147,33 +149,30 @@ class Instance:
         return self.deployment.parallelism.dp / (step * steps / batch + 0.5 * isl * isl * float(c[ATTENTION]))
 
     def count(self, rate: float) -> int:
-        """Requests of a short run at that rate: several times what is in flight."""
+        """Requests of a short run at that rate: several times what is in flight, one of few numbers so that runs share their draws."""
         in_flight = min(self.in_flight, math.ceil(LOADED * rate * self.alone_e2e_s))
-        return max(MINIMUM_REQUESTS, BATCHES_PER_RUN * in_flight) // 2
+        least = max(MINIMUM_REQUESTS, BATCHES_PER_RUN * in_flight) / 2 * burst_factor(self.asked.process, self.asked.cv)
+        return MINIMUM_REQUESTS // 2 << math.ceil(math.log2(2 * least / MINIMUM_REQUESTS))
 
     def open(self, rate: float, requests: int, seed: int) -> Requests:
         """A run of an open loop at ``rate`` requests per second."""
         arrivals = OpenLoop(rate=rate, process=self.asked.process, cv=self.asked.cv)
-        return self.under(arrivals, requests, seed)
+        return self.serve(balanced_trace(self.workload(arrivals, requests), arrivals, seed))
 
     def measured(self, rate: float) -> Summary:
         """The metrics of a short run of an open loop, neither ramp nor drain."""
-        return self._noted(rate, summarize(middle(self.open(rate, self.count(rate), self.asked.seed))))
+        return self.noted(rate, summarize(middle(self.open(rate, self.count(rate), self.asked.seed))))
 
-    def _noted(self, rate: float, summary: Summary) -> Summary:
+    def noted(self, rate: float, summary: Summary) -> Summary:
+        """The summary, its strain on the limits written down beside the rate."""
         self.trail[rate] = strain(summary, self.asked.slo)
         return summary
-
-    def glanced(self, rate: float) -> Summary:
-        """As ``measured``, by a shorter run where that leaves no doubt whether the limits hold."""
-        first = summarize(middle(self.open(rate, self.count(rate) // GLANCE, self.asked.seed)))
-        return self._noted(rate, first) if not 1 / CLEAR < strain(first, self.asked.slo) < CLEAR else self.measured(rate)
 
     def alone(self) -> Summary:
         """The metrics of a single client: what no load can beat."""
         equal = self.asked.pairs is None and self.asked.isl.kind == self.asked.osl.kind == "fixed"
         summary = summarize(self.closed(1, ALONE_EQUAL if equal else ALONE_REQUESTS))
-        return self._noted(0.0 if self.asked.load == "open" else summary.requests_per_second, summary)
+        return self.noted(0.0 if self.asked.load == "open" else summary.requests_per_second, summary)
 
     def closed(self, clients: int, requests: int) -> Requests:
         """A run of a closed loop of ``clients``."""
@@ -183,7 +182,7 @@ class Instance:
     def under_clients(self, clients: int) -> Summary:
         """The metrics of a closed loop of ``clients``."""
         summary = summarize(self.closed(clients, max(ALONE_REQUESTS, CLOSED_ROUNDS * clients)))
-        return self._noted(summary.requests_per_second, summary)
+        return self.noted(summary.requests_per_second, summary)
 
     def under(self, arrivals: Arrivals, requests: int, seed: int) -> Requests:
         """A run under any arrivals."""
@@ -206,6 +205,11 @@ class Instance:
     def workload(self, arrivals: Arrivals, requests: int) -> Workload:
         """The question's lengths under any arrivals."""
         return Workload(isl=self.asked.isl, osl=self.asked.osl, arrivals=arrivals, requests=requests, pairs=self.asked.pairs)
+
+
+def burst_factor(process: Process, cv: float) -> float:
+    """How many times as many requests a run of bursty arrivals needs, to say as much as one of Poisson arrivals."""
+    return min(max(1.0, (1.0 + cv * cv) / 2), MOST_BURST) if process == "gamma" else 1.0
 
 
 def middle(requests: Requests) -> Requests:

@@ -14,13 +14,14 @@ from typing import TypeVar
 
 from tonnage.plan.candidate import Candidate, by_gpus_needed
 from tonnage.plan.fleet_check import FleetCheck
-from tonnage.plan.reason import Reason
+from tonnage.plan.reason import BrokenOnManyInstances
 from tonnage.plan.rejected import Rejected
-from tonnage.sizing.bounds import Carried, beaten, bound_per_gpu, far_behind
+from tonnage.sizing.bounds import FAR, Carried, beaten, bound_per_gpu, exceeded, far_behind
 from tonnage.sizing.candidate import candidate
-from tonnage.sizing.capacity import Capacity, confirmed, find_capacity, unscreened
+from tonnage.sizing.capacity import Capacity, find_capacity, open_capacity
 from tonnage.sizing.confidence import at_confidence, sharpened
 from tonnage.sizing.fleet_check import FleetAtPeak, check
+from tonnage.sizing.load_scan import QUICK, SURE, Care
 from tonnage.sizing.offline import offline_capacity
 from tonnage.sizing.question import Question
 from tonnage.sizing.search_space import Ready
@@ -36,11 +37,11 @@ R = TypeVar("R")
 WAVE = 4
 """Deployments of one GPU that are simulated before the next are compared with them."""
 
-TUNED = 3
+TUNED = 4
 """Deployments whose knobs are searched: those with the most requests per second and GPU."""
 
-RECHECKED = 3
-"""Most choices that the fleet check goes through: a choice that needs another system may lose its place."""
+RECHECKED = 12
+"""Most deployments whose whole fleet is simulated before one of them is chosen; more systems than the division asks for cost a place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,29 +66,47 @@ def no_progress(done: int, total: int, name: str) -> None:
 
 
 def answer(
-    question: Question, prepared: Sequence[Ready | Rejected], *, progress: Progress = no_progress, workers: int | None = None
+    question: Question,
+    prepared: Sequence[Ready | Rejected],
+    *,
+    progress: Progress = no_progress,
+    workers: int | None = None,
+    far: float = FAR,
 ) -> Answer:
     """Find the candidates of a question among prepared deployments.
+
+    Args:
+        question: what is asked.
+        prepared: the deployments.
+        progress: called after each of them.
+        workers: threads to simulate on.
+        far: a deployment that carries less than the best one on its GPU over this factor is left out; 1 to look for the best alone.
 
     Raises:
         KeyboardInterrupt: passed on once the running simulations have ended.
     """
-    found, rejected = compete(question, prepared, progress=progress, workers=workers)
+    found, rejected = compete(question, prepared, progress=progress, workers=workers, far=far)
     found = _tuned(question, found, workers)
     return ranked(question, found, rejected, workers)
 
 
 def compete(
-    question: Question, prepared: Sequence[Ready | Rejected], *, progress: Progress = no_progress, workers: int | None = None
+    question: Question,
+    prepared: Sequence[Ready | Rejected],
+    *,
+    progress: Progress = no_progress,
+    workers: int | None = None,
+    far: float = FAR,
 ) -> tuple[list[Carried], list[Rejected]]:
     """Simulate what the closed forms do not rule out: the deployments inside the limits with the engines' own knobs, and the rejected."""
     outcomes: dict[int, Carried | Rejected] = {i: p for i, p in enumerate(prepared) if isinstance(p, Rejected)}
     done = len(outcomes)
     carried: dict[str, list[Carried]] = {}
-    for wave in _waves(prepared):
+    care = SURE if sum(isinstance(one, Ready) for one in prepared) <= TUNED else QUICK
+    for wave in _waves(prepared, WAVE if far > 1 else 1):
         before = {gpu: list(others) for gpu, others in carried.items()}
         jobs = [(ready, before.get(ready.trial.deployment.gpu.name, [])) for ready in wave]
-        for (ready, _), outcome in _parallel(lambda job: _attempt(question, *job), jobs, workers):
+        for (ready, _), outcome in _parallel(lambda job: _attempt(question, *job, care, far), jobs, workers):
             outcomes[prepared.index(ready)] = outcome
             done += 1
             progress(done, len(prepared), ready.trial.name)
@@ -104,20 +123,21 @@ def ranked(question: Question, found: Sequence[Carried], rejected: Sequence[Reje
     for _ in _parallel(lambda carried: sharpened(question, carried), found, workers):
         pass
     pairs = _sorted([(candidate(question, c), c) for c in found])
-    verdict = None
-    if pairs and question.load == "open" and not question.offline:
-        pairs, verdict = _checked(question, pairs)
-    return Answer(candidates=tuple(c for c, _ in pairs), carried=tuple(c for _, c in pairs), rejected=tuple(rejected), check=verdict)
+    verdict: FleetCheck | None = None
+    failed: list[Rejected] = []
+    if question.load == "open" and not question.offline:
+        pairs, verdict, failed = _checked(question, pairs)
+    return Answer(candidates=tuple(c for c, _ in pairs), carried=tuple(c for _, c in pairs), rejected=(*rejected, *failed), check=verdict)
 
 
-def measure(question: Question, ready: Ready, screen: Callable[[], Reason | None] = unscreened) -> Capacity:
-    """What one instance carries, by the kind of demand."""
+def measure(question: Question, ready: Ready, above: float = 0.0, care: Care = QUICK) -> Capacity:
+    """What one instance carries, by the kind of demand; ``above`` and ``care`` as for ``find_capacity``."""
     demand = question.demand
     if demand.offline_requests is not None and demand.offline_seconds is not None:
         return offline_capacity(ready.instance, demand.offline_requests, demand.offline_seconds)
     if question.recording is not None:
         return replay_capacity(ready.instance, question.recording, question.replays_lengths)
-    return find_capacity(ready.instance, screen)
+    return find_capacity(ready.instance, above, care)
 
 
 def fleet_under(question: Question, carried: Carried) -> FleetAtPeak:
@@ -126,8 +146,8 @@ def fleet_under(question: Question, carried: Carried) -> FleetAtPeak:
     return FleetAtPeak(at_confidence(question, carried), demand, question.recording, question.replays_lengths)
 
 
-def _waves(prepared: Sequence[Ready | Rejected]) -> Iterator[list[Ready]]:
-    """The k-th ``WAVE`` of every GPU together, best bound first."""
+def _waves(prepared: Sequence[Ready | Rejected], wave: int) -> Iterator[list[Ready]]:
+    """The k-th ``wave`` of every GPU together, best bound first."""
     groups: dict[str, list[Ready]] = {}
     for ready in prepared:
         if isinstance(ready, Ready):
@@ -135,34 +155,37 @@ def _waves(prepared: Sequence[Ready | Rejected]) -> Iterator[list[Ready]]:
     for group in groups.values():
         group.sort(key=bound_per_gpu, reverse=True)
     longest = max((len(group) for group in groups.values()), default=0)
-    for start in range(0, longest, WAVE):
-        yield [ready for group in groups.values() for ready in group[start : start + WAVE]]
+    for start in range(0, longest, wave):
+        yield [ready for group in groups.values() for ready in group[start : start + wave]]
 
 
-def _attempt(question: Question, ready: Ready, others: list[Carried]) -> Carried | Rejected:
+def _attempt(question: Question, ready: Ready, others: list[Carried], care: Care, far: float) -> Carried | Rejected:
     """Find what the deployment carries, or why it is left out."""
     reason = beaten(ready, others)
     if reason is not None:
         return ready.trial.rejected(reason)
-    open_loop = question.load == "open" and question.recording is None
-    capacity = measure(question, ready, (lambda: far_behind(ready, others)) if open_loop else unscreened)
-    return Carried(ready=ready, capacity=capacity) if capacity.reason is None else ready.trial.rejected(capacity.reason)
+    capacity = measure(question, ready, exceeded(ready, others, far), care)
+    if capacity.reason is None:
+        return Carried(ready=ready, capacity=capacity)
+    return ready.trial.rejected(far_behind(ready, others, capacity, far) or capacity.reason)
 
 
 def _tuned(question: Question, found: list[Carried], workers: int | None) -> list[Carried]:
-    """The best few, with their knobs searched and their load verified in a long run; one that fails it is left as it was."""
+    """The best few, with their load found in longer runs, and with other knobs where these make one of them the best of all."""
     if question.load != "open" or question.offline or question.recording is not None:
         return found
-    moves = question.free_moves if question.tune else ()
 
-    def work(place: int) -> Carried:
-        better = tuned(found[place], moves)
-        capacity = confirmed(better.ready.instance, better.capacity)
-        return Carried(ready=better.ready, capacity=capacity) if capacity.reason is None else better
+    def surely(place: int) -> Carried:
+        ready = found[place].ready
+        capacity = open_capacity(ready.instance, care=SURE)
+        return Carried(ready=ready, capacity=capacity) if capacity.reason is None else found[place]
 
     best = sorted(range(len(found)), key=lambda i: (-found[i].rate_per_gpu, i))[:TUNED]
-    for place, better in _parallel(work, best, workers):
-        found[place] = better
+    for place, sure in _parallel(surely, best, workers):
+        found[place] = sure
+    moves = question.free_moves if question.tune else ()
+    for place in sorted(best, key=lambda i: (-found[i].rate_per_gpu, i)) if moves else ():
+        found[place] = tuned(found[place], moves, max(found[i].rate_per_gpu for i in best))
     return found
 
 
@@ -182,19 +205,32 @@ def _sorted(pairs: list[tuple[Candidate, Carried]]) -> list[tuple[Candidate, Car
     return sorted(pairs, key=lambda pair: (*by_gpus_needed(pair[0]), pair[1].ready.place))
 
 
-def _checked(question: Question, pairs: list[tuple[Candidate, Carried]]) -> tuple[list[tuple[Candidate, Carried]], FleetCheck]:
-    """The first candidate at the number of systems that the whole fleet shows to hold; the next where it loses its place."""
+Pair = tuple[Candidate, Carried]
+"""What the plan says of a deployment, and the deployment."""
+
+
+def _checked(question: Question, pairs: list[Pair]) -> tuple[list[Pair], FleetCheck | None, list[Rejected]]:
+    """The candidates with the first of them at a number of systems that the whole fleet was seen to hold; and those that hold at none.
+
+    The check only adds systems, so that the first candidate that keeps its place needs no more than any other would.
+    """
     verdicts: dict[int, FleetCheck] = {}
-    for _ in range(RECHECKED):
+    failed: list[Rejected] = []
+    while pairs and id(pairs[0][1]) not in verdicts and len(verdicts) + len(failed) < RECHECKED:
         first, carried = pairs[0]
-        if id(carried) in verdicts:
-            break
-        fleet = fleet_under(question, carried)
-        verdict = verdicts[id(carried)] = check(fleet, first.systems - question.spare)
-        pairs = _sorted([(candidate(question, carried, verdict.systems), carried), *pairs[1:]])
-    first, carried = pairs[0]
-    if id(carried) not in verdicts:
-        fleet = fleet_under(question, carried)
-        verdicts[id(carried)] = check(fleet, first.systems - question.spare)
-        pairs = [(candidate(question, carried, verdicts[id(carried)].systems), carried), *pairs[1:]]
-    return pairs, verdicts[id(carried)]
+        verdict = check(fleet_under(question, carried), first.systems - question.spare)
+        if verdict.holds:
+            verdicts[id(carried)] = verdict
+            pairs = _sorted([(candidate(question, carried, verdict.systems), carried), *pairs[1:]])
+        else:
+            failed.append(carried.ready.trial.rejected(_never_holds(verdict)))
+            pairs = pairs[1:]
+    known = [pair for pair in pairs if id(pair[1]) in verdicts]
+    pairs = [*known[:1], *(pair for pair in pairs if pair not in known[:1])]
+    return pairs, verdicts.get(id(pairs[0][1])) if pairs else None, failed
+
+
+def _never_holds(verdict: FleetCheck) -> BrokenOnManyInstances:
+    """The limit that breaks on the largest fleet that was simulated."""
+    largest = max((run for run in verdict.runs if run.worst is not None), key=lambda run: run.systems)
+    return BrokenOnManyInstances(breach=largest.worst, instances=largest.instances)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """What would change the answer: the systems at other inputs, and the cheapest limit to relax.
 
-Every figure is the search run again with the changed input, on the same seeds: knobs, fleet check and all.
-Only ``KEPT`` deployments take part, those that carried most per GPU, and the chosen one.
+Every figure is the search run again with the changed input, on the same seeds, fleet check and all. Only ``KEPT``
+deployments take part, those that carried most per GPU, and the chosen one; their knobs stay as they were found.
 """
 
 from __future__ import annotations
@@ -86,14 +86,15 @@ def _changed(question: Question, found: Answer, name: Input, change: float, work
 
 
 def _again(asked: Question, found: Answer, workers: int | None) -> Answer:
-    """The search run again among the deployments that take part."""
-    return answer(asked, [prepared_trial(asked, trial, place) for place, trial in enumerate(_kept(found))], workers=workers)
+    """The search run again among the deployments that take part, with the knobs that were found for them."""
+    asked = replace(asked, tune=False)
+    return answer(asked, [prepared_trial(asked, trial, place) for place, trial in enumerate(_kept(found))], workers=workers, far=1.0)
 
 
 def _kept(found: Answer) -> list[Trial]:
-    """The deployments that take part, with the knobs that they were first tried with, in the order of the search."""
+    """The deployments that take part, as they were tuned, in the order of the search."""
     best = sorted(found.carried, key=lambda c: (-c.rate_per_gpu, c.ready.place))[:KEPT]
-    kept = {c.ready.place: c.ready.first for c in (*best, found.carried[0])}
+    kept = {c.ready.place: c.ready.trial for c in (*best, found.carried[0])}
     return [kept[place] for place in sorted(kept)]
 
 

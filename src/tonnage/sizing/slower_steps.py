@@ -6,17 +6,21 @@ does at r·f, and takes f times as long for it. So the highest rate inside a lim
 recording that is replayed, a rate stands for the number of instances that share it; its bursts are not stretched, but their load is.
 Of a job that is long beside one request, f times the time means an f-th of the queue.
 
-Where the runs at hand lie too far apart to say at which rate that is, a few more are made.
+The rates at the factors that a plan names are those of the scan of the load under limits so many times as tight; between them, and for
+closed loops and recordings, they are interpolated. Where runs of a recording lie too far apart to say at which rate that is, a few more
+are made.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from tonnage.sizing.capacity import STABLE
+from tonnage.sizing.capacity import STABLE, scan_of
+from tonnage.sizing.load_scan import QUICK, Care
 from tonnage.sizing.trace_capacity import noted_replay
 
 if TYPE_CHECKING:
@@ -44,11 +48,21 @@ class SlowerSteps:
         self.question, self.capacity, self.instance = question, carried.capacity, carried.ready.instance
         self.most = max(self.capacity.saturation * STABLE, self.capacity.rate)
 
+    @property
+    def _scanned(self) -> bool:
+        """Whether a scan of the load tells the rates."""
+        return not self.question.offline and self.question.load == "open" and self.question.recording is None
+
     def rate(self, factor: float) -> float:
         """Requests per second with steps so many times as long; 0 where hardly any load is inside the limits."""
         capacity = self.capacity
         if self.question.offline:
             return capacity.rate / factor
+        if self._scanned:
+            known = self.instance.slower
+            if not known:
+                self._scan(factor, capacity.care)
+            return known[factor] if factor in known else between({1.0: capacity.rate, **known}, factor)
         points = rising(self.instance.trail)
         here = rate_at(points, 1.0, self.most)
         if here <= 0.0:
@@ -56,17 +70,27 @@ class SlowerSteps:
         share = rate_at(points, 1.0 / factor, self.most) / here / factor
         return capacity.rate * share if share >= LEAST else 0.0
 
-    def sharpen(self, factors: Sequence[float]) -> None:
-        """Make the runs that are needed to know the rates at these factors."""
+    def sharpen(self, factors: Sequence[float], decisive: float | None = None) -> None:
+        """Make the runs that are needed to know the rates at these factors; those of a ``decisive`` one are as long as the capacity's."""
         if self.question.offline or self.question.load == "closed":
             return
-        if 0.0 not in self.instance.trail:  # other knobs than the engine's own were tried at one load alone
-            self.instance.alone()
         for factor in factors:
+            if self._scanned:
+                self._scan(factor, self.capacity.care if decisive in (None, factor) else QUICK)
+                continue
             for _ in range(PROBES):
                 rate = self._unknown(1.0 / factor)
                 if rate is None or not self._probed(rate):
                     break
+
+    def _scan(self, factor: float, care: Care) -> None:
+        """Write down the rate at a factor, by the scan of the load under limits so many times as tight."""
+        instance = self.instance
+        tighter = tuple(replace(limit, seconds=limit.seconds / factor) for limit in instance.asked.slo)
+        if 0.0 not in instance.trail:  # other knobs than the engine's own were tried at higher loads alone
+            instance.alone()
+        rate = scan_of(instance).reached(tighter, care) if instance.trail[0.0] * factor <= 1.0 else 0.0
+        instance.slower[factor] = rate / factor if rate >= LEAST * self.capacity.rate else 0.0
 
     def _unknown(self, strain: float) -> float | None:
         """The rate at which a further run would tell most of where the limits are strained so much; None where that is known."""
@@ -82,14 +106,32 @@ class SlowerSteps:
         return self.most if points[-1][0] < (1 - NEAR) * self.most else None
 
     def _probed(self, rate: float) -> bool:
-        """Simulate that rate; False where nothing new can be learnt from it."""
-        known = len(self.instance.trail)
-        recording = self.question.recording
-        if recording is None:
-            self.instance.measured(rate)
-        else:
+        """Simulate the recording at that rate; False where nothing new can be learnt from it."""
+        known, recording = len(self.instance.trail), self.question.recording
+        if recording is not None:
             noted_replay(self.instance, recording, max(1, round(recording.mean_rps / rate)), self.question.replays_lengths)
         return len(self.instance.trail) > known
+
+
+def between(known: Mapping[float, float], factor: float) -> float:
+    """The rate at a factor between known ones, linear in the logarithms of both; beyond them in proportion to 1/factor.
+
+    Args:
+        known: requests per second by factor; where noise has them rise with the factor, they are taken as level.
+        factor: on the duration of every step.
+    """
+    points: list[tuple[float, float]] = []
+    for at, rate in sorted(known.items()):
+        points.append((at, min(rate, points[-1][1]) if points else rate))
+    if factor <= points[0][0]:
+        return points[0][1] * points[0][0] / factor
+    for (low, more), (high, fewer) in pairwise(points):
+        if factor <= high:
+            if fewer <= 0.0:
+                return more if factor == low else 0.0
+            share = math.log(factor / low) / math.log(high / low)
+            return float(more * (fewer / more) ** share)
+    return points[-1][1] * points[-1][0] / factor
 
 
 def rising(trail: Mapping[float, float]) -> list[tuple[float, float]]:

@@ -1,7 +1,7 @@
 """The knobs that matter: token budget, batch size, chunked prefill.
 
-For the best few deployments they are searched one after another. One short run at ``GAIN`` above the load carried
-so far decides whether a setting is worth a search of its own; a setting is kept where that search finds more.
+For the best few deployments every setting is searched that differs from the engine's own in one knob. The search of a
+setting ends with the first run that shows that it carries no more than the best so far.
 """
 
 from __future__ import annotations
@@ -11,33 +11,42 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError
-from tonnage.plan.limit import SATURATION
 from tonnage.plan.note import KnobChange
-from tonnage.sizing.bounds import Carried
-from tonnage.sizing.capacity import STABLE, capacity_above, saturation
+from tonnage.sizing.bounds import MARGIN, Carried
+from tonnage.sizing.capacity import STABLE, open_capacity, scan_of
 from tonnage.sizing.instance import Instance
-from tonnage.sizing.limits import strain
+from tonnage.sizing.load_scan import SURE, place_of
 from tonnage.sizing.question import MOVES
 from tonnage.sizing.token_budget import TOKENS
 
 if TYPE_CHECKING:
+    from tonnage.sizing.capacity import Capacity
+    from tonnage.sizing.search_space import Ready
     from tonnage.spec.deployment import EngineKnobs
-
-GAIN = 1.03
-"""A setting is kept only if it carries this many times as much: a smaller gain may come from the random numbers of a run."""
 
 BATCH = (8, 4_096)
 """Range of the batch size."""
 
 
-def tuned(carried: Carried, moves: Sequence[str] = MOVES) -> Carried:
-    """The deployment with the best knobs found; itself where they are as good already."""
-    best = carried
-    for move in moves:
-        settings = [found for knobs in _moved(best, move) if (found := _screened(best, knobs)) is not None]
-        if settings:
-            better = _searched(best, min(settings, key=lambda setting: setting[0])[1])
-            best = best if better is None else better
+def tuned(carried: Carried, moves: Sequence[str] = MOVES, rival: float = 0.0) -> Carried:
+    """The deployment with the knobs that carry most; as it is where none carries more, or no more than a rival does.
+
+    Args:
+        carried: the deployment, and what it carries by long runs.
+        moves: the knobs that may be set.
+        rival: requests per second and GPU that other knobs must exceed to count.
+    """
+    ready, best, least = carried.ready, carried, rival * carried.ready.trial.deployment.parallelism.gpus
+    for knobs in _settings(ready, moves):
+        if knobs == ready.trial.deployment.knobs:
+            continue
+        try:
+            instance = Instance(replace(ready.trial.deployment, knobs=knobs), ready.instance.asked)
+        except InputError:
+            continue
+        above = max(least, best.capacity.rate)
+        if _may_carry_more(instance, best, above):
+            best = _with_knobs(carried, instance, open_capacity(instance, above, SURE), above) or best
     return best
 
 
@@ -48,44 +57,37 @@ def changes(carried: Carried, default: EngineKnobs) -> tuple[KnobChange, ...]:
     return tuple(KnobChange(knob=name, default=own, chosen=chosen) for name, own, chosen in pairs if own != chosen)
 
 
-def _moved(carried: Carried, move: str) -> Iterator[EngineKnobs]:
-    """The other settings of one knob; those that turn requests away are refused when their memory is estimated."""
-    knobs, instance = carried.ready.trial.deployment.knobs, carried.ready.instance
-    tokens, batch = knobs.max_num_tokens, knobs.max_batch_size
-    if move == "tokens":
-        yield from (replace(knobs, max_num_tokens=t) for t in TOKENS if t != tokens)
-    elif move == "batch":
-        more = instance.batch == instance.knobs.max_batch_size
-        for size in (batch // 2, batch // 4, *((2 * batch,) if more else ())):
-            if BATCH[0] <= size <= BATCH[1]:
-                yield replace(knobs, max_batch_size=size)
-    else:
-        yield replace(knobs, chunked_prefill=not knobs.chunked_prefill)
+def _settings(ready: Ready, moves: Sequence[str]) -> Iterator[EngineKnobs]:
+    """The knobs that the search began with, and those that differ from them in one.
+
+    They do not depend on the limits, so that a looser limit has the same to choose from.
+    """
+    first = ready.first.deployment.knobs
+    batch, slots = first.max_batch_size, ready.instance.batch == ready.instance.knobs.max_batch_size
+    yield first
+    if "tokens" in moves:
+        yield from (replace(first, max_num_tokens=tokens) for tokens in TOKENS if tokens != first.max_num_tokens)
+    if "batch" in moves:
+        sizes = (batch // 2, batch // 4, *((2 * batch,) if slots else ()))
+        yield from (replace(first, max_batch_size=size) for size in sizes if BATCH[0] <= size <= BATCH[1])
+    if "chunk" in moves:
+        yield replace(first, chunked_prefill=not first.chunked_prefill)
 
 
-def _screened(carried: Carried, knobs: EngineKnobs) -> tuple[float, Instance] | None:
-    """Under other knobs, the strain on the limits at ``GAIN`` times the load carried so far; None where one breaks."""
-    wanted = GAIN * carried.capacity.rate
-    try:
-        instance = Instance(replace(carried.ready.trial.deployment, knobs=knobs), carried.ready.instance.asked)
-    except InputError:
-        return None
-    if wanted > STABLE * instance.saturation_estimate():
-        return None
-    found = strain(instance.measured(wanted), instance.asked.slo)
-    if found > 1.0:
-        return None
-    if carried.capacity.binds == SATURATION:
-        saturated = STABLE * saturation(instance)
-        return (wanted / saturated, instance) if saturated >= wanted else None
-    return found, instance
+def _may_carry_more(instance: Instance, best: Carried, above: float) -> bool:
+    """Whether an instance with other knobs needs a search: it is not the same at the load, and breaks no limit above it."""
+    slo = instance.asked.slo
+    if above >= STABLE * MARGIN * instance.saturation_estimate():
+        return False
+    scan, other, place = scan_of(instance), scan_of(best.ready.instance), place_of(above)
+    if slo and place < min(scan.last, other.last) and scan.summary(place, 0) == other.summary(place, 0):
+        return False
+    return scan.no_higher(slo, above, SURE) is None and scan.most > above
 
 
-def _searched(carried: Carried, instance: Instance) -> Carried | None:
-    """The deployment under the instance's knobs, where it carries ``GAIN`` more."""
-    wanted = GAIN * carried.capacity.rate
-    capacity = capacity_above(instance, wanted)
-    if capacity.reason is not None or capacity.rate < wanted:
+def _with_knobs(carried: Carried, instance: Instance, capacity: Capacity, above: float) -> Carried | None:
+    """The deployment as that instance; None where it carries no more than ``above`` requests per second."""
+    if capacity.reason is not None or capacity.rate <= above:
         return None
     trial = replace(carried.ready.trial, deployment=instance.deployment)
     return Carried(ready=replace(carried.ready, trial=trial, instance=instance), capacity=capacity)

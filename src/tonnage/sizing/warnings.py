@@ -17,15 +17,18 @@ from tonnage.plan.warning import (
     Warning,
     WideOverPcie,
 )
-from tonnage.sizing.capacity import STABLE, find_capacity
+from tonnage.sizing.capacity import STABLE, find_capacity, open_capacity
 from tonnage.sizing.instance import Instance
 from tonnage.sizing.limits import binding_limit
+from tonnage.sizing.load_scan import SURE
 from tonnage.spec.catalog import QualityScore, find_score, models
 
 if TYPE_CHECKING:
     from tonnage.sizing.bounds import Carried
+    from tonnage.sizing.capacity import Capacity
     from tonnage.sizing.question import Question
     from tonnage.sizing.search import Answer
+    from tonnage.spec.deployment import Slo
 
 LARGE = 13e9
 """Parameters from which the course prefers GPUs joined by NVLink."""
@@ -104,14 +107,20 @@ def _halved(question: Question, chosen: Carried) -> LimitHalvesThroughput | None
     rest = tuple(limit for limit in instance.asked.slo if limit != binding)
     without = STABLE * capacity.saturation
     if rest:
-        free = find_capacity(Instance(instance.deployment, replace(instance.asked, slo=rest)))
-        without = free.rate
+        without = _without(instance, rest).rate
     ratio = without / capacity.rate
     if ratio < HALVES:
         return None
     return LimitHalvesThroughput(
         value=ratio, limit=limit_of(binding), requests_per_second=capacity.rate, requests_per_second_without=without
     )
+
+
+def _without(instance: Instance, rest: Slo) -> Capacity:
+    """What the instance carries inside the other limits; in an open loop most of these runs were made for all limits already."""
+    if instance.asked.load == "open":
+        return open_capacity(instance, care=SURE, slo=rest)
+    return find_capacity(Instance(instance.deployment, replace(instance.asked, slo=rest)))
 
 
 def _bursty(question: Question) -> BurstyTrace | None:

@@ -179,7 +179,7 @@ class Workload:
             return Trace(due_ps=due, isl=isl, osl=osl, concurrency=arrivals.concurrency, turnaround_ps=turnaround_ps, seed=seed)
         if not arrivals.rate > 0:
             raise InputError(f"{option('request_rate')}: {arrivals.rate:g} is not a rate; write requests per second above 0")
-        gaps = np.rint(_unit_gaps(arrivals, self.requests, gap_stream) * min(PS_PER_S / arrivals.rate, FAR_PS))
+        gaps = np.rint(unit_gaps(arrivals, self.requests, gap_stream) * min(PS_PER_S / arrivals.rate, FAR_PS))
         if gaps.sum() > LONGEST_S * PS_PER_S:
             if not stretch:
                 raise self._too_long(arrivals.rate)
@@ -230,7 +230,7 @@ def _stretch(gaps: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.minimum(gaps[:STRETCH_REQUESTS], STRETCH_S * PS_PER_S / STRETCH_REQUESTS)
 
 
-def _unit_gaps(arrivals: OpenLoop, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def unit_gaps(arrivals: OpenLoop, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
     """``count`` gaps of mean 1."""
     import numpy as np
 

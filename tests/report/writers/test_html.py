@@ -111,7 +111,7 @@ def test_page_says_the_question_the_answer_and_how_to_repeat_it() -> None:
         "./tonnage size examples/call-centre.yaml --report plan.html",
         "Ampere has no FP8 matrix units",
         "TPOT mean 40 → 52 ms: one system fewer",
-        "meet every limit; one system fewer does not",
+        "simulated together, meet every limit",
         "holds an instance to 21.5 requests/s",
     ):
         assert said in words

@@ -18,15 +18,9 @@ def fleet_check_text(check: FleetCheck) -> str:
     alone = first.instances == 1
     fleet = f"{shown}{counted(first.instances, 'instance')} on {_systems(first.systems)}, simulated{'' if alone else ' together'}"
     meets, breaks = ("meets", "breaks") if alone else ("meet", "break")
-    if not check.holds:
-        return f"{fleet}, {breaks} a limit ({_worst(first)}), and {_systems(systems)} do too: this peak is too close to saturation"
     if systems > check.by_division:
         return f"{fleet}, {breaks} a limit ({_worst(first)}); {_systems(systems)} meet all of them, and the plan takes these"
-    if systems < check.by_division:
-        return f"{fleet}, {meets} every limit, and one system fewer does too, so the plan takes {_systems(systems)}"
-    fewer = next((run for run in check.runs if run.systems < systems), None)
-    rest = f"; one system fewer does not ({_worst(fewer)})" if fewer is not None else ""
-    return f"{fleet}, {meets} every limit{rest}"
+    return f"{fleet}, {meets} every limit"
 
 
 def _worst(run: FleetRun) -> str:
