@@ -138,12 +138,16 @@ class LoadScan:
         if (early := self.no_higher(slo, above, care)) is not None:
             return early
         end = self._end(slo, care)
-        while (low := self._below(end, slo, care)) is not None:
-            low, high = self._halved(low, min(self._above(low), end), slo, care, WIDTH[care])
-            if strain(self.summary(low, care), slo) <= 1.0:
-                return self._found(low, high, slo, care)
-            end = low
-        return self._broken(end, slo)
+        low = self._below(end, slo, care)
+        if low is None:
+            return self._broken(end, slo)
+        low, high = self._halved(low, min(self._above(low), end), slo, care, WIDTH[care])
+        lowest = self.first - DESCENTS * SPARSE
+        while strain(self.summary(low, care), slo) > 1.0:  # a shorter run was clear about it, and wrong
+            low, high = low - 1, low
+            if low < lowest:
+                return self._broken(high, slo)
+        return self._found(low, high, slo, care)
 
     def reached(self, slo: Slo, care: Care = QUICK) -> float:
         """The load of ``highest`` from fewer runs: between two loads ``ROUGH`` steps apart by the logarithm of the limited latencies.
