@@ -92,9 +92,10 @@ def open_capacity(instance: Instance, above: float = 0.0, care: Care = QUICK, sl
 
 def scan_of(instance: Instance) -> LoadScan:
     """The scan of the instance, the same one each time, so that no run is made twice."""
-    if instance.scan is None:
-        instance.scan = LoadScan(instance, lambda: STABLE * saturation(instance))
-    return instance.scan
+    found: LoadScan | None = instance.scan
+    if found is None:
+        found = instance.scan = LoadScan(instance, lambda: STABLE * saturation(instance))
+    return found
 
 
 def _carried(instance: Instance, found: Highest, care: Care) -> Capacity:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DoesNotFit
 from tonnage.perf.pipeline import estimated_instance
@@ -24,7 +24,6 @@ from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, Trace
 if TYPE_CHECKING:
     from tonnage.results.requests import Requests
     from tonnage.simulator.steps import StepRecord
-    from tonnage.sizing.load_scan import LoadScan
 
 MINIMUM_REQUESTS = 4_000
 """Fewest requests of a run: 26 measured requests then lie beyond a p99, and 52 in the verifying run."""
@@ -93,7 +92,7 @@ class Instance:
         self.deployment = deployment
         self.asked = asked
         self.trail: dict[float, float] = {}  # the strain on the limits at every rate that was run; 0 for a single client
-        self.scan: LoadScan | None = None  # of its loads, once begun
+        self.scan: Any = None  # the ``LoadScan`` of its loads, once begun
         self.slower: dict[float, float] = {}  # requests per second inside the limits, by the factor on the duration of every step
         self.saturated: float | None = None  # requests per second when always busy, once measured
         isl, osl = math.ceil(asked.isl.mean), math.ceil(asked.osl.mean)
