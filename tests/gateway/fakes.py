@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -67,11 +68,20 @@ async def silent(fake: Fake, got: Got, writer: asyncio.StreamWriter) -> None:
     """Never answer."""
 
 
-class Fake:
-    """A backend; its health checks pass unless it is frozen, everything else goes to ``answer``."""
+def listed(models: tuple[str, ...] | None) -> bytes:
+    """A list of models; without any, 404."""
+    if models is None:
+        return b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
+    body = json.dumps({"object": "list", "data": [{"id": name, "object": "model"} for name in models]}).encode()
+    return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body)
 
-    def __init__(self, answer: Answer = fine) -> None:
+
+class Fake:
+    """A backend; its health checks pass unless it is frozen, it lists ``models``, and everything else goes to ``answer``."""
+
+    def __init__(self, answer: Answer = fine, models: tuple[str, ...] | None = None) -> None:
         self.answer = answer
+        self.models = models
         self.got: list[Got] = []
         self.connections = 0
         self.lost = 0
@@ -109,6 +119,9 @@ class Fake:
                 if got.line.startswith(b"GET /health "):
                     writer.write(OK)
                     continue
+                if got.line.startswith(b"GET /v1/models "):
+                    writer.write(listed(self.models))
+                    continue
                 self.got.append(got)
                 await self.answer(self, got, writer)
         except (asyncio.IncompleteReadError, ConnectionError):
@@ -120,15 +133,22 @@ class Fake:
 
 @asynccontextmanager
 async def before(
-    *answers: Answer, policy: str = "round-robin", weights: tuple[float, ...] = (), **limits: Any
+    *answers: Answer,
+    policy: str = "round-robin",
+    weights: tuple[float, ...] = (),
+    models: tuple[tuple[str, ...] | None, ...] = (),
+    further: dict[str, Any] | None = None,
+    **limits: Any,
 ) -> AsyncIterator[tuple[Running, list[Fake]]]:
-    """A gateway before one fake for each answer."""
-    fakes = [await Fake(answer).begin() for answer in answers]
+    """A gateway before one fake for each answer; ``further`` settings of the gateway, ``models`` of each fake."""
+    fakes = [await Fake(answer, listing).begin() for answer, listing in zip(answers, models or (None,) * len(answers), strict=True)]
     asked = [f"{fake.url}={weight}" for fake, weight in zip(fakes, weights or (1.0,) * len(fakes), strict=True)]
     settings = api.gateway_settings(backends=asked, policy=policy, port=0)
     tight = {"health_s": 0.2, "health_timeout_s": 0.3, **limits}
     try:
-        async with gateway(Settings(backends=settings.backends, policy=policy, port=0, limits=Limits(**tight))) as running:
+        async with gateway(
+            Settings(backends=settings.backends, policy=policy, port=0, limits=Limits(**tight), **(further or {}))
+        ) as running:
             yield running, fakes
     finally:
         for fake in fakes:

@@ -119,12 +119,8 @@ def test_prefixes_are_unbroken_and_bounded(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_models_of_all_backends_are_listed_once() -> None:
-    def models(*names: str):
-        body = json.dumps({"object": "list", "data": [{"id": name, "object": "model"} for name in names]}).encode()
-        return replies(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
-
     async def test() -> None:
-        async with before(models("a", "b"), models("b", "c"), replies(b"HTTP/1.1 500 X\r\nContent-Length: 0\r\n\r\n")) as (running, _):
+        async with before(fine, fine, fine, models=(("a", "b"), ("b", "c"), None)) as (running, _):
             status, body = await asked(running, get("/v1/models"))
             assert status == 200
             assert [one["id"] for one in json.loads(body)["data"]] == ["a", "b", "c"]

@@ -11,6 +11,7 @@ from tonnage.api.demo import demo
 from tonnage.api.deployment import deployment_of
 from tonnage.api.facts import MemoryReport, PrecisionReport, catalog, memory, precisions
 from tonnage.api.gateway import gateway_settings
+from tonnage.api.gateway_file import gateway_from
 from tonnage.api.lesson import lesson
 from tonnage.api.score import score, score_models, several_models
 from tonnage.api.serve import serve_simulated
@@ -32,6 +33,7 @@ __all__ = [
     "check_given",
     "demo",
     "deployment_of",
+    "gateway_from",
     "gateway_settings",
     "lesson",
     "memory",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError, UnknownName, option
 
 if TYPE_CHECKING:
     from tonnage.bench.wire.request import Target
+    from tonnage.gateway.keys import Key
     from tonnage.gateway.settings import Settings
 
 MAX_IN_FLIGHT = 1_024
@@ -26,6 +28,9 @@ def gateway_settings(
     first_byte_timeout: float = 600.0,
     idle_timeout: float = 120.0,
     seed: int = 0,
+    keys: Sequence[Key] = (),
+    aliases: Mapping[str, str] | None = None,
+    access_log: str | Path | None = None,
     host: str = "127.0.0.1",
     port: int = 8080,
 ) -> Settings:
@@ -39,6 +44,9 @@ def gateway_settings(
         first_byte_timeout: seconds that a backend may take to begin a response.
         idle_timeout: seconds between two pieces of a response, and of a client that reads nothing.
         seed: of the policy's random choices.
+        keys: who may ask; everybody where there are none.
+        aliases: further names of models, each with the one that the backends know.
+        access_log: a file that gets a line for each request.
         host, port: where to listen; port 0 takes a free one.
 
     Raises:
@@ -70,7 +78,17 @@ def gateway_settings(
     limits = Limits(
         in_flight=max_in_flight, body=max_body_mb * 1_048_576, first_byte_s=float(first_byte_timeout), idle_s=float(idle_timeout)
     )
-    return Settings(backends=found, policy=policy, seed=seed, host=host, port=port, limits=limits)
+    return Settings(
+        backends=found,
+        policy=policy,
+        seed=seed,
+        host=host,
+        port=port,
+        limits=limits,
+        keys=tuple(keys),
+        aliases=dict(aliases or {}),
+        access_log=None if access_log is None else Path(access_log),
+    )
 
 
 def _backend(text: str) -> tuple[Target, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from http import HTTPStatus
 from typing import Any
 
@@ -33,8 +34,16 @@ def document(status: int, value: Any, *, close: bool = False, head: bool = False
     return response(status, json.dumps(value).encode(), close=close, head=head)
 
 
-def refusal(status: int, message: str, *, close: bool = False, head: bool = False) -> bytes:
-    """An error in the form of the OpenAI API; 429 and 503 say when to come again."""
-    kind = "invalid_request_error" if status < 500 and status != 429 else "server_error" if status != 429 else "rate_limit_error"
+KINDS = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
+
+
+def refusal(status: int, message: str, *, close: bool = False, head: bool = False, retry_s: float = 1.0) -> bytes:
+    """An error in the form of the OpenAI API; 429 and 503 say when to come again, 401 how."""
+    kind = KINDS.get(status, "invalid_request_error" if status < 500 else "server_error")
     body = json.dumps({"error": {"message": message, "type": kind, "param": None, "code": status}}).encode()
-    return response(status, body, close=close, head=head, further=("Retry-After: 1",) if status in (429, 503) else ())
+    further = {401: ("WWW-Authenticate: Bearer",), 429: _later(retry_s), 503: _later(retry_s)}.get(status, ())
+    return response(status, body, close=close, head=head, further=further)
+
+
+def _later(seconds: float) -> tuple[str, ...]:
+    return (f"Retry-After: {max(math.ceil(seconds), 1)}",)

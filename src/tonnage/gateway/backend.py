@@ -33,6 +33,7 @@ class Backend:
         busy: connections that carry a request now.
         idle: connections that can carry another one, the one used last at the end.
         outcomes: requests by how they ended.
+        models: the names that it lists; None as long as it has listed none, so that it may serve any.
     """
 
     def __init__(self, target: Target, weight: float) -> None:
@@ -45,6 +46,7 @@ class Backend:
         self.open_until = 0.0
         self.failures = 0
         self.connects = 0
+        self.models: frozenset[str] | None = None
         self.busy: set[Upstream] = set()
         self.idle: list[Upstream] = []
         self.outcomes: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
@@ -52,6 +54,10 @@ class Backend:
     def takes(self, now: float) -> bool:
         """Whether it may be sent a request."""
         return self.up and now >= self.open_until
+
+    def serves(self, model: str) -> bool:
+        """Whether it serves a model by that name; "" is any."""
+        return not model or self.models is None or model in self.models
 
     def pooled(self) -> Upstream | None:
         """An idle connection that still stands; None where there is none."""

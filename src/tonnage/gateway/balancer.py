@@ -37,16 +37,17 @@ class Balancer:
         self.kv_used = [0.0] * count
         self._view = View(self._available, self.requests, self.tokens, self.kv_used, self._matched, [one.weight for one in backends])
 
-    def choose(self, request: Request, now: float, tried: Collection[int] = ()) -> int:
+    def choose(self, request: Request, now: float, tried: Collection[int] = (), model: str = "") -> int:
         """The number of the backend that gets a request; -1 where none takes any.
 
         Args:
             request: it.
             now: the loop's time.
             tried: backends that have failed it.
+            model: that it must serve; "" for any.
         """
         for i, backend in enumerate(self._backends):
-            self._available[i] = backend.takes(now) and i not in tried
+            self._available[i] = backend.takes(now) and i not in tried and backend.serves(model)
         blocks = self._prefixes.blocks(request.body) if self._prefixes else []
         if self._prefixes:
             self._prefixes.match(blocks, self._matched)

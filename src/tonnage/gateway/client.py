@@ -11,6 +11,8 @@ from typing import Protocol
 from tonnage.gateway.answers import refusal
 from tonnage.gateway.core import Core
 from tonnage.gateway.exchange import Exchange
+from tonnage.gateway.keys import Denied
+from tonnage.gateway.own import OPEN
 from tonnage.gateway.reading import Refused, RequestReader
 from tonnage.gateway.request import Request
 from tonnage.gateway.upstream import Write
@@ -117,17 +119,27 @@ class Client(asyncio.Protocol):
             self._transport.resume_reading()
 
     def _serve(self, request: Request) -> None:
-        core = self._core
+        core, close, head = self._core, not request.keep, request.method == b"HEAD"
         self.deadline, self._owned = math.inf, request
-        if self._own.answer(request, self._answered):
+        try:
+            account = None if request.path in OPEN else core.keys.account(request)
+            if self._own.answer(request, self._answered):
+                return
+            if account is not None:
+                account.admit(request, core.loop.time())
+        except Denied as denied:
+            core.refused[denied.status] += 1
+            self._answered(refusal(denied.status, str(denied), close=close, head=head, retry_s=denied.retry_s))
             return
         if core.limits.in_flight and core.in_flight >= core.limits.in_flight:
             core.refused[429] += 1
             message = f"{core.in_flight:,} requests are being served, which is the gateway's limit"
-            self._answered(refusal(429, message, close=not request.keep, head=request.method == b"HEAD"))
+            if account is not None:
+                account.over()
+            self._answered(refusal(429, message, close=close, head=head))
             return
         self._owned = None
-        self._exchange = Exchange(core, self, request)
+        self._exchange = Exchange(core, self, request, account)
         self._exchange.start()
 
     def _answered(self, data: bytes) -> None:
@@ -202,6 +214,11 @@ class Client(asyncio.Protocol):
         self.deadline = math.inf
         if self._transport is not None:
             self._transport.abort()
+
+    def leave_if_idle(self) -> None:
+        """End the connection if no request is under way; the client opens another one."""
+        if not self._busy and not self._reader.begun and not self._reader.ready and self._refused is None:
+            self._finish()
 
     def pause_writing(self) -> None:
         """The client reads too slowly: hold the backend up."""

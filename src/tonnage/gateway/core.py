@@ -6,8 +6,10 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
+from tonnage.gateway.access_log import AccessLog
 from tonnage.gateway.backend import Backend
 from tonnage.gateway.balancer import Balancer
+from tonnage.gateway.keys import Keys
 from tonnage.gateway.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,6 +30,9 @@ class Swept(Protocol):
     def close(self) -> None:
         """End it at once."""
 
+    def leave_if_idle(self) -> None:
+        """End it if no request is under way."""
+
 
 class Core:
     """Shared by all connections; every method runs on the loop's thread.
@@ -38,6 +43,8 @@ class Core:
         refused: requests that the gateway answered itself with an error, by status.
         clients: connections that are open.
         draining: whether the gateway is about to end.
+        keys: who may ask.
+        log: of requests that are over.
     """
 
     def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
@@ -51,6 +58,8 @@ class Core:
         self.balancer = Balancer(self.backends, settings.policy, settings.seed)
         self.in_flight = self.retries = 0
         self.refused: Counter[int] = Counter()
+        self.keys = Keys(settings.keys, loop.time())
+        self.log = AccessLog(settings.access_log)
         self.clients: set[Swept] = set()
         self.draining = False
         self.first_byte: Histogram = Histogram(
@@ -71,6 +80,7 @@ class Core:
     def sweep(self) -> None:
         """End what has taken too long; called a few times a second."""
         now, limits = self.loop.time(), self.limits
+        self.log.flush()
         for client in [client for client in self.clients if client.deadline <= now]:
             client.expire()
         for backend in self.backends:
@@ -82,6 +92,11 @@ class Core:
                 elif upstream.deadline <= now:
                     upstream.fail("it took too long", again=False)
 
+    def leave_idle(self) -> None:
+        """End the connections of clients on which no request is under way."""
+        for client in list(self.clients):
+            client.leave_if_idle()
+
     def close(self) -> None:
         """End every connection at once."""
         for client in list(self.clients):
@@ -90,3 +105,4 @@ class Core:
             for upstream in [*backend.idle, *backend.busy]:
                 upstream.close()
             backend.idle.clear()
+        self.log.close()

@@ -7,11 +7,12 @@ from typing import Protocol
 
 from tonnage.gateway.answers import refusal
 from tonnage.gateway.core import Core
+from tonnage.gateway.keys import Account
 from tonnage.gateway.request import Request
 from tonnage.gateway.response import Head
 from tonnage.gateway.upstream import Upstream, Write
 
-BAD_GATEWAY, NO_BACKEND, TOO_LATE = 502, 503, 504
+NO_MODEL, BAD_GATEWAY, NO_BACKEND, TOO_LATE = 404, 502, 503, 504
 
 
 class Sink(Protocol):
@@ -32,13 +33,28 @@ class Sink(Protocol):
 class Exchange:
     """A request and what becomes of it."""
 
-    __slots__ = ("_at", "_begun", "_client", "_core", "_keep", "_left", "_request", "_started", "_status", "_task", "_tried", "_upstream")
+    __slots__ = (
+        *("_account", "_at", "_begun", "_client", "_core", "_keep", "_left", "_model"),
+        *("_request", "_started", "_status", "_task", "_tried", "_upstream"),
+    )
 
-    def __init__(self, core: Core, client: Sink, request: Request) -> None:
-        """Not sent yet."""
+    def __init__(self, core: Core, client: Sink, request: Request, account: Account | None = None) -> None:
+        """Not sent yet.
+
+        Args:
+            core: of the gateway.
+            client: who asked.
+            request: what.
+            account: that it has been counted in.
+        """
         self._core = core
         self._client = client
-        self._request = request
+        self._account = account
+        self._model = model = request.model
+        alias = core.settings.aliases.get(model)
+        if alias is not None:
+            request, self._model = request.renamed(alias), alias
+        self._request = request if account is None else request.without_key()
         self._started = core.loop.time()
         self._tried: set[int] = set()
         self._task: asyncio.Task[None] | None = None
@@ -52,8 +68,10 @@ class Exchange:
     def start(self) -> None:
         """Send it where the policy says."""
         self._core.in_flight += 1
-        chosen = self._core.balancer.choose(self._request, self._core.loop.time())
-        if chosen < 0:
+        chosen = self._core.balancer.choose(self._request, self._core.loop.time(), model=self._model)
+        if chosen < 0 and not any(backend.serves(self._model) for backend in self._core.backends):
+            self._refuse(NO_MODEL, f"The model `{self._model}` does not exist.")
+        elif chosen < 0:
             self._refuse(NO_BACKEND, "no backend takes requests at the moment")
         else:
             self._to(chosen)
@@ -126,15 +144,16 @@ class Exchange:
 
     def ended(self) -> None:
         """The response has come whole."""
-        self._release("error" if self._status >= 500 else "ok", keep=True)
-        self._core.in_flight -= 1
+        outcome = "error" if self._status >= 500 else "ok"
+        self._release(outcome, keep=True)
+        self._over(outcome)
         self._client.responded(keep=self._keep)
 
     def failed(self, why: str, *, again: bool) -> None:
         """The backend failed: the stream is cut if it has begun, else there may be another attempt."""
         if self._begun:
             self._release("cut")
-            self._core.in_flight -= 1
+            self._over("cut")
             self._client.cut()
             return
         upstream = self._upstream
@@ -157,7 +176,7 @@ class Exchange:
         """Make the one further attempt on another backend; False where it has been made, or there is no other."""
         if self._tried:
             return False
-        chosen = self._core.balancer.choose(self._request, self._core.loop.time(), (self._at,))
+        chosen = self._core.balancer.choose(self._request, self._core.loop.time(), (self._at,), self._model)
         if chosen < 0:
             return False
         self._tried.add(self._at)
@@ -169,7 +188,7 @@ class Exchange:
     def cancel(self) -> None:
         """The client has left: so does the request."""
         self._release("cancelled")
-        self._core.in_flight -= 1
+        self._over("cancelled")
 
     def pause(self) -> None:
         """The client reads too slowly: read no more from the backend."""
@@ -200,9 +219,27 @@ class Exchange:
             else:
                 upstream.close()
 
-    def _refuse(self, status: int, message: str) -> None:
+    def _over(self, outcome: str) -> None:
+        """The request has ended, however it did: count it out, and log it."""
         core, request = self._core, self._request
         core.in_flight -= 1
+        if self._account is not None:
+            self._account.over()
+        core.log.write(
+            key="" if self._account is None else self._account.key.name,
+            model=self._model,
+            method=request.method,
+            target=request.target,
+            backend=core.backends[self._at].name if self._at >= 0 else "",
+            status=self._status,
+            outcome=outcome,
+            seconds=core.loop.time() - self._started,
+        )
+
+    def _refuse(self, status: int, message: str) -> None:
+        core, request = self._core, self._request
+        self._status = status
+        self._over("failed" if self._at >= 0 else "refused")
         core.refused[status] += 1
         self._client.writer()(refusal(status, message, close=not request.keep, head=request.method == b"HEAD"))
         self._client.responded(keep=request.keep)

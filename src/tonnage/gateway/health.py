@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 import re
 
 from tonnage.gateway.backend import Backend
 from tonnage.gateway.core import Core
 from tonnage.gateway.fetch import fetch
 
-PATH = "/health"
+PATH, MODELS = "/health", "/v1/models"
+OK = 200
+LIST_EVERY = 10
+"""Checks between two readings of the models; adapters may come and go."""
 FAILURES = 2
 """Checks without an answer in a row after which a backend is down; a refused connection or a status of 500 or more is enough alone."""
 
@@ -27,6 +32,7 @@ class Health:
     async def begin(self) -> None:
         """Check every backend once, and then again and again."""
         await asyncio.gather(*(self._check(backend) for backend in self._core.backends))
+        await asyncio.gather(*(self._list(backend) for backend in self._core.backends if backend.up))
         self._tasks = [self._core.loop.create_task(self._watch(i)) for i in range(len(self._core.backends))]
 
     async def end(self) -> None:
@@ -37,9 +43,12 @@ class Health:
 
     async def _watch(self, i: int) -> None:
         core, backend = self._core, self._core.backends[i]
-        while True:
+        for check in itertools.count(1):
+            was_up = backend.up
             await asyncio.sleep(core.limits.health_s)
             await self._check(backend)
+            if backend.up and (not was_up or check % LIST_EVERY == 0):
+                await self._list(backend)
             if core.balancer.policy == "least-kv" and backend.up:
                 core.balancer.kv_used[i] = await self._kv_used(backend)
 
@@ -60,6 +69,15 @@ class Health:
             backend.up = False
             for upstream in list(backend.busy):
                 upstream.withdraw()
+
+    async def _list(self, backend: Backend) -> None:
+        """Read the models of a backend that says them; one that does not may serve any."""
+        try:
+            status, body = await fetch(backend.target, MODELS, self._core.limits.health_timeout_s)
+            if status == OK:
+                backend.models = frozenset(str(one["id"]) for one in json.loads(body)["data"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return
 
     async def _kv_used(self, backend: Backend) -> float:
         """The largest share of a KV cache in use that the backend's metrics name; 0 where they name none."""

@@ -48,6 +48,11 @@ class Counts(Collector):
         policy = GaugeMetricFamily("tonnage_gateway_policy", "1 for the policy in use.", labels=["policy"])
         policy.add_metric([core.balancer.policy], 1)
         yield from (requests, connects, up, outstanding, tokens, refused, policy)
+        by_key = CounterMetricFamily("tonnage_gateway_key_requests", "Requests by key, admitted or not.", labels=["key", "admitted"])
+        for account in core.keys.accounts:
+            by_key.add_metric([account.key.name, "yes"], account.admitted)
+            by_key.add_metric([account.key.name, "no"], account.denied)
+        yield by_key
         yield CounterMetricFamily("tonnage_gateway_retries", "Requests sent to a second backend.", value=core.retries)
         yield CounterMetricFamily("tonnage_gateway_cut_streams", "Responses that broke off after their first byte.", value=cut)
         yield GaugeMetricFamily("tonnage_gateway_in_flight", "Requests that are being served.", value=core.in_flight)

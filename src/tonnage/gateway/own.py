@@ -21,6 +21,9 @@ READY = (b"/health", b"/v1/health/ready")
 LIVE = b"/v1/health/live"
 METRICS = (b"/metrics", b"/v1/metrics")
 MODELS = b"/v1/models"
+OPEN = frozenset((*READY, LIVE, *METRICS))
+"""Paths that are answered without a key."""
+
 _UPWARDS = re.compile(rb"(?:/|%2f|\\|%5c)(?:\.|%2e){1,2}(?:/|%2f|\\|%5c|$)", re.IGNORECASE)
 
 Reply = Callable[[bytes], None]
@@ -69,6 +72,7 @@ class OwnPaths:
         serving = [backend for backend in core.backends if backend.takes(now)]
         lists = await asyncio.gather(*(self._listed(backend.target, request) for backend in serving))
         found = {str(one["id"]): one for models in lists for one in models or ()}
+        found |= {alias: {**found[model], "id": alias} for alias, model in core.settings.aliases.items() if model in found}
         close, head = not request.keep, request.method == b"HEAD"
         if all(models is None for models in lists):
             core.refused[503] += 1

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 BYTES_PER_TOKEN = 4
 """Bytes of a body that count as one prompt token; the gateway has no tokenizer."""
@@ -22,6 +23,8 @@ HOP_BY_HOP = frozenset(
 _OWN = HOP_BY_HOP | {b"host", b"content-length", b"expect"}
 _OUTPUT = re.compile(rb'"max_(?:completion_|output_)?tokens"\s*:\s*(\d{1,9})')
 _USER = re.compile(rb'"user"\s*:\s*"((?:[^"\\]|\\.){1,512})"')
+
+_MODEL = re.compile(rb'"model"\s*:\s*("(?:[^"\\]|\\.){0,512}")')
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -71,6 +74,33 @@ class Request:
                 return zlib.crc32(value)
         found = _USER.search(self.body)
         return zlib.crc32(found[1]) if found else -1
+
+    @property
+    def model(self) -> str:
+        """The model that the body of a POST names at its top; "" where it names none.
+
+        A body is parsed only where the word occurs more than once.
+        """
+        found = _MODEL.findall(self.body) if self.body else []
+        try:
+            named = json.loads(found[0]) if len(found) == 1 else json.loads(self.body).get("model", "") if found else ""
+        except (ValueError, AttributeError, RecursionError):
+            return ""
+        return named if isinstance(named, str) else ""
+
+    def renamed(self, model: str) -> Request:
+        """The same request for another model: its name is the only part of the body that changes."""
+        name = json.dumps(model).encode()
+        if len(_MODEL.findall(self.body)) == 1:
+            body = _MODEL.sub(lambda found: found[0][: found.start(1) - found.start(0)] + name, self.body)
+        else:
+            body = json.dumps({**json.loads(self.body), "model": model}).encode()
+        return replace(self, body=body)
+
+    def without_key(self) -> Request:
+        """The same request without the client's key, which is for the gateway."""
+        kept = [line for line in self.headers if line[0].lower() not in (b"authorization", b"x-api-key")]
+        return replace(self, headers=kept)
 
     def wire(self, authority: bytes) -> bytes:
         """The request as a backend gets it: hop-by-hop headers removed, framed by its length, the body untouched."""

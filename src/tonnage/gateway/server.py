@@ -8,7 +8,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tonnage.errors import InputError, option
 from tonnage.gateway.client import Client
@@ -21,25 +21,75 @@ SWEEP_S = 0.25
 BACKLOG = 4_096
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Running:
     """A gateway that takes connections.
 
     Attributes:
-        core: what it shares.
+        core: what it shares at present; another one after ``renew``.
         port: where it listens.
     """
 
     core: Core
     port: int
+    _own: OwnPaths
+    _health: Health
+    _old: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def client(self) -> Client:
+        """A connection that somebody has opened."""
+        return Client(self.core, self._own)
+
+    async def renew(self, settings: Settings) -> None:
+        """Serve new requests by other settings; those that run end by the old ones. Where it listens stays as it is.
+
+        Raises:
+            InputError: the log of the new settings cannot be written.
+        """
+        core = Core(settings, self.core.loop)
+        health = Health(core)
+        await health.begin()
+        old, old_health = self.core, self._health
+        self.core, self._own, self._health = core, OwnPaths(core), health
+        task = core.loop.create_task(_retire(old, old_health))
+        self._old.add(task)
+        task.add_done_callback(self._old.discard)
+
+    async def end(self) -> None:
+        """End what still runs at once."""
+        for task in list(self._old):
+            task.cancel()
+        await asyncio.gather(*self._old, return_exceptions=True)
+        await self._health.end()
+        self.core.close()
+
+    async def sweep(self) -> None:
+        """End what has taken too long, a few times a second."""
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            self.core.sweep()
 
 
-def serve(settings: Settings, ready: Callable[[Running], None]) -> None:
+async def _retire(core: Core, health: Health) -> None:
+    """Let the requests of settings that are gone end: idle connections at once, the others with their responses."""
+    core.draining = True
+    core.leave_idle()
+    try:
+        while core.in_flight or core.clients:
+            await asyncio.sleep(SWEEP_S)
+            core.sweep()
+    finally:
+        await health.end()
+        core.close()
+
+
+def serve(settings: Settings, ready: Callable[[Running], None], again: Callable[[], Settings | None] | None = None) -> None:
     """Serve until SIGINT or SIGTERM; running requests may then go on for ``limits.drain_s`` seconds.
 
     Args:
         settings: of the gateway.
         ready: told once connections are taken.
+        again: reads the settings again on SIGHUP; None from it leaves them as they are.
 
     Raises:
         InputError: the port is taken, or the address is none of this machine.
@@ -49,10 +99,19 @@ def serve(settings: Settings, ready: Callable[[Running], None]) -> None:
     _more_descriptors()
 
     async def run() -> None:
-        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        loop, stop, renewals = asyncio.get_running_loop(), asyncio.Event(), set[asyncio.Task[None]]()
+
+        def hang_up() -> None:
+            found = again() if again is not None else None
+            if found is not None:
+                task = loop.create_task(running.renew(found))
+                renewals.add(task)
+                task.add_done_callback(renewals.discard)
+
         async with gateway(settings) as running:
             for number in (signal.SIGINT, signal.SIGTERM):
                 loop.add_signal_handler(number, stop.set)
+            loop.add_signal_handler(signal.SIGHUP, hang_up)
             ready(running)
             await stop.wait()
             await drain(running.core)
@@ -65,29 +124,28 @@ async def gateway(settings: Settings) -> AsyncIterator[Running]:
     """A gateway on the running loop, for as long as the block lasts; its backends have been checked once before it begins.
 
     Raises:
-        InputError: the port is taken, or the address is none of this machine.
+        InputError: the port is taken, the address is none of this machine, or the log cannot be written.
     """
     loop = asyncio.get_running_loop()
-    core = Core(settings, loop)
-    own, health = OwnPaths(core), Health(core)
     try:
         listening = socket.create_server((settings.host, settings.port), backlog=BACKLOG)
     except OSError as error:
         where = f"{settings.host}:{settings.port}"
         raise InputError(f"{option('port')}: cannot listen on {where} ({error.strerror}); choose another") from None
     with listening:
+        core = Core(settings, loop)
+        running = Running(core=core, port=listening.getsockname()[1], _own=OwnPaths(core), _health=(health := Health(core)))
         await health.begin()
-        sweeping = loop.create_task(_sweep(core))
-        server = await loop.create_server(lambda: Client(core, own), sock=listening, backlog=BACKLOG)
+        sweeping = loop.create_task(running.sweep())
+        server = await loop.create_server(running.client, sock=listening, backlog=BACKLOG)
         try:
-            yield Running(core=core, port=listening.getsockname()[1])
+            yield running
         finally:
             server.close()
             sweeping.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await sweeping
-            await health.end()
-            core.close()
+            await running.end()
             await asyncio.sleep(0)
 
 
@@ -97,12 +155,6 @@ async def drain(core: Core) -> None:
     until = core.loop.time() + core.limits.drain_s
     while core.in_flight and core.loop.time() < until:
         await asyncio.sleep(0.02)
-
-
-async def _sweep(core: Core) -> None:
-    while True:
-        await asyncio.sleep(SWEEP_S)
-        core.sweep()
 
 
 def _more_descriptors() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tonnage.bench.wire.request import Target
+from tonnage.gateway.keys import Key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,9 @@ class Settings:
         seed: of the policy's random choices.
         host, port: where the gateway listens; port 0 takes a free one.
         limits: bounds.
+        keys: who may ask; everybody where there are none.
+        aliases: further names of models, each with the one that the backends know.
+        access_log: a file that gets a line for each request; None for no log.
     """
 
     backends: tuple[tuple[Target, float], ...]
@@ -68,3 +74,6 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8080
     limits: Limits = field(default_factory=Limits)
+    keys: tuple[Key, ...] = ()
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    access_log: Path | None = None
