@@ -11,6 +11,7 @@ from tonnage.report.document import Block, Section, Table
 from tonnage.report.numbers import ABSENT, number, sentence_of, usd, whole
 from tonnage.report.plans.costs import NAMES, TITLES, owned, priced, spread, takes, ways
 from tonnage.report.wording.cost import THE, break_even_text, cost_note_texts, no_cost_text
+from tonnage.report.wording.price_names import price_name
 from tonnage.spec.prices import amount
 
 if TYPE_CHECKING:
@@ -118,10 +119,10 @@ def _parts(cost: YearlyCost) -> Table | None:
 
 
 def prices_table(figures: Sequence[Figure]) -> Table | None:
-    """Every price that went into a cost: what, how much, of which day, from where."""
-    rows = tuple((figure.path, _amount(figure), figure.date or ABSENT, figure.source) for figure in figures)
-    header = ("price", "value", "of", "source")
-    return Table(caption="Prices, with source and date", header=header, rows=rows, folded=True) if rows else None
+    """Every price that went into a cost: what, how much, of which day, from where, and by which key it is replaced."""
+    rows = tuple((price_name(f.path), _amount(f), f.date or ABSENT, f.source, f.path) for f in figures)
+    header = ("price", "value", "of", "source", "key")
+    return Table(caption="Prices, with source and date", header=header, rows=rows, folded=True, spare=("key",)) if rows else None
 
 
 def _amount(figure: Figure) -> str:
@@ -130,5 +131,5 @@ def _amount(figure: Figure) -> str:
 
 def stale(figures: Sequence[Figure]) -> tuple[str, ...]:
     """Prices that are older than a year, in one sentence."""
-    paths = ", ".join(figure.path for figure in figures)
-    return (f"Prices older than a year, better replaced by your own (--price or --prices): {paths}.",) if paths else ()
+    names = "; ".join(price_name(figure.path) for figure in figures)
+    return (f"Prices older than a year, better replaced by your own (--price or --prices): {names}.",) if names else ()

@@ -168,7 +168,7 @@ def _repeat(plan: Plan) -> Section:
         ("Calibration", "" if source.calibration is None else source.calibration.data),
         ("Seed", "" if source.seed is None else str(source.seed)),
         ("Date", source.date),
-        ("Plan", plan.schema),
+        ("Schema of the plan", plan.schema),
         *((f"Coefficients of {engine}", words) for engine, words in source.coefficients.items()),
     )
     command = Command(text=source.command) if source.command else None
