@@ -1,9 +1,12 @@
 """Nobody on the front is beaten on both; everybody else is."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.plan.candidates import candidate
+from tonnage.plan.at_peak import AtPeak
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.pareto import pareto
 from tonnage.results.latencies import Latencies
@@ -31,3 +34,27 @@ def test_cost_has_its_own_front_where_it_is_known() -> None:
     assert [p.front_gpus for p in found] == [True, True]
     assert [p.front_cost for p in found] == [False, True]
     assert not any(p.front_cost for p in pareto([slow, fast]))
+
+
+def test_deployments_are_compared_at_the_asked_load_where_it_is_known() -> None:
+    """The slower at its own limit is the faster where the load is the same."""
+    first, second = one(1, 9.0), one(2, 2.0)
+    peaks = tuple(
+        replace(
+            each,
+            at_peak=AtPeak(
+                requests_per_second_per_instance=1.0,
+                ttft_ms=Latencies(),
+                itl_ms=Latencies(),
+                tpot_ms=Latencies(),
+                e2e_ms=Latencies(mean=late),
+                utilisation=0.5,
+                instances=1,
+            ),
+        )
+        for each, late in ((first, 1.0), (second, 1.5))
+    )
+    assert [p.front_gpus for p in pareto([first, second])] == [True, True]
+    found = pareto(peaks)
+    assert [p.front_gpus for p in found] == [True, False]
+    assert [p.e2e_ms for p in found] == [1.0, 1.5]

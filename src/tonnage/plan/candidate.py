@@ -207,9 +207,12 @@ class Candidate(Shown):
 
 
 def mean_latency(candidate: Candidate) -> float:
-    """Mean E2E in milliseconds, mean TTFT where E2E was not measured, infinite where neither was."""
-    value = candidate.e2e_ms.mean
-    value = candidate.ttft_ms.mean if value is None else value
+    """Mean E2E in milliseconds, mean TTFT where E2E was not measured, infinite where neither was.
+
+    At the asked peak, so that deployments are compared at the same load; at the highest load inside the limits where no peak is known.
+    """
+    at = candidate if candidate.at_peak is None else candidate.at_peak
+    value = at.ttft_ms.mean if at.e2e_ms.mean is None else at.e2e_ms.mean
     return math.inf if value is None else value
 
 

@@ -18,7 +18,8 @@ class ParetoPoint(Identity):
     Attributes:
         systems, gpus: bought for the peak.
         cost_per_year: in USD; None where it is not known.
-        ttft_ms, e2e_ms: means in milliseconds at the highest load of the candidate inside the limits; None where not measured.
+        ttft_ms, e2e_ms: means in milliseconds at the asked peak, or at the highest load of the candidate inside the limits where no
+            peak is known; None where not measured.
         front_gpus: no other candidate has at most as many GPUs and a lower mean E2E (TTFT where E2E was not measured).
         front_cost: the same with cost per year in place of GPUs; False where cost is not known.
         chosen: whether it is the plan's choice.
@@ -53,8 +54,8 @@ def pareto(candidates: Sequence[Candidate], costs: Mapping[int, float] | None = 
             systems=c.systems,
             gpus=c.gpus,
             cost_per_year=known.get(i),
-            ttft_ms=c.ttft_ms.mean,
-            e2e_ms=c.e2e_ms.mean,
+            ttft_ms=(c.at_peak or c).ttft_ms.mean,
+            e2e_ms=(c.at_peak or c).e2e_ms.mean,
             front_gpus=i in by_gpus,
             front_cost=i in by_cost and i in known,
             chosen=i == 0,

@@ -34,6 +34,9 @@ from tonnage.spec.typed_values import FORBID
 
 SCHEMA = "tonnage-plan/3"
 
+MOST_GPUS = 2
+"""GPUs of the candidate with the lowest latency, at most, in times those of the choice."""
+
 AGAIN = "give the plan as tonnage size --json wrote it"
 
 
@@ -109,8 +112,12 @@ class Plan(Shown):
 
     @property
     def latency_optimal(self) -> Candidate | None:
-        """The candidate with the lowest mean E2E at its highest load (mean TTFT where E2E was not measured)."""
-        return min(self.candidates, key=mean_latency, default=None)
+        """The candidate with the lowest mean E2E at the asked load (mean TTFT where E2E was not measured).
+
+        Of those on at most ``MOST_GPUS`` times the GPUs of the choice: any load is fast on enough of them.
+        """
+        near = (c for c in self.candidates if c.gpus <= MOST_GPUS * self.candidates[0].gpus)
+        return min(near, key=mean_latency, default=None)
 
     def to_json(self) -> dict[str, Any]:
         """The plan as one JSON object."""

@@ -10,10 +10,12 @@ from dataclasses import asdict, replace
 import pytest
 
 from tests.report.example_plan import GOLDEN, bare, full, without_answer
+from tonnage.plan.at_peak import AtPeak
 from tonnage.plan.cost import YearlyCost
 from tonnage.plan.plan import Plan
 from tonnage.report.drawing.figure import Bars, Figure, Plot, Tornado
 from tonnage.report.plans import figures
+from tonnage.results.latencies import Latencies
 
 FIGURES: dict[str, Callable[[Plan], Figure | None]] = {
     "curve": figures.curve,
@@ -75,6 +77,49 @@ def test_curve_has_a_logarithmic_latency_the_limits_and_the_chosen_load() -> Non
     assert marked == {172.044}
     for series in curve.series:
         assert [p.x for p in series.points] == sorted(p.x for p in series.points)
+
+
+def test_candidates_without_a_price_are_counted_in_the_title() -> None:
+    plan = full()
+    pareto = figures.pareto(plan)
+    assert pareto is not None
+    assert pareto.title == "Cost against latency of every candidate"
+    cheap = tuple(replace(point, cost_per_year=None) if place == 1 else point for place, point in enumerate(plan.pareto))
+    some = figures.pareto(replace(plan, pareto=cheap))
+    assert some is not None
+    count = len(plan.candidates)
+    assert some.title == f"Cost against latency of the {count - 1} of {count} candidates with a price"
+    assert sum(len(series.points) for series in some.series if series.marks) == count - 1
+
+
+def test_candidates_are_drawn_at_the_asked_load_where_it_is_known() -> None:
+    plan = full()
+    peak = AtPeak(
+        requests_per_second_per_instance=1.0,
+        ttft_ms=Latencies(),
+        itl_ms=Latencies(),
+        tpot_ms=Latencies(),
+        e2e_ms=Latencies(mean=777.0),
+        utilisation=0.5,
+        instances=1,
+    )
+    at_peak = figures.pareto(replace(plan, candidates=tuple(replace(c, at_peak=peak) for c in plan.candidates)))
+    before = figures.pareto(plan)
+    assert at_peak is not None
+    assert before is not None
+    assert "at the asked load" in at_peak.x.title
+    assert "at the highest load inside the limits" in before.x.title
+    assert {point.x for series in at_peak.series for point in series.points} == {777.0}
+
+
+def test_the_lowest_latency_is_no_deployment_on_many_times_the_gpus() -> None:
+    plan = full()
+    choice = plan.choice
+    assert choice is not None
+    fast = replace(choice.on(systems=30 * choice.systems, instances=choice.instances), e2e_ms=Latencies(mean=1.0))
+    near = replace(choice.on(systems=2 * choice.systems, instances=choice.instances), e2e_ms=Latencies(mean=2.0))
+    assert replace(plan, candidates=(choice, fast)).latency_optimal == choice
+    assert replace(plan, candidates=(choice, fast, near)).latency_optimal == near
 
 
 def test_a_day_goes_from_0_to_24() -> None:

@@ -89,12 +89,15 @@ def _cheapest(cost: YearlyCost, where: str) -> str:
     return f", the cheapest way{' of those with a price' if known < len(cost.ways) else ''}"
 
 
+FASTEST = "lowest latency, on at most twice the GPUs"
+
+
 def others(plan: Plan) -> tuple[tuple[str, Candidate], ...]:
     """The chosen deployment, and the best by latency and by throughput where they are not the same."""
     if plan.choice is None:
         return ()
     found = [("chosen", plan.choice)]
-    for name, other in (("lowest latency", plan.latency_optimal), ("most requests per GPU", plan.throughput_optimal)):
+    for name, other in ((FASTEST, plan.latency_optimal), ("most requests per GPU", plan.throughput_optimal)):
         if other is not None and all(other.pools != candidate.pools for _, candidate in found):
             found.append((name, other))
     return tuple(found)

@@ -13,6 +13,7 @@ from tonnage.report.numbers import counted, number, plain
 from tonnage.report.wording.limits import bound_text
 
 if TYPE_CHECKING:
+    from tonnage.plan.at_peak import AtPeak
     from tonnage.plan.candidate import Candidate
     from tonnage.plan.identity import Identity
     from tonnage.plan.pool import Pool
@@ -57,7 +58,7 @@ def systems(candidate: Candidate) -> str:
     return " + ".join(f"{count:,} × {system}" for system, count in counts.items())
 
 
-def latency(candidate: Candidate, metrics: tuple[str, ...] = METRICS) -> tuple[str, ...]:
+def latency(candidate: Candidate | AtPeak, metrics: tuple[str, ...] = METRICS) -> tuple[str, ...]:
     """Mean and high percentiles of each latency that is known, such as "TTFT mean 104, p95 232, p99 305 ms"."""
     found = []
     for metric in metrics:
@@ -86,7 +87,7 @@ def tip(candidate: Candidate) -> str:
         deployment(candidate),
         f"{systems(candidate)}, exactly {number(candidate.systems_exact)}; {counted(candidate.instances, 'instance')}",
         f"{number(rate)} requests/s an instance, {number(per_8)} per 8 GPUs",
-        *latency(candidate),
+        *(latency(candidate) if candidate.at_peak is None else [f"at the peak: {line}" for line in latency(candidate.at_peak)]),
         f"ends at: {bound_text(candidate.binds)}",
         knobs(candidate),
     ]

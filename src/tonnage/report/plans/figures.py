@@ -91,15 +91,20 @@ def _loads(plan: Plan) -> list[Rule]:
 
 
 def speed(candidate: Candidate) -> tuple[str, float] | None:
-    """The latency that candidates are compared by: mean E2E, else mean TTFT, and its value in ms."""
-    for name, value in (("mean E2E", candidate.e2e_ms.mean), ("mean TTFT", candidate.ttft_ms.mean)):
+    """The latency that candidates are compared by: mean E2E, else mean TTFT, with the load that it is at, and its value in ms."""
+    peak = candidate.at_peak
+    at, load = (candidate, "the highest load inside the limits") if peak is None else (peak, "the asked load")
+    for name, value in (("mean E2E", at.e2e_ms.mean), ("mean TTFT", at.ttft_ms.mean)):
         if value is not None and value > 0:
-            return name, value
+            return f"{name} at {load}", value
     return None
 
 
 def pareto(plan: Plan) -> Plot | None:
-    """Every candidate: its price, or its GPUs where no price is known, against its latency; the front drawn through."""
+    """The candidates by price, or by GPUs where no price is known, against latency at the asked load; the front drawn through.
+
+    Those without a price are left out where others have one, and the title says how many there are.
+    """
     candidates, costs = plan.candidates, yearly_costs(plan)
     known = any(cost is not None for cost in costs)
     compared: list[tuple[Candidate, Point]] = []
@@ -112,10 +117,11 @@ def pareto(plan: Plan) -> Plot | None:
             compared.append((candidate, Point(x=fast[1], y=height, tip=tip(candidate) + paid, chosen=place == 0)))
     if len(compared) < 2 or len(names) > 1:
         return None
-    return _pareto(compared, names.pop(), known)
+    whole = "every candidate" if len(compared) == len(candidates) else f"the {len(compared)} of {len(candidates)} candidates with a price"
+    return _pareto(compared, names.pop(), known, whole)
 
 
-def _pareto(compared: Sequence[tuple[Candidate, Point]], latency: str, known: bool) -> Plot:
+def _pareto(compared: Sequence[tuple[Candidate, Point]], latency: str, known: bool, whole: str) -> Plot:
     kinds = [of_pools(candidate, lambda pool: pool.gpu) for candidate, _ in compared]
     series = [
         Series(name=gpu, points=tuple(point for kind, (_, point) in zip(kinds, compared, strict=True) if kind == gpu), tone=tone)
@@ -127,8 +133,8 @@ def _pareto(compared: Sequence[tuple[Candidate, Point]], latency: str, known: bo
     wide = max(heights) > FAR_APART * min(heights) > 0
     named = "USD a year, owned" if known else "GPUs bought (whole systems)"
     y = Axis(title=f"{named}, logarithmic" if wide else named, log=wide)
-    title = "Cost against latency of every candidate" if known else "GPUs against latency of every candidate"
-    x = Axis(title=f"{latency} at the highest load inside the limits, ms (logarithmic)", log=True)
+    title = f"{'Cost' if known else 'GPUs'} against latency of {whole}"
+    x = Axis(title=f"{latency}, ms (logarithmic)", log=True)
     return Plot(key="pareto", title=title, x=x, y=y, series=(drawn, *series))
 
 
