@@ -19,7 +19,7 @@ PLAN = str(HERE / "plan.json")
 
 def test_text_markdown_and_json_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["report", PLAN]) == 0
-    assert capsys.readouterr().out.startswith("Question     llama-3-8b, 2000 tokens in, 200 out\n")
+    assert capsys.readouterr().out.startswith("Question     llama-3-8b, 2,000 tokens in, 200 out\n")
     assert run(["report", PLAN, "--explain"]) == 0
     assert "Where time and memory go" in capsys.readouterr().out
     assert run(["report", PLAN, "--markdown"]) == 0
