@@ -24,8 +24,13 @@ def print_answer(document: Callable[[], Document], values: Callable[[], Any], *,
     print(terminal(document()))
 
 
-def print_plans(plans: Sequence[Plan], *, json: bool, markdown: bool, explain: bool) -> None:
-    """Print plans as one JSON object, as a report in Markdown, or as text for the terminal."""
+def print_plans(plans: Sequence[Plan], *, json: bool, markdown: bool, explain: bool, brief: bool = False) -> None:
+    """Print plans as one JSON object, as a report in Markdown, in a few lines, or as text for the terminal."""
+    if brief and not json and not markdown:
+        from tonnage.report.plans.brief import brief_lines
+
+        print("\n".join(brief_lines(plans)))
+        return
     if markdown and not json:
         from tonnage.report.plans.plan_document import report
         from tonnage.report.writers.markdown import markdown as written

@@ -35,6 +35,7 @@ class Output:
     output: Path | None = about("Write the plan's JSON to this file as well; tonnage report reads it.")
     report: Path | None = about("Write a page that explains the plan to this file (HTML).")
     markdown: bool | None = about("Print the plan as Markdown.", negative=False)
+    brief: bool | None = about("Print the answer in ten lines at most.", negative=False)
     explain: bool | None = about("Print also what takes time and memory, and how far each limit is used.", negative=False)
 
 
@@ -50,7 +51,7 @@ def size(scenario: Annotated[Path | None, Parameter(help=SCENARIO)] = None, /, *
     _check_output(output.output)
     plans = _answered(scenario, given(asked))
     _write(plans, output)
-    print_plans(plans, json=bool(output.json), markdown=bool(output.markdown), explain=bool(output.explain))
+    print_plans(plans, json=bool(output.json), markdown=bool(output.markdown), explain=bool(output.explain), brief=bool(output.brief))
     return DONE if any(plan.candidates for plan in plans) else NO_ANSWER
 
 

@@ -68,7 +68,21 @@ def test_plan_without_an_answer_says_so_and_why() -> None:
 def test_the_parts_stand_in_their_order() -> None:
     text = written(full(), explain=True)
     parts = (
-        *("Question", "Demand", "Limits", "Answer", "Capacity", "Latency", "Pace", "Load", "Memory", "Fleet check", "! TPOT"),
+        *(
+            "Question",
+            "Demand",
+            "Limits",
+            "Answer",
+            "Cost",
+            "Risk",
+            "Capacity",
+            "Latency",
+            "Pace",
+            "Load",
+            "Memory",
+            "Fleet check",
+            "! TPOT",
+        ),
         *("What would change the answer", "Where time and memory go", "Candidates", "Rejected, and why", "What it rests on"),
         *("Measured beside predicted", "Cost\n"),
     )
@@ -106,7 +120,7 @@ def test_confidence_stands_beside_the_answer_and_each_candidate() -> None:
     first, *rest = full().candidates
     text = words(written(replace(full(), candidates=(replace(first, confidence=sure), *rest))))
     assert "66%" in text
-    assert "systems needed for 50%: 5, for 80%: 6, for 95%: no number reaches it" in text
+    assert "systems for 50%: 5, 80%: 6, 95%: none" in text
     assert "systems at 95% is the number that has 95%" in text
 
 

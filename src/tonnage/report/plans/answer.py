@@ -9,11 +9,13 @@ from tonnage.report.numbers import counted, dollars, percent, plain, sentence_of
 from tonnage.report.plans.costs import SAID, owned_and_cheapest, priced, ways, yearly
 from tonnage.report.plans.deployments import deployments, systems
 from tonnage.report.plans.existing import existing_sentence, existing_title
+from tonnage.report.wording.confidence import by_confidence, chance_text
 from tonnage.report.wording.cost import no_cost_text
 from tonnage.report.wording.reachable import reachable_text
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
+    from tonnage.plan.confidence import Confidence
     from tonnage.plan.plan import Plan
 
 
@@ -58,8 +60,15 @@ def _bought(plan: Plan, choice: Candidate) -> str:
         done = "" if plan.job is None else f" {sentence_of(f'the job is done after {span(plan.job.finish_seconds)}')}"
         return f"{bought} {'completes' if one else 'complete'} {job}.{done} That takes {full} of what the fleet can do.{_price(plan)}"
     room = f" The fleet is then at {full} of what the limits allow." if choice.utilisation <= 1 else ""
+    sure = "" if choice.confidence is None else f" {_sure(choice.confidence)}"
     verb = "carries" if one else "carry"
-    return f"{bought} {verb} {plain(load)} requests per second of {model} inside every limit.{room}{_price(plan)}"
+    return f"{bought} {verb} {plain(load)} requests per second of {model} inside every limit.{sure}{room}{_price(plan)}"
+
+
+def _sure(confidence: Confidence) -> str:
+    """How sure that is, and how many systems other confidences take."""
+    chance = f"The probability that every limit holds is {chance_text(confidence.meets)}"
+    return f"{chance}; the systems for each confidence are {by_confidence(confidence)}."
 
 
 def _systems(choice: Candidate) -> str:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from tonnage.report.blocks import section
 from tonnage.report.document import Block, Section, Table
-from tonnage.report.numbers import ABSENT, counted, number, percent, usd
+from tonnage.report.numbers import ABSENT, counted, number, usd
 from tonnage.report.plans.deployments import of_pools, split, systems
+from tonnage.report.wording.confidence import chance_text
 from tonnage.report.wording.lengths import as_written
 from tonnage.report.wording.limits import bound_text
 from tonnage.report.wording.reasons import reason_text
@@ -97,7 +98,7 @@ def _sure(c: Candidate) -> tuple[str, str]:
     if c.confidence is None:
         return ABSENT, ABSENT
     most = c.confidence.systems["95"]
-    return percent(c.confidence.meets), "none" if most is None else str(most)
+    return chance_text(c.confidence.meets).replace("over ", ">").replace("under ", "<"), "none" if most is None else f"{most:,}"
 
 
 def rejected_section(plan: Plan) -> Section:

@@ -10,6 +10,7 @@ from tonnage.report.document import Section, Table, Text
 from tonnage.report.numbers import ABSENT, number, percent, sentence_of
 from tonnage.report.plans.answer import others
 from tonnage.report.plans.deployments import deployment, knobs, latency, systems
+from tonnage.report.wording.confidence import by_confidence, chance_text
 from tonnage.report.wording.deployments import memory_text
 from tonnage.report.wording.fleet_check import fleet_check_text
 from tonnage.report.wording.limits import bound_text
@@ -28,7 +29,7 @@ def _saturation(c: Candidate) -> str:
 def _systems_by_confidence(c: Candidate) -> str:
     if c.confidence is None:
         return ABSENT
-    return ", ".join(str(c.confidence.systems[share] or "none") for share in ("50", "80", "95"))
+    return by_confidence(c.confidence)
 
 
 READINGS: tuple[tuple[str, Callable[[Candidate], str]], ...] = (
@@ -40,12 +41,13 @@ READINGS: tuple[tuple[str, Callable[[Candidate], str]], ...] = (
     ("requests/s per 8 GPUs", lambda c: number(c.requests_per_second_per_8_gpus)),
     ("output tokens/s per 8 GPUs", lambda c: number(c.output_tokens_per_second_per_8_gpus)),
     ("in flight per instance", lambda c: number(c.concurrency_per_instance)),
-    ("latency there", lambda c: "; ".join(latency(c))),
+    ("latency at the peak", lambda c: "" if c.at_peak is None else "; ".join(latency(c.at_peak))),
+    ("latency at the limit", lambda c: "; ".join(latency(c))),
     ("what ends the load", lambda c: bound_text(c.binds)),
     ("used at the peak", lambda c: percent(c.utilisation)),
     ("fleet saturates at", _saturation),
-    ("chance that it meets the limits", lambda c: ABSENT if c.confidence is None else percent(c.confidence.meets)),
-    ("systems at 50, 80, 95 %", _systems_by_confidence),
+    ("chance that it meets the limits", lambda c: ABSENT if c.confidence is None else chance_text(c.confidence.meets)),
+    ("systems at each confidence", _systems_by_confidence),
     ("engine knobs", knobs),
     ("memory", lambda c: "; ".join(filter(None, (memory_text(pool.memory, pool.kv_tokens) for pool in c.pools)))),
     ("accuracy impact", lambda c: c.accuracy_impact),

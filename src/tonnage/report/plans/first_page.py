@@ -12,6 +12,7 @@ from tonnage.report.plans import figures
 from tonnage.report.plans.answer import sentence
 from tonnage.report.plans.costs import NAMES, TITLES, owned_and_cheapest, spread, ways, yearly
 from tonnage.report.plans.existing import existing_glance
+from tonnage.report.plans.headline import glance_rows
 from tonnage.report.plans.sensitivity import widest_text
 from tonnage.report.wording.confidence import confidence_text
 from tonnage.report.wording.fleet_check import fleet_check_text
@@ -48,8 +49,7 @@ def first_glance(plan: Plan) -> tuple[tuple[str, str], ...]:
     if choice is None or exists:
         return exists
     rows = [("systems to buy", f"{choice.systems:,}"), ("GPUs", f"{choice.gpus:,}")]
-    if choice.confidence is not None:
-        rows.append(("probability that every limit holds", percent(choice.confidence.meets)))
+    rows += glance_rows(plan, choice)
     if plan.job is None:
         rows += [("of what the fleet can carry, used at the peak", percent(choice.utilisation))]
     else:

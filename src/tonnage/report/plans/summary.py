@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from tonnage.report.document import Facts
 from tonnage.report.numbers import number, percent
-from tonnage.report.plans.deployments import deployments, latency, systems
+from tonnage.report.plans.deployments import latency
+from tonnage.report.plans.headline import headline_rows
 from tonnage.report.plans.left_out import left_out_texts
-from tonnage.report.wording.confidence import confidence_text
 from tonnage.report.wording.demand import demand_text
 from tonnage.report.wording.deployments import load_text, memory_text
 from tonnage.report.wording.existing import existing_text
@@ -22,6 +22,8 @@ from tonnage.report.wording.reachable import reachable_text
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
     from tonnage.plan.plan import Plan
+
+NO_ANSWER = "no deployment meets the limits"
 
 
 def question_lines(plan: Plan) -> Facts:
@@ -43,31 +45,22 @@ def answer_lines(plan: Plan) -> Facts:
     best = plan.choice
     if best is None:
         reached = "" if plan.reachable is None else reachable_text(plan.reachable)
-        rows = (*exists, ("Answer", "no deployment meets the limits; the reasons are below."), ("Reachable", reached), left_out)
+        rows = (*exists, ("Answer", f"{NO_ANSWER}; the reasons are below."), ("Reachable", reached), left_out)
         return Facts(rows=tuple(row for row in rows if row[1]))
     rows = (
         *exists,
-        ("Answer", _answer(plan, best)),
+        *headline_rows(plan, best),
         ("Capacity", _capacity(plan, best)),
         ("Finish", "" if plan.job is None else finish_text(plan.job)),
-        ("Latency", "; ".join(latency(best, ("ttft", "tpot", "e2e")))),
+        ("Latency" if best.at_peak is None else "At limit", "; ".join(latency(best, ("ttft", "tpot", "e2e")))),
         ("Pace", _pace(plan, best)),
         ("Load", _load(plan, best)),
         ("Memory", "; ".join(filter(None, (memory_text(pool.memory, pool.kv_tokens) for pool in best.pools)))),
         ("Format", _format(best)),
         ("Fleet check", "" if plan.fleet_check is None else fleet_check_text(plan.fleet_check)),
-        ("Confidence", "" if best.confidence is None else confidence_text(best.confidence)),
         left_out,
     )
     return Facts(rows=tuple(row for row in rows if row[1]))
-
-
-def _answer(plan: Plan, best: Candidate) -> str:
-    if plan.demand.of_existing:
-        return f"{systems(best)}: {deployments(best)}"
-    spare = plan.scenario.spare_systems
-    whole = f"{number(best.systems_exact)} exactly{f', {spare} spare' if spare else ''}"
-    return f"{systems(best)} ({whole}): {deployments(best)}"
 
 
 def _capacity(plan: Plan, best: Candidate) -> str:
@@ -78,10 +71,12 @@ def _capacity(plan: Plan, best: Candidate) -> str:
 
 def _pace(plan: Plan, best: Candidate) -> str:
     """The gaps between tokens beside the speed of reading, where somebody reads along."""
-    mean, p99 = best.itl_ms.mean, best.itl_ms.p99
+    itl = best.itl_ms if best.at_peak is None else best.at_peak.itl_ms
+    mean, p99 = itl.mean, itl.p99
     if plan.scenario.mode != "streaming" or mean is None or p99 is None:
         return ""
-    return f"ITL mean {number(mean)}, p99 {number(p99)} ms: {pace_text(mean / 1e3, p99 / 1e3)}"
+    at = "" if best.at_peak is None else "at the peak "
+    return f"{at}ITL mean {number(mean)}, p99 {number(p99)} ms: {pace_text(mean / 1e3, p99 / 1e3)}"
 
 
 def _load(plan: Plan, best: Candidate) -> str:

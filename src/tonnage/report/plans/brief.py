@@ -1,0 +1,54 @@
+"""A plan in ten lines at most: what to buy or rent, how sure that is, the latencies, the cost, the main risk, how to see more."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tonnage.report.plans.headline import answer_text, cost_text, headline_rows
+from tonnage.report.plans.summary import NO_ANSWER, question_lines
+from tonnage.report.wording.confidence import confidence_text
+from tonnage.report.wording.existing import existing_text
+from tonnage.report.wording.job import finish_text
+from tonnage.report.wording.reachable import reachable_text
+
+if TYPE_CHECKING:
+    from tonnage.plan.plan import Plan
+
+MOST = 10
+"""Lines at most."""
+MORE = "without --brief: every deployment, and why not the others; --report FILE.html writes a page, --json every number"
+LABEL = 13
+"""Letters of the column of names."""
+
+
+def brief_lines(plans: Sequence[Plan]) -> tuple[str, ...]:
+    """The lines, none of them folded; of several models one line each."""
+    rows = _rows(plans[0]) if len(plans) == 1 else tuple((plan.scenario.model, _in_one(plan)) for plan in plans)
+    if len(rows) > MOST - 1:
+        rows = (*rows[: MOST - 2], ("…", f"and {len(rows) - MOST + 2} more models"))
+    column = max(LABEL, *(len(name) + 2 for name, _ in rows))
+    return tuple(f"{name:<{column}}{text}" for name, text in (*rows, ("More", MORE)))
+
+
+def _rows(plan: Plan) -> tuple[tuple[str, str], ...]:
+    (_, question), (_, demand), (_, limits) = question_lines(plan).rows
+    asked = ("Question", f"{question}; {demand}; limits: {limits}")
+    exists = ("Have", "" if plan.existing is None else existing_text(plan.existing))
+    best = plan.choice
+    if best is None:
+        reached = "" if plan.reachable is None else reachable_text(plan.reachable)
+        return tuple(row for row in (asked, exists, ("Answer", NO_ANSWER), ("Reachable", reached)) if row[1])
+    finish = ("Finish", "" if plan.job is None else finish_text(plan.job))
+    start = ("Start", shlex.join(best.pool.launch) if len(best.pools) == 1 else "")
+    return tuple(row for row in (asked, exists, *headline_rows(plan, best), finish, start) if row[1])
+
+
+def _in_one(plan: Plan) -> str:
+    """One model of several: what to buy, how sure that is, what it costs."""
+    best = plan.choice
+    if best is None:
+        return NO_ANSWER
+    sure = "" if best.confidence is None else confidence_text(best.confidence)
+    return "; ".join(filter(None, (answer_text(plan, best), sure, cost_text(plan))))
