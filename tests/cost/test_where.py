@@ -119,6 +119,15 @@ def test_all_five_ways_have_a_price_for_the_course_s_load_with_the_catalog_s_pri
     assert {way.where: way.total_usd_per_year is None for way in found.ways} == dict.fromkeys(WAYS, False)
 
 
+def test_the_default_question_which_knows_only_a_peak_has_several_ways_with_a_price() -> None:
+    peak = replace(COURSE_TRAFFIC, mean_requests_per_second=None)
+    served = replace(COURSE_SERVING, gpu="h200-sxm-141gb", system="dgx-h200")
+    found = compare(peak, served, catalog_prices(), model="llama-3.1-8b")
+    assert [way.where for way in found.ways if way.total_usd_per_year is not None] == ["on-prem", "cloud", "hybrid"]
+    assert {way.reason.code for way in found.ways if way.reason is not None} == {"only-peak"}
+    assert found.cheapest is not None
+
+
 def test_a_negative_minimum_is_refused() -> None:
     with pytest.raises(InputError, match=r"^min_instances: -1"):
         compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, min_instances=-1)

@@ -1,0 +1,54 @@
+"""Several models side by side: each way of serving has a column of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC
+from tests.report.example_plan import full, without_answer
+from tonnage.cost.where import compare
+from tonnage.plan.plan import Plan
+from tonnage.report.numbers import ABSENT
+from tonnage.report.plans.answer import sentence
+from tonnage.report.plans.compared import compared_table
+from tonnage.spec.prices import Prices
+
+
+def priced_with(prices: Prices) -> Plan:
+    return replace(full(), cost=compare(COURSE_TRAFFIC, COURSE_SERVING, prices))
+
+
+def rows_of(*plans: Plan) -> list[dict[str, str]]:
+    table = compared_table(plans)
+    return [dict(zip(table.header, row, strict=True)) for row in table.rows]
+
+
+NOTHING_OWNED = COURSE_PRICES.with_overrides({"systems": {"dgx-h100": None}, "cloud": {"h100": None}})
+
+
+def test_a_price_of_an_api_stands_under_api_and_never_under_owned() -> None:
+    known, unknown = rows_of(priced_with(COURSE_PRICES), priced_with(NOTHING_OWNED))
+    assert (known["USD a year, owned"], known["USD a year, API"]) == ("595,000", "2,340,000")
+    assert (unknown["USD a year, owned"], unknown["USD a year, API"]) == (ABSENT, "2,340,000")
+    assert (known["cheapest way"], unknown["cheapest way"]) == ("on-prem", ABSENT)
+    assert all(title in known for title in ("USD a year, cloud GPUs", "USD a year, hybrid", "USD a year, hybrid with API"))
+
+
+def test_ways_without_any_price_have_no_column_and_one_way_alone_is_not_the_cheapest() -> None:
+    (row,) = rows_of(priced_with(NOTHING_OWNED))
+    assert [title for title in row if title.startswith("USD a year")] == ["USD a year, API"]
+    assert "cheapest way" not in row
+
+
+def test_a_model_without_an_answer_has_a_row_as_wide() -> None:
+    answered, none = rows_of(priced_with(COURSE_PRICES), without_answer())
+    assert list(answered) == list(none)
+    assert set(list(none.values())[3:]) == {ABSENT}
+
+
+def test_the_sentence_names_the_only_way_with_a_price_and_what_is_missing() -> None:
+    text = sentence(priced_with(NOTHING_OWNED))
+    assert "Through an API it costs 2,340,000 USD a year, 2.60 USD per 1,000 requests." in text
+    assert "What owning it costs is not known: the price of dgx-h100 is not known" in text
+    assert "cheapest" not in text
+    assert "the cheapest way" in sentence(priced_with(COURSE_PRICES))
