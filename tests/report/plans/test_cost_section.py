@@ -86,8 +86,8 @@ def test_a_job_in_text() -> None:
 
 
 def test_a_split_that_is_all_owned_is_not_told_twice() -> None:
-    def kinds(traffic: Traffic) -> set[str]:
-        cost = compare(traffic, replace(COURSE_SERVING, requests_per_second_per_instance=1.0), PRICES)
+    def kinds(traffic: Traffic, spare: int = 0) -> set[str]:
+        cost = compare(traffic, replace(COURSE_SERVING, requests_per_second_per_instance=1.0, spare=spare), PRICES)
         rows = text_of(cost_section(cost)).partition("What each cost is made of")[2].partition("Prices, with")[0].splitlines()
         return {row.split("  ")[0] for row in rows[3:] if row and not row.startswith(" ")}
 
@@ -95,6 +95,7 @@ def test_a_split_that_is_all_owned_is_not_told_twice() -> None:
     mean = sum(burst) / 24
     flat = replace(COURSE_TRAFFIC, peak_requests_per_second=8.0, mean_requests_per_second=4.0)
     assert kinds(flat) == {"on-prem", "cloud GPUs", "API"}
+    assert kinds(flat, spare=1) == {"on-prem", "cloud GPUs", "API"}
     split = replace(COURSE_TRAFFIC, peak_requests_per_second=16.0, mean_requests_per_second=mean, profile=burst)
     assert kinds(split) == {"on-prem", "cloud GPUs", "hybrid", "API", "hybrid with API"}
 

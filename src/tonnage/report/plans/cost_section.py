@@ -112,10 +112,15 @@ def _parts(cost: YearlyCost) -> Table | None:
         (NAMES[way.where], part.name, part.kind, usd(part.usd_per_year), part.how)
         for way in ways(cost)
         for part in way.parts
-        if not (way.where in ("hybrid", "hybrid-api") and again is not None and way.parts == again.parts)
+        if not (way.where in ("hybrid", "hybrid-api") and again is not None and _paid(way) == _paid(again))
     )
     header = ("way", "part", "kind", "USD a year", "how")
     return Table(caption="What each cost is made of", header=header, rows=rows, folded=True, spare=("kind",)) if rows else None
+
+
+def _paid(way: WayCost) -> list[tuple[str, float]]:
+    """What a way is paid for, to the cent."""
+    return [(part.name, round(part.usd_per_year, 2)) for part in way.parts]
 
 
 def prices_table(figures: Sequence[Figure]) -> Table | None:
