@@ -129,4 +129,7 @@ def _cell(value: object, longest: int = LONGEST) -> str:
     if value is None or value == "":
         return ABSENT
     text = f"{value:g}" if isinstance(value, float) else str(value)
-    return text if len(text) <= longest else text[:longest].rsplit(" ", 1)[0] + " …"
+    if len(text) <= longest:
+        return text
+    head = text[:longest].rsplit(" ", 1)[0] if " " in text[:longest] else text.partition(" ")[0]
+    return text if head == text else f"{head} …"
