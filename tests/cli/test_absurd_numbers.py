@@ -23,7 +23,7 @@ EXPERTS = {"--model": "mixtral-8x7b"}
 
 SIMULATED: dict[str, dict[str, str]] = {
     **{f: {} for f in ("--isl", "--osl", "--request-rate", "--requests", "--tp", "--seed", "--instances")},
-    **{f: {} for f in ("--max-batch-size", "--max-num-tokens", "--stream-interval", "--graph-tokens")},
+    **{f: {} for f in ("--max-batch-size", "--max-num-tokens", "--stream-interval", "--graph-tokens", "--front-ends")},
     "--concurrency": {"--request-rate": ""},
     "--window": {"--request-rate": "", "--requests": "", "--concurrency": "2", "--window": "{}s"},
     "--cv": {"--arrivals": "gamma"},
@@ -40,7 +40,7 @@ LESSON = (
 PEOPLE = {"--peak-rps": "", "--users": "200", "--requests-per-user-day": "20"}
 SIZED: dict[str, dict[str, str]] = {
     **{f: {} for f in ("--isl", "--osl", "--peak-rps", "--spare", "--seed", "--system-prompt", "--tp", "--pp", "--dp", "--ep")},
-    **{f: {} for f in ("--max-batch-size", "--max-num-tokens", "--stream-interval")},
+    **{f: {} for f in ("--max-batch-size", "--max-num-tokens", "--stream-interval", "--front-ends")},
     "--words-per-token": {"--isl": "350words"},
     "--retrieved": {"--retrieved": "5x{}"},
     "--history": {"--history": "{}x5"},

@@ -52,7 +52,7 @@ def deployment_of(
     for name, value in set_knobs.items():
         if isinstance(value, int) and not isinstance(value, bool) and not 1 <= value <= MOST:
             raise InputError(f"{option(name)}: {value} is not possible; write {f'at most {MOST:,}' if value > MOST else '1 or more'}")
-    chosen: EngineKnobs = replace(default_knobs(spec, found_gpu), **set_knobs)  # type: ignore[arg-type]
+    chosen: EngineKnobs = replace(default_knobs(spec, found_gpu, dp), **set_knobs)  # type: ignore[arg-type]
     _check_waits(chosen, spec.name)
     calibration = None if coefficients is None else read_calibration(coefficients)
     source = None if step_model is None else checked_source(step_model)

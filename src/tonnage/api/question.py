@@ -39,6 +39,7 @@ DEFAULT_PRECISIONS = ("fp16", "fp8")
 """What is tried of a model that is published in 16 bits."""
 ALONE: UseCase = "chatbot"
 """What systems that exist are taken to serve where nothing is said of the requests."""
+MOST_FRONT_ENDS = 1_000
 EVERY = "all"
 """What stands for every number format; BF16 is as fast as FP16."""
 DEFAULT_TPS = "1,2,4,8"
@@ -257,6 +258,7 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
         "max_num_tokens": _counts(asked.max_num_tokens, option("max_num_tokens"), faults),
         "chunked_prefill": asked.chunked_prefill,
         "stream_interval": asked.stream_interval,
+        "front_ends": asked.front_ends,
         "load": asked.load or "open",
         "process": asked.arrivals or "poisson",
         "cv": 1.0 if asked.cv is None else asked.cv,
@@ -305,6 +307,8 @@ def _check_numbers(scenario: Scenario, faults: Faults) -> None:
         faults.say(f"{option('seed')}: {scenario.seed} is negative; write a whole number from 0")
     if asked.stream_interval is not None and asked.stream_interval < 1:
         faults.say(f"{option('stream_interval')}: {asked.stream_interval} is not a number of tokens; write 1 or more")
+    if asked.front_ends is not None and not 1 <= asked.front_ends <= MOST_FRONT_ENDS:
+        faults.say(f"{option('front_ends')}: {asked.front_ends} is not a number of them; write 1 to {MOST_FRONT_ENDS:,}")
     if asked.cv is not None:
         faults.of(checked_cv, asked.cv)
     if scenario.demand.trace is not None and (asked.arrivals is not None or asked.load == "closed"):

@@ -23,7 +23,7 @@ from tonnage.spec.use_cases import with_defaults
 from tonnage.spec.workload import Arrivals, ClosedLoop, Process, Workload
 
 DEFAULTS = {"gpu": "h100-sxm-80gb", "engine": "tensorrt-llm"}
-KNOBS = ("max_batch_size", "max_num_tokens", "chunked_prefill", "stream_interval")
+KNOBS = ("max_batch_size", "max_num_tokens", "chunked_prefill", "stream_interval", "front_ends")
 """Engine knobs that a scenario has."""
 
 
@@ -68,6 +68,8 @@ class SimulateArguments(LengthsArguments, total=False):
     """Whether a prompt may be split over several steps."""
     stream_interval: int | None
     """Output tokens in one streamed message."""
+    front_ends: int | None
+    """API servers of an instance (default: 1, and with data-parallel attention one for each rank)."""
     receive_interval: int | None
     """SGLang's ``scheduler_recv_interval``."""
     batch_wait_steps: int | None

@@ -146,6 +146,8 @@ class SearchArguments(TypedDict, total=False):
     """Whether a prompt may be split over several steps (default: the engine's own)."""
     stream_interval: int | None
     """Output tokens in one streamed message (default: the engine's own, 1)."""
+    front_ends: int | None
+    """API servers of an instance (default: 1, and with data-parallel attention one for each rank)."""
     speculation: Text
     """Speculative decoding to try beside plain decoding: draft=MODEL, eagle, mtp, medusa, redrafter or ngram, such as "eagle k=3
     acceptance=0.7".

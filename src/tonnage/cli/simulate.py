@@ -76,6 +76,7 @@ class Knobs:
     max_num_tokens: int | None = about("Token budget of one step.")
     chunked_prefill: bool | None = about("Whether a prompt may be split over several steps.")
     stream_interval: int | None = about("Output tokens in one streamed message; more of them spare the front end work.")
+    front_ends: int | None = about("API servers of an instance (default: 1, and with data-parallel attention one for each rank).")
     receive_interval: int | None = about(
         "SGLang: decode steps between two looks for new requests (its scheduler_recv_interval; default: 1)."
     )

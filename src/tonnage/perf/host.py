@@ -113,5 +113,9 @@ def responding_s(engine: Group, sequence_s: float) -> float:
 
 
 def streaming_s(engine: Group, deployment: Deployment) -> float:
-    """Seconds of the front end per sequence and step of one attention rank; it serves all ranks, ``stream_interval`` tokens at once."""
-    return engine.get("stream_s", 0.0) * deployment.parallelism.dp / deployment.knobs.stream_interval
+    """Seconds of the front ends per sequence and step of one attention rank.
+
+    They serve all ranks together, ``stream_interval`` tokens at once. Several share the sequences evenly, so that those of a rank pass
+    them as they would pass one that is so many times as fast.
+    """
+    return engine.get("stream_s", 0.0) * deployment.parallelism.dp / (deployment.knobs.stream_interval * deployment.knobs.front_ends)

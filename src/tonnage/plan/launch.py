@@ -26,7 +26,7 @@ SETTINGS: dict[str, str] = {
 }
 """What a preset's ``launch`` may name beside the fields of ``Parallelism`` and ``EngineKnobs``."""
 
-DEGREES = ("pp", "dp", "ep")
+DEGREES = ("pp", "dp", "ep", "front_ends")
 """Left out of a command where they are 1, an engine's default."""
 
 

@@ -115,6 +115,26 @@ class KnobsChanged:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FrontEnds:
+    """The front ends of an instance of the choice, where there are several, or where one ends the load.
+
+    Attributes:
+        front_ends: of an instance.
+        setting: the engine's flag for their number; "" where it has none.
+        requests_per_second_of_one: what one can stream, in requests per second.
+        requests_per_second: the highest load of an instance.
+    """
+
+    __pydantic_config__ = FORBID
+
+    front_ends: int
+    setting: str
+    requests_per_second_of_one: float
+    requests_per_second: float
+    code: Literal["front-ends"] = "front-ends"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class QueuedFromStart:
     """All requests of a job are queued from the start, and no latency limit counts."""
 
@@ -185,6 +205,7 @@ Note = Annotated[
     | RestsOn
     | LimitsDoNotCount
     | KnobsChanged
+    | FrontEnds
     | QueuedFromStart
     | NoLimit
     | BenchmarkAsMeasured

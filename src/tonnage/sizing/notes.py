@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tonnage.perf.provenance import coefficient_source
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.limit import limit_of
-from tonnage.plan.note import KnobsChanged, LimitsDoNotCount, NoLimit, Note, QueuedFromStart, RandomSplit, RestsOn
+from tonnage.plan.note import FrontEnds, KnobsChanged, LimitsDoNotCount, NoLimit, Note, QueuedFromStart, RandomSplit, RestsOn
 from tonnage.plan.provenance import Provenance
 from tonnage.plan.understood import Understood
 from tonnage.sizing.tuning import changes
@@ -20,6 +20,10 @@ from tonnage.version import VERSION
 if TYPE_CHECKING:
     from tonnage.sizing.question import Question
     from tonnage.sizing.search import Answer
+
+
+FRONT_END_ENDS = 0.85
+"""Share of its time from which a single front end is said to end the load of an instance."""
 
 
 def understood(question: Question) -> Understood:
@@ -82,7 +86,22 @@ def _notes(question: Question, answer: Answer) -> Iterator[Note]:
         changed = changes(answer.carried[0], default_knobs(find_engine(deployment.engine), deployment.gpu))
         if changed:
             yield KnobsChanged(changes=changed)
+        yield from _front_ends(question, answer)
     if question.offline:
         yield QueuedFromStart()
     elif not question.slo:
         yield NoLimit()
+
+
+def _front_ends(question: Question, answer: Answer) -> Iterator[FrontEnds]:
+    """What the front ends of an instance can stream, where there are several or one is all but busy; nothing of a job."""
+    chosen = answer.carried[0]
+    instance, knobs = chosen.ready.instance, chosen.ready.trial.deployment.knobs
+    alone_s = instance.step.stream_s * knobs.front_ends / instance.deployment.parallelism.dp
+    if question.offline or alone_s <= 0:
+        return
+    most, rate = instance.step.tokens_per_step / (question.osl.mean * alone_s), chosen.capacity.rate
+    if knobs.front_ends > 1 or rate > FRONT_END_ENDS * most:
+        launch = find_engine(instance.deployment.engine).launch
+        setting = "" if launch is None else launch.flag("front_ends") or ""
+        yield FrontEnds(front_ends=knobs.front_ends, setting=setting, requests_per_second_of_one=most, requests_per_second=rate)

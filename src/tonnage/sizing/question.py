@@ -70,7 +70,7 @@ class Question:
         replays_lengths: whether the recording's own lengths come with it; otherwise they are drawn.
         max_batch_sizes, max_num_tokens, chunked_prefill: knobs that the asker set; empty or None leaves them to the
             engine and to ``tune``.
-        stream_interval: tokens of a message, likewise; no search moves it.
+        stream_interval, front_ends: tokens of a message, and front ends of an instance, likewise; no search moves them.
         have: systems that exist; what they carry is then the question. Empty to ask how many are needed.
         growth_per_month: of the load, as a share; None where it is not said.
         remarks: what was understood that the asker did not write, for the plan's notes.
@@ -108,6 +108,7 @@ class Question:
     max_num_tokens: tuple[int, ...] = ()
     chunked_prefill: bool | None = None
     stream_interval: int | None = None
+    front_ends: int | None = None
     have: tuple[Owned, ...] = ()
     growth_per_month: float | None = None
     remarks: tuple[Note, ...] = ()

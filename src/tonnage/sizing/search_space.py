@@ -83,7 +83,7 @@ def trials(question: Question) -> Iterator[Trial]:
     guesses = (None,) if question.speculation is None else (None, question.speculation)
     for gpu, engine, precision, parallelism, speculation in product(question.gpus, question.engines, question.precisions, splits, guesses):
         system = owned.get(gpu.name) or system_of(gpu)
-        for knobs in _knobs(question, default_knobs(find_engine(engine), gpu)):
+        for knobs in _knobs(question, default_knobs(find_engine(engine), gpu, parallelism.dp)):
             deployment = Deployment(
                 model=question.model,
                 gpu=gpu,
@@ -118,6 +118,7 @@ def _knobs(question: Question, default: EngineKnobs) -> Iterator[EngineKnobs]:
     """The engine's own knobs, with those that the asker set in their place."""
     chunked = default.chunked_prefill if question.chunked_prefill is None else question.chunked_prefill
     default = replace(default, stream_interval=question.stream_interval or default.stream_interval)
+    default = replace(default, front_ends=question.front_ends or default.front_ends)
     for batch in question.max_batch_sizes or (default.max_batch_size,):
         for tokens in question.max_num_tokens or (default.max_num_tokens,):
             yield replace(default, max_batch_size=batch, max_num_tokens=tokens, chunked_prefill=chunked)
@@ -197,7 +198,8 @@ def _pipelined(question: Question, trial: Trial, place: int) -> Ready | None:
         for tp in sorted((tp for tp in question.tps if tp <= trial.system.gpus), reverse=True):
             if tp * pp > MOST_SYSTEMS_PER_INSTANCE * trial.system.gpus:
                 continue
-            deployment = replace(trial.deployment, parallelism=Parallelism(tp=tp, pp=pp))
+            knobs = replace(trial.deployment.knobs, front_ends=question.front_ends or 1)
+            deployment = replace(trial.deployment, parallelism=Parallelism(tp=tp, pp=pp), knobs=knobs)
             found = prepared_trial(question, replace(trial, deployment=deployment), place)
             if isinstance(found, Ready):
                 return found

@@ -101,6 +101,8 @@ class EngineKnobs:
         batch_wait_steps: steps for which prompts wait beside decodes to be batched with others (TensorRT-LLM
             ``batch_wait_timeout_iters``), unless a step with them has ``batch_wait_ratio`` of the token budget.
         batch_wait_ratio: TensorRT-LLM ``batch_wait_max_tokens_ratio``.
+        front_ends: processes of an instance that take requests and stream tokens (vLLM ``api_server_count``, SGLang
+            ``tokenizer_worker_num``, TensorRT-LLM ``num_postprocess_workers``); each has an equal share of the requests.
     """
 
     scheduler: Scheduler
@@ -116,6 +118,7 @@ class EngineKnobs:
     graph_tokens: int = 0
     batch_wait_steps: int = 0
     batch_wait_ratio: float = 0.0
+    front_ends: int = 1
 
 
 class Windows(NamedTuple):

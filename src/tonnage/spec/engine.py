@@ -52,6 +52,7 @@ class EngineSpec:
         reserve_bytes: workspaces and CUDA graphs beside context and communication, in bytes per GPU.
         by_memory: batch limits by GPU memory; the first that applies wins.
         without: number formats that it has no kernels for.
+        front_ends_per_rank: an instance is run with a front end for each rank of data-parallel attention, not with one for all.
         launch: how its server is started; None where it is not known.
         source, date: where the defaults come from and when they were taken down.
     """
@@ -69,6 +70,7 @@ class EngineSpec:
     communication_bytes: int | None = None
     by_memory: tuple[MemoryDefault, ...] = ()
     without: tuple[str, ...] = ()
+    front_ends_per_rank: bool = False
     launch: Launch | None = None
     source: str = ""
     date: str = ""
@@ -79,8 +81,13 @@ class EngineSpec:
         return f"{self.name} has no {precision.weight_format}" if precision.weight_format in self.without else ""
 
 
-def default_knobs(engine: EngineSpec, gpu: Gpu) -> EngineKnobs:
-    """The knobs that an engine runs with on a GPU when its operator sets none."""
+def default_knobs(engine: EngineSpec, gpu: Gpu, ranks: int = 1) -> EngineKnobs:
+    """The knobs that an engine runs with on a GPU when its operator sets none; ``ranks`` of attention may each have a front end."""
+    knobs = _by_memory(engine, gpu)
+    return replace(knobs, front_ends=ranks) if engine.front_ends_per_rank else knobs
+
+
+def _by_memory(engine: EngineSpec, gpu: Gpu) -> EngineKnobs:
     for default in engine.by_memory:
         if default.applies_to(gpu):
             fraction = engine.knobs.kv_fraction if default.kv_fraction is None else default.kv_fraction

@@ -114,6 +114,7 @@ class SearchAsked:
     max_num_tokens: Counts = leaf("Token budgets of a step, to try (default: the engine's own).")
     chunked_prefill: bool | None = leaf("Whether a prompt may be split over several steps (default: the engine's own).")
     stream_interval: int | None = leaf("Output tokens in one streamed message (default: the engine's own, 1).")
+    front_ends: int | None = leaf("API servers of an instance (default: 1, and with data-parallel attention one for each rank).")
     speculation: Text = leaf(
         "Speculative decoding to try beside plain decoding: draft=MODEL, eagle, mtp, medusa, redrafter or ngram, "
         'such as "eagle k=3 acceptance=0.7".'

@@ -18,11 +18,16 @@ WHOLE = json.loads((Path(__file__).parents[2] / "golden" / "engine-presets.json"
 """Every preset as it stood in the file before presets could extend others."""
 
 
+def part(found: Any, whole: Any) -> Any:
+    """What is there of the keys that there were then: knobs have been added since."""
+    return {key: part(found[key], value) for key, value in whole.items()} if isinstance(whole, dict) else found
+
+
 @pytest.mark.parametrize("name", sorted(WHOLE))
 def test_a_resolved_preset_equals_the_one_that_stood_alone(name: str) -> None:
     (found,) = (engine for engine in engines() if engine.name == name)
     plain = json.loads(json.dumps(asdict(found)))
-    assert {key: plain[key] for key in WHOLE[name]} == WHOLE[name]
+    assert part(plain, WHOLE[name]) == WHOLE[name]
 
 
 def test_no_preset_was_lost() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from tonnage.plan import note as notes
-from tonnage.report.numbers import plain, whole
+from tonnage.report.numbers import number, plain, whole
 from tonnage.report.wording.fleet_check import fleet_check_text
 from tonnage.report.wording.limits import limit_text
 
@@ -59,6 +59,8 @@ def note_text(note: notes.Note) -> str:
         case notes.KnobsChanged():
             changed = ", ".join(f"{each.knob} {each.default} → {each.chosen}" for each in note.changes)
             return f"The choice runs with knobs other than the engine's own: {changed}."
+        case notes.FrontEnds():
+            return _front_ends(note)
         case notes.QueuedFromStart():
             return "All requests are queued from the start; no latency limit counts."
         case notes.NoLimit():
@@ -90,6 +92,19 @@ def _measured(note: Measured) -> str:
             )
         case _:
             assert_never(note)
+
+
+def _front_ends(note: notes.FrontEnds) -> str:
+    """How many processes stream the tokens of an instance, and what one of them could."""
+    most = number(note.requests_per_second_of_one)
+    named = f" ({note.setting} {note.front_ends})" if note.setting and note.front_ends > 1 else ""
+    if note.front_ends > 1:
+        return f"Every instance is taken to run {note.front_ends} API servers{named}: one can stream {most} requests/s."
+    told = f" ({note.setting})" if note.setting else ""
+    return (
+        f"Every instance is taken to run one API server, which can stream {most} requests/s and so ends its load at "
+        f"{number(note.requests_per_second)}: several of them{told} would carry more."
+    )
 
 
 def _settings(note: notes.UseCaseDefaults) -> list[str]:

@@ -66,6 +66,7 @@ class EngineEntry(EngineKnobs):
     communication_bytes: int | None = None
     by_memory: tuple[MemoryEntry, ...] = ()
     without: tuple[str, ...] = ()
+    front_ends_per_rank: bool = False
     launch: LaunchEntry | None = None
     source: str
     date: str
