@@ -22,6 +22,7 @@ class Regime:
         mix: "prompt" where it is the longer part by at least two, "output" otherwise.
         family: "dense" or "moe".
         known_gpu: whether rows of this GPU, in as many bits, were in the fit.
+        known_generation: whether anything is known of GPUs of its generation.
         known_engine: whether rows of this engine generation were; never where step times come from elsewhere.
         known_format: whether weights of this format were.
         known_family: whether experts or latent attention in this engine were.
@@ -35,6 +36,7 @@ class Regime:
     mix: str
     family: str
     known_gpu: bool = True
+    known_generation: bool = True
     known_engine: bool = True
     known_format: bool = True
     known_family: bool = True
