@@ -15,16 +15,19 @@ def import_run(
     /,
     *,
     output: Path,
+    tokenizer: Path | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
-    """Make run folders of a file with single requests: AIPerf's profile_export.jsonl, vLLM bench's or GuideLLM's JSON.
+    """Make run folders of a file with single requests: AIPerf's or GenAI-Perf's profile_export, vLLM bench's or GuideLLM's JSON.
 
     Parameters
     ----------
     file
-        The file, or AIPerf's artifact folder.
+        The file, or the artifact folder of AIPerf or GenAI-Perf.
     output
         The run folder to write; a file with several runs makes one for each inside it.
+    tokenizer
+        A local tokenizer.json, which counts the tokens of GenAI-Perf's texts where the server did not.
     json
         Print one JSON object.
     """
@@ -32,6 +35,6 @@ def import_run(
     from tonnage.cli.provenance import provenance
     from tonnage.report.imported import imported
 
-    made = make(file, output, provenance=provenance(0))
+    made = make(file, output, tokenizer=tokenizer, provenance=provenance(0))
     runs = [{"folder": str(folder), **summary.to_json()} for folder, summary in made]
     print_answer(lambda: imported(made), lambda: {"runs": runs}, json=json)

@@ -43,6 +43,7 @@ class Asked:
         streaming: whether the reply is a stream.
         tokens: output tokens asked for.
         prompt: prompt tokens: one for each word.
+        usage: whether a stream ends with usage: OpenAI's servers send it where ``stream_options`` asks for it.
     """
 
     kind: str
@@ -51,6 +52,7 @@ class Asked:
     streaming: bool
     tokens: int
     prompt: int
+    usage: bool = True
 
 
 def asked_of(path: str, number: int, body: dict[str, Any]) -> Asked:
@@ -72,8 +74,15 @@ def asked_of(path: str, number: int, body: dict[str, Any]) -> Asked:
     if not isinstance(tokens, int) or tokens < 1:
         raise InputError(f"max_tokens: {tokens!r} is not a number of tokens")
     streaming = kind != "embeddings" and body.get("stream") is True
+    options = body.get("stream_options")
     return Asked(
-        kind=kind, number=number, model=str(body.get("model", "m")), streaming=streaming, tokens=tokens, prompt=len(prompt.split())
+        kind=kind,
+        number=number,
+        model=str(body.get("model", "m")),
+        streaming=streaming,
+        tokens=tokens,
+        prompt=len(prompt.split()),
+        usage=isinstance(options, dict) and options.get("include_usage") is True,
     )
 
 
@@ -101,15 +110,20 @@ def event(asked: Asked, tokens: int) -> bytes:
 def closing(asked: Asked, tokens: int) -> bytes:
     """What a stream ends with, sent together with its last event: finish, usage, and the last chunk."""
     if asked.kind == "chat":
-        usage = {**_chat(asked, {}), "choices": [], "usage": _usage(asked, tokens)}
-        return chunk(_sse(_chat(asked, {"content": ""}, "length"))) + chunk(_sse(usage)) + chunk(b"data: [DONE]\n\n") + _LAST
+        usage = _sse({**_chat(asked, {}), "choices": [], "usage": _usage(asked, tokens)})
+        return chunk(_sse(_chat(asked, {"content": ""}, "length"))) + _where(asked, usage) + chunk(b"data: [DONE]\n\n") + _LAST
     if asked.kind == "completions":
-        usage = {**_completion(asked, ""), "choices": [], "usage": _usage(asked, tokens)}
-        return chunk(_sse(usage)) + chunk(b"data: [DONE]\n\n") + _LAST
+        usage = _sse({**_completion(asked, ""), "choices": [], "usage": _usage(asked, tokens)})
+        return _where(asked, usage) + chunk(b"data: [DONE]\n\n") + _LAST
     if asked.kind == "responses":
         done = {"type": "response.completed", "response": {"usage": _short_usage(asked, tokens), "error": None}}
         return chunk(_named(done)) + _LAST
     return _LAST
+
+
+def _where(asked: Asked, usage: bytes) -> bytes:
+    """The chunk with usage, where it was asked for."""
+    return chunk(usage) if asked.usage else b""
 
 
 def failure(asked: Asked) -> bytes:

@@ -13,7 +13,9 @@ from tonnage.bench.exports.genai_perf import metrics
 from tonnage.results.requests import COMPLETED, UNFINISHED
 from tonnage.results.store import write_json
 
-SCHEMA = "1.4"
+SCHEMA, AIPERF = "1.4", "0.13.0"
+"""Of the report, and the version that writes it so."""
+
 _CSV = ("avg", "min", "max", "sum", *(f"p{p}" for p in PERCENTILES), "std")
 
 
@@ -74,14 +76,9 @@ def write(run: FinishedRun, folder: Path) -> list[Path]:
     gaps = np.concatenate([np.zeros(0), *(run.event_gaps_ms(row) for row in run.rows)])
     found["inter_chunk_latency"] = statistics(gaps, "ms", counted=True)
     found["output_token_count"] = statistics(run.osl, "tokens", counted=True)
-    load, endpoint = run.run["load"], run.run["endpoint"]
-    stimulus = {"concurrency": load["concurrency"]} if load["concurrency"] else {"request_rate": load["request_rate"]}
-    config = {
-        "endpoint": {"model_names": [endpoint["model"]], "type": endpoint["type"], "streaming": endpoint["streaming"]},
-        "loadgen": stimulus,
-    }
     failed = {"error_request_count": {"unit": "requests", "avg": float(run.failed)}} if run.failed else {}
-    write_json(paths[1], {"schema_version": SCHEMA, **found, **failed, "input_config": config, "was_cancelled": False, "error_summary": []})
+    versions = {"schema_version": SCHEMA, "aiperf_version": AIPERF}
+    write_json(paths[1], {**versions, **found, **failed, "input_config": _config(run), "was_cancelled": False, "error_summary": []})
     with paths[2].open("w", newline="", encoding="utf-8") as csv_file:
         lines = csv.writer(csv_file)
         lines.writerow(["Metric", *_CSV])
@@ -94,6 +91,22 @@ def write(run: FinishedRun, folder: Path) -> list[Path]:
             if name not in plain and "avg" in values:
                 lines.writerow([_title(name, values), f"{values['avg']:.2f}"])
     return paths
+
+
+def _config(run: FinishedRun) -> dict[str, Any]:
+    """What was asked, as AIPerf's own configuration says it."""
+    load, endpoint = run.run["load"], run.run["endpoint"]
+    count, closed = len(run.requests), bool(load["concurrency"])
+    pattern = load.get("pattern")
+    kind = "concurrency" if closed else pattern if pattern in ("constant", "gamma") else "poisson"
+    stimulus = {"concurrency": load["concurrency"]} if closed else {"rate": load["request_rate"]}
+    lengths = {name: {"mean": float(values.mean()) if values.size else 0.0} for name, values in (("isl", run.isl), ("osl", run.osl))}
+    return {
+        "models": {"items": [{"name": endpoint["model"]}]},
+        "endpoint": {"urls": [run.scenario.get("url") or ""], "type": endpoint["type"], "streaming": endpoint["streaming"]},
+        "datasets": [{"name": "main", "type": "synthetic", "entries": count, "prompts": lengths}],
+        "phases": [{"name": "profiling", "kind": "profiling", "type": kind, "requests": count, **stimulus}],
+    }
 
 
 def _title(name: str, values: dict[str, Any]) -> str:

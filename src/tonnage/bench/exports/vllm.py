@@ -26,9 +26,11 @@ def write(run: FinishedRun, folder: Path) -> list[Path]:
     gaps = [run.event_gaps_ms(row) for row in rows]
     moment = datetime.datetime.fromtimestamp(run.started_unix_ns / 1e9, tz=datetime.UTC)
     done = (requests.status == COMPLETED) & (run.lengths > 0)
+    kind = {"chat": "openai-chat", "completions": "openai"}.get(run.run["endpoint"]["type"], run.run["endpoint"]["type"])
     document: dict[str, Any] = {
         "date": moment.strftime("%Y%m%d-%H%M%S"),
-        "endpoint_type": {"chat": "openai-chat", "completions": "openai"}.get(run.run["endpoint"]["type"], run.run["endpoint"]["type"]),
+        "endpoint_type": kind,
+        "backend": kind,
         "label": None,
         "model_id": run.run["endpoint"]["model"],
         "tokenizer_id": run.run["endpoint"]["model"],
@@ -42,8 +44,11 @@ def write(run: FinishedRun, folder: Path) -> list[Path]:
         "total_input_tokens": int(run.isl.sum()),
         "total_output_tokens": int(run.osl.sum()),
         "request_throughput": len(rows) / run.seconds,
+        "request_goodput": None,
         "output_throughput": float(run.osl.sum()) / run.seconds,
         "total_token_throughput": float(run.isl.sum() + run.osl.sum()) / run.seconds,
+        **_peaks(run),
+        "rtfx": 0.0,
     }
     for name, values in (
         ("ttft", run.ttft_ms),
@@ -58,12 +63,30 @@ def write(run: FinishedRun, folder: Path) -> list[Path]:
         "ttfts": [float(run.tokens(row)[0]) / 1e9 if done[row] else 0.0 for row in range(len(requests))],
         "itls": [(run.event_gaps_ms(row) / 1e3).tolist() if done[row] else [] for row in range(len(requests))],
         "latencies": [float(run.tokens(row)[-1]) / 1e9 if done[row] else 0.0 for row in range(len(requests))],
+        "queue_times": [0.0] * len(requests),
         "start_times": ((requests.sent_ns + run.started_unix_ns) / 1e9).tolist(),
         "errors": ["" if done[row] else "the request did not complete" for row in range(len(requests))],
     }
     path = folder / "vllm.json"
     write_json(path, document)
     return [path]
+
+
+def _peaks(run: FinishedRun) -> dict[str, float | int]:
+    """The most tokens of one second, and the most requests that one second saw, seconds counted from the first sending."""
+    import numpy as np
+
+    rows = run.rows
+    if not rows.size:
+        return {"max_output_tokens_per_s": 0.0, "max_concurrent_requests": 0}
+    sent = run.requests.sent_ns
+    start = int(sent[sent >= 0].min())
+    moments = np.concatenate([run.tokens(row) + sent[row] - start for row in rows]) // 10**9
+    first, last = (sent[rows] - start) // 10**9, (run.requests.last_token_ns[rows] - start) // 10**9
+    spans = np.zeros(int(last.max()) + 2, dtype=np.int64)
+    np.add.at(spans, first, 1)
+    np.add.at(spans, last + 1, -1)
+    return {"max_output_tokens_per_s": float(np.bincount(moments).max()), "max_concurrent_requests": int(spans.cumsum().max())}
 
 
 def _statistics(name: str, values: NDArray[Any]) -> dict[str, float]:

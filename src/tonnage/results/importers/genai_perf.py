@@ -141,6 +141,7 @@ def _config_values(path: Path) -> dict[str, str | int | float]:
     """Model and load from the report's own record of how it was run."""
     config = _load(path).get("input_config")
     values: dict[str, str | int | float] = {}
+    config = _of_phases(config)
     model = _find(config, ("model_names", "model", "formatted_model_name"))
     if isinstance(model, str) and model.strip():
         values["model"] = shown(model)
@@ -151,6 +152,19 @@ def _config_values(path: Path) -> dict[str, str | int | float]:
     elif isinstance(rate, int | float):
         values["request_rate"] = checked_measure(rate, f"{where}.request_rate")
     return values
+
+
+def _of_phases(config: Any) -> Any:
+    """What AIPerf 0.13 writes, in the shape of its earlier versions: models as items, and the load in the phase that is profiled."""
+    if not isinstance(config, dict) or not isinstance(config.get("phases"), list):
+        return config
+    phases = [phase for phase in config["phases"] if isinstance(phase, dict)]
+    profiled = next((phase for phase in phases if phase.get("kind", phase.get("name")) == "profiling"), {})
+    models = config.get("models")
+    items = models.get("items") if isinstance(models, dict) else None
+    named = items[0].get("name") if isinstance(items, list) and items and isinstance(items[0], dict) else None
+    rate = profiled.get("request_rate", profiled.get("rate"))
+    return {"model": named, "concurrency": profiled.get("concurrency"), "request_rate": rate}
 
 
 def _find(config: Any, names: tuple[str, ...]) -> str | int | float | None:
