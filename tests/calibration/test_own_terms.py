@@ -123,7 +123,7 @@ def test_a_load_that_was_not_used_is_predicted_and_its_interval_is_narrow_and_ho
 
 
 def test_size_takes_hardware_model_and_terms(machine: Machine, report: CalibrationReport, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["size", "--model", str(machine.model), "--gpu", str(machine.hardware), "--precision", "bf16", "--engine", "vllm"]
+    asked = ["size", "--model", str(machine.model), "--gpu", str(machine.hardware), "--precision", "bf16", "--tp", "1", "--engine", "vllm"]
     load = ["--isl", "128", "--osl", "64", "--peak-rps", "20", "--ttft", "p95<=2s", "--json"]
     code = run([*asked, "--coefficients", str(machine.folder / "my.json"), *load])
     plan = json.loads(capsys.readouterr().out)
