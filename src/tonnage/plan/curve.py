@@ -20,7 +20,7 @@ class CurvePoint:
         requests_per_second_per_instance, requests_per_second_per_8_gpus, output_tokens_per_second_per_8_gpus: the load.
         concurrency_per_instance: requests in flight, mean; None where undefined.
         share_of_saturation: the load over what the instance completes when always busy.
-        inside_limits: whether every limit holds there.
+        inside_limits: whether every limit holds there and at every lower load.
         ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies in milliseconds.
     """
 

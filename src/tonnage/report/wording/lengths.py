@@ -6,14 +6,14 @@ import re
 
 from tonnage.report.numbers import plain
 
-_SPREAD = re.compile(r"(normal|lognormal|uniform):([\d.]+),([\d.]+)")
-_EITHER = re.compile(r"([\d.]+)\+-([\d.]+)")
-_RANGE = re.compile(r"uniform:([\d.]+)-([\d.]+)")
+_SPREAD = re.compile(r"(normal|lognormal|uniform):(\d+(?:\.\d+)?),(\d+(?:\.\d+)?)")
+_EITHER = re.compile(r"(\d+(?:\.\d+)?)\+-(\d+(?:\.\d+)?)")
+_RANGE = re.compile(r"uniform:(\d+(?:\.\d+)?)-(\d+(?:\.\d+)?)")
 
 
 def length_text(written: str) -> str:
     """A length as a question writes it, in words; a form that has none, such as the name of a file, as it stands."""
-    if re.fullmatch(r"[\d.]+", written):
+    if re.fullmatch(r"\d+(\.\d+)?", written):
         return f"{plain(float(written))} tokens"
     if (found := _RANGE.fullmatch(written)) is not None:
         return f"{plain(float(found[1]))} to {plain(float(found[2]))} tokens"
