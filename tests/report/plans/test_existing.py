@@ -67,7 +67,8 @@ def test_without_a_load_of_their_own_the_plan_says_what_systems_carry_and_run() 
     alone = replace(EXISTING, asked_requests_per_second=None, headroom=None, growth_per_month=None, months_left=None)
     plan = replace(full(), existing=alone, demand=demand)
     text = text_of(plan)
-    assert "3 × dgx-h100 carry 60.4 requests/s inside the limits; what breaks first is TTFT p95 ≤ 2 s. They run " in text
+    assert "3 × dgx-h100 carry 60.4 requests/s inside the limits; what breaks first is TTFT p95 ≤ 2 s. They run 6 instances" in text
+    assert "They run 6 instances of FP8, TP 4, vllm on h100-sxm-80gb, on 3 × dgx-h100." in text
     assert "Bought anew" not in text
     assert "headroom now" not in text
     assert "requests/s today" not in text

@@ -19,10 +19,10 @@ from tonnage.report.plans.brief import MOST, brief_lines
 from tonnage.report.plans.first_page import first_glance
 from tonnage.report.plans.headline import cost_text, headline_rows, risk_text
 from tonnage.report.plans.plan_text import plan_text
-from tonnage.report.writers.terminal import terminal
 from tonnage.report.wording.at_peak import at_peak_text
 from tonnage.report.wording.confidence import chance_text, confidence_text
 from tonnage.report.wording.sensitivity import riskiest_text
+from tonnage.report.writers.terminal import terminal
 from tonnage.results.latencies import Latencies
 
 SURE = Confidence(asked=0.8, meets=0.876, systems={"50": 4, "80": 5, "95": None}, step_factors={}, metric="ttft_ms")

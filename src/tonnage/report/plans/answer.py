@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from tonnage.plan.cost import YearlyCost
 from tonnage.report.numbers import counted, dollars, percent, plain, sentence_of, span, usd
 from tonnage.report.plans.costs import SAID, owned_and_cheapest, priced, ways, yearly
-from tonnage.report.plans.deployments import deployments, systems
-from tonnage.report.plans.existing import existing_sentence, existing_title
+from tonnage.report.plans.deployments import systems
+from tonnage.report.plans.existing import existing_sentence, existing_title, running
 from tonnage.report.wording.confidence import by_confidence, chance_text
 from tonnage.report.wording.cost import no_cost_text
 from tonnage.report.wording.reachable import reachable_text
@@ -35,8 +35,8 @@ def sentence(plan: Plan) -> str:
         return exists or (
             f"None of the {counted(len(plan.rejected), 'deployment')} that were tried meets the limits at any load. {_reached(plan)}"
         )
-    if plan.demand.of_existing:
-        return f"{exists} They run {sentence_of(deployments(plan.choice))}"
+    if plan.existing is not None and plan.demand.of_existing:
+        return f"{exists} They run {sentence_of(running(plan.existing))}"
     bought = _bought(plan, plan.choice)
     return f"{exists} Bought anew for this load: {bought}" if exists else bought
 

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from tonnage.report.blocks import section
 from tonnage.report.document import Section, Table, Text
-from tonnage.report.numbers import ABSENT, number, percent, sentence_of
+from tonnage.report.numbers import ABSENT, counted, number, percent, sentence_of
+from tonnage.report.plans.deployments import name_of
 from tonnage.report.wording.deployments import deployment_text
 from tonnage.report.wording.existing import breaks_first_text, existing_text
 
 if TYPE_CHECKING:
+    from tonnage.plan.existing import Existing
     from tonnage.plan.plan import Plan
 
 
@@ -19,13 +21,22 @@ def existing_title(plan: Plan) -> str:
     found = plan.existing
     if found is None:
         return ""
-    systems = " and ".join(f"{group.count} × {group.system}" for group in found.groups)
+    systems = " and ".join(f"{group.count:,} × {group.system}" for group in found.groups)
     return f"{systems} carry {number(found.requests_per_second)} requests/s of {plan.scenario.model}"
 
 
 def existing_sentence(plan: Plan) -> str:
     """What exists and how long it lasts, in words; "" where nothing exists."""
     return "" if plan.existing is None else sentence_of(existing_text(plan.existing))
+
+
+def running(found: Existing) -> str:
+    """What runs on the systems, such as "8 instances of FP8, TP 2, vllm-0.32 on h100-sxm-80gb on 2 × dgx-h100"."""
+    return "; ".join(
+        f"{counted(group.instances, 'instance')} of {name_of(group.deployment)}, on {group.count:,} × {group.system}"
+        for group in found.groups
+        if group.deployment is not None
+    )
 
 
 def existing_glance(plan: Plan) -> tuple[tuple[str, str], ...]:
@@ -50,7 +61,7 @@ def existing_section(plan: Plan) -> Section:
         return section("existing", "Systems that exist")
     rows = tuple(
         (
-            f"{group.count} × {group.system}",
+            f"{group.count:,} × {group.system}",
             ABSENT if group.deployment is None else deployment_text(group.deployment),
             str(group.instances),
             number(group.requests_per_second),

@@ -9,6 +9,7 @@ from tonnage.plan.warning import BurstyTrace
 from tonnage.report.numbers import dollars, number
 from tonnage.report.plans.costs import NAMES, owned_and_cheapest, priced, spread, ways, yearly
 from tonnage.report.plans.deployments import deployments, systems
+from tonnage.report.plans.existing import running
 from tonnage.report.wording.at_peak import at_peak_text, peak_values
 from tonnage.report.wording.confidence import chance_text, confidence_text
 from tonnage.report.wording.cost import no_cost_text
@@ -35,8 +36,8 @@ def headline_rows(plan: Plan, best: Candidate) -> tuple[tuple[str, str], ...]:
 
 def answer_text(plan: Plan, best: Candidate) -> str:
     """Such as "2 × dgx-h200 (1.75 exactly): 16 instances of FP8, TP 1, vllm-0.32 on h200-sxm-141gb"."""
-    if plan.demand.of_existing:
-        return f"{systems(best)}: {deployments(best)}"
+    if plan.existing is not None and plan.demand.of_existing:
+        return running(plan.existing)
     spare = plan.scenario.spare_systems
     whole = f"{number(best.systems_exact)} exactly{f', {spare} spare' if spare else ''}"
     return f"{systems(best)} ({whole}): {deployments(best)}"

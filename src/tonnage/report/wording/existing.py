@@ -24,7 +24,7 @@ def _room(change: float) -> str:
 
 def existing_text(existing: Existing) -> str:
     """What the systems carry beside today's load, and how long that lasts, in one clause."""
-    systems = " + ".join(f"{group.count} × {group.system}" for group in existing.groups)
+    systems = " + ".join(f"{group.count:,} × {group.system}" for group in existing.groups)
     total, today, growth, left = (
         existing.requests_per_second,
         existing.asked_requests_per_second,
