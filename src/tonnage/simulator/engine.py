@@ -13,8 +13,7 @@ This is the compiled kernel; ``reference.Engine`` has the same methods and gives
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from tonnage.simulator.happened import CANCELLED, Happened
 from tonnage.simulator.kernel.build import check_engine, machine, rows_for, settings
 from tonnage.simulator.kernel.compiled import drive
 from tonnage.simulator.kernel.growth import grown, log_of
-from tonnage.simulator.kernel.memory import BETWEEN, NEVER, UNDER_WAY, Machine
+from tonnage.simulator.kernel.memory import BETWEEN, NEVER, UNDER_WAY, Machine, Rows
 from tonnage.simulator.kernel.record import requests_of
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 
@@ -71,10 +70,10 @@ class Engine:
             InputError: an engine without slots, tokens or blocks, or whose steps do not hold a token and its guesses.
         """
         check_engine(step, knobs, kv_blocks)
-        cfg = settings(step, knobs, kv_blocks, windows=windows, window_ps=-1, max_context=max_context, seed=seed)
+        cfg = settings(step, knobs, kv_blocks, windows=windows, window_ps=-1, max_context=max_context, seed=seed, leaps=False)
         cfg["reporting"] = 1
         self.now = 0
-        self._machine: Machine = machine(cfg, step, rows_for(*np.empty((4, _ROWS), np.int64)), log=_LOG)
+        self._machine: Machine = machine(cfg, step, rows_for(*np.zeros((4, _ROWS), np.int64)), log=_LOG)
         self._new: list[Request] = []
         self._row: dict[int, int] = {}
         self._cancelled: list[tuple[int, int]] = []
@@ -122,7 +121,7 @@ class Engine:
             return self.now
         if s["phase"] == UNDER_WAY:
             return int(s["ends"])
-        if s["running"] or s["stacked"] or s["head"] < s["tail"]:
+        if s["running"] or s["queued"]:
             looks = s["began"] if cfg["overlap"] else s["now"]
             return self.now if s["unheard"] == 0 and s["next_arrival"] <= looks else self.now + 1
         return max(self.now, int(s["next_arrival"])) if s["next_arrival"] < NEVER else None
@@ -156,7 +155,7 @@ class Engine:
     @property
     def running(self) -> NDArray[np.int64]:
         """Requests that have a slot, in the order in which they entered."""
-        return self._machine.rows.id[self._machine.lists.running[: self._machine.state["running"]]]
+        return self._machine.rows.id[self._slots()["row"]]
 
     @property
     def waiting(self) -> NDArray[np.int64]:
@@ -177,29 +176,42 @@ class Engine:
     def outstanding_tokens(self) -> int:
         """Prompt tokens not computed and output tokens not made, of all requests that were submitted and have not ended."""
         m = self._machine
-        rows, live = m.rows, np.concatenate([m.lists.running[: m.state["running"]], self._waiting_rows()])
-        begun = np.maximum(rows.isl[live] - rows.computed[live], 0) + rows.osl[live] - rows.generated[live]
-        coming = slice(m.state["arrived"], m.state["submitted"])
+        rows, slots, waiting = m.rows, self._slots(), self._waiting_rows()
+        running = np.maximum(slots["isl"] - slots["computed"], 0) + slots["osl"] - slots["generated"]
+        queued = rows.isl[waiting] + rows.osl[waiting] - rows.generated[waiting]
+        coming = slice(m.state["arrived"], self._sent())
         new = sum(request.isl + request.osl for request in self._new)
-        return int(begun.sum() + rows.isl[coming].sum() + rows.osl[coming].sum()) + new
+        return int(running.sum() + queued.sum() + rows.isl[coming].sum() + rows.osl[coming].sum()) + new
 
     def requests(self) -> Requests:
         """The record so far, in the order in which requests were sent; a cancelled one is unfinished."""
         self._send()
-        record = requests_of(self._machine, int(self._machine.state["submitted"]))
-        return replace(record, gaps=record.gaps.copy())
+        rows = Rows(*(column.copy() for column in self._machine.rows))
+        return requests_of(rows, self._sent(), self._machine.tallies.gaps.copy())
+
+    def _sent(self) -> int:
+        """How many rows have been put on their way."""
+        return int(self._machine.state["arrived"] + self._machine.state["coming"])
+
+    def _slots(self) -> NDArray[Any]:
+        """The slots of the requests that run, in the order in which they entered."""
+        m = self._machine
+        return m.slots[m.lists.running[: m.state["running"]]]
 
     def _waiting_rows(self) -> NDArray[np.int64]:
-        s, lists = self._machine.state, self._machine.lists
-        queued = np.arange(s["head"], s["tail"]) & (lists.queue.size - 1)
-        return np.concatenate([lists.stack[: s["stacked"]][::-1], lists.queue[queued]])
+        m = self._machine
+        found, row = np.empty(int(m.state["queued"]), np.int64), int(m.state["head"])
+        for place in range(len(found)):
+            found[place] = row
+            row = int(m.rows.next[row])
+        return found
 
     def _send(self) -> None:
         """Put what was submitted on its way: among the rows that the engine has not received, in the order of time."""
         if not self._new:
             return
         new, self._new = self._new, []
-        first, last = int(self._machine.state["arrived"]), int(self._machine.state["submitted"])
+        first, last = int(self._machine.state["arrived"]), self._sent()
         self._machine = grown(self._machine, last + len(new), log=_LOG)
         rows = self._machine.rows
         columns = np.array([(r.isl, r.osl, r.id, r.at) for r in new], np.int64).T
@@ -210,7 +222,7 @@ class Engine:
 
     def _withdraw(self, row: int) -> None:
         """Take a request that is on its way out of the rows."""
-        rows, first, last = self._machine.rows, int(self._machine.state["arrived"]), int(self._machine.state["submitted"])
+        rows, first, last = self._machine.rows, int(self._machine.state["arrived"]), self._sent()
         del self._row[int(rows.id[row])]
         columns = np.array([column[first:last] for column in rows[:4]])
         self._put(np.delete(columns, row - first, axis=1), first)
@@ -220,9 +232,8 @@ class Engine:
         rows, s, last = self._machine.rows, self._machine.state, first + columns.shape[1]
         for column, values in zip(rows[:4], columns, strict=True):
             column[first:last] = values
-        rows.told[first:last] = 0
         self._row |= {int(number): first + i for i, number in enumerate(columns[2])}
-        s["submitted"] = last
+        s["coming"] = last - s["arrived"]
         s["next_arrival"] = rows.sent[s["arrived"]] + self._machine.cfg["frontend"] if s["arrived"] < last else NEVER
 
 
@@ -239,5 +250,4 @@ def _read(m: Machine) -> NDArray[np.int64]:
 
 def _was_full(m: Machine, read: int) -> bool:
     """Whether the engine stood still because the log might not have held what came next."""
-    coming = int(m.state["submitted"] - m.state["arrived"])
-    return m.state["phase"] == BETWEEN and read > 0 and read + coming + int(m.cfg["slots"]) > m.log.at.size
+    return m.state["phase"] == BETWEEN and read > 0 and read + int(m.state["coming"]) + int(m.cfg["slots"]) > m.log.at.size

@@ -26,7 +26,7 @@ class StepRecord:
             the end of a row and the start of the next one where the two differ.
         count: steps of the run, of which the first ``len(steps)`` were recorded.
         first_step, last_step: int64 per request: number of the step whose end was its first, its last
-            token; -1 if that did not happen.
+            token; -1 if that did not happen. Empty where no steps were to be recorded.
     """
 
     steps: NDArray[np.int64]

@@ -7,9 +7,9 @@ the engine submits requests from outside.
 from __future__ import annotations
 
 from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED
-from tonnage.simulator.kernel.blocks import windows_of
 from tonnage.simulator.kernel.inlined import part, small
 from tonnage.simulator.kernel.memory import NEVER
+from tonnage.simulator.kernel.queue import push_back
 from tonnage.simulator.kernel.schedulers import never_fits
 
 
@@ -17,54 +17,48 @@ from tonnage.simulator.kernel.schedulers import never_fits
 def submit(m, sent):
     """Put the next request on its way to the engine; rows are sent in the order of their times."""
     s = m.state
-    if s.arrived == s.submitted:
+    if s.coming == 0:
         s.next_arrival = sent + m.cfg.frontend
-    m.rows.sent[s.submitted] = sent
-    s.submitted += 1
+    m.rows.sent[s.arrived + s.coming] = sent
+    s.coming += 1
 
 
 @small()
 def answer(m, free_at):
     """A client that became free at ``free_at`` sends the next request of the closed loop, if there is one."""
-    clients = m.clients
-    if clients.concurrency > 0 and m.state.submitted < m.rows.sent.size:
-        clients.program_free = max(free_at, clients.program_free) + clients.turnaround
-        submit(m, clients.program_free)
+    s = m.state
+    if m.cfg.concurrency > 0 and s.arrived + s.coming < m.rows.sent.size:
+        s.program_free = max(free_at, s.program_free) + m.cfg.turnaround
+        submit(m, s.program_free)
 
 
 @small()
-def receive(m, r):
-    """A request with nothing done."""
-    rows = m.rows
-    rows.status[r] = UNFINISHED
-    rows.first[r] = -1
-    rows.last[r] = -1
-    rows.first_step[r] = -1
-    rows.last_step[r] = -1
-    rows.preemptions[r] = 0
-    rows.generated[r] = 0
-    rows.computed[r] = 0
-    rows.blocks[r] = 0
-    rows.windows[r] = windows_of(m.cfg, rows.isl[r] + rows.osl[r] + m.cfg.drafted)
+def take_coming(m):
+    """The first of those on their way is there; its row."""
+    s = m.state
+    r = s.arrived
+    s.coming -= 1
+    s.arrived = m.rows.next[r] if m.cfg.routed > 0 and s.coming > 0 else r + 1
+    s.next_arrival = m.rows.sent[s.arrived] + m.cfg.frontend if s.coming > 0 else NEVER
+    return r
 
 
 @part()
 def take_arrivals(m, until):
     """Queue what reaches the engine up to and including ``until``, and reject what never fits; not between two looks."""
-    s, rows, queue = m.state, m.rows, m.lists.queue
+    s, rows = m.state, m.rows
     while s.next_arrival <= until and s.unheard == 0:
-        r, arrival = s.arrived, s.next_arrival
-        s.arrived += 1
-        s.next_arrival = rows.sent[s.arrived] + m.cfg.frontend if s.arrived < s.submitted else NEVER
-        receive(m, r)
+        arrival = s.next_arrival
+        r = take_coming(m)
         if never_fits(m.cfg, rows.isl[r], rows.osl[r]):
             rows.status[r] = REJECTED
+            m.step.ended += 1
+            m.step.returned += rows.isl[r] + rows.osl[r]
             if m.cfg.reporting > 0:
                 tell(m, r, 0, REJECTED)
             answer(m, arrival)
         else:
-            queue[s.tail & (queue.size - 1)] = r
-            s.tail += 1
+            push_back(m, r)
 
 
 @small()
@@ -81,11 +75,10 @@ def tell(m, r, tokens, status):
 @part()
 def tell_tokens(m):
     """Write to the log who has how many tokens of the step that ended, in the order in which they entered."""
-    rows = m.rows
-    for i in range(m.state.running):
-        r = m.lists.running[i]
-        if rows.until[r] < NEVER:
-            new = m.state.round - rows.base[r] - rows.told[r]
+    for k in range(m.state.running):
+        if m.lists.ends[k] < NEVER:
+            slot = m.slots[m.lists.running[k]]
+            new = m.state.round - slot.base - slot.told
             if new > 0:
-                rows.told[r] += new
-                tell(m, r, new, COMPLETED if rows.told[r] == rows.osl[r] else UNFINISHED)
+                slot.told += new
+                tell(m, slot.row, new, COMPLETED if slot.told == slot.osl else UNFINISHED)

@@ -30,19 +30,19 @@ def too_long(cfg, isl, osl):
 
 
 @small()
-def held(m, r, generated):
+def held(m, slot, generated):
     """Blocks of a request that decodes: those of its context and its windows, or those once taken."""
     if m.cfg.grows == 0:
-        return m.rows.blocks[r]
-    return blocks_of(m.rows.isl[r] + generated - 1, m.cfg.block_tokens) + m.rows.windows[r]
+        return slot.blocks
+    return blocks_of(slot.isl + generated - 1, m.cfg.block_tokens) + slot.windows
 
 
 @small()
-def growth(m, r):
+def growth(m, slot):
     """Blocks that a decoding request needs for its next token and guesses."""
-    context = m.rows.isl[r] + m.state.round - m.rows.base[r]
+    context = slot.isl + m.state.round - slot.base
     if m.cfg.drafted > 0:
-        return blocks_of(context + m.cfg.drafted, m.cfg.block_tokens) + m.rows.windows[r] - m.rows.blocks[r]
+        return blocks_of(context + m.cfg.drafted, m.cfg.block_tokens) + slot.windows - slot.blocks
     return 1 if (context - 1) % m.cfg.block_tokens == 0 else 0
 
 
@@ -52,9 +52,9 @@ def growth_of_all(m):
     if m.cfg.drafted == 0:
         return m.tallies.phases[m.state.countdown]
     total = 0
-    for i in range(m.state.running):
-        if m.rows.until[m.lists.running[i]] < NEVER:
-            total += growth(m, m.lists.running[i])
+    for k in range(m.state.running):
+        if m.lists.ends[k] < NEVER:
+            total += growth(m, m.slots[m.lists.running[k]])
     return total
 
 
@@ -62,7 +62,26 @@ def growth_of_all(m):
 def grow_all(m):
     """Note who has the blocks for guesses; without guesses the context tells."""
     if m.cfg.drafted > 0:
-        for i in range(m.state.running):
-            r = m.lists.running[i]
-            if m.rows.until[r] < NEVER:
-                m.rows.blocks[r] += growth(m, r)
+        for k in range(m.state.running):
+            if m.lists.ends[k] < NEVER:
+                slot = m.slots[m.lists.running[k]]
+                slot.blocks += growth(m, slot)
+
+
+@part()
+def rounds_with_blocks(m, more):
+    """For how many of ``more`` rounds after the next one there are blocks for all who decode; ``step.grown`` has how many they take."""
+    s, phases, block = m.state, m.tallies.phases, m.cfg.block_tokens
+    rounds, taken = 0, 0
+    if more >= block and s.decoding > 0:  # in so many rounds everyone needs one
+        cycles = min(more // block, s.free // s.decoding)
+        rounds, taken = cycles * block, cycles * s.decoding
+    phase = s.countdown
+    while rounds < more:
+        phase = phase - 1 if phase > 0 else block - 1
+        if taken + phases[phase] > s.free:
+            break
+        taken += phases[phase]
+        rounds += 1
+    m.step.grown = taken
+    return rounds

@@ -10,22 +10,49 @@ import numpy as np
 from tonnage.errors import InputError, option
 from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import COEFFICIENTS
-from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, gap_edges_ns
+from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, UNFINISHED, gap_edges_ns
 from tonnage.simulator.acceptance import mixed, threshold
-from tonnage.simulator.kernel.memory import CLIENTS, NEVER, SETTINGS, STATE, STEP, Lists, Log, Machine, Prices, Rows, Tallies
+from tonnage.simulator.kernel.decoding import CELLS
+from tonnage.simulator.kernel.memory import (
+    NEVER,
+    SETTINGS,
+    SLOT,
+    STATE,
+    STEP,
+    Lists,
+    Log,
+    Machine,
+    Prices,
+    Rows,
+    Tallies,
+    Watch,
+)
 from tonnage.simulator.kernel.schedulers import CODES, SCHEDULERS
 from tonnage.simulator.ratio import RATIO_START
 from tonnage.simulator.steps import STEP_COLUMNS
 from tonnage.spec.deployment import EngineKnobs, Windows
-from tonnage.units import to_ps
+from tonnage.units import PS_PER_NS, to_ps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_EDGES = gap_edges_ns()
+EDGES = np.append(gap_edges_ns() * PS_PER_NS, NEVER)
+"""Where the bins of gaps begin, in picoseconds, and an end that no gap reaches."""
 
 
-def settings(step: StepModel, knobs: EngineKnobs, kv_blocks: int, *, windows: Windows, window_ps: int, max_context: int, seed: int) -> Any:
+def _coarse() -> NDArray[np.int64]:
+    """The bin in which each cell of ``CELLS`` to a factor of two begins; cells are counted as ``math.frexp`` cuts a number."""
+    exponents, steps = np.divmod(np.arange(64 * CELLS), CELLS)
+    begins = np.ldexp(0.5 + steps / (2 * CELLS), exponents)
+    return np.clip(np.searchsorted(EDGES, begins, side="right") - 1, 0, GAP_BINS - 1)
+
+
+COARSE = _coarse()
+
+
+def settings(
+    step: StepModel, knobs: EngineKnobs, kv_blocks: int, *, windows: Windows, window_ps: int, max_context: int, seed: int, leaps: bool = True
+) -> Any:
     """The record of an engine's settings."""
     drafting, drafted = step.drafting, 0 if step.drafting is None else step.drafting.tokens
     cfg = np.zeros(1, SETTINGS)[0]
@@ -48,6 +75,7 @@ def settings(step: StepModel, knobs: EngineKnobs, kv_blocks: int, *, windows: Wi
         "wait_steps": knobs.batch_wait_steps,
         "wait_tokens": math.ceil(knobs.batch_wait_ratio * knobs.max_num_tokens),
         "drafted": drafted,
+        "leaps": leaps and drafted == 0,
     }
     if drafting is not None:
         values |= {"passes": drafting.passes, "below": threshold(drafting.acceptance)}
@@ -68,41 +96,67 @@ def machine(cfg: Any, step: StepModel, rows: Rows, *, steps: int = 0, log: int =
         log: entries of the log; 0 without one.
         stop: an array of one element that another thread sets to 1.
     """
-    most, ring = int(cfg["slots"]), ring_size(len(rows.isl))
-    state = np.zeros(1, STATE)[0]
-    state["free"], state["next_event"], state["next_arrival"], state["ratio"] = cfg["kv_blocks"], NEVER, NEVER, RATIO_START
+    most = int(cfg["slots"])
     draft = np.zeros(COEFFICIENTS) if step.drafting is None else step.drafting.coefficients
     line = np.full((2, most + 1), -1)
     return Machine(
         cfg=cfg,
-        state=state,
+        state=idle(cfg),
         step=np.zeros(1, STEP)[0],
-        clients=np.zeros(1, CLIENTS)[0],
+        slots=np.zeros(most, SLOT),
         rows=rows,
-        lists=Lists(np.empty(ring, np.int64), *np.empty((4, most), np.int64)),
+        lists=Lists(*np.empty((5, most), np.int64), np.arange(most)[::-1].copy()),
         prices=Prices(plain(step.coefficients, np.float64), plain(draft, np.float64), *line),
         tallies=Tallies(
             gaps=np.zeros((POSITION_BUCKETS, GAP_BINS), np.int64),
-            edges=_EDGES,
+            edges=EDGES,
+            coarse=COARSE,
             positions=np.zeros(POSITION_BUCKETS, np.int64),
+            moved=np.zeros(POSITION_BUCKETS, np.int64),
             phases=np.zeros(int(cfg["block_tokens"]), np.int64),
             steps=np.zeros((steps, STEP_COLUMNS), np.int64),
         ),
         log=Log(*np.zeros((4, log), np.int64)),
+        watch=Watch(*np.zeros((2, 0), np.int64), np.zeros((0, 4), np.int64), np.zeros(1, np.int64)),
         stop=np.zeros(1, np.int64) if stop is None else stop,
     )
 
 
+def idle(cfg: Any) -> Any:
+    """The state of an engine at time 0."""
+    state = np.zeros(1, STATE)[0]
+    state["free"], state["spare"], state["ratio"], state["steady"] = cfg["kv_blocks"], cfg["slots"], RATIO_START, 1
+    state["next_arrival"] = state["next_end"] = state["next_cross"] = NEVER
+    return state
+
+
 def send(m: Machine, count: int) -> None:
     """Put the first ``count`` rows on their way; they say when they are sent."""
-    m.state["submitted"] = count
+    m.state["coming"] = count
     if count:
         m.state["next_arrival"] = m.rows.sent[0] + m.cfg["frontend"]
 
 
-def rows_for(isl: NDArray[np.int64], osl: NDArray[np.int64], ids: NDArray[np.int64], sent: NDArray[np.int64]) -> Rows:
-    """Rows for requests of these lengths, the rest not filled in."""
-    return Rows(isl, osl, ids, sent, *np.empty((len(Rows._fields) - 4, len(isl)), np.int64))
+def rows_for(
+    isl: NDArray[np.int64], osl: NDArray[np.int64], ids: NDArray[np.int64], sent: NDArray[np.int64], *, steps: bool = False
+) -> Rows:
+    """Rows for requests of these lengths, with nothing done; ``steps`` for those that note the steps of their tokens."""
+    count = len(isl)
+    noted = count if steps else 0
+    return Rows(
+        isl=isl,
+        osl=osl,
+        id=ids,
+        sent=sent,
+        next=np.empty(count, np.int64),
+        status=np.full(count, UNFINISHED, np.int8),
+        first=np.full(count, -1),
+        last=np.full(count, -1),
+        generated=np.zeros(count, np.int64),
+        preemptions=np.zeros(count, np.int32),
+        first_step=np.full(noted, -1),
+        last_step=np.full(noted, -1),
+    )
 
 
 def ring_size(count: int) -> int:

@@ -1,15 +1,21 @@
-"""Requests that decode, compiled: how they begin to, how they cease, and the buckets of the gap histogram that they pass."""
+"""Requests that decode, compiled: how they begin to, how they cease, and how the gaps between their tokens are counted.
+
+The gap histogram has a bucket for the output positions from each power of two to the next. All who decode get a token in the same
+round and so have the same gap; it is not added to the histogram round by round but when it changes its bin. Until then it is known how
+many decode in each bucket (``positions``) and since which round (``state.counted``). Whoever enters a bucket later or leaves it earlier
+than that corrects the product of the two by the rounds between (``moved``), which may be done in any order.
+"""
 
 from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from tonnage.results.requests import POSITION_BUCKETS
 from tonnage.simulator.kernel.inlined import part, small
 from tonnage.simulator.kernel.memory import NEVER
-from tonnage.units import PS_PER_NS
+
+CELLS = 128
+"""Cells of ``Tallies.coarse`` for a factor of two: finer than the bins, so that the right bin is never far."""
 
 
 @small()
@@ -19,34 +25,104 @@ def bucket_of(position):
 
 
 @small()
-def bin_of(edges, gap_ps):
+def bin_of(tallies, gap):
     """Bin of a gap."""
-    return np.searchsorted(edges, gap_ps // PS_PER_NS, side="right") - 1
+    edges = tallies.edges
+    if gap < edges[1]:
+        return 0
+    mantissa, exponent = math.frexp(float(gap))
+    place = tallies.coarse[exponent * CELLS + int((mantissa - 0.5) * (2 * CELLS))]
+    while edges[place] > gap:
+        place -= 1
+    while edges[place + 1] <= gap:
+        place += 1
+    return place
+
+
+@small()
+def crossing(base, bucket):
+    """The round at which a request leaves a bucket for the next."""
+    return base + (2 << bucket) if bucket < POSITION_BUCKETS - 1 else NEVER
 
 
 @part()
-def join_decoding(m, r, generated):
+def join_decoding(m, i, generated):
     """A request that has its next token out of the computation of its prompt decodes from now on."""
-    s, rows = m.state, m.rows
-    rows.base[r] = s.round - generated
-    rows.bucket[r] = bucket_of(generated)
-    rows.until[r] = rows.base[r] + min(rows.osl[r], 2 << rows.bucket[r]) if generated < rows.osl[r] else s.round
-    s.next_event = min(s.next_event, rows.until[r])
+    s, lists, slot = m.state, m.lists, m.slots[i]
+    k = s.running - 1
+    while lists.running[k] != i:
+        k -= 1
+    bucket = bucket_of(generated)
+    slot.base = s.round - generated
+    slot.bucket = bucket
+    lists.ends[k] = slot.base + slot.osl
+    lists.crosses[k] = crossing(slot.base, bucket)
+    s.next_end = min(s.next_end, lists.ends[k])
+    s.next_cross = min(s.next_cross, lists.crosses[k])
+    s.highest = max(s.highest, bucket)
     s.decoding += 1
-    s.context += rows.isl[r] + generated
-    m.tallies.positions[rows.bucket[r]] += 1
+    s.context += slot.isl + generated
+    m.tallies.positions[bucket] += 1
+    m.tallies.moved[bucket] -= s.round - s.counted
     if m.cfg.grows > 0:
-        m.tallies.phases[(rows.isl[r] - 1 - rows.base[r]) % m.cfg.block_tokens] += 1
+        m.tallies.phases[(slot.isl - 1 - slot.base) % m.cfg.block_tokens] += 1
 
 
 @part()
-def leave_decoding(m, r):
-    """A request decodes no more; what it has generated is kept in its row."""
-    s, rows = m.state, m.rows
-    rows.generated[r] = s.round - rows.base[r]
-    rows.until[r] = NEVER
+def leave_decoding(m, k):
+    """The ``k``-th that runs decodes no more; what it has generated is kept in its slot."""
+    s, slot = m.state, m.slots[m.lists.running[k]]
+    cross(m, k)
+    slot.generated = s.round - slot.base
     s.decoding -= 1
-    s.context -= rows.isl[r] + rows.generated[r]
-    m.tallies.positions[rows.bucket[r]] -= 1
+    s.context -= slot.isl + slot.generated
+    m.tallies.positions[slot.bucket] -= 1
+    m.tallies.moved[slot.bucket] += s.round - s.counted
     if m.cfg.grows > 0:
-        m.tallies.phases[(rows.isl[r] - 1 - rows.base[r]) % m.cfg.block_tokens] -= 1
+        m.tallies.phases[(slot.isl - 1 - slot.base) % m.cfg.block_tokens] -= 1
+
+
+@part()
+def cross(m, k):
+    """Take the ``k``-th that runs through the buckets that it has left by now; guesses are counted one by one instead."""
+    s, crosses = m.state, m.lists.crosses
+    while crosses[k] <= s.round and m.cfg.drafted == 0:
+        slot, rounds = m.slots[m.lists.running[k]], crosses[k] - s.counted
+        bucket = slot.bucket + 1
+        m.tallies.positions[bucket - 1] -= 1
+        m.tallies.positions[bucket] += 1
+        m.tallies.moved[bucket - 1] += rounds
+        m.tallies.moved[bucket] -= rounds
+        slot.bucket = bucket
+        s.highest = max(s.highest, bucket)
+        crosses[k] = crossing(slot.base, bucket)
+
+
+@part()
+def count_gaps(m):
+    """Add the gaps of all rounds that are not counted yet to their bin."""
+    s, positions, moved = m.state, m.tallies.positions, m.tallies.moved
+    rounds = s.round - s.counted
+    if m.cfg.drafted > 0:
+        return
+    if s.next_cross <= s.round:
+        soonest = NEVER
+        for k in range(s.running):
+            cross(m, k)
+            soonest = min(soonest, m.lists.crosses[k])
+        s.next_cross = soonest
+    if rounds == 0:
+        return
+    for bucket in range(s.highest + 1):
+        m.tallies.gaps[bucket, s.last_bin] += positions[bucket] * rounds + moved[bucket]
+        moved[bucket] = 0
+    s.counted = s.round
+
+
+@small()
+def see_gap(m, gap):
+    """The gap of the rounds from now on; those before are counted if it lies in another bin."""
+    s, edges = m.state, m.tallies.edges
+    if gap < edges[s.last_bin] or gap >= edges[s.last_bin + 1]:
+        count_gaps(m)
+        s.last_bin = bin_of(m.tallies, gap)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tonnage.simulator.kernel.build import ring_size
+from tonnage.simulator.kernel.build import ring_size, rows_for
 from tonnage.simulator.kernel.memory import Log, Machine, Rows
 
 if TYPE_CHECKING:
@@ -21,12 +21,10 @@ def grown(m: Machine, count: int, *, log: int) -> Machine:
         m = m._replace(log=Log(*np.zeros((4, ring_size(needed)), np.int64)))
     if count <= len(m.rows.isl):
         return m
-    rows = np.empty((len(Rows._fields), ring_size(count)), np.int64)
-    rows[:, : len(m.rows.isl)] = m.rows
-    places = np.arange(m.state["head"], m.state["tail"])
-    queue = np.empty(rows.shape[1], np.int64)
-    queue[places & (len(queue) - 1)] = m.lists.queue[places & (len(m.lists.queue) - 1)]
-    return m._replace(rows=Rows(*rows), lists=m.lists._replace(queue=queue))
+    rows = rows_for(*np.zeros((4, ring_size(count)), np.int64))
+    for old, new in zip(m.rows, rows, strict=True):
+        new[: len(old)] = old
+    return m._replace(rows=Rows(*rows))
 
 
 def log_of(m: Machine) -> NDArray[np.int64]:

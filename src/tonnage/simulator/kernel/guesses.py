@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tonnage.simulator.kernel.decoding import bin_of, bucket_of
-from tonnage.simulator.kernel.inlined import called, small
+from tonnage.simulator.kernel.inlined import part, small
 from tonnage.simulator.kernel.memory import NEVER
 
 
@@ -28,25 +28,27 @@ def accepted(cfg, request, generated, most):
     return count
 
 
-@called()
-def hand_out_guesses(cfg, state, rows, running, tallies):
+@part()
+def hand_out_guesses(m):
     """The right guesses of a round, ahead of the token that every request gets; gaps after the first token are 0."""
-    gaps, edges, now, seen = tallies.gaps, tallies.edges, state.round, state.seen
-    soonest, handed_out, place = state.next_event, 0, bin_of(edges, state.gap)
-    for i in range(state.running):
-        r = running[i]
-        if rows.until[r] == NEVER:
+    cfg, state, lists, gaps = m.cfg, m.state, m.lists, m.tallies.gaps
+    now, seen = state.round, state.seen
+    soonest, handed_out, place = state.next_end, 0, bin_of(m.tallies, state.gap)
+    for k in range(state.running):
+        if lists.ends[k] == NEVER:
             continue
-        generated = now - rows.base[r]
+        slot = m.slots[lists.running[k]]
+        generated = now - slot.base
         if state.paused > 0:
-            place = bin_of(edges, seen - max(rows.last[r], state.decoded))
+            place = bin_of(m.tallies, seen - max(slot.last, state.decoded))
         gaps[bucket_of(generated), place] += 1
-        right = accepted(cfg, rows.id[r], generated, min(cfg.drafted, rows.osl[r] - generated - 1))
+        right = accepted(cfg, m.rows.id[slot.row], generated, min(cfg.drafted, slot.osl - generated - 1))
         for position in range(generated + 1, generated + right + 1):
             gaps[bucket_of(position), 0] += 1
-        rows.base[r] -= right
-        rows.until[r] -= right
+        slot.base -= right
+        lists.ends[k] -= right
         handed_out += right
-        soonest = min(soonest, rows.until[r])
+        soonest = min(soonest, lists.ends[k])
     state.context += handed_out
-    state.next_event = soonest
+    state.next_end = soonest
+    m.step.returned += handed_out

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from tonnage.simulator.kernel.arrivals import take_arrivals
 from tonnage.simulator.kernel.cancel import cancel
+from tonnage.simulator.kernel.decoding import count_gaps
 from tonnage.simulator.kernel.inlined import part, small
+from tonnage.simulator.kernel.leaps import after, leap, slope, steps_ahead
 from tonnage.simulator.kernel.memory import BETWEEN, NEVER, UNDER_WAY
 from tonnage.simulator.kernel.price import price
 from tonnage.simulator.kernel.schedulers import schedule
-from tonnage.simulator.kernel.tokens import end_step, streamed
+from tonnage.simulator.kernel.tokens import end_requests, end_step, streamed
+from tonnage.simulator.kernel.watch import book
 from tonnage.simulator.ratio import RATIO_START
 
 
@@ -16,40 +19,55 @@ from tonnage.simulator.ratio import RATIO_START
 def advance(m, until):
     """Do all that happens up to and including ``until``, but for a step that begins then: more may arrive at that instant.
 
-    It also stops where the window ends, and where the log might not hold what comes next.
+    It also stops where the window ends, and where the log might not hold what comes next. Steps that are alike are under way together:
+    where they end later than ``until``, nobody has to know how far they have come.
     """
-    s, overlap, receive, reporting = m.state, m.cfg.overlap > 0, m.cfg.receive, m.cfg.reporting > 0
-    now, began, ends, under_way = s.now, s.began, s.ends, s.phase == UNDER_WAY
+    s, overlap, reporting = m.state, m.cfg.overlap > 0, m.cfg.reporting > 0
+    under_way = s.phase == UNDER_WAY
     s.phase = BETWEEN
     while m.stop[0] == 0:
         if not under_way:
-            if reporting and s.logged + s.submitted - s.arrived + m.cfg.slots > m.log.at.size:
+            if reporting and s.logged + s.coming + m.cfg.slots > m.log.at.size:
                 break
-            take_arrivals(m, began if overlap else now)
-            if s.running == 0 and s.stacked == 0 and s.head == s.tail:
+            take_arrivals(m, s.began if overlap else s.now)
+            if s.running == 0 and s.queued == 0:
                 if not wake(m, until):
                     break
-                now = s.now
-                began = now
+                s.began = s.now
                 continue
-            if now >= until:
+            if s.now >= until:
                 break
-            ends = begin_step(m, now)
+            begin_step(m)
             if s.over > 0:
                 break
             under_way = True
-        if ends > until:
+        steps = steps_ahead(m)
+        lasts, longer = s.lasts, slope(m)
+        s.ends = s.now + after(lasts, longer, steps)
+        if s.ends > until:
             s.phase = UNDER_WAY
             break
-        began = now
-        now = ends
         under_way = False
-        s.now = now
-        s.unheard = 0 if m.step.prefill_tokens > 0 or s.unheard + 1 == receive else s.unheard + 1
-        take_arrivals(m, began if overlap else now - 1)
-        end_step(m)
+        end_steps(m, steps, s.ends - (lasts + (steps - 1) * longer))
+
+
+@part()
+def end_steps(m, steps, began):
+    """So many steps have ended, of which the last began then."""
+    s, start = m.state, m.state.now
     s.began = began
-    s.ends = ends
+    s.now = s.ends
+    s.unheard = 0 if m.step.prefill_tokens > 0 else (s.unheard + steps) % m.cfg.receive
+    m.step.ended = 0
+    m.step.returned = 0
+    take_arrivals(m, began if m.cfg.overlap > 0 else s.now - 1)
+    end_step(m)
+    if steps > 1:
+        leap(m, steps, start)
+    if s.next_end <= s.round:
+        end_requests(m)
+    if m.cfg.routed > 0:
+        book(m)
 
 
 @part()
@@ -68,8 +86,8 @@ def wake(m, until):
 
 
 @part()
-def begin_step(m, now):
-    """Put the next step together and price it; when it ends. If the window ends before clients have its tokens, it never happens."""
+def begin_step(m):
+    """Put the next step together and price it. If the window ends before clients have its tokens, it never happens."""
     s, step = m.state, m.step
     step.prefill_tokens = 0
     step.prefill_sequences = 0
@@ -77,31 +95,30 @@ def begin_step(m, now):
     step.pairs_2 = 0
     step.context_tokens = 0
     schedule(m)
-    lasts = price(m)
-    s.seen_next = streamed(m, now + lasts)
+    s.lasts = price(m)
+    s.seen_next = streamed(m, s.now + s.lasts)
     if 0 <= m.cfg.window < s.seen_next:
         take_arrivals(m, m.cfg.window)
         s.over = 1
     else:
-        record(m, now, lasts)
-    return now + lasts
+        record(m)
 
 
 @small()
-def record(m, now, lasts):
+def record(m):
     """Keep a step that begins, if there is room."""
     s, step, steps = m.state, m.step, m.tallies.steps
     row = s.round + s.alone
     if row < steps.shape[0]:
-        steps[row, 0] = now
-        steps[row, 1] = lasts
+        steps[row, 0] = s.now
+        steps[row, 1] = s.lasts
         steps[row, 2] = step.prefill_tokens
         steps[row, 3] = step.prefill_sequences
         steps[row, 4] = step.decode_sequences
         steps[row, 5] = step.pairs_2
         steps[row, 6] = step.context_tokens
         steps[row, 7] = s.running
-        steps[row, 8] = s.tail - s.head + s.stacked
+        steps[row, 8] = s.queued
 
 
 @part()
@@ -112,7 +129,16 @@ def drive(m, until, cancelled):
         cancel(m, cancelled)
     elif s.over == 0:
         advance(m, until)
-    for i in range(s.running):
-        r = m.lists.running[i]
-        if m.rows.until[r] < NEVER:
-            m.rows.generated[r] = s.round - m.rows.base[r]
+    settle(m)
+
+
+@part()
+def settle(m):
+    """Note what all who decode have generated, and count their gaps."""
+    s = m.state
+    count_gaps(m)
+    for k in range(s.running):
+        if m.lists.ends[k] < NEVER:
+            slot = m.slots[m.lists.running[k]]
+            slot.generated = s.round - slot.base
+            m.rows.generated[slot.row] = slot.generated

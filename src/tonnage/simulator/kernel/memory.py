@@ -1,7 +1,8 @@
 """What an engine keeps in memory, by names: records of whole numbers, and arrays.
 
 Everything is int64 unless it says otherwise, and all times are picoseconds. A ``Machine`` is passed to every compiled function; it
-holds references, so that what one function writes the next one reads.
+holds references, so that what one function writes the next one reads. What only a request that runs needs is kept by slot and not by
+request: so ten million requests take little more memory than their own record.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ NEVER = 1 << 62
 """A round, or an instant, that does not come."""
 
 BETWEEN, UNDER_WAY, ENDING = range(3)
-"""Phases of an engine: between two steps, in one, or at its end before its tokens are handed out."""
+"""Phases of an engine: between two steps, in one (or in several that are alike), or at its end before its tokens are handed out."""
 
 
 def _record(*names: str) -> np.dtype[Any]:
@@ -47,28 +48,37 @@ SETTINGS = _record(
     "below",  # draws below this are right guesses …
     "seed",  # … of those from this, which is mixed already
     "reporting",  # whether tokens and ends are written to the log
+    "leaps",  # whether steps that are alike are taken at once
+    "concurrency",  # of a closed loop; 0 where nobody answers
+    "turnaround",
+    "routed",  # whether a router sends the requests: those on their way are linked by ``Rows.next``, not one row after another
+    "kind",  # of a fleet's engines: the row of ``Fleet.kinds`` …
+    "place",  # … and its number
 )
 
 STATE = _record(
     "now",  # when the last step ended, or the next one begins
     "began",  # when the last step began, or an idle engine was woken
     "phase",  # BETWEEN steps, UNDER_WAY in one, or ENDING it
-    "ends",  # when the step that is under way ends …
+    "ends",  # when the step that is under way ends, or the last of those that are …
+    "lasts",  # … of which the first lasts so long …
     "seen",  # when clients have the tokens of the last step that ended
     "gap",  # … less when they had those of the step before
-    "seen_next",  # … and will have those of the step that is under way
+    "seen_next",  # … and will have those of the step that is under way, or of the first of them
     "over",  # whether the window has ended
     "free",  # KV blocks
     "running",  # how many are in ``Lists.running``
     "filling",  # how many of them compute their prompts, in ``Lists.filling``
-    "stacked",  # pre-empted requests, which wait in front of the queue
-    "head",  # the queue is ``Lists.queue[head … tail − 1]``, as a ring
-    "tail",
-    "arrived",  # requests on their way are those of the rows arrived … submitted − 1 …
-    "submitted",
-    "next_arrival",  # … and the first of them reaches the engine then; NEVER where nobody is
+    "queued",  # how many wait …
+    "head",  # … the first of them, and its followers by ``Rows.next`` …
+    "tail",  # … up to the last
+    "arrived",  # the first of those on their way …
+    "coming",  # … how many they are …
+    "last_coming",  # … the last of them, behind a router …
+    "next_arrival",  # … and when the first reaches the engine; NEVER where nobody is
     "unheard",  # steps since the engine last looked for arrivals
     "waited",  # steps that prompts have waited to be batched
+    "steady",  # whether a step like the last one would be put together again if nothing happens
     "batch",  # static: sequences of the batch …
     "longest",  # … and its longest prompt
     "round",  # every decoding request gets one token a round: their lengths all at once
@@ -76,13 +86,19 @@ STATE = _record(
     "alone",  # steps of prompts alone, in which no round passes
     "decoding",  # how many decode …
     "context",  # … and the sum of their contexts
-    "next_event",  # the lowest ``Rows.until``
-    "last_bin",  # where the last gap lies in the histogram
+    "next_end",  # the lowest of ``Lists.ends``
+    "next_cross",  # the lowest of ``Lists.crosses``, or less
+    "last_bin",  # where the last gap lies in the histogram …
+    "counted",  # … in which those of the rounds from this on are not counted yet
+    "highest",  # the highest bucket in use
     "paused",  # whether prompts alone came after the last round …
     "decoded",  # … whose tokens clients had then
     "full",  # SGLang: whether the queue is not looked at until someone leaves
     "ratio",  # SGLang: share of the outputs that it reckons with
+    "program_free",  # when the client program of a closed loop has done with the last request
     "logged",  # entries of the log
+    "spare",  # how many slots are in ``Lists.spare``
+    "watched",  # up to when a router sees what has come back
 )
 
 STEP = _record(
@@ -92,52 +108,61 @@ STEP = _record(
     "pairs_2",
     "context_tokens",
     "alone",  # whether those who decode wait for it
+    "grown",  # blocks that the further steps of a leap take
+    "ended",  # requests that it completed or that were rejected at its end …
+    "returned",  # … and tokens that are not to come any more, as a router sees them
 )
 
-CLIENTS = _record(
-    "concurrency",  # of a closed loop; 0 where nobody answers
-    "turnaround",
-    "program_free",  # when the client program has done with the last one
+SLOT = _record(
+    "row",  # of the request
+    "isl",
+    "osl",
+    "windows",  # blocks for its sliding windows
+    "base",  # the round before its first token, as if it had always decoded
+    "bucket",  # of its output position in the gap histogram
+    "computed",  # tokens in the cache; not kept up while it decodes
+    "generated",  # likewise
+    "blocks",  # likewise, if they grow
+    "last",  # when its client had the token with which it began to decode
+    "told",  # tokens written to the log
 )
 
 
 class Rows(NamedTuple):
-    """One entry per request, in the order in which they are sent; all but the first four are filled in when the engine receives it.
+    """One entry per request, in the order in which they are sent.
 
-    Entries of ``generated`` and ``last`` are not kept up while a request decodes; ``blocks`` neither, if they grow.
-
-    What a decoding request has generated is ``state.round − base``, and ``until`` is the round at which it ends or its output
-    position enters the next ``bucket`` of the gap histogram; of others it is NEVER. A right guess moves both a round back.
+    ``status`` is int8 and ``preemptions`` int32. ``generated`` and ``last`` are written when a request loses its blocks and when it
+    ends; ``first_step`` and ``last_step`` have no entries where no steps are recorded.
     """
 
     isl: NDArray[np.int64]
     osl: NDArray[np.int64]
     id: NDArray[np.int64]
     sent: NDArray[np.int64]
-    status: NDArray[np.int64]
+    next: NDArray[np.int64]
+    status: NDArray[np.int8]
     first: NDArray[np.int64]
     last: NDArray[np.int64]
+    generated: NDArray[np.int64]
+    preemptions: NDArray[np.int32]
     first_step: NDArray[np.int64]
     last_step: NDArray[np.int64]
-    preemptions: NDArray[np.int64]
-    generated: NDArray[np.int64]
-    computed: NDArray[np.int64]
-    blocks: NDArray[np.int64]
-    windows: NDArray[np.int64]
-    base: NDArray[np.int64]
-    until: NDArray[np.int64]
-    bucket: NDArray[np.int64]
-    told: NDArray[np.int64]
 
 
 class Lists(NamedTuple):
-    """Requests by their rows; the size of ``queue`` is a power of two."""
+    """Requests that run, by their slots.
 
-    queue: NDArray[np.int64]
-    stack: NDArray[np.int64]
+    ``running`` has them in the order in which they entered, and beside each the round at which it ends (``ends``) and the one at which
+    its output position enters the next bucket of the gap histogram (``crosses``); both are NEVER of one that computes its prompt.
+    ``filling`` has those, and beside each its new tokens in the step (``take``). ``spare`` holds the slots that nobody has.
+    """
+
     running: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    crosses: NDArray[np.int64]
     filling: NDArray[np.int64]
     take: NDArray[np.int64]
+    spare: NDArray[np.int64]
 
 
 class Prices(NamedTuple):
@@ -150,11 +175,22 @@ class Prices(NamedTuple):
 
 
 class Tallies(NamedTuple):
-    """Gaps by bucket and bin, and the bins' edges; decoding requests by bucket, and by the round in which they need a block; steps."""
+    """What is counted.
+
+    Attributes:
+        gaps: by bucket and bin; those of the rounds since ``counted`` are the decoding requests of each bucket (``positions``), times
+            the rounds, and what those add who came or went since then (``moved``).
+        edges: where the bins of gaps begin, in picoseconds, and NEVER at the end.
+        coarse: the bin in which a number of some 1.6 digits lies, or begins (``decoding.bin_of``).
+        phases: decoding requests by the round in which they need a block.
+        steps: the record of steps.
+    """
 
     gaps: NDArray[np.int64]
     edges: NDArray[np.int64]
+    coarse: NDArray[np.int64]
     positions: NDArray[np.int64]
+    moved: NDArray[np.int64]
     phases: NDArray[np.int64]
     steps: NDArray[np.int64]
 
@@ -168,16 +204,32 @@ class Log(NamedTuple):
     status: NDArray[np.int64]
 
 
+class Watch(NamedTuple):
+    """What a router sees of the engines, and what it will see.
+
+    Attributes:
+        requests, tokens: by engine: requests that have not ended as far as their clients know, and tokens of these still to come.
+        late: a heap of columns (instant, engine, requests, tokens): what has left an engine and is not with the clients yet.
+        count: entries of the heap, in an array of one.
+    """
+
+    requests: NDArray[np.int64]
+    tokens: NDArray[np.int64]
+    late: NDArray[np.int64]
+    count: NDArray[np.int64]
+
+
 class Machine(NamedTuple):
     """One engine. ``stop`` has one element: another thread that sets it to 1 ends the run between two steps."""
 
     cfg: Any
     state: Any
     step: Any
-    clients: Any
+    slots: Any
     rows: Rows
     lists: Lists
     prices: Prices
     tallies: Tallies
     log: Log
+    watch: Watch
     stop: NDArray[np.int64]

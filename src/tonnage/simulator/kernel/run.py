@@ -12,7 +12,7 @@ from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.simulator.kernel.build import check_engine, machine, plain, rows_for, send, settings
 from tonnage.simulator.kernel.compiled import drive
 from tonnage.simulator.kernel.memory import NEVER, Machine
-from tonnage.simulator.kernel.record import received, requests_of
+from tonnage.simulator.kernel.record import requests_of
 from tonnage.simulator.steps import StepRecord
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 from tonnage.spec.workload import Trace
@@ -67,41 +67,43 @@ def run_recorded(
     window_ps: int = -1,
     max_context: int = 0,
     stop: NDArray[np.int64] | None = None,
+    leaps: bool = True,
 ) -> tuple[Requests, StepRecord]:
     """As ``run``, with the first ``most_steps`` steps recorded (72 bytes each).
 
     ``stop`` is an int64 array of one element: another thread that sets it to 1 ends the run between
-    two steps, and what it returns is then of no use.
+    two steps, and what it returns is then of no use. Without ``leaps`` every step is taken by itself, which changes
+    nothing but the time that it takes.
     """
     check_engine(step, knobs, kv_blocks)
     check_trace(trace)
-    cfg = settings(step, knobs, kv_blocks, windows=windows, window_ps=window_ps, max_context=max_context, seed=trace.seed)
+    cfg = settings(step, knobs, kv_blocks, windows=windows, window_ps=window_ps, max_context=max_context, seed=trace.seed, leaps=leaps)
     due, isl, osl = (plain(column, np.int64) for column in (trace.due_ps, trace.isl, trace.osl))
     if trace.concurrency > 0:
         due = np.empty(len(trace), np.int64)
     numbers = isl if step.drafting is None else np.arange(len(trace))  # only guesses ask for them
-    m = machine(cfg, step, rows_for(isl, osl, numbers, due), steps=most_steps, stop=stop)
+    m = machine(cfg, step, rows_for(isl, osl, numbers, due, steps=most_steps > 0), steps=most_steps, stop=stop)
     send(m, _first(m, trace) if trace.concurrency > 0 else len(trace))
     drive(m, NEVER, -1)
-    sent = m.rows.sent[: m.state["submitted"]]
+    count = int(m.state["arrived"] + m.state["coming"])
     if window_ps >= 0:
-        sent = sent[: int(np.searchsorted(sent, window_ps, side="right"))]
-    return requests_of(m, len(sent)), _steps(m, len(sent))
+        count = int(np.searchsorted(m.rows.sent[:count], window_ps, side="right"))
+    return requests_of(m.rows, count, m.tallies.gaps, window_ps), _steps(m, count)
 
 
 def _first(m: Machine, trace: Trace) -> int:
     """Give a machine the clients of a closed loop, who send their first requests one after another; how many."""
     count = min(trace.concurrency, len(trace))
     m.rows.sent[:count] = np.arange(1, count + 1) * trace.turnaround_ps
-    m.clients["concurrency"], m.clients["turnaround"] = trace.concurrency, trace.turnaround_ps
-    m.clients["program_free"] = count * trace.turnaround_ps
+    m.cfg["concurrency"], m.cfg["turnaround"] = trace.concurrency, trace.turnaround_ps
+    m.state["program_free"] = count * trace.turnaround_ps
     return count
 
 
 def _steps(m: Machine, count: int) -> StepRecord:
     number = int(m.state["round"] + m.state["alone"])
-    first, last = (received(m, column[:count], -1).copy() for column in (m.rows.first_step, m.rows.last_step))
-    return StepRecord(steps=m.tallies.steps[: min(number, len(m.tallies.steps))], count=number, first_step=first, last_step=last)
+    steps, first, last = m.tallies.steps[: min(number, len(m.tallies.steps))], m.rows.first_step[:count], m.rows.last_step[:count]
+    return StepRecord(steps=steps, count=number, first_step=first, last_step=last)
 
 
 def check_trace(trace: Trace) -> None:

@@ -6,7 +6,8 @@ from tonnage.simulator.kernel.blocks import blocks_of, grow_all, growth_of_all, 
 from tonnage.simulator.kernel.decoding import leave_decoding
 from tonnage.simulator.kernel.inlined import part, small
 from tonnage.simulator.kernel.memory import NEVER
-from tonnage.simulator.kernel.prompts import add_decoding, add_prompt, enter, first_in_line
+from tonnage.simulator.kernel.prompts import add_decoding, add_prompt
+from tonnage.simulator.kernel.queue import enter, lose, push_back
 from tonnage.simulator.ratio import MOST_NEW, RATIO, RATIO_DECAY, RATIO_LEAST, RETRACT_STEPS
 
 GROWS, BUDGETED, GUESSES = True, False, True
@@ -25,22 +26,22 @@ def schedule(m):
     s = m.state
     if s.filling > 0 or s.decoding == 0:
         s.full = 0
-    if s.full == 0 and (s.filling > 0 or (s.head < s.tail and s.running < m.cfg.slots)):
+    if s.full == 0 and (s.filling > 0 or (s.queued > 0 and s.running < m.cfg.slots)):
         admit(m)
     m.step.alone = s.filling > 0
     if s.filling == 0:
         decode(m)
         add_decoding(m)
+    s.steady = 1 if s.full > 0 or s.queued == 0 or s.running == m.cfg.slots else 0
 
 
 @small()
 def still_to_come(m):
     """What the decoding requests may still make, each up to MOST_NEW tokens."""
     total = 0
-    for i in range(m.state.running):
-        r = m.lists.running[i]
-        if m.rows.until[r] < NEVER:
-            total += min(m.rows.osl[r] - (m.state.round - m.rows.base[r]), MOST_NEW)
+    for k in range(m.state.running):
+        if m.lists.ends[k] < NEVER:
+            total += min(m.lists.ends[k] - m.state.round, MOST_NEW)
     return total
 
 
@@ -52,15 +53,16 @@ def admit(m):
     left = s.free * size * RATIO - s.ratio * still_to_come(m)
     decodes = 1 if s.decoding > 0 else 0
     if s.filling > 0:
-        r = m.lists.filling[0]
-        lacks = rows.isl[r] + rows.generated[r] - rows.computed[r]
+        slot = m.slots[m.lists.filling[0]]
+        lacks = slot.isl + slot.generated - slot.computed
         new = min(lacks, budget)
-        paged = take_prompt(m, 0, r, new)
+        m.lists.take[0] = new
+        paged = take_prompt(m, slot, new)
         budget -= paged
-        left -= (paged + size + (min(rows.osl[r], MOST_NEW) if new == lacks else 0)) * RATIO
-    while s.head < s.tail and budget > 0 and s.running < m.cfg.slots:
-        r = first_in_line(m)
-        tokens, windows = rows.isl[r] + rows.generated[r], rows.windows[r] * size
+        left -= (paged + size + (min(slot.osl, MOST_NEW) if new == lacks else 0)) * RATIO
+    while s.queued > 0 and budget > 0 and s.running < m.cfg.slots:
+        r = s.head
+        tokens, windows = rows.isl[r] + rows.generated[r], windows_of(m.cfg, rows.isl[r] + rows.osl[r] + m.cfg.drafted) * size
         if (tokens + min(rows.osl[r] - rows.generated[r], MOST_NEW) + size + windows) * RATIO >= left:
             s.full = decodes
             break
@@ -68,10 +70,8 @@ def admit(m):
         if not chunks and s.filling > 0 and paged >= budget:
             break
         new = budget if chunks and paged > budget else tokens
-        s.head += 1
-        i = s.filling
-        enter(m, r)
-        paged = take_prompt(m, i, r, new)
+        m.lists.take[s.filling] = new
+        paged = take_prompt(m, m.slots[enter(m)], new)
         budget -= paged
         left -= (paged + size + windows + (min(rows.osl[r], MOST_NEW) if new == tokens else 0)) * RATIO
         if left <= 0:
@@ -80,14 +80,13 @@ def admit(m):
 
 
 @small()
-def take_prompt(m, i, r, new):
+def take_prompt(m, slot, new):
     """Allocate for the next ``new`` tokens of a filling request and count them into the step; their whole blocks in tokens."""
-    rows, size = m.rows, m.cfg.block_tokens
-    more = blocks_of(rows.computed[r] + new, size) + rows.windows[r] - rows.blocks[r]
+    size = m.cfg.block_tokens
+    more = blocks_of(slot.computed + new, size) + slot.windows - slot.blocks
     m.state.free -= more
-    rows.blocks[r] += more
-    m.lists.take[i] = new
-    add_prompt(m, r, new)
+    slot.blocks += more
+    add_prompt(m, slot, new)
     return blocks_of(new, size) * size
 
 
@@ -103,9 +102,10 @@ def decode(m):
             retract(m)
             needed = growth_of_all(m)
         made, most = 0, 0
-        for i in range(s.running):
-            made += s.round - m.rows.base[m.lists.running[i]]
-            most += m.rows.osl[m.lists.running[i]]
+        for k in range(s.running):
+            slot = m.slots[m.lists.running[k]]
+            made += s.round - slot.base
+            most += slot.osl
         s.ratio = min((made + RETRACT_STEPS * s.decoding) * RATIO // (most + 1), RATIO)
     s.free -= needed
     grow_all(m)
@@ -114,23 +114,21 @@ def decode(m):
 @part()
 def retract(m):
     """Send the request with the fewest output tokens, the longest prompt, the last that entered, to the end of the queue."""
-    s, rows, running, queue = m.state, m.rows, m.lists.running, m.lists.queue
+    s, lists = m.state, m.lists
     least = 0
-    for i in range(1, s.running):
-        r, best = running[i], running[least]
-        fewer = rows.base[r] - rows.base[best]
-        if fewer > 0 or (fewer == 0 and rows.isl[r] >= rows.isl[best]):
-            least = i
-    r = running[least]
+    for k in range(1, s.running):
+        slot, best = m.slots[lists.running[k]], m.slots[lists.running[least]]
+        fewer = slot.base - best.base
+        if fewer > 0 or (fewer == 0 and slot.isl >= best.isl):
+            least = k
+    i = lists.running[least]
+    leave_decoding(m, least)
     s.running -= 1
-    for i in range(least, s.running):
-        running[i] = running[i + 1]
-    leave_decoding(m, r)
-    rows.last[r] = max(rows.last[r], s.decoded if s.paused > 0 else s.seen)
-    s.free += held(m, r, rows.generated[r])
-    rows.blocks[r] = 0
-    rows.computed[r] = 0
-    rows.preemptions[r] += 1
-    queue[s.tail & (queue.size - 1)] = r
-    s.tail += 1
+    for k in range(least, s.running):
+        lists.running[k] = lists.running[k + 1]
+        lists.ends[k] = lists.ends[k + 1]
+        lists.crosses[k] = lists.crosses[k + 1]
+    s.free += held(m, m.slots[i], m.slots[i].generated)
+    last = max(m.slots[i].last, s.decoded if s.paused > 0 else s.seen)
+    push_back(m, lose(m, i, last))
     s.full = 0

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tonnage.simulator.kernel.blocks import blocks_of, too_long
+from tonnage.simulator.kernel.blocks import blocks_of, too_long, windows_of
 from tonnage.simulator.kernel.inlined import part, small
-from tonnage.simulator.kernel.prompts import add_decoding, add_filling, enter, first_in_line
+from tonnage.simulator.kernel.prompts import add_decoding, add_filling
+from tonnage.simulator.kernel.queue import enter
 
 GROWS = False
 """A request has the blocks of its whole life from its entry."""
@@ -18,34 +19,41 @@ def never_fits(cfg, isl, osl):
     return too_long(cfg, isl, osl) or (isl > cfg.max_tokens and (cfg.chunked == 0 or cfg.max_tokens < cfg.block_tokens))
 
 
+@small()
+def admit_first(m):
+    """Let the first of the queue in if there are blocks for all that it may become; whether there are."""
+    cfg, s = m.cfg, m.state
+    longest = m.rows.isl[s.head] + m.rows.osl[s.head] + cfg.drafted
+    need = blocks_of(longest, cfg.block_tokens) + windows_of(cfg, longest)
+    if need > s.free:
+        return False
+    s.free -= need
+    m.slots[enter(m)].blocks = need
+    return True
+
+
 @part()
 def schedule(m):
     """Admit in order while slots and blocks to completion last; decodes first, then contexts."""
-    cfg, s, rows, take = m.cfg, m.state, m.rows, m.lists.take
-    while s.head < s.tail and s.running < cfg.slots:
-        r = first_in_line(m)
-        need = blocks_of(rows.isl[r] + rows.osl[r] + cfg.drafted, cfg.block_tokens) + rows.windows[r]
-        if need > s.free:
+    cfg, s, take = m.cfg, m.state, m.lists.take
+    while s.queued > 0 and s.running < cfg.slots:
+        if not admit_first(m):
             break
-        s.head += 1
-        s.free -= need
-        rows.blocks[r] = need
-        enter(m, r)
     add_decoding(m)
     budget = cfg.max_tokens - s.decoding * (cfg.drafted + 1)
     stopped = False
     tokens = cfg.max_tokens - budget
-    for i in range(s.filling):
-        r = m.lists.filling[i]
-        new = rows.isl[r] - rows.computed[r]
+    for f in range(s.filling):
+        slot = m.slots[m.lists.filling[f]]
+        new = slot.isl - slot.computed
         if new > budget:
             stopped = stopped or cfg.chunked == 0
             new = budget - budget % cfg.block_tokens
-        take[i] = 0 if stopped else new
-        if take[i] > 0:
+        take[f] = 0 if stopped else new
+        if take[f] > 0:
             budget -= new
-            tokens += rows.isl[r]
-            add_filling(m, r, new)
+            tokens += slot.isl
+            add_filling(m, slot, new)
     if m.step.prefill_tokens > 0:
         wait_for_more(m, tokens)
 
@@ -58,8 +66,8 @@ def wait_for_more(m, tokens):
         s.waited = 0
         return
     s.waited += 1
-    for i in range(s.filling):
-        m.lists.take[i] = 0
+    for f in range(s.filling):
+        m.lists.take[f] = 0
     step.prefill_tokens = 0
     step.prefill_sequences = 0
     step.pairs_2 = 0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from tonnage.results.requests import COMPLETED
 from tonnage.simulator.kernel.arrivals import answer, tell_tokens
 from tonnage.simulator.kernel.blocks import held
-from tonnage.simulator.kernel.decoding import bin_of, bucket_of, join_decoding, leave_decoding
+from tonnage.simulator.kernel.decoding import bin_of, bucket_of, count_gaps, join_decoding, leave_decoding, see_gap
 from tonnage.simulator.kernel.guesses import hand_out_guesses
 from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.memory import NEVER
-from tonnage.units import PS_PER_NS
+from tonnage.simulator.kernel.queue import give_back
 
 
 @part()
@@ -19,9 +19,9 @@ def streamed(m, ends):
     if m.cfg.stream > 0:
         if m.step.alone == 0:
             sequences = m.state.decoding
-        for i in range(m.state.filling):
-            r = m.lists.filling[i]
-            if m.rows.computed[r] + m.lists.take[i] == m.rows.isl[r] + m.rows.generated[r]:
+        for f in range(m.state.filling):
+            slot = m.slots[m.lists.filling[f]]
+            if slot.computed + m.lists.take[f] == slot.isl + slot.generated:
                 sequences += 1
     return max(m.state.seen, ends) + sequences * m.cfg.stream
 
@@ -43,43 +43,38 @@ def end_step(m):
         end_filling(m)
     if m.cfg.reporting > 0:
         tell_tokens(m)
-    if s.next_event <= s.round:
-        end_events(m)
 
 
 @part()
 def end_round(m):
     """A token for everyone who decodes, and the gap before it; with guesses also the right ones of these."""
-    s, gaps, edges = m.state, m.tallies.gaps, m.tallies.edges
+    s = m.state
     if m.cfg.drafted > 0:
-        hand_out_guesses(m.cfg, s, m.rows, m.lists.running, m.tallies)
+        hand_out_guesses(m)
         s.paused = 0
     elif s.paused > 0:
         end_pause(m)
     elif s.decoding > 0:
-        place, ns = s.last_bin, s.gap // PS_PER_NS
-        if ns < edges[place] or (place + 1 < edges.size and ns >= edges[place + 1]):
-            place = bin_of(edges, s.gap)
-            s.last_bin = place
-        left, b = s.decoding, 0
-        while left > 0:
-            gaps[b, place] += m.tallies.positions[b]
-            left -= m.tallies.positions[b]
-            b += 1
+        see_gap(m, s.gap)
     s.round += 1
     s.countdown = s.countdown - 1 if s.countdown > 0 else m.cfg.block_tokens - 1
     s.context += s.decoding
+    m.step.returned += s.decoding
 
 
 @part()
 def end_pause(m):
     """Count the gaps that end with the first round after steps of prompts: since the last round, or since its first token."""
-    s, rows = m.state, m.rows
+    s = m.state
     s.paused = 0
-    for i in range(s.running):
-        r = m.lists.running[i]
-        if rows.until[r] < NEVER:
-            m.tallies.gaps[rows.bucket[r], bin_of(m.tallies.edges, s.seen - max(rows.last[r], s.decoded))] += 1
+    count_gaps(m)
+    place = bin_of(m.tallies, s.seen - s.decoded)
+    for k in range(s.running):
+        if m.lists.ends[k] < NEVER:
+            slot = m.slots[m.lists.running[k]]
+            own = place if slot.last <= s.decoded else bin_of(m.tallies, s.seen - slot.last)
+            m.tallies.gaps[slot.bucket, own] += 1
+    s.counted += 1
 
 
 @part()
@@ -87,51 +82,58 @@ def end_filling(m):
     """Count what was computed of prompts; those complete have their first token, or the next one after a pre-emption."""
     s, rows, filling = m.state, m.rows, m.lists.filling
     kept = 0
-    for i in range(s.filling):
-        r = filling[i]
-        rows.computed[r] += m.lists.take[i]
-        generated = rows.generated[r]
-        if rows.computed[r] < rows.isl[r] + generated:
-            filling[kept] = r
+    for f in range(s.filling):
+        i = filling[f]
+        slot = m.slots[i]
+        slot.computed += m.lists.take[f]
+        generated = slot.generated
+        if slot.computed < slot.isl + generated:
+            filling[kept] = i
             kept += 1
             continue
         if generated == 0:
-            rows.first[r] = s.seen
-            rows.first_step[r] = s.round + s.alone - 1
+            rows.first[slot.row] = s.seen
+            m.step.returned += slot.isl
+            if rows.first_step.size > 0:
+                rows.first_step[slot.row] = s.round + s.alone - 1
         else:
-            m.tallies.gaps[bucket_of(generated), bin_of(m.tallies.edges, s.seen - rows.last[r])] += 1
-        rows.last[r] = s.seen
-        join_decoding(m, r, generated + 1)
+            m.tallies.gaps[bucket_of(generated), bin_of(m.tallies, s.seen - slot.last)] += 1
+        slot.last = s.seen
+        m.step.returned += 1
+        join_decoding(m, i, generated + 1)
     s.filling = kept
 
 
 @part()
-def end_events(m):
-    """Requests with their last token leave and their clients go on; others enter the next bucket of positions."""
-    s, rows, running, positions = m.state, m.rows, m.lists.running, m.tallies.positions
-    kept, soonest, now, number = 0, NEVER, s.round, s.round + s.alone - 1
-    for i in range(s.running):
-        r = running[i]
-        until = rows.until[r]
-        if until <= now:
-            generated = now - rows.base[r]
-            if generated == rows.osl[r]:
-                leave_decoding(m, r)
-                rows.last[r] = s.seen
-                rows.last_step[r] = number
-                rows.status[r] = COMPLETED
-                s.free += held(m, r, generated)
-                s.full = 0
-                answer(m, s.seen)
-                continue
-            bucket = bucket_of(generated)
-            positions[rows.bucket[r]] -= 1
-            positions[bucket] += 1
-            rows.bucket[r] = bucket
-            until = rows.base[r] + min(rows.osl[r], 2 << bucket)
-            rows.until[r] = until
-        soonest = min(soonest, until)
-        running[kept] = r
-        kept += 1
+def end_requests(m):
+    """Requests with their last token leave, and their clients go on."""
+    s, lists = m.state, m.lists
+    kept, soonest = 0, NEVER
+    for k in range(s.running):
+        if lists.ends[k] <= s.round:
+            end_request(m, k)
+        else:
+            lists.running[kept] = lists.running[k]
+            lists.ends[kept] = lists.ends[k]
+            lists.crosses[kept] = lists.crosses[k]
+            soonest = min(soonest, lists.ends[k])
+            kept += 1
     s.running = kept
-    s.next_event = soonest
+    s.next_end = soonest
+
+
+@part()
+def end_request(m, k):
+    """The ``k``-th that runs has its last token."""
+    s, rows, i = m.state, m.rows, m.lists.running[k]
+    slot = m.slots[i]
+    leave_decoding(m, k)
+    rows.last[slot.row] = s.seen
+    rows.status[slot.row] = COMPLETED
+    if rows.last_step.size > 0:
+        rows.last_step[slot.row] = s.round + s.alone - 1
+    s.free += held(m, slot, slot.generated)
+    s.full = 0
+    m.step.ended += 1
+    give_back(m, i)
+    answer(m, s.seen)

@@ -1,0 +1,103 @@
+"""The queue of an engine, compiled: requests that wait, linked by ``Rows.next``, and slots for those that leave it to run."""
+
+from __future__ import annotations
+
+from tonnage.simulator.kernel.blocks import windows_of
+from tonnage.simulator.kernel.inlined import part, small
+from tonnage.simulator.kernel.memory import NEVER
+
+
+@small()
+def push_back(m, r):
+    """Put a request at the end of the queue."""
+    s = m.state
+    if s.queued == 0:
+        s.head = r
+    else:
+        m.rows.next[s.tail] = r
+    s.tail = r
+    s.queued += 1
+
+
+@small()
+def push_front(m, r):
+    """Put a request in front of the queue."""
+    s = m.state
+    if s.queued == 0:
+        s.tail = r
+    else:
+        m.rows.next[r] = s.head
+    s.head = r
+    s.queued += 1
+
+
+@small()
+def pop_front(m):
+    """Take the first request out of the queue."""
+    s = m.state
+    s.queued -= 1
+    if s.queued > 0:
+        s.head = m.rows.next[s.head]
+
+
+@part()
+def leave_queue(m, r):
+    """Take a request out of the queue, wherever it stands."""
+    s, following = m.state, m.rows.next
+    if s.head == r:
+        pop_front(m)
+        return
+    before = s.head
+    while following[before] != r:
+        before = following[before]
+    s.queued -= 1
+    if s.tail == r:
+        s.tail = before
+    else:
+        following[before] = following[r]
+
+
+@part()
+def enter(m):
+    """The first of the queue gets a slot and computes its prompt; the slot."""
+    s, rows, lists = m.state, m.rows, m.lists
+    r = s.head
+    pop_front(m)
+    s.spare -= 1
+    i = lists.spare[s.spare]
+    slot = m.slots[i]
+    slot.row = r
+    slot.isl = rows.isl[r]
+    slot.osl = rows.osl[r]
+    slot.generated = rows.generated[r]
+    slot.told = rows.generated[r]
+    slot.last = rows.last[r]
+    slot.computed = 0
+    slot.blocks = 0
+    slot.windows = windows_of(m.cfg, slot.isl + slot.osl + m.cfg.drafted)
+    lists.running[s.running] = i
+    lists.ends[s.running] = NEVER
+    lists.crosses[s.running] = NEVER
+    s.running += 1
+    lists.filling[s.filling] = i
+    s.filling += 1
+    return i
+
+
+@small()
+def give_back(m, i):
+    """Nobody has the slot any more."""
+    m.lists.spare[m.state.spare] = i
+    m.state.spare += 1
+
+
+@part()
+def lose(m, i, last):
+    """A request that runs loses slot and cache; what it has made is kept in its row, and its place in the lists is left to others."""
+    s, rows, slot = m.state, m.rows, m.slots[i]
+    r = slot.row
+    rows.generated[r] = slot.generated
+    rows.last[r] = last
+    rows.preemptions[r] += 1
+    give_back(m, i)
+    return r
