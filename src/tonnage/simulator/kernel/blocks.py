@@ -24,7 +24,7 @@ def windows_of(cfg, tokens):
 def too_long(cfg, isl, osl):
     """Whether a request exceeds the context or all blocks of an idle engine, whatever its scheduler."""
     longest = isl + osl + cfg.drafted
-    if blocks_of(longest, cfg.block_tokens) + windows_of(cfg, longest) > cfg.kv_blocks:
+    if longest > (cfg.kv_blocks - windows_of(cfg, longest)) * cfg.block_tokens:
         return True
     return cfg.max_context > 0 and isl + osl > cfg.max_context
 

@@ -12,7 +12,7 @@ from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, UNFINISHED, gap_edges_ns
 from tonnage.simulator.acceptance import mixed, threshold
-from tonnage.simulator.kernel.decoding import CELLS
+from tonnage.simulator.kernel.decoding import CELLS_2
 from tonnage.simulator.kernel.memory import (
     NEVER,
     SETTINGS,
@@ -41,9 +41,9 @@ EDGES = np.append(gap_edges_ns() * PS_PER_NS, NEVER)
 
 
 def _coarse() -> NDArray[np.int64]:
-    """The bin in which each cell of ``CELLS`` to a factor of two begins; cells are counted as ``math.frexp`` cuts a number."""
-    exponents, steps = np.divmod(np.arange(64 * CELLS), CELLS)
-    begins = np.ldexp(0.5 + steps / (2 * CELLS), exponents)
+    """The bin in which each cell of ``decoding.cell_of`` begins."""
+    exponents, steps = np.divmod(np.arange(63 << CELLS_2), 1 << CELLS_2)
+    begins = np.ldexp(1.0 + steps / (1 << CELLS_2), exponents)
     return np.clip(np.searchsorted(EDGES, begins, side="right") - 1, 0, GAP_BINS - 1)
 
 

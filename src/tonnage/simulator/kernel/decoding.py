@@ -8,20 +8,26 @@ than that corrects the product of the two by the rounds between (``moved``), whi
 
 from __future__ import annotations
 
-import math
+import numpy as np
 
 from tonnage.results.requests import POSITION_BUCKETS
 from tonnage.simulator.kernel.inlined import part, small
 from tonnage.simulator.kernel.memory import NEVER
 
-CELLS = 128
-"""Cells of ``Tallies.coarse`` for a factor of two: finer than the bins, so that the right bin is never far."""
+CELLS_2 = 7
+"""128 cells of ``Tallies.coarse`` for a factor of two: finer than the bins, so that the right bin is never far."""
+
+
+@small()
+def cell_of(number, cells_2):
+    """Place of a number of 1 or more among 2 to the power of ``cells_2`` cells for each factor of two: the first bits of its float."""
+    return (np.float64(number).view(np.int64) >> (52 - cells_2)) - (1023 << cells_2)
 
 
 @small()
 def bucket_of(position):
     """Bucket of the gap after that output token, counted from 1."""
-    return min(math.frexp(float(position))[1] - 1, POSITION_BUCKETS - 1)
+    return min(cell_of(position, 0), POSITION_BUCKETS - 1)
 
 
 @small()
@@ -30,8 +36,7 @@ def bin_of(tallies, gap):
     edges = tallies.edges
     if gap < edges[1]:
         return 0
-    mantissa, exponent = math.frexp(float(gap))
-    place = tallies.coarse[exponent * CELLS + int((mantissa - 0.5) * (2 * CELLS))]
+    place = tallies.coarse[cell_of(gap, CELLS_2)]
     while edges[place] > gap:
         place -= 1
     while edges[place + 1] <= gap:
@@ -56,10 +61,11 @@ def join_decoding(m, i, generated):
     slot.base = s.round - generated
     slot.bucket = bucket
     lists.ends[k] = slot.base + slot.osl
-    lists.crosses[k] = crossing(slot.base, bucket)
+    lists.crosses[k] = crossing(slot.base, bucket) if m.cfg.drafted == 0 else NEVER
     s.next_end = min(s.next_end, lists.ends[k])
     s.next_cross = min(s.next_cross, lists.crosses[k])
-    s.highest = max(s.highest, bucket)
+    while 2 << s.highest <= slot.osl and s.highest < POSITION_BUCKETS - 1:
+        s.highest += 1
     s.decoding += 1
     s.context += slot.isl + generated
     m.tallies.positions[bucket] += 1
@@ -84,18 +90,22 @@ def leave_decoding(m, k):
 
 @part()
 def cross(m, k):
-    """Take the ``k``-th that runs through the buckets that it has left by now; guesses are counted one by one instead."""
-    s, crosses = m.state, m.lists.crosses
-    while crosses[k] <= s.round and m.cfg.drafted == 0:
-        slot, rounds = m.slots[m.lists.running[k]], crosses[k] - s.counted
-        bucket = slot.bucket + 1
-        m.tallies.positions[bucket - 1] -= 1
-        m.tallies.positions[bucket] += 1
-        m.tallies.moved[bucket - 1] += rounds
-        m.tallies.moved[bucket] -= rounds
-        slot.bucket = bucket
-        s.highest = max(s.highest, bucket)
-        crosses[k] = crossing(slot.base, bucket)
+    """Take the ``k``-th that runs through the buckets that it has left by now."""
+    s, positions, moved = m.state, m.tallies.positions, m.tallies.moved
+    at = m.lists.crosses[k]
+    if at > s.round:
+        return
+    slot = m.slots[m.lists.running[k]]
+    bucket = slot.bucket
+    positions[bucket] -= 1
+    while at <= s.round:
+        moved[bucket] += at - s.counted
+        bucket += 1
+        moved[bucket] -= at - s.counted
+        at = crossing(slot.base, bucket)
+    positions[bucket] += 1
+    slot.bucket = bucket
+    m.lists.crosses[k] = at
 
 
 @part()

@@ -100,7 +100,8 @@ def leap(m, steps, began):
     s.free -= m.step.grown
     s.ratio = max(s.ratio - more * RATIO_DECAY, RATIO_LEAST)
     s.context += more * s.decoding
-    s.countdown = (s.countdown - more) % m.cfg.block_tokens
+    if m.cfg.grows > 0:
+        s.countdown = (s.countdown - more) % m.cfg.block_tokens
     m.step.returned += more * s.decoding
     while more > 0:
         see_gap(m, gap)

@@ -57,7 +57,7 @@ def end_steps(m, steps, began):
     s, start = m.state, m.state.now
     s.began = began
     s.now = s.ends
-    s.unheard = 0 if m.step.prefill_tokens > 0 else (s.unheard + steps) % m.cfg.receive
+    s.unheard = 0 if m.step.prefill_tokens > 0 or m.cfg.receive == 1 else (s.unheard + steps) % m.cfg.receive
     m.step.ended = 0
     m.step.returned = 0
     take_arrivals(m, began if m.cfg.overlap > 0 else s.now - 1)

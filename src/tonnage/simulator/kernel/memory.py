@@ -90,7 +90,7 @@ STATE = _record(
     "next_cross",  # the lowest of ``Lists.crosses``, or less
     "last_bin",  # where the last gap lies in the histogram …
     "counted",  # … in which those of the rounds from this on are not counted yet
-    "highest",  # the highest bucket in use
+    "highest",  # the highest bucket that anyone enters
     "paused",  # whether prompts alone came after the last round …
     "decoded",  # … whose tokens clients had then
     "full",  # SGLang: whether the queue is not looked at until someone leaves
@@ -181,7 +181,7 @@ class Tallies(NamedTuple):
         gaps: by bucket and bin; those of the rounds since ``counted`` are the decoding requests of each bucket (``positions``), times
             the rounds, and what those add who came or went since then (``moved``).
         edges: where the bins of gaps begin, in picoseconds, and NEVER at the end.
-        coarse: the bin in which a number of some 1.6 digits lies, or begins (``decoding.bin_of``).
+        coarse: the bin in which each cell of ``decoding.cell_of`` begins.
         phases: decoding requests by the round in which they need a block.
         steps: the record of steps.
     """
