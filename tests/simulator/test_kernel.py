@@ -14,6 +14,7 @@ from tonnage.errors import InputError
 from tonnage.perf.step import Drafting, StepModel
 from tonnage.results.requests import COMPLETED, REJECTED, STATUS_NAMES, UNFINISHED, Requests
 from tonnage.simulator.kernel import compiled, run, run_recorded
+from tonnage.simulator.kernel.leaps import steps_within
 from tonnage.simulator.reference import run_reference
 from tonnage.simulator.steps import PREFILL_TOKENS, STEP_COLUMNS
 from tonnage.spec.deployment import EngineKnobs, Windows
@@ -42,15 +43,46 @@ def assert_same(one: Requests, other: Requests) -> None:
 
 
 def both(trace, step, engine, blocks, **options):
-    """Run kernel and reference, compare everything, give back what they agree on."""
+    """Run kernel, step by step and with leaps, and reference, compare everything, give back what they agree on."""
     expected = run_reference(trace, step, engine, blocks, **options)
-    requests, record = run_recorded(trace, step, engine, blocks, most_steps=100_000, **options)
-    assert_same(requests, expected.requests)
-    assert record.count == len(record.steps) == len(expected.steps)
-    np.testing.assert_array_equal(record.steps, np.array(expected.steps, dtype=np.int64).reshape(-1, STEP_COLUMNS))
-    np.testing.assert_array_equal(record.first_step, [job.first_step for job in expected.jobs])
-    np.testing.assert_array_equal(record.last_step, [job.last_step for job in expected.jobs])
+    for leaps in (False, True):
+        requests, record = run_recorded(trace, step, engine, blocks, most_steps=100_000, leaps=leaps, **options)
+        assert_same(requests, expected.requests)
+        assert record.count == len(record.steps) == len(expected.steps)
+        np.testing.assert_array_equal(record.steps, np.array(expected.steps, dtype=np.int64).reshape(-1, STEP_COLUMNS))
+        np.testing.assert_array_equal(record.first_step, [job.first_step for job in expected.jobs])
+        np.testing.assert_array_equal(record.last_step, [job.last_step for job in expected.jobs])
     return requests, record, expected
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@pytest.mark.parametrize(
+    "change", [{}, {"overlap_schedule": True}, {"receive_interval": 7}, {"overlap_schedule": True, "receive_interval": 30}]
+)
+@pytest.mark.parametrize("stream", [0.0, 0.0003, 0.0041])
+def test_a_leap_over_thousands_of_steps_is_every_one_of_them(scheduler, change, stream):
+    """Outputs of hundreds of tokens at a few requests in flight, where nearly every step is one of a leap."""
+    lengths = {"isl": Lengths(kind="lognormal", mean=200, std=150), "osl": Lengths(kind="lognormal", mean=400, std=500)}
+    trace = Workload(**lengths, arrivals=OpenLoop(rate=2.0), requests=60).trace(5)
+    engine, step = replace(ENGINE, scheduler=scheduler, **change), replace(MODEL, stream_s=stream)
+    for blocks in (120, 10_000):
+        both(trace, step, engine, blocks)
+        both(trace, step, engine, blocks, window_ps=12_345 * MS)
+
+
+@pytest.mark.parametrize("longer", [0, 1, 7, 10**7])
+def test_how_many_steps_have_ended_by_an_instant_is_counted(longer):
+    first = 10**6
+    ends = np.cumsum(first + longer * np.arange(60))
+    for instant in {int(at) + beside for at in ends for beside in (-1, 0, 1)} | {-5, 0, 1}:
+        for most in (1, 2, 30, 60):
+            assert steps_within.py_func(first, longer, instant, most) == min(int((ends <= instant).sum()), most)
+
+
+def test_a_leap_that_no_whole_number_holds_is_taken_in_steps() -> None:
+    step = StepModel(coefficients=coefficient_array(host_step=100_000.0), frontend_s=0.0)
+    trace = Workload(isl=Lengths(mean=5), osl=Lengths(mean=40), arrivals=ClosedLoop(concurrency=2), requests=2).trace(0)
+    both(trace, step, ENGINE, 100)
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)

@@ -22,8 +22,8 @@ from tonnage.results.requests import UNFINISHED
 from tonnage.simulator.happened import CANCELLED, Happened
 from tonnage.simulator.kernel.build import check_engine, machine, rows_for, settings
 from tonnage.simulator.kernel.compiled import drive
-from tonnage.simulator.kernel.growth import grown, log_of
-from tonnage.simulator.kernel.memory import BETWEEN, NEVER, UNDER_WAY, Machine, Rows
+from tonnage.simulator.kernel.growth import copied, grown, log_of
+from tonnage.simulator.kernel.memory import BETWEEN, NEVER, UNDER_WAY, Machine
 from tonnage.simulator.kernel.record import requests_of
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 
@@ -155,7 +155,8 @@ class Engine:
     @property
     def running(self) -> NDArray[np.int64]:
         """Requests that have a slot, in the order in which they entered."""
-        return self._machine.rows.id[self._slots()["row"]]
+        rows: NDArray[np.int64] = self._slots()["row"]
+        return self._machine.rows.id[rows]
 
     @property
     def waiting(self) -> NDArray[np.int64]:
@@ -186,8 +187,7 @@ class Engine:
     def requests(self) -> Requests:
         """The record so far, in the order in which requests were sent; a cancelled one is unfinished."""
         self._send()
-        rows = Rows(*(column.copy() for column in self._machine.rows))
-        return requests_of(rows, self._sent(), self._machine.tallies.gaps.copy())
+        return requests_of(copied(self._machine.rows), self._sent(), self._machine.tallies.gaps.copy())
 
     def _sent(self) -> int:
         """How many rows have been put on their way."""
@@ -196,7 +196,8 @@ class Engine:
     def _slots(self) -> NDArray[Any]:
         """The slots of the requests that run, in the order in which they entered."""
         m = self._machine
-        return m.slots[m.lists.running[: m.state["running"]]]
+        slots: NDArray[Any] = m.slots[m.lists.running[: m.state["running"]]]
+        return slots
 
     def _waiting_rows(self) -> NDArray[np.int64]:
         m = self._machine

@@ -50,8 +50,22 @@ def _coarse() -> NDArray[np.int64]:
 COARSE = _coarse()
 
 
+NO_WATCH = Watch(
+    requests=np.zeros(0, np.int64), tokens=np.zeros(0, np.int64), late=np.zeros((0, 4), np.int64), under_way=np.zeros(1, np.int64)
+)
+"""Of an engine that no router looks at."""
+
+
 def settings(
-    step: StepModel, knobs: EngineKnobs, kv_blocks: int, *, windows: Windows, window_ps: int, max_context: int, seed: int, leaps: bool = True
+    step: StepModel,
+    knobs: EngineKnobs,
+    kv_blocks: int,
+    *,
+    windows: Windows,
+    window_ps: int,
+    max_context: int,
+    seed: int,
+    leaps: bool = True,
 ) -> Any:
     """The record of an engine's settings."""
     drafting, drafted = step.drafting, 0 if step.drafting is None else step.drafting.tokens
@@ -99,13 +113,14 @@ def machine(cfg: Any, step: StepModel, rows: Rows, *, steps: int = 0, log: int =
     most = int(cfg["slots"])
     draft = np.zeros(COEFFICIENTS) if step.drafting is None else step.drafting.coefficients
     line = np.full((2, most + 1), -1)
+    running, ends, crosses, filling, take = np.empty((5, most), np.int64)
     return Machine(
         cfg=cfg,
         state=idle(cfg),
         step=np.zeros(1, STEP)[0],
         slots=np.zeros(most, SLOT),
         rows=rows,
-        lists=Lists(*np.empty((5, most), np.int64), np.arange(most)[::-1].copy()),
+        lists=Lists(running, ends, crosses, filling, take, np.arange(most)[::-1].copy()),
         prices=Prices(plain(step.coefficients, np.float64), plain(draft, np.float64), *line),
         tallies=Tallies(
             gaps=np.zeros((POSITION_BUCKETS, GAP_BINS), np.int64),
@@ -117,7 +132,7 @@ def machine(cfg: Any, step: StepModel, rows: Rows, *, steps: int = 0, log: int =
             steps=np.zeros((steps, STEP_COLUMNS), np.int64),
         ),
         log=Log(*np.zeros((4, log), np.int64)),
-        watch=Watch(*np.zeros((2, 0), np.int64), np.zeros((0, 4), np.int64), np.zeros(1, np.int64)),
+        watch=NO_WATCH,
         stop=np.zeros(1, np.int64) if stop is None else stop,
     )
 

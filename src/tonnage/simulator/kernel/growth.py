@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,9 +22,16 @@ def grown(m: Machine, count: int, *, log: int) -> Machine:
     if count <= len(m.rows.isl):
         return m
     rows = rows_for(*np.zeros((4, ring_size(count)), np.int64))
-    for old, new in zip(m.rows, rows, strict=True):
+    columns: Any = zip(m.rows, rows, strict=True)
+    for old, new in columns:
         new[: len(old)] = old
-    return m._replace(rows=Rows(*rows))
+    return m._replace(rows=rows)
+
+
+def copied(rows: Rows) -> Rows:
+    """Rows of their own."""
+    columns: Any = (column.copy() for column in rows)
+    return Rows(*columns)
 
 
 def log_of(m: Machine) -> NDArray[np.int64]:

@@ -77,7 +77,7 @@ def steps_ahead(m):
     return most
 
 
-@part()
+@small()
 def steps_until_heard(m, longer, most):
     """The step at whose end the engine has heard of the next arrival, or ``most``."""
     s, receive = m.state, m.cfg.receive
@@ -90,7 +90,7 @@ def steps_until_heard(m, longer, most):
     return min(step, most)
 
 
-@part()
+@small()
 def leap(m, steps, began):
     """All but the first of so many steps, of which the first began then: tokens and blocks of those who decode."""
     s, more, longer = m.state, steps - 1, slope(m)
@@ -113,7 +113,7 @@ def leap(m, steps, began):
         more -= rounds
 
 
-@part()
+@small()
 def record_more(m, more, began):
     """Keep the further steps of a leap whose first began then, if there is room."""
     s, steps, longer = m.state, m.tallies.steps, slope(m)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tonnage.simulator.kernel.arrivals import take_arrivals
 from tonnage.simulator.kernel.cancel import cancel
 from tonnage.simulator.kernel.decoding import count_gaps
-from tonnage.simulator.kernel.inlined import part, small
+from tonnage.simulator.kernel.inlined import small
 from tonnage.simulator.kernel.leaps import after, leap, slope, steps_ahead
 from tonnage.simulator.kernel.memory import BETWEEN, NEVER, UNDER_WAY
 from tonnage.simulator.kernel.price import price
@@ -15,7 +15,7 @@ from tonnage.simulator.kernel.watch import book
 from tonnage.simulator.ratio import RATIO_START
 
 
-@part()
+@small()
 def advance(m, until):
     """Do all that happens up to and including ``until``, but for a step that begins then: more may arrive at that instant.
 
@@ -51,7 +51,7 @@ def advance(m, until):
         end_steps(m, steps, s.ends - (lasts + (steps - 1) * longer))
 
 
-@part()
+@small()
 def end_steps(m, steps, began):
     """So many steps have ended, of which the last began then."""
     s, start = m.state, m.state.now
@@ -70,7 +70,7 @@ def end_steps(m, steps, began):
         book(m)
 
 
-@part()
+@small()
 def wake(m, until):
     """An idle engine goes on when the next request reaches it; False where none does by then, or the window ends first."""
     s = m.state
@@ -85,7 +85,7 @@ def wake(m, until):
     return True
 
 
-@part()
+@small()
 def begin_step(m):
     """Put the next step together and price it. If the window ends before clients have its tokens, it never happens."""
     s, step = m.state, m.step
@@ -121,7 +121,7 @@ def record(m):
         steps[row, 8] = s.queued
 
 
-@part()
+@small()
 def drive(m, until, cancelled):
     """Let go of the request of that row, or for -1 advance; then note what all have generated."""
     s = m.state
@@ -132,7 +132,7 @@ def drive(m, until, cancelled):
     settle(m)
 
 
-@part()
+@small()
 def settle(m):
     """Note what all who decode have generated, and count their gaps."""
     s = m.state

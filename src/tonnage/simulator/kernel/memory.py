@@ -210,13 +210,13 @@ class Watch(NamedTuple):
     Attributes:
         requests, tokens: by engine: requests that have not ended as far as their clients know, and tokens of these still to come.
         late: a heap of columns (instant, engine, requests, tokens): what has left an engine and is not with the clients yet.
-        count: entries of the heap, in an array of one.
+        under_way: entries of the heap, in an array of one.
     """
 
     requests: NDArray[np.int64]
     tokens: NDArray[np.int64]
     late: NDArray[np.int64]
-    count: NDArray[np.int64]
+    under_way: NDArray[np.int64]
 
 
 class Machine(NamedTuple):

@@ -94,7 +94,7 @@ def give_back(m, i):
 @part()
 def lose(m, i, last):
     """A request that runs loses slot and cache; what it has made is kept in its row, and its place in the lists is left to others."""
-    s, rows, slot = m.state, m.rows, m.slots[i]
+    rows, slot = m.rows, m.slots[i]
     r = slot.row
     rows.generated[r] = slot.generated
     rows.last[r] = last

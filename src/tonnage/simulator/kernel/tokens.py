@@ -7,7 +7,7 @@ from tonnage.simulator.kernel.arrivals import answer, tell_tokens
 from tonnage.simulator.kernel.blocks import held
 from tonnage.simulator.kernel.decoding import bin_of, bucket_of, count_gaps, join_decoding, leave_decoding, see_gap
 from tonnage.simulator.kernel.guesses import hand_out_guesses
-from tonnage.simulator.kernel.inlined import part
+from tonnage.simulator.kernel.inlined import part, small
 from tonnage.simulator.kernel.memory import NEVER
 from tonnage.simulator.kernel.queue import give_back
 
@@ -26,7 +26,7 @@ def streamed(m, ends):
     return max(m.state.seen, ends) + sequences * m.cfg.stream
 
 
-@part()
+@small()
 def end_step(m):
     """Hand out the tokens of a step."""
     s = m.state
@@ -45,7 +45,7 @@ def end_step(m):
         tell_tokens(m)
 
 
-@part()
+@small()
 def end_round(m):
     """A token for everyone who decodes, and the gap before it; with guesses also the right ones of these."""
     s = m.state
@@ -77,7 +77,7 @@ def end_pause(m):
     s.counted += 1
 
 
-@part()
+@small()
 def end_filling(m):
     """Count what was computed of prompts; those complete have their first token, or the next one after a pre-emption."""
     s, rows, filling = m.state, m.rows, m.lists.filling
@@ -104,7 +104,7 @@ def end_filling(m):
     s.filling = kept
 
 
-@part()
+@small()
 def end_requests(m):
     """Requests with their last token leave, and their clients go on."""
     s, lists = m.state, m.lists
@@ -122,7 +122,7 @@ def end_requests(m):
     s.next_end = soonest
 
 
-@part()
+@small()
 def end_request(m, k):
     """The ``k``-th that runs has its last token."""
     s, rows, i = m.state, m.rows, m.lists.running[k]

@@ -20,8 +20,8 @@ def book(m):
 @part()
 def push(watch, at, place, ended, returned):
     """Add an entry to the heap."""
-    late, i = watch.late, watch.count[0]
-    watch.count[0] += 1
+    late, i = watch.late, watch.under_way[0]
+    watch.under_way[0] += 1
     while i > 0 and late[(i - 1) // 2, 0] > at:
         for j in range(4):
             late[i, j] = late[(i - 1) // 2, j]
@@ -33,8 +33,8 @@ def push(watch, at, place, ended, returned):
 def pop(watch):
     """Take the first entry off the heap."""
     late = watch.late
-    watch.count[0] -= 1
-    last, i = watch.count[0], 0
+    watch.under_way[0] -= 1
+    last, i = watch.under_way[0], 0
     while 2 * i + 1 < last:
         child = 2 * i + 1
         if child + 1 < last and late[child + 1, 0] < late[child, 0]:
@@ -51,7 +51,7 @@ def pop(watch):
 @small()
 def deliver(watch, until):
     """Take off what clients have by now."""
-    while watch.count[0] > 0 and watch.late[0, 0] <= until:
+    while watch.under_way[0] > 0 and watch.late[0, 0] <= until:
         place = watch.late[0, 1]
         watch.requests[place] -= watch.late[0, 2]
         watch.tokens[place] -= watch.late[0, 3]
