@@ -12,6 +12,7 @@ from tonnage import api
 from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.perf.prediction_error import regime_of
+from tonnage.report.formats import formats
 from tonnage.report.plans.plan_document import report
 from tonnage.report.plans.plan_text import plan_text
 from tonnage.report.wording.reasons import reason_text
@@ -47,6 +48,20 @@ def gains(model: str, gpu: str, engine: str = "tensorrt-llm-0.15") -> dict[str, 
     return {one.precision.name: one for one in format_gains(find_model(model), find_gpu(gpu), engine)[1]}
 
 
+def test_the_format_that_a_model_is_published_in_costs_nothing() -> None:
+    """DeepSeek's FP8 stood there with a minute of calibration."""
+    _, found = format_gains(find_model("deepseek-r1"), find_gpu("h200"), "vllm", tp=8)
+    by_name = {one.precision.name: one for one in found}
+    assert [name for name, one in by_name.items() if one.native] == ["fp8"]
+    base, dense = format_gains(find_model("llama-3.1-8b"), find_gpu("h200"), "vllm", tp=1)
+    assert not any(one.native for one in dense)
+    text = terminal(formats(*format_gains(find_model("deepseek-r1"), find_gpu("h200"), "vllm", tp=8)))
+    (row,) = [line for line in text.splitlines() if line.startswith("fp8 ") and "none" in line]
+    assert row.split()[-2:] == ["none", "none"]
+    (calibrated,) = [line for line in terminal(formats(base, dense)).splitlines() if line.startswith("fp8 ") and "very low" in line]
+    assert calibrated.endswith("1 min")
+
+
 def test_the_table_is_the_published_one() -> None:
     for name, words in TABLE.items():
         (said,) = trade_offs(PRECISIONS[name])
@@ -68,7 +83,7 @@ def test_gains_of_weights_alone_fall_with_the_batch_and_those_of_activations_sta
         if one.gain is None:
             continue
         runs, tokens = (list(values.values()) for values in (one.gain.run, one.gain.token))
-        if name in {"int8-wo", "int4-wo", "awq", "gptq"}:
+        if name in {"int8-wo", "int4-wo", "int4-g32", "awq", "gptq"}:
             assert runs == sorted(runs, reverse=True)
             assert tokens == sorted(tokens, reverse=True)
             assert one.gain.prompt <= 1.01

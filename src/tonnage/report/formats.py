@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from tonnage.sizing.precisions import FormatGain
     from tonnage.spec.deployment import Deployment
 
+NATIVE = "none"
+"""Accuracy impact and calibration of the format that the model itself is published in."""
+
 SPARED = ("KV", "GB/GPU", "prompt")
 
 
@@ -49,6 +52,7 @@ def _gains(gains: tuple[FormatGain, ...]) -> Table:
 def _gain(one: FormatGain, small: tuple[int, ...], large: tuple[int, ...]) -> tuple[str, ...]:
     said = one.published[-1] if one.published else None
     words = ("",) * 4 if said is None else (said.gain_small, said.gain_large, said.accuracy_impact, said.calibration)
+    words = (*words[:2], NATIVE, NATIVE) if one.native else words
     found = [ABSENT] * (len(small) + len(large) + 1)
     if one.gain is not None:
         values = (*(one.gain.token[b] for b in small), *(one.gain.run[b] for b in large), one.gain.prompt)

@@ -75,6 +75,7 @@ class FormatGain:
         gain: over 16 bits of an output token at contexts of ``ISL``, of whole requests of ``ISL`` and ``OSL`` tokens, and of a prompt.
         small, large: the gain of a token at batch 1 and 4, and of whole requests at 16 and 64, in the words of the published table.
         published: what that table says; with sparsity a second entry.
+        native: whether the model's own checkpoint is published in it, so that it costs neither accuracy nor calibration.
         generations: GPU generations of the catalog that can do it.
         marks: what the prediction rests on that was not measured here.
         unfitted: parts of the format whose terms were not fitted, each with where they come from.
@@ -87,6 +88,7 @@ class FormatGain:
     small: Band | None
     large: Band | None
     published: tuple[TradeOff, ...]
+    native: bool
     generations: tuple[str, ...]
     marks: tuple[str, ...]
     unfitted: tuple[tuple[str, str], ...]
@@ -175,6 +177,7 @@ def _gain(deployment: Deployment, slow: Work, eight: Work | None) -> FormatGain:
         small=None if own is None or reference is None else band(_mean(own.token, SMALL), _mean(reference.token, SMALL)),
         large=None if own is None or reference is None else band(_mean(own.run, LARGE), _mean(reference.run, LARGE)),
         published=trade_offs(precision),
+        native=not precision.sparse and precision.weight_format == deployment.model.released.partition("+")[0],
         generations=tuple(dict.fromkeys(one.arch for one in gpus() if one.supports(precision))),
         marks=() if lacks else marks(deployment),
         unfitted=() if lacks else unfitted_formats_of(deployment),
