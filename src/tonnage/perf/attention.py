@@ -71,7 +71,7 @@ class AttentionTerms:
 def attention_terms(groups: TermGroups, mixer: Mixer, precision: Precision) -> AttentionTerms:
     """The terms of one kind of layer, in a precision as the GPU executes it."""
     engine, shared, latent = groups.engine, groups.shared, mixer.kind in WITH_LATENT
-    kv = engine["kv_bandwidth"]
+    kv = engine["kv_bandwidth"] * groups.generation.get("kv", 1.0)
     kv *= engine["kv_8bit"] * engine.get(f"kv_8bit_{groups.kernels}", 1.0) if precision.kv_bits == BITS_8 else 1.0
     if latent:
         kv *= engine.get("latent_bandwidth", 1.0)

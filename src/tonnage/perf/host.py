@@ -48,9 +48,9 @@ def host_terms(groups: TermGroups, model: Model, precision: Precision, tp: int) 
     """The host's terms for a model, in a precision as the GPU executes it."""
     engine, kernels = groups.engine, groups.kernels
     return HostTerms(
-        layers_s=_layer_s(groups, model, precision) * _launched_layers(groups, model),
+        layers_s=_layer_s(groups, model, precision) * _launched_layers(groups, model) * groups.generation.get("layer", 1.0),
         step_s=engine["step_s"] + engine.get("schedule_s", 0.0),
-        sequence_s=engine["sequence_s"] * engine.get(f"sequence_{kernels}", 1.0),
+        sequence_s=engine["sequence_s"] * engine.get(f"sequence_{kernels}", 1.0) * groups.generation.get("sequence", 1.0),
         prefill_s=_prefill_s(engine, model, tp),
         launch_s=engine.get("launch_layer_s", 0.0) * engine.get(f"launch_layer_{kernels}", 1.0) * model.layers,
         eager_s=engine.get("latent_prefill_s", 0.0) * sum(some.layers for some in model.by_kind if some.mixer.kind in WITH_LATENT),

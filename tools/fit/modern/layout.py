@@ -1,0 +1,85 @@
+"""The terms that the points of 2026 move: what AMD's generations and newer kinds of layers reach, and AMD's own engine.
+
+A term of a generation of AMD is what it was before, times what all of AMD share, times the generation's own small correction; so
+a generation without points has what the other one shows. A newer kind of layer has one efficiency for all models and engines. All
+older terms are held.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tools.fit.terms import Layout, Prior
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Terms = dict[str, Any]
+
+KINDS: dict[str, float] = {
+    "sparse_layer": 0.4,
+    "state_layer": 0.4,
+    "gathered": 0.5,
+    "index": 0.5,
+    "scan": 0.7,
+    "state_bandwidth": 0.3,
+}
+"""The spread of the efficiencies of the newer kinds of layers."""
+
+VENDOR: dict[str, float] = {
+    "compute_8": 0.3,
+    "compute_16": 0.3,
+    "memory_8": 0.15,
+    "memory_16": 0.15,
+    "attention": 0.4,
+    "kv": 0.3,
+    "layer": 0.4,
+    "sequence": 0.5,
+    "expert_compute": 0.5,
+    "expert_memory": 0.2,
+    "latency": 0.7,
+    "link": 0.4,
+}
+"""The spread of what all generations of AMD share, relative to what a datasheet's estimate or an engine on NVIDIA gives."""
+
+OWN: dict[str, float] = {"compute_8": 0.15, "memory_8": 0.1, "layer": 0.2, "kv": 0.15, "expert_memory": 0.1, "latency": 0.3}
+"""The spread of a generation's own correction."""
+
+GENERATIONS = ("CDNA3", "CDNA4")
+ENGINE, ENGINE_OWN = "atom", {"layer_s": 0.2, "sequence_s": 0.3, "kv_bandwidth": 0.15, "expert_compute": 0.3, "expert_memory": 0.1}
+"""AMD's engine, and the spread of its corrections to the terms that it starts from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModernLayout(Layout):
+    """These terms as a vector of logarithms, over other terms that stay as they are."""
+
+    def terms(self, x: NDArray[np.float64]) -> Terms:
+        """The groups of ``perf.terms`` for a vector."""
+        found = deepcopy(self.base or {})
+        value = dict(zip(self.names, np.exp(x).tolist(), strict=True))
+        found["shared"] |= {term: found["shared"][term] * value[f"kinds.{term}"] for term in KINDS}
+        for generation in GENERATIONS:
+            own = found["architectures"][generation]
+            common = found["architectures"]["*"]
+            for term in VENDOR:
+                before = own.get(term, common.get(term, 1.0))
+                own[term] = before * value[f"AMD.{term}"] * value.get(f"{generation}.{term}", 1.0)
+        engine = found["engines"][ENGINE]
+        engine |= {term: engine[term] * value[f"{ENGINE}.{term}"] for term in ENGINE_OWN}
+        return found
+
+
+def modern_layout(terms: Terms) -> ModernLayout:
+    """The terms that the stage moves, all of them starting where ``terms`` has them."""
+    base = {group: deepcopy(values) for group, values in terms.items() if group not in ("origins", "report")}
+    spreads = {f"kinds.{term}": spread for term, spread in KINDS.items()} | {f"AMD.{term}": spread for term, spread in VENDOR.items()}
+    spreads |= {f"{generation}.{term}": spread for generation in GENERATIONS for term, spread in OWN.items()}
+    spreads |= {f"{ENGINE}.{term}": spread for term, spread in ENGINE_OWN.items()}
+    priors: dict[str, Prior] = {name: (1.0, spread) for name, spread in spreads.items()}
+    start, spread = (np.array([prior[i] for prior in priors.values()]) for i in (0, 1))
+    return ModernLayout(names=tuple(priors), start=np.log(start), spread=spread, base=base)

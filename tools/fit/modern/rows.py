@@ -1,0 +1,146 @@
+"""The usable points of ``agg.csv.gz``, by the rules of ``modern.yaml``."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+from tonnage.errors import DoesNotFit, InputError
+from tonnage.perf.memory import memory_plan
+from tonnage.spec.catalog import find_gpu, find_model
+from tools.fit.rules import LeftOut, Rule, read_rules, reason_of, settings
+from tools.fit.silicon.silicon_rows import SiliconRows, point_of
+
+FILE = "agg.csv.gz"
+COLUMNS = ("source", "model", "gpu", "tp", "ep", "dp", "engine", "precision", "spec_decoding", "isl", "osl", "concurrency", "tier")
+SPREAD = 0.2
+"""InferenceX draws lengths uniformly in 0.8 to 1.0 of the nominal ones (README of the data)."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModernRules:
+    """``modern.yaml`` as it is written."""
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
+
+    gpus: dict[str, str]
+    engines: dict[str, str]
+    formats: tuple[Rule, ...]
+    caches: tuple[Rule, ...]
+    runs: tuple[Rule, ...]
+    left_out: tuple[LeftOut, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModernPoints:
+    """Usable points, and the number of the other lines by reason."""
+
+    rows: list[Row]
+    left_out: dict[str, int]
+
+
+class ModernRows(SiliconRows):
+    """Such points as residuals; the file's values are medians over many runs and versions."""
+
+    sigma: ClassVar[Mapping[str, float]] = {"itl_ms": 0.10, "ttft_ms": 0.3, "output_tok_s": 0.12}
+
+
+@cache
+def rules() -> ModernRules:
+    """The rules of the points."""
+    return read_rules(Path(__file__).with_name("modern.yaml"), ModernRules)
+
+
+def select_modern(file: Path) -> ModernPoints:
+    """The usable points of the file.
+
+    Raises:
+        InputError: it cannot be read, or is no such file.
+    """
+    reasons: Counter[str] = Counter()
+    rows: list[Row] = []
+    for line in lines_of(file):
+        facts = facts_of(line)
+        reason = reason_of(rules().left_out, facts) or row_of(facts, rows)
+        if reason:
+            reasons[reason] += 1
+    return ModernPoints(rows=rows, left_out=dict(reasons.most_common()))
+
+
+def lines_of(file: Path) -> list[dict[str, str]]:
+    """The lines of the file by column.
+
+    Raises:
+        InputError: it cannot be read, or lacks a column.
+    """
+    try:
+        opened = gzip.open(file, "rt", encoding="utf-8", newline="") if file.suffix == ".gz" else file.open(encoding="utf-8", newline="")
+        with opened as stream:
+            lines = list(csv.DictReader(stream))
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} cannot be read ({error}); give {FILE} of ../shared/data/modern") from None
+    missing = [name for name in COLUMNS if not lines or name not in lines[0]]
+    if missing:
+        raise InputError(f"{file} has no column '{missing[0]}'; give {FILE} of ../shared/data/modern")
+    return lines
+
+
+def facts_of(line: Mapping[str, str]) -> Row:
+    """What a line says, by the names of this package."""
+    gpu = rules().gpus.get(line["gpu"], line["gpu"].lower())
+    tp, dp = (int(float(line[name] or 1)) for name in ("tp", "dp"))
+    return {
+        "source": line["source"],
+        "model": find_model(line["model"]).name,
+        "gpu": gpu,
+        "amd": find_gpu(gpu).vendor == "AMD",
+        "dump": line["source"].startswith("inferencex"),
+        "engine": line["engine"],
+        "precision": line["precision"],
+        "kv": line.get("kv_precision", ""),
+        "spec_decoding": line["spec_decoding"],
+        "tp": tp // dp,
+        "dp": dp,
+        "ep": int(float(line["ep"] or 1)),
+        "isl": int(float(line["isl"])),
+        "osl": int(float(line["osl"])),
+        "concurrency": int(float(line["concurrency"])),
+        "tier": line["tier"],
+        "itl_ms": _number(line, "tpot_ms_mean", "tpot_ms_median"),
+        "ttft_ms": _number(line, "ttft_ms_mean", "ttft_ms_median"),
+        "output_tok_s": _number(line, "output_tokens_per_s"),
+    }
+
+
+def _number(line: Mapping[str, str], *columns: str) -> float | None:
+    text = next((line[name] for name in columns if line.get(name)), "")
+    return float(text) if text else None
+
+
+def row_of(facts: Row, rows: list[Row]) -> str:
+    """Append the row of a line with the settings of its run; or say why it cannot be predicted."""
+    row = facts | settings(rules().formats, facts)
+    if "format" not in row:
+        return f"precision {facts['precision']}"
+    row |= settings(rules().caches, row)
+    cache = {"fp8_e4m3": "fp8", "fp8": "fp8", "auto": "fp16"}.get(row["kv"], row["cache"])
+    row["precision"] = f"{row['format']}+kv-{cache}"
+    row |= settings(rules().runs, row)
+    row |= {"engine": rules().engines[row["engine"]], "family": row["engine"], "spread": SPREAD if row["dump"] else 0.0}
+    try:
+        if memory_plan(point_of(row).deployment).blocks < 1:
+            return "no room for a KV cache"
+    except DoesNotFit:
+        return "weights beyond the engine's share of memory"
+    except InputError as error:
+        return f"a split that is not estimated: {error.path or 'other'}"
+    rows.append(row)
+    return ""
