@@ -191,7 +191,7 @@ def test_catalog_page_names_the_architectures_that_are_read() -> None:
     from tonnage.spec.config_layouts import LAYOUTS
 
     text = (ROOT / "docs" / "catalog.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"`(\w+ForCausalLM)`", text)) == set(LAYOUTS)
+    assert set(re.findall(r"`(\w+(?:ForCausalLM|ForConditionalGeneration|LMHeadModel|GLMModel))`", text)) == set(LAYOUTS)
 
 
 ANSWER = re.compile(r"Answer +(\d+) × \S+ \(([\d.]+) exactly\)")

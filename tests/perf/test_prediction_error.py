@@ -233,7 +233,7 @@ def test_regimes() -> None:
     assert regime_of(d, isl=200, osl=200, clients=64) == regime("heavy", "output")
     assert regime_of(d, isl=200, osl=200).load == "open"
     assert regime_of(d, isl=200, osl=200, batch=64).kind == "static"
-    unseen = api.deployment_of(model="mixtral-8x7b", gpu="b300-sxm-270gb", precision="fp16", tp=1, engine="vllm")
+    unseen = api.deployment_of(model="mixtral-8x7b", gpu="gb300-279gb", precision="fp16", tp=1, engine="vllm")
     assert regime_of(unseen, isl=200, osl=200, clients=10) == regime("middle", "output", "moe", **NOWHERE, current=True)
     of_no_row = api.deployment_of(model="mixtral-8x7b", gpu="h100-sxm-80gb", precision="fp16", tp=2, engine="nim-2024")
     assert not regime_of(of_no_row, isl=200, osl=200, clients=10).known_family

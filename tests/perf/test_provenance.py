@@ -13,8 +13,10 @@ def test_marks_say_what_was_not_measured() -> None:
     assert "vllm" in " ".join(marks(deployment(engine="vllm", gpu="a100-pcie-80gb")))
     (transferred,) = marks(deployment(gpu="h100-pcie-80gb"))
     assert "transferred" in transferred
-    (roofline,) = marks(deployment(gpu="mi300x"))
+    (roofline,) = marks(deployment(gpu="gaudi3"))
     assert "datasheet" in roofline
+    assert not [mark for mark in marks(deployment(gpu="mi300x", engine="vllm")) if mark.startswith("mi300x")]
+    assert "fitted on medians" in marks(deployment(gpu="mi325x", engine="vllm"))[0]
     assert "no 16-bit measurements" in marks(deployment(gpu="b200-sxm-180gb", precision="fp16"))[0]
     assert "transferred from B200" in marks(deployment(gpu="gb200-186gb"))[0]
     assert marks(deployment(gpu="l40s", precision="fp16")) == ()  # Mixtral was measured on it
@@ -40,4 +42,13 @@ def test_latent_attention_is_marked_as_not_fitted() -> None:
         marks(deployment(model="deepseek-v3", precision="fp8", tp=8))[-1]
         == "deepseek-v3: latent attention estimated from the datasheet, not fitted"
     )
-    assert marks(deployment(model="llama-4-scout", precision="fp8", tp=8)) == ()
+    (other,) = marks(deployment(model="llama-4-scout", precision="fp8", tp=8))
+    assert other == "llama-4-scout: no measurements of this model"
+
+
+def test_a_model_without_rows_is_marked_unless_one_of_the_same_sizes_has_them() -> None:
+    def of_model(name: str) -> list[str]:
+        return [mark for mark in marks(deployment(model=name, precision="fp8", tp=8, engine="vllm", gpu="h200-sxm-141gb")) if name in mark]
+
+    assert of_model("qwen3.5-397b-a17b") == of_model("deepseek-v3") == of_model("glm-5.1") == []
+    assert of_model("kimi-k3") == ["kimi-k3: no measurements of this model"]

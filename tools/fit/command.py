@@ -20,7 +20,15 @@ app = App(
 
 
 @app.default
-def fit(data: Path, /, *, silicon: Path | None = None, output: Path | None = None, cross_validate: bool = True) -> None:
+def fit(
+    data: Path,
+    /,
+    *,
+    silicon: Path | None = None,
+    modern: Path | None = None,
+    output: Path | None = None,
+    cross_validate: bool = True,
+) -> None:
     """Fit the coefficients of the step model to measurements.
 
     Parameters
@@ -30,6 +38,8 @@ def fit(data: Path, /, *, silicon: Path | None = None, output: Path | None = Non
     silicon
         silicon_sample.csv, for the coefficients of current engines (default: the file of the installed wheel aiconfigurator-core;
         without it these coefficients stay as they are).
+    modern
+        agg.csv.gz, for AMD and the kinds of layers of 2026 (default: that of DATA/modern; without it these coefficients stay as they are).
     output
         Folder for terms.json and residuals.json (default: the package's own, so that later predictions use them).
     cross_validate
@@ -39,7 +49,7 @@ def fit(data: Path, /, *, silicon: Path | None = None, output: Path | None = Non
 
     compile_if_needed()
     with progress_bar("fitting") as progress:
-        report = run_fit(data, output=output, cross_validate=cross_validate, silicon=silicon, progress=progress)
+        report = run_fit(data, output=output, cross_validate=cross_validate, silicon=silicon, modern=modern, progress=progress)
     print(report.text())
 
 
@@ -52,12 +62,12 @@ def score(
     json: Annotated[bool, Parameter(negative=())] = False,
     worst: int = 10,
 ) -> None:
-    """Predict every usable row of silicon_sample.csv and print the errors.
+    """Predict every usable row of silicon_sample.csv, or of agg.csv.gz, and print the errors.
 
     Parameters
     ----------
     file
-        silicon_sample.csv of the wheel aiconfigurator-core; its name alone stands for the file of the installed wheel.
+        agg.csv.gz, or silicon_sample.csv of the wheel aiconfigurator-core, whose name alone stands for the file of the installed wheel.
     step_model
         Whose step times: fitted (default), aiconfigurator, or a .csv of your own; several with commas, or all, stand side by side.
     json
@@ -67,10 +77,12 @@ def score(
     """
     from tonnage import api
     from tonnage.report.scored import scored, scored_models
+    from tools.fit.modern.rows import FILE as AGG
+    from tools.fit.modern.table import modern_table
     from tools.fit.silicon.table import sample_file, silicon_table
 
     compile_if_needed()
-    table = silicon_table(sample_file(file))
+    table = modern_table(file) if AGG in file.name else silicon_table(sample_file(file))
     with progress_bar("predicting") as progress:
         if step_model is not None and api.several_models(step_model):
             scores = api.score_models(table, step_model, worst=worst, progress=progress)

@@ -75,6 +75,7 @@ def fit(
     progress: Progress | None = None,
     cross_validate: bool = True,
     silicon: Path | str | None = None,
+    modern: Path | str | None = None,
 ) -> FitReport:
     """Fit the terms to the measured files of a folder, and write ``terms.json`` and ``residuals.json``.
 
@@ -85,6 +86,7 @@ def fit(
         cross_validate: also fit without each of the parts that are held out, which takes most of the time.
         silicon: ``silicon_sample.csv``, for the terms of current engines; the file of the installed wheel aiconfigurator-core
             if not given. Where there is none, these terms stay as the package ships them.
+        modern: ``agg.csv.gz``, for AMD and the kinds of layers of 2026; that of the folder's ``modern`` if not given, or none.
 
     Raises:
         InputError: a file is missing or damaged, or scipy is not installed.
@@ -103,6 +105,7 @@ def fit(
     in_sample = fitting.in_sample(terms)
     terms["report"] = {"date": DATE, "rows": counts, "in_sample": in_sample, "held_out": held_out}
     terms = _with_current_engines(terms, silicon, progress, residuals if cross_validate else None)
+    terms = _with_modern(terms, Path(data) / "modern" / AGG if modern is None else Path(modern), progress, cross_validate=cross_validate)
     terms["report"]["free_terms"] = count_of(terms, widths_of(taught))
     file = _write("terms.json", checked(terms, "terms.json"), output)
     if residuals:
@@ -169,6 +172,17 @@ def _with_current_engines(terms: Terms, file_given: Path | str | None, progress:
         return experts.carried_over(current.carried_over(terms))
     folds: dict[str, Any] = {"cross_validate": residuals is not None, "residuals": residuals}
     return experts.refit(current.refit(terms, file, progress=progress, **folds), file, progress=progress, **folds)
+
+
+def _with_modern(terms: Terms, file: Path, progress: Progress | None, *, cross_validate: bool) -> Terms:
+    """Add what the points of 2026 tell; without the file these terms stay as the package ships them."""
+    from tools.fit.modern.fit import carried_over as kept
+    from tools.fit.modern.fit import refit
+
+    return refit(terms, file, progress=progress, cross_validate=cross_validate) if file.is_file() else kept(terms)
+
+
+AGG = "agg.csv.gz"
 
 
 def _mean(tables: Sequence[Figures]) -> Figures:

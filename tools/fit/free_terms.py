@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tonnage.calibration.residuals import Terms
+from tools.fit.modern.layout import ENGINE, modern_layout
 from tools.fit.silicon.dense import MEASURED_GPU
 from tools.fit.silicon.dense_terms import EARLIER, silicon_layout
 from tools.fit.silicon.moe import moe_layout
@@ -20,6 +21,7 @@ FIRST = "GPUs, links and engines up to TensorRT-LLM 0.15"
 DENSE = "dense models on current engines, Blackwell and NVFP4"
 FRONT_END = "front end of current engines"
 EXPERTS = "experts and latent attention on current engines"
+MODERN = "accelerators of AMD, and kinds of layers of 2026"
 MEMORY = "GPU memory beyond weights and KV cache"
 WIDTHS = "widths of a calibration's factors"
 
@@ -37,12 +39,13 @@ def free_terms(terms: Terms, *, memory: Mapping[str, Any], widths: Mapping[str, 
         widths: the widths of a calibration's factors, as ``residuals.json`` holds them.
     """
     measured = {(gpu, bits) for gpu, own in terms["gpus"].items() for bits in BITS if f"compute_{bits}" in own and gpu != MEASURED_GPU}
-    of_experts = [engine for engine in terms["origins"].get("experts", {}) if engine not in EARLIER]
+    of_experts = [engine for engine in terms["origins"].get("experts", {}) if engine not in EARLIER and engine != ENGINE]
     found = {
         FIRST: len(layout(measured).names),
         DENSE: len(silicon_layout(terms).names),
         FRONT_END: len(terms["origins"].get("front_end", ())),
         EXPERTS: len(moe_layout(terms, of_experts).names),
+        MODERN: len(modern_layout(terms).names),
         MEMORY: _numbers({name: value for name, value in memory.items() if name not in DESCRIBES_MEMORY}),
         WIDTHS: len(widths),
     }

@@ -86,6 +86,12 @@ FITTED_TERMS: tuple[FittedTerm, ...] = (
     FittedTerm(name="latent_attention", about="prefill of latent attention, relative to that of full heads"),
     FittedTerm(name="latent_arithmetic", about="arithmetic of latent decode attention, relative to prefill attention"),
     FittedTerm(name="latent_bandwidth", about="bandwidth of latent decode attention, relative to that of full heads"),
+    FittedTerm(
+        name="generation_kv",
+        about="bandwidth of decode attention on a GPU generation, relative to others",
+        groups=("architectures",),
+        keys=("kv",),
+    ),
     FittedTerm(name="gathered", about="bandwidth of reading chosen entries, relative to whole contexts", groups=("shared",)),
     FittedTerm(name="index", about="share of the rate of 8-bit matrix products in an indexer's scores", groups=("shared",)),
     FittedTerm(
@@ -114,7 +120,7 @@ FITTED_TERMS: tuple[FittedTerm, ...] = (
     FittedTerm(
         name="expert_compute",
         about="share of dense matrices' rate that those of experts reach",
-        groups=("shared", "engines"),
+        groups=("shared", "architectures", "engines"),
         keys=("expert_compute", "expert_compute_{format}"),
     ),
     FittedTerm(name="expert_compute_wide", about="the same of experts as wide as Mixtral's"),
@@ -122,6 +128,7 @@ FITTED_TERMS: tuple[FittedTerm, ...] = (
     FittedTerm(
         name="expert_memory",
         about="share of dense matrices' bandwidth that those of experts reach",
+        groups=("architectures", "engines"),
         keys=("expert_memory", "expert_memory_{format}"),
     ),
     FittedTerm(name="expert_spread", about="how independent the tokens' choices of experts are: 0 for all alike, 1 for random"),
@@ -138,6 +145,18 @@ FITTED_TERMS: tuple[FittedTerm, ...] = (
     FittedTerm(name="expert_sequence", about="host seconds per sequence of a mixture of experts, relative to a dense model"),
     FittedTerm(name="expert_prefill_s", about="what a layer of experts takes longer in a step with prefill", unit="s"),
     # host
+    FittedTerm(
+        name="generation_layer",
+        about="launching layers on a GPU generation, relative to others",
+        groups=("architectures",),
+        keys=("layer",),
+    ),
+    FittedTerm(
+        name="generation_sequence",
+        about="host seconds per sequence beside a GPU generation, relative to others",
+        groups=("architectures",),
+        keys=("sequence",),
+    ),
     FittedTerm(name="layer_s", about="launching a layer", unit="s", factor=("step_s", 1)),
     FittedTerm(name="layer_narrow_s", about="narrowing activations to 8 bits, per layer", unit="s"),
     FittedTerm(name="layer_fp4_s", about="what narrowing to 4 bits takes longer, per layer", unit="s"),

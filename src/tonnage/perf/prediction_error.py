@@ -41,7 +41,7 @@ def regime_of(deployment: Deployment, *, isl: float, osl: float, batch: int | No
         load=load,
         mix="prompt" if isl >= 2 * osl else "output",
         family="moe" if deployment.model.is_moe else "dense",
-        known_gpu=own_terms or f"compute_{bits}" in terms["gpus"].get(gpu, {}),
+        known_gpu=own_terms or f"compute_{bits}" in terms["gpus"].get(gpu, {}) or gpu in terms["origins"].get("gpus", {}),
         known_generation=own_terms or deployment.gpu.arch in terms["architectures"],
         known_engine=own_terms or (deployment.step_source is None and fitted_engine(preset, gpu)),
         known_format=deployment.precision.weight_format in shipped_residuals().formats and not deployment.precision.sparse,

@@ -9,10 +9,11 @@ from tonnage.perf.drafting import MARK as DRAFTING_MARK
 from tonnage.perf.external.measured_steps import source_mark
 from tonnage.perf.formats import fitted_bits, format_mark, unfitted_formats
 from tonnage.perf.terms_file import shipped
-from tonnage.spec.catalog import find_engine
+from tonnage.spec.catalog import find_engine, find_model
 
 if TYPE_CHECKING:
     from tonnage.spec.deployment import Deployment
+    from tonnage.spec.model import Model
 
 
 def coefficient_source(engine: str) -> str:
@@ -31,6 +32,18 @@ def fitted_engine(preset: str, gpu: str) -> bool:
     return rows is None or gpu in rows["gpus"]
 
 
+def measured_model(model: Model) -> bool:
+    """Whether the fit had rows of a model, or of one of the same sizes, such as another checkpoint of the same architecture."""
+    names = shipped()["origins"].get("models", ())
+    return model.name in names or any(sizes_of(find_model(name)) == sizes_of(model) for name in names)
+
+
+def sizes_of(model: Model) -> tuple[object, ...]:
+    """What decides the time of a step: the same for all checkpoints of an architecture."""
+    matrices = model.common_parameters, model.expert_parameters, model.head_parameters, model.experts, model.experts_per_token
+    return model.layers, model.hidden, *matrices, model.by_kind
+
+
 def marks(deployment: Deployment) -> tuple[str, ...]:
     """What a prediction should be marked with: which of its numbers were not fitted to measurements of this GPU and engine, if any."""
     if deployment.step_source is not None:
@@ -46,6 +59,8 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
         found = [f"{deployment.model.name} {precision.name}: not among the loads that the terms were fitted to"]
     if deployment.model.has_latent_cache and engine not in terms["origins"].get("latent", ()):
         found.append(f"{deployment.model.name}: latent attention estimated from the datasheet, not fitted")
+    if not measured_model(deployment.model):
+        found.append(f"{deployment.model.name}: no measurements of this model")
     if deployment.speculation is not None:
         found.append(DRAFTING_MARK)
     if deployment.parallelism.further and engine not in terms["origins"].get("experts", {}):
@@ -62,7 +77,7 @@ def _transferred(deployment: Deployment, engine: str) -> list[str]:
     """What of a deployment's efficiencies and host terms was fitted on other GPUs or engines."""
     terms, gpu, found = shipped(), deployment.gpu, []
     bits = fitted_bits(gpu.executes(deployment.precision))
-    if f"compute_{bits}" not in terms["gpus"].get(gpu.name, {}):
+    if f"compute_{bits}" not in terms["gpus"].get(gpu.name, {}) and gpu.name not in terms["origins"].get("gpus", {}):
         origin = terms["origins"]["architectures"].get(gpu.arch, "datasheet roofline with the mean efficiencies of all GPUs")
         if gpu.name in terms["siblings"]:
             origin = f"efficiencies transferred from {terms['siblings'][gpu.name]}"

@@ -72,10 +72,11 @@ def _term(name: str, about: str, *, unit: Unit, part: Part | None = None, stages
 # Fitted terms (``perf.fitted_terms``) that several coefficients are computed from.
 MATRICES = ("compute", "power_compute", "watts_compute")
 READING = ("memory", "power_memory", "watts_memory")
-DECODE = ("kv_bandwidth", "kv_8bit", "kv_single", "head_arithmetic", "head_8bit")
+DECODE = ("kv_bandwidth", "kv_8bit", "kv_single", "head_arithmetic", "head_8bit", "generation_kv")
 LATENCY = ("allreduce_s", "latency", "power", "large", "dispatch", "bridge")
 BANDWIDTH = ("link", "efficiency", "tp", "bridge")
 LAYER = (
+    "generation_layer",
     "layer_s",
     "layer_narrow_s",
     "layer_fp4_s",
@@ -223,7 +224,7 @@ HOST_SEQUENCE = _term(
     "what the host does for each sequence of a step",
     unit="s/sequence",
     part="host",
-    fed_by=("sequence_s", "sequence_generation", "expert_sequence"),
+    fed_by=("sequence_s", "sequence_generation", "generation_sequence", "expert_sequence"),
 )
 HOST_PREFILL = _term(
     "host_prefill",

@@ -47,6 +47,8 @@ class Origins:
         rows: what each engine was fitted on.
         engine_rows: the GPUs among them.
         experts, latent: by engine, the rows of experts and of latent attention.
+        gpus: by GPU whose generation was fitted as a whole, its points of 2026.
+        models: those that rows are of.
         front_end: engines whose seconds per streamed token were chosen by rows.
     """
 
@@ -61,6 +63,8 @@ class Origins:
     experts: dict[str, int] = field(default_factory=dict)
     latent: dict[str, int] = field(default_factory=dict)
     front_end: tuple[str, ...] = ()
+    gpus: dict[str, int] = field(default_factory=dict)
+    models: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

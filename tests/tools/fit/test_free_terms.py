@@ -7,7 +7,8 @@ import pytest
 from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import shipped
 from tools.fit.fit import count_of, package_folder
-from tools.fit.free_terms import DENSE, EXPERTS, FIRST, FRONT_END, MEMORY, WIDTHS, free_terms
+from tools.fit.free_terms import DENSE, EXPERTS, FIRST, FRONT_END, MEMORY, MODERN, WIDTHS, free_terms
+from tools.fit.modern.layout import ENGINE, modern_layout
 from tools.fit.silicon import streaming
 from tools.fit.silicon.dense import MEASURED_GPU
 from tools.fit.silicon.dense_terms import EARLIER, silicon_layout
@@ -15,21 +16,21 @@ from tools.fit.silicon.moe import moe_layout
 from tools.fit.terms import Layout, layout
 
 ROOT = Path(__file__).resolve().parents[3]
-STAGES = (FIRST, DENSE, EXPERTS)
+STAGES = (FIRST, DENSE, EXPERTS, MODERN)
 
 
 def layouts() -> dict[str, Layout]:
     terms = shipped()
     measured = {(gpu, bits) for gpu, own in terms["gpus"].items() for bits in ("8", "16") if f"compute_{bits}" in own}
     first = layout(pair for pair in measured if pair[0] != MEASURED_GPU)
-    experts = moe_layout(terms, [name for name in terms["origins"]["experts"] if name not in EARLIER])
-    return dict(zip(STAGES, (first, silicon_layout(terms), experts), strict=True))
+    experts = moe_layout(terms, [name for name in terms["origins"]["experts"] if name not in EARLIER and name != ENGINE])
+    return dict(zip(STAGES, (first, silicon_layout(terms), experts, modern_layout(terms)), strict=True))
 
 
 def test_what_ships_says_how_many_numbers_the_data_chose() -> None:
     count = shipped()["report"]["free_terms"]
     assert count == count_of(shipped(), shipped_residuals().widths)
-    assert (count[FIRST], count[DENSE], count[EXPERTS]) == (117, 87, 99)
+    assert (count[FIRST], count[DENSE], count[EXPERTS], count[MODERN]) == (117, 87, 99, 35)
     assert count["total"] == sum(value for stage, value in count.items() if stage != "total")
     memory = json.loads((package_folder() / "memory.json").read_text())
     assert count[MEMORY] == 16

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tools.fit.terms import Layout, Prior
+from tools.fit.terms import KINDS_OF_LAYERS, Layout, Prior, constants
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,6 +50,7 @@ OWN: dict[str, float] = {"compute_8": 0.15, "memory_8": 0.1, "layer": 0.2, "kv":
 """The spread of a generation's own correction."""
 
 GENERATIONS = ("CDNA3", "CDNA4")
+GIVER = "sglang-0.5.9"
 ENGINE, ENGINE_OWN = "atom", {"layer_s": 0.2, "sequence_s": 0.3, "kv_bandwidth": 0.15, "expert_compute": 0.3, "expert_memory": 0.1}
 """AMD's engine, and the spread of its corrections to the terms that it starts from."""
 
@@ -75,8 +76,12 @@ class ModernLayout(Layout):
 
 
 def modern_layout(terms: Terms) -> ModernLayout:
-    """The terms that the stage moves, all of them starting where ``terms`` has them."""
+    """The terms that the stage moves. They start at estimates, and AMD's engine at the terms of the newest SGLang."""
     base = {group: deepcopy(values) for group, values in terms.items() if group not in ("origins", "report")}
+    fresh = constants()
+    base["shared"] |= KINDS_OF_LAYERS
+    base["architectures"] |= {generation: fresh["architectures"][generation] for generation in GENERATIONS}
+    base["engines"][ENGINE] = deepcopy(base["engines"][GIVER])
     spreads = {f"kinds.{term}": spread for term, spread in KINDS.items()} | {f"AMD.{term}": spread for term, spread in VENDOR.items()}
     spreads |= {f"{generation}.{term}": spread for generation in GENERATIONS for term, spread in OWN.items()}
     spreads |= {f"{ENGINE}.{term}": spread for term, spread in ENGINE_OWN.items()}

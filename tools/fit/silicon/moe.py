@@ -216,7 +216,7 @@ def _report(found: Terms, rows: Sequence[Row], tables: dict[str, dict[str, Figur
 def carried_over(terms: Terms) -> Terms:
     """The content of ``terms.json`` with the terms that an earlier ``refit`` gave, as the package ships them."""
     old, found = shipped(), deepcopy(terms)
-    for engine in old["origins"].get("experts", {}):
+    for engine in (name for name in old["origins"].get("experts", {}) if name in found["engines"]):
         found["engines"][engine] |= _of_experts(old["engines"][engine])
     for name in ("experts", "latent"):
         if name in old["origins"]:

@@ -1,0 +1,115 @@
+"""The points of 2026: which lines are used, and what their runs had set."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tonnage.errors import InputError
+from tonnage.perf.terms_file import shipped
+from tools.fit.modern.fit import is_moved, thinned
+from tools.fit.modern.layout import KINDS, modern_layout
+from tools.fit.modern.rows import lines_of, select_modern
+
+LINE = {
+    "source": "inferencex-dump-2026-07-20",
+    "model": "MiniMax-M2.5",
+    "gpu": "MI355X",
+    "gpus": "4.0",
+    "tp": "4.0",
+    "ep": "1.0",
+    "dp": "1.0",
+    "engine": "vllm",
+    "engine_version": "v0.15.1 .. v0.22.0",
+    "precision": "fp8",
+    "kv_precision": "",
+    "spec_decoding": "none",
+    "isl": "1024",
+    "osl": "1024",
+    "concurrency": "64.0",
+    "ttft_ms_mean": "",
+    "ttft_ms_median": "",
+    "tpot_ms_mean": "",
+    "tpot_ms_median": "20.0",
+    "output_tokens_per_s": "3000.0",
+    "tier": "B",
+}
+
+
+def sample(folder: Path, *changes: dict[str, str]) -> Path:
+    file = folder / "agg.csv.gz"
+    with gzip.open(file, "wt", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, list(LINE))
+        writer.writeheader()
+        writer.writerows([LINE | change for change in changes])
+    return file
+
+
+def test_a_point_is_a_deployment_with_the_settings_of_its_run(tmp_path: Path) -> None:
+    (row,) = select_modern(sample(tmp_path, {})).rows
+    assert (row["model"], row["gpu"], row["precision"], row["tp"], row["itl_ms"]) == ("minimax-m2.5", "mi355x", "fp8+kv-fp16", 4, 20.0)
+    assert (row["budget"], row["slots"], row["stream"]) == (2048, 64, 20)
+
+
+@pytest.mark.parametrize(
+    ("change", "precision"),
+    [
+        ({"precision": "fp4"}, "mxfp4+kv-fp16"),
+        ({"precision": "fp4", "gpu": "B200-SXM"}, "nvfp4+experts+kv-fp16"),
+        ({"precision": "fp4", "gpu": "B200-SXM", "kv_precision": "fp8"}, "nvfp4+experts+kv-fp8"),
+        ({"model": "DeepSeek-V4-Pro", "precision": "fp8", "gpu": "H200-SXM", "tp": "8.0"}, "mxfp4+rest-fp8+kv-fp16"),
+        ({"model": "DeepSeek-R1", "engine": "sglang", "tp": "8.0"}, "fp8+kv-fp8"),
+        ({"model": "Kimi-K2.5", "precision": "int4", "tp": "8.0"}, "int4-g32+experts+kv-fp16"),
+    ],
+)
+def test_formats_are_those_of_the_checkpoints(tmp_path: Path, change: dict[str, str], precision: str) -> None:
+    (row,) = select_modern(sample(tmp_path, change)).rows
+    assert row["precision"] == precision
+
+
+def test_attention_ranks_divide_the_gpus(tmp_path: Path) -> None:
+    (row,) = select_modern(sample(tmp_path, {"tp": "8.0", "dp": "8.0", "ep": "8.0"})).rows
+    assert (row["tp"], row["dp"], row["ep"]) == (1, 8, 8)
+
+
+def test_what_is_left_out_is_counted_by_reason(tmp_path: Path) -> None:
+    known = {"source": "aiconfigurator-silicon(db-dump/2026-04-27)"}
+    found = select_modern(sample(tmp_path, {}, {"spec_decoding": "mtp"}, known, {"model": "Kimi-K2.5", "precision": "bf16", "tp": "1.0"}))
+    assert len(found.rows) == 1
+    assert sorted(found.left_out.values()) == [1, 1, 1]
+    assert any("multi-token" in reason for reason in found.left_out)
+    assert any("known to the fit" in reason for reason in found.left_out)
+
+
+def test_another_file_is_refused_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "agg.csv"
+    file.write_text("model,gpu\nx,y\n", encoding="utf-8")
+    with pytest.raises(InputError, match="no column 'source'"):
+        lines_of(file)
+
+
+def test_few_points_of_a_deployment_are_read(tmp_path: Path) -> None:
+    many = [{"concurrency": str(clients)} for clients in range(1, 40)]
+    rows = select_modern(sample(tmp_path, *many, {"concurrency": "2048"})).rows
+    assert len(thinned(rows, 5)) == 5
+    assert all(row["concurrency"] <= 512 for row in thinned(rows, 100))
+    assert thinned(rows, 5) == thinned(rows, 5)
+
+
+def test_terms_of_the_stage_move_no_older_model_on_other_gpus(tmp_path: Path) -> None:
+    qwen = {"model": "Qwen3.5-397B-A17B", "engine": "sglang", "gpu": "B200-SXM"}
+    rows = select_modern(sample(tmp_path, {}, {"gpu": "B200-SXM"}, qwen)).rows
+    assert [is_moved(row) for row in rows] == [True, False, True]
+    layout = modern_layout(shipped())
+    moved = layout.terms(layout.start + 0.1)
+    same = layout.terms(layout.start)
+    assert moved["gpus"] == same["gpus"]
+    assert moved["links"] == same["links"]
+    assert {name for name in same["engines"] if moved["engines"][name] != same["engines"][name]} == {"atom"}
+    assert {name for name in same["architectures"] if moved["architectures"][name] != same["architectures"][name]} == {"CDNA3", "CDNA4"}
+    assert {name for name in same["shared"] if moved["shared"][name] != same["shared"][name]} == set(KINDS)
+    assert np.isfinite(layout.start).all()

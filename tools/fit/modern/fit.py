@@ -1,0 +1,194 @@
+"""The stage of the fit that reads the points of 2026 (``agg.csv.gz``), after everything else and with all older terms held.
+
+Their values are medians over many runs and engine versions, so that a few of each deployment say as much as all: the stage reads at most
+``EACH`` points of a model, GPU, engine and format. Whole models and whole GPUs are left out in turn.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tonnage.calibration.rows import Progress
+from tonnage.perf.host import WITH_INDEXER
+from tonnage.perf.terms_file import shipped
+from tonnage.spec.catalog import find_engine, find_gpu, find_model
+from tonnage.spec.layers import WITH_STATE
+from tools.fit.modern.layout import ENGINE, GENERATIONS, KINDS, ModernLayout, modern_layout
+from tools.fit.modern.rows import FILE, ModernRows, Row, select_modern
+from tools.fit.solving import rounded
+from tools.fit.terms import PRIOR_WEIGHT
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+EACH, MOST_CLIENTS = 5, 512
+"""Points of a deployment that are read, and the most clients of one."""
+
+FEWEST = 20
+"""Points of which a model or a GPU must have so many to be judged; fewer are reported."""
+
+EVALUATIONS, NEARBY, SEED = (6, 8), (4,), 3
+METRICS = {"itl_ms": "TPOT", "output_tok_s": "tokens/s", "ttft_ms": "TTFT"}
+
+Terms = dict[str, Any]
+Figures = dict[str, float]
+
+
+def thinned(rows: Sequence[Row], each: int = EACH) -> list[Row]:
+    """At most ``each`` points of a model, GPU, engine and format, drawn once and for all."""
+    groups: dict[tuple[str, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["concurrency"] <= MOST_CLIENTS:
+            groups[row["model"], row["gpu"], row["family"], row["format"]].append(row)
+    found: list[Row] = []
+    for group in groups.values():
+        ordered = sorted(group, key=lambda row: (row["concurrency"], row["isl"], row["tp"], row["dp"]))
+        random.Random(SEED).shuffle(ordered)
+        found += ordered[:each]
+    return found
+
+
+def is_moved(row: Row) -> bool:
+    """Whether a term of the stage is part of a point: it is of AMD, or its model has one of the newer kinds of layers."""
+    return bool(row["amd"]) or not find_model(row["model"]).kinds.isdisjoint((*WITH_STATE, *WITH_INDEXER))
+
+
+def solve_modern(layout: ModernLayout, rows: Sequence[Row], start: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    """The vector that explains the points best; from a ``start`` nearby one simulation and few evaluations are enough."""
+    from scipy.optimize import least_squares
+
+    parts, x = ModernRows([row for row in rows if is_moved(row)]), layout.start if start is None else start
+
+    def residuals(y: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.concatenate([parts.residuals(layout.terms(y)), PRIOR_WEIGHT * (y - layout.start) / layout.spread])
+
+    for evaluations in EVALUATIONS if start is None else NEARBY:
+        parts.simulate(layout.terms(x))
+        x = least_squares(residuals, x, x_scale=layout.spread, max_nfev=evaluations).x
+    return x
+
+
+def figures(rows: Sequence[Row], terms: Terms) -> Figures:
+    """Median size and median of the relative error of each metric, in percent, and the number of points."""
+    parts = ModernRows(rows)
+    parts.simulate(terms)
+    found: Figures = {"n": len(rows)}
+    for name, metric in METRICS.items():
+        if name in parts.measured:
+            errors = parts.simulated(name) / parts.measured[name] - 1.0
+            known = errors[np.isfinite(errors)]
+            if known.size:
+                found[metric] = round(100 * float(np.median(np.abs(known))), 1)
+                found[f"{metric} bias"] = round(100 * float(np.median(known)), 1)
+                found[f"{metric} n"] = int(known.size)
+    return found
+
+
+def folds(rows: Sequence[Row]) -> Iterable[tuple[str, str]]:
+    """Every model and every GPU with enough points, as a column and its value."""
+    for column in ("model", "gpu"):
+        for name in sorted({row[column] for row in rows}):
+            if sum(row[column] == name for row in rows) >= FEWEST:
+                yield column, name
+
+
+def refit(terms: Terms, file: Path, *, progress: Progress | None = None, cross_validate: bool = True) -> Terms:
+    """Fit what the points of 2026 tell anew.
+
+    Args:
+        terms: the content of ``terms.json``; all its other terms are kept as they are.
+        file: ``agg.csv.gz``.
+        progress: called with (done, total, name).
+        cross_validate: also fit without each model and each GPU.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    everything = select_modern(file).rows
+    rows, layout = thinned(everything), modern_layout(terms)
+    parts = list(folds(everything)) if cross_validate else []
+    report = progress or (lambda done, total, name: None)
+    report(0, len(parts) + 1, "models and accelerators of 2026")
+    x = solve_modern(layout, rows)
+    fitted, found = layout.terms(x), deepcopy(terms)
+    found["shared"] |= rounded({term: fitted["shared"][term] for term in KINDS})
+    for generation in GENERATIONS:
+        found["architectures"][generation] = rounded(fitted["architectures"][generation])
+    found["engines"][ENGINE] = rounded(fitted["engines"][ENGINE])
+    tables: dict[str, dict[str, Figures]] = {"model": {}, "gpu": {}}
+    for number, (column, name) in enumerate(parts, start=1):
+        report(number, len(parts) + 1, f"without {name}")
+        left_out = layout.terms(solve_modern(layout, [row for row in rows if row[column] != name], start=x))
+        tables[column][name] = figures(thinned([row for row in everything if row[column] == name]), left_out)
+    _origins(found, everything)
+    in_sample = {column: _by(rows, column, found) for column in ("model", "gpu", "family")}
+    found["report"]["modern"] = {
+        "file": FILE,
+        "rows": len(everything),
+        "read": len(rows),
+        "free_terms": len(layout.names),
+        "in_sample": in_sample,
+        "held_out": tables or terms["report"].get("modern", {}).get("held_out", {}),
+    }
+    return found
+
+
+OLDER = {
+    *("falcon-180b", "gpt-j-6b", "llama-2-7b", "llama-2-13b", "llama-2-70b", "mistral-7b", "mixtral-8x7b", "mixtral-8x22b"),
+    *("llama-3-8b", "llama-3-70b", "llama-3.1-8b", "llama-3.1-70b", "qwen3-32b", "qwen3-235b-a22b"),
+    *("minimax-m2.5", "gpt-oss-120b", "deepseek-r1", "kimi-k2.5"),
+}
+"""The models of the other files."""
+
+
+def _origins(found: Terms, rows: Sequence[Row]) -> None:
+    """Note which GPUs, engines and models the points are of; a pair of engine and GPU counts from ``FEWEST`` points of two models on."""
+    origins = found["origins"]
+    origins["models"] = sorted(OLDER | {row["model"] for row in rows})
+    of_amd = Counter(row["gpu"] for row in rows if row["amd"])
+    origins["gpus"] = {gpu: count for gpu, count in sorted(of_amd.items()) if count >= FEWEST}
+    for generation in GENERATIONS:
+        named = ", ".join(gpu for gpu in origins["gpus"] if find_gpu(gpu).arch == generation)
+        origins["architectures"][generation] = f"efficiencies transferred from {named}, fitted on medians over many engine versions"
+    pairs: dict[tuple[str, str], set[str]] = defaultdict(set)
+    counts = Counter((find_engine(row["engine"]).coefficients, row["gpu"]) for row in rows)
+    for row in rows:
+        pairs[find_engine(row["engine"]).coefficients, row["gpu"]].add(row["model"])
+    told = [(preset, gpu) for (preset, gpu), models in pairs.items() if len(models) > 1 and counts[preset, gpu] >= FEWEST]
+    for preset, gpu in sorted(told):
+        own = origins["engine_rows"].setdefault(preset, {"gpus": [], "elsewhere": ELSEWHERE})
+        own["gpus"] = [*own["gpus"], *([gpu] if gpu not in own["gpus"] else [])]
+    origins["engines"].pop(ENGINE, None)
+    of_engine = [row for row in rows if row["family"] == ENGINE]
+    origins["rows"][ENGINE] = f"{FILE}, on MI355X ({len(of_engine)} points); what they do not tell is SGLang's"
+    for name, part in (("experts", of_engine), ("latent", [row for row in of_engine if find_model(row["model"]).has_latent_cache])):
+        origins[name] = {**origins[name], ENGINE: len(part)}
+
+
+ELSEWHERE = "host terms and decode attention were fitted on AMD's GPUs; on this GPU they are transferred"
+
+
+def carried_over(terms: Terms) -> Terms:
+    """The content of ``terms.json`` with the terms that an earlier ``refit`` gave, as the package ships them."""
+    old, found = shipped(), deepcopy(terms)
+    found["shared"] |= {term: old["shared"][term] for term in KINDS}
+    found["architectures"] |= {generation: dict(old["architectures"][generation]) for generation in GENERATIONS}
+    found["engines"][ENGINE] = dict(old["engines"][ENGINE])
+    for name in ("models", "gpus", "engine_rows", "experts", "latent"):
+        found["origins"][name] = deepcopy(old["origins"][name])
+    found["origins"]["rows"][ENGINE] = old["origins"]["rows"][ENGINE]
+    found["origins"]["architectures"] |= {generation: old["origins"]["architectures"][generation] for generation in GENERATIONS}
+    found["report"]["modern"] = deepcopy(old["report"]["modern"])
+    return found
+
+
+def _by(rows: Sequence[Row], column: str, terms: Terms) -> dict[str, Figures]:
+    """The errors of every value of a column."""
+    return {name: figures([row for row in rows if row[column] == name], terms) for name in sorted({row[column] for row in rows})}
