@@ -20,6 +20,10 @@ BITS_4, BITS_8, BITS_16 = 4, 8, 16
 WITH_INDEXER = ("sparse-latent", "compressed", "block-sparse")
 """Kinds of layers that choose or compress what they attend to."""
 
+STREAMS_LAYER = 0.4
+"""What hyper-connections launch in a layer, relative to a whole one: mixing the residual streams before and after attention and MLP is
+four to six kernels beside about twelve (counted in DeepSeek V4's model file of transformers 5.23.0; an estimate)."""
+
 SPARSE_LATENT = ("sparse-latent", "compressed")
 """Those that launch what latent attention does, too."""
 
@@ -64,6 +68,7 @@ def _launched_layers(groups: TermGroups, model: Model) -> float:
     each = {"latent": latent, **dict.fromkeys(WITH_STATE, shared["state_layer"])}
     each |= {kind: shared["sparse_layer"] * (latent if kind in SPARSE_LATENT else 1.0) for kind in WITH_INDEXER}
     launched: float = sum(some.layers * each.get(some.mixer.kind, 1.0) for some in model.by_kind)
+    launched += STREAMS_LAYER * model.layers if model.residual_streams > 1 else 0.0
     halves = model.mixing_layers + model.inner_layers
     return launched if halves == 2 * model.mixing_layers else launched * halves / 2 / model.mixing_layers
 
