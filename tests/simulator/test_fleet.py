@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.simulator.test_engine import engine_of, opened
+from tests.simulator.test_kernel import assert_same
 from tests.strategies import SCHEDULERS, runs
 from tonnage.errors import InputError
 from tonnage.perf.step import StepModel
@@ -18,6 +19,7 @@ from tonnage.results.requests import COMPLETED
 from tonnage.simulator import reference
 from tonnage.simulator.engine import Engine
 from tonnage.simulator.fleet import simulate_fleet
+from tonnage.simulator.kernel.fleet import run_fleet
 from tonnage.simulator.request import Request
 from tonnage.simulator.router import ROUTERS
 from tonnage.spec.deployment import EngineKnobs
@@ -61,6 +63,22 @@ def test_the_kernel_is_the_reference_behind_every_router_and_every_request_ends_
     assert np.array_equal(record.osl[served], run.trace.osl[served])
     if router == "session":
         assert all(len(set(both[0].chosen[sessions == s])) <= 1 for s in range(3))
+
+
+@pytest.mark.parametrize("router", sorted(ROUTERS))
+@EASY
+@given(data=st.data())
+def test_the_compiled_fleet_is_the_plain_one_behind_every_router(router, data):
+    """Engines that differ in scheduler, knobs and prices, with pre-emption, rejections, guesses and slow front ends."""
+    run = opened(data.draw(runs(SCHEDULERS)))
+    fleet = [run, *(data.draw(runs(SCHEDULERS)) for _ in range(data.draw(st.integers(0, 2))))]
+    sessions = np.arange(len(run.trace)) % 3
+    weight = [data.draw(st.sampled_from([1.0, 0.5, 3.0])) for _ in fleet]
+    options = {"seed": 5, "weight": weight, "sessions": sessions}
+    plain = simulate_fleet(run.trace, [engine_of(Engine, one) for one in fleet], router, **options)
+    record, chosen = run_fleet(run.trace, [engine_of(Engine, one).machine for one in fleet], router, **options)
+    np.testing.assert_array_equal(chosen, plain.chosen)
+    assert_same(record, plain.requests)
 
 
 KNOBS = EngineKnobs(

@@ -153,6 +153,11 @@ class Engine:
         return Happened(ids=ids, at=at, tokens=tokens, status=status)
 
     @property
+    def machine(self) -> Machine:
+        """The engine in the kernel's memory, for whoever simulates many like it."""
+        return self._machine
+
+    @property
     def running(self) -> NDArray[np.int64]:
         """Requests that have a slot, in the order in which they entered."""
         rows: NDArray[np.int64] = self._slots()["row"]

@@ -147,9 +147,9 @@ def power_of_two(view: View, request: Request, memory: Memory) -> int:
 
 def least(view: View, loads: Sequence[int], memory: Memory) -> int:
     """The available instance with the smallest load for its weight; equal ones take turns."""
-    count, best = len(loads), NO_INSTANCE
-    for step in range(1, count + 1):
-        i = (memory.last[0] + step) % count
+    best, i = NO_INSTANCE, memory.last[0]
+    for _ in range(len(loads)):
+        i = i + 1 if i + 1 < len(loads) else 0
         if view.available[i] and (best < 0 or loads[i] * view.weight[best] < loads[best] * view.weight[i]):
             best = i
     if best >= 0:

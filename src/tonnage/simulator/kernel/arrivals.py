@@ -24,6 +24,19 @@ def submit(m, sent):
 
 
 @small()
+def submit_routed(m, r):
+    """Put the request of that row on its way to the engine, behind those that a router sent there before."""
+    s = m.state
+    if s.coming == 0:
+        s.arrived = r
+        s.next_arrival = m.rows.sent[r] + m.cfg.frontend
+    else:
+        m.rows.next[s.last_coming] = r
+    s.last_coming = r
+    s.coming += 1
+
+
+@small()
 def answer(m, free_at):
     """A client that became free at ``free_at`` sends the next request of the closed loop, if there is one."""
     s = m.state
@@ -52,8 +65,9 @@ def take_arrivals(m, until):
         r = take_coming(m)
         if never_fits(m.cfg, rows.isl[r], rows.osl[r]):
             rows.status[r] = REJECTED
-            m.step.ended += 1
-            m.step.returned += rows.isl[r] + rows.osl[r]
+            if m.cfg.routed > 0:
+                m.watch.requests[m.cfg.place] -= 1
+                m.watch.tokens[m.cfg.place] -= rows.isl[r] + rows.osl[r]
             if m.cfg.reporting > 0:
                 tell(m, r, 0, REJECTED)
             answer(m, arrival)

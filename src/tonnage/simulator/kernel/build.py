@@ -56,6 +56,11 @@ NO_WATCH = Watch(
 """Of an engine that no router looks at."""
 
 
+_NOTHING = np.zeros(0, np.int64)
+NO_LOG = Log(_NOTHING, _NOTHING, _NOTHING, _NOTHING)
+"""Of an engine that does not report."""
+
+
 def settings(
     step: StepModel,
     knobs: EngineKnobs,
@@ -131,7 +136,7 @@ def machine(cfg: Any, step: StepModel, rows: Rows, *, steps: int = 0, log: int =
             phases=np.zeros(int(cfg["block_tokens"]), np.int64),
             steps=np.zeros((steps, STEP_COLUMNS), np.int64),
         ),
-        log=Log(*np.zeros((4, log), np.int64)),
+        log=NO_LOG if log == 0 else Log(*np.zeros((4, log), np.int64)),
         watch=NO_WATCH,
         stop=np.zeros(1, np.int64) if stop is None else stop,
     )

@@ -20,6 +20,9 @@ NEVER = 1 << 62
 BETWEEN, UNDER_WAY, ENDING = range(3)
 """Phases of an engine: between two steps, in one (or in several that are alike), or at its end before its tokens are handed out."""
 
+ROUTED, CLOSELY = 1, 2
+"""Of an engine behind a router: one that looks at requests, or one that looks at what changes with every step."""
+
 
 def _record(*names: str) -> np.dtype[Any]:
     return np.dtype([(name, np.int64) for name in names], align=True)
@@ -51,7 +54,7 @@ SETTINGS = _record(
     "leaps",  # whether steps that are alike are taken at once
     "concurrency",  # of a closed loop; 0 where nobody answers
     "turnaround",
-    "routed",  # whether a router sends the requests: those on their way are linked by ``Rows.next``, not one row after another
+    "routed",  # 0 without a router, ROUTED or CLOSELY; behind one, those on their way are linked by ``Rows.next``
     "kind",  # of a fleet's engines: the row of ``Fleet.kinds`` …
     "place",  # … and its number
 )
@@ -109,7 +112,7 @@ STEP = _record(
     "context_tokens",
     "alone",  # whether those who decode wait for it
     "grown",  # blocks that the further steps of a leap take
-    "ended",  # requests that it completed or that were rejected at its end …
+    "ended",  # requests that it completed …
     "returned",  # … and tokens that are not to come any more, as a router sees them
 )
 

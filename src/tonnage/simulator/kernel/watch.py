@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from tonnage.simulator.kernel.inlined import part, small
+from tonnage.simulator.kernel.memory import CLOSELY
 
 
 @part()
 def book(m):
-    """Take off what the last step ended and returned: now if clients have it already, else when they will."""
+    """Take off what the last step ended and returned: now if clients have it already, else when they will.
+
+    Tokens are kept up only where a router looks at them.
+    """
     s, step, watch, place = m.state, m.step, m.watch, m.cfg.place
-    if step.ended > 0 or step.returned > 0:
+    if step.ended > 0 or (step.returned > 0 and m.cfg.routed == CLOSELY):
         if s.seen <= s.watched:
             watch.requests[place] -= step.ended
             watch.tokens[place] -= step.returned

@@ -1,0 +1,163 @@
+"""A whole trace on several engines behind one router, compiled: the records are those of ``simulator/fleet.py`` to the last bit.
+
+An engine is advanced when a request of its own could end or is sent to it, and not at every arrival: between two such instants a router
+that counts requests sees the same. Routers by tokens or KV cache see every step, so that every engine is advanced at every arrival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tonnage.errors import InputError
+from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS
+from tonnage.simulator.kernel.build import COARSE, EDGES, NO_LOG, NO_WATCH, idle, plain, ring_size, rows_for
+from tonnage.simulator.kernel.compiled import drive_fleet
+from tonnage.simulator.kernel.members import Fleet
+from tonnage.simulator.kernel.memory import CLOSELY, NEVER, ROUTED, SLOT, STATE, STEP, Lists, Machine, Prices, Tallies
+from tonnage.simulator.kernel.record import requests_of
+from tonnage.simulator.kernel.routing import CODES, SEES_TOKENS
+from tonnage.simulator.kernel.run import check_trace
+from tonnage.simulator.router import Memory, View
+from tonnage.simulator.steps import STEP_COLUMNS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tonnage.results.requests import Requests
+    from tonnage.spec.workload import Trace
+
+AT_ONCE = 100_000
+"""Requests between two looks at what the caller wants: an interrupt is noticed after so many."""
+
+
+class Asked(NamedTuple):
+    """What is asked of a router: its code, whether it must see every step, the sessions of the requests (or none), and its answers."""
+
+    code: int
+    closely: int
+    sessions: NDArray[np.int64]
+    chosen: NDArray[np.int64]
+
+
+def run_fleet(
+    trace: Trace,
+    engines: Sequence[Machine],
+    router: str,
+    *,
+    seed: int = 0,
+    weight: Sequence[float] | None = None,
+    sessions: NDArray[np.int64] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> tuple[Requests, NDArray[np.int64]]:
+    """Simulate the requests of an open loop on several engines.
+
+    Args:
+        trace: an open loop; ``due_ps`` in order.
+        engines: machines at time 0; their settings and prices are taken, and they stay as they are.
+        router, seed, weight, sessions: as in ``simulate_fleet``.
+        progress: called with the requests that were sent and their number, now and then.
+
+    Returns:
+        The record in the order of the trace, and the instance that the router chose for each request.
+
+    Raises:
+        InputError: due times out of order, or lengths below one token.
+    """
+    check_trace(trace)
+    closely, count = router in SEES_TOKENS, len(engines)
+    fleet = _fleet(trace, engines, closely)
+    none = np.zeros(0, np.int64)
+    asked = Asked(
+        code=CODES[router],
+        closely=int(closely),
+        sessions=none if sessions is None else plain(sessions, np.int64),
+        chosen=np.empty(len(trace), np.int64),
+    )
+    view, memory = _view(fleet, weight), _memory(count, seed)
+    for until in range(0, len(trace) + AT_ONCE, AT_ONCE):
+        sent = min(until, len(trace))
+        drive_fleet(fleet, view, memory, asked, sent)
+        if progress is not None:
+            progress(sent, len(trace))
+    record = requests_of(fleet.rows, len(trace), fleet.tallies.gaps)
+    served = np.where(record.instance < 0, -1, asked.chosen).astype(np.int32)
+    return replace(record, instance=served), asked.chosen
+
+
+def _view(fleet: Fleet, weight: Sequence[float] | None) -> View:
+    """What a router sees, in arrays that the loop writes."""
+    count, watch = len(fleet.cfg), fleet.watch
+    weights = np.ones(count) if weight is None else np.array(weight, np.float64)
+    columns: Any = (np.ones(count, np.int64), watch.requests, watch.tokens, np.zeros(count), np.zeros(count, np.int64), weights)
+    return View(*columns)
+
+
+def _memory(count: int, seed: int) -> Memory:
+    """A router's memory before its first request, in arrays."""
+    columns: Any = (np.array([count - 1]), np.zeros(count), np.array([seed]))
+    return Memory(*columns)
+
+
+def _fleet(trace: Trace, engines: Sequence[Machine], closely: bool) -> Fleet:
+    """The engines of a fleet, idle at time 0, and the rows of the trace."""
+    count, most = len(engines), max(len(m.slots) for m in engines)
+    due, isl, osl = (plain(column, np.int64) for column in (trace.due_ps, trace.isl, trace.osl))
+    cfg, kinds = _settings(engines, closely)
+    state = np.zeros(count, STATE)
+    for i in range(count):
+        state[i] = idle(cfg[i])
+    running, ends, crosses, filling, take = np.empty((5, count, most), np.int64)
+    spare = np.maximum(cfg["slots"][:, None] - 1 - np.arange(most), 0)
+    line_a, line_c = np.full((2, len(kinds), most + 1), -1)
+    size = ring_size(max(count, 2))
+    late = (int(trace.osl.sum()) if closely else 0) + len(trace) if bool((cfg["stream"] > 0).any()) else 0
+    return Fleet(
+        cfg=cfg,
+        state=state,
+        step=np.zeros(count, STEP),
+        slots=np.zeros((count, most), SLOT),
+        rows=rows_for(isl, osl, np.arange(len(trace)) if bool((cfg["drafted"] > 0).any()) else isl, due),
+        lists=Lists(running, ends, crosses, filling, take, spare),
+        prices=Prices(np.array([m.prices.model for m in kinds]), np.array([m.prices.drafter for m in kinds]), line_a, line_c),
+        tallies=Tallies(
+            gaps=np.zeros((POSITION_BUCKETS, GAP_BINS), np.int64),
+            edges=EDGES,
+            coarse=COARSE,
+            positions=np.zeros((count, POSITION_BUCKETS), np.int64),
+            moved=np.zeros((count, POSITION_BUCKETS), np.int64),
+            phases=np.zeros((count, int(cfg["block_tokens"].max())), np.int64),
+            steps=np.zeros((0, STEP_COLUMNS), np.int64),
+        ),
+        log=NO_LOG,
+        watch=NO_WATCH._replace(
+            requests=np.zeros(count, np.int64),
+            tokens=np.zeros(count, np.int64),
+            late=np.empty((late, 4), np.int64),
+            under_way=np.zeros(1, np.int64),
+        ),
+        events=np.full(2 * size, NEVER),
+        place=np.zeros(1, np.int64),
+        stop=np.zeros(1, np.int64),
+    )
+
+
+def _settings(engines: Sequence[Machine], closely: bool) -> tuple[Any, list[Machine]]:
+    """The settings of each engine, and one engine of each kind of prices."""
+    cfg = np.array([m.cfg for m in engines])
+    kinds: dict[bytes, int] = {}
+    examples: list[Machine] = []
+    for i, m in enumerate(engines):
+        prices = b"".join([*(part.tobytes() for part in m.prices[:2]), m.cfg["drafted"].tobytes(), m.cfg["passes"].tobytes()])
+        if prices not in kinds:
+            kinds[prices] = len(examples)
+            examples.append(m)
+        cfg[i]["kind"] = kinds[prices]
+    if len({m.prices.model.size for m in examples}) > 1:
+        raise InputError("a fleet: step times of one instance come from a table and those of another do not; simulate them apart")
+    cfg["place"], cfg["routed"], cfg["reporting"] = np.arange(len(engines)), CLOSELY if closely else ROUTED, 0
+    cfg["leaps"] = 0 if closely else cfg["drafted"] == 0
+    return cfg, examples

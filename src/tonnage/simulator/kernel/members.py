@@ -1,0 +1,97 @@
+"""The engines of a fleet side by side: each array has a row for every engine, and a machine is made of the rows of one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tonnage.simulator.kernel.inlined import small
+from tonnage.simulator.kernel.memory import UNDER_WAY, Lists, Log, Machine, Prices, Rows, Tallies, Watch
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class Fleet(NamedTuple):
+    """Engines behind a router.
+
+    Attributes:
+        cfg, state, step, slots: records, one or a row of them for each engine.
+        rows: the requests of all.
+        lists: arrays of two dimensions, a row for each engine.
+        prices: a row for each kind of engine, which is ``cfg.kind``.
+        tallies: ``positions``, ``moved`` and ``phases`` have a row for each engine; the histogram of gaps is that of all.
+        log: without entries.
+        watch: what the router sees.
+        events: a tournament of instants. Entry 1 is the earliest, the winner of 2k and 2k + 1 is k, and the second half has the instant
+            for each engine before which no request ends there.
+        place: the row of the request that comes next, in an array of one.
+        stop: as that of a ``Machine``.
+    """
+
+    cfg: Any
+    state: Any
+    step: Any
+    slots: Any
+    rows: Rows
+    lists: Lists
+    prices: Prices
+    tallies: Tallies
+    log: Log
+    watch: Watch
+    events: NDArray[np.int64]
+    place: NDArray[np.int64]
+    stop: NDArray[np.int64]
+
+
+@small()
+def member(f, i):
+    """The ``i``-th engine."""
+    lists, prices, tallies, kind = f.lists, f.prices, f.tallies, f.cfg[i].kind
+    return Machine(
+        f.cfg[i],
+        f.state[i],
+        f.step[i],
+        f.slots[i],
+        f.rows,
+        Lists(lists.running[i], lists.ends[i], lists.crosses[i], lists.filling[i], lists.take[i], lists.spare[i]),
+        Prices(prices.model[kind], prices.drafter[kind], prices.a[kind], prices.c[kind]),
+        Tallies(tallies.gaps, tallies.edges, tallies.coarse, tallies.positions[i], tallies.moved[i], tallies.phases[i], tallies.steps),
+        f.log,
+        f.watch,
+        f.stop,
+    )
+
+
+@small()
+def next_event(m, now):
+    """The instant after ``now``, to which it was advanced, before which no request of an engine ends."""
+    s = m.state
+    if s.phase == UNDER_WAY:
+        return s.ends
+    if s.running > 0 or s.queued > 0:
+        return now + 1
+    return s.next_arrival
+
+
+@small()
+def put_event(f, i, at):
+    """The next event of the ``i``-th engine is then."""
+    events = f.events
+    place = events.size // 2 + i
+    events[place] = at
+    while place > 1:
+        place //= 2
+        earliest = min(events[2 * place], events[2 * place + 1])
+        if events[place] == earliest:
+            break
+        events[place] = earliest
+
+
+@small()
+def first_engine(f):
+    """The engine of the earliest event."""
+    events, place = f.events, 1
+    while place < events.size // 2:
+        place = 2 * place if events[2 * place] == events[place] else 2 * place + 1
+    return place - events.size // 2
