@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -16,11 +16,12 @@ from tonnage.errors import InputError
 from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import COEFFICIENTS, HOST_STEP, NORM
 from tonnage.results.requests import COMPLETED
-from tonnage.simulator import reference
+from tonnage.simulator import reference, routed
 from tonnage.simulator.engine import Engine
 from tonnage.simulator.fleet import simulate_fleet
 from tonnage.simulator.kernel.fleet import run_fleet
 from tonnage.simulator.request import Request
+from tonnage.simulator.routed import simulate_routed
 from tonnage.simulator.router import ROUTERS
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.workload import Trace
@@ -92,10 +93,14 @@ KNOBS = EngineKnobs(
 )
 
 
-def engine(step_s: float) -> Engine:
+def engine_model(step_s: float) -> StepModel:
     c = np.zeros(COEFFICIENTS)
     c[NORM], c[HOST_STEP] = 1.0, step_s
-    return Engine(StepModel(coefficients=c, frontend_s=0.0), KNOBS, 4096)
+    return StepModel(coefficients=c, frontend_s=0.0)
+
+
+def engine(step_s: float) -> Engine:
+    return Engine(engine_model(step_s), KNOBS, 4096)
 
 
 def poisson(count: int, rate: float) -> Trace:
@@ -135,3 +140,65 @@ def test_what_is_no_fleet_is_refused() -> None:
     for asked, engines, router in ((trace, 0, "random"), (trace, 1, "best"), (backwards, 1, "random"), (closed, 1, "random")):
         with pytest.raises(InputError, match="a fleet"):
             simulate_fleet(asked, [engine(0.01)] * engines, router)
+        with pytest.raises(InputError, match="a fleet"):
+            run_fleet(asked, [engine(0.01).machine] * engines, router)
+
+
+def test_few_requests_do_not_wait_for_the_compiler_and_get_the_same_answer(monkeypatch) -> None:
+    trace = poisson(200, 55.0)
+    compiled = simulate_routed(trace, [engine(0.01) for _ in range(3)])
+    monkeypatch.setattr(routed, "is_compiled", lambda loop: False)
+    monkeypatch.setattr(routed, "run_fleet", None)
+    assert_same(simulate_routed(trace, [engine(0.01) for _ in range(3)]).requests, compiled.requests)
+
+
+def test_hundreds_of_instances_share_the_load() -> None:
+    trace = poisson(40_000, 12_000.0)
+    record, chosen = run_fleet(trace, [engine(0.01).machine for _ in range(500)], "least-outstanding")
+    assert (record.status == COMPLETED).all()
+    assert np.bincount(chosen, minlength=500).min() > 60
+    assert np.array_equal(record.instance, chosen)
+
+
+def test_with_an_idle_instance_for_everyone_nobody_waits() -> None:
+    """Steps of one length and never more requests than instances: a request takes its own steps and no longer."""
+    trace = poisson(4_000, 100.0)
+    fleet = [Engine(engine_model(0.001), replace(KNOBS, max_batch_size=1), 4096).machine for _ in range(60)]
+    record, _ = run_fleet(trace, fleet, "least-outstanding")
+    np.testing.assert_array_equal(record.last_token_ns - record.due_ns, trace.osl * 1_000_000)
+
+
+def in_system(router: str, load: float, instances: int, requests: int) -> float:
+    """Mean time of a request over its mean service, at instances of one slot with nearly exponential service of mean 1 s."""
+    rng = np.random.default_rng(4)
+    due = np.cumsum(rng.exponential(1e12 / (load * instances), requests)).astype(np.int64)
+    trace = Trace(due_ps=due, isl=np.ones(requests, np.int64), osl=rng.geometric(0.01, requests), concurrency=0, turnaround_ps=0)
+    fleet = [Engine(engine_model(0.01), replace(KNOBS, max_batch_size=1), 4096).machine for _ in range(instances)]
+    record, _ = run_fleet(trace, fleet, router, seed=3)
+    settled = slice(requests // 10, None)
+    return float(np.mean((record.last_token_ns - record.due_ns)[settled])) / 1e9
+
+
+def test_random_choice_makes_each_instance_an_m_m_1_queue() -> None:
+    assert in_system("random", 0.7, 40, 200_000) == pytest.approx(1 / (1 - 0.7), rel=0.04)
+
+
+def test_power_of_two_is_the_supermarket_model() -> None:
+    """Mitzenmacher (2001): with two choices among many instances, a request is in the system for Σ load^(2^i − 2) services, i = 1, 2, …"""
+    for load in (0.7, 0.9):
+        expected = sum(load ** (2**i - 2) for i in range(1, 8))
+        assert in_system("power-of-two", load, 500, 200_000) == pytest.approx(expected, rel=0.02)
+
+
+def test_least_outstanding_lies_between_one_queue_for_all_and_two_choices() -> None:
+    """Nothing that cannot move a request beats one queue for all instances (Erlang C)."""
+    load, instances = 0.9, 20
+    offered = load * instances
+    term = total = 1.0
+    for k in range(1, instances):
+        term *= offered / k
+        total += term
+    last = term * offered / instances / (1 - load)
+    one_queue = 1 + last / (total + last) / (instances * (1 - load))
+    least, two = (in_system(router, load, instances, 200_000) for router in ("least-outstanding", "power-of-two"))
+    assert 0.99 * one_queue < least < 0.8 * two

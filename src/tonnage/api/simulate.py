@@ -73,13 +73,13 @@ def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRu
     from tonnage.perf.terms import step_model
     from tonnage.results.metrics import summarize
     from tonnage.simulator.engine import Engine
-    from tonnage.simulator.fleet import simulate_fleet
+    from tonnage.simulator.routed import simulate_routed
 
     d = asks.deployment
     memory, step, context = memory_plan(d), step_model(d), d.model.max_context
     for number, workload in enumerate(asks.workloads, 1):
         engines = [Engine(step, d.knobs, memory.blocks, windows=memory.windows, max_context=context) for _ in range(asks.instances)]
-        record = simulate_fleet(workload.trace(asks.seed), engines, asks.router, seed=asks.seed).requests
+        record = simulate_routed(workload.trace(asks.seed), engines, asks.router, seed=asks.seed).requests
         if progress is not None:
             progress(number, len(asks.workloads), f"{asks.instances} instances")
         yield SimulatedRun(

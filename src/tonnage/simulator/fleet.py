@@ -15,7 +15,7 @@ import numpy as np
 
 from tonnage.errors import InputError
 from tonnage.simulator.member import Member, view_of
-from tonnage.simulator.router import NO_INSTANCE, ROUTERS, Request, memory_of
+from tonnage.simulator.router import NO_INSTANCE, ROUTERS, Request, check_fleet, memory_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,9 +60,7 @@ def simulate_fleet(
     Raises:
         InputError: a closed loop, no engine, an unknown router, or due times out of order.
     """
-    if trace.concurrency or not engines or router not in ROUTERS or bool(np.any(trace.due_ps[1:] < trace.due_ps[:-1])):
-        known = ", ".join(ROUTERS)
-        raise InputError(f"a fleet: needs an open loop with due times in order, one engine or more, and one of these routers: {known}")
+    check_fleet(trace, engines, router)
     choose, memory = ROUTERS[router], memory_of(len(engines), seed)
     members = [Member(engine) for engine in engines]
     chosen = np.empty(len(trace), np.int64)

@@ -16,7 +16,12 @@ name-based mappings to increase hit rates" (1998); the balance test of prefix ro
 from __future__ import annotations
 
 from collections.abc import MutableSequence, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from tonnage.errors import InputError
+
+if TYPE_CHECKING:
+    from tonnage.spec.workload import Trace
 
 NO_INSTANCE = -1
 """What a router returns when no instance is available."""
@@ -241,3 +246,15 @@ ROUTERS = {
 def memory_of(instances: int, seed: int = 0) -> Memory:
     """A router's memory before its first request, in plain lists."""
     return Memory(last=[instances - 1], credit=[0.0] * instances, seed=[seed])
+
+
+def check_fleet(trace: Trace, engines: Sequence[object], router: str) -> None:
+    """Refuse what no router could serve.
+
+    Raises:
+        InputError: a closed loop, no engine, an unknown router, or due times out of order.
+    """
+    due = trace.due_ps
+    if trace.concurrency or not engines or router not in ROUTERS or bool((due[1:] < due[:-1]).any()):
+        known = ", ".join(ROUTERS)
+        raise InputError(f"a fleet: needs an open loop with due times in order, one engine or more, and one of these routers: {known}")

@@ -21,7 +21,7 @@ from tonnage.simulator.kernel.memory import CLOSELY, NEVER, ROUTED, SLOT, STATE,
 from tonnage.simulator.kernel.record import requests_of
 from tonnage.simulator.kernel.routing import CODES, SEES_TOKENS
 from tonnage.simulator.kernel.run import check_trace
-from tonnage.simulator.router import Memory, View
+from tonnage.simulator.router import Memory, View, check_fleet
 from tonnage.simulator.steps import STEP_COLUMNS
 
 if TYPE_CHECKING:
@@ -65,8 +65,9 @@ def run_fleet(
         The record in the order of the trace, and the instance that the router chose for each request.
 
     Raises:
-        InputError: due times out of order, or lengths below one token.
+        InputError: a closed loop, no engine, an unknown router, due times out of order, or lengths below one token.
     """
+    check_fleet(trace, engines, router)
     check_trace(trace)
     closely, count = router in SEES_TOKENS, len(engines)
     fleet = _fleet(trace, engines, closely)
