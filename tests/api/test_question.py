@@ -62,6 +62,12 @@ def test_systems_that_exist_are_a_question_by_themselves() -> None:
     assert (str(own.isl), own.slo, own.remarks) == ("100", (), ())
 
 
+def test_systems_that_exist_are_tried_beside_gpus_that_are_asked_for() -> None:
+    """An H100 that stood there already was left out without a word where another GPU was named."""
+    question = asked(have="2xdgx-h100", gpu="l40s")
+    assert [gpu.name for gpu in question.gpus] == ["l40s", "h100-sxm-80gb"]
+
+
 @pytest.mark.parametrize("beside", [{"growth": "5%/month"}, {"benchmarks": "x.csv"}])
 def test_what_needs_the_load_of_today_is_refused_without_it(beside: dict[str, str]) -> None:
     with pytest.raises(InputErrors, match=rf"{next(iter(beside))}: needs today's load beside have; add for example peak_rps 20"):

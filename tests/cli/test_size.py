@@ -44,6 +44,16 @@ def test_a_file_and_flags_ask_the_same(scenario: str, capsys: pytest.CaptureFixt
     assert [way["where"] for way in by_file["cost"]["ways"]] == ["on-prem"]
 
 
+def test_limits_that_nothing_meets_say_what_can_be_reached(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["size", "--model", "llama-3.1-8b", "--isl", "500", "--osl", "50", "--peak-rps", "5", *SMALL[:-1], "p95<=1ms"]
+    assert run([*words, "--json"]) == 3
+    (best,) = json.loads(capsys.readouterr().out)["reachable"]["best"]
+    assert best["value_ms"] > best["asked_ms"] == 1
+    assert best["deployment"]["gpu"] == "h100-sxm-80gb"
+    assert run(words) == 3
+    assert "Reachable    TTFT p95 " in capsys.readouterr().out
+
+
 def test_flags_stand_in_place_of_the_file(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
     plan = plan_of([scenario, "--mean-rps", "2", "--ttft", "p99<=3s", "--spare", "1"], capsys)
     assert plan["asked"]["demand"] == {"mean_rps": 2}

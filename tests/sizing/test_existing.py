@@ -41,7 +41,11 @@ def test_what_systems_carry_is_a_question_by_itself() -> None:
     beside = size(replace(question(**wanted, peak_rps=100), deepen=False))
     assert alone.existing is not None
     assert beside.existing is not None
-    assert alone.existing.groups == beside.existing.groups
+    (group,), (other,) = alone.existing.groups, beside.existing.groups
+    assert (group.deployment, group.instances, group.binds) == (other.deployment, other.instances, other.binds)
+    assert 0.8 * other.requests_per_second < group.requests_per_second <= other.requests_per_second
+    assert alone.choice is not None
+    assert alone.choice.systems <= 2
     assert alone.existing.asked_requests_per_second is alone.existing.headroom is alone.existing.months_left is None
     assert alone.demand.peak_requests_per_second == alone.existing.requests_per_second > 100
     assert Plan.from_json(json.loads(json.dumps(alone.to_json()))) == alone

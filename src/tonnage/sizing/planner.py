@@ -27,6 +27,10 @@ from tonnage.sizing.warnings import warnings
 if TYPE_CHECKING:
     from tonnage.plan.at_peak import AtPeak
     from tonnage.plan.curve import CurvePoint
+    from tonnage.plan.existing import Existing
+
+LOWER, LOWERED = 0.98, 10
+"""What the load of existing systems is lowered by, and how often at most, until the systems that are sized for it are no more than they."""
 
 __all__ = ["Progress", "no_progress", "size"]
 
@@ -47,8 +51,7 @@ def size(question: Question, *, progress: Progress = no_progress, workers: int |
     found = answer(question, prepared, progress=progress, workers=workers)
     have = existing(question, _at_confidence(question, found)) if question.have else None
     if have is not None and question.demand.of_existing and have.requests_per_second > 0:
-        question = replace(question, demand=carried_by_existing(have.requests_per_second))
-        found = ranked(question, found.carried, found.rejected)
+        question, have, found = _for_what_they_carry(question, have, found)
     found = _with_peaks(question, found, workers) if question.deepen else found
     deep = _deepened(question, found, workers) if question.deepen and found.candidates else {}
     return Plan(
@@ -66,6 +69,23 @@ def size(question: Question, *, progress: Progress = no_progress, workers: int |
         existing=have,
         **deep,
     )
+
+
+def _for_what_they_carry(question: Question, have: Existing, found: Answer) -> tuple[Question, Existing, Answer]:
+    """The plan for the load that existing systems carry, where none was asked for.
+
+    The load of their fleet and the systems that are sized for it come from different runs. Where these ask for a system more than
+    there is, the load is lowered until they do not: what is told was seen to hold both ways.
+    """
+    owned = question.have[0].count if len(question.have) == 1 else None
+    for lowered in range(LOWERED + 1):
+        asked = replace(question, demand=carried_by_existing(have.requests_per_second * LOWER**lowered))
+        again = ranked(asked, found.carried, found.rejected)
+        if owned is None or again.candidates[0].systems - question.spare <= owned:
+            break
+    rate = LOWER**lowered
+    groups = tuple(replace(group, requests_per_second=group.requests_per_second * rate) for group in have.groups)
+    return asked, replace(have, groups=groups, requests_per_second=have.requests_per_second * rate), again
 
 
 def _with_peaks(question: Question, found: Answer, workers: int | None) -> Answer:
