@@ -8,8 +8,8 @@ from html import escape
 
 CHARACTER = 6.5
 """Mean width of a character of a label, in pixels."""
-TONES = 6
-"""Colours, shapes and dashes that differ; a seventh series looks like the first."""
+TONES = 7
+"""Colours, shapes and dashes that differ; an eighth series looks like the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ def fitted(words: str, width: float) -> str:
 
 
 def shape(x: float, y: float, tone: int, radius: float = 4.5) -> str:
-    """The mark of a tone: circle, square, triangle, diamond, cross, ring."""
+    """The mark of a tone: circle, square, triangle, diamond, cross, ring, triangle on its tip."""
     r, kind = radius, tone % TONES
     class_ = f"fill{kind}"
     if kind == 0:
@@ -70,6 +70,7 @@ def shape(x: float, y: float, tone: int, radius: float = 4.5) -> str:
     corners = {
         1: ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
         2: ((0, -1.15), (1.1, 0.85), (-1.1, 0.85)),
+        6: ((0, 1.15), (1.1, -0.85), (-1.1, -0.85)),
         3: ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
         4: (
             *((-1.2, -0.4), (-0.4, -0.4), (-0.4, -1.2), (0.4, -1.2), (0.4, -0.4), (1.2, -0.4)),

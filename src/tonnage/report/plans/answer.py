@@ -98,7 +98,7 @@ def _cheapest(cost: YearlyCost, where: str) -> str:
     return f", the cheapest way{' of those with a price' if known < len(cost.ways) else ''}"
 
 
-FASTEST = "lowest latency, on at most twice the GPUs"
+FASTEST = "lowest latency on ≤ 2 × the GPUs"
 
 
 def others(plan: Plan) -> tuple[tuple[str, Candidate], ...]:

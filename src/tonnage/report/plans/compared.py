@@ -31,6 +31,8 @@ SPARED = (
     *(title for _, title in reversed(COSTS)),
     CHEAPEST,
 )
+PEAK = "Latencies are those at the asked peak."
+LIMIT = "Latencies are those at the highest load inside the limits, or of the job."
 QUALITY = (
     f"{BENCHMARK} scores are as published, and were not all asked in the same way; their sources are in the catalog "
     "(tonnage catalog MODEL --json)."
@@ -52,7 +54,9 @@ def compared_table(plans: Sequence[Plan]) -> Table:
     shown = [(way, title) for way, title in COSTS if any(_usd(cost, way) != ABSENT for cost in costs)]
     header = (*HEADER, *(title for _, title in shown), *((CHEAPEST,) if len(shown) > 1 else ()))
     rows = tuple(compared_row(plan, tuple(way for way, _ in shown)) for plan in plans)
-    return Table(caption="The same question for each model", header=header, rows=rows, spare=SPARED, note=QUALITY)
+    peaks = all(plan.choice is None or plan.choice.at_peak is not None for plan in plans)
+    note = "\n".join((PEAK if peaks else LIMIT, QUALITY))
+    return Table(caption="The same question for each model", header=header, rows=rows, spare=SPARED, note=note)
 
 
 def compared_row(plan: Plan, shown: Sequence[Where]) -> tuple[str, ...]:
@@ -63,12 +67,12 @@ def compared_row(plan: Plan, shown: Sequence[Where]) -> tuple[str, ...]:
     if choice is None:
         return (model, quality, "none meets the limits", *([ABSENT] * (len(HEADER) - 3 + more)))
     cost = yearly(plan)
-    least = cheapest(cost)
+    least, at = cheapest(cost), choice.at_peak or choice
     return (
         *(model, quality, deployment(choice)),
         *map(number, (choice.requests_per_second_per_instance, choice.requests_per_second_per_8_gpus)),
         *(systems(choice), number(choice.systems_exact, 4), f"{choice.gpus:,}"),
-        *map(number, (choice.ttft_ms.mean, choice.ttft_ms.p95, choice.tpot_ms.mean, choice.e2e_ms.mean)),
+        *map(number, (at.ttft_ms.mean, at.ttft_ms.p95, at.tpot_ms.mean, at.e2e_ms.mean)),
         *(_usd(cost, way) for way in shown),
         *((ABSENT if least is None else NAMES[least.where],) if len(shown) > 1 else ()),
     )

@@ -142,7 +142,8 @@ def _table(block: Table) -> str:
 
 def _row(cells: tuple[str, ...], numeric: tuple[bool, ...], mark: str, names: tuple[str, ...]) -> str:
     """One row; ``names`` are what a telephone writes before each cell where the columns have no room beside each other."""
-    first = f'<th scope="row"{_right(numeric[0])}>{_words(cells[0])}{escape(mark and f" ({mark})")}</th>'
+    number = f' data-name="{escape(names[0])}"' if names and numeric[0] else ""
+    first = f'<th scope="row"{_right(numeric[0])}{number}>{_words(cells[0])}{escape(mark and f" ({mark})")}</th>'
     said = [f' data-name="{escape(name)}"' for name in names] or [""] * len(cells)
     rest = "".join(f"<td{_right(n)}{name}>{_words(cell)}</td>" for cell, n, name in zip(cells[1:], numeric[1:], said[1:], strict=True))
     kind = ' class="chosen"' if mark else ""
