@@ -90,6 +90,7 @@ def _page(data: Path) -> Iterator[str]:
         yield from _file(data / name, title)
     yield from _silicon()
     yield from _held_out()
+    yield from _modern()
     yield from _coverage()
     yield from comparison(data, list(FILES))
     yield from _cases()
@@ -179,6 +180,41 @@ def _held_out() -> Iterator[str]:
         yield "|---" * (len(metrics) + 1) + "|"
         for name, errors in folds.items():
             yield f"| {name} | {' | '.join(f'{errors[m]:.1f}' for m in metrics)} |"
+
+
+MODERN = """
+## Models and accelerators of 2026
+
+The points of `../shared/data/modern/agg.csv.gz` ([fit.md](fit.md#models-and-accelerators-of-2026)), without speculation. They are from
+InferenceX (SemiAnalysis, Apache-2.0), aiconfigurator and cloudrift deplodock, and most are medians over many runs and engine versions.
+The errors are medians of |predicted − measured| / measured over at most eight points of each model, GPU, engine and format, in percent;
+"bias" is the median of the signed error, and "inside" the share of measured times per token in the 80 % interval of their prediction.
+Only the terms of the last stage are fitted without what is left out: rows of DeepSeek R1, Kimi K2.5, MiniMax M2.5, gpt-oss and Llama 70B
+on NVIDIA are in older stages too, so that these five are left out in part. Of groups with fewer than 20 points nothing is claimed."""
+
+MODERN_COLUMNS = ("TPOT", "TPOT bias", "tokens/s", "median TTFT", "mean TTFT", "TPOT inside")
+
+
+def _modern() -> Iterator[str]:
+    """The section on the points of 2026, from what the fit stored."""
+    report = shipped().get("report", {}).get("modern")
+    if not report:
+        return
+    yield MODERN
+    yield ""
+    yield f"{report['rows']:,} points are usable, {report['read']} of them are read, and {report['free_terms']} terms are free."
+    tables = [(f"a {column} left out", report["held_out"][column]) for column in ("model", "gpu")]
+    tables += [(f"in sample, by {column}", report["in_sample"][column]) for column in ("model", "gpu", "family")]
+    for title, table in tables:
+        yield ""
+        yield f"### Points of 2026, {title}"
+        yield ""
+        yield f"| | {' | '.join(MODERN_COLUMNS)} | points |"
+        yield "|---" * (len(MODERN_COLUMNS) + 2) + "|"
+        for name, found in table.items():
+            shown = [(column, found.get(column)) for column in MODERN_COLUMNS]
+            cells = ["–" if value is None else f"{value:+.1f}" if "bias" in column else f"{value:.1f}" for column, value in shown]
+            yield f"| {name} | {' | '.join(cells)} | {found['n']} |"
 
 
 def _coverage() -> Iterator[str]:

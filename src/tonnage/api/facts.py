@@ -25,17 +25,26 @@ DEFAULT_ISL, DEFAULT_OSL = 2_000, 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryReport:
-    """Where the memory of an instance goes, and how many requests of given lengths it holds."""
+    """Where the memory of an instance goes, and how many requests of given lengths it holds.
+
+    Attributes:
+        plan: the memory of one instance.
+        isl, osl: tokens of a request.
+        chosen: whether the instance is another than one H100, because that does not hold the model.
+    """
 
     plan: MemoryPlan
     isl: int
     osl: int
+    chosen: bool = False
 
     def lines(self) -> list[str]:
         """The arithmetic, one printable equation a line."""
         from tonnage.perf.memory_equations import equations
 
-        return equations(self.plan, self.isl, self.osl)
+        d = self.plan.deployment
+        named = f"{d.model.name}, {d.precision.name.upper()}, on {d.parallelism.gpus} × {d.gpu.name}, {d.engine}"
+        return [*([named] if self.chosen else []), *equations(self.plan, self.isl, self.osl)]
 
     def to_json(self) -> dict[str, Any]:
         """All sizes in bytes per GPU."""
@@ -68,9 +77,9 @@ class MemoryReport:
 def memory(
     *,
     model: str,
-    gpu: str = "h100-sxm-80gb",
+    gpu: str | None = None,
     precision: str = "",
-    tp: int = 1,
+    tp: int | None = None,
     dp: int = 1,
     ep: int = 1,
     engine: str = "tensorrt-llm",
@@ -80,7 +89,8 @@ def memory(
 ) -> MemoryReport:
     """Where the memory of an instance goes, by its engine's rule; a drafter's weights and cache too.
 
-    Requests are of 2,000 and 200 tokens where nothing is said, shorter where the model's context is.
+    Where no GPU and no degree is given and the model is too large for an H100, it is the smallest of the usual instances that holds it;
+    with a GPU and no degree, the fewest of these. Requests are of 2,000 and 200 tokens where nothing is said, shorter where the model's context is.
 
     Raises:
         DoesNotFit: weights and reserves leave no room for the KV cache.
@@ -89,8 +99,11 @@ def memory(
     from tonnage.perf.memory import memory_plan
     from tonnage.sizing.question import check_context
 
-    place: dict[str, Any] = {"model": model, "gpu": gpu, "precision": precision, "tp": tp, "dp": dp, "ep": ep, "engine": engine}
-    deployment = deployment_of(**place, speculation=speculation)
+    place: dict[str, Any] = {"model": model, "precision": precision, "dp": dp, "ep": ep, "engine": engine}
+    tried = [(gpu or USUAL_GPUS[0], tp)] if tp else [(name, n) for name in ((gpu,) if gpu else USUAL_GPUS) for n in USUAL_TPS]
+    tried = tried if dp == ep == 1 else tried[:1]
+    deployments = [deployment_of(**place, gpu=name, tp=n or 1, speculation=speculation) for name, n in tried]
+    deployment = next((found for found in deployments if _holds(found)), deployments[0])
     most = deployment.model.max_context
     osl = max(1, min(DEFAULT_OSL, most - (isl or 1))) if osl is None else osl
     isl = max(1, min(DEFAULT_ISL, most - osl)) if isl is None else isl
@@ -98,7 +111,21 @@ def memory(
         if length < 1:
             raise InputError(f"{where}: {length} is below one token; write 1 or more")
     check_context(deployment.model, Lengths(mean=isl), Lengths(mean=osl))
-    return MemoryReport(plan=memory_plan(deployment), isl=isl, osl=osl)
+    return MemoryReport(plan=memory_plan(deployment), isl=isl, osl=osl, chosen=deployment is not deployments[0])
+
+
+def _holds(deployment: Deployment) -> bool:
+    """Whether an instance's memory holds the model, with room for a KV cache."""
+    from tonnage.perf.memory import memory_plan
+
+    try:
+        return memory_plan(deployment).blocks > 0
+    except InputError:
+        return False
+
+
+USUAL_GPUS, USUAL_TPS = ("h100-sxm-80gb", "h200-sxm-141gb", "b200-sxm-180gb", "b300-sxm-270gb"), (1, 2, 4, 8)
+"""What an instance is looked for among, where nobody says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ import numpy as np
 
 from tonnage.calibration.rows import Progress
 from tonnage.perf.host import WITH_INDEXER
+from tonnage.perf.prediction_error import regime_of
+from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.layers import WITH_STATE
@@ -28,14 +31,14 @@ from tools.fit.terms import PRIOR_WEIGHT
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-EACH, MOST_CLIENTS = 5, 512
+EACH, MOST_CLIENTS = 8, 512
 """Points of a deployment that are read, and the most clients of one."""
 
 FEWEST = 20
 """Points of which a model or a GPU must have so many to be judged; fewer are reported."""
 
 EVALUATIONS, NEARBY, SEED = (6, 8), (4,), 3
-METRICS = {"itl_ms": "TPOT", "output_tok_s": "tokens/s", "ttft_ms": "TTFT"}
+METRICS = {"itl_ms": "TPOT", "output_tok_s": "tokens/s", "ttft_p50_ms": "median TTFT", "ttft_ms": "mean TTFT"}
 
 Terms = dict[str, Any]
 Figures = dict[str, float]
@@ -75,8 +78,14 @@ def solve_modern(layout: ModernLayout, rows: Sequence[Row], start: NDArray[np.fl
     return x
 
 
-def figures(rows: Sequence[Row], terms: Terms) -> Figures:
-    """Median size and median of the relative error of each metric, in percent, and the number of points."""
+def figures(rows: Sequence[Row], terms: Terms, without: str = "") -> Figures:
+    """Median size and median of the relative error of each metric, in percent, the number of points, and what intervals hold.
+
+    Args:
+        rows: what is predicted.
+        terms: with which terms.
+        without: the column whose value the terms have not seen; "" where they have seen all.
+    """
     parts = ModernRows(rows)
     parts.simulate(terms)
     found: Figures = {"n": len(rows)}
@@ -88,7 +97,18 @@ def figures(rows: Sequence[Row], terms: Terms) -> Figures:
                 found[metric] = round(100 * float(np.median(np.abs(known))), 1)
                 found[f"{metric} bias"] = round(100 * float(np.median(known)), 1)
                 found[f"{metric} n"] = int(known.size)
+    found["TPOT inside"] = _inside(parts, without)
     return found
+
+
+def _inside(parts: ModernRows, without: str) -> float:
+    """The share of measured times per token that lie in the 80 % intervals of their predictions, in percent."""
+    table, inside = shipped_residuals(), []
+    for point, row, predicted, measured in zip(parts.points, parts.rows, parts.simulated("itl_ms"), parts.measured["itl_ms"], strict=True):
+        regime = regime_of(point.deployment, isl=row["isl"], osl=row["osl"], clients=row["concurrency"])
+        low, high = table.interval("itl_ms", float(predicted), replace(regime, known_gpu=regime.known_gpu and without != "gpu"))
+        inside.append(low <= measured <= high)
+    return round(100 * float(np.mean(inside)), 0)
 
 
 def folds(rows: Sequence[Row]) -> Iterable[tuple[str, str]]:
@@ -126,7 +146,7 @@ def refit(terms: Terms, file: Path, *, progress: Progress | None = None, cross_v
     for number, (column, name) in enumerate(parts, start=1):
         report(number, len(parts) + 1, f"without {name}")
         left_out = layout.terms(solve_modern(layout, [row for row in rows if row[column] != name], start=x))
-        tables[column][name] = figures(thinned([row for row in everything if row[column] == name]), left_out)
+        tables[column][name] = figures(thinned([row for row in everything if row[column] == name]), left_out, column)
     _origins(found, everything)
     in_sample = {column: _by(rows, column, found) for column in ("model", "gpu", "family")}
     found["report"]["modern"] = {

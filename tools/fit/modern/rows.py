@@ -6,22 +6,30 @@ import csv
 import gzip
 import io
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
+from tonnage.calibration.residuals import column
 from tonnage.errors import DoesNotFit, InputError
 from tonnage.perf.memory import memory_plan
 from tonnage.spec.catalog import find_gpu, find_model
 from tools.fit.rules import LeftOut, Rule, read_rules, reason_of, settings
 from tools.fit.silicon.silicon_rows import SiliconRows, point_of
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 FILE = "agg.csv.gz"
 COLUMNS = ("source", "model", "gpu", "tp", "ep", "dp", "engine", "precision", "spec_decoding", "isl", "osl", "concurrency", "tier")
 SPREAD = 0.2
 """InferenceX draws lengths uniformly in 0.8 to 1.0 of the nominal ones (README of the data)."""
+
+MEDIAN = "ttft_p50_ms"
 
 Row = dict[str, Any]
 
@@ -51,7 +59,25 @@ class ModernPoints:
 class ModernRows(SiliconRows):
     """Such points as residuals; the file's values are medians over many runs and versions."""
 
-    sigma: ClassVar[Mapping[str, float]] = {"itl_ms": 0.10, "ttft_ms": 0.3, "output_tok_s": 0.12}
+    sigma: ClassVar[Mapping[str, float]] = {"itl_ms": 0.10, "ttft_ms": 0.3, MEDIAN: 0.3, "output_tok_s": 0.12}
+
+    def __init__(self, rows: Sequence[Row]) -> None:
+        """Look up the rows and read what was measured, medians of the TTFT too."""
+        super().__init__(rows)
+        medians = column(rows, MEDIAN)
+        if np.isfinite(medians).any():
+            self.measured[MEDIAN] = medians
+
+    def predict(self, terms: dict[str, Any]) -> dict[str, NDArray[np.float64]]:
+        """As for all rows; a median TTFT changes as the mean does."""
+        means = {name: values for name, values in self.measured.items() if name != MEDIAN}
+        medians, unknown = self.measured.get(MEDIAN), np.full(len(self.rows), np.nan)
+        self.measured = {"ttft_ms": unknown} | means
+        found = super().predict(terms)
+        self.measured = means if medians is None else means | {MEDIAN: medians}
+        if medians is not None:
+            found[MEDIAN] = self.simulated(MEDIAN) * found["ttft_ms"] / (1e3 * np.maximum(self.base[:, 0], 1e-4))
+        return {name: found[name] for name in self.measured}
 
 
 @cache
@@ -117,7 +143,7 @@ def facts_of(line: Mapping[str, str]) -> Row:
         "tier": line["tier"],
         "itl_ms": _number(line, "tpot_ms_mean", "tpot_ms_median"),
         "ttft_ms": _number(line, "ttft_ms_mean"),
-        "ttft_p50_ms": None if line.get("ttft_ms_mean") else _number(line, "ttft_ms_median"),
+        MEDIAN: None if line.get("ttft_ms_mean") else _number(line, "ttft_ms_median"),
         "output_tok_s": _number(line, "output_tokens_per_s"),
     }
 

@@ -1,0 +1,111 @@
+"""Layers by kind: bytes and arithmetic by the formulas of their makers, and how tensor parallelism splits them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tonnage import api
+from tonnage.spec.catalog import find_model, models
+from tonnage.spec.layers import KINDS, WITH_STATE, Layers, Mixer
+from tonnage.spec.model import Model
+
+MIXED = [model for model in models() if model.mixers]
+
+
+def only(model: str, kind: str) -> Layers:
+    return next(some for some in find_model(model).by_kind if some.mixer.kind == kind)
+
+
+def test_the_table_has_every_kind_and_the_catalog_a_model_of_each() -> None:
+    assert {kind.__dataclass_fields__["kind"].default for kind in Mixer.__args__} == set(KINDS)
+    assert {kind for model in models() for kind in model.kinds} == set(KINDS)
+
+
+def test_a_state_of_qwen_is_192_mb_in_32_bits_and_split_over_gpus() -> None:
+    delta = only("qwen3.5-397b-a17b", "gated-delta")
+    assert delta.layers * delta.mixer.cache(16, 1).sequence == 192_061_440
+    assert delta.mixer.cache(16, 8).sequence == pytest.approx(delta.mixer.cache(16, 1).sequence / 8)
+    state = 64 * 128 * 128
+    assert delta.mixer.work(16, 1).sequence_bytes == 2 * state * 4
+    assert delta.mixer.work(16, 1).token == 64 * (64 * (6 * 128 + 4 * 128) + 6 * 128 * 128)
+
+
+def test_sparse_latent_attention_reads_its_choice_and_an_index() -> None:
+    """FP8 entries of 656 bytes and keys of 132 (formulas of DeepSeek V3.2); 16 heads a GPU are filled up to 64."""
+    sparse = only("deepseek-v3.2", "sparse-latent").mixer
+    assert (sparse.cache(8, 8).token, sparse.cache(8, 8).index) == (656, 132)
+    assert (sparse.cache(16, 1).token, sparse.cache(16, 1).index) == (1152, 256)
+    assert sparse.work(8, 8).sequence_bytes == 2048 * 656
+    assert sparse.work(8, 8).sequence == sparse.work(8, 2).sequence == 2 * 64 * (2 * 512 + 64) * 2048
+    assert sparse.work(8, 1).index == 2 * 64 * 128
+    assert sparse.work(16, 1).context == 0
+
+
+def test_glm_5_2_has_an_index_in_21_layers() -> None:
+    layers = find_model("glm-5.2").by_kind
+    assert sorted(some.layers for some in layers) == [21, 57]
+    assert sum(some.layers for some in layers if some.mixer.cache(16, 1).index) == 21
+
+
+def test_compressed_entries_stand_for_4_or_128_tokens() -> None:
+    kept = {some.mixer.ratio: some.mixer.cache(16, 8) for some in find_model("deepseek-v4-pro").by_kind}
+    assert kept[4].token == 512 * 2 / 4
+    assert kept[4].index == 128 * 2 / 4
+    assert (kept[128].token, kept[128].index) == (512 * 2 / 128, 0)
+    assert kept[4].window_token * kept[4].window == 128 * 512 * 2
+
+
+def test_blocks_of_minimax_bound_what_is_read() -> None:
+    blocks = only("minimax-m3", "block-sparse").mixer
+    assert blocks.cache(16, 1).token == 2 * 4 * 128 * 2
+    assert blocks.work(16, 4).sequence_bytes == 16 * 128 * 2 * 1 * 128 * 2
+
+
+def test_a_state_of_mamba_is_counted_by_heads() -> None:
+    mamba = only("nemotron-3-super-120b-a12b", "mamba2")
+    assert mamba.layers * mamba.mixer.cache(16, 1).sequence == 170_229_760
+    assert mamba.mixer.work(16, 2).sequence_bytes == mamba.mixer.work(16, 1).sequence_bytes / 2
+
+
+def test_shared_caches_are_read_and_not_kept() -> None:
+    borrowing = [some for some in find_model("gemma-4-e4b").by_kind if some.mixer.shared_cache]
+    assert sum(some.layers for some in borrowing) == 18
+    for some in borrowing:
+        cache, work = some.mixer.cache(16, 1), some.mixer.work(16, 1)
+        assert cache.token == cache.window_token == 0
+        assert work.context_bytes + work.sequence_bytes > 0
+
+
+@pytest.mark.parametrize("model", MIXED, ids=lambda model: model.name)
+@given(bits=st.sampled_from((8, 16)), tp=st.sampled_from((1, 2, 4, 8)))
+def test_more_gpus_never_keep_or_compute_more_each(model: Model, bits: int, tp: int) -> None:
+    for some in model.by_kind:
+        if not some.mixer.splits(tp):
+            continue
+        one, each = some.mixer.cache(bits, 1), some.mixer.cache(bits, tp)
+        assert each.token <= one.token
+        assert each.sequence <= one.sequence
+        assert some.mixer.work(bits, tp).sequence <= some.mixer.work(bits, 1).sequence
+        assert some.mixer.work(bits, tp).token <= some.mixer.work(bits, 1).token
+        assert (one.sequence > 0) == (some.mixer.kind in WITH_STATE)
+
+
+def test_memory_shows_state_and_cache_apart_on_an_instance_that_holds_the_model() -> None:
+    found = api.memory(model="qwen3.5-397b-a17b")
+    text, document = "\n".join(found.lines()), found.to_json()
+    assert (document["gpu"], document["tp"]) == ("h200-sxm-141gb", 8)
+    assert "state = 45 layers = 24,007,680 B per GPU and sequence" in text
+    assert "sequences by their states alone = 1,595" in text
+    assert document["state_bytes_per_sequence"] == 24_007_680
+    assert document["kv_bytes_per_token"] == 15 * 2 * 256 * 2
+    plan = found.plan
+    alone = plan.blocks // plan.windows.blocks
+    assert plan.concurrent_requests(1, 1) <= alone
+
+
+def test_speculation_keeps_a_state_for_every_guess() -> None:
+    plain = api.memory(model="qwen3.5-27b", gpu="h200", tp=1).plan
+    guessed = api.memory(model="qwen3.5-27b", gpu="h200", tp=1, speculation="mtp k=3 acceptance=0.7").plan
+    assert guessed.state_bytes == 4 * plain.state_bytes
