@@ -46,7 +46,15 @@ def test_electricity_of_a_job_is_that_of_its_requests() -> None:
 
 
 def test_a_whole_hour_is_not_begun_twice() -> None:
-    assert job_cost(3_600, 0.1 * 3 * 10 * 3_600, TOKENS, COURSE_SERVING, PRICES).cloud_gpu_hours_per_job == 3
+    serving = replace(COURSE_SERVING, requests_per_second_per_instance=1 / 3)
+    assert job_cost(3_600, 0.1 * 3 * 10 * 3_600, TOKENS, serving, PRICES).cloud_gpu_hours_per_job == 3
+
+
+def test_a_small_job_rents_no_longer_than_it_takes() -> None:
+    """10 thousand requests within 8 hours were rented 8 hours, though an instance does them in 9 minutes."""
+    serving = replace(COURSE_SERVING, requests_per_second_per_instance=20.0)
+    assert job_cost(10_000, 8 * 3_600, TOKENS, serving, PRICES).cloud_gpu_hours_per_job == 1
+    assert job_cost(100_000, 8 * 3_600, TOKENS, serving, PRICES).cloud_gpu_hours_per_job == 2
 
 
 def test_a_job_on_prices_that_are_not_known() -> None:

@@ -46,7 +46,8 @@ def job_cost(
     power = power_per_request(serving, prices) * requests
     rent = rent_of(serving, prices)
     instances = max(1, needed(rate, serving))
-    begun = math.ceil(hours * (1 - SAME_VOLUME))
+    busy = requests / (instances * serving.requests_per_second_per_instance) / 3_600
+    begun = max(1, math.ceil(min(hours, busy) * (1 - SAME_VOLUME)))
     gpu_hours = 0.0 if isinstance(rent, NoCost) else float(rent.holding(instances) * begun * rent.gpus)
     cloud = None if isinstance(rent, NoCost) else rent.holding(instances) * begun * rent.usd
     api = prices.api_price(model)
@@ -78,7 +79,7 @@ def job_cost(
 def _rented(rent: Rent, gpu_hours: float, begun: int) -> str:
     """The arithmetic of the rent."""
     licence = f" + {rent.licence / rent.gpus:g} USD licence" if rent.licence else ""
-    return f"{gpu_hours:,.0f} GPU-hours ({begun} begun hours) × {rent.offer}{licence}"
+    return f"{gpu_hours:,.0f} GPU-hours ({begun} begun hour{'' if begun == 1 else 's'}) × {rent.offer}{licence}"
 
 
 def _jobs(owned: float | None, each: float | None, power: float, most: float) -> float | None:
