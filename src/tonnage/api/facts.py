@@ -90,7 +90,8 @@ def memory(
     """Where the memory of an instance goes, by its engine's rule; a drafter's weights and cache too.
 
     Where no GPU and no degree is given and the model is too large for an H100, it is the smallest of the usual instances that holds it;
-    with a GPU and no degree, the fewest of these. Requests are of 2,000 and 200 tokens where nothing is said, shorter where the model's context is.
+    with a GPU and no degree, the fewest of these. Requests are of 2,000 and 200 tokens where nothing is said, shorter where the model's
+    context is.
 
     Raises:
         DoesNotFit: weights and reserves leave no room for the KV cache.
