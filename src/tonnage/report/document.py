@@ -142,4 +142,4 @@ _WORD = re.compile(r"[^\W\d_]{3}")
 
 
 def _numeric(cell: str) -> bool:
-    return not cell or ((cell[0].isdigit() or cell[0] in "–-+−.×") and _WORD.search(cell) is None)
+    return not cell or ((cell[0].isdigit() or cell[0] in "–-+−.×<>") and _WORD.search(cell) is None)

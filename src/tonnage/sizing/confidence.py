@@ -42,6 +42,9 @@ BISECTIONS = 40
 LOWEST, HIGHEST = 0.001, 0.999
 """No chance is named beyond these."""
 
+PREDICTED = 0.04
+"""Steps that take longer or shorter by no more than this share count as long as predicted."""
+
 HAIR = 1e-6
 """How far a corrected rate stays away from the rates that whole numbers of systems need."""
 
@@ -202,10 +205,15 @@ def sureness(question: Question, carried: Carried, shown: int | None = None) -> 
 
 
 def sharpened(question: Question, carried: Carried) -> None:
-    """Make the runs without which the rates at the confidences are not known."""
+    """Make the runs without which the rates at the confidences are not known: at the asked one, and for a plan in full at the others.
+
+    None are made for steps that are about as long as predicted, whose rates follow from the capacity.
+    """
     errors = step_errors(question, carried)
-    factors = [errors.factor(level) for level in levels(question.confidence)]
-    SlowerSteps(question, carried).sharpen(factors, decisive=errors.factor(question.confidence))
+    decisive = errors.factor(question.confidence)
+    others = [errors.factor(level) for level in levels(question.confidence) if level != question.confidence] if question.deepen else []
+    factors = [decisive, *(factor for factor in others if abs(factor - 1.0) > PREDICTED)]
+    SlowerSteps(question, carried).sharpen(factors, decisive=decisive)
 
 
 def at_confidence(question: Question, carried: Carried) -> Carried:

@@ -87,7 +87,7 @@ def _changed(question: Question, found: Answer, name: Input, change: float, work
 
 def _again(asked: Question, found: Answer, workers: int | None) -> Answer:
     """The search run again among the deployments that take part, with the knobs that were found for them."""
-    asked = replace(asked, tune=False)
+    asked = replace(asked, tune=False, deepen=False)
     return answer(asked, [prepared_trial(asked, trial, place) for place, trial in enumerate(_kept(found))], workers=workers, far=1.0)
 
 
