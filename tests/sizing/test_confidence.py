@@ -23,9 +23,10 @@ from tonnage.plan.limit import SATURATION, Bound, bound_by
 from tonnage.report.plans.plan_text import plan_text
 from tonnage.report.wording.confidence import confidence_text
 from tonnage.report.writers.terminal import terminal
-from tonnage.sizing.confidence import StepErrors, Sureness, levels, metric_of
+from tonnage.sizing.confidence import StepErrors, Sureness, factors_at, levels
 from tonnage.sizing.search import answer
 from tonnage.sizing.search_space import prepare
+from tonnage.sizing.slower_steps import metric_of
 from tonnage.spec.calibration import SCHEMA
 from tonnage.spec.deployment import parse_limit
 
@@ -55,7 +56,17 @@ def sure(
     """An instance that carries 10 requests/s, one in a system."""
     errors = StepErrors(metric=metric_of(binds), regime=REGIME, residuals=table(sigma, bias), noise=noise)
     layout = fleet(1, 1)
-    return Sureness(asked=asked, load=load, layout=layout, spare=0, factor=errors.factor, rate=rate, metric=errors.metric, shown=shown)
+    return Sureness(
+        asked=asked,
+        load=load,
+        layout=layout,
+        spare=0,
+        factor=errors.factor,
+        rate=lambda level: rate(errors.factor(level)),
+        nominal=10.0,
+        metric=errors.metric,
+        shown=shown,
+    )
 
 
 def test_the_number_is_the_smallest_that_reaches_the_asked_confidence() -> None:
@@ -103,7 +114,7 @@ def test_where_slower_steps_meet_the_limits_at_no_load_no_number_is_sure_enough(
     assert 0.5 < stated.meets < 0.8
     assert "no number" in confidence_text(stated)
     never = sure(90.0, rate=lambda factor: 10.0 if factor <= 1.0 else 0.0, bias=0.3)
-    assert (never.level, never.step_factor, never.systems) == (None, 1.0, 9)
+    assert (never.level, never.sized_rate, never.systems) == (None, 10.0, 9)
 
 
 @given(st.floats(2.0, 200.0), st.floats(2.0, 200.0), st.sampled_from(LEVELS), st.sampled_from(LEVELS))
@@ -235,6 +246,17 @@ def test_a_job_and_a_recording_are_decided_by_confidence_too() -> None:
     )
     assert wary.choice is not None
     assert wary.choice.systems_exact > job.choice.systems_exact
+
+
+def test_a_latency_is_off_by_no_less_than_the_steps() -> None:
+    """Each limit is as tight as the errors of its own metric say, whichever of them binds: at the crossover nothing jumps."""
+    tables = {"ttft_ms": 0.3, "itl_ms": 0.1, "requests_s": 0.15}
+    errors = {m: StepErrors(metric=m, regime=REGIME, residuals=table(sigma)) for m, sigma in tables.items()}
+    slow = factors_at(errors, 0.95)
+    assert slow.steps == pytest.approx(math.exp(0.15 * 1.645), rel=1e-3)
+    assert slow.latencies["ttft_ms"] == pytest.approx(math.exp(0.3 * 1.645), rel=1e-3)
+    assert slow.latencies["itl_ms"] == slow.steps
+    assert slow.of(parse_limit("ttft", "p95<=1s")) == slow.latencies["ttft_ms"]
 
 
 def test_every_confidence_is_named_once() -> None:

@@ -11,7 +11,17 @@ from tonnage.sizing.bounds import Carried
 from tonnage.sizing.capacity import STABLE, find_capacity
 from tonnage.sizing.instance import Instance
 from tonnage.sizing.search_space import Ready, prepare
-from tonnage.sizing.slower_steps import LEAST, SlowerSteps, between, rate_at, rising
+from tonnage.sizing.slower_steps import LEAST, Slowdown, SlowerSteps, between, rate_at, rising
+
+
+def by(factor: float) -> Slowdown:
+    """Steps so many times as long, and with them every latency."""
+    return Slowdown(steps=factor)
+
+
+def sharpen(steps: SlowerSteps, *factors: float) -> None:
+    for factor in factors:
+        steps.sharpen(by(factor), decisive=True)
 
 
 def carried_of(**changed: object) -> Carried:
@@ -24,12 +34,12 @@ def test_slower_steps_carry_what_a_search_of_its_own_finds(limit: str) -> None:
     """Read from the runs of one scan, against a search with every step slower."""
     carried = carried_of(ttft=limit)
     steps = SlowerSteps(question(ttft=limit), carried)
-    steps.sharpen([1.05, 1.2, 1.5])
+    sharpen(steps, 1.05, 1.2, 1.5)
     instance = carried.ready.instance
     for factor in (1.05, 1.2, 1.5):
         slower = find_capacity(Instance(instance.deployment, replace(instance.asked, step_factor=factor)))
-        assert steps.rate(factor) == pytest.approx(slower.rate, rel=0.05)
-    assert steps.rate(1.5) <= steps.rate(1.3) <= steps.rate(1.2) <= steps.rate(1.05)
+        assert steps.rate(by(factor)) == pytest.approx(slower.rate, rel=0.05)
+    assert steps.rate(by(1.5)) <= steps.rate(by(1.3)) <= steps.rate(by(1.2)) <= steps.rate(by(1.05))
 
 
 @given(st.dictionaries(st.floats(0.5, 3.0), st.floats(0.0, 9.0), min_size=1), st.floats(0.3, 4.0), st.floats(0.3, 4.0))
@@ -41,17 +51,17 @@ def test_between_known_factors_slower_steps_never_carry_more(known: dict[float, 
 def test_without_limits_steps_twice_as_long_carry_half() -> None:
     carried = carried_of(ttft=None)
     steps = SlowerSteps(question(ttft=None), carried)
-    steps.sharpen([1.25, 2.0])
-    assert [carried.capacity.rate / steps.rate(f) for f in (1.0, 1.25, 2.0, 4.0)] == pytest.approx([1.0, 1.25, 2.0, 4.0])
+    sharpen(steps, 1.25, 2.0)
+    assert [carried.capacity.rate / steps.rate(by(f)) for f in (1.0, 1.25, 2.0, 4.0)] == pytest.approx([1.0, 1.25, 2.0, 4.0])
 
 
 def test_a_limit_that_one_client_exceeds_with_slower_steps_leaves_nothing() -> None:
     carried = carried_of(ttft="p95<=120ms")
     steps = SlowerSteps(question(ttft="p95<=120ms"), carried)
     too_slow = 1.01 / carried.ready.instance.trail[0.0]
-    steps.sharpen([1.1, too_slow])
-    assert steps.rate(1.1) > 0
-    assert steps.rate(too_slow) == 0.0
+    sharpen(steps, 1.1, too_slow)
+    assert steps.rate(by(1.1)) > 0
+    assert steps.rate(by(too_slow)) == 0.0
 
 
 def blank(trail: dict[float, float], *, rate: float, saturation: float) -> SlowerSteps:
@@ -65,15 +75,15 @@ def blank(trail: dict[float, float], *, rate: float, saturation: float) -> Slowe
 
 def test_saturation_shrinks_with_the_steps_and_a_limit_that_one_client_exceeds_counts_as_none() -> None:
     free = blank({0.0: 0.1, 9.8: 0.3}, rate=STABLE * 10.0, saturation=10.0)
-    assert [free.rate(f) for f in (1.0, 2.0, 3.0)] == pytest.approx([9.8, 4.9, 9.8 / 3])
-    assert blank({0.0: 0.6, 9.8: 0.9}, rate=9.8, saturation=10.0).rate(2.0) == 0.0
-    assert blank({}, rate=9.8, saturation=10.0).rate(2.0) == pytest.approx(4.9)
+    assert [free.rate(by(f)) for f in (1.0, 2.0, 3.0)] == pytest.approx([9.8, 4.9, 9.8 / 3])
+    assert blank({0.0: 0.6, 9.8: 0.9}, rate=9.8, saturation=10.0).rate(by(2.0)) == 0.0
+    assert blank({}, rate=9.8, saturation=10.0).rate(by(2.0)) == pytest.approx(4.9)
 
 
 def test_a_hair_above_a_single_client_counts_as_none() -> None:
     edge = blank({0.0: 0.499, 10.0: 1.0}, rate=10.0, saturation=20.0)
     assert rate_at(rising({0.0: 0.499, 10.0: 1.0}), 0.5, 20.0) < LEAST * 10.0
-    assert edge.rate(2.0) == 0.0
+    assert edge.rate(by(2.0)) == 0.0
 
 
 trails = st.dictionaries(st.floats(0.1, 9.0), st.floats(0.05, 4.0), min_size=1, max_size=8)
@@ -85,4 +95,4 @@ def test_slower_steps_never_carry_more(trail: dict[float, float], a: float, b: f
     STEPS.instance.trail.clear()
     STEPS.instance.trail.update({0.0: 0.04, **trail})
     fast, slow = sorted((a, b))
-    assert STEPS.rate(slow) <= STEPS.rate(fast) * (1 + 1e-9)
+    assert STEPS.rate(by(slow)) <= STEPS.rate(by(fast)) * (1 + 1e-9)

@@ -6,12 +6,14 @@ import pytest
 
 from tests.questions import question
 from tonnage.plan.plan import Plan
+from tonnage.plan.sensitivity import Changed, Sensitivity, Swing
+from tonnage.plan.warning import LengthToShorten
 from tonnage.report.wording.warnings import warning_text
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search import Answer, answer
 from tonnage.sizing.search_space import prepare
-from tonnage.sizing.warnings import link_share, warnings
+from tonnage.sizing.warnings import length_to_shorten, link_share, warnings
 from tonnage.spec.catalog import find_model, find_score
 
 
@@ -21,7 +23,7 @@ def found(asked: Question) -> Answer:
 
 def rules(**changed: object) -> dict[str, float]:
     asked = question(**changed)
-    return {warned.rule: warned.value for warned in warnings(asked, found(asked))}
+    return {warned.rule: warned.value for warned in warnings(asked, found(asked), None)}
 
 
 def test_large_models_and_wide_groups_over_pcie_are_warned_about_with_their_share_of_the_step() -> None:
@@ -41,7 +43,7 @@ def test_small_models_and_pairs_over_pcie_are_not() -> None:
 def test_a_limit_that_halves_throughput_is_shown_with_the_throughput_without_it() -> None:
     tight = question(tp="1", isl=2000, ttft="p95<=85ms", e2e="p95<=20s")
     outcome = found(tight)
-    warned = next(w for w in warnings(tight, outcome) if w.rule == "limit-halves-throughput")
+    warned = next(w for w in warnings(tight, outcome, None) if w.rule == "limit-halves-throughput")
     free = found(question(tp="1", isl=2000, ttft=None, e2e="p95<=20s"))
     ratio = free.carried[0].capacity.rate / outcome.carried[0].capacity.rate
     assert warned.value == pytest.approx(ratio, rel=0.03)
@@ -49,14 +51,46 @@ def test_a_limit_that_halves_throughput_is_shown_with_the_throughput_without_it(
     assert "limit-halves-throughput" not in rules(tp="1", isl=2000, ttft="p95<=2s", e2e="p95<=20s")
 
 
-def test_cheap_input_tokens_come_with_the_ratio() -> None:
-    assert rules(tp="1", tpot="mean 9ms")["input-tokens-cheaper"] > 5
-    assert "input-tokens-cheaper" not in rules(tp="1", ttft=None)
+def swings(isl: float | None, osl: float | None) -> Sensitivity:
+    """Of a plan of ten systems: exactly so many with each length 20 % shorter."""
+    base = Changed(change=0.2, systems=13, systems_exact=12.5, deployment=None, reason=None)
+    lower = {"isl": isl, "osl": osl}
+    rows = [Swing(input=name, low=replace(base, change=-0.2, systems_exact=exact), high=base) for name, exact in lower.items()]  # type: ignore[arg-type]
+    return Sensitivity(systems=10, systems_exact=10.0, swings=tuple(rows), relaxed=None)
+
+
+def test_advice_on_lengths_is_read_off_the_sensitivity() -> None:
+    prompts, answers = length_to_shorten(swings(7.0, 9.5)), length_to_shorten(swings(10.0, 8.0))
+    assert prompts is not None
+    assert (prompts.which, prompts.saved, prompts.other_saved, prompts.value) == ("isl", 3.0, 0.5, 6.0)
+    assert warning_text(prompts) == "shorten prompts first: 20 % shorter they save 3.00 systems before rounding, answers 0.500"
+    assert answers is not None
+    assert (answers.which, answers.saved, answers.other_saved) == ("osl", 2.0, 0.0)
+    for none in (swings(9.0, 9.0), swings(9.8, 10.0), swings(None, None)):
+        assert length_to_shorten(none) is None
+    assert length_to_shorten(None) is None
+
+
+@pytest.mark.parametrize("lengths", [{"isl": 4000, "osl": 50}, {"isl": 100, "osl": 400}])
+def test_the_advice_of_a_plan_agrees_with_its_table(lengths: dict[str, int]) -> None:
+    plan = size(question(tp="1", ttft="p95<=2s", **lengths))
+    assert plan.sensitivity is not None
+    saved = {row.input: plan.sensitivity.systems_exact - (row.low.systems_exact or 0.0) for row in plan.sensitivity.swings}
+    for warned in plan.warnings:
+        if isinstance(warned, LengthToShorten):
+            other = "osl" if warned.which == "isl" else "isl"
+            assert saved[warned.which] > saved[other]
+            assert warned.saved == saved[warned.which]
+    assert max(saved["isl"], saved["osl"]) > 0
+
+
+def test_where_one_system_is_enough_no_limit_is_blamed() -> None:
+    assert "limit-halves-throughput" not in rules(tp="1", isl=2000, ttft="p95<=85ms", e2e="p95<=20s", peak_rps=1)
 
 
 def test_a_smaller_model_with_the_same_published_score_is_named() -> None:
     asked = question(model="llama-2-70b", gpu="h100", tp="4", ttft=None, peak_rps=5)
-    warned = next(w for w in warnings(asked, found(asked)) if w.rule == "smaller-model")
+    warned = next(w for w in warnings(asked, found(asked), None) if w.rule == "smaller-model")
     named = find_model(warned.other)
     assert warned.value == pytest.approx(asked.model.parameters / named.parameters)
     assert warned.value >= 2

@@ -36,16 +36,24 @@ class WideOverPcie:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InputTokensCheaper:
-    """Engine time of an output token over that of an input token (``value``), at so many requests at once; times in seconds."""
+class LengthToShorten:
+    """Shortening prompts, or answers, saves much more than shortening the other: read off the sensitivity of the plan.
+
+    Attributes:
+        value: systems that the one saves, over those that the other does, or over 1 % of all where it saves less.
+        which: "isl" or "osl".
+        change: by which each was shortened, such as −0.2.
+        saved, other_saved: systems saved, without rounding.
+    """
 
     __pydantic_config__ = FORBID
 
     value: float
-    output_token_s: float
-    input_token_s: float
-    requests: int
-    rule: Literal["input-tokens-cheaper"] = "input-tokens-cheaper"
+    which: Literal["isl", "osl"]
+    change: float
+    saved: float
+    other_saved: float
+    rule: Literal["length-to-shorten"] = "length-to-shorten"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +104,4 @@ class SmallerModel:
     rule: Literal["smaller-model"] = "smaller-model"
 
 
-Warning = Annotated[
-    PcieForLargeModel | WideOverPcie | InputTokensCheaper | LimitHalvesThroughput | BurstyTrace | SmallerModel, Tagged("rule")
-]
+Warning = Annotated[PcieForLargeModel | WideOverPcie | LengthToShorten | LimitHalvesThroughput | BurstyTrace | SmallerModel, Tagged("rule")]

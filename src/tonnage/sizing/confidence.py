@@ -1,19 +1,19 @@
 """The confidence in a number of systems, which decides how many a plan asks for.
 
-The error of the step model is taken as one unknown factor on the time of every step. The distribution of the factor is that of the
-held-out errors (``perf.prediction_error``) of the metric that binds: TTFT, TPOT or E2E where a limit on it does, requests/s at saturation.
-The number of systems at a confidence of 80 % is the smallest that meets the limits when every step takes as many times as long as the
-80th percentile of the factor. The chance that a number of systems meets the limits is that of all factors with which it still does.
-Both are read from what one instance carries with slower steps (``slower_steps``), for every deployment in the same way; of the choice,
-the whole fleet is simulated with the slower steps as well, and what that shows corrects the rates. Under load a TTFT grows faster than
-its steps, so that using its error for the steps errs on the safe side. The scatter of a finite run is included, as the standard error of
-the limited latency. Uncertainty of the traffic is not: it is taken as asked.
+Predictions are off by unknown factors, which are distributed like the held-out errors (``perf.prediction_error``) of what is predicted. The
+number of systems at a confidence of 80 % is the smallest that meets the limits when each of these factors is as bad as its 80th
+percentile: every step takes as many times as long as the error of requests/s says, and every limited latency is as many times as long as
+the error of its metric says (``Slowdown``). The chance that a number of systems meets the limits is that of all percentiles at which it
+still does. Both are read from what one instance carries then (``slower_steps``), for every deployment in the same way; of the choice, the
+whole fleet is simulated as well, and what that shows corrects the rates. That all errors are at the same percentile at once is on the
+safe side. The scatter of a finite run is included, as the standard error of the limited latency. Uncertainty of the traffic is not: it is
+taken as asked.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist
@@ -25,17 +25,12 @@ from tonnage.plan.confidence import BESIDE, Confidence, percent_key
 from tonnage.plan.fleet import Fleet, fleet
 from tonnage.sizing.bounds import Carried
 from tonnage.sizing.instance import Instance
-from tonnage.sizing.slower_steps import SlowerSteps
+from tonnage.sizing.slower_steps import AS_PREDICTED, METRICS, Slowdown, SlowerSteps, metric_of
 
 if TYPE_CHECKING:
     from tonnage.perf.regime import Regime
     from tonnage.perf.residuals import Residuals
-    from tonnage.plan.limit import Bound
     from tonnage.sizing.question import Question
-    from tonnage.spec.deployment import LimitMetric
-
-METRICS: dict[LimitMetric, str] = {"ttft": "ttft_ms", "itl": "itl_ms", "tpot": "itl_ms", "e2e": "e2e_ms"}
-"""Whose errors stand for the step factor, by the metric of the limit that binds; those of requests/s where none does."""
 
 BISECTIONS = 40
 
@@ -77,21 +72,23 @@ class StepErrors:
         return -self.residuals.log_error(self.metric, self.regime, 1 - p)
 
 
-def metric_of(binds: Bound | None) -> str:
-    """The metric whose errors count where that ends the load."""
-    return "requests_s" if binds is None or binds.limit is None else METRICS[binds.limit.metric]
+def factors_at(errors: Mapping[str, StepErrors], p: float) -> Slowdown:
+    """How far off the predictions are with that probability at most; a latency is off by no less than the steps."""
+    steps = errors["requests_s"].factor(p)
+    return Slowdown(steps=steps, latencies={metric: max(each.factor(p), steps) for metric, each in errors.items()})
 
 
-def step_errors(question: Question, carried: Carried) -> StepErrors:
-    """The errors of the steps of one deployment."""
-    capacity, deployment = carried.capacity, carried.ready.instance.deployment
+def step_errors(question: Question, carried: Carried) -> dict[str, StepErrors]:
+    """The errors of the steps of one deployment, by the metric whose errors they are: first the one that binds, last requests/s."""
+    capacity, instance = carried.capacity, carried.ready.instance
     clients = capacity.concurrency if question.load == "closed" else None
-    return StepErrors(
-        metric=metric_of(capacity.binds),
-        regime=regime_of(deployment, isl=question.isl.mean, osl=question.osl.mean, clients=clients),
-        residuals=shipped_residuals(),
-        noise=capacity.noise,
-    )
+    regime = regime_of(instance.deployment, isl=question.isl.mean, osl=question.osl.mean, clients=clients)
+    binds = metric_of(capacity.binds)
+    metrics = dict.fromkeys((binds, *(METRICS[limit.metric] for limit in instance.asked.slo), "requests_s"))
+    return {
+        metric: StepErrors(metric=metric, regime=regime, residuals=shipped_residuals(), noise=capacity.noise if metric == binds else 0.0)
+        for metric in metrics
+    }
 
 
 def levels(asked: float) -> tuple[float, ...]:
@@ -108,9 +105,11 @@ class Sureness:
         load: requests per second in all.
         layout: how instances stand in systems.
         spare: systems that stand by.
-        factor: quantiles of the factor on the time of every step.
-        rate: what one instance carries at such a factor, in requests per second; 0 where the limits hold at no load.
-        metric: whose errors these are.
+        factor: quantiles of the error of the metric that binds, as a factor on times.
+        rate: what one instance carries, in requests per second, where all errors are at such a quantile; 0 where the limits hold at no
+            load.
+        nominal: what one instance carries by the prediction as it is.
+        metric: the metric that binds.
         shown: systems without spare ones that the whole fleet was shown to need; None where it was not simulated.
     """
 
@@ -120,6 +119,7 @@ class Sureness:
     spare: int
     factor: Callable[[float], float]
     rate: Callable[[float], float]
+    nominal: float
     metric: str
     shown: int | None = None
 
@@ -127,17 +127,17 @@ class Sureness:
     def level(self) -> float | None:
         """The asked confidence, or the highest below it that some number of systems reaches; None where none does."""
         below = sorted((level for level in BESIDE if level < self.asked), reverse=True)
-        return next((level for level in (self.asked, *below) if self.rate(self.factor(level)) > 0), None)
+        return next((level for level in (self.asked, *below) if self.rate(level) > 0), None)
 
-    @property
-    def step_factor(self) -> float:
-        """The factor on the steps that the number of systems allows for."""
-        return 1.0 if self.level is None else self.factor(self.level)
+    @cached_property
+    def _uncorrected(self) -> float:
+        """The rate of one instance at the level, before the whole fleet was simulated; that of the prediction where no level is reached."""
+        return self.nominal if self.level is None else self.rate(self.level)
 
     @cached_property
     def by_division(self) -> int:
         """Systems, without spare ones, by what one instance carries."""
-        return self.layout.carrying(self.load, self.rate(self.step_factor)).systems
+        return self.layout.carrying(self.load, self._uncorrected).systems
 
     @property
     def systems(self) -> int:
@@ -147,7 +147,7 @@ class Sureness:
     @cached_property
     def correction(self) -> float:
         """What the simulation of the whole fleet changes of the rates, by the least that agrees with it."""
-        shown, rate = self.shown, self.rate(self.step_factor)
+        shown, rate = self.shown, self._uncorrected
         if shown is None or shown == self.by_division:
             return 1.0
         enough = self.load / self.layout.of(shown).instances
@@ -159,22 +159,22 @@ class Sureness:
     @property
     def sized_rate(self) -> float:
         """Requests per second of one instance that the number of systems counts on."""
-        return self.correction * self.rate(self.step_factor)
+        return self.correction * self._uncorrected
 
     def systems_at(self, level: float) -> int | None:
         """Systems that do with a confidence, spare ones included; None where no number does."""
-        rate = self.correction * self.rate(self.factor(level))
+        rate = self.correction * self.rate(level)
         return self.layout.carrying(self.load, rate).systems + self.spare if rate > 0 else None
 
     def meets(self, systems: int) -> float:
         """The chance that so many systems, spare ones left out, meet the limits, in whole per mille."""
         needed = self.load / self.layout.of(systems).instances * (1 - 1e-9)
         low, high = LOWEST, HIGHEST
-        if self.correction * self.rate(self.factor(high)) >= needed:
+        if self.correction * self.rate(high) >= needed:
             return HIGHEST
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
-            low, high = (middle, high) if self.correction * self.rate(self.factor(middle)) >= needed else (low, middle)
+            low, high = (middle, high) if self.correction * self.rate(middle) >= needed else (low, middle)
         return math.floor(1e3 * low + 1e-3) / 1e3
 
     def confidence(self) -> Confidence:
@@ -191,15 +191,16 @@ class Sureness:
 
 def sureness(question: Question, carried: Carried, shown: int | None = None) -> Sureness:
     """How sure the numbers of systems of a deployment are; ``shown`` as in ``Sureness``."""
-    errors, trial = step_errors(question, carried), carried.ready.trial
+    errors, trial, steps = step_errors(question, carried), carried.ready.trial, SlowerSteps(question, carried)
     return Sureness(
         asked=question.confidence,
         load=question.demand.sizing_requests_per_second,
         layout=fleet(trial.deployment.parallelism.gpus, trial.system.gpus),
         spare=question.spare,
-        factor=errors.factor,
-        rate=SlowerSteps(question, carried).rate,
-        metric=errors.metric,
+        factor=next(iter(errors.values())).factor,
+        rate=lambda level: steps.rate(factors_at(errors, level)),
+        nominal=carried.capacity.rate,
+        metric=metric_of(carried.capacity.binds),
         shown=shown,
     )
 
@@ -207,19 +208,20 @@ def sureness(question: Question, carried: Carried, shown: int | None = None) -> 
 def sharpened(question: Question, carried: Carried) -> None:
     """Make the runs without which the rates at the confidences are not known: at the asked one, and for a plan in full at the others.
 
-    None are made for steps that are about as long as predicted, whose rates follow from the capacity.
+    None are made for predictions that are hardly off, whose rates follow from the capacity.
     """
-    errors = step_errors(question, carried)
-    decisive = errors.factor(question.confidence)
-    others = [errors.factor(level) for level in levels(question.confidence) if level != question.confidence] if question.deepen else []
-    factors = [decisive, *(factor for factor in others if abs(factor - 1.0) > PREDICTED)]
-    SlowerSteps(question, carried).sharpen(factors, decisive=decisive)
+    errors, steps = step_errors(question, carried), SlowerSteps(question, carried)
+    for level in levels(question.confidence) if question.deepen else (question.confidence,):
+        slowdown, decisive = factors_at(errors, level), level == question.confidence
+        if decisive or any(abs(factor - 1.0) > PREDICTED for factor in slowdown.latencies.values()):
+            steps.sharpen(slowdown, decisive=decisive)
 
 
 def at_confidence(question: Question, carried: Carried) -> Carried:
-    """The deployment with steps as slow as the asked confidence allows for, and what it carries then."""
-    found = sureness(question, carried)
-    factor, instance = found.step_factor, carried.ready.instance
-    slow = Instance(instance.deployment, replace(instance.asked, step_factor=instance.asked.step_factor * factor))
-    capacity = replace(carried.capacity, rate=found.sized_rate, saturation=carried.capacity.saturation / factor)
+    """The deployment with steps as slow as the asked confidence allows for, and limits tighter by what latencies are off beyond that."""
+    found, errors, instance = sureness(question, carried), step_errors(question, carried), carried.ready.instance
+    slowdown = AS_PREDICTED if found.level is None else factors_at(errors, found.level)
+    slo = tuple(replace(limit, seconds=limit.seconds * slowdown.steps / slowdown.of(limit)) for limit in instance.asked.slo)
+    slow = Instance(instance.deployment, replace(instance.asked, step_factor=instance.asked.step_factor * slowdown.steps, slo=slo))
+    capacity = replace(carried.capacity, rate=found.sized_rate, saturation=carried.capacity.saturation / slowdown.steps)
     return Carried(ready=replace(carried.ready, instance=slow), capacity=capacity)

@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING
 
 from tonnage.plan.fleet import fleet
 from tonnage.plan.fleet_check import FleetCheck, FleetRun
+from tonnage.plan.limit import Breach, limit_of
 from tonnage.results.metrics import summarize
 from tonnage.simulator.ranks import pooled, split_trace
 from tonnage.sizing.balanced import balanced_trace
 from tonnage.sizing.capacity import STABLE
 from tonnage.sizing.instance import LOADED, Instance, burst_factor, middle
-from tonnage.sizing.limits import breach, worst_limit
+from tonnage.sizing.limits import statistic_s
 from tonnage.spec.workload import OpenLoop, Split, TraceArrivals
 
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
     from tonnage.sizing.bounds import Carried
+    from tonnage.spec.deployment import Limit, Slo
     from tonnage.spec.recording import Recording
 
 
@@ -88,10 +90,16 @@ def fleet_summary(
 class FleetAtPeak:
     """A deployment at a peak, for any number of systems."""
 
-    def __init__(self, carried: Carried, rate: float, recording: Recording | None = None, lengths: bool = True) -> None:
-        """``rate`` in requests per second, or a recording that is replayed, with its lengths or without."""
+    def __init__(
+        self, carried: Carried, rate: float, recording: Recording | None = None, lengths: bool = True, asked: Slo | None = None
+    ) -> None:
+        """``rate`` in requests per second, or a recording that is replayed, with its lengths or without.
+
+        ``asked`` are the limits as they were asked, where those of ``carried`` are tighter by the error of the predictions.
+        """
         trial = carried.ready.trial
         self.carried, self.rate = carried, rate
+        self.asked = carried.ready.instance.asked.slo if asked is None else asked
         self.replayed = None if recording is None else Replayed(recording=recording, lengths=lengths)
         self.layout = fleet(trial.deployment.parallelism.gpus, trial.system.gpus)
 
@@ -115,22 +123,35 @@ class FleetAtPeak:
 
     def run(self, systems: int, split: Split = "random") -> FleetRun:
         """A number of systems, simulated under the load."""
-        instance, count = self.carried.ready.instance, self.instances(systems)
+        count = self.instances(systems)
         summary, requests = self.summary(systems, split)
-        broken = worst_limit(summary, instance.asked.slo)
+        worst = self._worst(summary)
         return FleetRun(
             systems=systems,
             instances=count,
             simulated_instances=count if self.replayed is not None else min(count, MOST_INSTANCES),
             split=split,
             requests=requests,
-            holds=broken is None and self.could_carry(systems),
-            worst=None if broken is None else breach(summary, broken),
+            holds=worst is None and self.could_carry(systems),
+            worst=worst,
             ttft_ms=summary.ttft_ms,
             itl_ms=summary.itl_ms,
             tpot_ms=summary.tpot_ms,
             e2e_ms=summary.e2e_ms,
         )
+
+    def latencies_s(self, summary: Summary) -> tuple[tuple[Limit, float], ...]:
+        """Every limit as it was asked, with its latency in seconds at the asked confidence: longer by as much as the limit is tighter."""
+        pairs = zip(self.asked, self.carried.ready.instance.asked.slo, strict=True)
+        return tuple((asked, statistic_s(summary, tighter) * asked.seconds / tighter.seconds) for asked, tighter in pairs)
+
+    def _worst(self, summary: Summary) -> Breach | None:
+        """The limit that is exceeded by the largest factor; None where all hold (an undefined value holds)."""
+        over = [(value / limit.seconds, limit, value) for limit, value in self.latencies_s(summary) if value > limit.seconds]
+        if not over:
+            return None
+        _, limit, value = max(over, key=lambda each: each[0])
+        return Breach(limit=limit_of(limit), value_ms=1e3 * value)
 
 
 def check(deployed: FleetAtPeak, by_division: int) -> FleetCheck:

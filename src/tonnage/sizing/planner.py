@@ -102,7 +102,8 @@ def _at_confidence(question: Question, found: Answer) -> Answer:
 def _deepened(question: Question, found: Answer, workers: int | None) -> dict[str, Any]:
     """What is said of the choice alone, and what would change it."""
     best, chosen = found.candidates[0], found.carried[0]
-    deep: dict[str, Any] = {"warnings": warnings(question, found), "sensitivity": sensitivity(question, found, workers)}
+    swings = sensitivity(question, found, workers)
+    deep: dict[str, Any] = {"warnings": warnings(question, found, swings), "sensitivity": swings}
     if not question.offline:
         deep["explain"] = explained(chosen)
     if question.load == "open" and not question.offline:

@@ -143,7 +143,8 @@ def measure(question: Question, ready: Ready, above: float = 0.0, care: Care = Q
 def fleet_under(question: Question, carried: Carried) -> FleetAtPeak:
     """The deployment as a fleet under the question's demand, with steps as slow as the asked confidence allows for."""
     demand = question.demand.sizing_requests_per_second
-    return FleetAtPeak(at_confidence(question, carried), demand, question.recording, question.replays_lengths)
+    slow, asked = at_confidence(question, carried), carried.ready.instance.asked.slo
+    return FleetAtPeak(slow, demand, question.recording, question.replays_lengths, asked)
 
 
 def _waves(prepared: Sequence[Ready | Rejected], wave: int) -> Iterator[list[Ready]]:

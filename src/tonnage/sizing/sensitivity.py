@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from tonnage.plan.limit import limit_of
 from tonnage.plan.reason import NothingMeetsLimits
 from tonnage.plan.sensitivity import Changed, Input, Relaxed, Sensitivity, Swing
-from tonnage.sizing.limits import statistic_s
 from tonnage.sizing.search import answer, fleet_under, ranked
 from tonnage.sizing.search_space import prepared_trial
 from tonnage.spec.lengths import Lengths
@@ -71,18 +70,33 @@ def changed_question(question: Question, name: Input, change: float) -> Question
 
 
 def _changed(question: Question, found: Answer, name: Input, change: float, workers: int | None) -> Changed:
+    """The answer with one input changed, no harder than the plan where less is asked and no easier where more is.
+
+    What carries the whole load carries less of it: where the runs of the two answers say otherwise, they differ by their noise.
+    """
     asked = changed_question(question, name, change)
     if name == "rate" and question.recording is None and not question.offline:
         again = ranked(asked, found.carried, ())
     else:
         again = _again(asked, found, workers)
+    mine = _as_changed(change, found)
     if not again.candidates:
         reason = again.rejected[0].reason if again.rejected else NothingMeetsLimits()
-        return Changed(change=change, systems=None, systems_exact=None, deployment=None, reason=reason)
-    best = again.candidates[0]
-    return Changed(
-        change=change, systems=best.systems, systems_exact=best.systems_exact, deployment=again.carried[0].ready.trial.identity, reason=None
-    )
+        return mine if change < 0 else Changed(change=change, systems=None, systems_exact=None, deployment=None, reason=reason)
+    theirs, harder = _as_changed(change, again), max if change > 0 else min
+    systems, exact = harder(_figures(mine), _figures(theirs))
+    return theirs if _figures(theirs) == (systems, exact) else mine
+
+
+def _as_changed(change: float, found: Answer) -> Changed:
+    """An answer as what a changed input leads to."""
+    best, identity = found.candidates[0], found.carried[0].ready.trial.identity
+    return Changed(change=change, systems=best.systems, systems_exact=best.systems_exact, deployment=identity, reason=None)
+
+
+def _figures(changed: Changed) -> tuple[int, float]:
+    """Systems, and exactly how many."""
+    return changed.systems or 0, changed.systems_exact or 0.0
 
 
 def _again(asked: Question, found: Answer, workers: int | None) -> Answer:
@@ -107,13 +121,12 @@ def cheapest_relaxed(question: Question, found: Answer, workers: int | None = No
     fewer = found.check.systems - fleet.span
     if fewer < fleet.span or not fleet.could_carry(fewer, SETTLED):
         return None
-    summary = fleet.summary(fewer)[0]
-    broken = [limit for limit in limits if statistic_s(summary, limit) > limit.seconds]
+    broken = [(limit, seconds) for limit, seconds in fleet.latencies_s(fleet.summary(fewer)[0]) if seconds > limit.seconds]
     if len(broken) != 1:
         return None
-    limit = broken[0]
+    limit, value = broken[0]
     for factor in ROUNDED:
-        seconds = _rounded_up(factor * statistic_s(summary, limit))
+        seconds = _rounded_up(factor * value)
         looser = replace(limit, seconds=seconds)
         slo = tuple(looser if each == limit else each for each in question.slo)
         again = _again(replace(question, slo=slo), found, workers)

@@ -15,17 +15,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tonnage.sizing.capacity import STABLE, scan_of
+from tonnage.sizing.limits import strain
 from tonnage.sizing.load_scan import QUICK, Care
 from tonnage.sizing.trace_capacity import noted_replay
 
 if TYPE_CHECKING:
+    from tonnage.plan.limit import Bound
     from tonnage.sizing.bounds import Carried
     from tonnage.sizing.question import Question
+    from tonnage.spec.deployment import Limit, LimitMetric
+
+METRICS: dict[LimitMetric, str] = {"ttft": "ttft_ms", "itl": "itl_ms", "tpot": "itl_ms", "e2e": "e2e_ms"}
+"""Whose errors stand for the step factor, by the metric of a limit; those of requests/s at saturation."""
 
 NEAR = 0.05
 """Width of the bracket around a rate, relative to it, within which no further run is made."""
@@ -38,6 +44,32 @@ EDGE = 0.2
 
 LEAST = 0.02
 """A rate below this share of the predicted one counts as none: there the limits are those of a single client, and nothing is certain."""
+
+
+def metric_of(binds: Bound | None) -> str:
+    """The metric whose errors count where that ends the load."""
+    return "requests_s" if binds is None or binds.limit is None else METRICS[binds.limit.metric]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slowdown:
+    """By which factors times are longer than predicted.
+
+    Attributes:
+        steps: of every step.
+        latencies: of the latencies in all, by the metric whose errors they have; no less than ``steps``. Those that are not named are as
+            slow as the steps.
+    """
+
+    steps: float
+    latencies: Mapping[str, float] = field(default_factory=dict)
+
+    def of(self, limit: Limit) -> float:
+        """Of the latency that a limit is on."""
+        return self.latencies.get(METRICS[limit.metric], self.steps)
+
+
+AS_PREDICTED = Slowdown(steps=1.0)
 
 
 class SlowerSteps:
@@ -53,44 +85,47 @@ class SlowerSteps:
         """Whether a scan of the load tells the rates."""
         return not self.question.offline and self.question.load == "open" and self.question.recording is None
 
-    def rate(self, factor: float) -> float:
-        """Requests per second with steps so many times as long; 0 where hardly any load is inside the limits."""
-        capacity = self.capacity
+    def rate(self, slowdown: Slowdown) -> float:
+        """Requests per second with times so much longer; 0 where hardly any load is inside the limits."""
+        capacity, steps = self.capacity, slowdown.steps
         if self.question.offline:
-            return capacity.rate / factor
+            return capacity.rate / steps
         if self._scanned:
             known = self.instance.slower
             if not known:
-                self._scan(factor, capacity.care)
-            return known[factor] if factor in known else between({1.0: capacity.rate, **known}, factor)
+                self.sharpen(slowdown, decisive=True)
+            return known[steps] if steps in known else between({1.0: capacity.rate, **known}, steps)
         points = rising(self.instance.trail)
         here = rate_at(points, 1.0, self.most)
         if here <= 0.0:
-            return capacity.rate / factor
-        share = rate_at(points, 1.0 / factor, self.most) / here / factor
+            return capacity.rate / steps
+        share = rate_at(points, 1.0 / self._worst(slowdown), self.most) / here / steps
         return capacity.rate * share if share >= LEAST else 0.0
 
-    def sharpen(self, factors: Sequence[float], decisive: float | None = None) -> None:
-        """Make the runs that are needed to know the rates at these factors; those of a ``decisive`` one are as long as the capacity's."""
+    def sharpen(self, slowdown: Slowdown, *, decisive: bool) -> None:
+        """Make the runs that are needed to know the rate; those of a ``decisive`` one are as long as the capacity's."""
         if self.question.offline or self.question.load == "closed":
             return
-        for factor in factors:
-            if self._scanned:
-                self._scan(factor, self.capacity.care if decisive in (None, factor) else QUICK)
-                continue
-            for _ in range(PROBES):
-                rate = self._unknown(1.0 / factor)
-                if rate is None or not self._probed(rate):
-                    break
+        if self._scanned:
+            self.instance.slower[slowdown.steps] = self._scan(slowdown, self.capacity.care if decisive else QUICK)
+            return
+        for _ in range(PROBES):
+            probe = self._unknown(1.0 / self._worst(slowdown))
+            if probe is None or not self._probed(probe):
+                break
 
-    def _scan(self, factor: float, care: Care) -> None:
-        """Write down the rate at a factor, by the scan of the load under limits so many times as tight."""
+    def _scan(self, slowdown: Slowdown, care: Care) -> float:
+        """The rate by the scan of the load under limits as many times as tight."""
         instance = self.instance
-        tighter = tuple(replace(limit, seconds=limit.seconds / factor) for limit in instance.asked.slo)
-        if 0.0 not in instance.trail:  # other knobs than the engine's own were tried at higher loads alone
-            instance.alone()
-        rate = scan_of(instance).reached(tighter, care) if instance.trail[0.0] * factor <= 1.0 else 0.0
-        instance.slower[factor] = rate / factor if rate >= LEAST * self.capacity.rate else 0.0
+        tighter = tuple(replace(limit, seconds=limit.seconds / slowdown.of(limit)) for limit in instance.asked.slo)
+        if tighter and strain(instance.alone(), tighter) > 1.0:
+            return 0.0
+        rate = scan_of(instance).reached(tighter, care) / slowdown.steps
+        return rate if rate >= LEAST * self.capacity.rate else 0.0
+
+    def _worst(self, slowdown: Slowdown) -> float:
+        """The factor of the metric that binds, where only the strain on all limits together is known."""
+        return slowdown.latencies.get(metric_of(self.capacity.binds), slowdown.steps)
 
     def _unknown(self, strain: float) -> float | None:
         """The rate at which a further run would tell most of where the limits are strained so much; None where that is known."""
@@ -141,8 +176,8 @@ def rising(trail: Mapping[float, float]) -> list[tuple[float, float]]:
         trail: strain on the limits (largest value over its limit) by rate; 0 requests/s stands for a single client.
     """
     found: list[tuple[float, float]] = []
-    for rate, strain in sorted(trail.items()):
-        found.append((rate, max(strain, found[-1][1] if found else 0.0)))
+    for rate, used in sorted(trail.items()):
+        found.append((rate, max(used, found[-1][1] if found else 0.0)))
     return found
 
 

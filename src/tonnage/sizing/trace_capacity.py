@@ -61,15 +61,26 @@ def replay_capacity(instance: Instance, recording: Recording, lengths: bool = Tr
         low, high = (low, middle) if holds(middle) else (middle, high)
     found = runs[high]
     binds = worst_limit(runs[low], slo) if low in runs else None
+    rate = _between(mean / high, mean / low, strain(found, slo), strain(runs[low], slo)) if binds is not None else mean / high
     return Capacity(
-        rate=mean / high,
-        concurrency=mean / high * found.statistic_ms("e2e", "mean") / 1e3,
-        saturation=max(saturated, mean / high),
+        rate=rate,
+        concurrency=rate * found.statistic_ms("e2e", "mean") / 1e3,
+        saturation=max(saturated, rate),
         summary=found,
         binds=SATURATION if binds is None else bound_by(binds),
         reason=None,
         simulated_requests=len(recording),
     )
+
+
+def _between(low: float, high: float, below: float, above: float) -> float:
+    """The load of one instance at which the limits are just used up, between one that holds and one that breaks them.
+
+    Linear in the logarithm of the strain on the limits (``below`` and ``above`` 1); so the systems need not be a whole number of
+    instances before they are rounded up, and rounded up they are as many.
+    """
+    share = math.log(1 / below) / math.log(above / below) if below > 0 else 0.0
+    return low + min(share, 0.999) * (high - low)
 
 
 def noted_replay(instance: Instance, recording: Recording, count: int, lengths: bool = True) -> Summary:

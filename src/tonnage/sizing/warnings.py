@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from tonnage.perf.step import batch_seconds, step_seconds
+from tonnage.perf.step import batch_seconds
 from tonnage.perf.step_terms import places_of
 from tonnage.plan.limit import limit_of
 from tonnage.plan.warning import (
     BurstyTrace,
-    InputTokensCheaper,
+    LengthToShorten,
     LimitHalvesThroughput,
     PcieForLargeModel,
     SmallerModel,
@@ -24,6 +24,7 @@ from tonnage.sizing.load_scan import SURE
 from tonnage.spec.catalog import QualityScore, find_score, models
 
 if TYPE_CHECKING:
+    from tonnage.plan.sensitivity import Sensitivity
     from tonnage.sizing.bounds import Carried
     from tonnage.sizing.capacity import Capacity
     from tonnage.sizing.question import Question
@@ -36,8 +37,11 @@ LARGE = 13e9
 WIDE = 2
 """Tensor-parallel degree above which the course advises against PCIe."""
 
-CHEAP = 5.0
-"""Ratio of the engine time of an output token to that of an input token from which the warning is given."""
+MORE_SAVED = 3.0
+"""How many times as much one length must save as the other for the advice to shorten it."""
+
+LEAST_SAVED = 0.05
+"""Share of the systems that it must save."""
 
 HALVES = 2.0
 """Throughput without a limit over that with it from which the limit is named."""
@@ -46,15 +50,30 @@ SMALLER = 2.0
 """Ratio of parameters from which a model is called smaller."""
 
 FILLED = 64
-"""Most decode sequences that share a step in the comparison of input and output tokens."""
+"""Most decode sequences of the step whose link time is looked at."""
+
+LENGTHS: tuple[Literal["isl", "osl"], ...] = ("isl", "osl")
 
 
-def warnings(question: Question, found: Answer) -> tuple[Warning, ...]:
-    """Every rule of thumb that the chosen deployment runs against; none where nothing was chosen."""
+def warnings(question: Question, found: Answer, swings: Sensitivity | None) -> tuple[Warning, ...]:
+    """Every rule of thumb that the chosen deployment runs against; none where nothing was chosen.
+
+    Args:
+        question: what was asked.
+        found: the answer.
+        swings: its sensitivity, which advice is read off.
+    """
     if not found.carried:
         return ()
     chosen = found.carried[0]
-    each = (_nvlink(chosen), _pcie(chosen), _input_tokens(chosen), _halved(question, chosen), _bursty(question), _smaller(question))
+    each = (
+        _nvlink(chosen),
+        _pcie(chosen),
+        length_to_shorten(swings),
+        _halved(question, found, chosen),
+        _bursty(question),
+        _smaller(question),
+    )
     return tuple(warned for warned in each if warned is not None)
 
 
@@ -84,25 +103,25 @@ def _pcie(chosen: Carried) -> WideOverPcie | None:
     return WideOverPcie(value=link_share(chosen.ready.instance), tp=tp, gpu=d.gpu.name)
 
 
-def _input_tokens(chosen: Carried) -> InputTokensCheaper | None:
-    """Engine time of an output token over that of an input token, both at full batches."""
-    instance = chosen.ready.instance
-    c, isl = instance.step.coefficients, round(instance.asked.isl.mean)
-    batch = max(1, min(instance.batch, round(chosen.capacity.concurrency / instance.deployment.parallelism.dp)))
-    context = round(batch * (isl + instance.asked.osl.mean / 2))
-    output = instance.step.seconds(0, 0, batch, 0, context) / (batch * instance.step.tokens_per_step)
-    prompt = step_seconds(c, isl, 1, 0, isl * isl, 0) / isl
-    ratio = output / prompt
-    if ratio < CHEAP:
+def length_to_shorten(found: Sensitivity | None) -> LengthToShorten | None:
+    """The length that is worth shortening, by what each of them saves in the plan's own sensitivity."""
+    swings = {} if found is None else {one.input: one.low for one in found.swings}
+    if found is None or not {"isl", "osl"} <= set(swings):
         return None
-    return InputTokensCheaper(value=ratio, output_token_s=output, input_token_s=prompt, requests=batch)
+    saved = {name: found.systems_exact - (swings[name].systems_exact or found.systems_exact) for name in LENGTHS}
+    which, other = sorted(LENGTHS, key=lambda name: -saved[name])
+    if saved[which] < LEAST_SAVED * found.systems_exact or saved[which] < MORE_SAVED * saved[other]:
+        return None
+    least = max(saved[other], 0.0)
+    ratio = saved[which] / max(least, 0.01 * found.systems_exact)
+    return LengthToShorten(value=ratio, which=which, change=swings[which].change, saved=saved[which], other_saved=least)
 
 
-def _halved(question: Question, chosen: Carried) -> LimitHalvesThroughput | None:
+def _halved(question: Question, found: Answer, chosen: Carried) -> LimitHalvesThroughput | None:
     """What the instance would carry without the limit that ends its load."""
     instance, capacity = chosen.ready.instance, chosen.capacity
     binding = binding_limit(instance.asked.slo, capacity.binds)
-    if binding is None or question.recording is not None or question.offline:
+    if binding is None or question.recording is not None or question.offline or not _could_shrink(found):
         return None
     rest = tuple(limit for limit in instance.asked.slo if limit != binding)
     without = STABLE * capacity.saturation
@@ -114,6 +133,12 @@ def _halved(question: Question, chosen: Carried) -> LimitHalvesThroughput | None
     return LimitHalvesThroughput(
         value=ratio, limit=limit_of(binding), requests_per_second=capacity.rate, requests_per_second_without=without
     )
+
+
+def _could_shrink(found: Answer) -> bool:
+    """Whether a looser limit could save a system: the choice has more than one instance takes."""
+    pool = found.candidates[0].pool
+    return pool.systems > pool.fleet.systems_per_instance
 
 
 def _without(instance: Instance, rest: Slo) -> Capacity:

@@ -20,11 +20,12 @@ def warning_text(warning: warnings.Warning) -> str:
         case warnings.WideOverPcie():
             share = f"all-reduces take {percent(warning.value)} of a decode step"
             return f"TP {warning.tp} over PCIe on {warning.gpu}: {share}; the course advises TP 2 at most"
-        case warnings.InputTokensCheaper():
+        case warnings.LengthToShorten():
+            one, other = ("prompts", "answers") if warning.which == "isl" else ("answers", "prompts")
+            share = f"{abs(100 * warning.change):.0f} % shorter"
             return (
-                f"an output token takes {warning.value:.1f} times the engine time of an input token "
-                f"({whole(1e6 * warning.output_token_s)} and {whole(1e6 * warning.input_token_s)} µs at {warning.requests} "
-                f"request{'' if warning.requests == 1 else 's'} at once)"
+                f"shorten {one} first: {share} they save {number(warning.saved)} systems before rounding, {other} "
+                f"{number(warning.other_saved)}"
             )
         case warnings.LimitHalvesThroughput():
             return (
@@ -49,7 +50,7 @@ def warning_text(warning: warnings.Warning) -> str:
 UNITS = {
     "nvlink": "share of a decode step",
     "tp-over-pcie": "share of a decode step",
-    "input-tokens-cheaper": "output token over input token",
+    "length-to-shorten": "systems saved over those that the other length saves",
     "limit-halves-throughput": "requests/s without the limit over with it",
     "bursty": "coefficient of variation",
     "smaller-model": "parameters over those of the smaller model",
