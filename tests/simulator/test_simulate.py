@@ -14,14 +14,16 @@ from tonnage.perf.memory import memory_plan
 from tonnage.perf.terms import step_model
 from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED, Requests
 from tonnage.simulator import kernel
+from tonnage.simulator import simulate as module
 from tonnage.simulator.kernel import compiled, run
 from tonnage.simulator.reference import run_reference
-from tonnage.simulator.simulate import simulate, simulate_many, simulate_recorded
+from tonnage.simulator.simulate import answers_soon, simulate, simulate_many, simulate_recorded
 from tonnage.simulator.steps import CONTEXT_TOKENS, DURATION, PREFILL_TOKENS
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.precision import find_precision
+from tonnage.spec.speculation import parse_speculation
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Workload
 
 
@@ -106,6 +108,7 @@ def test_recorded_steps_explain_the_durations() -> None:
 
 
 def test_an_interrupt_stops_the_running_points() -> None:
+    guessing = replace(deployment(), speculation=parse_speculation("ngram k=2 acceptance=0.01"))  # every step by itself
     long_one = workload(ClosedLoop(concurrency=1), requests=1_000_000, osl=4000)
 
     def interrupt(*_: Any) -> None:
@@ -113,7 +116,7 @@ def test_an_interrupt_stops_the_running_points() -> None:
 
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        simulate_many([(deployment(), workload(OpenLoop(rate=30))), (deployment(), long_one)], seed=0, progress=interrupt, workers=2)
+        simulate_many([(deployment(), workload(OpenLoop(rate=30))), (guessing, long_one)], seed=0, progress=interrupt, workers=2)
     assert time.monotonic() - began < 15  # the long one would take a minute
 
 
@@ -130,7 +133,23 @@ def test_the_kernel_works_where_nothing_can_be_cached(monkeypatch: pytest.Monkey
         return lambda function: function
 
     monkeypatch.setattr(compiled, "njit", without_cache)
-    assert compiled._compiled().__name__ == "drive"
+    assert compiled._compiled(compiled._build(1)).__name__ == "drive"
+
+
+def test_few_tokens_do_not_wait_for_the_compiler_and_the_record_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [(deployment(), workload(ClosedLoop(concurrency=8))), (deployment("vllm"), workload(OpenLoop(rate=30)))]
+    expected = simulate_many(points, seed=2, window_s=20.0)
+    assert not answers_soon(points)
+    monkeypatch.setattr(module, "is_compiled", lambda: False)
+    monkeypatch.setattr(module, "warm_up", None)
+    assert answers_soon(points)
+    assert answers_soon(points, 100)
+    assert not answers_soon(points, 5_000)
+    assert not answers_soon([(deployment(), workload(ClosedLoop(concurrency=8), requests=100_000))])
+    told = []
+    found = simulate_many(points, seed=2, window_s=20.0, progress=lambda *now: told.append(now))
+    assert all(same(one, other) for one, other in zip(found, expected, strict=True))
+    assert told == [(1, 2, "concurrency 8"), (2, 2, "30 requests/s")]
 
 
 def test_compiled_once_it_stays_compiled() -> None:

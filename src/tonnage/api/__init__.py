@@ -17,7 +17,7 @@ from tonnage.api.score import score, score_models, several_models
 from tonnage.api.serve import serve_simulated
 from tonnage.api.serve_apart import serve_apart
 from tonnage.api.serve_openvino import serve_openvino
-from tonnage.api.simulate import simulate, simulate_sweep
+from tonnage.api.simulate import answers_soon, simulate, simulate_sweep
 from tonnage.api.simulated_run import SimulatedRun, write_runs
 from tonnage.api.size import Asked, answer, ask, size, size_measured, size_models
 
@@ -27,6 +27,7 @@ __all__ = [
     "PrecisionReport",
     "SimulatedRun",
     "answer",
+    "answers_soon",
     "ask",
     "calibrate",
     "catalog",

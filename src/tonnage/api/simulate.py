@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from tonnage.api.arguments import with_signature
 from tonnage.api.documents import ScenarioLike
@@ -67,19 +67,37 @@ def simulate_sweep(
     return [SimulatedRun(deployment=asks.deployment, workload=w, seed=asks.seed, requests=r, summary=s, plain=p) for w, r, s, p in made]
 
 
+def answers_soon(scenario: ScenarioLike = None, **asked: Unpack[SimulateArguments]) -> bool:
+    """Whether ``simulate_sweep`` answers within seconds although the simulator is not compiled yet: then it does not compile it.
+
+    Raises:
+        InputErrors: everything that cannot be used, each with its place.
+    """
+    from tonnage.simulator.simulate import answers_soon as soon
+
+    asks = simulation_of(scenario, asked)
+    return soon([(asks.deployment, workload) for workload in asks.workloads], asks.instances)
+
+
 def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRun]:
     """Each load on all instances behind the router."""
     from tonnage.perf.memory import memory_plan
     from tonnage.perf.terms import step_model
     from tonnage.results.metrics import summarize
+    from tonnage.simulator import reference
     from tonnage.simulator.engine import Engine
+    from tonnage.simulator.fleet import simulate_fleet
     from tonnage.simulator.routed import simulate_routed
+    from tonnage.simulator.simulate import answers_soon as soon
 
     d = asks.deployment
     memory, step, context = memory_plan(d), step_model(d), d.model.max_context
+    plain = soon([(d, workload) for workload in asks.workloads], asks.instances)
+    kind: Any = reference.Engine if plain else Engine
     for number, workload in enumerate(asks.workloads, 1):
-        engines = [Engine(step, d.knobs, memory.blocks, windows=memory.windows, max_context=context) for _ in range(asks.instances)]
-        record = simulate_routed(workload.trace(asks.seed), engines, asks.router, seed=asks.seed).requests
+        engines = [kind(step, d.knobs, memory.blocks, windows=memory.windows, max_context=context) for _ in range(asks.instances)]
+        served = (simulate_fleet if plain else simulate_routed)(workload.trace(asks.seed), engines, asks.router, seed=asks.seed)
+        record = served.requests
         if progress is not None:
             progress(number, len(asks.workloads), f"{asks.instances} instances")
         yield SimulatedRun(

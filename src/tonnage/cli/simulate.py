@@ -159,7 +159,8 @@ def _points(scenario: Path | None, asked: dict[str, Any], *, json: bool) -> None
         api.check_given(model=asked.get("model"), isl=asked.get("isl"), osl=asked.get("osl"))
     if output is not None:
         check_free(output)
-    compile_if_needed()
+    if not api.answers_soon(scenario, **asked):
+        compile_if_needed()
     with progress_bar("simulating") as progress:
         runs = api.simulate_sweep(scenario, **asked, progress=progress)
     if output is not None:
