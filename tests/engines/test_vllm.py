@@ -58,7 +58,7 @@ def test_every_request_is_answered_and_its_tokens_are_those_of_usage(server: str
     further = {"pin_output": kind != "responses"}  # min_tokens and ignore_eos are no fields of the Responses API
     found = measured(server, model, endpoint_type=kind, streaming=streaming, **further)
     assert found.summary_json["errors"] == 0, found.run_json["failures"]
-    assert list(found.run_json["tokens"]["counted_by"]) == ["usage"]
+    assert list(found.run_json["tokens"]["counted_by"]) == ["server"]
     assert (found.requests.isl >= 40).all()
     assert (found.requests.osl <= 12).all()
     if kind != "responses":
@@ -87,9 +87,9 @@ def test_a_reply_in_full_says_what_the_client_counted(server: str, model: Path) 
 
 def test_an_unknown_model_and_a_prompt_that_is_too_long_are_counted_as_what_they_are(server: str, model: Path) -> None:
     (found,) = bench(url=server, model="nobody", isl=40, osl=4, concurrency=1, request_count=2, endpoint_type="completions", selftest=False)
-    assert found.summary_json["errors_by_kind"] == {"http_404": 2}
+    assert found.summary_json["errors_by_kind"] == {"HTTP 404": 2}
     found = measured(server, model, isl=3_000, concurrency=1, request_count=2, endpoint_type="completions")
-    assert found.summary_json["errors_by_kind"] == {"http_400": 2}
+    assert found.summary_json["errors_by_kind"] == {"HTTP 400": 2}
 
 
 def test_the_server_s_own_metrics_are_read_while_it_works(server: str, model: Path) -> None:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.api.arguments import Many, lengths_of, rates, seed_of, whole_numbers
 from tonnage.bench.benchmark import Wanted
+from tonnage.bench.conversation_file import read_conversations
+from tonnage.bench.conversations import parse_pause
 from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.exports import check_export
-from tonnage.bench.load import PATTERNS, Question
+from tonnage.bench.load import PATTERNS, Question, Talk
 from tonnage.bench.prompt_file import FilePrompts, read_prompts
 from tonnage.bench.prompts import CHARACTERS_PER_TOKEN, Prompts, TokenizerFile, prompts
 from tonnage.bench.scrape import fetch, samples
@@ -77,6 +79,10 @@ class BenchArguments:
         cv: standard deviation of the gaps over their mean.
         burst_size: requests that come at one moment.
         trace: a file of recorded requests, sent as they came.
+        conversation_num: conversations per load, of several turns each; a turn carries the whole conversation, with the real answers.
+        conversation_turns: turns of each: a number or a distribution.
+        conversation_turn_delay: pause between an answer and the next turn: "2s" or "exponential:2s".
+        conversation_file: a file of conversations, instead of drawn ones.
         request_count: requests per load; or
         benchmark_duration: after so long nothing more is sent ("60s").
         benchmark_grace_period: what is in flight then is waited for so long.
@@ -115,6 +121,10 @@ class BenchArguments:
     cv: float = 1.0
     burst_size: int | None = None
     trace: str | None = None
+    conversation_num: int | None = None
+    conversation_turns: str | float | None = None
+    conversation_turn_delay: str | None = None
+    conversation_file: Path | None = None
     request_count: int | None = None
     benchmark_duration: str | None = None
     benchmark_grace_period: str = "30s"
@@ -155,7 +165,10 @@ def prepare_bench(**asked: Any) -> Bench:
     endpoint = find_endpoint(a.endpoint_type, model=a.model, streaming=a.streaming, pinned=a.pin_output, extra=_extra(a.extra_inputs))
     arrivals, pairs = _arrivals(a.concurrency, a.request_rate, a.trace, a.arrival_pattern, a.cv)
     made = _prompts(a.prompt_file, a.tokenizer, a.characters_per_token, a.shared_prefix, a.seed)
-    question = _question(a, arrivals[0], pairs, made, embeds=endpoint.kind == "embeddings")
+    talk = _talk(a, made)
+    if talk is not None:
+        endpoint.talk((), "", 1)
+    question = _question(a, arrivals[0], pairs, made, talk, embeds=endpoint.kind == "embeddings")
     if a.export and not (a.tokens and a.streaming):
         raise InputError(f"{option('export')}: needs the moments of single tokens; stream the replies and keep {option('tokens')}")
     headers = _headers(a.header)
@@ -168,7 +181,8 @@ def prepare_bench(**asked: Any) -> Bench:
         tls=_tls(target, a.ca_file),
         reuse=a.reuse_connections,
         ca_file=a.ca_file,
-        workers=_workers(a.workers, arrivals),
+        workers=_workers(a.workers, arrivals) if talk is None else _alone(a.workers),
+        talks=talk is not None,
         warmup=checked_count("warmup_request_count", a.warmup_request_count, least=0) or 0,
         headers=tuple(name for name, _ in headers),
     )
@@ -182,14 +196,57 @@ def prepare_bench(**asked: Any) -> Bench:
     )
 
 
-def _question(a: BenchArguments, load: Arrivals, pairs: Pairs | None, made: Prompts | FilePrompts, *, embeds: bool) -> Question:
+def _talk(a: BenchArguments, made: Prompts | FilePrompts) -> Talk | None:
+    """The conversations that were asked for, or None.
+
+    Raises:
+        InputError: what belongs to conversations without them, or what does not go with them.
+    """
+    names = ("conversation_num", "conversation_turns", "conversation_turn_delay", "conversation_file")
+    given = [name for name in names if getattr(a, name) is not None]
+    if not given:
+        return None
+    for name in ("prompt_file", "trace", "request_count", "burst_size"):
+        if getattr(a, name) is not None:
+            raise InputError(f"{option(name)}: belongs to single requests; leave it out beside {option(given[0])}")
+    file = None
+    if a.conversation_file is not None:
+        if a.conversation_turns is not None or a.isl is not None:
+            raise InputError(f"{option('conversation_file')}: says the turns and their lengths; leave out the other")
+        file = read_conversations(a.conversation_file, counter=made.counter, characters=made.characters)
+        if a.osl is None and not all(turn.osl for turn in file.turns):
+            raise InputError(f"{option('osl')}: missing; the file does not say how long the answers are, for example 200")
+    elif a.conversation_turns is None:
+        raise InputError(f"{option('conversation_turns')}: missing; give how many turns a conversation has, for example 4 or uniform:2-6")
+    count = checked_count("conversation_num", a.conversation_num, least=1)
+    if file is None and count is None and a.benchmark_duration is None:
+        raise InputError(f"{option('conversation_num')}: missing; give how many, or a {option('benchmark_duration')} such as 60s")
+    return Talk(
+        turns=lengths_of(1 if a.conversation_turns is None else a.conversation_turns, option("conversation_turns")),
+        file=file,
+        pause=parse_pause(a.conversation_turn_delay or "0s"),
+        count=count,
+        pinned=a.osl is not None,
+    )
+
+
+def _alone(workers: int) -> int:
+    if workers != 1:
+        raise InputError(f"{option('workers')}: conversations are held by one client process; leave it out")
+    return 1
+
+
+def _question(
+    a: BenchArguments, load: Arrivals, pairs: Pairs | None, made: Prompts | FilePrompts, talk: Talk | None, *, embeds: bool
+) -> Question:
     """The load as it was asked for, with lengths from flags, a trace, or the prompts of a file."""
     osl = 1 if embeds and a.osl is None else a.osl
     listed = _listed(made, a.isl, osl) if isinstance(made, FilePrompts) else None
-    if pairs is None and listed is None and (a.isl is None or osl is None):
+    known = pairs is not None or listed is not None or (talk is not None and talk.file is not None)
+    if not known and (a.isl is None or osl is None):
         raise InputError(f"{option('isl')}, {option('osl')}: missing; give the lengths in tokens, for example 1000 and 200")
     requests = checked_count("request_count", a.request_count, least=1)
-    if requests is None and a.benchmark_duration is None and a.trace is None:
+    if requests is None and a.benchmark_duration is None and a.trace is None and talk is None:
         raise InputError(f"{option('request_count')}: missing; give how many requests, or a {option('benchmark_duration')} such as 60s")
     return Question(
         isl=lengths_of(1 if a.isl is None else a.isl, option("isl")),
@@ -203,6 +260,7 @@ def _question(a: BenchArguments, load: Arrivals, pairs: Pairs | None, made: Prom
         grace_s=parse_duration(a.benchmark_grace_period, option("benchmark_grace_period")),
         ramp_s=0.0 if a.ramp is None else parse_duration(a.ramp, option("ramp")),
         seed=seed_of(a.seed),
+        talk=talk,
     )
 
 
@@ -378,8 +436,16 @@ def _scenario(target: Target, question: Question, setup: Setup) -> dict[str, Any
         "streaming": setup.endpoint.streaming,
         "isl": str(question.isl) if question.listed is None else "of the prompts",
         "osl": str(question.osl) if question.listed is None else "of the prompts",
+        **({} if question.talk is None else _talk_scenario(question.talk)),
         "requests": question.requests,
         "seconds": question.seconds,
         "warmup_requests": setup.warmup,
         "seed": question.seed,
     }
+
+
+def _talk_scenario(talk: Talk) -> dict[str, Any]:
+    """The conversations, for the run folder."""
+    pause = f"{'exponential:' if talk.pause.exponential else ''}{talk.pause.mean_s:g}s"
+    source = {"file": talk.file.source} if talk.file is not None else {"turns": str(talk.turns)}
+    return {"conversations": {"number": talk.count, **source, "pause": pause}}

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tonnage.bench.conversations import TurnLog, by_turn
 from tonnage.bench.definitions import others
 from tonnage.bench.intervals import CONFIDENCE, intervals
 from tonnage.bench.load import Load
@@ -108,6 +109,9 @@ def benchmark(
         run_json = _run_json(setup, observed, validity, facts)
         run_json["intervals"] = {"confidence": CONFIDENCE, **intervals(requests, seed=wanted.seed)}
         run_json["trends"] = {**trends(requests), "definitions": DEFINITIONS}
+        if observed.turns is not None:
+            run_json["conversations"] = by_turn(requests, observed.turns)
+            _write_turns(writer.partial / "turns.parquet", observed.turns)
         if wanted.tokens and setup.endpoint.streaming:
             run_json["other_definitions"] = others(requests, *read_tokens(writer.partial))
         if metrics is not None:
@@ -131,6 +135,15 @@ def benchmark(
         summary_json=summary_json,
         run_json=run_json,
     )
+
+
+def _write_turns(path: Path, log: TurnLog) -> None:
+    """Which turn of which conversation each request was: ``id``, ``conversation`` and ``turn``, all from 0."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    columns = {"id": range(len(log.turn)), "conversation": log.conversation, "turn": log.turn}
+    pq.write_table(pa.table({name: pa.array(values, type=pa.int64()) for name, values in columns.items()}), path, compression="zstd")
 
 
 def _observed(setup: Setup, load: Load, writer: RunWriter, watchers: Sequence[Watcher], metrics: Scraper | None) -> Observed:
@@ -157,7 +170,7 @@ def _run_json(setup: Setup, observed: Observed, validity: Validity, facts: dict[
     return {
         "validity": validity.to_json(),
         "load": {
-            "kind": "closed" if load.due_ns is None else "open",
+            "kind": "closed" if load.concurrency else "open",
             "concurrency": load.concurrency or None,
             "request_rate": load.rate or None,
             "pattern": load.pattern,

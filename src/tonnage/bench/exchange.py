@@ -21,12 +21,13 @@ class Exchange:
         reply: what came back.
         outcome: "" where it completed, otherwise why not, in the same few words for the same reason.
         detail: the server's own words on it.
+        said: the question of a turn, whose answer belongs to a conversation; "" elsewhere.
         retried: whether it was sent again because a kept connection had been closed by the server.
     """
 
     __slots__ = (
         *("begun_ns", "data", "detail", "due_ns", "isl", "number"),
-        *("osl", "outcome", "reply", "retried", "sent_ns"),
+        *("osl", "outcome", "reply", "retried", "said", "sent_ns"),
     )
 
     def __init__(self, *, number: int, isl: int, osl: int, data: bytes, reply: Reply) -> None:
@@ -39,6 +40,7 @@ class Exchange:
         self.outcome = COMPLETED
         self.detail = ""
         self.retried = False
+        self.said = ""
 
     def fail(self, outcome: str, detail: str = "") -> None:
         """Say why it did not complete; the first reason stays."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,15 @@ from tonnage.spec.deployment import Limit, Slo
 
 MOST_RUNS = 12
 CLEAR = 0.98
+SAME = 0.01
+"""Share by which the capacity of one server differs from run to run, so that no interval is narrower than this either way."""
+
+QUEUED = ("ttft", "e2e")
+"""Metrics that a queue before the server lengthens."""
+
+MOST_ROOM = 0.05
+"""The most that the room of a limit is taken to hide: more rises within the run and fails it."""
+
 SPREAD = 1.96
 RISE = 0.02
 """Rise of TTFT over a run, as a share of the tightest limit, that shows a queue that grows."""
@@ -61,7 +70,8 @@ class Maximum:
 
     Attributes:
         load: the highest load inside the limits; NaN where none was.
-        interval: between which loads it lies with a confidence of 0.9.
+        interval: between which loads it lies with a confidence of 0.9; wider than what the search believes by what its runs cannot tell
+            (``_told``).
         precise: whether the interval is as narrow as was asked.
         client_limited: whether the client was too slow before the server was: then the server can do more.
         unit: "requests/s" or "clients".
@@ -119,13 +129,31 @@ def find_max(run: Callable[[float], Measured], slo: Slo, *, start: float, whole:
         search.tell(passed=trial.passed, sure=trial.sure)
     return Maximum(
         load=search.middle,
-        interval=search.interval,
+        interval=_told(search.interval, trials, slo, whole=whole),
         precise=search.found and not client_limited,
         client_limited=client_limited,
         unit="clients" if whole else "requests/s",
         limits=tuple(str(limit) for limit in slo),
         trials=tuple(trials),
     )
+
+
+def _told(interval: tuple[float, float], trials: Sequence[Trial], slo: Slo, *, whole: bool) -> tuple[float, float]:
+    """The interval of the search, widened by what finite runs on a real server cannot tell.
+
+    The server carries a little more or less from run to run. And in an open loop above capacity by a share e, the queue of a run of T
+    seconds grows to e·T seconds of work: where the limit leaves room for that, the run passes. So the true capacity may lie lower than
+    any load that failed, by the room over the length of the run.
+    """
+    low, high = interval
+    room = 0.0
+    passed = [trial for trial in trials if trial.passed]
+    if passed and not whole:
+        last = max(passed, key=lambda trial: trial.load)
+        spare = min((limit.seconds for limit in slo if limit.metric in QUEUED), default=0.0)
+        seconds = last.measured.observed.seconds
+        room = min(spare / seconds, MOST_ROOM) if seconds > 0 else 0.0
+    return low / (1 + SAME + room), high * (1 + SAME)
 
 
 def judged(load: float, measured: Measured, slo: Slo, *, whole: bool = False) -> Trial:

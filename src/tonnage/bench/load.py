@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from tonnage.bench.conversation_file import ConversationFile
+from tonnage.bench.conversations import Conversations, Pause, drawn
 from tonnage.errors import InputError, option
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Pairs, TraceArrivals, Workload
 from tonnage.units import PS_PER_NS
@@ -15,6 +17,9 @@ if TYPE_CHECKING:
 
 Pattern = Literal["poisson", "constant", "gamma", "burst"]
 PATTERNS: tuple[Pattern, ...] = ("poisson", "constant", "gamma", "burst")
+
+MOST_TALKS = 20_000
+"""Conversations drawn for a run that a time ends; one that gets through them ends early."""
 
 MOST = 1_000_000
 """Requests drawn for a closed loop that runs for a time; one that gets through them ends early."""
@@ -33,6 +38,7 @@ class Load:
         seconds: after so long nothing more is sent; infinite where a count ends the run.
         ramp_s: a closed loop's clients begin one after another over so long.
         grace_s: what is in flight when ``seconds`` are over is waited for so long.
+        conversations: of several turns, whose turns the lengths are then of; ``rate`` counts conversations.
     """
 
     isl: NDArray[np.int64]
@@ -44,6 +50,7 @@ class Load:
     seconds: float = float("inf")
     ramp_s: float = 0.0
     grace_s: float = float("inf")
+    conversations: Conversations | None = None
 
     def __len__(self) -> int:
         """Requests at most."""
@@ -55,7 +62,7 @@ class Load:
         due = None if self.due_ns is None else self.due_ns[: len(places)]
         if due is not None and len(due) < len(places):
             places = places[: len(due)]
-        return replace(self, isl=self.isl[places], osl=self.osl[places], due_ns=due, seconds=float("inf"), ramp_s=0.0)
+        return replace(self, isl=self.isl[places], osl=self.osl[places], due_ns=due, seconds=float("inf"), ramp_s=0.0, conversations=None)
 
     def of_worker(self, worker: int, workers: int) -> Load:
         """What one of several client processes sends: every n-th request, and its share of the clients or of the rate."""
@@ -67,9 +74,39 @@ class Load:
     @property
     def words(self) -> str:
         """Such as "64 clients" or "100 requests/s, poisson"."""
+        if self.conversations is not None and not self.concurrency:
+            return f"{self.rate:g} conversations/s, {self.pattern}"
         if self.due_ns is None:
             return f"{self.concurrency} client{'s'[: self.concurrency != 1]}"
         return f"{self.rate:g} requests/s, {self.pattern}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Talk:
+    """Conversations as they were asked for, before anything is drawn.
+
+    Attributes:
+        turns: of each, or
+        file: the conversations themselves.
+        pause: between an answer and the next turn.
+        count: how many; None where a time ends the run, or the file does.
+        pinned: whether the outputs' lengths are those asked for, in place of the file's.
+    """
+
+    turns: Lengths
+    file: ConversationFile | None = None
+    pause: Pause
+    count: int | None = None
+    pinned: bool = True
+
+    def drawn(self, count: int, isl: Lengths, osl: Lengths, seed: int) -> Conversations:
+        """The conversations; the same seed draws the same."""
+        import numpy as np
+
+        if self.file is None:
+            return drawn(count=count, turns=self.turns, isl=isl, osl=osl, pause=self.pause, seed=seed)
+        chosen = osl.draw(len(self.file.isl), np.random.default_rng(seed)).astype(np.int64).tolist() if self.pinned else None
+        return self.file.drawn(pause=self.pause, osl=chosen, seed=seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +124,7 @@ class Question:
         ramp_s: a closed loop's clients begin one after another over so long.
         grace_s: what is in flight when ``seconds`` are over is waited for so long.
         seed: of every draw.
+        talk: conversations of several turns in place of single requests; None without.
     """
 
     isl: Lengths
@@ -100,6 +138,7 @@ class Question:
     ramp_s: float = 0.0
     grace_s: float = float("inf")
     seed: int = 0
+    talk: Talk | None = None
 
     def at(self, value: float) -> Question:
         """The same question at another concurrency or rate.
@@ -121,6 +160,8 @@ class Question:
         """
         import numpy as np
 
+        if self.talk is not None:
+            return self._conversations(self.talk)
         if self.requests is None and self.seconds is None:
             raise InputError(f"{option('request_count')}: missing; give how many requests, or a {option('benchmark_duration')} such as 60s")
         count = self.requests if self.requests is not None else self._enough()
@@ -146,6 +187,30 @@ class Question:
             pattern=pattern,
             seconds=seconds,
             grace_s=self.grace_s,
+        )
+
+    def _conversations(self, talk: Talk) -> Load:
+        """The conversations of it; in an open loop they come as requests would."""
+        if isinstance(self.arrivals, TraceArrivals):
+            raise InputError(f"{option('trace')}: recorded traffic has no conversations; leave out one of the two")
+        count = talk.count if talk.count is not None else min(self._enough(), MOST_TALKS)
+        talks = talk.drawn(count, self.isl, self.osl, self.seed)
+        seconds = float("inf") if self.seconds is None else self.seconds
+        arrivals = self.arrivals
+        clients = arrivals.concurrency if isinstance(arrivals, ClosedLoop) else 0
+        if isinstance(arrivals, OpenLoop):
+            workload = Workload(isl=self.isl, osl=self.osl, arrivals=arrivals, requests=len(talks))
+            talks = replace(talks, due_ns=workload.trace(self.seed).due_ps // PS_PER_NS)
+        return Load(
+            isl=talks.isl,
+            osl=talks.osl,
+            concurrency=clients,
+            rate=0.0 if isinstance(arrivals, ClosedLoop) else arrivals.rate,
+            pattern="closed" if isinstance(arrivals, ClosedLoop) else arrivals.process,
+            seconds=seconds,
+            ramp_s=self.ramp_s,
+            grace_s=self.grace_s,
+            conversations=talks,
         )
 
     def _enough(self) -> int:

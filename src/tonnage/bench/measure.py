@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from tonnage.bench.client import Client
 from tonnage.bench.conductor import Conductor
+from tonnage.bench.conversations import TurnLog
 from tonnage.bench.exchange import Exchange
 from tonnage.bench.heartbeat import Heartbeat
 from tonnage.bench.load import Load
 from tonnage.bench.recorder import Recorder, Tally
 from tonnage.bench.setup import Setup
+from tonnage.bench.talk_conductor import TalkConductor
 from tonnage.bench.token_times import TokenTimes
 from tonnage.results.batches import RunWriter
 
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
 class Watcher(Protocol):
     """Who looks on while a run lasts: a live view, a scraper of the server's own metrics."""
 
-    def begin(self, conductor: Conductor, client: Client) -> None:
+    def begin(self, conductor: Conductor | TalkConductor, client: Client) -> None:
         """The run is about to begin; ``conductor.start_ns`` is fixed."""
 
     def seen(self, exchange: Exchange, times: TokenTimes) -> None:
@@ -56,6 +58,7 @@ class Observed:
         started_unix_ns: the same moment on the wall clock.
         connections, retries: opened, and requests sent again on a new one.
         interrupted: whether it was ended by Ctrl-C.
+        turns: which turn of which conversation each request was; None where there were none.
     """
 
     load: Load
@@ -72,6 +75,7 @@ class Observed:
     connections: int
     retries: int
     interrupted: bool
+    turns: TurnLog | None = None
 
 
 Gate = Callable[[], int]
@@ -112,7 +116,8 @@ async def _measure(setup: Setup, load: Load, writer: RunWriter, watchers: Sequen
         for watcher in watchers:
             watcher.seen(exchange, times)
 
-    conductor = Conductor(loop, load, setup.exchange, taken)
+    talks = load.conversations is not None
+    conductor = TalkConductor(loop, load, setup.turn, taken) if talks else Conductor(loop, load, setup.exchange, taken)
     client = _client(loop, setup, conductor)
     _on_interrupt(loop, conductor.stop)
     moment = None if gate is None else gate()
@@ -144,10 +149,11 @@ async def _measure(setup: Setup, load: Load, writer: RunWriter, watchers: Sequen
         connections=client.connections,
         retries=client.retries,
         interrupted=conductor.stopped,
+        turns=conductor.log if isinstance(conductor, TalkConductor) else None,
     )
 
 
-def _client(loop: asyncio.AbstractEventLoop, setup: Setup, conductor: Conductor) -> Client:
+def _client(loop: asyncio.AbstractEventLoop, setup: Setup, conductor: Conductor | TalkConductor) -> Client:
     return Client(
         loop,
         setup.target,

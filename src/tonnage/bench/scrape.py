@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from tonnage.bench.client import Client
 from tonnage.bench.conductor import Conductor
 from tonnage.bench.exchange import Exchange
+from tonnage.bench.talk_conductor import TalkConductor
 from tonnage.bench.token_times import TokenTimes
 
 EVERY_S = 1.0
@@ -74,7 +75,7 @@ class Scraper:
         self._start_ns = 0
         self.rows: list[tuple[int, str, float]] = []
 
-    def begin(self, conductor: Conductor, client: Client) -> None:
+    def begin(self, conductor: Conductor | TalkConductor, client: Client) -> None:
         """Start reading; times count from the beginning of the run."""
         self.start(conductor.start_ns)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,7 @@ class Setup:
         headers: the names of further headers, for the record of the run.
         ca_file: certificates to trust, where they are not the system's; a worker makes its own ``tls`` of them.
         workers: client processes.
+        talks: whether requests are turns of conversations, so that answers are kept until their conversation is over.
         first, step: of a worker, the number of its first request and the distance to its next, among those of all workers.
     """
 
@@ -43,6 +45,7 @@ class Setup:
     headers: tuple[str, ...] = ()
     ca_file: Path | None = None
     workers: int = 1
+    talks: bool = False
     first: int = 0
     step: int = 1
 
@@ -53,6 +56,14 @@ class Setup:
         data = request_bytes(self.head, among_all, body_bytes(body, self.endpoint.extra))
         return Exchange(number=number, isl=isl, osl=osl, data=data, reply=self.reply())
 
+    def turn(self, place: int, isl: int, osl: int, *, text: str, before: int, said: Sequence[tuple[str, str]]) -> Exchange:
+        """One turn of a conversation (``talk_conductor.TurnMaker``); its number is given when it is sent."""
+        asked = text or self.prompts.text(place, isl)
+        data = request_bytes(self.head, place, body_bytes(self.endpoint.talk(said, asked, osl), self.endpoint.extra))
+        exchange = Exchange(number=-1, isl=before + isl, osl=osl, data=data, reply=self.reply())
+        exchange.said = asked
+        return exchange
+
     def reply(self) -> Reply:
-        """An empty reply; its text is kept only where tokens may have to be counted from it."""
-        return Reply(self.endpoint, keep_text=self.prompts.counter is not None)
+        """An empty reply; its text is kept only where it is needed again: to count its tokens, or for the next turn."""
+        return Reply(self.endpoint, keep_text=self.talks or self.prompts.counter is not None)

@@ -190,6 +190,8 @@ def _cpu(observed: Observed) -> list[Check]:
 def _reached(observed: Observed, requests: Requests) -> list[Check]:
     """Mean requests in flight, or the rate, as a share of what was asked for."""
     load = observed.load
+    if load.conversations is not None:
+        return _conversations(observed, requests)
     if load.due_ns is None:
         share = _concurrency(requests, load.concurrency, load.ramp_s)
         what = f"of {load.concurrency} requests in flight there were on average"
@@ -201,6 +203,27 @@ def _reached(observed: Observed, requests: Requests) -> list[Check]:
     span = int(sent.max() - sent.min())
     share = planned / span if span > 0 and planned > 0 else math.nan
     return [_check("rate_percent", 100 * share, 100 * REACHED, "%", f"of {load.rate:g} requests/s were sent", least=True)]
+
+
+def _conversations(observed: Observed, requests: Requests) -> list[Check]:
+    """Mean conversations under way over the clients, pauses included; an open loop has the lateness of its sending instead."""
+    import numpy as np
+
+    load, log = observed.load, observed.turns
+    if not load.concurrency or log is None:
+        return []
+    who = log.conversation[: len(requests)]
+    ends = np.maximum(requests.last_token_ns, requests.due_ns)
+    _, first = np.unique(who, return_index=True)
+    begun, order = requests.due_ns[first], np.argsort(who, kind="stable")
+    over = np.maximum.reduceat(ends[order], np.flatnonzero(np.diff(who[order], prepend=-1))) if who.size else ends
+    share = math.nan
+    if begun.size >= 2 * load.concurrency:
+        start, stop = int(np.sort(begun)[load.concurrency - 1]), int(begun.max())
+        inside = np.maximum(np.minimum(over, stop) - np.maximum(begun, start), 0)
+        share = float(inside.sum()) / (stop - start) / load.concurrency if stop > start else math.nan
+    what = f"of {load.concurrency} conversations there were under way on average"
+    return [_check("concurrency_percent", 100 * share, 100 * REACHED, "%", what, least=True)]
 
 
 def _concurrency(requests: Requests, clients: int, ramp_s: float) -> float:

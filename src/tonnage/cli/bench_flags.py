@@ -51,6 +51,14 @@ class Load:
     cv: float | None = about("Coefficient of variation of gamma arrivals: standard deviation over mean of the gaps.")
     burst_size: int | None = about("Requests that come at the same moment, for arrivals in bursts (default: 8).")
     trace: str | None = about("File of recorded requests, which are sent as they came.")
+    conversation_num: int | None = about(
+        "Conversations per load; a turn carries what was said before, with the real answers, and --isl counts its new part."
+    )
+    conversation_turns: str | None = about("Turns of each conversation: 4, uniform:2-6 or the like.")
+    conversation_turn_delay: str | None = about("Pause between an answer and the next turn: 2s or exponential:2s (default: none).")
+    conversation_file: Path | None = about(
+        "Conversations to hold as they stand: objects with turns or messages (.jsonl), or ShareGPT's .json."
+    )
     request_count: int | None = about("Requests per load.")
     benchmark_duration: str | None = about("Send for this long instead of a number of requests, such as 60s.")
     benchmark_grace_period: str | None = about(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tonnage.bench.client import Client
 from tonnage.bench.conductor import Conductor
 from tonnage.bench.exchange import COMPLETED, Exchange
+from tonnage.bench.talk_conductor import TalkConductor
 from tonnage.bench.token_times import TokenTimes
 from tonnage.units import format_duration
 
@@ -40,9 +41,9 @@ class LiveView:
         self._failed = 0
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._conductor: Conductor | None = None
+        self._conductor: Conductor | TalkConductor | None = None
 
-    def begin(self, conductor: Conductor, client: Client) -> None:
+    def begin(self, conductor: Conductor | TalkConductor, client: Client) -> None:
         """Begin to draw."""
         self._conductor = conductor
         self._thread = threading.Thread(target=self._draw, daemon=True)
@@ -95,7 +96,7 @@ class LiveView:
         return [f"{conductor.sent:,}", f"{conductor.sent - conductor.over:,}", rate, *latencies, f"{self._failed:,}", self._left(conductor)]
 
     @staticmethod
-    def _left(conductor: Conductor) -> str:
+    def _left(conductor: Conductor | TalkConductor) -> str:
         """Time left, by the clock of a run that has one, else by the share that is done."""
         gone = (time.monotonic_ns() - conductor.start_ns) / 1e9
         load = conductor.load

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tonnage.bench.endpoints.endpoint import Delta, Endpoint, error_of, joined, usage_of
+from tonnage.bench.endpoints.endpoint import Delta, Endpoint, error_of, joined, messages, usage_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,10 @@ class Chat(Endpoint):
             **({"min_tokens": osl, "ignore_eos": True} if self.pinned else {}),
             **({"stream": True, "stream_options": {"include_usage": True}} if self.streaming else {}),
         }
+
+    def talk(self, said: Sequence[tuple[str, str]], prompt: str, osl: int) -> dict[str, Any]:
+        """The conversation so far as messages, and the next question."""
+        return {**self.body(prompt, osl), "messages": messages(said, prompt)}
 
     def event(self, document: dict[str, Any]) -> Delta:
         """Content, reasoning, refusals and tool calls of every choice; a role alone is no output."""

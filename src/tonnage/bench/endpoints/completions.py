@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,10 @@ class Completions(Endpoint):
             **({"min_tokens": osl, "ignore_eos": True} if self.pinned else {}),
             **({"stream": True, "stream_options": {"include_usage": True}} if self.streaming else {}),
         }
+
+    def talk(self, said: Sequence[tuple[str, str]], prompt: str, osl: int) -> dict[str, Any]:
+        """Everything that was said, a line each, and the next question."""
+        return self.body("\n".join([*(part for pair in said for part in pair), prompt]), osl)
 
     def event(self, document: dict[str, Any]) -> Delta:
         """The text of every choice."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypedDict, TypeGuard
+
+from tonnage.errors import InputError, option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +59,19 @@ class Endpoint:
         """The body of a request for ``osl`` output tokens, before ``extra``."""
         raise NotImplementedError
 
+    def talk(self, said: Sequence[tuple[str, str]], prompt: str, osl: int) -> dict[str, Any]:
+        """The body of one turn of a conversation, before ``extra``.
+
+        Args:
+            said: the questions so far, each with its answer.
+            prompt: the next question.
+            osl: output tokens.
+
+        Raises:
+            InputError: an endpoint without conversations.
+        """
+        raise InputError(f"{option('endpoint_type')}: {self.kind} holds no conversations; use chat, responses or completions")
+
     def event(self, document: dict[str, Any]) -> Delta:
         """What one event of a stream says."""
         raise NotImplementedError
@@ -63,6 +79,12 @@ class Endpoint:
     def whole(self, document: dict[str, Any]) -> Delta:
         """What a reply says that is not a stream."""
         raise NotImplementedError
+
+
+def messages(said: Sequence[tuple[str, str]], prompt: str) -> list[dict[str, str]]:
+    """A conversation as OpenAI's messages."""
+    turns = [{"role": role, "content": text} for pair in said for role, text in zip(("user", "assistant"), pair, strict=True)]
+    return [*turns, {"role": "user", "content": prompt}]
 
 
 class Usage(TypedDict, total=False):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tonnage.bench.endpoints.endpoint import Delta, Endpoint, error_of, joined, usage_of
+from tonnage.bench.endpoints.endpoint import Delta, Endpoint, error_of, joined, messages, usage_of
 
 _OUTPUT = frozenset(
     (
@@ -39,6 +40,10 @@ class Responses(Endpoint):
             **({"min_tokens": osl, "ignore_eos": True} if self.pinned else {}),
             **({"stream": True} if self.streaming else {}),
         }
+
+    def talk(self, said: Sequence[tuple[str, str]], prompt: str, osl: int) -> dict[str, Any]:
+        """The conversation so far as messages, and the next question."""
+        return {**self.body(prompt, osl), "input": messages(said, prompt)}
 
     def event(self, document: dict[str, Any]) -> Delta:
         """The delta of an output event, or what the last event says of the whole."""
