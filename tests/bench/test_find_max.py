@@ -71,7 +71,7 @@ def test_the_interval_holds_the_capacity_whatever_room_the_limit_leaves(limit: s
     """Arrivals of one rate: the capacity is known, and the limit is met up to it."""
     found = [search(limit, seed=0, start=start) for start in (5.0, 13.0, 37.0, 71.0)]
     assert all(each.interval[0] <= CAPACITY <= each.interval[1] for each in found), [each.interval for each in found]
-    assert all(each.interval[1] / each.interval[0] < 1.1 for each in found)
+    assert all(each.interval[1] / each.interval[0] < 1.2 for each in found)
 
 
 def test_the_interval_of_random_arrivals_holds_the_load_of_long_runs_nine_times_in_ten() -> None:
