@@ -15,7 +15,23 @@ from tests.report.example_plan import HOSTILE, full
 from tests.report.plans.test_figures import FIGURES
 from tonnage.plan.cost import WayCost, YearlyCost
 from tonnage.report.drawing.draw import NARROW, WIDE, draw
-from tonnage.report.drawing.figure import Axis, Bars, Box, Boxes, Cell, Cloud, Gantt, HeatMap, Lane, Plot, Point, Scatter, Series, Span
+from tonnage.report.drawing.figure import (
+    Axis,
+    Bars,
+    Box,
+    Boxes,
+    Cell,
+    Cloud,
+    Figure,
+    Gantt,
+    HeatMap,
+    Lane,
+    Plot,
+    Point,
+    Scatter,
+    Series,
+    Span,
+)
 from tonnage.report.drawing.svg import TONES, Scale, fitted, log_ticks, nice_ticks, shape
 
 
@@ -68,7 +84,7 @@ def test_drawing_is_well_formed_for_both_widths_and_stays_on_the_page(name: str)
 
 BOX = Box(name="8 clients", p1=40, p25=50, p50=55, p75=70, p99=400, mean=62, tip="TTFT")
 LANES = tuple(Lane(name=f"{i}", spans=(Span(name="waits", start=i / 10, end=i / 10 + 0.2, tone=0),), tip=f"request {i}") for i in range(60))
-KINDS = {
+KINDS: dict[str, Figure] = {
     "boxes": Boxes(
         key="b", title="TTFT", axis=Axis(title="ms", log=True), boxes=(BOX, replace(BOX, name="a load with a very long name " * 3))
     ),

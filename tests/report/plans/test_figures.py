@@ -45,6 +45,7 @@ def test_figure_is_the_golden_one(name: str) -> None:
 def test_every_axis_says_its_unit(name: str) -> None:
     figure = FIGURES[name](full())
     assert figure is not None
+    assert isinstance(figure, Plot | Bars | Tornado)
     titles = [figure.x.title, figure.y.title] if isinstance(figure, Plot) else [figure.axis.title]
     units = ("ms", "per second", "USD", "GB", "GPUs", "systems", "hour")
     assert all(any(unit in title for unit in units) for title in titles), titles

@@ -73,3 +73,7 @@ def test_a_plan_without_an_answer_or_a_figure_has_a_first_page() -> None:
 def test_long_sections_are_folded_and_the_answer_never_is() -> None:
     folded = {section.key for section in report(full()).sections if section.folded}
     assert folded == set(FOLDED)
+
+
+def test_where_nothing_meets_the_limits_the_reasons_are_open() -> None:
+    assert "rejected" not in {section.key for section in report(without_answer()).sections if section.folded}

@@ -92,3 +92,20 @@ def sweep(folder: Path) -> Path:
     for clients in (8, 16, 2):
         measured(folder / f"concurrency-{clients}", clients=clients, slower=1 + clients / 4)
     return folder
+
+
+def with_server_metrics(folder: Path) -> Path:
+    """The same folder with ten readings of a server of two ranks: requests, and KV cache."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = []
+    for second in range(10):
+        for rank in (0, 1):
+            labels = f'{{engine="{rank}"}}'
+            rows.append((second * 1_000_000_000, f"vllm:num_requests_running{labels}", float(second)))
+            rows.append((second * 1_000_000_000, f"vllm:kv_cache_usage_perc{labels}", 0.1 * second * rank))
+    times, names, values = zip(*rows, strict=True)
+    table = pa.table({"time_ns": pa.array(times), "name": pa.array(names).dictionary_encode(), "value": pa.array(values)})
+    pq.write_table(table, folder / "server_metrics.parquet")
+    return folder

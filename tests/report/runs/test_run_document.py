@@ -207,3 +207,25 @@ def test_what_is_no_run_is_refused_in_one_line(tmp_path: Path, capsys: pytest.Ca
     (folder / "run.json").write_text("[", encoding="utf-8")
     with pytest.raises(DataError, match=r"run\.json: is damaged"):
         read_shown_runs(folder)
+
+
+def test_what_the_server_said_is_drawn_in_the_time_of_the_run(tmp_path: Path) -> None:
+    found = figures(report(example_run.with_server_metrics(example_run.measured(tmp_path / "run"))))
+    assert set(found) == SINGLE | {"server-requests", "server-kv"}
+    running = found["server-requests"].series
+    assert [series.name for series in running] == ["running"]
+    assert [(p.x, p.y) for p in running[0].points] == [(float(s), 2.0 * s) for s in range(10)]  # two ranks together
+    assert [p.y for p in found["server-kv"].series[0].points] == pytest.approx([5.0 * s for s in range(10)])  # their mean, in per cent
+
+
+def test_damaged_server_metrics_are_refused_by_name(tmp_path: Path) -> None:
+    folder = example_run.measured(tmp_path / "run")
+    (folder / "server_metrics.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match=r"server_metrics\.parquet: is damaged"):
+        read_shown_runs(folder)
+
+
+def test_the_runs_of_a_sweep_are_folded_and_their_results_are_not(tmp_path: Path) -> None:
+    document = report(example_run.sweep(tmp_path / "sweep"))
+    for section in document.sections:
+        assert section.folded == ("-" in section.key and not section.key.startswith("answer") and section.key[-1].isdigit()), section.key

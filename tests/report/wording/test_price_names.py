@@ -15,7 +15,7 @@ def paths() -> list[str]:
     """Every price of the shipped list."""
     prices = catalog_prices()
     found = [value.path for f in fields(prices) if isinstance(value := getattr(prices, f.name), Figure)]
-    found += [one.usd.path for one in (*prices.systems, *prices.gpus)]
+    found += [*(one.usd.path for one in prices.systems), *(one.usd.path for one in prices.gpus)]
     found += [offer.usd_per_gpu_hour.path for offer in prices.cloud]
     return found + [each.path for api in prices.api for each in (api.usd_per_million_input_tokens, api.usd_per_million_output_tokens)]
 

@@ -69,7 +69,8 @@ def _sections(plan: Plan) -> tuple[Section, ...]:
         _assumptions(plan),
         _repeat(plan),
     )
-    return tuple(replace(one, folded=one.key in FOLDED) for one in made if one.blocks)
+    folded = FOLDED if plan.candidates else tuple(key for key in FOLDED if key != "rejected")  # then the reasons are the answer
+    return tuple(replace(one, folded=one.key in folded) for one in made if one.blocks)
 
 
 def _shown(plan: Plan) -> str:

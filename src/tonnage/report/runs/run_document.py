@@ -13,6 +13,7 @@ from tonnage.report.numbers import ABSENT, number, plain, sentence_of
 from tonnage.report.runs.latency_figures import boxes, loads_table, swept
 from tonnage.report.runs.length_figures import heat_map, ttft_by_prompt
 from tonnage.report.runs.position_figure import gaps_by_position
+from tonnage.report.runs.server_figures import server_figures
 from tonnage.report.runs.time_figures import in_flight, percentiles_over_time, request_gantt
 from tonnage.report.runs.words import NO_GAPS, NO_TOKENS, load_words, name, reasons, remarks, verdict
 
@@ -50,9 +51,9 @@ def _by(run: ShownRun) -> str:
 
 
 def _of_several(one: Section, place: int, run: ShownRun) -> Section:
-    """A section of one run of several: under its load, and only the first of each in the list of parts."""
+    """A section of one run of several: under its load, and all but the first of each folded, and not in the list of parts."""
     title = load_words(run) if one.key == "answer" else f"{load_words(run)}: {one.title}"
-    return replace(one, key=f"{one.key}-{place}", title=title, listed=one.key == "answer")
+    return replace(one, key=f"{one.key}-{place}", title=title, listed=one.key == "answer", folded=one.key != "answer")
 
 
 def _sections(run: ShownRun) -> tuple[Section, ...]:
@@ -72,6 +73,7 @@ def _sections(run: ShownRun) -> tuple[Section, ...]:
             in_flight(run),
             request_gantt(run),
         ),
+        section("server", "What the server said", *server_figures(run)),
         _made(run),
     )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DataError, InputError
+from tonnage.report.runs.server_readings import Readings, read_server_metrics
 from tonnage.results.batches import TOKENS, read_tokens
 from tonnage.results.metrics import Summary, counted_rows, summarize
 from tonnage.results.requests import Requests
@@ -40,6 +41,7 @@ class ShownRun:
         scenario, provenance: what was asked, and by which version.
         facts: ``run.json`` of a measured or imported run; empty for a simulated one.
         tokens: of a measured run that kept them.
+        server: what the server said of itself meanwhile, by name of the metric: seconds and values; empty where nothing was read.
     """
 
     name: str
@@ -50,6 +52,7 @@ class ShownRun:
     provenance: Mapping[str, Any]
     facts: Mapping[str, Any]
     tokens: Tokens | None
+    server: Readings
 
     @property
     def ttft_ms(self) -> NDArray[np.float64]:
@@ -121,6 +124,7 @@ def _read(folder: Path) -> ShownRun:
         provenance=found.provenance,
         facts=facts,
         tokens=tokens,
+        server=read_server_metrics(folder),
     )
 
 
