@@ -51,10 +51,9 @@ def sure(
     binds: Bound = SATURATION,
     rate: Callable[[float], float] = lambda factor: 10.0 / factor,
     shown: int | None = None,
-    noise: float = 0.0,
 ) -> Sureness:
     """An instance that carries 10 requests/s, one in a system."""
-    errors = StepErrors(metric=metric_of(binds), regime=REGIME, residuals=table(sigma, bias), noise=noise)
+    errors = StepErrors(metric=metric_of(binds), regime=REGIME, residuals=table(sigma, bias))
     layout = fleet(1, 1)
     return Sureness(
         asked=asked,
@@ -98,10 +97,6 @@ def test_what_binds_says_whose_errors_count_and_their_sign(binds: Bound, metric:
     assert found.metric == metric
     assert found.meets(10) == pytest.approx(0.159, abs=0.005)
     assert found.confidence().step_factors["50"] == pytest.approx(math.exp(0.1), abs=1e-3)
-
-
-def test_the_noise_of_the_run_widens_the_error() -> None:
-    assert sure(noise=0.2).systems > sure().systems
 
 
 def test_where_slower_steps_meet_the_limits_at_no_load_no_number_is_sure_enough() -> None:

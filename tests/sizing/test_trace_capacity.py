@@ -60,6 +60,25 @@ def test_systems_agree_with_brute_force_over_whole_systems(bursts: bool) -> None
         assert (worst_limit(summary, ready.instance.asked.slo) is None) == (systems == plan.choice.systems)
 
 
+def test_what_an_instance_carries_is_no_fraction_of_a_whole_number() -> None:
+    """A recording a little denser needs a little more, not an instance more or none."""
+    ready = next(found for found in prepare(question(tp="1", ttft="p95<=150ms")) if isinstance(found, Ready))
+    traffic = recording(bursts=True)
+    exact = [traffic.mean_rps * f / replay_capacity(ready.instance, traffic.at_mean(f * traffic.mean_rps)).rate for f in (0.9, 1.0, 1.1)]
+    assert exact == sorted(exact)
+    assert len(set(exact)) == 3
+    assert not all(float(number).is_integer() for number in exact)
+
+
+def test_a_single_instance_carries_more_than_a_thin_recording() -> None:
+    ready = next(found for found in prepare(question(tp="1", ttft="p95<=150ms")) if isinstance(found, Ready))
+    thin = recording(bursts=False, rps=2.0)
+    found = replay_capacity(ready.instance, thin)
+    assert found.rate > 5 * thin.mean_rps
+    faster = fleet_summary(ready.instance, 1.0, 1, replayed=Replayed(recording=thin.at_mean(found.rate)))[0]
+    assert worst_limit(faster, ready.instance.asked.slo) is None
+
+
 def test_bursts_need_more_than_a_poisson_peak_of_the_same_mean() -> None:
     poisson, bursty = (size(asked(bursts)).choice for bursts in (False, True))
     assert poisson is not None

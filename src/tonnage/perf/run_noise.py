@@ -33,15 +33,6 @@ def run_noise(requests: Requests) -> dict[str, float]:
     return found
 
 
-def statistic_noise(requests: Requests, metric: str, statistic: str) -> float:
-    """Standard error of a statistic such as "ttft" "p95", as a share of it; 0 if it is not known.
-
-    For gaps it is that of each request's mean gap.
-    """
-    values = _by_arrival(requests).get("itl" if metric == "tpot" else metric)
-    return 0.0 if values is None else _standard_error(values, statistic)
-
-
 def _by_arrival(requests: Requests) -> dict[str, NDArray[np.float64]]:
     """Latencies of the completed requests in order of arrival, and when they ended, in ns; empty where too few completed."""
     import numpy as np
@@ -57,11 +48,9 @@ def _by_arrival(requests: Requests) -> dict[str, NDArray[np.float64]]:
     return {"ttft": first - due, "itl": per_token, "e2e": last - due, "last": last}
 
 
-def _standard_error(values: NDArray[np.float64], statistic: str = "mean") -> float:
+def _standard_error(values: NDArray[np.float64]) -> float:
     import numpy as np
 
-    blocks = np.array_split(values, BLOCKS)
-    percentile = statistic.removeprefix("p")
-    of_each = np.array([np.percentile(b, float(percentile)) if percentile != statistic else b.mean() for b in blocks])
+    of_each = np.array([block.mean() for block in np.array_split(values, BLOCKS)])
     whole = float(of_each.mean())
     return float(of_each.std(ddof=1) / math.sqrt(BLOCKS) / whole) if whole > 0 else 0.0

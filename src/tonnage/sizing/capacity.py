@@ -44,7 +44,6 @@ class Capacity:
         binds: what ends the load: a limit, or saturation; None when there is no such load.
         reason: why there is no such load; None when there is one.
         simulated_requests: requests of the deciding run.
-        noise: standard error of the limited statistic in that run, as a share of it: that of a finite run.
         care: how long the runs were that decided.
     """
 
@@ -55,7 +54,6 @@ class Capacity:
     binds: Bound | None
     reason: Reason | None
     simulated_requests: int
-    noise: float = 0.0
     care: Care = QUICK
 
 
@@ -107,7 +105,6 @@ def _carried(instance: Instance, found: Highest, care: Care) -> Capacity:
         binds=SATURATION if found.limit is None else bound_by(found.limit),
         reason=None,
         simulated_requests=found.requests,
-        noise=found.noise,
         care=care,
     )
 

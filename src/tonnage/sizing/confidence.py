@@ -6,8 +6,8 @@ percentile: every step takes as many times as long as the error of requests/s sa
 the error of its metric says (``Slowdown``). The chance that a number of systems meets the limits is that of all percentiles at which it
 still does. Both are read from what one instance carries then (``slower_steps``), for every deployment in the same way; of the choice, the
 whole fleet is simulated as well, and what that shows corrects the rates. That all errors are at the same percentile at once is on the
-safe side. The scatter of a finite run is included, as the standard error of the limited latency. Uncertainty of the traffic is not: it is
-taken as asked.
+safe side. The scatter of finite runs is left out: it moves the load that an instance carries by some percent. So is uncertainty of the
+traffic: it is taken as asked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 from tonnage.perf.prediction_error import regime_of
@@ -52,19 +51,15 @@ class StepErrors:
         metric: whose held-out errors it is made of.
         regime: what the prediction is of.
         residuals: the table of held-out errors.
-        noise: standard error of the limited latency in the run that found the capacity, as a share of it.
     """
 
     metric: str
     regime: Regime
     residuals: Residuals
-    noise: float = 0.0
 
     def factor(self, p: float) -> float:
         """The quantile of the factor: with the probability ``p`` steps take at most so many times as long as predicted."""
-        middle = self._of_steps(0.5)
-        away = math.hypot(self._of_steps(p) - middle, self.noise * NormalDist().inv_cdf(p))
-        return math.exp(middle + math.copysign(away, p - 0.5))
+        return math.exp(self._of_steps(p))
 
     def _of_steps(self, p: float) -> float:
         if self.metric == "requests_s":
@@ -83,12 +78,8 @@ def step_errors(question: Question, carried: Carried) -> dict[str, StepErrors]:
     capacity, instance = carried.capacity, carried.ready.instance
     clients = capacity.concurrency if question.load == "closed" else None
     regime = regime_of(instance.deployment, isl=question.isl.mean, osl=question.osl.mean, clients=clients)
-    binds = metric_of(capacity.binds)
-    metrics = dict.fromkeys((binds, *(METRICS[limit.metric] for limit in instance.asked.slo), "requests_s"))
-    return {
-        metric: StepErrors(metric=metric, regime=regime, residuals=shipped_residuals(), noise=capacity.noise if metric == binds else 0.0)
-        for metric in metrics
-    }
+    metrics = dict.fromkeys((metric_of(capacity.binds), *(METRICS[limit.metric] for limit in instance.asked.slo), "requests_s"))
+    return {metric: StepErrors(metric=metric, regime=regime, residuals=shipped_residuals()) for metric in metrics}
 
 
 def levels(asked: float) -> tuple[float, ...]:

@@ -115,7 +115,7 @@ class FleetAtPeak:
     def could_carry(self, systems: int, share: float = STABLE) -> bool:
         """Whether so many systems complete the load within that share of saturation."""
         count = self.instances(systems)
-        return count > 0 and self.rate / count <= share * self.carried.capacity.saturation
+        return count > 0 and self.rate / count <= share * self.carried.capacity.saturation * (1 + 1e-6)
 
     def summary(self, systems: int, split: Split = "random") -> tuple[Summary, int]:
         """The metrics of a number of systems, and the requests simulated."""

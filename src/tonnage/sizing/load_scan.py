@@ -18,13 +18,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from tonnage.perf.run_noise import statistic_noise
 from tonnage.results.metrics import Summary, summarize
 from tonnage.sizing.instance import Instance, middle
 from tonnage.sizing.limits import statistic_s, strain, worst_limit
 
 if TYPE_CHECKING:
-    from tonnage.results.requests import Requests
     from tonnage.spec.deployment import Limit, Slo
 
 Care = Literal[1, 2]
@@ -68,14 +66,12 @@ class Highest:
         summary: the metrics at that load.
         requests: simulated in that run.
         limit: what the next load breaks; None where that is saturation.
-        noise: standard error of the limited statistic in that run, as a share of it.
     """
 
     rate: float
     summary: Summary
     requests: int
     limit: Limit | None
-    noise: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +95,6 @@ class LoadScan:
         """
         self.instance, self._most = instance, most
         self._runs: dict[tuple[int, int], Summary] = {}
-        self._latest: tuple[int, int, Requests] | None = None
 
     @cached_property
     def most(self) -> float:
@@ -149,6 +144,11 @@ class LoadScan:
                 return self._broken(high, slo)
         return self._found(low, high, slo, care)
 
+    def rate_within(self, slo: Slo, above: float = 0.0) -> float:
+        """Requests per second of ``highest`` by the longest runs; 0 where none is found above that rate."""
+        found = self.highest(slo, above, SURE)
+        return found.rate if isinstance(found, Highest) else 0.0
+
     def reached(self, slo: Slo, care: Care = QUICK) -> float:
         """The load of ``highest`` from fewer runs: between two loads ``ROUGH`` steps apart by the logarithm of the limited latencies.
 
@@ -196,10 +196,10 @@ class LoadScan:
     def summary(self, place: int, level: int) -> Summary:
         """The metrics at a load, by a run of one of the ``LENGTHS``."""
         if (level, place) not in self._runs:
-            self._latest = (level, place, self._run(place, level))
-            self._runs[level, place] = summarize(self._latest[2])
+            rate = self.rate(place)
+            self._runs[level, place] = summarize(middle(self.instance.open(rate, self._count(place, level), self.instance.asked.seed)))
             if level > 0:
-                self.instance.noted(self.rate(place), self._runs[level, place])
+                self.instance.noted(rate, self._runs[level, place])
         return self._runs[level, place]
 
     def _below(self, end: int, slo: Slo, care: Care) -> int | None:
@@ -226,8 +226,7 @@ class LoadScan:
     def _found(self, low: int, high: int, slo: Slo, care: Care) -> Highest:
         summary = self.summary(low, care)
         limit = None if high > self.last else worst_limit(self._seen(high), slo)
-        noise = 0.0 if limit is None else statistic_noise(self._record(low, care), limit.metric, limit.statistic)
-        return Highest(rate=self.rate(low), summary=summary, requests=self._count(low, care), limit=limit, noise=noise)
+        return Highest(rate=self.rate(low), summary=summary, requests=self._count(low, care), limit=limit)
 
     def _broken(self, place: int, slo: Slo) -> Broken:
         summary = self._seen(place)
@@ -236,15 +235,6 @@ class LoadScan:
     def _seen(self, place: int) -> Summary:
         """The metrics of the longest run made at a load."""
         return self.summary(place, max((level for level, at in self._runs if at == place), default=0))
-
-    def _record(self, place: int, level: int) -> Requests:
-        """The measured requests of a run, which is made again where another followed it."""
-        if self._latest is None or self._latest[:2] != (level, place):
-            self._latest = (level, place, self._run(place, level))
-        return self._latest[2]
-
-    def _run(self, place: int, level: int) -> Requests:
-        return middle(self.instance.open(self.rate(place), self._count(place, level), self.instance.asked.seed))
 
     def _count(self, place: int, level: int) -> int:
         return round(LENGTHS[level] * self.instance.count(self.rate(place)))

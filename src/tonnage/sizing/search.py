@@ -19,14 +19,14 @@ from tonnage.plan.rejected import Rejected
 from tonnage.sizing.bounds import FAR, Carried, beaten, bound_per_gpu, exceeded, far_behind
 from tonnage.sizing.candidate import candidate
 from tonnage.sizing.capacity import Capacity, find_capacity, open_capacity
-from tonnage.sizing.confidence import at_confidence, sharpened
+from tonnage.sizing.confidence import at_confidence, factors_at, sharpened, step_errors
 from tonnage.sizing.fleet_check import FleetAtPeak, check
 from tonnage.sizing.load_scan import QUICK, SURE, Care
 from tonnage.sizing.offline import offline_capacity
 from tonnage.sizing.question import Question
 from tonnage.sizing.search_space import Ready
 from tonnage.sizing.trace_capacity import replay_capacity
-from tonnage.sizing.tuning import tuned
+from tonnage.sizing.tuning import decisive_rate_per_gpu, tuned
 
 Progress = Callable[[int, int, str], None]
 """Called with (candidates done, candidates in all, the one just finished)."""
@@ -184,9 +184,13 @@ def _tuned(question: Question, found: list[Carried], workers: int | None) -> lis
     best = sorted(range(len(found)), key=lambda i: (-found[i].rate_per_gpu, i))[:TUNED]
     for place, sure in _parallel(surely, best, workers):
         found[place] = sure
-    moves = question.free_moves if question.tune else ()
-    for place in sorted(best, key=lambda i: (-found[i].rate_per_gpu, i)) if moves else ():
-        found[place] = tuned(found[place], moves, max(found[i].rate_per_gpu for i in best))
+    if not question.tune or not question.free_moves:
+        return found
+    slow = {place: factors_at(step_errors(question, found[place]), question.confidence) for place in best}
+    rates = {place: decisive_rate_per_gpu(found[place], slow[place]) for place in best}
+    for place in sorted(best, key=lambda i: (-rates[i], i)):
+        found[place] = tuned(found[place], question.free_moves, slow[place], max(rates.values()))
+        rates[place] = decisive_rate_per_gpu(found[place], slow[place])
     return found
 
 

@@ -18,6 +18,7 @@ from tonnage.sizing.search_space import prepared_trial
 from tonnage.spec.lengths import Lengths
 
 if TYPE_CHECKING:
+    from tonnage.plan.candidate import Candidate
     from tonnage.sizing.question import Question
     from tonnage.sizing.search import Answer
     from tonnage.sizing.search_space import Trial
@@ -38,11 +39,10 @@ SETTLED = 0.95
 def sensitivity(question: Question, found: Answer, workers: int | None = None) -> Sensitivity:
     """The swings of every input and the cheapest relaxed limit, around an answer with at least one candidate."""
     inputs: list[Input] = ["isl", "osl", "rate", "step_time"] if question.recording is None else ["rate", "step_time"]
-    swings = []
+    swings, best = [], found.candidates[0]
     for name in inputs:
-        low, high = (_changed(question, found, name, change, workers) for change in (-CHANGE, CHANGE))
+        low, high = (_bounded(_changed(question, found, name, change, workers), best) for change in (-CHANGE, CHANGE))
         swings.append(Swing(input=name, low=low, high=high))
-    best = found.candidates[0]
     return Sensitivity(
         systems=best.systems, systems_exact=best.systems_exact, swings=tuple(swings), relaxed=cheapest_relaxed(question, found, workers)
     )
@@ -97,6 +97,18 @@ def _as_changed(change: float, found: Answer) -> Changed:
 def _figures(changed: Changed) -> tuple[int, float]:
     """Systems, and exactly how many."""
     return changed.systems or 0, changed.systems_exact or 0.0
+
+
+def _bounded(changed: Changed, best: Candidate) -> Changed:
+    """No more than the answer asks for where an input is lower, and no fewer where it is higher.
+
+    Shorter outputs, for one, have fewer gaps over which a prompt of somebody else is spread, and so a higher TPOT at the same rate. Who
+    has them may still run what longer ones would need.
+    """
+    if changed.systems is None or changed.systems_exact is None:
+        return changed
+    bound = min if changed.change < 0 else max
+    return replace(changed, systems=bound(changed.systems, best.systems), systems_exact=bound(changed.systems_exact, best.systems_exact))
 
 
 def _again(asked: Question, found: Answer, workers: int | None) -> Answer:

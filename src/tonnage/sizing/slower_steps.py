@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING
 
 from tonnage.sizing.capacity import STABLE, scan_of
 from tonnage.sizing.limits import strain
-from tonnage.sizing.load_scan import QUICK, Care
+from tonnage.sizing.load_scan import QUICK, SURE, Care
 from tonnage.sizing.trace_capacity import noted_replay
 
 if TYPE_CHECKING:
     from tonnage.plan.limit import Bound
     from tonnage.sizing.bounds import Carried
     from tonnage.sizing.question import Question
-    from tonnage.spec.deployment import Limit, LimitMetric
+    from tonnage.spec.deployment import Limit, LimitMetric, Slo
 
 METRICS: dict[LimitMetric, str] = {"ttft": "ttft_ms", "itl": "itl_ms", "tpot": "itl_ms", "e2e": "e2e_ms"}
 """Whose errors stand for the step factor, by the metric of a limit; those of requests/s at saturation."""
@@ -67,6 +67,10 @@ class Slowdown:
     def of(self, limit: Limit) -> float:
         """Of the latency that a limit is on."""
         return self.latencies.get(METRICS[limit.metric], self.steps)
+
+    def tightened(self, slo: Slo) -> Slo:
+        """The limits that an instance as predicted has to meet for one with these times to meet ``slo``."""
+        return tuple(replace(limit, seconds=limit.seconds / self.of(limit)) for limit in slo)
 
 
 AS_PREDICTED = Slowdown(steps=1.0)
@@ -117,10 +121,11 @@ class SlowerSteps:
     def _scan(self, slowdown: Slowdown, care: Care) -> float:
         """The rate by the scan of the load under limits as many times as tight."""
         instance = self.instance
-        tighter = tuple(replace(limit, seconds=limit.seconds / slowdown.of(limit)) for limit in instance.asked.slo)
+        tighter = slowdown.tightened(instance.asked.slo)
         if tighter and strain(instance.alone(), tighter) > 1.0:
             return 0.0
-        rate = scan_of(instance).reached(tighter, care) / slowdown.steps
+        scan = scan_of(instance)
+        rate = (scan.rate_within(tighter) if care == SURE else scan.reached(tighter)) / slowdown.steps
         return rate if rate >= LEAST * self.capacity.rate else 0.0
 
     def _worst(self, slowdown: Slowdown) -> float:

@@ -28,9 +28,18 @@ if TYPE_CHECKING:
 MOST_INSTANCES = 4_096
 """Most instances that are tried."""
 
+HALVINGS = 7
+"""Halvings of the way to saturation for a recording that a single instance holds."""
+
+HAIR = 1 - 1e-6
+"""Share of the rate that one instance fewer would have to carry, which is not reached."""
+
 
 def replay_capacity(instance: Instance, recording: Recording, lengths: bool = True) -> Capacity:
-    """What one instance carries of the recording: its mean over the least whole number of instances that hold the limits.
+    """What one instance carries of the recording: its mean over the least number of instances that hold the limits.
+
+    That number is a fraction: between the least whole one that holds and one fewer, by the strain on the limits. Where a single instance
+    holds, the recording is sped up until it does not.
 
     Args:
         instance: the deployment.
@@ -59,9 +68,14 @@ def replay_capacity(instance: Instance, recording: Recording, lengths: bool = Tr
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
-    found = runs[high]
+    found, most = runs[high], STABLE * saturated
     binds = worst_limit(runs[low], slo) if low in runs else None
-    rate = _between(mean / high, mean / low, strain(found, slo), strain(runs[low], slo)) if binds is not None else mean / high
+    if binds is not None:
+        rate = _between(mean / high, mean / low, strain(found, slo), strain(runs[low], slo))
+    elif low > 0:
+        rate = min(max(most, mean / high), mean / low * HAIR)
+    else:
+        rate, binds = _sped_up(instance, recording, most, lengths)
     return Capacity(
         rate=rate,
         concurrency=rate * found.statistic_ms("e2e", "mean") / 1e3,
@@ -81,6 +95,21 @@ def _between(low: float, high: float, below: float, above: float) -> float:
     """
     share = math.log(1 / below) / math.log(above / below) if below > 0 else 0.0
     return low + min(share, 0.999) * (high - low)
+
+
+def _sped_up(instance: Instance, recording: Recording, most: float, lengths: bool) -> tuple[float, Limit | None]:
+    """The highest mean of the recording that one instance holds, up to ``most``, and what breaks above it; in requests per second."""
+    low, high, binds = recording.mean_rps, max(most, recording.mean_rps), None
+    for half in range(HALVINGS + 1):
+        rate = high if half == 0 else math.sqrt(low * high)
+        broken = worst_limit(noted_replay(instance, recording.at_mean(rate), 1, lengths), instance.asked.slo)
+        if broken is None:
+            low = rate
+        else:
+            high, binds = rate, broken
+        if low == high:
+            break
+    return low, binds
 
 
 def noted_replay(instance: Instance, recording: Recording, count: int, lengths: bool = True) -> Summary:

@@ -1,7 +1,8 @@
 """The knobs that matter: token budget, batch size, chunked prefill.
 
-For the best few deployments every setting is searched that differs from the engine's own in one knob. The search of a
-setting ends with the first run that shows that it carries no more than the best so far.
+For the best few deployments every setting is searched that differs from the engine's own in one knob. They are compared with steps as
+slow as the asked confidence allows for, which decide the number of systems. The search of a setting ends with the first run that shows
+that it carries no more than the best so far.
 """
 
 from __future__ import annotations
@@ -17,37 +18,49 @@ from tonnage.sizing.capacity import STABLE, open_capacity, scan_of
 from tonnage.sizing.instance import Instance
 from tonnage.sizing.load_scan import SURE, place_of
 from tonnage.sizing.question import MOVES
+from tonnage.sizing.slower_steps import AS_PREDICTED, Slowdown
 from tonnage.sizing.token_budget import TOKENS
 
 if TYPE_CHECKING:
-    from tonnage.sizing.capacity import Capacity
     from tonnage.sizing.search_space import Ready
-    from tonnage.spec.deployment import EngineKnobs
+    from tonnage.spec.deployment import EngineKnobs, Slo
 
 BATCH = (8, 4_096)
 """Range of the batch size."""
 
 
-def tuned(carried: Carried, moves: Sequence[str] = MOVES, rival: float = 0.0) -> Carried:
+def tuned(carried: Carried, moves: Sequence[str] = MOVES, slowdown: Slowdown = AS_PREDICTED, rival: float = 0.0) -> Carried:
     """The deployment with the knobs that carry most; as it is where none carries more, or no more than a rival does.
 
     Args:
         carried: the deployment, and what it carries by long runs.
         moves: the knobs that may be set.
-        rival: requests per second and GPU that other knobs must exceed to count.
+        slowdown: by how much longer times than predicted the knobs are compared: those that decide the number of systems.
+        rival: requests per second and GPU with such times that other knobs must exceed to count.
     """
-    ready, best, least = carried.ready, carried, rival * carried.ready.trial.deployment.parallelism.gpus
+    ready, asked = carried.ready, carried.ready.instance.asked
+    slo = slowdown.tightened(asked.slo)
+    best, most = ready.instance, scan_of(ready.instance).rate_within(slo)
+    if most <= 0.0:
+        return carried
     for knobs in _settings(ready, moves):
         if knobs == ready.trial.deployment.knobs:
             continue
         try:
-            instance = Instance(replace(ready.trial.deployment, knobs=knobs), ready.instance.asked)
+            instance = Instance(replace(ready.trial.deployment, knobs=knobs), asked)
         except InputError:
             continue
-        above = max(least, best.capacity.rate)
-        if _may_carry_more(instance, best, above):
-            best = _with_knobs(carried, instance, open_capacity(instance, above, SURE), above) or best
-    return best
+        above = max(most, rival * slowdown.steps * ready.trial.deployment.parallelism.gpus)
+        if _may_carry_more(instance, best, above, slo) and (rate := scan_of(instance).rate_within(slo, above)) > above:
+            best, most = instance, rate
+    return carried if best is ready.instance else _with_knobs(carried, best)
+
+
+def decisive_rate_per_gpu(carried: Carried, slowdown: Slowdown) -> float:
+    """Requests per second and GPU inside the limits where times are so much longer."""
+    instance = carried.ready.instance
+    rate = scan_of(instance).rate_within(slowdown.tightened(instance.asked.slo))
+    return rate / slowdown.steps / carried.ready.trial.deployment.parallelism.gpus
 
 
 def changes(carried: Carried, default: EngineKnobs) -> tuple[KnobChange, ...]:
@@ -74,20 +87,20 @@ def _settings(ready: Ready, moves: Sequence[str]) -> Iterator[EngineKnobs]:
         yield replace(first, chunked_prefill=not first.chunked_prefill)
 
 
-def _may_carry_more(instance: Instance, best: Carried, above: float) -> bool:
+def _may_carry_more(instance: Instance, best: Instance, above: float, slo: Slo) -> bool:
     """Whether an instance with other knobs needs a search: it is not the same at the load, and breaks no limit above it."""
-    slo = instance.asked.slo
     if above >= STABLE * MARGIN * instance.saturation_estimate():
         return False
-    scan, other, place = scan_of(instance), scan_of(best.ready.instance), place_of(above)
+    scan, other, place = scan_of(instance), scan_of(best), place_of(above)
     if slo and place < min(scan.last, other.last) and scan.summary(place, 0) == other.summary(place, 0):
         return False
     return scan.no_higher(slo, above, SURE) is None and scan.most > above
 
 
-def _with_knobs(carried: Carried, instance: Instance, capacity: Capacity, above: float) -> Carried | None:
-    """The deployment as that instance; None where it carries no more than ``above`` requests per second."""
-    if capacity.reason is not None or capacity.rate <= above:
-        return None
+def _with_knobs(carried: Carried, instance: Instance) -> Carried:
+    """The deployment as that instance; as it is where the limits turn out to hold at no load."""
+    capacity = open_capacity(instance, care=SURE)
+    if capacity.reason is not None:
+        return carried
     trial = replace(carried.ready.trial, deployment=instance.deployment)
     return Carried(ready=replace(carried.ready, trial=trial, instance=instance), capacity=capacity)
