@@ -187,8 +187,8 @@ def test_more_confidence_never_takes_fewer_gpus() -> None:
 
 
 def test_a_gpu_without_rows_is_less_sure_and_needs_more() -> None:
-    """MI300X is in no fit: its steps are known less well, so that more of its predicted capacity is left unused."""
-    fitted, published = (plan_of(peak_rps=100, gpu=gpu, engine="vllm").choice for gpu in ("h100-sxm-80gb", "mi300x"))
+    """MI325X is in no fit: its steps are known less well, so that more of its predicted capacity is left unused."""
+    fitted, published = (plan_of(peak_rps=100, gpu=gpu, engine="vllm").choice for gpu in ("h100-sxm-80gb", "mi325x"))
     spread = [each.confidence.step_factors["80"] / each.confidence.step_factors["50"] for each in (fitted, published)]
     assert spread[1] > spread[0]
     lead = [each.sized_rate / each.requests_per_second_per_instance for each in (fitted, published)]
