@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
     from tonnage.sizing.bounds import Carried
     from tonnage.sizing.question import Question
+    from tonnage.spec.deployment import Limit
     from tonnage.spec.recording import Recording
 
 MOST_INSTANCES = 4_096
