@@ -24,15 +24,18 @@ def load_words(run: ShownRun) -> str:
     """The load: "8 clients", "4 requests/s, Poisson arrivals"."""
     arrivals = run.scenario.get("arrivals")
     said: Mapping[str, Any] = arrivals if isinstance(arrivals, Mapping) else {}
+    talk = run.scenario.get("conversations")
+    unit = "conversations/s" if talk else "requests/s"
+    turns = f", {talk['turns']} turns each" if isinstance(talk, Mapping) and talk.get("turns") else ""
     if said.get("concurrency"):
-        return counted(int(said["concurrency"]), "client")
+        return counted(int(said["concurrency"]), "client") + (f" with conversations{turns}" if talk else "")
     if said.get("trace"):
         return f"recorded arrivals of {said['trace']}"
     if said.get("rate"):
         burst = f", bursts of {said['burst']}" if said.get("burst") else ""
         process = PROCESSES.get(str(said.get("process", "")), "")
         cv = f" with a CV of {plain(said['cv'])}" if said.get("process") == "gamma" else ""
-        return f"{plain(float(said['rate']))} requests/s{f', {process}{cv}' if process and not burst else burst}"
+        return f"{plain(float(said['rate']))} {unit}{turns}{f', {process}{cv}' if process and not burst else burst}"
     return "recorded arrivals"
 
 
