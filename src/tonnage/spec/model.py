@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 from tonnage.spec.layers import WITH_LATENT, WITH_STATE, Cache, FullAttention, LatentAttention, LatentLayer, Layers, SlidingAttention
 
@@ -98,16 +99,9 @@ class Model:
     @property
     def by_kind(self) -> tuple[Layers, ...]:
         """The layers that mix tokens, by kind."""
-        if self.mixers:
-            return self.mixers
-        if self.latent is not None:
-            return (Layers(layers=self.layers, mixer=LatentLayer(heads=self.heads, widths=self.latent)),)
-        plain = FullAttention(heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim)
-        if not 0 < self.windowed_layers < self.layers:
-            return (Layers(layers=self.layers, mixer=plain),)
-        window = SlidingAttention(heads=self.heads, kv_heads=self.kv_heads, head_dim=self.head_dim, window=self.window)
-        whole = Layers(layers=self.layers - self.windowed_layers, mixer=plain)
-        return whole, Layers(layers=self.windowed_layers, mixer=window)
+        return self.mixers or _alike(
+            (self.layers, self.heads, self.kv_heads, self.head_dim), self.latent, (self.window, self.windowed_layers)
+        )
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -240,6 +234,25 @@ class Model:
             mlp_layers=max(inner, 1) if self.mlp_layers else 0,
             mixers=_shared_out(self.mixers, layers, self.layers),
         )
+
+
+@cache
+def _alike(sizes: tuple[int, int, int, int], latent: LatentAttention | None, windows: tuple[int, int]) -> tuple[Layers, ...]:
+    """The layers of a model that has one kind, or windows beside layers without; made once, because fits ask thousands of times.
+
+    Args:
+        sizes: layers, query heads, key/value heads and the width of a head.
+        latent: the widths of latent attention; None without.
+        windows: tokens of a window, and the layers that have one.
+    """
+    (layers, heads, kv_heads, head_dim), (window, windowed) = sizes, windows
+    if latent is not None:
+        return (Layers(layers=layers, mixer=LatentLayer(heads=heads, widths=latent)),)
+    plain = FullAttention(heads=heads, kv_heads=kv_heads, head_dim=head_dim)
+    if not 0 < windowed < layers:
+        return (Layers(layers=layers, mixer=plain),)
+    sliding = SlidingAttention(heads=heads, kv_heads=kv_heads, head_dim=head_dim, window=window)
+    return Layers(layers=layers - windowed, mixer=plain), Layers(layers=windowed, mixer=sliding)
 
 
 def _shared_out(mixers: tuple[Layers, ...], layers: int, whole: int) -> tuple[Layers, ...]:
