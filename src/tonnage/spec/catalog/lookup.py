@@ -26,7 +26,7 @@ Entry = Model | Gpu | System | EngineSpec
 
 _TUNING = re.compile(r"-(instruct|chat|hf|it|base)$")
 _LLAMA = re.compile(r"^(?:meta-)?llama-?v?(\d)(?:[.p-](\d)(?=-))?-?(?=\d)")
-_VERSION = re.compile(r"^(.*?)[\s:=v@-]*(\d+(?:\.\d+)*)(?:[.+-]?(?:rc|post|dev|cpu)\d*)?$")
+_VERSION = re.compile(r"^(.*?)[\s:=v@-]*(\d+(?:\.\d+)*)(?:[.+-]?(?:rc|post|dev|cpu|cu|rocm|amd|mi)[\w.]*)*$")
 
 
 def _level(spelling: str) -> str:
