@@ -140,7 +140,7 @@ def _one(
         scenario={**asked.scenario, **_load(question)},
         provenance=provenance,
         watchers=() if watcher is None else (watcher,),
-        metrics=Scraper(asked.metrics_urls) if asked.metrics_urls else None,
+        metrics=Scraper(asked.metrics_urls, gpus=asked.gpus) if asked.metrics_urls or asked.gpus is not None else None,
     )
     if folder is not None:
         for name in asked.exports:

@@ -15,6 +15,7 @@ from tonnage.bench.conversations import parse_pause
 from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.exports import check_export
 from tonnage.bench.load import PATTERNS, Question, Talk
+from tonnage.bench.nvml import Nvml
 from tonnage.bench.prompt_file import FilePrompts, read_prompts
 from tonnage.bench.prompts import CHARACTERS_PER_TOKEN, Prompts, TokenizerFile, prompts
 from tonnage.bench.scrape import fetch, samples
@@ -46,6 +47,7 @@ class Bench:
         scenario: what was asked, for the run folders.
         metrics_urls: pages of Prometheus metrics to read while a load runs.
         exports: formats of other tools that each run folder is written in, too.
+        gpus: of this machine, read while a load runs; None for none.
     """
 
     setup: Setup
@@ -54,6 +56,7 @@ class Bench:
     scenario: dict[str, Any]
     metrics_urls: tuple[str, ...] = ()
     exports: tuple[str, ...] = ()
+    gpus: Nvml | None = None
 
     def folder(self, output: Path, question: Question) -> Path:
         """Where one load is written: the folder itself, or one inside it for each point of a sweep."""
@@ -101,6 +104,7 @@ class BenchArguments:
         reuse_connections: whether connections are kept.
         workers: client processes, with one clock and one record; of a closed loop at most as many as it has clients.
         metrics_url: pages of Prometheus metrics to read while a load runs; "none" for not even the server's own /metrics.
+        gpu_metrics: whether the GPUs of this machine are read while a load runs (needs nvidia-ml-py).
         percentiles: those that there must be samples enough for.
         slo: limits that goodput is counted against, such as "ttft p95<=500ms".
         max_error_rate: share of requests that may fail in a valid run.
@@ -143,6 +147,7 @@ class BenchArguments:
     reuse_connections: bool = True
     workers: int = 1
     metrics_url: Sequence[str] = ()
+    gpu_metrics: bool = False
     percentiles: Sequence[int] = ()
     slo: Sequence[str] = ()
     max_error_rate: float = ERROR_RATE
@@ -193,6 +198,7 @@ def prepare_bench(**asked: Any) -> Bench:
         scenario=_scenario(target, question, setup),
         metrics_urls=_pages(target, a.metrics_url),
         exports=tuple(check_export(name) for name in a.export),
+        gpus=Nvml() if a.gpu_metrics else None,
     )
 
 

@@ -1,7 +1,8 @@
 """The server's own metrics while a run lasts: Prometheus text, read once a second by a thread.
 
 Kept are the gauges and counters of the names below, as vLLM, SGLang, TensorRT-LLM, Triton and the DCGM exporter call them:
-queue length, running requests, KV use, GPU power and use. Format: Prometheus text exposition 0.0.4.
+queue length, running requests, KV use, GPU power and use. Format: Prometheus text exposition 0.0.4. The GPUs of this machine may be read
+beside them (``nvml``).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from urllib.parse import urlsplit
 from tonnage.bench.client import Client
 from tonnage.bench.conductor import Conductor
 from tonnage.bench.exchange import Exchange
+from tonnage.bench.nvml import Nvml
 from tonnage.bench.talk_conductor import TalkConductor
 from tonnage.bench.token_times import TokenTimes
 
@@ -61,14 +63,15 @@ def fetch(url: str, timeout_s: float = 2.0) -> str:
 class Scraper:
     """Reads some pages again and again, from the beginning of a run to its end."""
 
-    def __init__(self, urls: tuple[str, ...], *, every_s: float = EVERY_S) -> None:
+    def __init__(self, urls: tuple[str, ...], *, gpus: Nvml | None = None, every_s: float = EVERY_S) -> None:
         """Set up; nothing is read yet.
 
         Args:
             urls: of the pages.
+            gpus: of this machine, read with the pages; None for none.
             every_s: seconds between two readings.
         """
-        self._urls = urls
+        self._urls, self._gpus = urls, gpus
         self._every = every_s
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -99,6 +102,9 @@ class Scraper:
             for url in self._urls:
                 now = time.monotonic_ns() - self._start_ns
                 self.rows.extend((now, name, value) for name, value in samples(fetch(url)).items())
+            if self._gpus is not None:
+                now = time.monotonic_ns() - self._start_ns
+                self.rows.extend((now, name, value) for name, value in self._gpus.samples().items())
             if self._stop.wait(self._every):
                 return
 

@@ -37,6 +37,9 @@ class Server:
         "A page of Prometheus metrics to read once a second; may be repeated (default: the server's own /metrics, if it has one).",
         negative=False,
     )
+    gpu_metrics: bool | None = about(
+        "Read the GPUs of this machine once a second, too, where the client runs beside the server; needs nvidia-ml-py (default: off)."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
