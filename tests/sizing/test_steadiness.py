@@ -1,0 +1,108 @@
+"""Questions asked again with one thing changed, at a given GPU, engine and format: answers move the right way, and by no noise.
+
+``benchmarks/steadiness.py`` asks many more, drawn at random, and prints the figures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from tests.questions import question
+from tonnage.plan.candidate import Candidate
+from tonnage.sizing.planner import size
+from tonnage.sizing.question import Question
+from tonnage.sizing.sensitivity import changed_question
+
+CASES: dict[str, dict[str, object]] = {
+    "first token": {"isl": "lognormal:1000,800", "osl": 100, "ttft": "p95<=500ms", "engine": "vllm", "peak_rps": 3_000},
+    "gaps that do not rise with the load": {
+        "gpu": "b200-sxm-180gb",
+        "engine": "sglang",
+        "isl": "50+-16",
+        "osl": "50+-16",
+        "ttft": None,
+        "itl": "p99<=50ms",
+        "peak_rps": 3_000,
+    },
+    "whole answer, bursty": {
+        "isl": 1500,
+        "osl": 60,
+        "ttft": None,
+        "e2e": "p95<=4s",
+        "arrivals": "gamma",
+        "cv": 2,
+        "peak_rps": 2_000,
+    },
+}
+
+
+def case(name: str, **changed: object) -> Question:
+    return replace(question(**{"tp": "1", **CASES[name], **changed}), deepen=False, tune=False)
+
+
+@cache
+def first(name: str) -> Candidate:
+    return chosen(case(name))
+
+
+def chosen(asked: Question) -> Candidate:
+    found = size(asked).choice
+    assert found is not None
+    return found
+
+
+def looser(asked: Question, factor: float) -> Question:
+    return replace(asked, slo=tuple(replace(limit, seconds=limit.seconds * factor) for limit in asked.slo))
+
+
+CHANGES = {
+    "limits a little looser": lambda q: looser(q, 1.03),
+    "limits looser": lambda q: looser(q, 1.3),
+    "less load": lambda q: changed_question(q, "rate", -0.1),
+    "less confidence": lambda q: replace(q, confidence=0.5),
+    "faster steps": lambda q: changed_question(q, "step_time", -0.2),
+    "shorter prompts": lambda q: changed_question(q, "isl", -0.2),
+    "shorter outputs": lambda q: changed_question(q, "osl", -0.2),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_asks_for_less_needs_no_more(name: str, change: str) -> None:
+    less, more = chosen(CHANGES[change](case(name))), first(name)
+    assert less.systems <= more.systems
+    assert less.systems_exact <= more.systems_exact
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_another_seed_moves_the_answer_by_five_percent_at_most(name: str) -> None:
+    for seed in (1, 2):
+        assert chosen(replace(case(name), seed=seed)).systems_exact == pytest.approx(first(name).systems_exact, rel=0.05)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("factor", [0.25, 4.0])
+def test_n_times_the_load_needs_about_n_times_the_systems(name: str, factor: float) -> None:
+    scaled = chosen(changed_question(case(name), "rate", factor - 1))
+    assert scaled.systems_exact == pytest.approx(factor * first(name).systems_exact, rel=0.05)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_number_was_seen_to_hold(name: str) -> None:
+    plan = size(case(name, peak_rps=700))
+    assert plan.fleet_check is not None
+    assert plan.fleet_check.holds
+    assert plan.choice is not None
+    assert any(run.holds and run.systems == plan.choice.systems for run in plan.fleet_check.runs)
+
+
+def test_looser_limits_never_need_more_where_knobs_are_searched() -> None:
+    """Five limits from tight to loose; each has its own token budget."""
+    systems = []
+    for milliseconds in (30, 40, 60, 100, 300):
+        asked = question(tp="1", isl=3000, osl=100, engine="vllm", ttft="p95<=2s", itl=f"p99<={milliseconds}ms", peak_rps=300)
+        systems.append(chosen(replace(asked, deepen=False)).systems_exact)
+    assert systems == sorted(systems, reverse=True)
