@@ -55,12 +55,10 @@ class Pipeline:
         """Load a model; the thread is not started.
 
         Raises:
-            InputError: OpenVINO GenAI is not installed, or cannot load the model.
+            InputError: OpenVINO GenAI cannot load the model.
         """
-        try:
-            import openvino_genai
-        except ImportError:
-            raise InputError("serve --engine openvino: needs OpenVINO GenAI; install the extra: pip install 'tonnage[openvino]'") from None
+        import openvino_genai
+
         scheduler = openvino_genai.SchedulerConfig()
         scheduler.max_num_seqs, scheduler.max_num_batched_tokens = settings.max_batch_size, settings.max_num_tokens
         scheduler.cache_size, scheduler.enable_prefix_caching = settings.kv_cache_gb, settings.prefix_caching
