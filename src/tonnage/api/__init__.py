@@ -8,6 +8,7 @@ from tonnage.api.arguments import check_given, slo
 from tonnage.api.calibrate import calibrate
 from tonnage.api.costs import prices_of
 from tonnage.api.demo import demo
+from tonnage.api.deploy import deploy
 from tonnage.api.deployment import deployment_of
 from tonnage.api.facts import MemoryReport, PrecisionReport, catalog, memory, precisions
 from tonnage.api.gateway import gateway_settings
@@ -33,6 +34,7 @@ __all__ = [
     "catalog",
     "check_given",
     "demo",
+    "deploy",
     "deployment_of",
     "gateway_from",
     "gateway_settings",

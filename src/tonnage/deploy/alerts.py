@@ -1,0 +1,164 @@
+"""Prometheus rules: how fast the plan's limits use up their budget, failures, load beyond the plan, GPUs that stand idle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tonnage.deploy.noted import noted
+from tonnage.deploy.objectives import Objective, objectives
+from tonnage.deploy.service import Service
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Burn:
+    """One pair of windows, over both of which a budget must burn faster than its rate.
+
+    Attributes:
+        long, short: windows.
+        rate: budgets of 30 days that would be spent in 30 days at this pace.
+        severity: "page" or "ticket".
+        hours: of the long window.
+    """
+
+    long: str
+    short: str
+    rate: float
+    severity: str
+    hours: int
+
+
+BURNS = (
+    Burn(long="1h", short="5m", rate=14.4, severity="page", hours=1),
+    Burn(long="6h", short="30m", rate=6, severity="page", hours=6),
+    Burn(long="1d", short="2h", rate=3, severity="ticket", hours=24),
+    Burn(long="3d", short="6h", rate=1, severity="ticket", hours=72),
+)
+"""Google, The Site Reliability Workbook (2018), chapter 5, "Alerting on SLOs", table of multi-window, multi-burn-rate alerts."""
+
+MONTH_HOURS = 720
+
+WINDOWS = ("5m", "30m", "1h", "2h", "6h", "1d", "3d")
+
+HIGHEST_SHARE = 0.9
+"""A rate that only more than this share of slow requests could reach is lowered to it: with a budget of half of the requests, 14.4 times
+that is more than all."""
+
+ERRORS = 0.01
+"""Share of failed responses that wakes somebody; bench calls a run with more of them invalid."""
+
+GPU_USE = "tonnage:gpu_use:percent"
+
+IDLE = 0.1
+"""Share of the time in which a GPU works, below which it is called idle."""
+
+
+def rules(service: Service, gpus: str, least: int) -> dict[str, Any]:
+    """The groups of rules, as a rule file or a ``PrometheusRule`` holds them.
+
+    Args:
+        service: that they watch.
+        gpus: PromQL of the use of its GPUs in percent, one series each, from NVIDIA's DCGM exporter.
+        least: instances that are always there.
+    """
+    found = objectives(service)
+    shares = [one for one in found if one.budget is not None]
+    use = {"record": GPU_USE, "labels": {"deployment": service.name}, "expr": gpus}
+    groups: list[Any] = [{"name": f"{service.name}-gpus", "rules": [use]}]
+    if shares:
+        recorded = [_recorded(service, one, window) for one in shares for window in WINDOWS]
+        about = "The share of requests, or of gaps between tokens, that were slower than a limit, over each window."
+        groups.append(noted({"name": f"{service.name}-slow-share", "interval": "30s", "rules": recorded}, about))
+    burning = [rule for one in found for rule in _burning(service, one)]
+    if burning:
+        groups.append(noted({"name": f"{service.name}-limits", "rules": burning}, _about(found)))
+    groups.append({"name": f"{service.name}-service", "rules": list(_service_rules(service, least))})
+    return {"groups": groups}
+
+
+def _about(found: tuple[Objective, ...]) -> str:
+    """What stands above the rules of the limits."""
+    lines = ["The plan's limits over 30 days: " + "; ".join(one.label for one in found) + "."]
+    lines.append("A rate of 14.4 spends 2 % of the month's budget in an hour. Both windows must burn: the short one ends the alert soon.")
+    if any(one.stands_in for one in found):
+        lines.append("The engine publishes no TPOT of single requests; the gaps between tokens stand in for it.")
+    return "\n".join(lines)
+
+
+def _slow(one: Objective, window: str) -> str:
+    """Name of the recorded share of a limit over a window."""
+    return f"tonnage:{one.key}_slow:ratio_rate{window}"
+
+
+def _recorded(service: Service, one: Objective, window: str) -> dict[str, Any]:
+    return {"record": _slow(one, window), "labels": {"deployment": service.name}, "expr": one.slow_share(window)}
+
+
+def _burning(service: Service, one: Objective) -> Iterator[Any]:
+    """The alerts of one limit, the fastest first; none twice at the same share."""
+    if one.budget is None:
+        yield _mean(service, one)
+        return
+    before = 1.0
+    for burn in BURNS:
+        share = min(burn.rate * one.budget, HIGHEST_SHARE)
+        if share >= before:
+            continue
+        before = share
+        selector = f'{{deployment="{service.name}"}}'
+        expr = f"{_slow(one, burn.long)}{selector} > {share:g} and {_slow(one, burn.short)}{selector} > {share:g}"
+        told = (
+            f"{one.label} for {service.served}: more than {share:.0%} of the {one.counted} of {burn.long} and of {burn.short} were slower"
+        )
+        spent = share / one.budget * burn.hours / MONTH_HOURS
+        alert = _alert(service, f"{one.title}_{burn.long}", expr, burn.severity, told)
+        yield noted(
+            alert, f"{burn.severity}: {spent:.0%} of the month's budget, which is {one.budget:.0%} of the {one.counted}, in {burn.long}"
+        )
+
+
+def _mean(service: Service, one: Objective) -> dict[str, Any]:
+    """A limit on a mean has no budget: it is broken or it holds."""
+    expr = f"{one.mean('1h')} > {one.limit.seconds:g} and {one.mean('5m')} > {one.limit.seconds:g}"
+    told = f"{one.label} for {service.served}: the means of 1h and of 5m are above it"
+    return _alert(service, f"{one.title}_1h", expr, "page", told)
+
+
+def _service_rules(service: Service, least: int) -> Iterator[Any]:
+    """Failures, missing instances, load beyond the plan, idle GPUs."""
+    at = f'deployment="{service.name}"'
+    responses = service.signals.responses
+    if responses:
+        total = f'sum(rate({responses}{{{at},handler=~"/v1/.*"}}[5m]))'
+        failed = f'sum(rate({responses}{{{at},handler=~"/v1/.*",status="5xx"}}[5m]))'
+        told = f"more than {ERRORS:.0%} of the responses of {service.served} failed in the last 5 minutes"
+        rule = _alert(service, "FailingRequests", f"{failed} / {total} > {ERRORS:g}", "page", told, wait="2m")
+        yield noted(rule, "Streams that break after their first byte have status 200 and are not counted by the engine.")
+    told = f"fewer than {least} instances of {service.served} answer their health checks and scrapes"
+    yield _alert(service, "InstancesMissing", f"(sum(up{{{at}}}) or vector(0)) < {least}", "page", told, wait="10m")
+    yield from _load_rules(service, at)
+    used = gpu_use(service)
+    told = f"the GPUs of {service.served} worked less than {IDLE:.0%} of the last 6 hours"
+    yield _alert(service, "IdleGpus", f"avg(avg_over_time({used}[6h])) < {100 * IDLE:g}", "ticket", told, wait="30m")
+
+
+def _load_rules(service: Service, at: str) -> Iterator[Any]:
+    """Load beyond what the plan counts on, per instance that runs."""
+    counted = service.choice.sized_rate
+    histogram = service.signals.histograms["e2e"].name
+    expr = f"sum(rate({histogram}_count{{{at}}}[10m])) / sum(up{{{at}}}) > {counted:.4g}"
+    told = f"an instance of {service.served} gets more than the {counted:.4g} requests/s that the plan counts on"
+    rule = _alert(service, "LoadBeyondPlan", expr, "ticket", told, wait="10m")
+    yield noted(rule, f"The plan counts on {counted:.4g} requests/s of an instance; beyond that its limits may break.")
+
+
+def gpu_use(service: Service) -> str:
+    """The series with how much of the time each GPU of the deployment works, in percent."""
+    return f'{GPU_USE}{{deployment="{service.name}"}}'
+
+
+def _alert(service: Service, name: str, expr: str, severity: str, told: str, *, wait: str = "") -> dict[str, Any]:
+    held = {"for": wait} if wait else {}
+    labels = {"severity": severity, "deployment": service.name}
+    return {"alert": name, "expr": expr, **held, "labels": labels, "annotations": {"summary": told}}

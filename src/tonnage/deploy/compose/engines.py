@@ -1,0 +1,111 @@
+"""``compose.yaml``: an engine for each instance, with GPUs of its own, and what watches them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tonnage.deploy.compose.gateway import FIRST_PORT
+from tonnage.deploy.noted import Alias, Noted, noted
+from tonnage.deploy.service import PORT, Service
+from tonnage.deploy.told import argv_notes
+from tonnage.plan.launch import FILE
+
+IMAGES = {
+    "prometheus": "prom/prometheus:v3.5.0",
+    "grafana": "grafana/grafana:12.1.0",
+    "gpu-exporter": "nvcr.io/nvidia/k8s/dcgm-exporter:4.2.3-4.1.3-ubuntu22.04",
+}
+"""Recalled, 2026-11-22."""
+
+
+def compose(service: Service) -> dict[str, Any]:
+    """The whole file."""
+    instances = {f"instance-{place + 1}": _instance(service, place) for place in range(service.pool.instances)}
+    return {
+        "x-engine": Noted(value=engine(service), anchor="engine", note=_about(service)),
+        "services": instances | watching(),
+        "volumes": {"model-cache": {}, "prometheus": {}},
+    }
+
+
+def _about(service: Service) -> str:
+    return f"What all {service.pool.instances} instances share." if service.pool.instances > 1 else "The engine."
+
+
+def engine(service: Service) -> dict[str, Any]:
+    """What the instances share."""
+    command, *arguments = service.argv
+    said = [f"/etc/engine/{FILE}" if word == FILE else word for word in arguments]
+    volumes = ["model-cache:/models", *([f"./{FILE}:/etc/engine/{FILE}:ro"] if service.file else [])]
+    asked = f"import urllib.request; urllib.request.urlopen('http://127.0.0.1:{PORT}/health', timeout=5)"
+    start = (
+        f"{service.startup_seconds} s to start: {service.weight_bytes / 1e9:,.0f} GB of weights fetched at 200 MB/s and read at 1 GB/s, "
+        "and 180 s for the engine. These are allowances; measure your own."
+    )
+    return {
+        "image": noted(service.image, f"{service.pool.engine_preset}; {service.image_source}"),
+        "entrypoint": [command],
+        "command": noted(said, argv_notes(service)),
+        "environment": noted(["HF_HOME=/models", "HF_TOKEN"], "HF_TOKEN is taken from your shell; gated models need it."),
+        "volumes": volumes,
+        "shm_size": noted(f"{service.shared_memory_gib}gb", "Shared memory of NCCL and the engine's processes."),
+        "restart": "unless-stopped",
+        "stop_grace_period": noted(
+            f"{service.drain_seconds}s", "Running requests may end: the plan's p99 of E2E at the limit, at least 30 s."
+        ),
+        "healthcheck": {
+            "test": ["CMD", "python3", "-c", asked],
+            "interval": "10s",
+            "timeout": "10s",
+            "retries": 6,
+            "start_period": noted(f"{service.startup_seconds}s", start),
+        },
+    }
+
+
+def _instance(service: Service, place: int) -> dict[str, Any]:
+    """One instance: the next GPUs of the machine, and a port on it."""
+    ids = [str(place * service.gpus + number) for number in range(service.gpus)]
+    devices = [{"driver": "nvidia", "device_ids": ids, "capabilities": ["gpu"]}]
+    memory = {"limits": {"memory": f"{service.memory_gib}g"}, "reservations": {"devices": devices}}
+    return {
+        "<<": Alias(name="engine"),
+        "ports": [f"127.0.0.1:{FIRST_PORT + place}:{PORT}"],
+        "deploy": {"resources": memory},
+    }
+
+
+def watching() -> dict[str, Any]:
+    """Prometheus, Grafana and NVIDIA's exporter of what the GPUs do."""
+    every = {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
+    return {
+        "prometheus": {
+            "image": IMAGES["prometheus"],
+            "command": ["--config.file=/etc/prometheus/prometheus.yaml", "--storage.tsdb.retention.time=30d"],
+            "volumes": [
+                "./prometheus.yaml:/etc/prometheus/prometheus.yaml:ro",
+                "./alerts.yaml:/etc/prometheus/alerts.yaml:ro",
+                "prometheus:/prometheus",
+            ],
+            "extra_hosts": ["host.docker.internal:host-gateway"],
+            "ports": ["127.0.0.1:9090:9090"],
+            "restart": "unless-stopped",
+        },
+        "grafana": {
+            "image": IMAGES["grafana"],
+            "environment": noted(["GF_SECURITY_ADMIN_PASSWORD"], "Taken from your shell."),
+            "volumes": [
+                "./grafana/datasource.yaml:/etc/grafana/provisioning/datasources/plan.yaml:ro",
+                "./grafana/provider.yaml:/etc/grafana/provisioning/dashboards/plan.yaml:ro",
+                "./grafana/dashboards:/var/lib/grafana/dashboards:ro",
+            ],
+            "ports": ["127.0.0.1:3000:3000"],
+            "restart": "unless-stopped",
+        },
+        "gpu-exporter": {
+            "image": IMAGES["gpu-exporter"],
+            "cap_add": ["SYS_ADMIN"],
+            "deploy": {"resources": {"reservations": {"devices": [every]}}},
+            "restart": "unless-stopped",
+        },
+    }

@@ -1,0 +1,41 @@
+"""The settings of ``tonnage gateway`` before the instances."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tonnage.deploy.noted import noted
+from tonnage.deploy.service import Service
+
+FIRST_PORT = 8001
+"""Of the first instance on its machine; the others follow."""
+
+GATEWAY_PORT = 8080
+
+
+def gateway(service: Service) -> dict[str, Any]:
+    """What ``tonnage gateway --config`` reads."""
+    bound = _bound(service)
+    backends = [f"http://127.0.0.1:{FIRST_PORT + place}" for place in range(service.pool.instances)]
+    return {
+        "backends": backends,
+        "policy": noted(
+            "least-outstanding",
+            "The plan takes the load to be spread at random; this spreads it better, so that latencies err on the safe side.",
+        ),
+        "host": noted("127.0.0.1", "The machine itself alone; an address of its own lets others in. Then set keys (docs/gateway.md)."),
+        "port": GATEWAY_PORT,
+        **bound,
+    }
+
+
+def _bound(service: Service) -> dict[str, Any]:
+    """Requests at once; nothing where the plan knows no concurrency."""
+    most = service.choice.concurrency_per_instance
+    if most is None:
+        return {}
+    value = max(64, math.ceil(2 * most * service.pool.instances))
+    return {
+        "max_in_flight": noted(value, f"Twice what all instances hold where the limits end, {most:,.0f} each; further requests get 429.")
+    }

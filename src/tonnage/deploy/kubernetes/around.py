@@ -1,0 +1,72 @@
+"""What stands around the instances: their address, their cache, their configuration, and how many may be disrupted at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tonnage.deploy.kubernetes.names import metadata, selector
+from tonnage.deploy.noted import noted, yaml_text
+from tonnage.deploy.service import Service
+from tonnage.plan.launch import FILE
+
+
+def network_service(service: Service) -> dict[str, Any]:
+    """One address for all instances; it spreads connections at random, as the plan takes the load to be spread."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(service),
+        "spec": {
+            "type": "ClusterIP",
+            "selector": selector(service),
+            "ports": [
+                noted(
+                    {"name": "http", "port": 80, "targetPort": "http"},
+                    "A Service spreads connections at random, as the plan takes requests to be spread; a router by queues does better.",
+                )
+            ],
+        },
+    }
+
+
+def model_cache(service: Service) -> dict[str, Any]:
+    """Where the checkpoint lies, once for all instances."""
+    told = "Several nodes read it: a storage class with ReadWriteMany. With one that has none, let each node fetch its own copy."
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": metadata(service, "-model-cache"),
+        "spec": {
+            "accessModes": noted(["ReadWriteMany"], told),
+            "resources": {
+                "requests": {
+                    "storage": noted(
+                        f"{service.cache_gib}Gi", f"{service.weight_bytes / 1e9:,.0f} GB of weights, half as much again, and 10 GiB."
+                    )
+                }
+            },
+        },
+    }
+
+
+def disruption_budget(service: Service) -> dict[str, Any]:
+    """How many instances an orderly disruption may take at once."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata(service),
+        "spec": {
+            "maxUnavailable": noted(1, "A drained node takes one instance at a time, each of which needs minutes to start again."),
+            "selector": {"matchLabels": selector(service)},
+        },
+    }
+
+
+def engine_config(service: Service) -> dict[str, Any]:
+    """The engine's configuration file."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(service, "-engine-config"),
+        "data": {FILE: yaml_text(service.file)},
+    }

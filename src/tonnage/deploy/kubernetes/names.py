@@ -1,0 +1,22 @@
+"""The names and labels that the objects of a deployment share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tonnage.deploy.service import Service
+
+
+def labels(service: Service) -> dict[str, str]:
+    """Of everything that belongs to the deployment."""
+    return {"app.kubernetes.io/name": service.name, "app.kubernetes.io/managed-by": "tonnage"}
+
+
+def selector(service: Service) -> dict[str, str]:
+    """The label that its pods are found by."""
+    return {"app.kubernetes.io/name": service.name}
+
+
+def metadata(service: Service, ending: str = "") -> dict[str, Any]:
+    """Name and labels of an object; an ending tells it from others of its kind."""
+    return {"name": service.name + ending, "labels": labels(service)}

@@ -1,0 +1,107 @@
+"""What each engine publishes for Prometheus: names of metrics, and the upper bounds of the buckets of its histograms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tonnage.spec.deployment import LimitMetric
+
+_FIRST = (
+    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0, 160.0),
+    640.0,
+    2560.0,
+)
+_GAP = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
+_WHOLE = (*(0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0), 1920.0, 7680.0)
+_SGLANG_FIRST = (0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 20.0, 40.0, 60.0, 80.0, 100.0, 200.0, 400.0)
+_SGLANG_GAP = (
+    *(0.002, 0.004, 0.006, 0.008, 0.01, 0.015, 0.02, 0.025, 0.03, 0.035, 0.04, 0.06, 0.08, 0.1, 0.2, 0.4, 0.6, 0.8),
+    *(1.0, 2.0, 4.0, 6.0, 8.0),
+)
+_SGLANG_WHOLE = (*_SGLANG_FIRST, 600.0, 1200.0, 1800.0, 2400.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Histogram:
+    """A histogram of seconds.
+
+    Attributes:
+        name: without the ending "_bucket".
+        bounds: upper bounds of its buckets in seconds, ascending, without infinity.
+    """
+
+    name: str
+    bounds: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signals:
+    """The metrics of one family of engines.
+
+    Attributes:
+        path: where they are.
+        running, waiting: gauges of requests with a slot and in the queue; empty where there are none.
+        kv_used: gauge of the share of the KV cache in use; empty where there is none.
+        output_tokens: counter; empty where there is none.
+        histograms: of the metrics that limits are set on; one that is missing is not published.
+        responses: counter of HTTP responses with the label ``status``, in which "5xx" stands for failures; empty where there is none.
+        source: where the names come from.
+    """
+
+    path: str
+    running: str
+    waiting: str
+    kv_used: str
+    output_tokens: str
+    histograms: Mapping[LimitMetric, Histogram]
+    responses: str
+    source: str
+
+
+SIGNALS: dict[str, Signals] = {
+    "vllm": Signals(
+        path="/metrics",
+        running="vllm:num_requests_running",
+        waiting="vllm:num_requests_waiting",
+        kv_used="vllm:kv_cache_usage_perc",
+        output_tokens="vllm:generation_tokens_total",
+        histograms={
+            "ttft": Histogram(name="vllm:time_to_first_token_seconds", bounds=_FIRST),
+            "itl": Histogram(name="vllm:inter_token_latency_seconds", bounds=_GAP),
+            "tpot": Histogram(name="vllm:request_time_per_output_token_seconds", bounds=_GAP),
+            "e2e": Histogram(name="vllm:e2e_request_latency_seconds", bounds=_WHOLE),
+        },
+        responses="http_requests_total",
+        source="vLLM 0.32.0 v1/metrics/loggers.py, v1/metrics/buckets.py and entrypoints/serve/instrumentator/metrics.py, read 2026-11-22",
+    ),
+    "sglang": Signals(
+        path="/metrics",
+        running="sglang:num_running_reqs",
+        waiting="sglang:num_queue_reqs",
+        kv_used="sglang:token_usage",
+        output_tokens="sglang:generation_tokens_total",
+        histograms={
+            "ttft": Histogram(name="sglang:time_to_first_token_seconds", bounds=_SGLANG_FIRST),
+            "itl": Histogram(name="sglang:inter_token_latency_seconds", bounds=_SGLANG_GAP),
+            "e2e": Histogram(name="sglang:e2e_request_latency_seconds", bounds=_SGLANG_WHOLE),
+        },
+        responses="",
+        source="SGLang 0.5 metrics/collector.py (recalled, 2026-11-22)",
+    ),
+    "tensorrt-llm": Signals(
+        path="/prometheus/metrics",
+        running="",
+        waiting="",
+        kv_used="",
+        output_tokens="",
+        histograms={
+            "ttft": Histogram(name="trtllm_time_to_first_token_seconds", bounds=_FIRST),
+            "tpot": Histogram(name="trtllm_time_per_output_token_seconds", bounds=_GAP),
+            "e2e": Histogram(name="trtllm_e2e_request_latency_seconds", bounds=_WHOLE),
+        },
+        responses="",
+        source="TensorRT-LLM 1.x metrics/collector.py (names read in its documentation, bounds recalled, 2026-11-22)",
+    ),
+}
+"""By family of engines."""

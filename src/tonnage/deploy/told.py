@@ -1,0 +1,57 @@
+"""What the files say of the plan in their comments and pages."""
+
+from __future__ import annotations
+
+from tonnage.deploy.service import Service
+
+
+def choice_line(service: Service) -> str:
+    """What the plan chose, in a line."""
+    pool = service.pool
+    names = {"PP": pool.pp, "DP": pool.dp, "EP": pool.ep}
+    split = ", ".join([f"TP {pool.tp}", *(f"{name} {value}" for name, value in names.items() if value > 1)])
+    instances = "1 instance" if pool.instances == 1 else f"{pool.instances} instances"
+    return f"{instances} of {pool.model} in {pool.precision}, {split}, {pool.engine} on {pool.gpu}, {pool.systems} × {pool.system}"
+
+
+def gpu_words(service: Service) -> str:
+    """Such as "8 GPUs"."""
+    return "1 GPU" if service.gpus == 1 else f"{service.gpus} GPUs"
+
+
+def carries_line(service: Service) -> str:
+    """What it carries, in a line."""
+    choice = service.choice
+    in_flight = f", {choice.concurrency_per_instance:,.0f} requests in flight" if choice.concurrency_per_instance else ""
+    return (
+        f"One instance carries {choice.requests_per_second_per_instance:.4g} requests/s inside the limits{in_flight}; the plan counts on "
+        f"{choice.sized_rate:.4g}, all instances together on {service.capacity:.4g}. The peak is "
+        f"{service.plan.demand.sizing_requests_per_second:.4g}."
+    )
+
+
+def limits_line(service: Service) -> str:
+    """The limits, in a line."""
+    limits = service.plan.scenario.limits_that_count
+    return "; ".join(f"{one.metric.upper()} {one.statistic} ≤ {one.milliseconds:,g} ms" for one in limits) or "none"
+
+
+def head(service: Service) -> str:
+    """The comment at the beginning of a target's first file."""
+    made = service.plan.provenance
+    written = f"Written by tonnage {made.tonnage} deploy from a plan" + (f" of {made.date}" if made.date else "") + "."
+    return "\n".join([written, f"{choice_line(service)}.", f"Limits: {limits_line(service)}.", carries_line(service)])
+
+
+def argv_notes(service: Service) -> str:
+    """Where the engine's arguments come from."""
+    knobs, scenario = service.pool.knobs, service.plan.scenario
+    lines = [
+        f"As it was simulated: prompts of {scenario.mean_isl:,.0f} tokens and outputs of {scenario.mean_osl:,.0f} on the mean. "
+        "A request that is longer than the context below is refused."
+    ]
+    if knobs is not None:
+        lines.append(
+            f"{knobs.max_batch_size:,} requests at once and {knobs.max_num_tokens:,} tokens a step are the knobs that the plan found best."
+        )
+    return "\n".join(lines)

@@ -1,0 +1,133 @@
+"""The rules: read by promtool, and fired by it over their real windows."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
+from tonnage.deploy.alerts import rules
+from tonnage.deploy.noted import plain, yaml_text
+from tonnage.deploy.objectives import objectives
+from tonnage.deploy.service import Service, service_of
+
+DAY, HOUR = 1_440, 60
+GPUS = 'DCGM_FI_DEV_GPU_UTIL{deployment="llama-3-1-8b"}'
+AT = 'deployment="llama-3-1-8b"'
+FIRST = "vllm:time_to_first_token_seconds"
+
+
+def service(engine: str = "vllm-0.32") -> Service:
+    return service_of(dense(engine), checkpoint=DENSE_CHECKPOINT)
+
+
+def alerts(of: Service) -> dict[str, dict[str, Any]]:
+    groups = plain(rules(of, GPUS, 3))["groups"]
+    return {rule["alert"]: rule for group in groups for rule in group["rules"] if "alert" in rule}
+
+
+def fired(folder: Path, series: dict[str, str], expected: dict[str, dict[int, bool]]) -> subprocess.CompletedProcess[str]:
+    """promtool over series of one value a minute: whether each alert fires at each minute."""
+    found = alerts(service())
+    (folder / "alerts.yaml").write_text(yaml_text(rules(service(), GPUS, 3)), encoding="utf-8")
+    tests = []
+    for name, at in expected.items():
+        labels = {"exp_labels": found[name]["labels"], "exp_annotations": found[name]["annotations"]}
+        tests += [{"eval_time": f"{minute}m", "alertname": name, "exp_alerts": [labels] if fires else []} for minute, fires in at.items()]
+    inputs = [{"series": name, "values": values} for name, values in series.items()]
+    whole = {"interval": "1m", "input_series": inputs, "alert_rule_test": tests}
+    document = {"rule_files": ["alerts.yaml"], "evaluation_interval": "1m", "tests": [whole]}
+    (folder / "test.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
+    return subprocess.run(["promtool", "test", "rules", "test.yaml"], cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+
+
+def steps(*parts: tuple[float, int]) -> str:
+    """A counter that grows by so much a minute for so many minutes, again and again."""
+    values, total = [], 0.0
+    for rate, minutes in parts:
+        values.append(f"{total:g}{rate:+g}x{minutes - 1}")
+        total += rate * minutes
+    return " ".join(values)
+
+
+def requests(*fast: tuple[float, int]) -> dict[str, str]:
+    """60 requests a minute, of which so many are answered within 500 ms."""
+    whole = sum(minutes for _, minutes in fast)
+    return {f'{FIRST}_bucket{{{AT},le="0.5"}}': steps(*fast), f"{FIRST}_count{{{AT}}}": steps((60, whole))}
+
+
+@pytest.mark.promtool
+def test_an_outage_pages_within_the_hour_and_ends_soon_after_it(tmp_path: Path) -> None:
+    series = requests((60, DAY), (0, HOUR), (60, 3 * HOUR))
+    expected = {
+        "SlowTtftP95_1h": {DAY - 1: False, DAY + 40: False, DAY + 46: True, DAY + 59: True, DAY + 66: False},
+        "SlowTtftP95_6h": {DAY + 59: False, DAY + 90: False},
+        "SlowTtftP95_3d": {DAY + 30: False},
+    }
+    done = fired(tmp_path, series, expected)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.promtool
+@pytest.mark.parametrize(("slow", "severity"), [(0.03, None), (0.1, "3d"), (0.2, "1d"), (0.4, "6h"), (0.8, "1h")])
+def test_a_steady_share_fires_the_alerts_of_its_rate(tmp_path: Path, slow: float, severity: str | None) -> None:
+    names = ["3d", "1d", "6h", "1h"]
+    firing = names[: names.index(severity) + 1] if severity else []
+    end = 3 * DAY + HOUR
+    done = fired(tmp_path, requests((60 * (1 - slow), end + 1)), {f"SlowTtftP95_{name}": {end: name in firing} for name in names})
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.promtool
+def test_a_wrong_expectation_fails(tmp_path: Path) -> None:
+    assert fired(tmp_path, requests((60, HOUR)), {"SlowTtftP95_1h": {50: True}}).returncode == 1
+
+
+@pytest.mark.promtool
+def test_failures_missing_instances_load_and_idle_gpus(tmp_path: Path) -> None:
+    good, bad = (f'http_requests_total{{{AT},handler="/v1/chat/completions",status="{status}"}}' for status in ("2xx", "5xx"))
+    series = {
+        good: steps((60, 2 * HOUR)),
+        bad: steps((0, HOUR), (2, HOUR)),
+        f'up{{{AT},instance="1"}}': "1x480",
+        f'up{{{AT},instance="2"}}': "1x480",
+        f'up{{{AT},instance="3"}}': f"1x{HOUR - 1} 0x420",
+        f"vllm:e2e_request_latency_seconds_count{{{AT}}}": steps((60 * 30, HOUR), (60 * 60, 2 * HOUR)),
+        f'DCGM_FI_DEV_GPU_UTIL{{{AT},gpu="0"}}': "4x480",
+    }
+    expected = {
+        "FailingRequests": {HOUR - 1: False, HOUR + 10: True},
+        "InstancesMissing": {HOUR - 1: False, HOUR + 5: False, HOUR + 12: True},
+        "LoadBeyondPlan": {HOUR - 1: False, HOUR + 30: True},
+        "IdleGpus": {470: True},
+    }
+    done = fired(tmp_path, series, expected)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.promtool
+@pytest.mark.parametrize("engine", ["vllm-0.32", "sglang-0.5.9", "tensorrt-llm-1.2"])
+def test_promtool_reads_the_rules_of_every_engine(tmp_path: Path, engine: str) -> None:
+    (tmp_path / "alerts.yaml").write_text(yaml_text(rules(service(engine), GPUS, 3)), encoding="utf-8")
+    done = subprocess.run(["promtool", "check", "rules", "alerts.yaml"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_limit_between_two_buckets_is_interpolated() -> None:
+    (first, mean) = objectives(service_of(experts()))
+    assert "0.3333 * sum(rate(vllm:time_to_first_token_seconds_bucket" in first.slow_share("5m")
+    assert 'le="1.0"' in first.slow_share("5m")
+    assert 'le="2.5"' in first.slow_share("5m")
+    assert mean.budget is None
+    assert mean.mean("5m").startswith("sum(rate(vllm:request_time_per_output_token_seconds_sum")
+
+
+def test_a_rate_that_no_share_of_requests_can_reach_is_lowered() -> None:
+    found = alerts(service_of(experts()))
+    assert "> 0.9 and" in found["SlowTtftP90_1h"]["expr"]  # 14.4 times a budget of 10 % is more than all requests
+    assert "> 0.6 and" in found["SlowTtftP90_6h"]["expr"]
+    assert "SlowTpotMean_1h" in found

