@@ -59,7 +59,7 @@ def marks(deployment: Deployment) -> tuple[str, ...]:
         found = [f"{deployment.model.name} {precision.name}: not among the loads that the terms were fitted to"]
     if deployment.model.has_latent_cache and engine not in terms["origins"].get("latent", ()):
         found.append(f"{deployment.model.name}: latent attention estimated from the datasheet, not fitted")
-    if not measured_model(deployment.model):
+    if not measured_model(deployment.model) and not own_terms_of(deployment, engine):
         found.append(f"{deployment.model.name}: no measurements of this model")
     if deployment.speculation is not None:
         found.append(DRAFTING_MARK)
