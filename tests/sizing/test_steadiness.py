@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 
@@ -58,7 +59,7 @@ def looser(asked: Question, factor: float) -> Question:
     return replace(asked, slo=tuple(replace(limit, seconds=limit.seconds * factor) for limit in asked.slo))
 
 
-CHANGES = {
+CHANGES: dict[str, Callable[[Question], Question]] = {
     "limits a little looser": lambda q: looser(q, 1.03),
     "limits looser": lambda q: looser(q, 1.3),
     "less load": lambda q: changed_question(q, "rate", -0.1),
