@@ -59,7 +59,7 @@ percent, on measurements that were left out: the fit was repeated without them, 
 - **The time per token** is off by 5 to 7 % for dense models, and by 11 % for mixtures of experts on the engines of 2025.
 - **Models and GPUs of 2026** ([below](#models-and-accelerators-of-2026)): the time per token of a model that was left out is off by 5 to
   27 % (median error), by 10 % for half of them; that of a GPU of NVIDIA that was left out by 7 to 10 %. MI300X left out is 28 % too fast,
-  and MI355X 48 % too slow: a generation of AMD tells little of another, while MI325X and MI350X share theirs with a measured one.
+  and MI355X 50 % too slow: a generation of AMD tells little of another, while MI325X and MI350X share theirs with a measured one.
 - **The TTFT** is the least certain figure: 5 to 9 % where the engine and the load are of a measured kind, and 14 to 21 % on current
   engines. Where a limit on the TTFT binds, leave it some room, or measure.
 - **Every answer carries these errors with it.** "P(meets the limits)" and "systems at confidence" are computed from them, and from the
