@@ -191,9 +191,10 @@ MODERN = """
 The points of `../shared/data/modern/agg.csv.gz` ([fit.md](fit.md#models-and-accelerators-of-2026)), without speculation. They are from
 InferenceX (SemiAnalysis, Apache-2.0), aiconfigurator and cloudrift deplodock, and most are medians over many runs and engine versions.
 The errors are medians of |predicted − measured| / measured over at most eight points of each model, GPU, engine and format, in percent;
-"bias" is the median of the signed error, and "inside" the share of measured times per token in the 80 % interval of their prediction.
-Only the terms of the last stage are fitted without what is left out: rows of DeepSeek R1, Kimi K2.5, MiniMax M2.5, gpt-oss and Llama 70B
-on NVIDIA are in older stages too, so that these five are left out in part. Of groups with fewer than 20 points nothing is claimed."""
+"bias" is the median of the signed error, and "inside" the share of measured times per token in the 80 % interval of their prediction as
+if a model left out were known; for models without rows they are wider ([intervals.md](intervals.md)). Only the terms of the last stage
+are fitted without what is left out: rows of DeepSeek R1, Kimi K2.5, MiniMax M2.5, gpt-oss and Llama 70B on NVIDIA are in older stages
+too, so that these five are left out in part. Of groups with fewer than 20 points nothing is claimed."""
 
 MODERN_COLUMNS = ("TPOT", "TPOT bias", "tokens/s", "median TTFT", "mean TTFT", "TPOT inside")
 

@@ -252,3 +252,15 @@ def test_simulate_and_score_say_how_sure_they_are() -> None:
     report = score(rows)
     assert report.coverage["e2e_ms"] == 75.0
     assert all(set(row.intervals) == {"e2e_ms"} for row in report.worst)
+
+
+def test_a_model_without_rows_has_wider_intervals_and_one_with_newer_kinds_wider_still() -> None:
+    def width(model: str) -> float:
+        d = api.deployment_of(model=model, gpu="h200-sxm-141gb", precision="fp8", tp=8, engine="vllm")
+        low, high = shipped_residuals().interval("itl_ms", 10.0, regime_of(d, isl=1000, osl=1000, clients=32))
+        return math.log(high / low)
+
+    measured, sibling = width("qwen3-235b-a22b"), width("qwen3-coder-480b-a35b")
+    assert sibling == pytest.approx(measured)
+    assert width("llama-4-scout") == pytest.approx(1.35 * measured, rel=0.02)
+    assert width("nemotron-3-super-120b-a12b") > 1.5 * width("llama-4-scout")

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.perf.calibrated_terms import calibrated_for
 from tonnage.perf.formats import fitted_bits
-from tonnage.perf.provenance import fitted_engine
+from tonnage.perf.host import WITH_INDEXER
+from tonnage.perf.provenance import fitted_engine, measured_model
 from tonnage.perf.regime import Regime
 from tonnage.perf.residuals import like, shipped_residuals
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine
+from tonnage.spec.layers import WITH_STATE
 
 if TYPE_CHECKING:
     from tonnage.spec.deployment import Deployment
@@ -43,6 +45,8 @@ def regime_of(deployment: Deployment, *, isl: float, osl: float, batch: int | No
         family="moe" if deployment.model.is_moe else "dense",
         known_gpu=own_terms or f"compute_{bits}" in terms["gpus"].get(gpu, {}) or gpu in terms["origins"].get("gpus", {}),
         known_generation=own_terms or deployment.gpu.arch in terms["architectures"],
+        known_model=own_terms or measured_model(deployment.model),
+        newer_kinds=not deployment.model.kinds.isdisjoint((*WITH_STATE, *WITH_INDEXER)),
         known_engine=own_terms or (deployment.step_source is None and fitted_engine(preset, gpu)),
         known_format=deployment.precision.weight_format in shipped_residuals().formats and not deployment.precision.sparse,
         known_family=_known_family(deployment.model, preset, terms["origins"]),

@@ -23,6 +23,8 @@ class Regime:
         family: "dense" or "moe".
         known_gpu: whether rows of this GPU, in as many bits, were in the fit.
         known_generation: whether anything is known of GPUs of its generation.
+        known_model: whether rows of this model, or of one of the same sizes, were.
+        newer_kinds: whether the model has indexers, compressed entries or states (``spec.layers``).
         known_engine: whether rows of this engine generation were; never where step times come from elsewhere.
         known_format: whether weights of this format were.
         known_family: whether experts or latent attention in this engine were.
@@ -37,6 +39,8 @@ class Regime:
     family: str
     known_gpu: bool = True
     known_generation: bool = True
+    known_model: bool = True
+    newer_kinds: bool = False
     known_engine: bool = True
     known_format: bool = True
     known_family: bool = True
