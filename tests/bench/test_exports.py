@@ -59,6 +59,15 @@ def test_a_vllm_file_says_what_the_record_says(measured: Path) -> None:
     assert np.mean([t for t in document["ttfts"] if t]) * 1e3 == pytest.approx(document["mean_ttft_ms"])
 
 
+def test_the_peaks_of_vllm_s_file_count_the_seconds_from_the_first_sending(measured: Path) -> None:
+    document = json.loads((measured / "export-vllm" / "vllm.json").read_text())
+    found = read_run(measured).requests
+    assert 0 < document["max_output_tokens_per_s"] <= document["total_output_tokens"]
+    assert 4 <= document["max_concurrent_requests"] <= document["completed"]
+    if (found.last_token_ns.max() - found.sent_ns.min()) < 1e9:  # all of it in the first second
+        assert document["max_output_tokens_per_s"] == document["total_output_tokens"]
+
+
 def test_aiperf_records_have_what_its_reader_requires(measured: Path) -> None:
     lines = [json.loads(line) for line in (measured / "export-aiperf" / "profile_export.jsonl").read_text().splitlines()]
     assert len(lines) == 60

@@ -18,6 +18,7 @@ from tests.bench.test_truth import record
 from tonnage.bench.alarm import Alarm
 from tonnage.bench.definitions import others
 from tonnage.bench.endpoints import find_endpoint
+from tonnage.bench.exact.replies import asked_of, closing
 from tonnage.bench.exact.schedule import Schedule
 from tonnage.bench.prompts import PLAIN_WORDS, prompts
 from tonnage.bench.reply import Reply
@@ -282,3 +283,14 @@ def test_two_loads_of_one_seed_send_other_words_and_share_only_what_they_should(
     assert second.startswith(made.shared)
     assert first[len(made.shared) :].split()[:4] != second[len(made.shared) :].split()[:4]
     assert replace(made, salt=1).text(0, 60) == first
+
+
+def test_the_exact_server_sends_usage_where_it_is_asked_for() -> None:
+    """As OpenAI's servers do: a stream without ``stream_options`` ends without it."""
+    plain = {"model": "m", "max_tokens": 3, "stream": True, "messages": [{"content": "a b"}]}
+    asked = {**plain, "stream_options": {"include_usage": True}}
+    without, with_it = (closing(asked_of("/v1/chat/completions", 0, body), 3) for body in (plain, asked))
+    assert b"usage" not in without
+    assert b'"completion_tokens": 3' in with_it
+    assert without.endswith(b"0\r\n\r\n")
+    assert b"[DONE]" in without

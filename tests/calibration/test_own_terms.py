@@ -180,6 +180,17 @@ def test_terms_of_one_gpu_say_nothing_of_another(machine: Machine) -> None:
     assert any("of one-core alone" in mark for mark in with_it["marks"])
 
 
+def test_hardware_of_an_unknown_generation_is_less_sure_than_an_unknown_gpu_of_a_known_one(machine: Machine, tmp_path: Path) -> None:
+    ada = tmp_path / "ada.yaml"
+    ada.write_text(HARDWARE + "arch: Ada\n", encoding="utf-8")
+    asked = {"isl": 128, "osl": 64, "concurrency": 4, "requests": 20}
+    widths = []
+    for gpu in (str(machine.hardware), str(ada)):
+        low, high = api.simulate(**{**machine.what, "gpu": gpu}, **asked).to_json()["intervals"]["e2e_ms"]
+        widths.append(math.log(high / low))
+    assert widths[0] > 2 * widths[1]
+
+
 def test_every_term_of_ones_own_is_described() -> None:
     assert {*SHARES, *SECONDS} == set(OWN_TERMS)
 
