@@ -181,4 +181,6 @@ def test_the_schema_names_every_leaf() -> None:
             holder = schema["$defs"][holder["properties"][branch]["$ref"].rsplit("/", 1)[-1]]
         assert holder["properties"][leaf.name]["description"] == leaf.about
         assert holder["additionalProperties"] is False
-    assert schema["properties"]["use_case"]["anyOf"][0]["enum"] == ["chatbot", "summarization", "rag", "data-generation", "offline"]
+    patterns = ["short-in-short-out", "short-in-long-out", "long-in-short-out", "long-in-long-out"]
+    uses = ["chatbot", "summarization", "rag", "data-generation", "offline", *patterns]
+    assert schema["properties"]["use_case"]["anyOf"][0]["enum"] == uses

@@ -21,6 +21,7 @@ from tonnage.api.serve_openvino import serve_openvino
 from tonnage.api.simulate import answers_soon, simulate, simulate_sweep
 from tonnage.api.simulated_run import SimulatedRun, write_runs
 from tonnage.api.size import Asked, answer, ask, size, size_measured, size_models
+from tonnage.api.workload import describe_workload, fit_workload
 
 __all__ = [
     "Asked",
@@ -36,6 +37,8 @@ __all__ = [
     "demo",
     "deploy",
     "deployment_of",
+    "describe_workload",
+    "fit_workload",
     "gateway_from",
     "gateway_settings",
     "lesson",

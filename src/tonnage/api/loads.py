@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tonnage.api.arguments import Many, rates, whole_numbers
 from tonnage.api.lengths import LengthsFound
 from tonnage.errors import InputError, option
-from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, Workload, checked_cv
+from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, TraceArrivals, Workload, checked_cv
 from tonnage.units import LONGEST_S, parse_duration
 
 DEFAULT_REQUESTS = 1_000
@@ -70,7 +70,7 @@ def workload_of(lengths: LengthsFound, load: Arrivals, requests: int | None, win
     Args:
         lengths: of prompts and outputs.
         load: when requests come.
-        requests: how many; if not given 1,000, in a closed loop at least 10 per client, and without end in a window.
+        requests: how many; if not given 1,000, in a closed loop at least 10 per client, of a trace all, and without end in a window.
         window_s: the window, in seconds.
 
     Raises:
@@ -79,6 +79,7 @@ def workload_of(lengths: LengthsFound, load: Arrivals, requests: int | None, win
     count = requests
     if count is None:
         count = max(DEFAULT_REQUESTS, 10 * load.concurrency) if isinstance(load, ClosedLoop) else DEFAULT_REQUESTS
+        count = len(load.recording) if isinstance(load, TraceArrivals) else count
         count = WINDOW_REQUESTS if window_s is not None else count
     if not 1 <= count <= MOST_REQUESTS:
         raise InputError(f"{option('requests')}: {count} is not possible; write 1 to {MOST_REQUESTS:,}")

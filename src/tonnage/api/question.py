@@ -260,7 +260,7 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
         "stream_interval": asked.stream_interval,
         "front_ends": asked.front_ends,
         "load": asked.load or "open",
-        "process": asked.arrivals or "poisson",
+        "process": "poisson" if asked.arrivals in (None, "trace") else asked.arrivals,
         "cv": 1.0 if asked.cv is None else asked.cv,
         "spare": scenario.spare or 0,
         "confidence": faults.of(confidence_asked, scenario.confidence),
@@ -311,7 +311,9 @@ def _check_numbers(scenario: Scenario, faults: Faults) -> None:
         faults.say(f"{option('front_ends')}: {asked.front_ends} is not a number of them; write 1 to {MOST_FRONT_ENDS:,}")
     if asked.cv is not None:
         faults.of(checked_cv, asked.cv)
-    if scenario.demand.trace is not None and (asked.arrivals is not None or asked.load == "closed"):
+    if asked.arrivals == "trace" and scenario.demand.trace is None:
+        faults.say(f"{option('arrivals')}: trace needs a file of recorded requests; give {option('trace')}")
+    if scenario.demand.trace is not None and (asked.arrivals not in (None, "trace") or asked.load == "closed"):
         faults.say(f"{option('trace')} and {option('arrivals')}, {option('load')}: a trace brings its own arrivals; leave the others out")
     if scenario.growth is not None and scenario.have is None:
         faults.say(f"{option('growth')}: goes with {option('have')}, to say when those systems no longer suffice")

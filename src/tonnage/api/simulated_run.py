@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.spec.deployment import Deployment
-from tonnage.spec.workload import ClosedLoop, Workload
+from tonnage.spec.workload import Arrivals, ClosedLoop, TraceArrivals, Workload
 
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
@@ -113,7 +113,7 @@ class SimulatedRun:
             "knobs": asdict(d.knobs),
             "isl": str(w.isl),
             "osl": str(w.osl),
-            "arrivals": asdict(w.arrivals),
+            "arrivals": _arrivals(w.arrivals),
             "requests": w.requests,
             "seed": self.seed,
             **self._fleet,
@@ -121,6 +121,13 @@ class SimulatedRun:
             **({"speculation": str(d.speculation)} if d.speculation is not None else {}),
             **({"step_model": d.step_source.name, "marks": list(self.marks)} if d.step_source is not None else {}),
         }
+
+
+def _arrivals(arrivals: Arrivals) -> dict[str, Any]:
+    """The load for a run folder; of a replayed trace its name, since the record holds the requests themselves."""
+    if isinstance(arrivals, TraceArrivals):
+        return {"trace": f"{arrivals.recording.source}{arrivals.recording.change}", "rate": arrivals.rate}
+    return asdict(arrivals)
 
 
 def write_runs(folder: Path, runs: Sequence[SimulatedRun], provenance: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from tonnage.api.arguments import Many, listed, seed_of, whole_numbers
+from tonnage.api.arguments import Many, listed, rates, seed_of, whole_numbers
 from tonnage.api.deployment import deployment_of, scheduler_of
 from tonnage.api.documents import ScenarioLike, document_of, plain
 from tonnage.api.faults import Faults
@@ -20,7 +20,7 @@ from tonnage.sizing.question import check_context
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.scenario import DemandAsked, Scenario
 from tonnage.spec.use_cases import with_defaults
-from tonnage.spec.workload import Arrivals, ClosedLoop, Process, Workload
+from tonnage.spec.workload import Arrivals, ClosedLoop, Process, TraceArrivals, Workload
 
 DEFAULTS = {"gpu": "h100-sxm-80gb", "engine": "tensorrt-llm"}
 KNOBS = ("max_batch_size", "max_num_tokens", "chunked_prefill", "stream_interval", "front_ends")
@@ -52,8 +52,8 @@ class SimulateArguments(LengthsArguments, total=False):
     """Requests per point (default: 1,000, and in a closed loop at least 10 per client)."""
     window: str | None
     """In a closed loop: count what completes within this time of a common start, such as "216s"."""
-    arrivals: Process | None
-    """Arrival process of an open loop (default: poisson)."""
+    arrivals: Process | Literal["trace"] | None
+    """Arrival process of an open loop (default: poisson); "trace" replays the scenario's trace, stretched to a rate that is given."""
     cv: float | None
     """Coefficient of variation of gamma arrivals (default: 1)."""
     seed: int | None
@@ -154,12 +154,34 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
 def _simulation(found: Scenario, own: Mapping[str, Any], deployment: Deployment, lengths: LengthsFound) -> Simulation:
     from tonnage.perf.terms import client_turnaround_s
 
-    process, cv = found.search.arrivals or "poisson", 1.0 if found.search.cv is None else found.search.cv
-    loads = loads_of(own.get("concurrency"), own.get("request_rate"), process, cv, client_turnaround_s(deployment))
+    cv = 1.0 if found.search.cv is None else found.search.cv
+    if found.search.arrivals == "trace":
+        loads = _replayed(found, own)
+    else:
+        process = found.search.arrivals or "poisson"
+        loads = loads_of(own.get("concurrency"), own.get("request_rate"), process, cv, client_turnaround_s(deployment))
     window_s = window_of(own.get("window"), loads)
     check_context(deployment.model, lengths.isl, lengths.osl, lengths.pairs)
     workloads = tuple(workload_of(lengths, load, own.get("requests"), window_s) for load in loads)
     return Simulation(deployment=deployment, workloads=workloads, window_s=window_s, seed=found.seed or 0, **_fleet(own, deployment, loads))
+
+
+def _replayed(found: Scenario, own: Mapping[str, Any]) -> list[Arrivals]:
+    """The trace of the demand, once as it came, or stretched to each rate that is given.
+
+    Raises:
+        InputError: there is no trace, or the load is a closed loop.
+    """
+    from tonnage.api.question import recording_of
+
+    recording = recording_of(found.demand)
+    if recording is None:
+        raise InputError(f"{option('arrivals')}: trace needs a file of recorded requests; give a scenario whose demand has a trace")
+    if own.get("concurrency") is not None:
+        raise InputError(f"{option('concurrency')}: clients of a closed loop replay no trace; give {option('request_rate')} or neither")
+    rate = own.get("request_rate")
+    stretched = [recording] if rate is None else [recording.at_mean(each) for each in rates(rate, option("request_rate"))]
+    return [TraceArrivals(recording=each, lengths=replays_lengths(found.lengths)) for each in stretched]
 
 
 BLIND = ("prefix-aware", "session")
@@ -249,7 +271,12 @@ def _check_load(found: Scenario, own: Mapping[str, Any]) -> None:
     Raises:
         InputError: no load is given for the one that is simulated, with the peak of the demand where it has one.
     """
-    if found.demand == DemandAsked() or own.get("concurrency") is not None or own.get("request_rate") is not None:
+    if (
+        found.search.arrivals == "trace"
+        or found.demand == DemandAsked()
+        or own.get("concurrency") is not None
+        or own.get("request_rate") is not None
+    ):
         return
     from tonnage.api.question import demand_asked, recording_of
 

@@ -28,7 +28,9 @@ class ScenarioArguments(TypedDict, total=False):
     mode: Mode | None
     """streaming: users read along; sequential: only the whole answer counts; offline: only the throughput counts."""
     use_case: UseCase | None
-    """Sets default lengths, mode and limits, which the plan states: chatbot, summarization, rag, data-generation or offline."""
+    """Sets default lengths, mode and limits, which the plan states: chatbot, summarization, rag, data-generation or offline; or lengths
+    and mode alone: short-in-short-out, short-in-long-out, long-in-short-out or long-in-long-out.
+    """
     where: Texts
     """Ways of serving whose cost is compared, separated by commas: on-prem, cloud, hybrid, api or hybrid-api."""
     have: Text
@@ -154,8 +156,8 @@ class SearchArguments(TypedDict, total=False):
     """
     load: Literal["open", "closed"] | None
     """open: requests arrive on a schedule (default); closed: a fixed number of clients keeps the engine busy, as in benchmarks."""
-    arrivals: Literal["poisson", "constant", "gamma"] | None
-    """Arrival process of the open loop (default: poisson)."""
+    arrivals: Literal["poisson", "constant", "gamma", "trace"] | None
+    """Arrival process of the open loop (default: poisson); trace replays the trace of the demand, as size always does with one."""
     cv: Number
     """Coefficient of variation of gamma arrivals: the standard deviation of the gaps over their mean."""
     coefficients: str | Path | None

@@ -30,6 +30,7 @@ VERBS = {
     "compare": "Two runs, measured or simulated: how their latencies and rates compare.",
     "score": "Predict every row of a measured file and print the errors.",
     "memory": "Where an instance's GPU memory goes, with the arithmetic.",
+    "workload": "Recorded traffic: described, or fitted by a scenario that reproduces it.",
     "catalog": "The models, GPUs, systems and engines known by name.",
     "schema": "The JSON Schema of a scenario file.",
     "calibrate": "Fit the step model to a few measurements of your own.",

@@ -39,7 +39,9 @@ class Point:
     request_rate: str | None = about("Open loop: requests per second; several values with commas make a sweep.")
     requests: int | None = about("Requests per point (default: 1000, and in a closed loop at least 10 per client).")
     window: str | None = about("Closed loop: count what completes within this time of a common start, such as 216s, and not --requests.")
-    arrivals: Literal["poisson", "constant", "gamma"] | None = about("Arrival process of the open loop (default: poisson).")
+    arrivals: Literal["poisson", "constant", "gamma", "trace"] | None = about(
+        "Arrival process of the open loop (default: poisson); trace replays the scenario's trace, stretched to --request-rate if given."
+    )
     cv: float | None = about("Coefficient of variation of gamma arrivals: standard deviation over mean of the gaps (default: 1).")
     coefficients: Path | None = about("File that tonnage calibrate wrote; its factors are applied to the shipped terms.")
     step_model: str | None = about(

@@ -4,6 +4,8 @@ Formats, told apart by their columns:
 
 - Azure's LLM inference traces: CSV with ``TIMESTAMP,ContextTokens,GeneratedTokens`` (ISO time, tokens, tokens);
 - Mooncake's: JSON lines with ``timestamp`` in milliseconds, ``input_length`` and ``output_length``;
+- BurstGPT's: CSV with ``Timestamp`` in seconds, ``Request tokens`` and ``Response tokens``; its lines with 0 response tokens are requests
+  that failed (github.com/HPMLL/BurstGPT), which are left out and counted;
 - plain CSV with ``timestamp`` (seconds, or ISO time) and, unless lengths are given apart, ``isl`` and ``osl``.
 """
 
@@ -31,6 +33,7 @@ class Recording:
         isl, osl: tokens of each; empty where the file does not say them.
         source: the file.
         change: what was done to its times, in words.
+        failed: requests of the file that are left out, because it says that they failed.
     """
 
     due_ns: tuple[int, ...]
@@ -38,6 +41,7 @@ class Recording:
     osl: tuple[int, ...] = ()
     source: str = ""
     change: str = ""
+    failed: int = 0
 
     def __len__(self) -> int:
         """Number of requests."""
@@ -94,7 +98,11 @@ def read_recording(path: str, where: str) -> Recording:
     due: list[int] = []
     isl: list[int] = []
     osl: list[int] = []
+    failed = 0
     for line, moment, lengths in found(path, where, errors):
+        if lengths == FAILED:
+            failed += 1
+            continue
         if due and moment < due[-1]:
             errors.append(f"{where}: {path}:{line}: time goes back by {(due[-1] - moment) / NS_PER_S:g} s; sort the lines by time")
         due.append(moment)
@@ -106,21 +114,31 @@ def read_recording(path: str, where: str) -> Recording:
     if not errors and due[-1] == due[0]:
         errors.append(f"{where}: {path}: all {len(due)} requests come at the same moment; a trace has times that differ")
     InputErrors.raise_if(errors)
-    return Recording(due_ns=tuple(moment - due[0] for moment in due), isl=tuple(isl), osl=tuple(osl), source=path)
+    return Recording(due_ns=tuple(moment - due[0] for moment in due), isl=tuple(isl), osl=tuple(osl), source=path, failed=failed)
 
 
 Row = tuple[int, int, tuple[int, int] | None]
 """Line number, moment in nanoseconds, and lengths where there are any."""
 
+FAILED = (0, 0)
+"""Lengths of a request that the file marks as failed."""
+
+
+BURSTGPT = ("request tokens", "response tokens")
+"""The columns of lengths in BurstGPT's files."""
+
 
 def _table(path: str, where: str, errors: list[str]) -> Iterator[Row]:
-    known = (("contexttokens", "generatedtokens"), ("isl", "osl"), ("input_length", "output_length"))
+    known = (("contexttokens", "generatedtokens"), BURSTGPT, ("isl", "osl"), ("input_length", "output_length"))
     for line, row in named_rows(path, where, ("timestamp",)):
         at = f"{where}: {path}:{line}"
         moment = _moment(row["timestamp"])
         if moment is None:
             errors.append(f"{at}: timestamp '{row['timestamp']}' is not a time; write seconds or such as 2023-11-16 18:17:03.98")
         names = next((pair for pair in known if all(name in row for name in pair)), None)
+        if names == BURSTGPT and number(row[BURSTGPT[1]]) == 0:
+            yield line, moment or 0, FAILED
+            continue
         lengths = None if names is None else (tokens(row[names[0]], names[0], at, errors), tokens(row[names[1]], names[1], at, errors))
         if moment is not None:
             yield line, moment, lengths

@@ -14,7 +14,17 @@ from typing import Any, Literal, get_args, get_type_hints
 from tonnage.spec.typed_values import FORBID
 
 Mode = Literal["streaming", "sequential", "offline"]
-UseCase = Literal["chatbot", "summarization", "rag", "data-generation", "offline"]
+UseCase = Literal[
+    "chatbot",
+    "summarization",
+    "rag",
+    "data-generation",
+    "offline",
+    "short-in-short-out",
+    "short-in-long-out",
+    "long-in-short-out",
+    "long-in-long-out",
+]
 
 Length = float | str | None
 Text = str | None
@@ -122,7 +132,9 @@ class SearchAsked:
     load: Literal["open", "closed"] | None = leaf(
         "open: requests arrive on a schedule (default); closed: a fixed number of clients keeps the engine busy, as in benchmarks."
     )
-    arrivals: Literal["poisson", "constant", "gamma"] | None = leaf("Arrival process of the open loop (default: poisson).")
+    arrivals: Literal["poisson", "constant", "gamma", "trace"] | None = leaf(
+        "Arrival process of the open loop (default: poisson); trace replays the trace of the demand, as size always does with one."
+    )
     cv: Number = leaf("Coefficient of variation of gamma arrivals: the standard deviation of the gaps over their mean.")
     coefficients: Text = leaf("File that tonnage calibrate wrote; predictions apply its factors to the shipped terms.", file=True)
     step_model: Text = leaf("Source of the step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md).")
@@ -143,7 +155,8 @@ class Scenario:
     limits: LimitsAsked = field(default_factory=LimitsAsked)
     mode: Mode | None = leaf("streaming: users read along; sequential: only the whole answer counts; offline: only the throughput counts.")
     use_case: UseCase | None = leaf(
-        "Sets default lengths, mode and limits, which the plan states: chatbot, summarization, rag, data-generation or offline."
+        "Sets default lengths, mode and limits, which the plan states: chatbot, summarization, rag, data-generation or offline; or "
+        "lengths and mode alone: short-in-short-out, short-in-long-out, long-in-short-out or long-in-long-out."
     )
     where: Texts = leaf("Ways of serving whose cost is compared, separated by commas: on-prem, cloud, hybrid, api or hybrid-api.")
     have: Text = leaf("Systems that exist, such as 3xdgx-h100: the plan then says what they carry, not how many are needed.")

@@ -4,6 +4,9 @@ Reading speed is about 250 words a minute, or 200 ms a token; fast readers take 
 limits follow NVIDIA's course "Sizing LLM Inference Systems" and its blog posts on benchmarking (2024): whoever
 reads along needs 250 ms a token in the 99th percentile, data generation 35 ms. They are starting points,
 stated in every plan that uses them.
+
+The four patterns of short and long prompts and outputs set lengths and mode and no limits: 128 and 2,048 tokens, the lengths
+at which NVIDIA publishes the throughput of TensorRT-LLM (docs/performance/perf-overview.md of its releases 0.14 and 0.15, 2024).
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ class Preset:
 
 
 READING = "p99<=250ms"
+SHORT, LONG = "128", "2048"
 
 PRESETS: dict[UseCase, Preset] = {
     "chatbot": Preset(mode="streaming", isl="500", osl="200", limits=LimitsAsked(ttft="p95<=1s", itl=READING)),
@@ -41,6 +45,10 @@ PRESETS: dict[UseCase, Preset] = {
     "rag": Preset(mode="streaming", isl="3500", osl="500", limits=LimitsAsked(ttft="p95<=2s", itl=READING)),
     "data-generation": Preset(mode="streaming", isl="300", osl="1500", limits=LimitsAsked(itl="p99<=35ms")),
     "offline": Preset(mode="offline", isl="1000", osl="300", limits=LimitsAsked()),
+    "short-in-short-out": Preset(mode="streaming", isl=SHORT, osl=SHORT, limits=LimitsAsked()),
+    "short-in-long-out": Preset(mode="streaming", isl=SHORT, osl=LONG, limits=LimitsAsked()),
+    "long-in-short-out": Preset(mode="streaming", isl=LONG, osl=SHORT, limits=LimitsAsked()),
+    "long-in-long-out": Preset(mode="streaming", isl=LONG, osl=LONG, limits=LimitsAsked()),
 }
 
 

@@ -12,7 +12,12 @@ from tonnage.report.numbers import number
 from tonnage.report.runs.bins import between_edges, binned, edges, every_nth
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from tonnage.report.runs.shown_run import ShownRun
+
+    Lengths = NDArray[np.int64] | NDArray[np.float64]
 
 BINS = 12
 DOTS = 2_000
@@ -23,12 +28,15 @@ SCATTER = "Each dot is a request; the line joins the means of prompts of like le
 
 def heat_map(run: ShownRun) -> Drawing | None:
     """How many requests have which lengths; None where none completed."""
+    return heat_map_of(run.isl, run.osl) if run.rows.size else None
+
+
+def heat_map_of(isl: Lengths, osl: Lengths) -> Drawing:
+    """How many of the pairs have which lengths; there is one pair at least."""
     import numpy as np
 
-    if not run.rows.size:
-        return None
-    columns, rows = edges(run.isl, BINS), edges(run.osl, BINS)
-    counts, _, _ = np.histogram2d(run.isl, run.osl, bins=(columns, rows))
+    columns, rows = edges(isl, BINS), edges(osl, BINS)
+    counts, _, _ = np.histogram2d(isl, osl, bins=(columns, rows))
     cells = tuple(_cell(int(i), int(j), int(counts[i, j]), columns, rows) for i, j in np.argwhere(counts > 0))
     x, y = "prompt length, tokens", "output length, tokens"
     header = (f"{x} ↓, {y} →", *(between_edges(a, b) for a, b in itertools.pairwise(rows)))

@@ -1,0 +1,237 @@
+"""Recorded traffic as a document: lengths, arrivals, shared prefixes and engine limits, with figures on a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tonnage.report.blocks import items, section
+from tonnage.report.document import Document, Drawing, Section, Table, Text
+from tonnage.report.drawing.figure import Axis, Plot, Point, Rule, Series
+from tonnage.report.numbers import ABSENT, counted, number, plain, span, whole
+from tonnage.report.runs.bins import every_nth
+from tonnage.report.runs.length_figures import heat_map_of
+from tonnage.units import NS_PER_S, format_gb
+from tonnage.workload.fitted_arrivals import FittedArrivals
+
+if TYPE_CHECKING:
+    from tonnage.workload.description import Description
+    from tonnage.workload.fitted_lengths import FittedLengths
+    from tonnage.workload.limits import KvGain
+    from tonnage.workload.sharing import Sharing
+
+STATISTICS = ("mean", "p50", "p90", "p95", "p99")
+POINTS = 200
+"""Points of a line at most."""
+PROCESSES = {"constant": "evenly spaced arrivals", "poisson": "Poisson arrivals"}
+
+
+def described(found: Description, *, figures: bool = True) -> Document:
+    """Everything that was found; ``figures`` adds the drawings of the page."""
+    sections = (
+        section("traffic", "Traffic", Text(text=_first(found), tone="answer")),
+        _lengths(found, figures=figures),
+        _arrivals(found, figures=figures),
+        section("prefixes", "Shared prefixes", items(_sharing(found))),
+        section("limits", "Engine limits", items(_limits(found))),
+    )
+    source = found.traffic.recording.source
+    return Document(title=f"Workload: {source}" if figures else "", subtitle="", sections=sections)
+
+
+def _first(found: Description) -> str:
+    recording = found.traffic.recording
+    failed = f"; {counted(recording.failed, 'failed request')} left out" if recording.failed else ""
+    seconds = recording.due_ns[-1] / NS_PER_S
+    return f"{counted(len(recording), 'request')} in {span(seconds)}, {number(recording.mean_rps)}/s on average{failed}."
+
+
+def _lengths(found: Description, *, figures: bool) -> Section:
+    rows = tuple(
+        (name, *(number(getattr(spread, each)) for each in STATISTICS), whole(spread.most))
+        for name, spread in (("ISL, tokens", found.isl), ("OSL, tokens", found.osl))
+    )
+    table = Table(caption="", header=("", *STATISTICS, "max"), rows=rows)
+    related = "not defined, since one of them never varies" if found.correlation is None else f"{found.correlation:.2f}".replace("-", "−")
+    lines = (
+        f"Rank correlation of ISL and OSL (Spearman): {related}.",
+        distribution_words("ISL", found.fitted_isl),
+        distribution_words("OSL", found.fitted_osl),
+    )
+    recording = found.traffic.recording
+    drawn: tuple[Drawing, ...] = ()
+    if figures:
+        import numpy as np
+
+        heat = heat_map_of(np.array(recording.isl, dtype=np.int64), np.array(recording.osl, dtype=np.int64))
+        drawn = (heat, _distribution("ISL", found.fitted_isl, recording.isl), _distribution("OSL", found.fitted_osl, recording.osl))
+    return section("lengths", "Lengths", table, items(lines), *drawn)
+
+
+def distribution_words(name: str, fitted: FittedLengths) -> str:
+    """The nearest distribution of one length and how far it is off."""
+    verdict = "fits" if fitted.fits else "is the nearest, and does not fit"
+    beyond = f", its 99.9th percentile is {fitted.lengths.longest:,} tokens and the longest seen {fitted.seen.most:,.0f}"
+    return (
+        f"{name}: {fitted.written} {verdict}: its mean and percentiles are off by {fitted.error:.0%} at most, "
+        f"the Kolmogorov-Smirnov distance is {fitted.distance:.3f}{beyond if fitted.overshoots else ''}."
+    )
+
+
+def _distribution(name: str, fitted: FittedLengths, values: tuple[int, ...]) -> Drawing:
+    """The shares of requests up to each length, as seen and as drawn of the fitted distribution."""
+    import numpy as np
+
+    from tonnage.workload.fitted_lengths import DRAWS, SEED
+
+    shares = np.linspace(0, 100, POINTS + 1)
+    drawn = fitted.lengths.draw(DRAWS, np.random.default_rng(SEED))
+    lines = []
+    for tone, (title, lengths) in enumerate((("seen", np.array(values)), (fitted.written, drawn))):
+        at = np.percentile(lengths, shares)
+        points = tuple(
+            Point(x=float(x), y=float(y), tip=f"{y:.1f} % of {title}: up to {x:,.0f} tokens") for x, y in zip(at, shares, strict=True)
+        )
+        lines.append(Series(name=title, points=points, tone=tone, line=True, marks=False))
+    rows = tuple((each, number(getattr(fitted.seen, each)), number(getattr(fitted.drawn, each))) for each in STATISTICS)
+    return Drawing(
+        figure=Plot(
+            key=f"distribution-{name.lower()}",
+            title=f"{name}: seen and fitted",
+            x=Axis(title=f"{name}, tokens", log=fitted.seen.least >= 1 and fitted.seen.most > 20 * fitted.seen.least),
+            y=Axis(title="share of the requests up to this length, %"),
+            series=tuple(lines),
+        ),
+        reading="Where the two lines lie together, the distribution draws the lengths that were seen.",
+        numbers=Table(caption=f"{name} in tokens, seen and fitted", header=("", "seen", "fitted"), rows=rows, folded=True),
+    )
+
+
+def _arrivals(found: Description, *, figures: bool) -> Section:
+    seen = found.burstiness
+    rows = tuple(
+        (
+            f"{one.width_s} s",
+            ABSENT if one.index is None else number(one.index),
+            ABSENT if one.peak_to_mean is None else number(one.peak_to_mean),
+        )
+        for one in seen.dispersion
+    )
+    table = Table(
+        caption="",
+        header=("intervals of", "index of dispersion", "peak to mean"),
+        rows=rows,
+        note="The index of dispersion is the variance of the counts over their mean: 1 for Poisson arrivals.",
+    )
+    hourly = "not known, the traffic is shorter than two hours" if seen.hourly_peak_to_mean is None else number(seen.hourly_peak_to_mean)
+    gaps = ", ".join(f"{each} {number(getattr(seen.gaps, each) * 1e3)} ms" for each in STATISTICS)
+    lines = (
+        f"Gaps between requests: {gaps}; coefficient of variation {number(seen.cv)} (Poisson: 1).",
+        f"Busiest hour to mean hour: {hourly}.",
+        process_words(found.fitted_arrivals),
+    )
+    return section("arrivals", "Arrivals", table, items(lines), _over_time(found) if figures else None)
+
+
+def process_words(fitted: FittedArrivals) -> str:
+    """The process that reproduces the arrivals, or why none does."""
+    named = PROCESSES.get(fitted.nearest, fitted.nearest)
+    if fitted.process != "trace":
+        return f"Fitted: {named}; mean and percentiles of the gaps are off by {fitted.error:.0%} at most."
+    if fitted.disagreement == "gaps":
+        return f"No process fits: the gaps of {named} are off by {_times(fitted.error)}. The recorded moments have to be replayed."
+    ratio = number(fitted.dispersion_error)
+    return (
+        f"No process fits: the gaps are those of {named} within {fitted.error:.0%}, but the counts of intervals vary {ratio} times "
+        "as much as theirs: arrivals depend on each other. The recorded moments have to be replayed."
+    )
+
+
+def _times(error: float) -> str:
+    """A relative error: per cent, or a factor from ten times on."""
+    return f"{error:.0%}" if error < 10 else f"more than {plain(float(f'{error:.1g}'))} times their value"
+
+
+def _over_time(found: Description) -> Drawing:
+    """Requests per second over the span of the traffic."""
+    import numpy as np
+
+    from tonnage.workload.burstiness import counts
+
+    due = np.array(found.traffic.recording.due_ns) / NS_PER_S
+    width = next((each for each in (1, 10, 60, 600, 3_600, 86_400) if due[-1] / each <= POINTS), int(due[-1] / POINTS) + 1)
+    rates = counts(due, width) / width if due[-1] >= width else np.array([len(due) / max(due[-1], 1e-9)])
+    points = tuple(
+        Point(x=(place + 0.5) * width, y=float(rate), tip=f"{span(place * width)} on: {rate:.3g}/s") for place, rate in enumerate(rates)
+    )
+    mean = found.traffic.recording.mean_rps
+    shown = every_nth(np.arange(len(points)), 24)
+    return Drawing(
+        figure=Plot(
+            key="arrivals-over-time",
+            title=f"Requests per second, in intervals of {span(width)}",
+            x=Axis(title="time since the first request, s"),
+            y=Axis(title="requests/s"),
+            series=(Series(name="requests/s", points=points, tone=0, line=True, marks=False),),
+            rules=(Rule(along="y", value=mean, label=f"mean {number(mean)}/s"),),
+        ),
+        reading="The line shows what the mean hides: bursts, and a rate that drifts.",
+        numbers=Table(
+            caption="Requests per second over time",
+            header=("s", "requests/s"),
+            rows=tuple((plain(points[i].x), number(points[i].y)) for i in shown),
+            folded=True,
+        ),
+    )
+
+
+def _sharing(found: Description) -> tuple[str, ...]:
+    cached = found.traffic.cached_tokens
+    measured = (
+        ()
+        if cached is None
+        else (f"The server said that it had {cached / sum(found.traffic.recording.isl):.1%} of the prompt tokens in its cache.",)
+    )
+    if found.sharing is None:
+        return measured or ("The file does not say which prompts share a prefix: it has neither hash_ids nor sessions.",)
+    return (*measured, *(_by_blocks(found.sharing) if found.sharing.by == "blocks" else _by_sessions(found.sharing)))
+
+
+def _by_blocks(shared: Sharing) -> tuple[str, ...]:
+    size = "" if shared.block_tokens is None else f" of {shared.block_tokens} tokens"
+    tokens = "" if shared.hit_tokens is None else f", {shared.hit_tokens:.1%} of the prompt tokens"
+    return (
+        f"{shared.seen_blocks:.1%} of the {whole(shared.blocks)} blocks{size} were seen before.",
+        f"A prefix cache without end finds {shared.hit_blocks:.1%} of the blocks{tokens}; "
+        f"it helps {shared.requests_with_hits:.1%} of the requests.",
+    )
+
+
+def _by_sessions(shared: Sharing) -> tuple[str, ...]:
+    turns = "" if shared.turns_per_session is None else f" of {number(shared.turns_per_session)} requests on average"
+    return (
+        f"{counted(shared.sessions or 0, 'session')}{turns}; {shared.requests_with_hits:.1%} of the requests continue one.",
+        f"A prefix cache without end finds {(shared.hit_tokens or 0):.1%} of the prompt tokens at most: "
+        "that is if each turn begins with the whole turn before.",
+    )
+
+
+def _limits(found: Description) -> tuple[str, ...]:
+    limits = found.limits
+    lines = (
+        f"p99: {limits.max_input_tokens:,} tokens in and {limits.max_output_tokens:,} out, {limits.max_sequence_tokens:,} together; "
+        f"{limits.beyond:.1%} of the requests are longer.",
+    )
+    if found.gain is None:
+        return (*lines, "With --model the KV memory is shown that these limits gain over the model's whole context.")
+    return (*lines, _gain(found.gain))
+
+
+def _gain(gain: KvGain) -> str:
+    where = f"{gain.model} {gain.precision.upper()} on {gain.gpus} × {gain.gpu}, {gain.engine}"
+    if gain.limit >= gain.context:
+        return f"{where}: the limits reach the model's context of {gain.context:,} tokens and gain nothing."
+    return (
+        f"{where}: a sequence of {gain.limit:,} tokens takes {format_gb(gain.limit_bytes)} of KV memory on each GPU, "
+        f"one of the model's whole context ({gain.context:,} tokens) {format_gb(gain.context_bytes)}: {format_gb(gain.saved_bytes)} less. "
+        f"{counted(gain.limit_requests, 'request')} fit at once, not {gain.context_requests:,}."
+    )

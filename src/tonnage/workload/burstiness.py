@@ -1,0 +1,104 @@
+"""How arrivals vary: the gaps between requests, and the counts of requests over seconds, minutes and hours.
+
+The index of dispersion of counts (IDC) is the variance of the number of requests in intervals of one width over its mean. Poisson
+arrivals have 1 at every width; arrivals whose rate drifts have more the wider the interval is (Gusella, "Characterizing the
+variability of arrival processes with indexes of dispersion", IEEE JSAC 9(2), 1991).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from tonnage.workload.spread import Spread, spread
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+WIDTHS_S = (1, 10, 60)
+"""Widths of the intervals in which requests are counted, in seconds."""
+
+FEWEST_INTERVALS = 10
+"""Whole intervals below which no index of dispersion is given."""
+
+MOST_INTERVALS = 5_000_000
+"""Whole intervals above which none is given: the traffic is too thin for that width."""
+
+HOUR_S = 3_600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispersion:
+    """Of the counts of requests in whole intervals.
+
+    Attributes:
+        width_s: of an interval, in seconds.
+        index: variance over mean; None where the traffic has fewer than ten such intervals.
+        intervals: how many there are.
+        peak_to_mean: the fullest interval over the mean of all; None as above.
+    """
+
+    width_s: int
+    index: float | None
+    intervals: int
+    peak_to_mean: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Burstiness:
+    """How arrivals vary.
+
+    Attributes:
+        gaps: between one request and the next, in seconds.
+        dispersion: of the counts, one for each width.
+        hourly_peak_to_mean: the busiest whole hour over the mean of all whole hours; None below two of them.
+    """
+
+    gaps: Spread
+    dispersion: tuple[Dispersion, ...]
+    hourly_peak_to_mean: float | None
+
+    @property
+    def cv(self) -> float:
+        """Standard deviation of the gaps over their mean: 1 for Poisson arrivals."""
+        return self.gaps.std / self.gaps.mean
+
+    def to_json(self) -> dict[str, Any]:
+        """Gaps in seconds; the indices by width."""
+        return {
+            "cv": self.cv,
+            "gaps_s": self.gaps.to_json(),
+            "dispersion": [asdict(one) for one in self.dispersion],
+            "hourly_peak_to_mean": self.hourly_peak_to_mean,
+        }
+
+
+def burstiness(due_s: NDArray[np.float64]) -> Burstiness:
+    """Of moments in seconds since the first, ascending, two or more and not all the same."""
+    import numpy as np
+
+    hours = counts(due_s, HOUR_S)
+    hourly = float(hours.max() / hours.mean()) if len(hours) >= 2 and hours.any() else None
+    return Burstiness(
+        gaps=spread(np.diff(due_s)), dispersion=tuple(dispersion(due_s, width) for width in WIDTHS_S), hourly_peak_to_mean=hourly
+    )
+
+
+def dispersion(due_s: NDArray[np.float64], width_s: int) -> Dispersion:
+    """Of the whole intervals of one width."""
+    whole = int(due_s[-1] // width_s)
+    found = counts(due_s, width_s) if FEWEST_INTERVALS <= whole <= MOST_INTERVALS else None
+    if found is None or not found.any():
+        return Dispersion(width_s=width_s, index=None, intervals=whole, peak_to_mean=None)
+    mean = float(found.mean())
+    return Dispersion(width_s=width_s, index=float(found.var() / mean), intervals=whole, peak_to_mean=float(found.max() / mean))
+
+
+def counts(due_s: NDArray[np.float64], width_s: int) -> NDArray[np.int64]:
+    """Requests of each whole interval, from the first request on; what comes after the last whole one is left out."""
+    import numpy as np
+
+    whole = int(due_s[-1] // width_s)
+    places = (due_s // width_s).astype(np.int64)
+    return np.bincount(places[places < whole], minlength=whole)

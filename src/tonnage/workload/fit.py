@@ -1,0 +1,99 @@
+"""A scenario that reproduces recorded traffic: its distributions where they fit, else files of what was seen.
+
+What a file holds stands beside the scenario: ``NAME.lengths.csv`` has pairs of lengths, ``NAME.isl.csv`` and ``NAME.osl.csv`` lengths with
+their weights, ``NAME.arrivals.csv`` the moments.
+"""
+
+from __future__ import annotations
+
+import os.path
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from tonnage.spec.scenario import DemandAsked, LengthsAsked, Scenario, SearchAsked
+from tonnage.units import NS_PER_S
+from tonnage.workload.description import Description
+from tonnage.workload.fitted_lengths import FittedLengths
+
+CORRELATED = 0.1
+"""Rank correlation from which on prompts and outputs are drawn together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """A scenario and the files that it names.
+
+    Attributes:
+        description: of the traffic.
+        scenario: what reproduces it; its files are named relative to it.
+        files: their names with what they hold.
+        lengths: "distributions", "pairs", or "weights" where at least one side is a file of lengths with weights.
+    """
+
+    description: Description
+    scenario: Scenario
+    files: dict[str, str] = field(default_factory=dict)
+    lengths: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The scenario as its file holds it, the names of the files beside it, and what was fitted."""
+        from tonnage.spec.scenario import to_document
+
+        found = self.description
+        return {
+            "scenario": to_document(self.scenario),
+            "files": sorted(self.files),
+            "lengths": self.lengths,
+            "isl": found.fitted_isl.to_json(),
+            "osl": found.fitted_osl.to_json(),
+            "arrivals": found.fitted_arrivals.to_json(),
+        }
+
+
+def fit(description: Description, stem: str, model: str | None = None) -> Fit:
+    """The scenario of a description.
+
+    Args:
+        description: of the traffic.
+        stem: what the names of the files beside the scenario begin with.
+        model: of the scenario; None leaves it to whoever asks.
+    """
+    files: dict[str, str] = {}
+    lengths, how = _lengths(description, stem, files)
+    demand, search = _arrivals(description, stem, files)
+    source = os.path.basename(os.path.normpath(description.traffic.recording.source))
+    title = f"Fitted to {source}"
+    scenario = Scenario(title=title, model=model, lengths=lengths, demand=demand, search=search)
+    return Fit(description=description, scenario=scenario, files=files, lengths=how)
+
+
+def _lengths(found: Description, stem: str, files: dict[str, str]) -> tuple[LengthsAsked, str]:
+    recording = found.traffic.recording
+    if found.correlation is not None and abs(found.correlation) >= CORRELATED:
+        name = f"{stem}.lengths.csv"
+        files[name] = "isl,osl\n" + "".join(f"{i},{o}\n" for i, o in zip(recording.isl, recording.osl, strict=True))
+        return LengthsAsked(pairs=name), "pairs"
+    sides = (("isl", found.fitted_isl, recording.isl), ("osl", found.fitted_osl, recording.osl))
+    written = {name: _one_side(fitted, values, f"{stem}.{name}.csv", files) for name, fitted, values in sides}
+    return LengthsAsked(isl=written["isl"], osl=written["osl"]), "weights" if files else "distributions"
+
+
+def _one_side(fitted: FittedLengths, values: tuple[int, ...], name: str, files: dict[str, str]) -> str:
+    """The distribution, or the name of a file with all lengths and how often each was seen."""
+    if fitted.fits:
+        return fitted.written
+    files[name] = "value,weight\n" + "".join(f"{value},{count}\n" for value, count in sorted(Counter(values).items()))
+    return name
+
+
+def _arrivals(found: Description, stem: str, files: dict[str, str]) -> tuple[DemandAsked, SearchAsked]:
+    fitted = found.fitted_arrivals
+    if fitted.process == "trace":
+        name = f"{stem}.arrivals.csv"
+        moments = (f"{due // NS_PER_S}.{due % NS_PER_S:09d}\n" for due in found.traffic.recording.due_ns)
+        files[name] = "timestamp\n" + "".join(moments)
+        return DemandAsked(trace=name), SearchAsked(arrivals="trace")
+    rate = float(f"{fitted.rate:.6g}")
+    cv = None if fitted.cv is None else float(f"{fitted.cv:.4g}")
+    return DemandAsked(peak_rps=rate), SearchAsked(arrivals=fitted.process, cv=cv)
