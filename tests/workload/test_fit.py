@@ -147,6 +147,19 @@ def test_a_trace_is_stretched_to_the_rate_that_is_given(tmp_path: Path) -> None:
     assert faster.trace(0).due_ps[-1] == pytest.approx(plain.trace(0).due_ps[-1] / ratio, rel=1e-6)
 
 
+def test_a_fitted_scenario_is_understood_as_a_sizing_question(tmp_path: Path) -> None:
+    excerpt = Path(__file__).parents[2] / "examples" / "code-completion.csv"
+    api.fit_workload(excerpt, tmp_path / "bursty.yaml")
+    question = api.ask(tmp_path / "bursty.yaml", model="llama-3.1-8b", ttft="p95<=2s").questions[0]
+    assert question.recording is not None
+    assert len(question.recording) == 2000
+    assert not question.replays_lengths
+    regular = OpenLoop(rate=2.0, process="gamma", cv=0.4)
+    api.fit_workload(generated(tmp_path / "trace.csv", "1200", "lognormal:300,200", regular), tmp_path / "regular.yaml")
+    question = api.ask(tmp_path / "regular.yaml", model="llama-3.1-8b", ttft="p95<=2s").questions[0]
+    assert (question.process, question.cv) == ("gamma", pytest.approx(0.4, rel=0.05))
+
+
 def test_arrivals_of_a_trace_need_one() -> None:
     with pytest.raises(InputError, match="needs a file of recorded requests"):
         simulation_of(None, {"model": "llama-3.1-8b", "isl": 10, "osl": 10, "arrivals": "trace"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os.path
 from typing import TYPE_CHECKING
 
 from tonnage.report.blocks import items, section
@@ -35,7 +36,7 @@ def described(found: Description, *, figures: bool = True) -> Document:
         section("limits", "Engine limits", items(_limits(found))),
     )
     source = found.traffic.recording.source
-    return Document(title=f"Workload: {source}" if figures else "", subtitle="", sections=sections)
+    return Document(title=f"Workload: {os.path.basename(os.path.normpath(source))}" if figures else "", subtitle="", sections=sections)
 
 
 def _first(found: Description) -> str:
@@ -50,7 +51,7 @@ def _lengths(found: Description, *, figures: bool) -> Section:
         (name, *(number(getattr(spread, each)) for each in STATISTICS), whole(spread.most))
         for name, spread in (("ISL, tokens", found.isl), ("OSL, tokens", found.osl))
     )
-    table = Table(caption="", header=("", *STATISTICS, "max"), rows=rows)
+    table = Table(caption="Lengths of all requests" if figures else "", header=("", *STATISTICS, "max"), rows=rows)
     related = "not defined, since one of them never varies" if found.correlation is None else f"{found.correlation:.2f}".replace("-", "−")
     lines = (
         f"Rank correlation of ISL and OSL (Spearman): {related}.",
@@ -83,7 +84,7 @@ def _distribution(name: str, fitted: FittedLengths, values: tuple[int, ...]) -> 
 
     from tonnage.workload.fitted_lengths import DRAWS, SEED
 
-    shares = np.linspace(0, 100, POINTS + 1)
+    shares = np.linspace(0, 99.9, POINTS + 1)
     drawn = fitted.lengths.draw(DRAWS, np.random.default_rng(SEED))
     lines = []
     for tone, (title, lengths) in enumerate((("seen", np.array(values)), (fitted.written, drawn))):
@@ -117,13 +118,13 @@ def _arrivals(found: Description, *, figures: bool) -> Section:
         for one in seen.dispersion
     )
     table = Table(
-        caption="",
+        caption="Counts of requests in intervals" if figures else "",
         header=("intervals of", "index of dispersion", "peak to mean"),
         rows=rows,
         note="The index of dispersion is the variance of the counts over their mean: 1 for Poisson arrivals.",
     )
     hourly = "not known, the traffic is shorter than two hours" if seen.hourly_peak_to_mean is None else number(seen.hourly_peak_to_mean)
-    gaps = ", ".join(f"{each} {number(getattr(seen.gaps, each) * 1e3)} ms" for each in STATISTICS)
+    gaps = ", ".join(f"{each} {number(getattr(seen.gaps, each))} s" for each in STATISTICS)
     lines = (
         f"Gaps between requests: {gaps}; coefficient of variation {number(seen.cv)} (Poisson: 1).",
         f"Busiest hour to mean hour: {hourly}.",
@@ -233,5 +234,5 @@ def _gain(gain: KvGain) -> str:
     return (
         f"{where}: a sequence of {gain.limit:,} tokens takes {format_gb(gain.limit_bytes)} of KV memory on each GPU, "
         f"one of the model's whole context ({gain.context:,} tokens) {format_gb(gain.context_bytes)}: {format_gb(gain.saved_bytes)} less. "
-        f"{counted(gain.limit_requests, 'request')} fit at once, not {gain.context_requests:,}."
+        f"{gain.limit_requests:,} of them fit at once, and {gain.context_requests:,} of the whole context."
     )
