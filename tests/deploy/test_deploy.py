@@ -66,7 +66,7 @@ def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("further", "said"),
     [
-        (("nomad", DENSE_CHECKPOINT), "--target: no files are written for 'nomad'; there are compose, kubernetes"),
+        (("nomad", DENSE_CHECKPOINT), "--target: no files are written for 'nomad'; there are compose, kubernetes, ray-serve"),
         (("kubernetes",), "--checkpoint: the plan runs llama-3.1-8b in fp8, and meta-llama/Llama-3.1-8B is published in bf16"),
         (("kubernetes", "a b"), "--checkpoint: 'a b' is no name of a checkpoint"),
     ],

@@ -16,6 +16,7 @@ CASES = {
     "dense-compose": ("compose", dense, DENSE_CHECKPOINT),
     "dense-kubernetes": ("kubernetes", dense, DENSE_CHECKPOINT),
     "experts-kubernetes": ("kubernetes", experts, None),
+    "experts-ray-serve": ("ray-serve", experts, None),
 }
 
 

@@ -1,5 +1,7 @@
 """Reads commands of vLLM with vLLM's own parser: JSON lists of arguments on standard input, one JSON object of what was read for each.
 
+With the word "keywords", the names of all arguments of its engine in place of that.
+
 Run by the Python of the engines' environment.
 """
 
@@ -7,10 +9,15 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import fields
 
+from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.entrypoints.launchers.cli_args import make_arg_parser
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-parser = make_arg_parser(FlexibleArgumentParser())
-found = [vars(parser.parse_args(argv)) for argv in json.load(sys.stdin)]
+if sys.argv[1:] == ["keywords"]:
+    found = [{field.name: str(field.type) for field in fields(AsyncEngineArgs)}]
+else:
+    parser = make_arg_parser(FlexibleArgumentParser())
+    found = [vars(parser.parse_args(argv)) for argv in json.load(sys.stdin)]
 json.dump(found, sys.stdout, default=str)

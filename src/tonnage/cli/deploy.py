@@ -27,7 +27,7 @@ def deploy(
     plan
         File with the plan's JSON, which tonnage size wrote with --output.
     target
-        What runs the engines: compose for one machine, kubernetes for a cluster.
+        What runs the engines: compose for one machine, kubernetes or ray-serve for a cluster.
     output
         The folder to write; it must not exist, or be empty.
     checkpoint

@@ -24,7 +24,7 @@ VERBS = {
     "bench": "Measure a live endpoint, with a verdict on whether the measurement can be believed.",
     "serve": "The OpenAI API of a model and GPUs that are not there, timed by the simulator.",
     "gateway": "Balance requests between instances, by the routers that the simulator has.",
-    "deploy": "The choice of a plan as files for Docker Compose or Kubernetes.",
+    "deploy": "The choice of a plan as files for Docker Compose, Kubernetes or Ray Serve.",
     "demo": "The whole chain in a minute: simulated GPUs served, measured, one killed, and all of it predicted.",
     "import": "Single requests of another tool's run, as a run folder.",
     "compare": "Two runs, measured or simulated: how their latencies and rates compare.",

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 from tonnage.deploy.compose.files import files as compose
 from tonnage.deploy.kubernetes.files import files as kubernetes
+from tonnage.deploy.ray_serve.files import files as ray_serve
 from tonnage.deploy.service import Service
 from tonnage.errors import InputError, option
 
-TARGETS: dict[str, Callable[[Service], dict[str, str]]] = {"compose": compose, "kubernetes": kubernetes}
+TARGETS: dict[str, Callable[[Service], dict[str, str]]] = {"compose": compose, "kubernetes": kubernetes, "ray-serve": ray_serve}
 """The text of each file by its name, by target."""
 
 

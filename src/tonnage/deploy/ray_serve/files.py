@@ -1,0 +1,117 @@
+"""The files of a deployment with Ray Serve."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tonnage.deploy.noted import noted, yaml_text
+from tonnage.deploy.ray_serve.engine_arguments import engine_arguments
+from tonnage.deploy.service import PORT, Service
+from tonnage.deploy.testing import bench_command, compare_command
+from tonnage.deploy.told import argv_notes, carries_line, choice_line, head, limits_line
+from tonnage.errors import InputError, option
+
+ACCELERATORS = {
+    "v100-sxm2-32gb": "V100",
+    "t4": "T4",
+    "l4": "L4",
+    "l40s": "L40S",
+    "a10g-24gb": "A10G",
+    "a100-pcie-40gb": "A100-40G",
+    "a100-sxm-40gb": "A100-40G",
+    "a100-pcie-80gb": "A100-80G",
+    "a100-sxm-80gb": "A100-80G",
+    "h100-pcie-80gb": "H100",
+    "h100-sxm-80gb": "H100",
+    "h200-sxm-141gb": "H200",
+    "h20-96gb": "H20",
+    "b200-sxm-180gb": "B200",
+}
+"""What Ray calls a GPU, by catalog id (documentation of ``ray.serve.llm.LLMConfig``, read 2026-11-22)."""
+
+
+def files(service: Service) -> dict[str, str]:
+    """The text of each file by its name.
+
+    Raises:
+        InputError: an engine that Ray Serve LLM does not run, several ranks of attention, or a GPU that it has no name for.
+    """
+    where = option("target")
+    if service.family != "vllm":
+        raise InputError(f"{where}: ray-serve is written for vllm, and the plan's engine is {service.pool.engine}; take kubernetes")
+    if service.pool.dp > 1:
+        raise InputError(f"{where}: ray-serve places ranks of attention by a builder of its own, which is not written yet; take kubernetes")
+    if service.gpu.name not in ACCELERATORS:
+        raise InputError(f"{where}: Ray has no name for {service.gpu.name}; there are {', '.join(ACCELERATORS)}")
+    return {"serve.yaml": yaml_text(application(service), head=head(service)), "README.md": readme(service)}
+
+
+def application(service: Service) -> dict[str, Any]:
+    """What ``serve deploy`` reads."""
+    loading = {"model_id": service.served, "model_source": service.checkpoint}
+    config = {
+        "model_loading_config": loading,
+        "accelerator_type": ACCELERATORS[service.gpu.name],
+        "engine_kwargs": noted(engine_arguments(service.pool.launch), argv_notes(service)),
+        "deployment_config": deployment(service),
+    }
+    one = {
+        "name": service.name,
+        "route_prefix": "/",
+        "import_path": "ray.serve.llm:build_openai_app",
+        "args": {"llm_configs": [config]},
+    }
+    return {"http_options": {"host": "0.0.0.0", "port": PORT}, "applications": [one]}
+
+
+def deployment(service: Service) -> dict[str, Any]:
+    """How many replicas there are, and how many requests each of them holds."""
+    drain = {"graceful_shutdown_timeout_s": service.drain_seconds}
+    target, most = service.target_in_flight, service.choice.concurrency_per_instance
+    if target is None or most is None:
+        return {"num_replicas": noted(service.pool.instances, "The plan's instances, spare ones included."), **drain}
+    mean = service.plan.demand.mean_requests_per_second
+    what = f"the mean load of {mean:.4g} requests/s" if mean else "the peak, since the plan knows no mean"
+    scaling = {
+        "min_replicas": noted(service.least_instances, f"So many instances carry {what}."),
+        "max_replicas": noted(service.pool.instances, "The plan's instances, spare ones included."),
+        "target_ongoing_requests": noted(
+            target, f"Requests in flight of one instance at the {service.choice.sized_rate:.4g} requests/s that the plan counts on."
+        ),
+        "downscale_delay_s": noted(max(300, service.startup_seconds), f"An instance takes up to {service.startup_seconds} s to come back."),
+    }
+    return {
+        "autoscaling_config": scaling,
+        "max_ongoing_requests": noted(math.ceil(2 * most), f"Twice what an instance holds where the limits end, {most:,.0f}; others wait."),
+        **drain,
+    }
+
+
+def readme(service: Service) -> str:
+    """The page in Markdown."""
+    return f"""# {service.served} with Ray Serve
+
+{choice_line(service)}.
+Limits: {limits_line(service)}.
+{carries_line(service)}
+
+The engine loads `{service.checkpoint}`. The cluster's nodes need `ray[llm]`, which brings a vLLM of its own: look at `vllm --version`,
+since the plan is for {service.pool.engine_preset}. A gated model needs `HF_TOKEN` in the environment in which Ray was started.
+
+```sh
+serve deploy serve.yaml
+serve status --name {service.name}
+curl --fail http://127.0.0.1:{PORT}/v1/models
+{bench_command(service, f"http://127.0.0.1:{PORT}", instances=service.pool.instances)}
+{compare_command(instances=None)}
+```
+
+`compare` takes the plan's number of instances; say `--instances` if others run. Ray shares requests by the shorter of two queues. Metrics
+and dashboards are Ray's own; rules for its names are not written.
+
+| file | what |
+|---|---|
+| `serve.yaml` | the application: the model, the engine's arguments, {service.least_instances} to {service.pool.instances} replicas |
+| `plan.json` | the plan |
+"""
