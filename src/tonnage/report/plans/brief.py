@@ -10,7 +10,6 @@ from tonnage.report.plans.headline import answer_text, cost_text, headline_rows
 from tonnage.report.plans.summary import NO_ANSWER, question_lines
 from tonnage.report.wording.confidence import confidence_text
 from tonnage.report.wording.existing import existing_text
-from tonnage.report.wording.job import finish_text
 from tonnage.report.wording.reachable import reachable_text
 
 if TYPE_CHECKING:
@@ -40,9 +39,8 @@ def _rows(plan: Plan) -> tuple[tuple[str, str], ...]:
     if best is None:
         reached = "" if plan.reachable is None else reachable_text(plan.reachable)
         return tuple(row for row in (asked, exists, ("Answer", NO_ANSWER), ("Reachable", reached)) if row[1])
-    finish = ("Finish", "" if plan.job is None else finish_text(plan.job))
     start = ("Start", shlex.join(best.pool.launch) if len(best.pools) == 1 else "")
-    return tuple(row for row in (asked, exists, *headline_rows(plan, best), finish, start) if row[1])
+    return tuple(row for row in (asked, exists, *headline_rows(plan, best), start) if row[1])
 
 
 def _in_one(plan: Plan) -> str:

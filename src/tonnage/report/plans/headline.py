@@ -14,6 +14,7 @@ from tonnage.report.wording.at_peak import at_peak_text, peak_values
 from tonnage.report.wording.confidence import chance_text, confidence_text
 from tonnage.report.wording.cost import no_cost_text
 from tonnage.report.wording.fleet_check import fleet_check_text
+from tonnage.report.wording.job import finish_text
 from tonnage.report.wording.sensitivity import riskiest_text
 from tonnage.report.wording.warnings import warning_text
 
@@ -28,6 +29,7 @@ def headline_rows(plan: Plan, best: Candidate) -> tuple[tuple[str, str], ...]:
     return (
         ("Answer", answer_text(plan, best)),
         ("Confidence", "" if best.confidence is None else confidence_text(best.confidence)),
+        ("Finish", "" if plan.job is None else finish_text(plan.job)),
         ("At the peak", "" if best.at_peak is None else at_peak_text(best.at_peak, plan.scenario.limits_that_count)),
         ("Cost", cost_text(plan)),
         ("Risk", risk_text(plan, best)),
@@ -44,7 +46,7 @@ def answer_text(plan: Plan, best: Candidate) -> str:
 
 
 def cost_text(plan: Plan) -> str:
-    """What it costs owned and in the cheapest way; why nothing is known where no way has a price."""
+    """What it costs in the cheapest way, and owned; why nothing is known where no way has a price."""
     job, cost = plan.cost, yearly(plan)
     if isinstance(job, JobCost):
         each = (("on cloud GPUs", job.cloud_usd_per_job), ("through an API", job.api_usd_per_job))
@@ -60,8 +62,9 @@ def cost_text(plan: Plan) -> str:
         return "no price is known" + ("" if reason is None else f": {no_cost_text(reason)}")
     if count == 1:
         return f"{_way(shown[0])}, the only way with a price"
-    cheapest = f"the cheapest of {count} ways with a price"
-    return "; ".join(_way(way) + (f", {cheapest}" if way.where == cost.cheapest else "") for way in shown)
+    first, *rest = sorted(shown, key=lambda way: way.where != cost.cheapest)
+    others = "".join(f"; {NAMES[way.where]} {dollars(way.total_usd_per_year)} USD" for way in rest)
+    return f"{_way(first)}, cheapest of {count} priced ways{others}"
 
 
 def _way(way: WayCost) -> str:

@@ -13,7 +13,6 @@ from tonnage.report.wording.demand import demand_text
 from tonnage.report.wording.deployments import load_text, memory_text
 from tonnage.report.wording.existing import existing_text
 from tonnage.report.wording.fleet_check import fleet_check_text
-from tonnage.report.wording.job import finish_text
 from tonnage.report.wording.lengths import as_written
 from tonnage.report.wording.limits import bound_text, limit_text
 from tonnage.report.wording.pace import pace_text
@@ -51,7 +50,6 @@ def answer_lines(plan: Plan) -> Facts:
         *exists,
         *headline_rows(plan, best),
         ("Capacity", _capacity(plan, best)),
-        ("Finish", "" if plan.job is None else finish_text(plan.job)),
         ("Latency" if best.at_peak is None else "At limit", "; ".join(latency(best, ("ttft", "tpot", "e2e")))),
         ("Pace", _pace(plan, best)),
         ("Load", _load(plan, best)),

@@ -21,7 +21,7 @@ MORE: dict[Input, str] = {
     "isl": "longer prompts",
     "osl": "longer answers",
     "rate": "more requests",
-    "step_time": "slower steps than predicted",
+    "step_time": "slower steps",
 }
 """A rise of each input, after its size."""
 
@@ -36,7 +36,7 @@ def riskiest_text(found: Sensitivity) -> str:
     systems, exact = worst.high.systems or 0, worst.high.systems_exact or 0.0
     if systems > found.systems:
         return f"with {_more(worst)} it takes {systems:,} systems in place of {found.systems:,}"
-    return f"none of the inputs, 20 % higher, takes more systems; the most comes of {_more(worst)} ({number(exact)} exactly)"
+    return f"no input 20 % higher takes more systems; {MORE[worst.input]} come nearest ({number(exact)} exactly)"
 
 
 def _more(swing: Swing) -> str:

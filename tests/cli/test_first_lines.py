@@ -1,0 +1,30 @@
+"""The first ten lines of an answer are enough to act, and contradict nothing: a few of the questions of ``benchmarks/first_lines.py``."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks import first_lines
+
+ASKED = ("tiny load", "huge load", "single gaps", "a spare system", "very sure", "an impossible limit", "a job", "systems that exist")
+
+
+def test_there_are_thirty_questions() -> None:
+    assert len(first_lines.QUESTIONS) == 30
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_the_first_lines_say_what_the_plan_holds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "110")
+    assert list(first_lines.contradictions(first_lines.answered(first_lines.QUESTIONS[name]))) == []
+
+
+def test_a_contradiction_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check sees a headline, a chance and a number that the plan does not hold."""
+    monkeypatch.setenv("COLUMNS", "110")
+    plan = first_lines.answered(first_lines.QUESTIONS["tiny load"])
+    assert list(first_lines.unknown_numbers("it takes 123,457 systems", plan.to_json())) == ["123,457 stands nowhere in the JSON"]
+    unsure = replace(plan.choice, confidence=replace(plan.choice.confidence, meets=0.4))
+    assert any("below the asked" in one for one in first_lines.contradictions(replace(plan, candidates=(unsure,))))
+    bare = replace(plan.choice, systems_exact=7.0)
+    assert any("rounds" in one for one in first_lines.contradictions(replace(plan, candidates=(bare,))))
