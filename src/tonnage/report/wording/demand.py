@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from tonnage.report.numbers import number, plain, span, whole
@@ -76,6 +77,6 @@ def _trace(demand: Demand, source: DemandSource) -> str:
     mean, peak, poisson = demand.sizing_requests_per_second, demand.peak_second or 0, demand.poisson_peak_requests_per_second or 0.0
     burst = f"; a Poisson peak of that mean would be {plain(poisson)} (95th percentile of seconds)" if peak > poisson else ""
     return (
-        f"trace {source.trace}{source.trace_change}: {source.trace_requests:,} requests in {whole(source.trace_seconds)} s, "
+        f"trace {PurePath(source.trace).name}{source.trace_change}: {source.trace_requests:,} requests in {whole(source.trace_seconds)} s, "
         f"mean {number(mean)}/s, busiest second {peak}, CV of the gaps {number(demand.cv)}{' (Poisson: 1)' if demand.bursty else ''}{burst}"
     )
