@@ -51,17 +51,18 @@ def test_a_length_of_zero_is_refused_where_it_marks_no_failure(tmp_path: Path) -
 
 
 def test_shared_blocks_are_counted_by_hand(tmp_path: Path) -> None:
-    """1000 tokens are two blocks of 512: [1, 2], then [1, 3], [1, 2], and [4, 2], whose 2 was seen but stands behind a new block."""
-    rows = [(0, [1, 2]), (10, [1, 3]), (20, [1, 2]), (30, [4, 2])]
+    """1000 tokens are two blocks of 512: [1, 2], then [1, 3], [1, 2], [4, 2], whose 2 was seen but stands behind a
+    new block, and [2, 1], whose blocks were seen but never at the beginning."""
+    rows = [(0, [1, 2]), (10, [1, 3]), (20, [1, 2]), (30, [4, 2]), (40, [2, 1])]
     text = "".join(json.dumps({"timestamp": t, "input_length": 1000, "output_length": 7, "hash_ids": ids}) + "\n" for t, ids in rows)
     (tmp_path / "trace.jsonl").write_text(text)
     shared = api.describe_workload(tmp_path / "trace.jsonl").sharing
     assert shared is not None
-    assert (shared.block_tokens, shared.blocks) == (512, 8)
-    assert shared.seen_blocks == 4 / 8
-    assert shared.hit_blocks == 3 / 8
-    assert shared.hit_tokens == (512 + 1000) / 4000
-    assert shared.requests_with_hits == 2 / 4
+    assert (shared.block_tokens, shared.blocks) == (512, 10)
+    assert shared.seen_blocks == 6 / 10
+    assert shared.hit_blocks == 3 / 10
+    assert shared.hit_tokens == (512 + 1000) / 5000
+    assert shared.requests_with_hits == 2 / 5
 
 
 def test_a_run_folder_is_described_by_its_requests(tmp_path: Path) -> None:
@@ -121,16 +122,17 @@ def test_the_published_traces(name: str, requests: int, cv: float, indices: tupl
 
 @pytest.mark.skipif(not SHARED.exists(), reason="the whole traces are not part of a checkout")
 def test_mooncakes_prefixes() -> None:
-    """Every prompt of the conversation trace begins with the same block; the hit rate is counted anew here, by prefix strings."""
+    """Every prompt of the conversation trace begins with the same block; the hit rate is counted anew here, by whole prefixes."""
     shared = api.describe_workload(SHARED / "mooncake_conversation_2000.jsonl").sharing
     assert shared is not None
-    seen: set[int] = set()
+    seen: set[tuple[int, ...]] = set()
     hits = total = 0
     for line in (SHARED / "mooncake_conversation_2000.jsonl").read_text().splitlines():
         ids = json.loads(line)["hash_ids"]
         total += len(ids)
-        hits += len([one for place, one in enumerate(ids) if set(ids[: place + 1]) <= seen])
-        seen |= set(ids)
+        prefixes = [tuple(ids[: place + 1]) for place in range(len(ids))]
+        hits += sum(prefix in seen for prefix in prefixes)
+        seen.update(prefixes)
     assert (shared.block_tokens, shared.blocks) == (512, total)
     assert shared.hit_blocks == hits / total
 

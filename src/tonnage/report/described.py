@@ -52,7 +52,11 @@ def _lengths(found: Description, *, figures: bool) -> Section:
         for name, spread in (("ISL, tokens", found.isl), ("OSL, tokens", found.osl))
     )
     table = Table(caption="Lengths of all requests" if figures else "", header=("", *STATISTICS, "max"), rows=rows)
-    related = "not defined, since one of them never varies" if found.correlation is None else f"{found.correlation:.2f}".replace("-", "−")
+    related = (
+        "not defined, since one of them never varies"
+        if found.correlation is None
+        else f"{round(found.correlation, 2) + 0.0:.2f}".replace("-", "−")
+    )
     lines = (
         f"Rank correlation of ISL and OSL (Spearman): {related}.",
         distribution_words("ISL", found.fitted_isl),

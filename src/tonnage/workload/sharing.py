@@ -1,8 +1,9 @@
 """What prompts share: blocks of tokens that an earlier prompt had too, and what a cache without end would find.
 
-A file with ``hash_ids`` (Mooncake's format) names each block of a prompt by all that stands before it and in it, so that equal ids are
-equal prefixes; the hit rate of a cache that never forgets is then exact. A file that names sessions alone says which requests
-continue a conversation, and the most that a cache could find if each turn began with the whole turn before.
+A file with ``hash_ids`` (Mooncake's format) names the blocks of each prompt, so that the hit rate of a cache that never forgets can be
+computed exactly: it holds a tree of all prefixes, and finds a block where an earlier prompt had the same ids from its beginning on. A
+file that names sessions alone says which requests continue a conversation, and the most that a cache could find if each turn began
+with the whole turn before.
 """
 
 from __future__ import annotations
@@ -57,10 +58,11 @@ def sharing(traffic: Traffic) -> Sharing | None:
 
 def _of_blocks(blocks: Sequence[Sequence[int]], isl: Sequence[int]) -> Sharing | None:
     seen: set[int] = set()
+    tree: dict[tuple[int, int], int] = {}
     seen_before = hits = hit_tokens = with_hits = 0
     size = block_tokens(blocks, isl)
     for ids, tokens in zip(blocks, isl, strict=True):
-        found = next((place for place, one in enumerate(ids) if one not in seen), len(ids))
+        found = _known_prefix(tree, ids)
         seen_before += sum(one in seen for one in ids)
         hits += found
         with_hits += found > 0
@@ -76,6 +78,24 @@ def _of_blocks(blocks: Sequence[Sequence[int]], isl: Sequence[int]) -> Sharing |
         hit_tokens=hit_tokens / sum(isl) if size else None,
         requests_with_hits=with_hits / len(blocks),
     )
+
+
+def _known_prefix(tree: dict[tuple[int, int], int], ids: Sequence[int]) -> int:
+    """How many blocks from the first on the tree of prefixes holds; afterwards it holds all of them.
+
+    Args:
+        tree: for a prefix and the id that follows it, the longer prefix; 0 is the empty one. It is added to.
+        ids: blocks of a prompt.
+    """
+    prefix = found = 0
+    for place, one in enumerate(ids):
+        longer = tree.get((prefix, one))
+        if longer is None:
+            longer = tree[prefix, one] = len(tree) + 1
+        else:
+            found = place + 1
+        prefix = longer
+    return found
 
 
 def block_tokens(blocks: Sequence[Sequence[int]], isl: Sequence[int]) -> int | None:

@@ -26,7 +26,7 @@ class Traffic:
 
     Attributes:
         recording: moments and lengths.
-        blocks: for each request the ids of its prompt's blocks, equal ids for equal prefixes up to there; empty where the file has none.
+        blocks: for each request the ids of its prompt's blocks; empty where the file has none.
         sessions: for each request the conversation that it belongs to; empty where the file has none.
         cached_tokens: prompt tokens that a server said it had in its cache, over all requests; None where nobody said.
     """
