@@ -195,7 +195,7 @@ def test_catalog_page_names_the_architectures_that_are_read() -> None:
 
 
 ANSWER = re.compile(r"Answer +(\d+) × \S+ \(([\d.]+) exactly\)")
-CAPACITY = re.compile(r", 8\s+GPUs\s+([\d.,]+)$")
+CAPACITY = re.compile(r", 8\s+GPUs\s+([\d.,]+\d|\d)(?=;|$)")
 FIGURE = re.compile(r"\*\*[\d.,]+\*\*")
 
 

@@ -61,10 +61,18 @@ def answer_lines(plan: Plan) -> Facts:
     return Facts(rows=tuple(row for row in rows if row[1]))
 
 
+SAME = 0.005
+"""Loads that are nearer than this share are printed alike."""
+
+
 def _capacity(plan: Plan, best: Candidate) -> str:
     rate, per_8 = number(best.requests_per_second_per_instance), number(best.requests_per_second_per_8_gpus)
     verb, inside = ("completes", "") if plan.demand.offline else ("carries", " inside the limits")
-    return f"one instance {verb} {rate} requests/s{inside} ({load_text(best.load)}), 8 GPUs {per_8}"
+    sized, asked = best.sized_rate / best.requests_per_second_per_instance, plan.scenario.confidence
+    counts = (
+        "" if asked is None or abs(sized - 1) < SAME else f"; the answer counts on {number(best.sized_rate)}, to be {percent(asked)} sure"
+    )
+    return f"one instance {verb} {rate} requests/s{inside} ({load_text(best.load)}), 8 GPUs {per_8}{counts}"
 
 
 def _pace(plan: Plan, best: Candidate) -> str:
