@@ -64,7 +64,7 @@ def test_instances_share_a_load_behind_a_router(tmp_path: Path, capsys: pytest.C
     point = json.loads(capsys.readouterr().out)
     assert (point["instances"], point["router"]) == (3, "power-of-two")
     assert run(fleet) == 0
-    assert "3 instances, least-outstanding" in capsys.readouterr().out
+    assert "3 instances, least-outstanding" in " ".join(capsys.readouterr().out.split())
     import pyarrow.parquet as pq
 
     assert set(pq.read_table(tmp_path / "run" / "requests.parquet")["instance"].to_pylist()) == {0, 1, 2}

@@ -110,7 +110,7 @@ def length_to_shorten(found: Sensitivity | None) -> LengthToShorten | None:
         return None
     saved = {name: found.systems_exact - (swings[name].systems_exact or found.systems_exact) for name in LENGTHS}
     which, other = sorted(LENGTHS, key=lambda name: -saved[name])
-    if saved[which] < LEAST_SAVED * found.systems_exact or saved[which] < MORE_SAVED * saved[other]:
+    if saved[which] <= 0 or saved[which] < LEAST_SAVED * found.systems_exact or saved[which] < MORE_SAVED * saved[other]:
         return None
     least = max(saved[other], 0.0)
     ratio = saved[which] / max(least, 0.01 * found.systems_exact)
