@@ -25,10 +25,16 @@ from tonnage.results.store import json_text
 COLUMNS = (80, 100, 120)
 SIZED = ["size", "--isl", "2000", "--osl", "200", "--peak-rps", "90", "--ttft", "p95<=500ms", "--itl", "p99<=100ms"]
 MIXED = [*SIZED, "--model", "deepseek-v3", "--gpu", "h200-sxm-141gb,h100-sxm-80gb", "--tp", "8", "--engine", "vllm"]
+MANY = [*SIZED, "--model", "llama-3.1-8b", "--gpu", "h100-sxm-80gb,h200-sxm-141gb"]
 FIXED = ["--gpu", "h100-sxm-80gb", "--tp", "1,2", "--precision", "fp8", "--engine", "vllm"]
 POINT = ["simulate", "--model", "gpt-j-6b", "--isl", "300", "--osl", "20", "--requests", "40"]
 VERBS = {
-    "size": [[*MIXED], [*SIZED, "--model", "llama-3.1-8b,llama-3.1-70b", *FIXED], [*SIZED, "--model", "llama-3.1-8b", *FIXED, "--explain"]],
+    "size": [
+        [*MIXED],
+        MANY,
+        [*SIZED, "--model", "llama-3.1-8b,llama-3.1-70b", *FIXED],
+        [*SIZED, "--model", "llama-3.1-8b", *FIXED, "--explain"],
+    ],
     "simulate": [[*POINT, "--concurrency", "1,9"], [*POINT, "--request-rate", "2"], ["simulate", "--ticks"]],
     "catalog": [["catalog"], ["catalog", "formats"]],
     "memory": [["memory", "--model", "llama-3.1-8b", "--gpu", "h100-sxm-80gb"]],

@@ -202,3 +202,8 @@ def test_least_outstanding_lies_between_one_queue_for_all_and_two_choices() -> N
     one_queue = 1 + last / (total + last) / (instances * (1 - load))
     least, two = (in_system(router, load, instances, 200_000) for router in ("least-outstanding", "power-of-two"))
     assert 0.99 * one_queue < least < 0.8 * two
+
+
+def test_the_loop_of_fleets_is_compiled_once_it_has_been_warmed_up() -> None:
+    routed.warm_up_fleet()
+    assert routed.is_compiled(routed.drive_fleet)

@@ -46,3 +46,26 @@ def simulate_routed(
         trace, [one.machine for one in engines], router, seed=seed, weight=weight, sessions=sessions, progress=progress
     )
     return Routed(requests=record, chosen=chosen)
+
+
+def warm_up_fleet() -> None:
+    """Compile the loop of fleets, or load it from numba's cache, by a run of one request."""
+    import numpy as np
+
+    from tonnage.perf.step import StepModel
+    from tonnage.perf.step_terms import COEFFICIENTS
+    from tonnage.spec.deployment import EngineKnobs
+    from tonnage.spec.workload import Trace
+
+    one = np.ones(1, np.int64)
+    knobs = EngineKnobs(
+        scheduler="vllm",
+        max_batch_size=1,
+        max_num_tokens=1,
+        chunked_prefill=True,
+        tokens_per_block=1,
+        kv_rule="gpu_memory_utilization",
+        kv_fraction=0.9,
+    )
+    engine = Engine(StepModel(coefficients=np.ones(COEFFICIENTS), frontend_s=0.0), knobs, 2)
+    run_fleet(Trace(due_ps=np.zeros(1, np.int64), isl=one, osl=one, concurrency=0, turnaround_ps=0), [engine.machine], "round-robin")
