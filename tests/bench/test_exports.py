@@ -18,18 +18,6 @@ from tonnage.results.measured_rows import read_measured
 from tonnage.results.store import read_run
 
 
-@pytest.fixture(scope="module")
-def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run folder with every export: 60 requests of 8 tokens, two an event, every tenth refused."""
-    folder = tmp_path_factory.mktemp("exports") / "run"
-    exports = [flag for name in ("genai-perf", "aiperf", "vllm") for flag in ("--export", name)]
-    schedule = Schedule(ttft_s=0.01, itl_s=0.004, tokens_per_event=2, fault="500", fault_every=10)
-    with exact_server(schedule, seconds=60) as url:
-        load = ["--concurrency", "4", "--request-count", "60", "--osl", "8", "--artifact-dir", str(folder)]
-        assert run([*ASKED[:-3], "--no-selftest", "--url", url, *load, *exports]) == 3
-    return folder
-
-
 def test_reports_of_genai_perf_and_aiperf_say_what_the_record_says(measured: Path) -> None:
     theirs = json.loads((measured / "run.json").read_text())["other_definitions"]
     summary = json.loads((measured / "summary.json").read_text())

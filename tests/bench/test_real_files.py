@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.bench.test_exports import measured  # noqa: F401 — a fixture: a run of ours with every export
 from tonnage.cli.main import run
 from tonnage.results.importers.genai_perf import read_report
 from tonnage.results.measured_rows import read_measured
@@ -138,7 +137,7 @@ def keys(value: Any, depth: int = 2) -> Any:
     return "number" if isinstance(value, int | float) and not isinstance(value, bool) else type(value).__name__
 
 
-def test_our_vllm_file_has_the_keys_of_a_real_one(measured: Path) -> None:  # noqa: F811 — the fixture
+def test_our_vllm_file_has_the_keys_of_a_real_one(measured: Path) -> None:
     ours = json.loads((measured / "export-vllm" / "vllm.json").read_text())
     real = json.loads((FILES / "vllm.json").read_text())
     assert set(real) <= set(ours)
@@ -146,7 +145,7 @@ def test_our_vllm_file_has_the_keys_of_a_real_one(measured: Path) -> None:  # no
         assert keys(ours[name]) == keys(real[name]), name
 
 
-def test_our_aiperf_report_and_records_have_the_keys_of_real_ones(measured: Path) -> None:  # noqa: F811 — the fixture
+def test_our_aiperf_report_and_records_have_the_keys_of_real_ones(measured: Path) -> None:
     real = json.loads((FILES / "aiperf" / "profile_export_aiperf.json").read_text())
     ours = json.loads((measured / "export-aiperf" / "profile_export_aiperf.json").read_text())
     for name in set(real) - {"input_config"}:

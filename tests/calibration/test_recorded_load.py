@@ -35,7 +35,7 @@ def test_a_run_of_the_shipped_machine_comes_back_exactly(load: dict[str, Any], t
 
 def test_the_lengths_and_moments_are_those_of_the_record(tmp_path: Path) -> None:
     loaded = rows_of(tmp_path / "run", request_rate=6.0, requests=40)
-    trace = loaded.workload(0, model=None, turnaround_s=0.0).trace(0)  # type: ignore[arg-type]
+    trace = loaded.workload(0, model=None, turnaround_s=0.0).trace(0)
     record = read_run(tmp_path / "run").requests
     order = np.argsort(record.due_ns, kind="stable")
     assert trace.isl.tolist() == record.isl[order].tolist()

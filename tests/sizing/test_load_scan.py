@@ -32,14 +32,14 @@ class Curve(LoadScan):
     runs: list[tuple[int, int]] = field(default_factory=list)
 
     def __init__(self, value: Callable[[float, int], float], most: float = 1000.0) -> None:
-        super().__init__(SimpleNamespace(count=lambda rate: 2000), lambda: most)  # type: ignore[arg-type]
+        super().__init__(SimpleNamespace(count=lambda rate: 2000), lambda: most)
         self.value, self.runs = value, []
 
     def summary(self, place: int, level: int) -> Summary:
         self.runs.append((level, place))
-        self._runs[level, place] = value = self.value(self.rate(place), level)  # type: ignore[assignment]
+        self._runs[level, place] = value = self.value(self.rate(place), level)
         found: Any = SimpleNamespace(statistic_ms=lambda metric, statistic: 1e3 * value)
-        return found  # type: ignore[no-any-return]
+        return found
 
     def _record(self, place: int, level: int) -> Any:
         return SimpleNamespace(status=np.zeros(0), due_ns=np.zeros(0))

@@ -55,7 +55,7 @@ def swings(isl: float | None, osl: float | None) -> Sensitivity:
     """Of a plan of ten systems: exactly so many with each length 20 % shorter."""
     base = Changed(change=0.2, systems=13, systems_exact=12.5, deployment=None, reason=None)
     lower = {"isl": isl, "osl": osl}
-    rows = [Swing(input=name, low=replace(base, change=-0.2, systems_exact=exact), high=base) for name, exact in lower.items()]  # type: ignore[arg-type]
+    rows = [Swing(input=name, low=replace(base, change=-0.2, systems_exact=exact), high=base) for name, exact in lower.items()]
     return Sensitivity(systems=10, systems_exact=10.0, swings=tuple(rows), relaxed=None)
 
 

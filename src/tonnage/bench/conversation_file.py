@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tonnage.bench.prompt_file import text_of_file
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
     from tonnage.bench.conversations import Conversations, Pause
     from tonnage.bench.prompts import TokenizerFile
 
-MOST_BYTES = 2_000_000_000
 USERS = ("user", "human")
 LONGEST = 10**7
 """Neither outputs nor pauses are longer, in tokens and seconds."""
@@ -87,12 +87,7 @@ def read_conversations(path: Path, *, counter: TokenizerFile | None, characters:
         InputError: the file cannot be read as one of the formats above; the first bad line is named.
     """
     where = option("conversation_file")
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise InputError(f"{where}: {path} is larger than {MOST_BYTES // 10**9} GB; give a part of it")
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{where}: {path} cannot be read ({getattr(error, 'strerror', None) or 'not UTF-8 text'})") from None
+    text = text_of_file(path, where)
 
     def length(said: str) -> int:
         return counter.count(said) if counter is not None else max(1, round(len(said) / characters))

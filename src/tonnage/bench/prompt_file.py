@@ -58,12 +58,7 @@ def read_prompts(path: Path, *, counter: TokenizerFile | None, characters: float
         InputError: the file cannot be read as one of the formats above; the first bad line is named.
     """
     where = option("prompt_file")
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise InputError(f"{where}: {path} is larger than {MOST_BYTES // 10**9} GB; give a part of it")
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{where}: {path} cannot be read ({getattr(error, 'strerror', None) or 'not UTF-8 text'})") from None
+    text = text_of_file(path, where)
     kind = path.suffix.lower()
     if kind == ".json":
         found = _conversations(text, path, where)
@@ -123,3 +118,21 @@ def _conversations(text: str, path: Path, where: str) -> list[Found]:
         if asks and all(isinstance(value, str) and value.strip() for value in values[:2]):
             found.append((str(values[0]), 0, str(values[1])))
     return found
+
+
+def text_of_file(path: Path, where: str) -> str:
+    """The whole text of a file of prompts or conversations.
+
+    Args:
+        path: of the file.
+        where: what named it, for messages.
+
+    Raises:
+        InputError: it cannot be read, is no UTF-8 text, or is larger than ``MOST_BYTES``.
+    """
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise InputError(f"{where}: {path} is larger than {MOST_BYTES // 10**9} GB; give a part of it")
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{where}: {path} cannot be read ({getattr(error, 'strerror', None) or 'not UTF-8 text'})") from None

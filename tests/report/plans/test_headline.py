@@ -89,9 +89,9 @@ def test_a_confidence_that_nothing_reaches_is_said_and_is_the_risk() -> None:
 
 def swing(name: str, systems: int | None, exact: float | None) -> Swing:
     side = {"deployment": None, "reason": None}
-    low = Changed(change=-0.2, systems=1, systems_exact=0.5, **side)  # type: ignore[arg-type]
-    high = Changed(change=0.2, systems=systems, systems_exact=exact, **side)  # type: ignore[arg-type]
-    return Swing(input=name, low=low, high=high)  # type: ignore[arg-type]
+    low = Changed(change=-0.2, systems=1, systems_exact=0.5, **side)
+    high = Changed(change=0.2, systems=systems, systems_exact=exact, **side)
+    return Swing(input=name, low=low, high=high)
 
 
 def test_the_risk_is_read_off_the_sensitivity() -> None:

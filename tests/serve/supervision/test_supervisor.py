@@ -49,7 +49,7 @@ def until(holds: object, seconds: float = 15.0) -> bool:
     """Wait until a function says yes."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if holds():  # type: ignore[operator]
+        if holds():
             return True
         time.sleep(0.02)
     return False
