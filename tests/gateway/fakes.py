@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -79,7 +80,8 @@ def listed(models: tuple[str, ...] | None) -> bytes:
 class Fake:
     """A backend; its health checks pass unless it is frozen, it lists ``models``, and everything else goes to ``answer``."""
 
-    def __init__(self, answer: Answer = fine, models: tuple[str, ...] | None = None) -> None:
+    def __init__(self, answer: Answer = fine, models: tuple[str, ...] | None = None, tls: ssl.SSLContext | None = None) -> None:
+        self.tls = tls
         self.answer = answer
         self.models = models
         self.got: list[Got] = []
@@ -92,10 +94,10 @@ class Fake:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
 
     async def begin(self) -> Fake:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, reuse_address=True)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, reuse_address=True, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -138,10 +140,13 @@ async def before(
     weights: tuple[float, ...] = (),
     models: tuple[tuple[str, ...] | None, ...] = (),
     further: dict[str, Any] | None = None,
+    backend_tls: ssl.SSLContext | None = None,
     **limits: Any,
 ) -> AsyncIterator[tuple[Running, list[Fake]]]:
-    """A gateway before one fake for each answer; ``further`` settings of the gateway, ``models`` of each fake."""
-    fakes = [await Fake(answer, listing).begin() for answer, listing in zip(answers, models or (None,) * len(answers), strict=True)]
+    """A gateway before one fake for each answer; ``further`` settings of the gateway, ``models`` and certificate of the fakes."""
+    fakes = [
+        await Fake(answer, listing, backend_tls).begin() for answer, listing in zip(answers, models or (None,) * len(answers), strict=True)
+    ]
     asked = [f"{fake.url}={weight}" for fake, weight in zip(fakes, weights or (1.0,) * len(fakes), strict=True)]
     settings = api.gateway_settings(backends=asked, policy=policy, port=0)
     tight = {"health_s": 0.2, "health_timeout_s": 0.3, **limits}
@@ -194,8 +199,8 @@ class Talk:
 
 
 @asynccontextmanager
-async def talk(running: Running) -> AsyncIterator[Talk]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+async def talk(running: Running, tls: ssl.SSLContext | None = None) -> AsyncIterator[Talk]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=tls)
     try:
         yield Talk(reader, writer)
     finally:

@@ -18,7 +18,6 @@ from tonnage.cli.main import run
 BAD = {
     "no backend": ([], "--backend"),
     "unknown policy": (["--backend", "127.0.0.1:1", "--policy", "round-robbin"], "round-robin"),
-    "https": (["--backend", "https://a"], "TLS"),
     "a path": (["--backend", "http://a:1/v1"], "path"),
     "another scheme": (["--backend", "ftp://a"], "--backend"),
     "no weight": (["--backend", "http://a:1=heavy"], "heavy"),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tonnage.bench.wire.request import Target
     from tonnage.gateway.keys import Key
     from tonnage.gateway.settings import Settings
+    from tonnage.gateway.tls import Tls
 
 MAX_IN_FLIGHT = 1_024
 MAX_BODY_MB = 32
@@ -31,6 +32,10 @@ def gateway_settings(
     keys: Sequence[Key] = (),
     aliases: Mapping[str, str] | None = None,
     access_log: str | Path | None = None,
+    tls_cert: str | Path | None = None,
+    tls_key: str | Path | None = None,
+    backend_ca: str | Path | None = None,
+    verify_backends: bool = True,
     host: str = "127.0.0.1",
     port: int = 8080,
 ) -> Settings:
@@ -47,6 +52,9 @@ def gateway_settings(
         keys: who may ask; everybody where there are none.
         aliases: further names of models, each with the one that the backends know.
         access_log: a file that gets a line for each request.
+        tls_cert, tls_key: certificate and key of the gateway in PEM; without them clients speak plain HTTP.
+        backend_ca: authorities of the certificates of https backends in PEM (default: the system's).
+        verify_backends: whether those certificates are checked.
         host, port: where to listen; port 0 takes a free one.
 
     Raises:
@@ -88,7 +96,30 @@ def gateway_settings(
         keys=tuple(keys),
         aliases=dict(aliases or {}),
         access_log=None if access_log is None else Path(access_log),
+        tls=_tls(found, tls_cert, tls_key, backend_ca, verify_backends),
     )
+
+
+def _tls(
+    backends: Sequence[tuple[Target, float]], cert: str | Path | None, key: str | Path | None, ca: str | Path | None, verify: bool
+) -> Tls:
+    """The certificates, all of which have been read once."""
+    from tonnage.gateway.tls import Tls
+
+    encrypted = any(target.tls for target, _ in backends)
+    if key is not None and cert is None:
+        raise InputError(f"{option('tls_key')}: belongs to a certificate; give {option('tls_cert')} too")
+    if ca is not None and not verify:
+        raise InputError(f"{option('backend_ca')}: says nothing where certificates are not checked; leave one of the two out")
+    if not encrypted and (ca is not None or not verify):
+        name = "backend_ca" if ca is not None else "verify_backends"
+        raise InputError(f"{option(name)}: no backend is https; leave it out, or write https:// before an address")
+    paths = {name: None if path is None else Path(path) for name, path in (("certificate", cert), ("key", key), ("backend_ca", ca))}
+    found = Tls(**paths, verify=verify)
+    found.server_context()
+    if encrypted:
+        found.backend_context()
+    return found
 
 
 def _backend(text: str) -> tuple[Target, float]:
@@ -101,8 +132,6 @@ def _backend(text: str) -> tuple[Target, float]:
         target = parse_url(url)
     except InputError as error:
         raise InputError(f"{where}: {error.reason}") from None
-    if target.tls:
-        raise InputError(f"{where}: '{url}' asks for TLS, which the gateway does not speak yet; give an http:// address")
     if target.path:
         raise InputError(f"{where}: '{url}' has a path; give the address alone, such as http://{target.authority}")
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,8 +43,8 @@ class GatewayFile:
     """What a file may say; every key is a flag of the command with the same meaning, but for keys and aliases.
 
     Attributes:
-        backends, policy, max_in_flight, max_body_mb, first_byte_timeout, idle_timeout, seed, access_log, host, port: as in
-            ``gateway_settings``.
+        backends, policy, max_in_flight, max_body_mb, first_byte_timeout, idle_timeout, seed, access_log, tls_cert, tls_key,
+            backend_ca, verify_backends, host, port: as in ``gateway_settings``.
         keys: who may ask.
         aliases: further names of models.
     """
@@ -57,6 +57,10 @@ class GatewayFile:
     idle_timeout: float | None = None
     seed: int | None = None
     access_log: str | None = None
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    backend_ca: str | None = None
+    verify_backends: bool | None = None
     host: str | None = None
     port: int | None = None
     keys: tuple[KeyEntry, ...] = ()
@@ -76,7 +80,7 @@ def gateway_from(path: str | Path, given: Mapping[str, Any]) -> Settings:
         InputError: anything that cannot be used, each fault in one line with its place.
     """
     said = read_as(GatewayFile, _values(Path(path)), str(path), InputErrors)
-    names = ("policy", "max_in_flight", "max_body_mb", "first_byte_timeout", "idle_timeout", "seed", "access_log", "host", "port")
+    names = [one.name for one in fields(said) if one.name not in ("backends", "keys", "aliases")]
     values = {name: getattr(said, name) for name in names if getattr(said, name) is not None}
     values |= {"backends": said.backends, "keys": [_key(entry, path) for entry in said.keys], "aliases": said.aliases}
     _check_names([entry.name for entry in said.keys], path)

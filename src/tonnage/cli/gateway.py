@@ -32,6 +32,10 @@ class Gateway:
         "Seconds without a byte after which a response is cut, and for which a client may read nothing (default: 120)."
     )
     access_log: Path | None = about("File that gets a JSON line for each request, without its text.")
+    tls_cert: Path | None = about("Certificate of the gateway in PEM: clients then speak https (default: plain HTTP).")
+    tls_key: Path | None = about("Its key in PEM (default: in the certificate's file).")
+    backend_ca: Path | None = about("Authorities of https backends' certificates in PEM (default: the system's).")
+    verify_backends: bool | None = about("Check the certificates of https backends (the default).")
     seed: int | None = about("Seed of random choices (default: 0).")
     host: str | None = about("Address to listen on (default: 127.0.0.1).")
     port: int | None = about("Port to listen on; 0 takes a free one (default: 8080).")
@@ -51,7 +55,7 @@ def gateway(**asked: Any) -> None:
     settings = _settings(config, said)
 
     def ready(running: Running) -> None:
-        _told(settings, running.port, sum(one.up for one in running.core.backends))
+        _told(settings, running)
 
     def again() -> Settings | None:
         """The file once more; what is wrong with it leaves everything as it is."""
@@ -74,8 +78,12 @@ def _settings(config: Path | None, said: dict[str, Any]) -> Settings:
     return api.gateway_settings(**{"backends": (), **said}) if config is None else api.gateway_from(config, said)
 
 
-def _told(settings: Settings, port: int, up: int) -> None:
-    count = len(settings.backends)
-    kind = "backend" if count == 1 else "backends"
-    where = f"http://{settings.host}:{port}/v1"
-    print(f"tonnage: {settings.policy} before {count} {kind}, {up} up, on {where}", file=sys.stderr, flush=True)
+def _told(settings: Settings, running: Running) -> None:
+    backends = running.core.backends
+    kind = "backend" if len(backends) == 1 else "backends"
+    up = sum(one.up for one in backends)
+    where = f"{'http' if settings.tls.certificate is None else 'https'}://{settings.host}:{running.port}/v1"
+    print(f"tonnage: {settings.policy} before {len(backends)} {kind}, {up} up, on {where}", file=sys.stderr, flush=True)
+    for one in backends:
+        if not one.up:
+            print(f"tonnage: {one.name} is not up: {one.fault}", file=sys.stderr, flush=True)

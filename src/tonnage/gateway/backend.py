@@ -30,6 +30,7 @@ class Backend:
         weight: relative capacity.
         up: whether the last health checks passed.
         open_until: the loop's time before which it gets no request, because a connection failed.
+        fault: what was wrong when it was last asked and did not pass; "" where it passed.
         busy: connections that carry a request now.
         idle: connections that can carry another one, the one used last at the end.
         outcomes: requests by how they ended.
@@ -45,6 +46,7 @@ class Backend:
         self.up = False
         self.open_until = 0.0
         self.failures = 0
+        self.fault = ""
         self.connects = 0
         self.models: frozenset[str] | None = None
         self.busy: set[Upstream] = set()

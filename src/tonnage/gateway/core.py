@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 from tonnage.gateway.access_log import AccessLog
 from tonnage.gateway.backend import Backend
 from tonnage.gateway.balancer import Balancer
+from tonnage.gateway.fetch import fetch
 from tonnage.gateway.keys import Keys
 from tonnage.gateway.settings import Settings
 
@@ -56,6 +58,8 @@ class Core:
         self.loop = loop
         self.backends = [Backend(target, weight) for target, weight in settings.backends]
         self.balancer = Balancer(self.backends, settings.policy, settings.seed)
+        encrypted = any(backend.target.tls for backend in self.backends)
+        self._tls = settings.tls.backend_context() if encrypted else None
         self.in_flight = self.retries = 0
         self.refused: Counter[int] = Counter()
         self.keys = Keys(settings.keys, loop.time())
@@ -76,6 +80,18 @@ class Core:
         """Whether some backend takes requests, and the gateway is not about to end."""
         now = self.loop.time()
         return not self.draining and any(backend.takes(now) for backend in self.backends)
+
+    def tls_to(self, backend: Backend) -> ssl.SSLContext | None:
+        """How a connection to a backend is encrypted; None where it is not."""
+        return self._tls if backend.target.tls else None
+
+    async def ask(self, backend: Backend, path: str) -> tuple[int, bytes]:
+        """The status and body of a GET of the gateway's own, within the time of a health check.
+
+        Raises:
+            OSError: no connection, no answer in time, or none that is HTTP.
+        """
+        return await fetch(backend.target, path, self.limits.health_timeout_s, self.tls_to(backend))
 
     def sweep(self) -> None:
         """End what has taken too long; called a few times a second."""

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from tonnage.gateway.answers import refusal
 from tonnage.gateway.core import Core
+from tonnage.gateway.fetch import said
 from tonnage.gateway.keys import Account
 from tonnage.gateway.request import Request
 from tonnage.gateway.response import Head
@@ -95,11 +96,11 @@ class Exchange:
         backend.connects += 1
         try:
             async with asyncio.timeout(core.limits.connect_s):
-                await core.loop.create_connection(lambda: upstream, backend.target.host, backend.target.port)
-        except (OSError, TimeoutError):
+                await core.loop.create_connection(lambda: upstream, backend.target.host, backend.target.port, ssl=core.tls_to(backend))
+        except OSError as error:  # a time-out among them
             self._task = None
             backend.open_until = core.loop.time() + core.limits.open_s
-            self.failed("no connection", again=True)
+            self.failed(said(error), again=True)
             return
         except asyncio.CancelledError:
             upstream.close()

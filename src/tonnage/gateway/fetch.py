@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 
 import httptools
 
@@ -26,7 +27,7 @@ class _Document:
         self.complete = True
 
 
-async def fetch(target: Target, path: str, seconds: float) -> tuple[int, bytes]:
+async def fetch(target: Target, path: str, seconds: float, tls: ssl.SSLContext | None = None) -> tuple[int, bytes]:
     """The status and body of a GET.
 
     Raises:
@@ -37,7 +38,7 @@ async def fetch(target: Target, path: str, seconds: float) -> tuple[int, bytes]:
     parser = httptools.HttpResponseParser(document)
     try:
         async with asyncio.timeout(seconds):
-            reader, writer = await asyncio.open_connection(target.host, target.port)
+            reader, writer = await asyncio.open_connection(target.host, target.port, ssl=tls)
             head = f"GET {path} HTTP/1.1\r\nHost: {target.authority}\r\nAccept: */*\r\nConnection: close\r\n\r\n"
             writer.write(head.encode())
             read = 0
@@ -53,3 +54,12 @@ async def fetch(target: Target, path: str, seconds: float) -> tuple[int, bytes]:
     finally:
         if writer is not None:
             writer.transport.abort()
+
+
+def said(error: OSError) -> str:
+    """Why a backend could not be reached, in few words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted ({error.verify_message})"
+    if isinstance(error, ssl.SSLError):
+        return "it does not speak TLS as it should"
+    return "no connection"

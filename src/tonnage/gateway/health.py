@@ -6,10 +6,11 @@ import asyncio
 import itertools
 import json
 import re
+import ssl
 
 from tonnage.gateway.backend import Backend
 from tonnage.gateway.core import Core
-from tonnage.gateway.fetch import fetch
+from tonnage.gateway.fetch import said
 
 PATH, MODELS = "/health", "/v1/models"
 OK = 200
@@ -55,15 +56,16 @@ class Health:
     async def _check(self, backend: Backend) -> None:
         """One check; a status under 500 will do, since not every server has the path."""
         try:
-            status, _ = await fetch(backend.target, PATH, self._core.limits.health_timeout_s)
-            surely, passed = True, 0 < status < 500
-        except ConnectionRefusedError:
-            surely, passed = True, False
-        except OSError:
-            surely, passed = False, False
+            status, _ = await self._core.ask(backend, PATH)
+            surely, passed, fault = True, 0 < status < 500, f"status {status}"
+        except (ConnectionRefusedError, ssl.SSLCertVerificationError) as error:
+            surely, passed, fault = True, False, said(error)
+        except OSError as error:
+            surely, passed, fault = False, False, said(error)
         if passed:
-            backend.up, backend.failures = True, 0
+            backend.up, backend.failures, backend.fault = True, 0, ""
             return
+        backend.fault = fault
         backend.failures += 1
         if backend.up and (surely or backend.failures >= FAILURES):
             backend.up = False
@@ -73,7 +75,7 @@ class Health:
     async def _list(self, backend: Backend) -> None:
         """Read the models of a backend that says them; one that does not may serve any."""
         try:
-            status, body = await fetch(backend.target, MODELS, self._core.limits.health_timeout_s)
+            status, body = await self._core.ask(backend, MODELS)
             if status == OK:
                 backend.models = frozenset(str(one["id"]) for one in json.loads(body)["data"])
         except (OSError, ValueError, KeyError, TypeError):
@@ -82,7 +84,7 @@ class Health:
     async def _kv_used(self, backend: Backend) -> float:
         """The largest share of a KV cache in use that the backend's metrics name; 0 where they name none."""
         try:
-            _, body = await fetch(backend.target, "/metrics", self._core.limits.health_timeout_s)
+            _, body = await self._core.ask(backend, "/metrics")
             return max((float(found[1]) for found in _KV_USED.finditer(body)), default=0.0)
         except (OSError, ValueError):
             return 0.0

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tonnage.gateway.answers import document, refusal, response
+from tonnage.gateway.backend import Backend
 from tonnage.gateway.core import Core
-from tonnage.gateway.fetch import fetch
 from tonnage.gateway.metrics import TEXT, text
 from tonnage.gateway.request import Request
 
@@ -70,7 +70,7 @@ class OwnPaths:
         """The models of all backends that take requests, each name once."""
         core, now = self._core, self._core.loop.time()
         serving = [backend for backend in core.backends if backend.takes(now)]
-        lists = await asyncio.gather(*(self._listed(backend.target, request) for backend in serving))
+        lists = await asyncio.gather(*(self._listed(backend) for backend in serving))
         found = {str(one["id"]): one for models in lists for one in models or ()}
         found |= {alias: {**found[model], "id": alias} for alias, model in core.settings.aliases.items() if model in found}
         close, head = not request.keep, request.method == b"HEAD"
@@ -80,10 +80,10 @@ class OwnPaths:
         else:
             reply(document(200, {"object": "list", "data": list(found.values())}, close=close, head=head))
 
-    async def _listed(self, target: Any, request: Request) -> list[dict[str, Any]] | None:
+    async def _listed(self, backend: Backend) -> list[dict[str, Any]] | None:
         """The models of one backend; None where it does not say."""
         try:
-            status, body = await fetch(target, MODELS.decode(), self._core.limits.health_timeout_s)
+            status, body = await self._core.ask(backend, MODELS.decode())
             listed = json.loads(body)["data"] if status == 200 else None
             return None if listed is None else [one for one in listed if isinstance(one, dict) and "id" in one]
         except (OSError, ValueError, KeyError, TypeError):

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -34,6 +35,7 @@ class Running:
     port: int
     _own: OwnPaths
     _health: Health
+    _tls: ssl.SSLContext | None = None
     _old: set[asyncio.Task[None]] = field(default_factory=set)
 
     def client(self) -> Client:
@@ -41,11 +43,15 @@ class Running:
         return Client(self.core, self._own)
 
     async def renew(self, settings: Settings) -> None:
-        """Serve new requests by other settings; those that run end by the old ones. Where it listens stays as it is.
+        """Serve new requests by other settings; those that run end by the old ones.
+
+        Where it listens stays as it is, and whether it speaks TLS; its certificate is read again.
 
         Raises:
-            InputError: the log of the new settings cannot be written.
+            InputError: the log of the new settings cannot be written, or their certificate cannot be used.
         """
+        if self._tls is not None:
+            settings.tls.load_into(self._tls)
         core = Core(settings, self.core.loop)
         health = Health(core)
         await health.begin()
@@ -124,7 +130,7 @@ async def gateway(settings: Settings) -> AsyncIterator[Running]:
     """A gateway on the running loop, for as long as the block lasts; its backends have been checked once before it begins.
 
     Raises:
-        InputError: the port is taken, the address is none of this machine, or the log cannot be written.
+        InputError: the port is taken, the address is none of this machine, or a certificate or the log cannot be used.
     """
     loop = asyncio.get_running_loop()
     try:
@@ -133,11 +139,13 @@ async def gateway(settings: Settings) -> AsyncIterator[Running]:
         where = f"{settings.host}:{settings.port}"
         raise InputError(f"{option('port')}: cannot listen on {where} ({error.strerror}); choose another") from None
     with listening:
+        tls = settings.tls.server_context()
         core = Core(settings, loop)
-        running = Running(core=core, port=listening.getsockname()[1], _own=OwnPaths(core), _health=(health := Health(core)))
+        running = Running(core=core, port=listening.getsockname()[1], _own=OwnPaths(core), _health=(health := Health(core)), _tls=tls)
         await health.begin()
         sweeping = loop.create_task(running.sweep())
-        server = await loop.create_server(running.client, sock=listening, backlog=BACKLOG)
+        handshake_s = settings.limits.head_s if tls else None
+        server = await loop.create_server(running.client, sock=listening, backlog=BACKLOG, ssl=tls, ssl_handshake_timeout=handshake_s)
         try:
             yield running
         finally:

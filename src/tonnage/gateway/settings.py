@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tonnage.bench.wire.request import Target
 from tonnage.gateway.keys import Key
+from tonnage.gateway.tls import Tls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +67,7 @@ class Settings:
         keys: who may ask; everybody where there are none.
         aliases: further names of models, each with the one that the backends know.
         access_log: a file that gets a line for each request; None for no log.
+        tls: certificates of the gateway, and whom it trusts.
     """
 
     backends: tuple[tuple[Target, float], ...]
@@ -77,3 +79,4 @@ class Settings:
     keys: tuple[Key, ...] = ()
     aliases: Mapping[str, str] = field(default_factory=dict)
     access_log: Path | None = None
+    tls: Tls = field(default_factory=Tls)
