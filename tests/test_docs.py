@@ -280,7 +280,7 @@ def with_tables(text: str) -> str:
     return re.sub(r"<!-- held out in short -->\n(?:.*\n)*?<!-- end of held out in short -->", lambda _: held_out, text)
 
 
-@pytest.mark.parametrize("verb", ["size", "simulate", "bench", "score", "memory", "catalog", "calibrate", "workload", "fit"])
+@pytest.mark.parametrize("verb", ["size", "simulate", "bench", "score", "memory", "catalog", "calibrate", "workload", "watch", "fit"])
 def test_page_has_the_flags_of_its_verb(verb: str) -> None:
     text = (ROOT / "docs" / f"{verb}.md").read_text(encoding="utf-8")
     assert f"<!-- flags: {verb} -->" in text

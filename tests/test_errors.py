@@ -17,8 +17,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "tonnage"
 FLAG = re.compile(r"(?<![\w-])--[a-z{]|(?<![\w-])--$")
 COMMAND = re.compile(r"(?:tonnage|vllm) (?:[a-z]+ )+--[a-z-]+")
 """A whole command that a message tells to run is one everywhere."""
-EDGES = ("cli", "report", "deploy")
-"""Deploy writes commands: those of engines and those of pages; its messages hold options (tests/deploy/test_deploy.py)."""
+EDGES = ("cli", "report", "deploy", "watch")
+"""Watch tells commands, and deploy writes them: those of engines and those of pages; its messages hold options."""
 
 
 def test_an_error_knows_the_path_and_python_spells_the_argument() -> None:

@@ -21,6 +21,7 @@ from tonnage.api.serve_openvino import serve_openvino
 from tonnage.api.simulate import answers_soon, simulate, simulate_sweep
 from tonnage.api.simulated_run import SimulatedRun, write_runs
 from tonnage.api.size import Asked, answer, ask, size, size_measured, size_models
+from tonnage.api.watch import watch
 from tonnage.api.workload import describe_workload, fit_workload
 
 __all__ = [
@@ -57,5 +58,6 @@ __all__ = [
     "size_measured",
     "size_models",
     "slo",
+    "watch",
     "write_runs",
 ]

@@ -43,7 +43,7 @@ class Signals:
         path: where they are.
         running, waiting: gauges of requests with a slot and in the queue; empty where there are none.
         kv_used: gauge of the share of the KV cache in use; empty where there is none.
-        output_tokens: counter; empty where there is none.
+        prompt_tokens, output_tokens: counters; empty where there are none.
         histograms: of the metrics that limits are set on; one that is missing is not published.
         responses: counter of HTTP responses with the label ``status``, in which "5xx" stands for failures; empty where there is none.
         source: where the names come from.
@@ -53,6 +53,7 @@ class Signals:
     running: str
     waiting: str
     kv_used: str
+    prompt_tokens: str
     output_tokens: str
     histograms: Mapping[LimitMetric, Histogram]
     responses: str
@@ -65,6 +66,7 @@ SIGNALS: dict[str, Signals] = {
         running="vllm:num_requests_running",
         waiting="vllm:num_requests_waiting",
         kv_used="vllm:kv_cache_usage_perc",
+        prompt_tokens="vllm:prompt_tokens_total",
         output_tokens="vllm:generation_tokens_total",
         histograms={
             "ttft": Histogram(name="vllm:time_to_first_token_seconds", bounds=_FIRST),
@@ -80,6 +82,7 @@ SIGNALS: dict[str, Signals] = {
         running="sglang:num_running_reqs",
         waiting="sglang:num_queue_reqs",
         kv_used="sglang:token_usage",
+        prompt_tokens="sglang:prompt_tokens_total",
         output_tokens="sglang:generation_tokens_total",
         histograms={
             "ttft": Histogram(name="sglang:time_to_first_token_seconds", bounds=_SGLANG_FIRST),
@@ -94,6 +97,7 @@ SIGNALS: dict[str, Signals] = {
         running="",
         waiting="",
         kv_used="",
+        prompt_tokens="",
         output_tokens="",
         histograms={
             "ttft": Histogram(name="trtllm_time_to_first_token_seconds", bounds=_FIRST),

@@ -66,6 +66,7 @@ class Answer:
     made: int = 0
     finish: str = ""
     began: float = 0.0
+    first: float = 0.0
     last: float = 0.0
     _ended: bool = False
     _queue: asyncio.Queue[Piece] = field(default_factory=asyncio.Queue)
@@ -116,11 +117,12 @@ class Answer:
         self._ended = True
         self.source.end()
         self.finish = self.finish or LEFT
-        self.metrics.ended(self.finish, time.monotonic() - self.began, self.isl, self.made)
+        self.metrics.ended(self.finish, time.monotonic() - self.began, self.last - self.first, self.isl, self.made)
 
     def _count(self, tokens: int) -> None:
         if tokens:
             now = time.monotonic()
             self.metrics.tokens(self.made, tokens, now - self.began, now - self.last)
+            self.first = self.first or now
             self.last = now
             self.made += tokens

@@ -144,10 +144,14 @@ def application(service: Service) -> Starlette:
     numbers = itertools.count()
 
     async def chat(request: Request) -> Response:
-        return await _answered(service, "chat", request, next(numbers))
+        return _counted(await _answered(service, "chat", request, next(numbers)), request)
 
     async def completions(request: Request) -> Response:
-        return await _answered(service, "completions", request, next(numbers))
+        return _counted(await _answered(service, "completions", request, next(numbers)), request)
+
+    def _counted(response: Response, request: Request) -> Response:
+        service.engines.metrics.responded(request.url.path, response.status_code)
+        return response
 
     async def models(request: Request) -> Response:
         limit = {"max_model_len": service.max_context} if service.max_context else {}

@@ -77,11 +77,15 @@ class Metrics:
 
         self._first = histogram("vllm:time_to_first_token_seconds", "From the request to its first token.", FIRST_TOKEN)
         self._gap = histogram("vllm:inter_token_latency_seconds", "Between two deliveries of a request.", GAP)
+        self._mean_gap = histogram("vllm:request_time_per_output_token_seconds", "Mean gap of a request that ended.", GAP)
         self._whole = histogram("vllm:e2e_request_latency_seconds", "From the request to its last token.", WHOLE)
         self._prompt = counter("vllm:prompt_tokens", "Prompt tokens of requests that ended.")
         self._made = counter("vllm:generation_tokens", "Output tokens.")
         self._success = Counter(
             "vllm:request_success", "Requests that ended, by reason.", ["model_name", "finished_reason"], registry=self.registry
+        )
+        self._responses = Counter(
+            "http_requests", "Responses, by path and class of status.", ["method", "handler", "status"], registry=self.registry
         )
         self._late = histogram("tonnage:delivery_lateness_seconds", "How far deliveries were behind the simulated engine.", LATE)
         self._model = model
@@ -94,12 +98,24 @@ class Metrics:
             self._gap.observe(since_last_s)
         self._made.inc(tokens)
 
-    def ended(self, finish: str, whole_s: float, isl: int, osl: int) -> None:
-        """Count a request that ended."""
+    def ended(self, finish: str, whole_s: float, decode_s: float, isl: int, osl: int) -> None:
+        """Count a request that ended.
+
+        Args:
+            finish: how.
+            whole_s, decode_s: from the request, and from its first token, to its last.
+            isl, osl: prompt and output tokens.
+        """
         self._success.labels(self._model, finish).inc()
         if finish != "abort":
             self._whole.observe(whole_s)
             self._prompt.inc(isl)
+            if osl > 1:
+                self._mean_gap.observe(decode_s / (osl - 1))
+
+    def responded(self, handler: str, status: int) -> None:
+        """Count a response, as vLLM's instrumentator does: by the class of its status, such as "5xx"."""
+        self._responses.labels("POST", handler, f"{status // 100}xx").inc()
 
     def late(self, seconds: float) -> None:
         """Note how late a batch of deliveries was."""

@@ -35,11 +35,12 @@ def folded(text: str, first: str = "", hanging: str = "") -> str:
 
 def _section(section: Section) -> str:
     """The heading on a line of its own, then the blocks, a blank line between two of them."""
-    body = "\n\n".join(filter(None, map(_block, section.blocks)))
+    body = "\n\n".join(filter(None, map(terminal_block, section.blocks)))
     return "\n".join(part for part in (section.title, body) if part)
 
 
-def _block(block: Block) -> str:
+def terminal_block(block: Block) -> str:
+    """One block as lines of text."""
     if isinstance(block, Text | Items):
         return _prose(block)
     if isinstance(block, Facts):
@@ -48,7 +49,7 @@ def _block(block: Block) -> str:
         numbers = block if isinstance(block, Table) else block.numbers
         return "" if numbers is None else _table(numbers)
     if isinstance(block, Panels):
-        return "\n\n".join("\n".join((panel.title, *map(_block, panel.blocks))) for panel in block.panels)
+        return "\n\n".join("\n".join((panel.title, *map(terminal_block, panel.blocks))) for panel in block.panels)
     if isinstance(block, Command):
         return f"  {block.text}"
     assert isinstance(block, Lines)

@@ -1,0 +1,129 @@
+"""What the simulator makes of the load that a deployment has at present, and how much more load it would carry."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from tonnage.errors import DoesNotFit, InputError
+from tonnage.perf.prediction_error import intervals_of, regime_of
+from tonnage.sizing.capacity import find_capacity
+from tonnage.sizing.instance import Asked, Instance
+from tonnage.spec.deployment import Limit
+from tonnage.spec.lengths import Lengths, parse_lengths
+from tonnage.spec.workload import Process
+
+if TYPE_CHECKING:
+    from tonnage.plan.plan import Plan
+    from tonnage.results.metrics import Summary
+    from tonnage.spec.deployment import Deployment
+
+NEAR = 0.1
+"""Mean lengths that differ by less than this share from the plan's are taken to be the plan's: those of a short stretch vary."""
+
+STEP = 1.05
+"""Lengths are rounded to powers of this, so that the capacity is not searched again at every look."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """The prediction.
+
+    Attributes:
+        summary: metrics of one instance under its share of the present load; None without load.
+        intervals: in milliseconds, between which a measurement lies with a probability of 80 %, by column ("tpot_ms", "ttft_p95_ms").
+        capacity: requests per second that one instance carries inside the limits with the present lengths; 0 where it carries none.
+        isl, osl: mean lengths that were simulated, in tokens.
+    """
+
+    summary: Summary | None
+    intervals: Mapping[str, tuple[float, float]]
+    capacity: float
+    isl: float
+    osl: float
+
+
+class Predictor:
+    """Predicts for one plan; searches of capacity are kept, since lengths change slowly."""
+
+    def __init__(self, plan: Plan, deployment: Deployment, *, gpus_per_system: int) -> None:
+        """Of the choice of a plan.
+
+        Args:
+            plan: whose limits and lengths count.
+            deployment: one instance of its choice.
+            gpus_per_system: GPUs in one of its systems.
+
+        Raises:
+            InputError: its lengths cannot be read again.
+        """
+        asked = plan.scenario
+        process: Process = "poisson" if asked.arrivals is None or asked.arrivals == "trace" else asked.arrivals
+        self._deployment = deployment
+        self._isl = _lengths(asked.isl, asked.mean_isl)
+        self._osl = _lengths(asked.osl, asked.mean_osl)
+        self._asked = Asked(
+            isl=self._isl,
+            osl=self._osl,
+            slo=tuple(Limit(metric=one.metric, statistic=one.statistic, seconds=one.seconds) for one in asked.limits_that_count),
+            load="open",
+            process=process,
+            cv=asked.cv if asked.cv and asked.arrivals != "trace" else 1.0,
+            seed=asked.seed or 0,
+            step_factor=asked.step_factor,
+            gpus_per_system=gpus_per_system,
+        )
+        self._capacity = lru_cache(maxsize=64)(self._searched)
+
+    def at(self, rate: float, *, isl: float | None, osl: float | None, slower: float = 1.0) -> Expected:
+        """What is expected of one instance.
+
+        Args:
+            rate: requests per second that it gets.
+            isl, osl: mean lengths in tokens; None for the plan's.
+            slower: every step takes so many times as long as predicted.
+        """
+        factors = _factor(isl, self._isl.mean), _factor(osl, self._osl.mean)
+        asked = self._with(*factors, slower)
+        capacity = self._capacity(*factors, slower)
+        summary, intervals = None, dict[str, tuple[float, float]]()
+        if rate > 0:
+            summary = Instance(self._deployment, asked).measured(rate)
+            intervals = self._intervals(summary, asked)
+        return Expected(summary=summary, intervals=intervals, capacity=capacity, isl=asked.isl.mean, osl=asked.osl.mean)
+
+    def _with(self, isl: float, osl: float, slower: float) -> Asked:
+        asked = self._asked
+        return replace(asked, isl=self._isl.scaled(isl), osl=self._osl.scaled(osl), step_factor=asked.step_factor * slower)
+
+    def _searched(self, isl: float, osl: float, slower: float) -> float:
+        try:
+            return find_capacity(Instance(self._deployment, self._with(isl, osl, slower))).rate
+        except DoesNotFit:
+            return 0.0
+
+    def _intervals(self, summary: Summary, asked: Asked) -> dict[str, tuple[float, float]]:
+        values: dict[str, float] = {}
+        for metric in ("ttft", "tpot", "e2e"):
+            for statistic in ("mean", "p50", "p95", "p99"):
+                name = f"{metric}_ms" if statistic == "mean" else f"{metric}_{statistic}_ms"
+                values[name] = summary.statistic_ms(metric, statistic)
+        return intervals_of(values, regime_of(self._deployment, isl=asked.isl.mean, osl=asked.osl.mean))
+
+
+def _lengths(text: str, mean: float) -> Lengths:
+    """The plan's lengths; of those that were read from a file, their mean."""
+    try:
+        return parse_lengths(text, "")
+    except InputError:
+        return Lengths(mean=mean)
+
+
+def _factor(measured: float | None, planned: float) -> float:
+    """What the plan's lengths are multiplied by; 1 where the present ones are near."""
+    if measured is None or measured <= 0 or abs(measured / planned - 1) < NEAR:
+        return 1.0
+    return float(STEP ** round(math.log(measured / planned) / math.log(STEP)))

@@ -1,0 +1,194 @@
+"""A running deployment beside its plan, as values: what a table shows and a script reads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tonnage.perf.residuals import SHARE
+from tonnage.watch.calibrate import Advice
+from tonnage.watch.expected import Expected
+from tonnage.watch.present import Present
+
+if TYPE_CHECKING:
+    from tonnage.plan.limit import Limit
+    from tonnage.plan.plan import Plan
+    from tonnage.spec.deployment import LimitMetric, Statistic
+
+ROWS: tuple[tuple[LimitMetric, tuple[Statistic, ...]], ...] = (
+    ("ttft", ("mean", "p50", "p95", "p99")),
+    ("itl", ("mean", "p50", "p95", "p99")),
+    ("tpot", ("mean",)),
+    ("e2e", ("mean", "p95")),
+)
+"""What is shown beside the statistics that have a limit."""
+
+QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
+FEW_REQUESTS = 30
+"""Fewer requests than this in a stretch say nothing about a limit or an interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latency:
+    """One statistic of a latency, in milliseconds; NaN where it is not known.
+
+    Attributes:
+        metric, statistic: such as "ttft" and "p95".
+        measured: by the engine's histogram.
+        low, high: bounds of the bucket that a percentile lies in, its resolution; both are the value itself of a mean.
+        predicted: of the plan's deployment under the present load.
+        expected: the interval of the prediction.
+        limit: of the plan; the strictest.
+        slower: share of the observations above the limit.
+        enough: whether the stretch has enough requests to judge.
+    """
+
+    metric: LimitMetric
+    statistic: Statistic
+    measured: float
+    low: float
+    high: float
+    predicted: float
+    expected: tuple[float, float]
+    limit: float
+    slower: float
+    enough: bool
+
+    @property
+    def broken(self) -> bool:
+        """Whether the limit is broken."""
+        return self.enough and self.measured > self.limit
+
+    @property
+    def place(self) -> str:
+        """Where the measurement lies beside the interval: "inside", "above", "below", or "" where that is not known.
+
+        A percentile is outside only where its whole bucket is.
+        """
+        low, high = self.expected
+        if not self.enough or math.isnan(low) or math.isnan(self.measured):
+            return ""
+        return "above" if self.low > high else "below" if self.high < low else "inside"
+
+    def to_json(self) -> dict[str, Any]:
+        """By name; None for what is not known."""
+        numbers = {"measured_ms": self.measured, "predicted_ms": self.predicted, "limit_ms": self.limit, "slower_than_limit": self.slower}
+        pairs = {"bucket_ms": (self.low, self.high), "interval_ms": self.expected}
+        return {
+            "metric": self.metric,
+            "statistic": self.statistic,
+            **{name: _known(value) for name, value in numbers.items()},
+            **{name: None if math.isnan(pair[0]) else [_known(value) for value in pair] for name, pair in pairs.items()},
+            "limit_broken": self.broken,
+            "beside_interval": self.place or None,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """One look.
+
+    Attributes:
+        plan: that it is laid beside.
+        present: what was measured.
+        expected: what was predicted for the same load.
+        latencies: statistics, those with a limit among them.
+        instances: that the present load is shared by: those that answer.
+        at_measured_speed: requests per second of one instance inside the limits, if every step takes as much longer as was measured;
+            None where the measurement agrees with the prediction.
+        advice: to calibrate, or to look for a fault; None for none.
+    """
+
+    plan: Plan
+    present: Present
+    expected: Expected
+    latencies: tuple[Latency, ...]
+    instances: int
+    at_measured_speed: float | None = None
+    advice: Advice | None = None
+
+    @property
+    def capacity(self) -> float:
+        """Requests per second that the instances carry inside the limits with the present lengths, by simulation."""
+        return self.expected.capacity * self.instances
+
+    @property
+    def headroom(self) -> float | None:
+        """How much more load they carry, as a share of the present one; None without load."""
+        return self.capacity / self.present.requests_per_second - 1 if self.present.requests_per_second else None
+
+    @property
+    def broken(self) -> tuple[Latency, ...]:
+        """The limits that are broken."""
+        return tuple(one for one in self.latencies if one.broken)
+
+    def to_json(self) -> dict[str, Any]:
+        """By name; None for what is not published or not known."""
+        p = self.present
+        choice = self.plan.candidates[0]
+        names = ("seconds", "requests", "requests_per_second", "output_tokens_per_second", "running", "waiting", "kv_used", "error_share")
+        measured = {name: getattr(p, name) for name in (*names, "mean_isl", "mean_osl", "gpu_use", "gpu_watts")}
+        slower = self.at_measured_speed
+        return {
+            **measured,
+            "instances": {"answering": p.answering, "asked": p.asked, "plan": choice.instances},
+            "latencies": [one.to_json() for one in self.latencies],
+            "share_of_intervals": SHARE,
+            "plan": {
+                "requests_per_second": self.plan.demand.sizing_requests_per_second,
+                "counted_on_per_instance": choice.sized_rate,
+                "isl": self.plan.scenario.mean_isl,
+                "osl": self.plan.scenario.mean_osl,
+            },
+            "simulated": {"isl": self.expected.isl, "osl": self.expected.osl, "capacity_per_instance": self.expected.capacity},
+            "capacity": self.capacity,
+            "headroom": self.headroom,
+            "capacity_at_measured_speed": None if slower is None else slower * self.instances,
+            "limits_broken": [f"{one.metric} {one.statistic}" for one in self.broken],
+            "advice": None if self.advice is None else self.advice.to_json(),
+        }
+
+
+def latencies(plan: Plan, present: Present, expected: Expected) -> tuple[Latency, ...]:
+    """Every statistic that is shown, measured beside predicted."""
+    return tuple(_latencies(plan, present, expected))
+
+
+def _latencies(plan: Plan, present: Present, expected: Expected) -> Iterator[Latency]:
+    limits: dict[tuple[LimitMetric, Statistic], float] = {}
+    for limit in plan.scenario.limits_that_count:
+        key = _key(limit)
+        limits[key] = min(limit.milliseconds, limits.get(key, math.inf))
+    for metric, statistics in ROWS:
+        found = present.latencies.get(metric)
+        if found is None:
+            continue
+        more = [statistic for name, statistic in limits if name == metric and statistic not in statistics]
+        for statistic in (*statistics, *more):
+            share = QUANTILES.get(statistic)
+            value = found.mean if share is None else found.quantile(share)
+            low, high = (value, value) if share is None else found.bracket(share)
+            limit_ms = limits.get((metric, statistic), math.nan)
+            name = f"{metric}_ms" if statistic == "mean" else f"{metric}_{statistic}_ms"
+            yield Latency(
+                metric=metric,
+                statistic=statistic,
+                measured=1e3 * value,
+                low=1e3 * low,
+                high=1e3 * high,
+                predicted=math.nan if expected.summary is None else expected.summary.statistic_ms(metric, statistic),
+                expected=expected.intervals.get(name, (math.nan, math.nan)),
+                limit=limit_ms,
+                slower=math.nan if math.isnan(limit_ms) else found.slower(limit_ms / 1e3),
+                enough=present.requests >= FEW_REQUESTS,
+            )
+
+
+def _key(limit: Limit) -> tuple[LimitMetric, Statistic]:
+    return limit.metric, limit.statistic
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
