@@ -15,7 +15,7 @@ from tonnage.perf.terms import step_model
 from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED, Requests
 from tonnage.simulator import kernel
 from tonnage.simulator import simulate as module
-from tonnage.simulator.kernel import compiled, run
+from tonnage.simulator.kernel import compiled, driven, run
 from tonnage.simulator.reference import run_reference
 from tonnage.simulator.simulate import answers_soon, simulate, simulate_many, simulate_recorded
 from tonnage.simulator.steps import CONTEXT_TOKENS, DURATION, PREFILL_TOKENS
@@ -132,8 +132,8 @@ def test_the_kernel_works_where_nothing_can_be_cached(monkeypatch: pytest.Monkey
             raise RuntimeError("cannot cache function: no locator available")
         return lambda function: function
 
-    monkeypatch.setattr(compiled, "njit", without_cache)
-    assert compiled._compiled(compiled._build(1)).__name__ == "drive"
+    monkeypatch.setattr(driven, "njit", without_cache)
+    assert driven.compiled(driven._build(1)).__name__ == "drive"
 
 
 def test_few_tokens_do_not_wait_for_the_compiler_and_the_record_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from tonnage.simulator.kernel.cancel import cancel
 from tonnage.simulator.kernel.decoding import count_gaps
 from tonnage.simulator.kernel.inlined import small
 from tonnage.simulator.kernel.leaps import after, leap, slope, steps_ahead
-from tonnage.simulator.kernel.memory import BETWEEN, NEVER, UNDER_WAY
+from tonnage.simulator.kernel.memory import BETWEEN, IN_A_FLEET, NEVER, UNDER_WAY
 from tonnage.simulator.kernel.price import price
 from tonnage.simulator.kernel.schedulers import schedule
 from tonnage.simulator.kernel.tokens import end_requests, end_step, streamed
@@ -123,13 +123,14 @@ def record(m):
 
 @small()
 def drive(m, until, cancelled):
-    """Let go of the request of that row, or for -1 advance; then note what all have generated."""
+    """Let go of the request of that row, or for NOBODY advance; then note what all have generated. For IN_A_FLEET advance alone."""
     s = m.state
     if cancelled >= 0:
         cancel(m, cancelled)
     elif s.over == 0:
         advance(m, until)
-    settle(m)
+    if cancelled != IN_A_FLEET:
+        settle(m)
 
 
 @small()

@@ -20,6 +20,9 @@ NEVER = 1 << 62
 BETWEEN, UNDER_WAY, ENDING = range(3)
 """Phases of an engine: between two steps, in one (or in several that are alike), or at its end before its tokens are handed out."""
 
+NOBODY, IN_A_FLEET = -1, -2
+"""In place of the row of a request to let go of: an engine is advanced, by itself or in a fleet, which notes its state at the end."""
+
 ROUTED, CLOSELY = 1, 2
 """Of an engine behind a router: one that looks at requests, or one that looks at what changes with every step."""
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numba.extending import register_jitable
 
 from tonnage.simulator import router
 from tonnage.simulator.kernel.arrivals import submit_routed
+from tonnage.simulator.kernel.driven import drive
 from tonnage.simulator.kernel.inlined import called, small
-from tonnage.simulator.kernel.loop import advance, settle
 from tonnage.simulator.kernel.members import first_engine, member, next_event, put_event
-from tonnage.simulator.kernel.memory import NEVER
+from tonnage.simulator.kernel.memory import IN_A_FLEET, NEVER, NOBODY
 from tonnage.simulator.kernel.watch import deliver
 from tonnage.simulator.router import ROUTERS, Request
 
@@ -51,7 +52,7 @@ def go_on(f, i, until):
     """Advance the ``i``-th engine, as far as a router can tell, and note its next event."""
     m = member(f, i)
     m.state.watched = until
-    advance(m, until)
+    drive(m, until, np.int64(IN_A_FLEET))
     put_event(f, i, next_event(m, until))
 
 
@@ -100,5 +101,6 @@ def route(f, view, memory, asked, until):
 def drain(f):
     """All that is left to do, with nobody coming any more."""
     for i in range(f.cfg.size):
-        go_on(f, i, NEVER)
-        settle(member(f, i))
+        m = member(f, i)
+        m.state.watched = NEVER
+        drive(m, np.int64(NEVER), np.int64(NOBODY))
