@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import platform
+import shutil
 import socket
 import subprocess
 import sys
@@ -32,6 +33,9 @@ from tests.calibration.test_own_terms import TRUTH, Machine  # noqa: E402 — th
 from tonnage import api  # noqa: E402
 from tonnage.api.deployment import deployment_of  # noqa: E402
 from tonnage.perf.terms import step_model  # noqa: E402
+
+TRIES = 3
+"""How often a load is measured until its client calls it VALID; calibrate leaves it out where it never does."""
 
 BEGIN, END = "<!-- closed loop -->\n", "<!-- end of closed loop -->\n"
 PAGE = ROOT / "docs" / "bench.md"
@@ -65,7 +69,17 @@ def served(machine: Machine) -> Iterator[str]:
 
 
 def measure(url: str, load: tuple[tuple[str, str], int, int], output: Path, seed: int) -> dict[str, Any]:
-    """One load of LOADS; its summary."""
+    """One load of LOADS, measured again where it is INVALID, three times at most; its summary."""
+    for attempt in range(TRIES):
+        shutil.rmtree(output, ignore_errors=True)
+        found = _measured(url, load, output, seed)
+        if found["validity"]["verdict"] == "VALID":
+            break
+        print(f"{output.name}, attempt {attempt + 1}, INVALID: {'; '.join(found['validity']['reasons'])}", file=sys.stderr, flush=True)
+    return found
+
+
+def _measured(url: str, load: tuple[tuple[str, str], int, int], output: Path, seed: int) -> dict[str, Any]:
     lengths, clients, requests = load
     command = [sys.executable, "-m", "tonnage", "bench", "--url", url, "--model", "m", "--endpoint-type", "completions", "--no-selftest"]
     command += ["--isl", lengths[0], "--osl", lengths[1], "--concurrency", str(clients), "--request-count", str(requests)]
@@ -98,7 +112,7 @@ def lines(folder: Path) -> Iterator[str]:
     fitted = api.simulate(**asked, coefficients=folder / "my.json").to_json()
     off = {name: f"{report.left_out[name]:.1f} %" for name in ("e2e_ms", "itl_ms", "ttft_ms")}
     yield (
-        f"{platform.machine()}, {date.today().isoformat()}, `benchmarks/closed_loop.py`; {len(LOADS)} loads, each left out once: "
+        f"{platform.machine()}, {date.today().isoformat()}, `benchmarks/closed_loop.py`; {report.points} loads, each left out once: "
         f"E2E off by {off['e2e_ms']}, TPOT by {off['itl_ms']}, TTFT by {off['ttft_ms']}."
     )
     yield ""

@@ -56,6 +56,11 @@ def spelled(message: str, spell: Callable[[Path], str]) -> str:
     return _OPTION.sub(lambda found: spell(tuple(found[1].split("."))), message)
 
 
+def in_python(message: str) -> str:
+    """A message as Python and JSON say it: options by the names of their arguments."""
+    return spelled(message, keyword)
+
+
 class TonnageError(Exception):
     """Base of all errors raised on purpose; ``exit_code`` is what the command returns."""
 

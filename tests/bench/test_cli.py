@@ -16,6 +16,7 @@ from tonnage.bench.exact.schedule import Schedule
 from tonnage.bench.exact.serve import exact_server
 from tonnage.cli.main import run
 from tonnage.results.batches import read_tokens
+from tonnage.results.invalid_runs import InvalidRuns
 from tonnage.results.measured_rows import read_measured
 from tonnage.results.metrics import summarize
 from tonnage.results.store import read_run
@@ -128,7 +129,9 @@ def test_a_sweep_is_what_calibrate_and_score_read(tmp_path: Path, capsys: pytest
     with exact_server(Schedule(ttft_s=0.01, itl_s=0.002), seconds=60) as url:
         run([*ASKED, "--url", url, "--concurrency", "1,2,4", "--request-count", "24", "--artifact-dir", str(folder)])
     assert "4 clients" in capsys.readouterr().out
-    rows = read_measured(folder, {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1, "isl": 20})
+    rows = read_measured(
+        folder, {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1, "isl": 20}, InvalidRuns(include=True)
+    )
     assert [row["concurrency"] for row in rows] == [1, 2, 4]
     assert {(row["model"], row["gpu"], row["osl"]) for row in rows} == {("llama-3-8b", "h100-sxm-80gb", 5)}
     summary = read_run(folder / "concurrency-2").summary

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,20 +11,43 @@ from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
     from tonnage.bench.compare import Comparison
+    from tonnage.results.invalid_runs import InvalidRuns
+    from tonnage.results.store import Run
     from tonnage.validation.run_beside_plan import RunBesidePlan
 
 
-def compare_runs(first: Path, second: Path) -> Comparison:
+def compare_runs(first: Path, second: Path, *, include_invalid: bool = False) -> Comparison:
     """Compare two run folders by their records.
 
+    Args:
+        first, second: the folders.
+        include_invalid: whether runs that their own client called INVALID are compared all the same, with a note; they are refused if not.
+
     Raises:
-        InputError: one of them is no run folder.
+        InputError: one of them is no run folder, or is INVALID.
         DataError: one of their files is damaged.
     """
     from tonnage.bench.compare import compare
+    from tonnage.results.invalid_runs import InvalidRuns
+
+    invalid = InvalidRuns(include=include_invalid)
+    one, other = (_believed(folder, invalid) for folder in (first, second))
+    found = compare(one.requests, other.requests)
+    return replace(found, notes=(*found.notes, *invalid.sentences))
+
+
+def _believed(folder: Path, invalid: InvalidRuns) -> Run:
+    """The run of a folder.
+
+    Raises:
+        InputError: it is no run folder, or its own client called it INVALID, and such runs are not taken.
+    """
     from tonnage.results.store import read_run
 
-    return compare(read_run(first).requests, read_run(second).requests)
+    run = read_run(folder)
+    if not invalid.takes(folder, run.summary):
+        invalid.check(())
+    return run
 
 
 def compare_plan(
@@ -33,6 +57,7 @@ def compare_plan(
     instances: int | None = None,
     router: str | None = None,
     coefficients: str | Path | None = None,
+    include_invalid: bool = False,
 ) -> RunBesidePlan:
     """Lay a run beside a plan: the run's requests are replayed on the deployment that the plan chose.
 
@@ -42,14 +67,15 @@ def compare_plan(
         instances: how many instances of it were measured (default: as many as the plan has).
         router: what shares the requests among them, a name of ``simulator.router`` (default: least-outstanding).
         coefficients: file that ``calibrate`` wrote, in place of the calibration that the plan was made with.
+        include_invalid: as in ``compare_runs``.
 
     Raises:
-        InputError: no run folder, no plan, or one that chose nothing or predicted nothing.
+        InputError: no run folder, an INVALID one, no plan, or one that chose nothing or predicted nothing.
         DataError: a file of the run folder is damaged.
     """
     from tonnage.api.planned import planned
     from tonnage.api.simulation import BLIND
-    from tonnage.results.store import read_run
+    from tonnage.results.invalid_runs import InvalidRuns
     from tonnage.simulator.router import ROUTERS
     from tonnage.validation.replay import ROUTER, replay
     from tonnage.validation.run_beside_plan import beside_plan
@@ -59,13 +85,15 @@ def compare_plan(
     if router is not None and (router not in ROUTERS or router in BLIND):
         known = ", ".join(name for name in ROUTERS if name not in BLIND)
         raise InputError(f"{option('router')}: '{router}' is none of {known}")
-    found, choice = read_run(run), planned(plan, coefficients=coefficients)
+    invalid = InvalidRuns(include=include_invalid)
+    found, choice = _believed(run, invalid), planned(plan, coefficients=coefficients)
     if not choice.plan.provenance.simulated:
         raise InputError(f"{plan}: rests on measured points and predicts nothing of its own; give a plan that was simulated")
     count, between = instances or choice.instances, router or ROUTER
     replayed = replay(found.requests, choice.deployment, gpus_per_system=choice.gpus_per_system, instances=count, router=between)
     clients = _clients(found.scenario)
-    return beside_plan(found.requests, replayed, choice.deployment, instances=count, router=between, clients=clients)
+    beside = beside_plan(found.requests, replayed, choice.deployment, instances=count, router=between, clients=clients)
+    return replace(beside, notes=(*beside.notes, *invalid.sentences))
 
 
 def _clients(scenario: Mapping[str, Any]) -> int | None:

@@ -35,6 +35,7 @@ def score(
     engine: str | None = None,
     isl: int | None = None,
     osl: int | None = None,
+    include_invalid: bool = False,
     progress: Progress | None = None,
 ) -> ScoreReport:
     """Predict every row of a measured file and compare.
@@ -46,6 +47,7 @@ def score(
         coefficients: a file that ``calibrate`` wrote; the shipped terms if not given.
         step_model: whose step times: "fitted", "aiconfigurator", or a CSV (``spec.step_times_file``).
         model, gpu, precision, tp, engine, isl, osl: what the file does not say.
+        include_invalid: whether run folders that their own client called INVALID count; they are left out if not, by name.
         progress: called with (done, total, name).
 
     Raises:
@@ -56,7 +58,15 @@ def score(
     calibration = None if coefficients is None else read_calibration(coefficients)
     source = None if step_model is None else checked_source(step_model)
     given = stated(model=model, gpu=gpu, precision=precision, tp=tp, engine=engine, isl=isl, osl=osl)
-    return run_score(measured, given=given, worst=worst, progress=progress, calibration=calibration, step_source=source)
+    return run_score(
+        measured,
+        given=given,
+        worst=worst,
+        progress=progress,
+        calibration=calibration,
+        step_source=source,
+        include_invalid=include_invalid,
+    )
 
 
 def several_models(step_model: str) -> bool:
@@ -78,6 +88,7 @@ def score_models(
     engine: str | None = None,
     isl: int | None = None,
     osl: int | None = None,
+    include_invalid: bool = False,
     progress: Progress | None = None,
 ) -> ModelScores:
     """Predict every row with several step models and compare them with the measurements and with each other.
@@ -88,6 +99,7 @@ def score_models(
         worst: how many of the worst rows of each to keep.
         coefficients: refused, because a calibration belongs to the fitted terms alone.
         model, gpu, precision, tp, engine, isl, osl: what the file does not say.
+        include_invalid: whether run folders that their own client called INVALID count; they are left out if not, by name.
         progress: called with (done, total, name), from the beginning for each step model.
 
     Raises:
@@ -109,4 +121,4 @@ def score_models(
             names.append(AICONFIGURATOR)
     sources = [checked_source(name) for name in dict.fromkeys(names)]
     given = stated(model=model, gpu=gpu, precision=precision, tp=tp, engine=engine, isl=isl, osl=osl)
-    return compare(measured, sources, given=given, worst=worst, progress=progress, remarks=tuple(remarks))
+    return compare(measured, sources, given=given, worst=worst, progress=progress, remarks=tuple(remarks), include_invalid=include_invalid)

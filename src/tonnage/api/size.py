@@ -156,6 +156,8 @@ def _measured_beside(understood: Asked) -> Plan | None:
     """
     scenario = understood.scenario
     if scenario.benchmarks is None:
+        if scenario.include_invalid:
+            raise InputError(f"{option('include_invalid')}: is for measured points; add {option('benchmarks')}, or leave it out")
         return None
     question = understood.questions[0]
     search, (isl, osl) = scenario.search, (question.isl.mean, question.osl.mean)
@@ -164,6 +166,7 @@ def _measured_beside(understood: Asked) -> Plan | None:
         question={"demand": question.demand, "slo": question.slo, "spare": question.spare, "mean_isl": isl, "mean_osl": osl},
         chosen={"model": question.model.name, "isl": round(isl), "osl": round(osl)},
         narrowed={"gpu": search.gpu, "precision": search.precision, "tp": search.tp},
+        include_invalid=bool(scenario.include_invalid),
     )
 
 
@@ -189,6 +192,7 @@ def size_measured(
     tp: Many | None = None,
     engine: Many | None = None,
     spare: int | None = None,
+    include_invalid: bool | None = None,
     command: str = "",
     today: date | None = None,
     **demand: Any,
@@ -201,6 +205,7 @@ def size_measured(
             GenAI-Perf that does not say them was measured with.
         gpu, precision, tp, engine: which deployments may be chosen; all in the file if not given.
         ttft, itl, tpot, e2e, spare: as in ``size``.
+        include_invalid: whether run folders that their own client called INVALID count; they are left out if not, and a note names them.
         command, today: as typed, and the day, for the plan to name.
         demand: the demand in any form that needs no lengths, as in ``size``: ``peak_rps=199.77``.
 
@@ -229,11 +234,16 @@ def size_measured(
             "osl": None if osl is None else whole_numbers(osl, option("osl"))[0],
         },
         narrowed={"gpu": gpu, "precision": precision, "tp": tp, "engine": engine},
+        include_invalid=bool(include_invalid),
     )
     return replace(plan, provenance=replace(plan.provenance, command=command, date="" if today is None else today.isoformat()))
 
 
-def _measured(*, benchmarks: str | Path, question: dict[str, Any], chosen: dict[str, Any], narrowed: dict[str, Any]) -> Plan:
+def _measured(
+    *, benchmarks: str | Path, question: dict[str, Any], chosen: dict[str, Any], narrowed: dict[str, Any], include_invalid: bool
+) -> Plan:
+    from tonnage.plan.note import InvalidRun
+    from tonnage.results.invalid_runs import InvalidRuns
     from tonnage.results.points import read_points
     from tonnage.sizing.measured import MeasuredQuestion
     from tonnage.sizing.measured import size_measured as measured
@@ -248,7 +258,9 @@ def _measured(*, benchmarks: str | Path, question: dict[str, Any], chosen: dict[
         engines=listings.get("engine"),
         data=str(benchmarks),
     )
-    return measured(read_points(benchmarks, _one_each(asked)), asked)
+    invalid = InvalidRuns(include=include_invalid)
+    plan = measured(read_points(benchmarks, _one_each(asked), invalid), asked)
+    return replace(plan, notes=(*plan.notes, *(InvalidRun(run=one.run, why=one.why, counts=one.counts) for one in invalid.met)))
 
 
 def _one_each(question: MeasuredQuestion) -> dict[str, str | int]:

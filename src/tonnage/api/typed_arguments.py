@@ -45,6 +45,8 @@ class ScenarioArguments(TypedDict, total=False):
     """Prices in place of the catalog's, or the YAML file that holds them."""
     benchmarks: str | Path | None
     """Measured points: a CSV with the columns of docs/size.md, a run folder, or the report of a benchmark tool."""
+    include_invalid: bool | None
+    """Whether measured runs that their own client called INVALID count as measured points; they are left out otherwise."""
     seed: int | None
     """Seed of every random draw (default: 0)."""
 

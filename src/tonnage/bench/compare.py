@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tonnage.bench.intervals import CONFIDENCE, STATISTICS, block_draws, latencies_ms, statistics
+from tonnage.errors import in_python
 from tonnage.results.metrics import summarize
 from tonnage.results.requests import Requests
 
@@ -57,7 +58,7 @@ class Comparison:
     Attributes:
         ratios: every statistic that is compared.
         quantiles_ms: by metric, the quantiles from 1 % to 99 % of either run.
-        notes: what makes the runs hard to compare, in words.
+        notes: what makes the runs hard to compare, in words; options in them are not spelled yet.
     """
 
     ratios: tuple[Ratio, ...]
@@ -70,7 +71,7 @@ class Comparison:
             "ratios": [ratio.to_json() for ratio in self.ratios],
             "confidence": CONFIDENCE,
             "quantiles_ms": {name: {"first": first, "second": second} for name, (first, second) in self.quantiles_ms.items()},
-            "notes": list(self.notes),
+            "notes": list(map(in_python, self.notes)),
         }
 
 

@@ -10,6 +10,7 @@ that makes any metric of these points worse on average is not taken. If none rem
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.calibration.calibration_report import CalibrationReport
@@ -52,6 +53,7 @@ def calibrate(
     widths: Mapping[str, float] | None = None,
     data: str,
     own: bool | None = None,
+    remarks: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> CalibrationReport:
     """Fit factors on the shipped terms, or terms of their own, to measured rows of one engine on one GPU.
@@ -62,6 +64,7 @@ def calibrate(
         widths: the prior's width of the logarithm of each factor; those that the fit learned if not given.
         data: says in words what the rows are.
         own: whether to fit terms of their own instead of factors; where the hardware is described by a file if not given.
+        remarks: on what was left out of the rows, one sentence each, for the report.
         progress: called with (done, total, name).
 
     Raises:
@@ -72,7 +75,7 @@ def calibrate(
     from tonnage.simulator.kernel import warm_up
 
     steady = [dict(row) for row in rows if row.get("run") or is_steady(row)]  # a run folder is simulated with its ramp and its end
-    preset, gpu = _one_of_each(steady, len(rows))
+    preset, gpu = _one_of_each(steady, len(rows), remarks)
     own = any(is_hardware_file(str(row["gpu"])) for row in steady) if own is None else own
     if own:
         _check_loads(steady)
@@ -82,10 +85,11 @@ def calibrate(
         if own
         else Sample(steady, terms or shipped(), preset=preset, gpu=gpu, widths=widths)
     )
-    return _Calibrating(sample, data=f"{len(steady)} points of {data}", set_aside=len(rows) - len(steady), progress=progress).report()
+    found = _Calibrating(sample, data=f"{len(steady)} points of {data}", set_aside=len(rows) - len(steady), progress=progress).report()
+    return replace(found, remarks=tuple(remarks))
 
 
-def _one_of_each(rows: Sequence[Row], given: int) -> tuple[str, str]:
+def _one_of_each(rows: Sequence[Row], given: int, remarks: Sequence[str]) -> tuple[str, str]:
     """The preset and the GPU of the rows.
 
     Raises:
@@ -93,7 +97,10 @@ def _one_of_each(rows: Sequence[Row], given: int) -> tuple[str, str]:
     """
     if len(rows) < FEWEST:
         aside = f" ({given - len(rows)} of {given} are not steady: requests/s × E2E / clients below {STEADY})" if given > len(rows) else ""
-        raise InputError(f"calibrate: {len(rows)} usable points{aside}; give at least {FEWEST} of one deployment, better 8 to 10 loads")
+        out = "".join(f"; {remark.removesuffix('.')}" for remark in remarks)
+        raise InputError(
+            f"calibrate: {len(rows)} usable points{aside}; give at least {FEWEST} of one deployment, better 8 to 10 loads{out}"
+        )
     deployments = [read_point(row).deployment for row in rows]
     presets = sorted({find_engine(d.engine).coefficients for d in deployments})
     gpus = sorted({d.gpu.name for d in deployments})

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tonnage.errors import in_python
 from tonnage.perf.own_terms import SECONDS
 from tonnage.spec.calibration import SCHEMA, Calibration
 from tonnage.units import format_duration
@@ -30,6 +31,8 @@ class CalibrationReport:
         units: what was left out in turn: "point", "curve" or, for terms of their own, "load".
         points, not_steady: how many points were used, and how many were set aside because they are not steady.
         rows: the line, load, lengths and errors of each point that was used.
+        remarks: on what was left out because its own client called it INVALID, or was taken all the same, one
+            sentence each whose options are not spelled yet.
     """
 
     calibration: Calibration
@@ -46,6 +49,7 @@ class CalibrationReport:
     points: int
     not_steady: int
     rows: tuple[dict[str, Any], ...]
+    remarks: tuple[str, ...] = ()
 
     def to_json(self, date: str) -> dict[str, Any]:
         """The content of the file that ``coefficients`` names."""
@@ -64,6 +68,7 @@ class CalibrationReport:
             "points": self.points,
             "not_steady": self.not_steady,
             "verdict": self.verdict(),
+            "remarks": list(map(in_python, self.remarks)),
             "fitted": {name: {self._kind: self.factors[name], "posterior_over_prior": self.shrinkage[name]} for name in self.shrinkage},
             "residuals": {"mape_before": self.before, "mape_after": self.after, "rows": list(self.rows)},
             "loo": {"left_out": self.units, "strength": self.strength, "mape_before": self.left_out_before, "mape_after": self.left_out},

@@ -20,6 +20,7 @@ def compare(
     instances: int | None = None,
     router: str | None = None,
     coefficients: Path | None = None,
+    include_invalid: Annotated[bool, Parameter(negative=())] = False,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
     """Two runs, measured, simulated or imported: the ratio of every latency and rate, with its interval.
@@ -38,13 +39,15 @@ def compare(
         Beside a plan: what shares the requests among several instances (default: least-outstanding).
     coefficients
         Beside a plan: file that calibrate wrote, in place of the calibration that the plan was made with.
+    include_invalid
+        Compare runs that their own client called INVALID; they are refused otherwise.
     json
         Print one JSON object; of two runs with the quantiles from 1 % to 99 % of both.
     """
     given = {"instances": instances, "router": router, "coefficients": coefficients}
     values = {"first": str(first), "second": str(second)}
     if second.is_file():
-        _beside_plan(first, second, given, json=json)
+        _beside_plan(first, second, {**given, "include_invalid": include_invalid}, json=json)
         return
     for name, value in given.items():
         if value is not None:
@@ -52,7 +55,7 @@ def compare(
     from tonnage.api.compare import compare_runs
     from tonnage.report.two_runs import two_runs
 
-    found = compare_runs(first, second)
+    found = compare_runs(first, second, include_invalid=include_invalid)
     print_answer(lambda: two_runs(found, first.name, second.name), lambda: {**values, **found.to_json()}, json=json)
 
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tonnage.errors import spelled
 from tonnage.report.document import Document
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def print_answer(document: Callable[[], Document], values: Callable[[], Any], *,
         return
     from tonnage.report.writers.terminal import terminal
 
-    print(terminal(document()))
+    print(_with_flags(terminal(document())))
 
 
 def print_plans(plans: Sequence[Plan], *, json: bool, markdown: bool, explain: bool, brief: bool = False) -> None:
@@ -29,7 +30,7 @@ def print_plans(plans: Sequence[Plan], *, json: bool, markdown: bool, explain: b
     if brief and not json and not markdown:
         from tonnage.report.plans.brief import brief_lines
 
-        print("\n".join(brief_lines(plans)))
+        print(_with_flags("\n".join(brief_lines(plans))))
         return
     if markdown and not json:
         from tonnage.report.plans.plan_document import report
@@ -41,3 +42,10 @@ def print_plans(plans: Sequence[Plan], *, json: bool, markdown: bool, explain: b
     from tonnage.report.plans.saved import to_json
 
     print_answer(lambda: plan_text(plans, explain=explain), lambda: to_json(plans), json=json)
+
+
+def _with_flags(text: str) -> str:
+    """A text whose options are spelled as the command spells them."""
+    from tonnage.cli.main import flag
+
+    return spelled(text, flag)

@@ -18,3 +18,6 @@ class Said:
     engine: str | None = about("Engine preset, where the files do not say it.")
     isl: int | None = about("Prompt tokens, where the files do not say them.")
     osl: int | None = about("Output tokens, where the files do not say them.")
+    include_invalid: bool | None = about(
+        "Take run folders that their own client called INVALID; they are left out otherwise.", negative=False
+    )

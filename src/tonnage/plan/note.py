@@ -197,6 +197,18 @@ class UnsteadyPoints:
     code: Literal["unsteady-points"] = "unsteady-points"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InvalidRun:
+    """A measured run that its own client called INVALID, why, and whether it counts all the same because that was asked for."""
+
+    __pydantic_config__ = FORBID
+
+    run: str
+    why: str
+    counts: bool
+    code: Literal["invalid-run"] = "invalid-run"
+
+
 Note = Annotated[
     UseCaseDefaults
     | LengthInWords
@@ -211,6 +223,7 @@ Note = Annotated[
     | BenchmarkAsMeasured
     | PointsLeftOut
     | GpusNotMeasured
-    | UnsteadyPoints,
+    | UnsteadyPoints
+    | InvalidRun,
     Tagged("code"),
 ]

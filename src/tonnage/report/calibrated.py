@@ -25,6 +25,7 @@ def calibrated(report: CalibrationReport, output: Path | None = None) -> Documen
             section("errors", "", _errors(report)),
             section("terms", "", _terms(report)),
             section("verdict", "", items(tuple(map(sentence_of, report.verdict())), "note")),
+            section("remarks", "", items(report.remarks, "note")),
             section("written", "", Text(text=f"Written to {output}") if output is not None else None),
         ),
     )

@@ -19,11 +19,12 @@ from tonnage.results.columns import LATENCY_COLUMNS, latency_column, shown
 from tonnage.results.folder_files import files_below
 from tonnage.results.importers import json_formats
 from tonnage.results.importers.genai_perf import find_reports, is_report, read_report
+from tonnage.results.invalid_runs import InvalidRuns
 from tonnage.results.json_format import JsonFormat
 from tonnage.results.json_values import load_json, load_json_lines
 from tonnage.results.metrics import reported_rates
 from tonnage.results.requests import COMPLETED, Requests
-from tonnage.results.store import read_run
+from tonnage.results.store import Run, read_run
 from tonnage.results.table import Table, read_table
 
 Value = str | int | float
@@ -79,12 +80,13 @@ class Measurement:
         return merged
 
 
-def measurements(path: Path | str, given: Values | None = None) -> Iterator[Measurement]:
+def measurements(path: Path | str, given: Values | None = None, invalid: InvalidRuns | None = None) -> Iterator[Measurement]:
     """Every measured point of a file or folder, whatever its format.
 
     Args:
         path: the file or folder.
         given: what the caller knows: any of model, gpu, precision, tp, pp, isl, osl, engine and a load.
+        invalid: what is done with run folders that are INVALID, and hears of them; they are left out if not given.
 
     Raises:
         InputError: naming file, line or key, and what would be right.
@@ -93,7 +95,7 @@ def measurements(path: Path | str, given: Values | None = None) -> Iterator[Meas
     if not _is_folder(path) and path.suffix.lower() not in (".json", LINES) and not is_report(path):
         yield from _table(read_table(path), given or {})
         return
-    for number, (where, values) in enumerate(_runs(path), start=1):
+    for number, (where, values) in enumerate(_runs(path, invalid or InvalidRuns()), start=1):
         yield Measurement(values=values, where=where, line=number, soft=LENGTHS, whole_run=True)
 
 
@@ -130,10 +132,10 @@ def _table(table: Table, given: Values) -> Iterator[Measurement]:
         yield Measurement(values=line.values, where=where, line=line.number, soft=table.soft)
 
 
-def _runs(path: Path) -> Iterator[tuple[str, Values]]:
+def _runs(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
     """Where each run of a report or folder stands, and what it says."""
     if path.is_dir():
-        yield from _folder(path)
+        yield from _folder(path, invalid)
         return
     if path.suffix.lower() == LINES:
         for number, document in enumerate(load_json_lines(path), start=1):
@@ -157,23 +159,24 @@ def _format_of(document: Any) -> JsonFormat | None:
     return next((each for each in json_formats() if each.recognises(document)), None)
 
 
-def _folder(path: Path) -> Iterator[tuple[str, Values]]:
+def _folder(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
     runs = sorted(file.parent for file in files_below(path, "requests.parquet"))
-    for run in runs:
-        yield str(run), _run_values(run)
+    for folder in runs:
+        run = read_run(folder)
+        if invalid.takes(folder, run.summary):
+            yield str(folder), _run_values(folder, run)
     if runs:
         return
     results = [file for file in sorted(path.glob("*.json")) if _format_of(load_json(file))]
     for file in results:
-        yield from _runs(file)
+        yield from _runs(file, invalid)
     if not results:
         for report in find_reports(path):
             yield str(report), read_report(report).values
 
 
-def _run_values(folder: Path) -> Values:
+def _run_values(folder: Path, run: Run) -> Values:
     """The scenario and summary of a run folder: lengths by their means."""
-    run = read_run(folder)
     scenario, summary = run.scenario, run.summary
     try:
         arrivals = scenario["arrivals"]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError
+from tonnage.results.invalid_runs import InvalidRuns
 from tonnage.results.measured_files import LOADS, MEASURED, REQUIRED, Measurement, Values, measurements
 from tonnage.spec.catalog import find_gpu
 from tonnage.spec.hardware_file import is_hardware_file
@@ -13,7 +14,7 @@ from tonnage.spec.hardware_file import is_hardware_file
 KEYS = (*REQUIRED, *LOADS, "engine", "source", "run", "requests", "window_s", *MEASURED)
 
 
-def read_measured(path: Path | str, given: Values | None = None) -> list[dict[str, Any]]:
+def read_measured(path: Path | str, given: Values | None = None, invalid: InvalidRuns | None = None) -> list[dict[str, Any]]:
     """Read the points of a file or folder of any format: one dictionary each, with every key in every one of them.
 
     Keys and types, ``None`` where nothing was said:
@@ -34,12 +35,13 @@ def read_measured(path: Path | str, given: Values | None = None) -> list[dict[st
         path: the file or folder.
         given: model, gpu, precision, tp, pp, isl, osl, engine where the source does not say them; the model stands in place
             of the name that the report of one run gives, which often is a path, and a file that describes hardware in place of its name.
+        invalid: as in ``measurements``.
 
     Raises:
         InputError: naming file, line or key, and what would be right.
     """
     known = dict(given or {})
-    return [_row(measurement, known) for measurement in measurements(path, known)]
+    return [_row(measurement, known) for measurement in measurements(path, known, invalid)]
 
 
 def _row(measurement: Measurement, given: Values) -> dict[str, Any]:

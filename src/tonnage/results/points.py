@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError
 from tonnage.results.columns import LATENCIES, STATISTICS, latency_column
+from tonnage.results.invalid_runs import InvalidRuns
 from tonnage.results.measured_files import Measurement, Values, measurements
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ class MeasuredPoint:
         return self.steadiness is None or self.steadiness >= STEADY
 
 
-def read_points(path: Path | str, given: Values | None = None) -> list[MeasuredPoint]:
+def read_points(path: Path | str, given: Values | None = None, invalid: InvalidRuns | None = None) -> list[MeasuredPoint]:
     """The measured points of a file or folder of any format that ``measured_files`` knows.
 
     What a plain column ``itl_…`` holds is taken for single gaps, what GenAI-Perf calls "inter token latency" for a TPOT;
@@ -104,12 +105,15 @@ def read_points(path: Path | str, given: Values | None = None) -> list[MeasuredP
         path: the file or folder.
         given: values for what the file does not say: any of model, gpu, precision, tp, pp, isl, osl, engine,
             concurrency. A length measured as a mean counts as the given one when within 5 %.
+        invalid: as in ``measurements``; where every run is INVALID and left out, that is an error.
 
     Raises:
         InputError: naming file, line and column, and what would be right.
     """
     known = dict(given or {})
-    found = list(measurements(path, known))
+    invalid = invalid or InvalidRuns()
+    found = list(measurements(path, known, invalid))
+    invalid.check(found)
     if not any(name in one.values for one in found for name in ("requests_s", "output_tok_s")):
         raise InputError(f"{path}: missing column requests_s; sizing from measurements needs the requests per second of each point")
     return [_point(one, known) for one in found]

@@ -122,6 +122,7 @@ class CalibrationFile:
     points: int = 0
     not_steady: int = 0
     verdict: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     fitted: dict[str, Any] = field(default_factory=dict)
     residuals: dict[str, Any] = field(default_factory=dict)
     loo: dict[str, Any] = field(default_factory=dict)

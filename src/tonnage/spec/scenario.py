@@ -169,6 +169,9 @@ class Scenario:
     benchmarks: Text = leaf(
         "Measured points: a CSV with the columns of docs/size.md, a run folder, or the report of a benchmark tool.", file=True
     )
+    include_invalid: bool | None = leaf(
+        "Whether measured runs that their own client called INVALID count as measured points; they are left out otherwise."
+    )
     search: SearchAsked = field(default_factory=SearchAsked)
     seed: int | None = leaf("Seed of every random draw (default: 0).")
 

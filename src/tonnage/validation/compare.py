@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
+from tonnage.errors import in_python
 from tonnage.spec.step_times import FITTED, StepSource
 from tonnage.validation.errors import SCORED, Errors, errors_of
 from tonnage.validation.measured_table import Measured, MeasuredTable, measured_table
@@ -44,7 +45,7 @@ class ModelScores:
             "common": self.common,
             "errors": {name: {metric: e.to_json() for metric, e in errors.items()} for name, errors in self.errors.items()},
             "disagreement": self.disagreement,
-            "remarks": list(self.remarks),
+            "remarks": list(map(in_python, self.remarks)),
             **({"apart": {kind: scores.to_json() for kind, scores in self.apart.items()}} if self.apart else {}),
         }
 
@@ -57,6 +58,7 @@ def compare(
     worst: int = 10,
     progress: Progress | None = None,
     remarks: tuple[str, ...] = (),
+    include_invalid: bool = False,
 ) -> ModelScores:
     """Predict every row with every step model and compare the errors.
 
@@ -67,11 +69,12 @@ def compare(
         worst: how many of the worst rows of each to keep.
         progress: called in the calling thread after each row.
         remarks: what the caller left out.
+        include_invalid: as in ``measured_table``.
 
     Raises:
         InputError: the file cannot be read, or a table of step times is of one deployment and the rows of several.
     """
-    table = measured_table(measured, given)
+    table = measured_table(measured, given, include_invalid=include_invalid)
     apart = {kind: _compare(rows, sources, worst, progress) for kind, rows in table.apart.items()}
     return replace(_compare(replace(table, apart={}), sources, worst, progress), remarks=remarks, apart=apart)
 

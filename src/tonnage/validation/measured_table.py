@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError
+from tonnage.results.invalid_runs import InvalidRuns
 from tonnage.results.measured_rows import read_measured
 from tonnage.validation.point import Point, read_point
 from tonnage.validation.predict import predict
@@ -43,25 +44,28 @@ Measured = MeasuredTable | Path | str | Sequence[Mapping[str, Any]]
 """What can be scored: a table, a file or folder of measurements, or rows that were read before."""
 
 
-def measured_table(measured: Measured, given: Mapping[str, str | int] | None = None) -> MeasuredTable:
+def measured_table(measured: Measured, given: Mapping[str, str | int] | None = None, *, include_invalid: bool = False) -> MeasuredTable:
     """The table of a file or folder, or of rows that were read before; a table is returned as it is.
 
     Args:
         measured: what was measured.
         given: model, gpu, precision, tp, engine, isl and osl, where a file does not say them.
+        include_invalid: whether run folders that their own client called INVALID count; they are left out if not, and a remark names them.
 
     Raises:
         InputError: the file cannot be read as measurements.
     """
     if isinstance(measured, MeasuredTable):
         return measured
-    rows = _read(Path(measured), given) if isinstance(measured, Path | str) else [dict(row) for row in measured]
-    return MeasuredTable(rows=rows, point=lambda i: read_point(rows[i]), predict=lambda _, point: predict(point))
+    invalid = InvalidRuns(include=include_invalid)
+    rows = _read(Path(measured), given, invalid) if isinstance(measured, Path | str) else [dict(row) for row in measured]
+    invalid.check(rows)
+    return MeasuredTable(rows=rows, point=lambda i: read_point(rows[i]), predict=lambda _, point: predict(point), remarks=invalid.sentences)
 
 
-def _read(path: Path, given: Mapping[str, str | int] | None) -> list[dict[str, Any]]:
+def _read(path: Path, given: Mapping[str, str | int] | None, invalid: InvalidRuns) -> list[dict[str, Any]]:
     try:
-        return read_measured(path, given)
+        return read_measured(path, given, invalid)
     except InputError:
         if path.name != FOREIGN:
             raise

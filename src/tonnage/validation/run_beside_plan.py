@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tonnage.errors import in_python
 from tonnage.perf.prediction_error import intervals_of, regime_of
 from tonnage.perf.residuals import SHARE
 from tonnage.results.metrics import summarize
@@ -70,7 +71,7 @@ class RunBesidePlan:
         router: what shared them; "" for one instance.
         requests: that were replayed.
         metrics: every statistic that is compared.
-        notes: what makes the two hard to compare, in words.
+        notes: what makes the two hard to compare, in words; options in them are not spelled yet.
         marks: which numbers behind the prediction were not fitted to measurements of this GPU and engine, in words.
     """
 
@@ -97,7 +98,7 @@ class RunBesidePlan:
             "requests": self.requests,
             "share": SHARE,
             "metrics": [metric.to_json() for metric in self.metrics],
-            "notes": list(self.notes),
+            "notes": list(map(in_python, self.notes)),
             "marks": list(self.marks),
         }
 

@@ -41,6 +41,7 @@ def score(
     workers: int | None = None,
     calibration: Calibration | None = None,
     step_source: StepSource | None = None,
+    include_invalid: bool = False,
 ) -> ScoreReport:
     """Predict every row of a measured table and compare.
 
@@ -52,11 +53,12 @@ def score(
         workers: threads; one per core if not given.
         calibration: factors on the terms that the predictions use; the shipped ones as they are if not given.
         step_source: whose step times the predictions use; the fitted terms if not given.
+        include_invalid: as in ``measured_table``.
 
     Raises:
         InputError: the file cannot be read as such a table; the message names file, line and column.
     """
-    table = measured_table(measured, given)
+    table = measured_table(measured, given, include_invalid=include_invalid)
     return report_of(table, worst=worst, progress=progress, workers=workers, calibration=calibration, step_source=step_source)[0]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tonnage.errors import in_python
 from tonnage.validation.errors import Errors, errors_json
 from tonnage.validation.scored_row import ScoredRow, Skipped
 
@@ -23,7 +24,7 @@ class ScoreReport:
         worst: the rows with the largest error of any metric, largest first.
         unknown: names that are in no catalog, by kind ("model", "GPU", …), with the number of rows that have them.
         skipped: the rows that were not predicted.
-        remarks: what was left out of account, one sentence each.
+        remarks: what was left out of account, one sentence each; options in them are not spelled yet.
         apart: reports of rows of another kind, by the name of the kind; nothing above counts these rows.
     """
 
@@ -53,6 +54,6 @@ class ScoreReport:
             "worst": [row.to_json() for row in self.worst],
             "unknown": self.unknown,
             "skipped": [{"line": s.line, "reason": s.reason} for s in self.skipped],
-            "remarks": list(self.remarks),
+            "remarks": list(map(in_python, self.remarks)),
             **({"apart": {kind: report.to_json() for kind, report in self.apart.items()}} if self.apart else {}),
         }

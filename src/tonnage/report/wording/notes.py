@@ -8,6 +8,7 @@ from tonnage.plan import note as notes
 from tonnage.report.numbers import number, plain, whole
 from tonnage.report.wording.fleet_check import fleet_check_text
 from tonnage.report.wording.limits import limit_text
+from tonnage.results.invalid_runs import InvalidRun
 
 if TYPE_CHECKING:
     from tonnage.plan.plan import Plan
@@ -70,7 +71,7 @@ def note_text(note: notes.Note) -> str:
             assert_never(note)
 
 
-Measured = notes.BenchmarkAsMeasured | notes.PointsLeftOut | notes.GpusNotMeasured | notes.UnsteadyPoints
+Measured = notes.BenchmarkAsMeasured | notes.PointsLeftOut | notes.GpusNotMeasured | notes.UnsteadyPoints | notes.InvalidRun
 
 
 def _measured(note: Measured) -> str:
@@ -84,6 +85,8 @@ def _measured(note: Measured) -> str:
             return f"{note.left_out} of {note.points} points are of other models, lengths or deployments and were left out."
         case notes.GpusNotMeasured():
             return f"The benchmark holds no point of {', '.join(note.gpus)}, which was asked for."
+        case notes.InvalidRun():
+            return InvalidRun(run=note.run, why=note.why, counts=note.counts).sentence
         case notes.UnsteadyPoints():
             plural = "s" if note.first_clients > 1 else ""
             return (

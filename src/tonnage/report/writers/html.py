@@ -16,7 +16,7 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from tonnage.errors import InputError, option
+from tonnage.errors import InputError, in_python, option
 from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Panel, Panels, Section, Table, Text
 from tonnage.report.drawing.draw import draw
 
@@ -35,7 +35,7 @@ def write_page(path: str | Path, document: Document) -> None:
     Raises:
         InputError: the folder is missing or cannot be written.
     """
-    target, page = Path(path), html(document)
+    target, page = Path(path), in_python(html(document))
     try:
         handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from tonnage.errors import in_python
 from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Panels, Section, Table, Text
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~])")
@@ -15,7 +16,7 @@ def markdown(document: Document) -> str:
     parts = [line for line in (document.title and f"# {plain(document.title)}", plain(document.subtitle)) if line]
     for section in document.sections:
         parts += _section(section)
-    return "\n\n".join(parts) + "\n"
+    return in_python("\n\n".join(parts)) + "\n"
 
 
 def plain(text: str) -> str:
