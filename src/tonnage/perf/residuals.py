@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from statistics import NormalDist
@@ -26,6 +26,9 @@ from tonnage.spec.typed_values import FORBID, read_as
 
 LEVELS = (0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.975)
 """Quantiles that the table holds; between them, and beyond, the normal scale of probability is used."""
+
+SCALE = tuple(NormalDist().inv_cdf(level) for level in LEVELS)
+"""The same on the normal scale."""
 
 SHARE = 0.8
 """The share of measured points that an interval is made to hold."""
@@ -104,24 +107,29 @@ class Residuals:
 
     def log_error(self, metric: str, regime: Regime, p: float) -> float:
         """The quantile of log(predicted / measured) in that regime."""
+        return self.quantile_function(metric, regime)(p)
+
+    def quantile_function(self, metric: str, regime: Regime) -> Callable[[float], float]:
+        """``log_error`` of one metric in one regime, as a function of the probability: what does not depend on it is looked up once."""
         found = like(metric, self.quantiles)
         if found is None:
-            return math.nan
+            return lambda _: math.nan
         if (own := _own_loads(found, regime)) is not None:
-            return own[0] * student_t(p, own[1])
+            return lambda p: own[0] * student_t(p, own[1])
         table = self.quantiles[found]
         if regime.kind == "calibrated" and "calibrated" not in table:
             regime = replace(regime, calibrated=False)
         other = STANDS_IN.get(found, "")
         if regime.kind not in table and regime.kind in self.quantiles.get(other, {}):
-            return -self.log_error(other, regime, 1 - p) if found == "requests_s" else self.log_error(other, regime, p)
+            theirs = self.quantile_function(other, regime)
+            return (lambda p: -theirs(1 - p)) if found == "requests_s" else theirs
         kind = regime.kind if regime.kind in table else "loaded" if "loaded" in table else next(iter(table))
         values = next(table[key] for key in (*reversed(regime.names()), kind) if key in table)
         middle = values[LEVELS.index(0.5)]
         stretch = self.stretch.get(found, {})
         factor = stretch.get(regime.names()[1], stretch.get(kind, 1.0)) * self._unseen(found, regime, kind)
         factor = _with_own(factor, found, regime, values)
-        return middle + factor * (interpolated(values, p) - middle)
+        return lambda p: middle + factor * (interpolated(values, p) - middle)
 
     def _unseen(self, metric: str, regime: Regime, kind: str) -> float:
         """How much wider intervals are for all that was not measured; the causes are independent, so their squares add."""
@@ -202,11 +210,9 @@ def like(metric: str, quantiles: Mapping[str, Any]) -> str | None:
 
 def interpolated(values: tuple[float, ...], p: float) -> float:
     """A quantile between or beyond those at ``LEVELS``, linear on the normal scale."""
-    normal = NormalDist()
-    scale = [normal.inv_cdf(level) for level in LEVELS]
-    z = normal.inv_cdf(min(max(p, 1e-6), 1 - 1e-6))
-    place = min(max(bisect_right(scale, z) - 1, 0), len(scale) - 2)
-    share = (z - scale[place]) / (scale[place + 1] - scale[place])
+    z = NormalDist().inv_cdf(min(max(p, 1e-6), 1 - 1e-6))
+    place = min(max(bisect_right(SCALE, z) - 1, 0), len(SCALE) - 2)
+    share = (z - SCALE[place]) / (SCALE[place + 1] - SCALE[place])
     return values[place] + share * (values[place + 1] - values[place])
 
 

@@ -43,7 +43,7 @@ HAIR = 1e-6
 """How far a corrected rate stays away from the rates that whole numbers of systems need."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StepErrors:
     """The distribution of the factor on the time of every step.
 
@@ -61,10 +61,12 @@ class StepErrors:
         """The quantile of the factor: with the probability ``p`` steps take at most so many times as long as predicted."""
         return math.exp(self._of_steps(p))
 
+    @cached_property
+    def _of_predictions(self) -> Callable[[float], float]:
+        return self.residuals.quantile_function(self.metric, self.regime)
+
     def _of_steps(self, p: float) -> float:
-        if self.metric == "requests_s":
-            return self.residuals.log_error(self.metric, self.regime, p)
-        return -self.residuals.log_error(self.metric, self.regime, 1 - p)
+        return self._of_predictions(p) if self.metric == "requests_s" else -self._of_predictions(1 - p)
 
 
 def factors_at(errors: Mapping[str, StepErrors], p: float) -> Slowdown:

@@ -6,11 +6,8 @@ are scheduled: deployments of one GPU are tried in waves, best bound first, and 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from typing import TypeVar
 
 from tonnage.plan.candidate import Candidate, by_gpus_needed
 from tonnage.plan.fleet_check import FleetCheck
@@ -23,6 +20,7 @@ from tonnage.sizing.confidence import at_confidence, factors_at, sharpened, step
 from tonnage.sizing.fleet_check import FleetAtPeak, check
 from tonnage.sizing.load_scan import QUICK, SURE, Care
 from tonnage.sizing.offline import offline_capacity
+from tonnage.sizing.parallel import parallel
 from tonnage.sizing.question import Question
 from tonnage.sizing.search_space import Ready
 from tonnage.sizing.trace_capacity import replay_capacity
@@ -30,9 +28,6 @@ from tonnage.sizing.tuning import decisive_rate_per_gpu, tuned
 
 Progress = Callable[[int, int, str], None]
 """Called with (candidates done, candidates in all, the one just finished)."""
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 WAVE = 4
 """Deployments of one GPU that are simulated before the next are compared with them."""
@@ -106,7 +101,7 @@ def compete(
     for wave in _waves(prepared, WAVE if far > 1 else 1):
         before = {gpu: list(others) for gpu, others in carried.items()}
         jobs = [(ready, before.get(ready.trial.deployment.gpu.name, [])) for ready in wave]
-        for (ready, _), outcome in _parallel(lambda job: _attempt(question, *job, care, far), jobs, workers):
+        for (ready, _), outcome in parallel(lambda job: _attempt(question, *job, care, far), jobs, workers):
             outcomes[prepared.index(ready)] = outcome
             done += 1
             progress(done, len(prepared), ready.trial.name)
@@ -120,7 +115,7 @@ def compete(
 
 def ranked(question: Question, found: Sequence[Carried], rejected: Sequence[Rejected], workers: int | None = None) -> Answer:
     """The candidates best first, the first of them checked as a whole fleet and corrected by what that shows."""
-    for _ in _parallel(lambda carried: sharpened(question, carried), found, workers):
+    for _ in parallel(lambda carried: sharpened(question, carried), found, workers):
         pass
     pairs = _sorted([(candidate(question, c), c) for c in found])
     verdict: FleetCheck | None = None
@@ -182,7 +177,7 @@ def _tuned(question: Question, found: list[Carried], workers: int | None) -> lis
         return Carried(ready=ready, capacity=capacity) if capacity.reason is None else found[place]
 
     best = sorted(range(len(found)), key=lambda i: (-found[i].rate_per_gpu, i))[:TUNED]
-    for place, sure in _parallel(surely, best, workers):
+    for place, sure in parallel(surely, best, workers):
         found[place] = sure
     if not question.tune or not question.free_moves:
         return found
@@ -192,18 +187,6 @@ def _tuned(question: Question, found: list[Carried], workers: int | None) -> lis
         found[place] = tuned(found[place], question.free_moves, slow[place], max(rates.values()))
         rates[place] = decisive_rate_per_gpu(found[place], slow[place])
     return found
-
-
-def _parallel(work: Callable[[T], R], jobs: Sequence[T], workers: int | None) -> Iterator[tuple[T, R]]:
-    """Each job with its result, as they end; the simulator's kernel runs outside the interpreter lock."""
-    with ThreadPoolExecutor(max_workers=workers or os.cpu_count()) as pool:
-        futures: dict[Future[R], T] = {pool.submit(work, job): job for job in jobs}
-        try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
 
 
 def _sorted(pairs: list[tuple[Candidate, Carried]]) -> list[tuple[Candidate, Carried]]:

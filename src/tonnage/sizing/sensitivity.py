@@ -7,12 +7,14 @@ deployments take part, those that carried most per GPU, and the chosen one; thei
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tonnage.plan.limit import limit_of
 from tonnage.plan.reason import NothingMeetsLimits
 from tonnage.plan.sensitivity import Changed, Input, Relaxed, Sensitivity, Swing
+from tonnage.sizing.parallel import parallel
 from tonnage.sizing.search import answer, fleet_under, ranked
 from tonnage.sizing.search_space import prepared_trial
 from tonnage.spec.lengths import Lengths
@@ -32,6 +34,9 @@ KEPT = 3
 ROUNDED = (1.01, 1.04, 1.08)
 """A relaxed limit over the value that the fleet needs, before it is rounded up; the first of these that saves a system is taken."""
 
+Move = tuple[Input, float]
+"""An input, and the share by which it is moved."""
+
 SETTLED = 0.95
 """Share of saturation above which no limit is offered for relaxing: latencies there are those of a queue that hardly settles."""
 
@@ -39,13 +44,23 @@ SETTLED = 0.95
 def sensitivity(question: Question, found: Answer, workers: int | None = None) -> Sensitivity:
     """The swings of every input and the cheapest relaxed limit, around an answer with at least one candidate."""
     inputs: list[Input] = ["isl", "osl", "rate", "step_time"] if question.recording is None else ["rate", "step_time"]
-    swings, best = [], found.candidates[0]
-    for name in inputs:
-        low, high = (_bounded(_changed(question, found, name, change, workers), best) for change in (-CHANGE, CHANGE))
-        swings.append(Swing(input=name, low=low, high=high))
+    best, changed = found.candidates[0], {}
+
+    def moved(moves: Sequence[Move]) -> dict[Move, Changed]:
+        return {(name, change): _bounded(_changed(question, found, name, change), best) for name, change in moves}
+
+    for _, outcomes in parallel(moved, _apart(inputs), workers):
+        changed.update(outcomes)
+    swings = [Swing(input=name, low=changed[name, -CHANGE], high=changed[name, CHANGE]) for name in inputs]
     return Sensitivity(
         systems=best.systems, systems_exact=best.systems_exact, swings=tuple(swings), relaxed=cheapest_relaxed(question, found, workers)
     )
+
+
+def _apart(inputs: Sequence[Input]) -> list[tuple[Move, ...]]:
+    """The moves that may be made side by side: both of the rate run on the instances that were found, one after the other."""
+    moves = {name: ((name, -CHANGE), (name, CHANGE)) for name in inputs}
+    return [moves["rate"], *((move,) for name, pair in moves.items() if name != "rate" for move in pair)]
 
 
 def changed_question(question: Question, name: Input, change: float) -> Question:
@@ -69,16 +84,16 @@ def changed_question(question: Question, name: Input, change: float) -> Question
     return replace(question, **{name: lengths.scaled(factor)}, pairs=pairs)  # type: ignore[arg-type]
 
 
-def _changed(question: Question, found: Answer, name: Input, change: float, workers: int | None) -> Changed:
+def _changed(question: Question, found: Answer, name: Input, change: float) -> Changed:
     """The answer with one input changed, no harder than the plan where less is asked and no easier where more is.
 
     What carries the whole load carries less of it: where the runs of the two answers say otherwise, they differ by their noise.
     """
     asked = changed_question(question, name, change)
     if name == "rate" and question.recording is None and not question.offline:
-        again = ranked(asked, found.carried, ())
+        again = ranked(asked, found.carried, (), workers=1)
     else:
-        again = _again(asked, found, workers)
+        again = _again(asked, found, workers=1)
     mine = _as_changed(change, found)
     if not again.candidates:
         reason = again.rejected[0].reason if again.rejected else NothingMeetsLimits()
