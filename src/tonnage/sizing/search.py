@@ -184,7 +184,7 @@ def _tuned(question: Question, found: list[Carried], workers: int | None) -> lis
     slow = {place: factors_at(step_errors(question, found[place]), question.confidence) for place in best}
     rates = {place: decisive_rate_per_gpu(found[place], slow[place]) for place in best}
     for place in sorted(best, key=lambda i: (-rates[i], i)):
-        found[place] = tuned(found[place], question.free_moves, slow[place], max(rates.values()))
+        found[place] = tuned(found[place], question.free_moves, slow[place], max(rates.values()), workers)
         rates[place] = decisive_rate_per_gpu(found[place], slow[place])
     return found
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError
@@ -17,6 +18,7 @@ from tonnage.sizing.bounds import MARGIN, Carried
 from tonnage.sizing.capacity import STABLE, open_capacity, scan_of
 from tonnage.sizing.instance import Instance
 from tonnage.sizing.load_scan import SURE, place_of
+from tonnage.sizing.parallel import parallel
 from tonnage.sizing.question import MOVES
 from tonnage.sizing.slower_steps import AS_PREDICTED, Slowdown
 from tonnage.sizing.token_budget import TOKENS
@@ -25,11 +27,20 @@ if TYPE_CHECKING:
     from tonnage.sizing.search_space import Ready
     from tonnage.spec.deployment import EngineKnobs, Slo
 
+WAVE = 4
+"""Settings that are searched side by side, before the next are compared with the best of them."""
+
 BATCH = (8, 4_096)
 """Range of the batch size."""
 
 
-def tuned(carried: Carried, moves: Sequence[str] = MOVES, slowdown: Slowdown = AS_PREDICTED, rival: float = 0.0) -> Carried:
+def tuned(
+    carried: Carried,
+    moves: Sequence[str] = MOVES,
+    slowdown: Slowdown = AS_PREDICTED,
+    rival: float = 0.0,
+    workers: int | None = None,
+) -> Carried:
     """The deployment with the knobs that carry most; as it is where none carries more, or no more than a rival does.
 
     Args:
@@ -37,22 +48,20 @@ def tuned(carried: Carried, moves: Sequence[str] = MOVES, slowdown: Slowdown = A
         moves: the knobs that may be set.
         slowdown: by how much longer times than predicted the knobs are compared: those that decide the number of systems.
         rival: requests per second and GPU with such times that other knobs must exceed to count.
+        workers: threads to simulate on; the knobs found do not depend on it.
     """
-    ready, asked = carried.ready, carried.ready.instance.asked
-    slo = slowdown.tightened(asked.slo)
+    ready, slo = carried.ready, slowdown.tightened(carried.ready.instance.asked.slo)
     best, most = ready.instance, scan_of(ready.instance).rate_within(slo)
     if most <= 0.0:
         return carried
-    for knobs in _settings(ready, moves):
-        if knobs == ready.trial.deployment.knobs:
-            continue
-        try:
-            instance = Instance(replace(ready.trial.deployment, knobs=knobs), asked)
-        except InputError:
-            continue
+    others = [instance for knobs in _settings(ready, moves) if (instance := _with(ready, knobs)) is not None]
+    for start in range(0, len(others), WAVE):
         above = max(most, rival * slowdown.steps * ready.trial.deployment.parallelism.gpus)
-        if _may_carry_more(instance, best, above, slo) and (rate := scan_of(instance).rate_within(slo, above)) > above:
-            best, most = instance, rate
+        more = partial(_more, best=best, above=above, slo=slo)
+        rates = dict(parallel(more, others[start : start + WAVE], workers))
+        winner = max(others[start : start + WAVE], key=rates.__getitem__)
+        if rates[winner] > above:
+            best, most = winner, rates[winner]
     return carried if best is ready.instance else _with_knobs(carried, best)
 
 
@@ -85,6 +94,21 @@ def _settings(ready: Ready, moves: Sequence[str]) -> Iterator[EngineKnobs]:
         yield from (replace(first, max_batch_size=size) for size in sizes if BATCH[0] <= size <= BATCH[1])
     if "chunk" in moves:
         yield replace(first, chunked_prefill=not first.chunked_prefill)
+
+
+def _with(ready: Ready, knobs: EngineKnobs) -> Instance | None:
+    """The deployment with other knobs; None for its own, and for those that it cannot have."""
+    if knobs == ready.trial.deployment.knobs:
+        return None
+    try:
+        return Instance(replace(ready.trial.deployment, knobs=knobs), ready.instance.asked)
+    except InputError:
+        return None
+
+
+def _more(instance: Instance, best: Instance, above: float, slo: Slo) -> float:
+    """Requests per second that the instance carries; 0 where that is no more than ``above``."""
+    return scan_of(instance).rate_within(slo, above) if _may_carry_more(instance, best, above, slo) else 0.0
 
 
 def _may_carry_more(instance: Instance, best: Instance, above: float, slo: Slo) -> bool:
