@@ -18,6 +18,7 @@ from tonnage.api.score import score, score_models, several_models
 from tonnage.api.serve import serve_simulated
 from tonnage.api.serve_apart import serve_apart
 from tonnage.api.serve_openvino import serve_openvino
+from tonnage.api.services import simulate_service, size_servers
 from tonnage.api.simulate import answers_soon, simulate, simulate_sweep
 from tonnage.api.simulated_run import SimulatedRun, write_runs
 from tonnage.api.size import Asked, answer, ask, size, size_measured, size_models
@@ -53,10 +54,12 @@ __all__ = [
     "serve_simulated",
     "several_models",
     "simulate",
+    "simulate_service",
     "simulate_sweep",
     "size",
     "size_measured",
     "size_models",
+    "size_servers",
     "slo",
     "watch",
     "write_runs",

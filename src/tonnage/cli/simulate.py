@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from cyclopts import Group, Parameter
 
 from tonnage.cli.flags import about, flags_of, given, with_flags
 from tonnage.cli.printing import print_answer
 from tonnage.cli.progress import compile_if_needed, progress_bar
+from tonnage.cli.services import is_service, simulate_service
 from tonnage.errors import InputError
 
 KNOBS = Group("Engine knobs (default: the engine's own)", sort_key=1)
@@ -116,7 +117,10 @@ class Lesson:
 def simulate(
     scenario: Annotated[
         Path | None,
-        Parameter(help="YAML or JSON file with the question (tonnage schema): its model, lengths and the one deployment that it names."),
+        Parameter(
+            help="YAML or JSON file with the question (tonnage schema): its model, lengths and the one deployment that it names; or with a "
+            "service of models that are not LLMs (docs/services.md)."
+        ),
     ] = None,
     /,
     *,
@@ -125,7 +129,9 @@ def simulate(
     **asked: Any,
 ) -> None:
     """Simulate one instance under a load, or run the course's lesson on batching (--ticks)."""
-    if ticks:
+    if not ticks and is_service(scenario):
+        simulate_service(cast("Path", scenario), given(asked), json=json)
+    elif ticks:
         if scenario is not None:
             raise InputError(f"{scenario}: a scenario is simulated on an engine, not in the lesson; leave it out or leave out --ticks")
         _refuse(asked, (Point, Knobs), "belongs to a simulated engine, not to the lesson; leave it out or leave out --ticks")

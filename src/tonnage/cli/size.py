@@ -6,13 +6,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 from cyclopts import Parameter
 
 from tonnage.cli.flags import GROUPS, OUTPUT, Flag, about, flags_of, given, scenario_flags, with_flags
 from tonnage.cli.printing import print_plans
 from tonnage.cli.progress import compile_if_needed, progress_bar
+from tonnage.cli.services import is_service, size_service
 from tonnage.errors import DONE, NO_ANSWER, InputError, option
 
 if TYPE_CHECKING:
@@ -24,7 +25,10 @@ PRICE = Flag(
     about="One price in place of the catalog's, such as systems.dgx-h100=250000; repeatable.",
     group=GROUPS[""],
 )
-SCENARIO = "YAML or JSON file with the question (tonnage schema); flags stand in place of what it says."
+SCENARIO = (
+    "YAML or JSON file with the question (tonnage schema); flags stand in place of what it says. Or with a service of models that are not "
+    "LLMs (docs/services.md), which says everything itself."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,10 @@ def size(scenario: Annotated[Path | None, Parameter(help=SCENARIO)] = None, /, *
     with --benchmarks, measured points take the place of the simulation (in a scenario file they stand beside it).
     Without any argument on a terminal the questions are asked one by one.
     """
+    if is_service(scenario):
+        return size_service(
+            cast("Path", scenario), {name: value for name, value in given(asked).items() if name != "json"}, json=bool(asked.get("json"))
+        )
     output = Output(**{one.name: asked.pop(one.name, None) for one in fields(Output)})
     _check_output(output.output)
     plans = _answered(scenario, given(asked))

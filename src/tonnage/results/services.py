@@ -1,0 +1,71 @@
+"""What a service of models that are not LLMs did, simulated or sized, as values to show and to save."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tonnage.results.latencies import Latencies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamResult:
+    """What the requests of one stream saw.
+
+    Attributes:
+        name: of the model or pipeline.
+        asked: the traffic in words.
+        answered_per_second: answers over the time from the first request to the last answer.
+        latencies: from request to answer, in milliseconds, of those that were answered.
+        requests, rejected, expired: how many came, found a full queue, or waited too long.
+    """
+
+    name: str
+    asked: str
+    answered_per_second: float
+    latencies: Latencies
+    requests: int
+    rejected: int
+    expired: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelResult:
+    """What one model did: batches by size in items, and the mean time in its queue."""
+
+    name: str
+    batches: dict[int, int]
+    mean_batch: float
+    waited_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceResult:
+    """A simulated service."""
+
+    title: str
+    streams: tuple[StreamResult, ...]
+    models: tuple[ModelResult, ...]
+    busy: tuple[float, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizedService:
+    """A sized service: so many servers, what one of them does, and the limits in words."""
+
+    run: ServiceResult
+    servers: int
+    gpus: int
+    gpus_each: int
+    least: int
+    met: tuple[str, ...]
+    one_fewer: tuple[str, ...]
+    looked: tuple[int, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return asdict(self)

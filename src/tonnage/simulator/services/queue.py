@@ -1,0 +1,157 @@
+"""What waits for a model: priority levels, of which each has a policy, and the batch that may leave.
+
+The rules are those of Triton's dynamic batcher (``src/dynamic_batch_scheduler.cc`` and ``scheduler_utils.cc`` of
+triton-inference-server/core, as of 2026-06-09). Two things are simpler here: a batch is put together when an instance is idle, never
+before; and a request whose time is up at that very instant is expired.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tonnage.spec.service import DynamicBatching, QueuePolicy
+from tonnage.units import to_ps
+
+NO_DEADLINE = 1 << 62
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Ticket:
+    """One request in the queue of one model.
+
+    Attributes:
+        request: number of the request.
+        stage: of its way.
+        items: that it adds to a batch.
+        since: when it entered the queue, in picoseconds.
+        deadline: when its time in the queue is up.
+    """
+
+    request: int
+    stage: int
+    items: int
+    since: int
+    deadline: int = NO_DEADLINE
+
+
+class Formed(NamedTuple):
+    """What a look at the queue gave.
+
+    Attributes:
+        batch: the requests that leave together; empty where none does yet.
+        expired: requests that are rejected because their time is up.
+        wake: when to look again if nothing comes, in picoseconds; None where there is nothing to wait for.
+    """
+
+    batch: list[Ticket]
+    expired: list[Ticket]
+    wake: int | None
+
+
+@dataclass(slots=True, eq=False)
+class _Level:
+    policy: QueuePolicy
+    fresh: deque[Ticket] = field(default_factory=deque)
+    delayed: deque[Ticket] = field(default_factory=deque)
+
+    def __len__(self) -> int:
+        return len(self.fresh) + len(self.delayed)
+
+
+class ModelQueue:
+    """The queue of one model; without dynamic batching every request is a batch of its own."""
+
+    def __init__(self, batching: DynamicBatching | None, max_batch_size: int) -> None:
+        """Start empty."""
+        self.rules = batching or DynamicBatching()
+        self.most = max_batch_size
+        self.alone = batching is None
+        self.delay = to_ps(self.rules.delay_s)
+        self.preferred = frozenset(self.rules.preferred or (max_batch_size,))
+        numbers = range(1, self.rules.levels + 1) if self.rules.levels else (0,)
+        self.levels = {number: _Level(self.rules.policy_of(number)) for number in numbers}
+
+    def __len__(self) -> int:
+        """Requests that wait."""
+        return sum(map(len, self.levels.values()))
+
+    def enter(self, ticket: Ticket, level: int, timeout_s: float) -> bool:
+        """Let a request in; False where its level is full.
+
+        Args:
+            ticket: the request; its deadline is set here.
+            level: that it brings; 0 for the default one.
+            timeout_s: that it brings; 0 for none.
+        """
+        where = self.levels[level or self.rules.default_level] if self.rules.levels else self.levels[0]
+        policy = where.policy
+        if policy.max_queue_size and len(where) >= policy.max_queue_size:
+            return False
+        allowed = policy.timeout_s
+        if policy.allow_timeout_override and timeout_s > 0:
+            allowed = min(timeout_s, allowed or timeout_s)
+        if allowed > 0:
+            ticket.deadline = ticket.since + to_ps(allowed)
+        where.fresh.append(ticket)
+        return True
+
+    def form(self, now: int) -> Formed:
+        """The next batch, for an instance that is idle."""
+        expired: list[Ticket] = []
+        if self.alone:
+            batch = self.levels[0].fresh
+            return Formed([batch.popleft()] if batch else [], expired, None)
+        pending: list[Ticket] = []
+        size = best = marked = 0
+        full = False
+        for ticket in self._walk(now, expired):
+            if pending:
+                if size + ticket.items > max(self.preferred) and best == 0:
+                    best, marked = size, len(pending)
+                if size + ticket.items > self.most:
+                    full = True
+                    break
+            pending.append(ticket)
+            size += ticket.items
+            if size in self.preferred:
+                best, marked = size, len(pending)
+        late = self.delay > 0 and bool(pending) and now - min(ticket.since for ticket in pending) >= self.delay
+        if best and not late:
+            return Formed(self._take(pending[:marked]), expired, None)
+        if not pending:
+            return Formed([], expired, None)
+        if full or size >= max(self.preferred) or late or self.delay == 0:
+            return Formed(self._take(pending), expired, None)
+        wake = min(min(ticket.since for ticket in pending) + self.delay, *(ticket.deadline for ticket in pending))
+        return Formed([], expired, wake)
+
+    def _walk(self, now: int, expired: list[Ticket]) -> Iterator[Ticket]:
+        """The requests in order; those whose time is up are taken out on the way, or put behind the others of their level."""
+        for level in self.levels.values():
+            place = 0
+            while place < len(level.fresh):
+                ticket = level.fresh[place]
+                if ticket.deadline > now:
+                    place += 1
+                    yield ticket
+                    continue
+                del level.fresh[place]
+                if level.policy.timeout_action == "DELAY":
+                    ticket.deadline = NO_DEADLINE
+                    level.delayed.append(ticket)
+                else:
+                    expired.append(ticket)
+            yield from tuple(level.delayed)
+
+    def _take(self, batch: list[Ticket]) -> list[Ticket]:
+        """Take the requests of a batch out; they are the first of their levels."""
+        left = len(batch)
+        for level in self.levels.values():
+            for waiting in (level.fresh, level.delayed):
+                while left and waiting and waiting[0] is batch[len(batch) - left]:
+                    waiting.popleft()
+                    left -= 1
+        return batch

@@ -1,0 +1,336 @@
+"""A service under its traffic, event by event.
+
+Time is a whole number of picoseconds. At one instant batches end first, then requests come, then batches are put together, models in the
+order in which the service names them. A batch goes to the idle instance whose GPU has the fewest batches, the lowest number among equals.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tonnage.errors import InputError, option
+from tonnage.results.requests import COMPLETED, FAILED, GAP_BINS, POSITION_BUCKETS, REJECTED, UNFINISHED, Requests
+from tonnage.simulator.services.batch import Batch
+from tonnage.simulator.services.queue import ModelQueue, Ticket
+from tonnage.simulator.services.shared_gpu import SharedGpu
+from tonnage.units import LONGEST_S, PS_PER_NS, PS_PER_S, to_ps
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tonnage.spec.service import ServedModel, Service, Stage
+
+END, COME, LOOK = range(3)
+"""Kinds of events, in the order in which they happen at one instant."""
+
+APART_PS = 1_000_000
+"""Clients of a closed loop start one microsecond after another: no two threads send at the same instant."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceRun:
+    """What happened.
+
+    Attributes:
+        requests: the record: ``isl`` is the items of a request, ``osl`` 1, and its one token the answer; one that found a full queue is
+            rejected, one whose time in a queue was up has failed.
+        stream: of each request, its place among those of the service.
+        batches: by model, how many batches had so many items.
+        waited_s: by model, the mean time in its queue of those that left it in a batch, in seconds.
+        busy: by GPU, the share of the time in which it had a batch.
+    """
+
+    requests: Requests
+    stream: NDArray[np.int64]
+    batches: dict[str, dict[int, int]]
+    waited_s: dict[str, float]
+    busy: tuple[float, ...]
+
+    def latencies_s(self, stream: int | None = None) -> NDArray[np.float64]:
+        """Seconds from request to answer, in order of requests; infinite where no answer came.
+
+        Args:
+            stream: of one stream alone.
+        """
+        record = self.requests
+        seconds = np.where(record.status == COMPLETED, (record.last_token_ns - record.due_ns) / 1e9, np.inf)
+        return seconds if stream is None else seconds[self.stream == stream]
+
+
+@dataclass(slots=True, eq=False)
+class _Request:
+    number: int
+    stream: int
+    due: int
+    left: list[int]
+    to_end: int
+    status: int = UNFINISHED
+    ended: int = -1
+
+
+@dataclass(slots=True, eq=False)
+class _Model:
+    spec: ServedModel
+    queue: ModelQueue
+    idle: dict[int, int]
+    wake: int = -1
+    waited: int = 0
+    left: int = 0
+    batches: Counter[int] = field(default_factory=Counter)
+    order: list[Ticket] = field(default_factory=list)
+    answered: set[int] = field(default_factory=set)
+
+
+class _Run:
+    """The state of a run."""
+
+    def __init__(self, service: Service, dues: Sequence[NDArray[np.int64]], most: int) -> None:
+        self.service = service
+        self.models = {
+            name: _Model(spec, ModelQueue(spec.batching, spec.max_batch_size), dict.fromkeys(spec.gpus, spec.instances))
+            for name, spec in service.models.items()
+        }
+        self.gpus = [SharedGpu(service.overlap) for _ in range(service.gpus)]
+        self.dues = dues
+        self.most = most
+        self.requests: list[_Request] = []
+        self.events: list[tuple[int, int, int, int]] = []
+        self.pushed = 0
+        self.now = 0
+        self.dirty: set[str] = set()
+        self.next_stages = [_followers(stream.stages) for stream in service.streams]
+        self.open_left = sum(map(len, dues))
+
+    def push(self, at: int, kind: int, what: int) -> None:
+        self.pushed += 1
+        heapq.heappush(self.events, (at, kind, self.pushed, what))
+
+    def go(self) -> None:
+        """From the first request to the last answer."""
+        self.cursor = [0] * len(self.service.streams)
+        for place, stream in enumerate(self.service.streams):
+            for client in range(stream.concurrency):
+                self.push(client * APART_PS, COME, place)
+            if len(self.dues[place]):
+                self.push(int(self.dues[place][0]), COME, place)
+        names = list(self.models)
+        while self.events:
+            self.now = self.events[0][0]
+            while self.events and self.events[0][0] == self.now:
+                _, kind, _, what = heapq.heappop(self.events)
+                if kind == COME:
+                    self.come(what)
+                elif kind == END:
+                    self.end(what)
+                else:
+                    self.dirty.add(names[what])
+            for name in names:
+                if name in self.dirty:
+                    self.dispatch(name, names)
+            self.dirty.clear()
+
+    def come(self, place: int) -> None:
+        """A request of a stream comes; an open stream's next one is on its way."""
+        stream = self.service.streams[place]
+        if stream.concurrency:
+            open_ended = any(map(len, self.dues))
+            if len(self.requests) >= self.most and not (open_ended and self.open_left):
+                return
+        else:
+            self.open_left -= 1
+            self.cursor[place] += 1
+            if self.cursor[place] < len(self.dues[place]):
+                self.push(int(self.dues[place][self.cursor[place]]), COME, place)
+        request = _Request(len(self.requests), place, self.now, [len(stage.after) for stage in stream.stages], len(stream.stages))
+        self.requests.append(request)
+        for stage, one in enumerate(stream.stages):
+            if not one.after:
+                self.enter(request, stage)
+
+    def enter(self, request: _Request, stage: int) -> None:
+        """A request joins the queue of a stage's model."""
+        if request.status != UNFINISHED:
+            return
+        stream = self.service.streams[request.stream]
+        name = stream.stages[stage].model
+        model = self.models[name]
+        ticket = Ticket(request=request.number, stage=stage, items=stream.items, since=self.now)
+        if not model.queue.enter(ticket, stream.level, stream.timeout_s):
+            self.close(request, REJECTED)
+            return
+        if model.queue.rules.preserve_ordering:
+            model.order.append(ticket)
+        self.dirty.add(name)
+
+    def dispatch(self, name: str, names: list[str]) -> None:
+        """Put batches of a model together while instances are idle."""
+        model = self.models[name]
+        while len(model.queue) and (gpu := self.idle_gpu(model)) >= 0:
+            formed = model.queue.form(self.now)
+            for ticket in formed.expired:
+                self.let_go(model, ticket)
+                self.close(self.requests[ticket.request], FAILED)
+            if not formed.batch:
+                if formed.wake is not None and formed.wake != model.wake:
+                    model.wake = formed.wake
+                    self.push(formed.wake, LOOK, names.index(name))
+                return
+            batch = Batch(model=name, gpu=gpu, tickets=formed.batch)
+            model.idle[gpu] -= 1
+            model.batches[batch.items] += 1
+            model.left += len(formed.batch)
+            model.waited += sum(self.now - ticket.since for ticket in formed.batch)
+            self.gpus[gpu].start(batch, to_ps(model.spec.time.of(batch.items)), self.now)
+            self.foretell(gpu)
+
+    def idle_gpu(self, model: _Model) -> int:
+        """The GPU with an idle instance that has the fewest batches; -1 where none is idle."""
+        found = [gpu for gpu, idle in model.idle.items() if idle]
+        return min(found, key=lambda gpu: (len(self.gpus[gpu]), gpu)) if found else -1
+
+    def foretell(self, gpu: int) -> None:
+        """Note when the next batch of a GPU ends, as things are now."""
+        at = self.gpus[gpu].next_end()
+        if at is not None:
+            self.push(at, END, gpu + self.gpus[gpu].version * len(self.gpus))
+
+    def end(self, what: int) -> None:
+        """A batch has ended, unless another one began on its GPU meanwhile."""
+        version, gpu = divmod(what, len(self.gpus))
+        if version != self.gpus[gpu].version:
+            return
+        for batch in self.gpus[gpu].ended(self.now):
+            model = self.models[batch.model]
+            model.idle[gpu] += 1
+            self.dirty.add(batch.model)
+            if not model.queue.rules.preserve_ordering:
+                for ticket in batch.tickets:
+                    self.answer(ticket)
+                continue
+            model.answered.update(map(id, batch.tickets))
+            self.release(model)
+        self.foretell(gpu)
+
+    def release(self, model: _Model) -> None:
+        """Answer in the order of requests, as far as all before have been computed."""
+        kept = 0
+        for ticket in model.order:
+            if id(ticket) not in model.answered:
+                break
+            model.answered.discard(id(ticket))
+            self.answer(ticket)
+            kept += 1
+        del model.order[:kept]
+
+    def let_go(self, model: _Model, ticket: Ticket) -> None:
+        if model.queue.rules.preserve_ordering:
+            model.order.remove(ticket)
+            self.release(model)
+
+    def answer(self, ticket: Ticket) -> None:
+        """A stage of a request is done: the stages that waited for it go on, and with the last of all it has its answer."""
+        request = self.requests[ticket.request]
+        if request.status != UNFINISHED:
+            return
+        request.to_end -= 1
+        if request.to_end == 0:
+            self.close(request, COMPLETED)
+            return
+        for stage in self.next_stages[request.stream][ticket.stage]:
+            request.left[stage] -= 1
+            if request.left[stage] == 0:
+                self.enter(request, stage)
+
+    def close(self, request: _Request, status: int) -> None:
+        """A request has its answer, or will have none; a client of a closed loop sends the next one."""
+        if request.status != UNFINISHED:
+            return
+        request.status, request.ended = status, self.now
+        stream = self.service.streams[request.stream]
+        if stream.concurrency:
+            self.push(self.now + to_ps(stream.turnaround_s), COME, request.stream)
+
+
+def run_service(service: Service, *, requests: int, seed: int) -> ServiceRun:
+    """Simulate a service.
+
+    Args:
+        service: models, GPUs and traffic.
+        requests: how many in all; open streams have their share by their rates, and clients of closed ones send as long as those last.
+        seed: of the arrivals; the same seed gives the same run, and another rate stretches the same gaps.
+
+    Raises:
+        InputError: fewer requests than one, or a run that would take more than ``LONGEST_S``; closed streams without any answer.
+    """
+    if requests < 1:
+        raise InputError(f"{option('requests')}: {requests} is not a number of requests; write 1 or more")
+    run = _Run(service, _arrivals(service, requests, seed), requests)
+    for stream in service.streams:
+        if stream.concurrency and any(_bounded(service.models[stage.model]) for stage in stream.stages):
+            raise InputError("traffic: clients of a closed loop ask again at once, so that a bounded queue would turn them away for ever")
+    run.go()
+    return _record(run)
+
+
+def _bounded(model: ServedModel) -> bool:
+    batching = model.batching
+    return batching is not None and any(policy.max_queue_size for policy in (batching.policy, *batching.policies.values()))
+
+
+def _followers(stages: Sequence[Stage]) -> list[list[int]]:
+    """For each stage those that wait for it."""
+    found: list[list[int]] = [[] for _ in stages]
+    for place, stage in enumerate(stages):
+        for before in stage.after:
+            found[before].append(place)
+    return found
+
+
+def _arrivals(service: Service, requests: int, seed: int) -> list[NDArray[np.int64]]:
+    """When the requests of each stream come; none of a closed one."""
+    total = sum(stream.rate for stream in service.streams)
+    streams = np.random.SeedSequence(seed).spawn(len(service.streams))
+    found = []
+    for stream, stem in zip(service.streams, streams, strict=True):
+        count = max(round(requests * stream.rate / total), 1) if stream.rate else 0
+        gaps = np.random.default_rng(stem).standard_exponential(count) * (PS_PER_S / stream.rate if stream.rate else 0.0)
+        if gaps.sum() > LONGEST_S * PS_PER_S:
+            raise InputError(f"{option('requests')}: {count:,} at {stream.rate:g} a second take longer than {LONGEST_S:,} s; ask for fewer")
+        found.append(np.rint(gaps).astype(np.int64).cumsum())
+    return found
+
+
+def _record(run: _Run) -> ServiceRun:
+    rows = run.requests
+    status = np.array([row.status for row in rows], np.int8)
+    due = np.array([row.due for row in rows], np.int64) // PS_PER_NS
+    ended = np.where(status == COMPLETED, np.array([row.ended for row in rows], np.int64) // PS_PER_NS, -1)
+    items = np.array([run.service.streams[row.stream].items for row in rows], np.int64)
+    zeros = np.zeros(len(rows), np.int64)
+    record = Requests(
+        due_ns=due,
+        sent_ns=due,
+        first_token_ns=ended,
+        last_token_ns=ended,
+        isl=items,
+        osl=(status == COMPLETED).astype(np.int64),
+        cached_tokens=zeros,
+        instance=np.where(status == REJECTED, -1, 0).astype(np.int32),
+        status=status,
+        preemptions=zeros.astype(np.int32),
+        gaps=np.zeros((POSITION_BUCKETS, GAP_BINS), np.int64),
+    )
+    used = {name: model for name, model in run.models.items() if model.left}
+    return ServiceRun(
+        requests=record,
+        stream=np.array([row.stream for row in rows], np.int64),
+        batches={name: dict(sorted(model.batches.items())) for name, model in used.items()},
+        waited_s={name: model.waited / model.left / PS_PER_S for name, model in used.items()},
+        busy=tuple(gpu.busy_ps / max(run.now, 1) for gpu in run.gpus),
+    )

@@ -1,0 +1,156 @@
+"""A service of models that are not LLMs: how long a batch takes, how requests are batched, and which models a request passes through.
+
+The names of the settings are those of Triton's model configuration, so that what stands in a ``config.pbtxt`` can be written here.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from typing import Literal
+
+from tonnage.spec.deployment import Slo
+
+TimeoutAction = Literal["REJECT", "DELAY"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceTime:
+    """Seconds that a batch takes on an otherwise idle GPU, by its size in items.
+
+    Attributes:
+        sizes: batch sizes in rising order, the first of which is 1 or more.
+        seconds: of each; between two sizes the time is on the line between them, below the first it is that of the first, and beyond
+            the last it goes on along the last line.
+    """
+
+    sizes: tuple[int, ...]
+    seconds: tuple[float, ...]
+
+    def of(self, items: int) -> float:
+        """Seconds of a batch of so many items."""
+        sizes, seconds = self.sizes, self.seconds
+        if items <= sizes[0] or len(sizes) == 1:
+            return seconds[0]
+        right = min(bisect_left(sizes, items), len(sizes) - 1)
+        share = (items - sizes[right - 1]) / (sizes[right] - sizes[right - 1])
+        return seconds[right - 1] + share * (seconds[right] - seconds[right - 1])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePolicy:
+    """Triton's ModelQueuePolicy of one priority level; times in seconds, 0 for none.
+
+    Attributes:
+        timeout_action: REJECT ends a request that has waited too long; DELAY puts it behind the others of its level.
+        timeout_s: how long a request may wait.
+        allow_timeout_override: whether a request may bring a shorter timeout of its own.
+        max_queue_size: requests that wait at once; a further one is rejected; 0 for any number.
+    """
+
+    timeout_action: TimeoutAction = "REJECT"
+    timeout_s: float = 0.0
+    allow_timeout_override: bool = False
+    max_queue_size: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamicBatching:
+    """Triton's ModelDynamicBatching.
+
+    Attributes:
+        preferred: preferred batch sizes in items; without any, the maximum batch size is the only one.
+        delay_s: how long a request may wait for others to fill a batch (``max_queue_delay_microseconds``).
+        preserve_ordering: whether answers leave in the order in which requests came.
+        levels: priority levels, of which 1 is served first; 0 for a single queue.
+        default_level: of requests that bring none.
+        policy: of every level that ``policies`` does not name.
+        policies: by level.
+    """
+
+    preferred: tuple[int, ...] = ()
+    delay_s: float = 0.0
+    preserve_ordering: bool = False
+    levels: int = 0
+    default_level: int = 0
+    policy: QueuePolicy = field(default_factory=QueuePolicy)
+    policies: dict[int, QueuePolicy] = field(default_factory=dict)
+
+    def policy_of(self, level: int) -> QueuePolicy:
+        """The policy of one level."""
+        return self.policies.get(level, self.policy)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedModel:
+    """One model of a service.
+
+    Attributes:
+        time: seconds by batch size.
+        max_batch_size: items of one batch.
+        instances: copies on each of its GPUs, each of which computes one batch at a time.
+        gpus: numbers of the GPUs that it is on, from 0.
+        batching: dynamic batching; None where every request is computed by itself.
+    """
+
+    name: str
+    time: ServiceTime
+    max_batch_size: int
+    instances: int
+    gpus: tuple[int, ...]
+    batching: DynamicBatching | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """One step of a pipeline (Triton's ensemble): it begins when the stages of ``after`` have ended, at once without any."""
+
+    model: str
+    after: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """Requests of one kind.
+
+    Attributes:
+        name: of the model or pipeline that they are sent to.
+        stages: the way that each takes; a model by itself is one stage.
+        rate: requests per second of an open loop with Poisson arrivals; 0 in a closed loop.
+        concurrency: clients of a closed loop, each with one request in flight; 0 in an open loop.
+        items: items of one request, such as images.
+        level: priority level; 0 for the default one.
+        timeout_s: that requests bring; 0 for none.
+        turnaround_s: from an answer to the client's next request, in a closed loop.
+    """
+
+    name: str
+    stages: tuple[Stage, ...]
+    rate: float = 0.0
+    concurrency: int = 0
+    items: int = 1
+    level: int = 0
+    timeout_s: float = 0.0
+    turnaround_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """Models on the GPUs of one server, and what is asked of them.
+
+    Attributes:
+        title: in a few words.
+        gpus: of the server; its models share one queue each over all of them.
+        overlap: how much batches on one GPU gain from one another: k at once work at 1 + overlap·(k − 1) times the speed of one
+            alone, in equal shares; 0 where they take turns, 1 where none slows another.
+        models: by name.
+        streams: the requests.
+        limits: on the time from request to answer.
+    """
+
+    title: str
+    gpus: int
+    overlap: float
+    models: dict[str, ServedModel]
+    streams: tuple[Stream, ...]
+    limits: Slo = ()

@@ -1,0 +1,52 @@
+"""How many servers a service needs: the least number on which the limits hold, with the evidence one server below."""
+
+import pytest
+
+from tonnage.errors import InputError
+from tonnage.sizing.services import load, size_service
+from tonnage.spec.service_file import service_of
+
+
+def service(rate, latency, **model):
+    wanted = {"time": {"1": "1ms"}, **model}
+    return service_of({"service": {"models": {"m": wanted}}, "traffic": [{"to": "m", "rate": rate}], "latency": latency}, "test")
+
+
+def test_the_answer_is_that_of_the_queue_m_d_1():
+    """A mean of 2 ms in M/D/1 with 1 ms of service is reached at a utilisation of 2/3: 10,000 a second need 15 or 16 servers."""
+    answer = size_service(service(10_000.0, "mean<=2ms"), requests=20_000, seed=0)
+    assert answer.least == 11
+    assert answer.servers in (15, 16)
+    assert all(one.holds for one in answer.met)
+    assert not all(one.holds for one in answer.one_fewer)
+
+
+def test_batching_saves_servers():
+    alone = size_service(service(4000.0, "p99<=20ms"), requests=5000, seed=0).servers
+    model = {"time": {"1": "1ms", "8": "2ms"}, "max_batch_size": 8, "dynamic_batching": {}}
+    assert size_service(service(4000.0, "p99<=20ms", **model), requests=5000, seed=0).servers == 2 < alone
+
+
+def test_a_limit_below_the_service_time_is_met_by_no_number():
+    assert size_service(service(100.0, "p99<=0.5ms"), requests=500, seed=0).servers == 0
+
+
+def test_requests_that_are_turned_away_miss_the_limit():
+    bounded = {"dynamic_batching": {"default_queue_policy": {"max_queue_size": 1}}}
+    tight, loose = (size_service(service(2000.0, "p99<=50ms", **model), requests=5000, seed=0).servers for model in (bounded, {}))
+    assert tight > loose
+
+
+def test_the_closed_form_counts_every_stage_on_the_way():
+    document = {
+        "service": {"models": {"a": {"time": {"1": "1ms"}}, "b": {"time": {"1": "3ms"}}}, "pipelines": {"p": ["a", "b"]}},
+        "traffic": [{"to": "p", "rate": 500.0}],
+    }
+    assert load(service_of(document, "test")) == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(("traffic", "latency"), [({"rate": 1.0}, ()), ({"concurrency": 3}, "p99<=1s")])
+def test_what_cannot_be_sized_is_said(traffic, latency):
+    document = {"service": {"models": {"m": {"time": {"1": "1ms"}}}}, "traffic": [{"to": "m", **traffic}], "latency": latency}
+    with pytest.raises(InputError):
+        size_service(service_of(document, "test"), requests=10, seed=0)
