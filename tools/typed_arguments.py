@@ -28,7 +28,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from tonnage.spec.scenario import Mode, UseCase
+from tonnage.spec.scenario import Mode, Objective, UseCase
 
 Length = float | str | None
 Text = str | None
@@ -51,9 +51,11 @@ def module() -> str:
     for kind in (Scenario, *branches.values()):
         about = (kind.__doc__ or "").splitlines()[0]
         parts.append(f'\n\nclass {_name(kind)}(TypedDict, total=False):\n    """{about}"""\n\n' + "\n".join(_keys(kind, branches)) + "\n")
-    bases = ", ".join(_name(kind) for kind in (Scenario, *branches.values()))
+    bases = f"{', '.join(_name(kind) for kind in (Scenario, *branches.values()))}, total=False"
+    head = f"class SizeArguments({bases}):"
+    head = head if len(head) <= WIDTH else f"class SizeArguments(\n    {bases}\n):"
     parts.append(
-        f'\n\nclass SizeArguments({bases}, total=False):\n    """Everything that ``tonnage.size`` takes by name."""\n\n'
+        f'\n\n{head}\n    """Everything that ``tonnage.size`` takes by name."""\n\n'
         '    price: Iterable[str] | None\n    """Single prices in place of the catalog\'s, such as ``["systems.dgx-h100=250000"]``."""\n'
     )
     return "".join(parts)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from tonnage.api.aims import aim_of, reserve_of
 from tonnage.api.arguments import Many, confidence_asked, listed, slo, spare_of, whole_numbers
 from tonnage.api.costs import overrides_of
 from tonnage.api.faults import Faults
@@ -72,6 +73,7 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
         if model is not None and lengths is not None:
             faults.of(check_context, model, lengths.isl, lengths.osl, lengths.pairs)
     rest = _search(scenario, faults)
+    _check_choice(scenario, mode, faults)
     InputErrors.raise_if(faults.messages)
     if lengths is None or demand is None:
         raise InputError("nothing was asked")
@@ -281,6 +283,18 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
         _check_prices(scenario, faults)
     faults.of(places, scenario.where)
     return chosen
+
+
+def _check_choice(scenario: Scenario, mode: Mode, faults: Faults) -> None:
+    """Refuse what is said of the choice, or of what stands by, where it cannot be or decides nothing."""
+    aim, reserve = faults.of(aim_of, scenario.choice), faults.of(reserve_of, scenario.standby)
+    if _of_existing(scenario) and (aim is not None or reserve is not None):
+        name = next(
+            name for part in (scenario.choice, scenario.standby) for name in part.__dataclass_fields__ if getattr(part, name) is not None
+        )
+        faults.say(f"{option(name)}: {option('have')} without a load chooses nothing; give the load too, such as {option('peak_rps')} 20")
+    if aim is not None and aim.objective == "latency" and mode == "offline":
+        faults.say(f"{option('objective')}: latency decides nothing of a job; write gpus, cost or power")
 
 
 def _counts(values: Many | None, where: str, faults: Faults) -> tuple[int, ...]:

@@ -126,6 +126,7 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
     Raises:
         InputError: the benchmarks cannot be used for the question.
     """
+    from tonnage.api.choice import chosen
     from tonnage.cost.planned import with_cost
     from tonnage.sizing.planner import no_progress
     from tonnage.sizing.planner import size as search
@@ -134,6 +135,10 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
     prices, where = prices_of(scenario), places_of(scenario)
     own = _measured_beside(understood)
     plans = [search(question, progress=progress or no_progress) for question in understood.questions]
+    plans = [
+        chosen(asked, plan, scenario, prices=prices, where=where, search=search)
+        for asked, plan in zip(understood.questions, plans, strict=True)
+    ]
     plans = [with_cost(plan, prices, today=today, where=where) for plan in plans]
     if own is not None:
         own = with_cost(own, prices, today=today, where=where)

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from tonnage.spec.scenario import Mode, UseCase
+from tonnage.spec.scenario import Mode, Objective, UseCase
 
 Length = float | str | None
 Text = str | None
@@ -118,6 +118,38 @@ class LimitsArguments(TypedDict, total=False):
     """Limit on the time to the last token (E2E); repeatable."""
 
 
+class ChoiceArguments(TypedDict, total=False):
+    """Which of the deployments that meet the limits is chosen, and what it must not exceed."""
+
+    objective: Objective | None
+    """What is to be as little as possible: gpus (default), cost of a year, power of the systems, or latency (mean E2E at the peak)."""
+    budget: Text
+    """Most that may be spent, such as "500k USD" to buy the systems, or "200k USD/year" for a year of serving."""
+    max_kw: Number
+    """Most kW that the systems may draw together."""
+    max_racks: int | None
+    """Most racks that the systems may stand in."""
+    rack_kw: Number
+    """Kilowatts that one rack can feed and cool (default: 42, four DGX H100)."""
+
+
+class StandbyArguments(TypedDict, total=False):
+    """What stands by for failures."""
+
+    availability: Length
+    """Probability that enough systems work for the peak, such as 99.9%; takes the time between failures and the repair time."""
+    mtbf: Text
+    """Mean time between failures of one system (or instance), such as 8000h or 300d."""
+    repair_time: Text
+    """Mean time until a failed one works again, such as 24h."""
+    repairers: int | None
+    """Repairs that go on at once (default: as many as there are failures)."""
+    failing: Literal["system", "instance"] | None
+    """What fails at once: a whole system (default) or one instance."""
+    spare_instances: int | None
+    """Instances in addition to those that the load needs; 1 is N+1 by instances."""
+
+
 class SearchArguments(TypedDict, total=False):
     """What may be combined; every combination is tried."""
 
@@ -168,7 +200,9 @@ class SearchArguments(TypedDict, total=False):
     """Source of the step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md)."""
 
 
-class SizeArguments(ScenarioArguments, LengthsArguments, DemandArguments, LimitsArguments, SearchArguments, total=False):
+class SizeArguments(
+    ScenarioArguments, LengthsArguments, DemandArguments, LimitsArguments, ChoiceArguments, StandbyArguments, SearchArguments, total=False
+):
     """Everything that ``tonnage.size`` takes by name."""
 
     price: Iterable[str] | None

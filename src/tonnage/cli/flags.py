@@ -17,6 +17,8 @@ TITLES = {
     "demand": "Demand (one form of it)",
     "limits": "Limits",
     "search": "What may be combined",
+    "choice": "What is chosen",
+    "standby": "What stands by for failures",
 }
 GROUPS = {branch: Group(title, sort_key=place) for place, (branch, title) in enumerate(TITLES.items())}
 OUTPUT = Group("Output", sort_key=len(TITLES))

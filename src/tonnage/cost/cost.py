@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 MONTHS = 12
 
+GPUS_ALONE = "without the rest of the server"
+"""How the source of a system's power ends where it is that of its GPUs."""
+
 
 def traffic_of(plan: Plan) -> Traffic:
     """The year's load behind a plan; the mean of its hourly profile where it has one."""
@@ -46,8 +49,9 @@ def traffic_of(plan: Plan) -> Traffic:
 
 
 def serving_of(candidate: Candidate, spare: int = 0) -> Serving:
-    """What a candidate of a plan is, for its cost."""
+    """What a candidate of a plan is, for its cost; ``spare`` systems beyond the load, and those that stand by for failures."""
     watts, source = system_watts(candidate.gpu, candidate.system)
+    spare += 0 if candidate.standby is None else candidate.standby.extra_systems
     return Serving(
         gpu=candidate.gpu,
         system=candidate.system,
@@ -72,7 +76,7 @@ def system_watts(gpu: str, system: str) -> tuple[float | None, str]:
         tdp = None
     if tdp is None:
         return None, f"the power of {system} is not in the catalog"
-    return found.gpus * tdp, f"TDP of {found.gpus} × {gpu}, {found.gpus * tdp:,.0f} W, without the rest of the server"
+    return found.gpus * tdp, f"TDP of {found.gpus} × {gpu}, {found.gpus * tdp:,.0f} W, {GPUS_ALONE}"
 
 
 def spread(cost: WayCost, traffic: Traffic, prices: Prices) -> WayCost:

@@ -43,13 +43,13 @@ def cost_of(plan: Plan, prices: Prices, *, today: date | None = None, where: tup
         return None
     traffic, serving = traffic_of(plan), serving_of(plan.choice, plan.scenario.spare_systems)
     requests, seconds = plan.demand.offline_requests, plan.demand.offline_seconds
-    model = _catalog_id(plan.scenario.model)
+    model = catalog_id(plan.scenario.model)
     if requests is None or seconds is None:
         return compare(traffic, serving, prices, today=today, model=model, where=where)
     return job_cost(requests, seconds, (traffic.input_tokens, traffic.output_tokens), serving, prices, model=model, today=today)
 
 
-def _catalog_id(model: str) -> str:
+def catalog_id(model: str) -> str:
     """The model's name in the catalog and in its prices; what the catalog does not have, such as a file, keeps its own."""
     try:
         return model if model.endswith(".json") else find_model(model).name

@@ -13,6 +13,7 @@ from tonnage.plan.identity import Identity
 from tonnage.plan.limit import Bound
 from tonnage.plan.load import Load
 from tonnage.plan.pool import Pool
+from tonnage.plan.standby import Standby
 from tonnage.results.latencies import Latencies
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class Candidate(Shown):
         marks: which parts of the prediction rest on something other than measurements of this GPU and engine, each with its source.
         accuracy_impact, calibration: what is published of the number format: "very low" to "high", and how long; "" where nothing is.
         confidence: how sure the number of systems is; None where nothing was predicted.
+        standby: what stands by for failures; None where nothing was asked of it.
         checked: whether the whole fleet was simulated at this number of systems; otherwise the number is an estimate from the runs of one
             instance, which agrees with the check within a few percent.
     """
@@ -78,6 +80,7 @@ class Candidate(Shown):
     confidence: Confidence | None = None
     sized_requests_per_second_per_instance: float | None = None
     at_peak: AtPeak | None = None
+    standby: Standby | None = None
     checked: bool = False
 
     def derived(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, ClassVar
 
 from tonnage.errors import InputError, InputErrors
+from tonnage.plan.aim import Aim
 from tonnage.plan.candidate import Candidate, mean_latency
 from tonnage.plan.cost import Cost
 from tonnage.plan.curve import CurvePoint
@@ -63,6 +64,7 @@ class Plan(Shown):
         job: when a job is done on the choice; None where it asks for no job, or nothing was chosen.
         existing: what systems that exist carry; None unless asked.
         cost: of the choice; None where nothing was chosen.
+        aim: what the choice aims at and must not exceed; None where nothing was said of it, and the fewest GPUs are chosen.
         measured: the answer of the scenario's own benchmarks; None where it names none.
     """
 
@@ -88,6 +90,7 @@ class Plan(Shown):
     job: JobDone | None = None
     existing: Existing | None = None
     cost: Cost | None = None
+    aim: Aim | None = None
     measured: Measured | None = None
 
     @property
@@ -97,7 +100,7 @@ class Plan(Shown):
 
     @property
     def choice(self) -> Candidate | None:
-        """The candidate that needs the fewest GPUs; None when nothing meets the limits."""
+        """The candidate that needs the fewest GPUs, or is the best by what the plan aims at; None when nothing meets the limits."""
         return self.candidates[0] if self.candidates else None
 
     @property

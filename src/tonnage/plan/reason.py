@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from tonnage.plan.aim import BudgetOf
 from tonnage.plan.document import Tagged
 from tonnage.plan.identity import Identity
 from tonnage.plan.limit import Breach
@@ -228,6 +229,47 @@ class NothingMeetsLimits:
     code: Literal["nothing-meets-limits"] = "nothing-meets-limits"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverBudget:
+    """Its systems cost more than may be spent, to buy or in a year; ``usd`` is None where no price of it is known.
+
+    Attributes:
+        most_systems, most_requests_per_second: what the budget buys of the same deployment, and what that carries; None of a year.
+    """
+
+    __pydantic_config__ = FORBID
+
+    usd: float | None
+    budget_usd: float
+    budget_of: BudgetOf
+    most_systems: int | None = None
+    most_requests_per_second: float | None = None
+    code: Literal["over-budget"] = "over-budget"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverPower:
+    """Its systems draw more than is allowed; ``kw`` is None where their power is not known."""
+
+    __pydantic_config__ = FORBID
+
+    kw: float | None
+    most_kw: float
+    code: Literal["over-power"] = "over-power"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverRacks:
+    """Its systems take more racks than are allowed; ``racks`` is None where their power is not known."""
+
+    __pydantic_config__ = FORBID
+
+    racks: int | None
+    most_racks: int
+    rack_kw: float
+    code: Literal["over-racks"] = "over-racks"
+
+
 Reason = Annotated[
     VendorUnsupported
     | PrecisionUnsupported
@@ -246,6 +288,9 @@ Reason = Annotated[
     | ThroughputNotMeasured
     | StatisticNotMeasured
     | NoMeasuredLoadHolds
-    | NothingMeetsLimits,
+    | NothingMeetsLimits
+    | OverBudget
+    | OverPower
+    | OverRacks,
     Tagged("code"),
 ]

@@ -26,6 +26,8 @@ UseCase = Literal[
     "long-in-long-out",
 ]
 
+Objective = Literal["gpus", "cost", "power", "latency"]
+
 Length = float | str | None
 Text = str | None
 Number = float | None
@@ -141,6 +143,37 @@ class SearchAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChoiceAsked:
+    """Which of the deployments that meet the limits is chosen, and what it must not exceed."""
+
+    __pydantic_config__ = FORBID
+
+    objective: Objective | None = leaf(
+        "What is to be as little as possible: gpus (default), cost of a year, power of the systems, or latency (mean E2E at the peak)."
+    )
+    budget: Text = leaf('Most that may be spent, such as "500k USD" to buy the systems, or "200k USD/year" for a year of serving.')
+    max_kw: Number = leaf("Most kW that the systems may draw together.")
+    max_racks: int | None = leaf("Most racks that the systems may stand in.")
+    rack_kw: Number = leaf("Kilowatts that one rack can feed and cool (default: 42, four DGX H100).")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandbyAsked:
+    """What stands by for failures."""
+
+    __pydantic_config__ = FORBID
+
+    availability: Length = leaf(
+        "Probability that enough systems work for the peak, such as 99.9%; takes the time between failures and the repair time."
+    )
+    mtbf: Text = leaf("Mean time between failures of one system (or instance), such as 8000h or 300d.")
+    repair_time: Text = leaf("Mean time until a failed one works again, such as 24h.")
+    repairers: int | None = leaf("Repairs that go on at once (default: as many as there are failures).")
+    failing: Literal["system", "instance"] | None = leaf("What fails at once: a whole system (default) or one instance.")
+    spare_instances: int | None = leaf("Instances in addition to those that the load needs; 1 is N+1 by instances.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """The whole question; None leaves a part to its default."""
 
@@ -162,6 +195,8 @@ class Scenario:
     have: Text = leaf("Systems that exist, such as 3xdgx-h100: the plan then says what they carry, not how many are needed.")
     growth: Length = leaf("Growth of the load, such as 5%/month or 60%/year.")
     spare: int | None = leaf("Systems in addition to those that the load needs; 1 is N+1.")
+    choice: ChoiceAsked = field(default_factory=ChoiceAsked)
+    standby: StandbyAsked = field(default_factory=StandbyAsked)
     confidence: Length = leaf(
         "Confidence with which the number of systems meets the limits, given the errors of the prediction, such as 95 or 95% (default: 80)."
     )

@@ -49,7 +49,7 @@ def _reached(plan: Plan) -> str:
 
 
 def _bought(plan: Plan, choice: Candidate) -> str:
-    spare = plan.scenario.spare_systems
+    spare = plan.scenario.spare_systems + (0 if choice.standby is None else choice.standby.extra_systems)
     kept = f", {counted(spare, 'spare system')} included" if spare else ""
     bought = f"{_systems(choice)} ({counted(choice.gpus, 'GPU')}{kept})"
     one = choice.systems == 1

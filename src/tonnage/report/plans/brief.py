@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tonnage.report.plans.headline import answer_text, cost_text, headline_rows
-from tonnage.report.plans.summary import NO_ANSWER, question_lines
+from tonnage.report.plans.summary import no_answer, question_lines
 from tonnage.report.wording.confidence import confidence_text
 from tonnage.report.wording.existing import existing_text
 from tonnage.report.wording.reachable import reachable_text
@@ -32,13 +32,13 @@ def brief_lines(plans: Sequence[Plan]) -> tuple[str, ...]:
 
 
 def _rows(plan: Plan) -> tuple[tuple[str, str], ...]:
-    (_, question), (_, demand), (_, limits) = question_lines(plan).rows
-    asked = ("Question", f"{question}; {demand}; limits: {limits}")
+    (_, question), (_, demand), (_, limits), *aim = question_lines(plan).rows
+    asked = ("Question", f"{question}; {demand}; limits: {limits}" + "".join(f"; aim: {text}" for _, text in aim))
     exists = ("Have", "" if plan.existing is None else existing_text(plan.existing))
     best = plan.choice
     if best is None:
         reached = "" if plan.reachable is None else reachable_text(plan.reachable)
-        return tuple(row for row in (asked, exists, ("Answer", NO_ANSWER), ("Reachable", reached)) if row[1])
+        return tuple(row for row in (asked, exists, ("Answer", no_answer(plan)), ("Reachable", reached)) if row[1])
     start = ("Start", shlex.join(best.pool.launch) if len(best.pools) == 1 else "")
     return tuple(row for row in (asked, exists, *headline_rows(plan, best), start) if row[1])
 
@@ -47,6 +47,6 @@ def _in_one(plan: Plan) -> str:
     """One model of several: what to buy, how sure that is, what it costs."""
     best = plan.choice
     if best is None:
-        return NO_ANSWER
+        return no_answer(plan)
     sure = "" if best.confidence is None else confidence_text(best.confidence)
     return "; ".join(filter(None, (answer_text(plan, best), sure, cost_text(plan))))

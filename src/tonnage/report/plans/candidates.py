@@ -9,6 +9,7 @@ from tonnage.report.blocks import section
 from tonnage.report.document import Block, Section, Table
 from tonnage.report.numbers import ABSENT, counted, number, usd
 from tonnage.report.plans.deployments import of_pools, split, systems
+from tonnage.report.wording.aim import first_text
 from tonnage.report.wording.confidence import chance_text
 from tonnage.report.wording.lengths import as_written
 from tonnage.report.wording.limits import bound_text
@@ -50,17 +51,23 @@ def candidates_table(plan: Plan) -> Table | None:
     notes = [SURE] * sure + [MARKED] * any(c.marks for c in found)
     rows = tuple(_row(c, cost, priced=priced, sure=sure) for c, cost in zip(found, costs, strict=True))
     known = [i for i, name in enumerate(header) if name not in LATENCIES or any(row[i] != ABSENT for row in rows)]
+    within = f"{counted(len(found), 'deployment')} inside the limits, {first_text(plan.aim)} first"
     return Table(
-        caption=f"{counted(len(found), 'deployment')} inside the limits, fewest GPUs first ({lengths}), each at its highest load there",
+        caption=f"{within} ({lengths}), each at its highest load there",
         header=tuple(header[i] for i in known),
         rows=tuple(tuple(row[i] for i in known) for row in rows),
         chosen=0,
         folded=len(found) > OPEN,
         note="\n".join(notes),
-        spare=SPARED,
+        spare=tuple(name for name in SPARED if name != _decides(plan)),
         shown=SHOWN,
         rest=f"… and {len(found) - SHOWN} more{_hidden(found)}; --json and --report show all of them",
     )
+
+
+def _decides(plan: Plan) -> str:
+    """The column that the choice was made by, which stays however narrow the page is; "" where it is one that always stays."""
+    return "" if plan.aim is None else {"cost": "USD a year", "latency": "E2E ms"}.get(plan.aim.objective, "")
 
 
 def _hidden(found: Sequence[Candidate]) -> str:

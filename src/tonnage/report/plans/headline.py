@@ -16,6 +16,7 @@ from tonnage.report.wording.cost import no_cost_text
 from tonnage.report.wording.fleet_check import fleet_check_text
 from tonnage.report.wording.job import finish_text
 from tonnage.report.wording.sensitivity import riskiest_text
+from tonnage.report.wording.standby import standby_text
 from tonnage.report.wording.warnings import warning_text
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def headline_rows(plan: Plan, best: Candidate) -> tuple[tuple[str, str], ...]:
     return (
         ("Answer", answer_text(plan, best)),
         ("Confidence", "" if best.confidence is None else confidence_text(best.confidence)),
+        ("Standby", "" if best.standby is None else standby_text(best.standby)),
         ("Finish", "" if plan.job is None else finish_text(plan.job)),
         ("At the peak", "" if best.at_peak is None else at_peak_text(best.at_peak, plan.scenario.limits_that_count)),
         ("Cost", cost_text(plan)),
@@ -40,7 +42,7 @@ def answer_text(plan: Plan, best: Candidate) -> str:
     """Such as "2 × dgx-h200 (1.75 exactly): 16 instances of FP8, TP 1, vllm-0.32 on h200-sxm-141gb"."""
     if plan.existing is not None and plan.demand.of_existing:
         return running(plan.existing)
-    spare = plan.scenario.spare_systems
+    spare = plan.scenario.spare_systems + (0 if best.standby is None else best.standby.extra_systems)
     whole = f"{number(best.systems_exact)} exactly{f', {spare} spare' if spare else ''}"
     return f"{systems(best)} ({whole}): {deployments(best)}"
 

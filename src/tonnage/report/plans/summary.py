@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tonnage.plan.reason import OverBudget, OverPower, OverRacks
 from tonnage.report.document import Facts
 from tonnage.report.numbers import number, percent
 from tonnage.report.plans.deployments import latency
 from tonnage.report.plans.headline import headline_rows
 from tonnage.report.plans.left_out import left_out_texts
+from tonnage.report.wording.aim import aim_text
 from tonnage.report.wording.demand import demand_text
 from tonnage.report.wording.deployments import load_text, memory_text
 from tonnage.report.wording.existing import existing_text
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from tonnage.plan.plan import Plan
 
 NO_ANSWER = "no deployment meets the limits"
+TOO_MUCH = "no deployment that meets the limits stays within what it may cost, draw or fill"
 
 
 def question_lines(plan: Plan) -> Facts:
@@ -33,8 +36,14 @@ def question_lines(plan: Plan) -> Facts:
             ("Question", f"{asked.model}, {as_written(asked.isl)} tokens in, {as_written(asked.osl)} out"),
             ("Demand", demand_text(plan.demand)),
             ("Limits", ", ".join(map(limit_text, asked.limits)) or "none"),
+            *((("Aim", aim_text(plan.aim)),) if plan.aim is not None else ()),
         )
     )
+
+
+def no_answer(plan: Plan) -> str:
+    """That nothing is chosen, and by what: the limits, or what was given as the most."""
+    return TOO_MUCH if any(isinstance(one.reason, OverBudget | OverPower | OverRacks) for one in plan.rejected) else NO_ANSWER
 
 
 def answer_lines(plan: Plan) -> Facts:
@@ -44,7 +53,7 @@ def answer_lines(plan: Plan) -> Facts:
     best = plan.choice
     if best is None:
         reached = "" if plan.reachable is None else reachable_text(plan.reachable)
-        rows = (*exists, ("Answer", f"{NO_ANSWER}; the reasons are below."), ("Reachable", reached), left_out)
+        rows = (*exists, ("Answer", f"{no_answer(plan)}; the reasons are below."), ("Reachable", reached), left_out)
         return Facts(rows=tuple(row for row in rows if row[1]))
     rows = (
         *exists,

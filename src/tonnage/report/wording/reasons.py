@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from tonnage.plan import reason as why
-from tonnage.report.numbers import counted, number, percent
+from tonnage.report.numbers import counted, dollars, number, percent, plain
 from tonnage.report.wording.deployments import deployment_text, measured_load_text
 from tonnage.report.wording.limits import breach_text
 from tonnage.units import format_duration
@@ -17,7 +17,33 @@ def reason_text(reason: why.Reason) -> str:
         return _impossible(reason)
     if isinstance(reason, Measured):
         return _measured(reason)
+    if isinstance(reason, TooMuch):
+        return _too_much(reason)
     return _simulated(reason)
+
+
+TooMuch = why.OverBudget | why.OverPower | why.OverRacks
+
+
+def _too_much(reason: TooMuch) -> str:
+    match reason:
+        case why.OverBudget():
+            what = "to buy" if reason.budget_of == "purchase" else "a year"
+            if reason.usd is None:
+                return f"it has no price that could be held against the budget of {dollars(reason.budget_usd)} USD"
+            text = f"{dollars(reason.usd)} USD {what}, over the budget of {dollars(reason.budget_usd)} USD"
+            if reason.most_systems and reason.most_requests_per_second:
+                carry = f"{counted(reason.most_systems, 'system')}, good for {number(reason.most_requests_per_second)} requests/s"
+                return f"{text}, which buys {carry}"
+            return text
+        case why.OverPower():
+            drawn = "the power of its systems is not known" if reason.kw is None else f"its systems draw {number(reason.kw)} kW"
+            return f"{drawn}, {plain(reason.most_kw)} kW are allowed"
+        case why.OverRacks():
+            racks = "the power of its systems is not known" if reason.racks is None else f"its systems take {counted(reason.racks, 'rack')}"
+            return f"{racks}, {reason.most_racks:,} of {plain(reason.rack_kw)} kW are allowed"
+        case _:
+            assert_never(reason)
 
 
 Impossible = why.VendorUnsupported | why.PrecisionUnsupported | why.WiderThanSystem | why.TooManyStages | why.CannotRun
@@ -58,7 +84,7 @@ def _measured(reason: Measured) -> str:
 
 
 def _simulated(reason: why.Reason) -> str:
-    if isinstance(reason, Impossible | Measured):
+    if isinstance(reason, Impossible | Measured | TooMuch):
         raise TypeError(reason.code)
     match reason:
         case why.Outdone():

@@ -1,0 +1,189 @@
+"""The choice among finished candidates: what is asked least of is least, limits on money, power and racks hold."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.plan.candidates import candidate, plan_of
+from tests.questions import question
+from tonnage.api.aims import aim_of, budget_of, reserve_of
+from tonnage.api.choice import chosen
+from tonnage.cost.candidates import outlay
+from tonnage.cost.cost import traffic_of
+from tonnage.errors import InputError
+from tonnage.plan.candidate import Candidate, mean_latency
+from tonnage.plan.cost import WAYS
+from tonnage.plan.plan import Plan
+from tonnage.plan.reason import OverBudget, OverPower, OverRacks
+from tonnage.results.latencies import Latencies
+from tonnage.sizing.demand import demand_of
+from tonnage.sizing.planner import size
+from tonnage.spec.catalog.price_list import catalog_prices
+from tonnage.spec.scenario import ChoiceAsked, Scenario, StandbyAsked
+
+PRICES = catalog_prices()
+SYSTEMS = {"h100-sxm-80gb": "dgx-h100", "l40s": "8xl40s", "a100-sxm-80gb": "dgx-a100", "h200-sxm-141gb": "dgx-h200"}
+OBJECTIVES = ("gpus", "cost", "power", "latency")
+DEMAND = demand_of(peak_rps=100.0)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    """A finished plan of some candidates, the fewest GPUs first, as a search leaves it."""
+    found = []
+    for place in range(draw(st.integers(1, 6))):
+        gpu, systems = draw(st.sampled_from(sorted(SYSTEMS))), draw(st.integers(1, 20))
+        latency = Latencies(mean=draw(st.floats(1, 1e4)))
+        found.append(
+            candidate(
+                gpu=gpu,
+                system=SYSTEMS[gpu],
+                engine=f"vllm-0.{place}",
+                engine_preset=f"vllm-0.{place}",
+                systems=systems,
+                systems_exact=systems - 0.5,
+                requests_per_second_per_instance=100 / (systems - 0.5) / 8,
+                e2e_ms=latency,
+            )
+        )
+    found.sort(key=lambda each: (each.gpus, each.systems_exact))
+    return plan_of(DEMAND, *found, limits=())
+
+
+def searching(more: int) -> Any:
+    """A search whose check of a whole fleet asks for so many systems more than the candidate had."""
+
+    def search(asked: Any) -> Plan:
+        (gpu,) = asked.gpus
+        kept = next(each for each in ALL if each.engine_preset == asked.engines[0] and each.gpu == gpu.name)
+        grown = kept.on(systems=kept.systems + more, instances=kept.instances + 8 * more)
+        return plan_of(DEMAND, replace(grown, checked=True))
+
+    return search
+
+
+ALL: list[Candidate] = []
+
+
+def spent(plan: Plan, each: Candidate) -> Any:
+    return outlay(each, traffic_of(plan), PRICES, model="llama-3-8b")
+
+
+@given(plans(), st.sampled_from(OBJECTIVES), st.integers(0, 2))
+@settings(max_examples=60, deadline=None)
+def test_the_objective_is_never_worse_than_that_of_the_default_choice(plan: Plan, objective: Any, more: int) -> None:
+    ALL[:] = plan.candidates
+    asked = question(gpu=",".join(SYSTEMS))
+    found = chosen(asked, plan, Scenario(choice=ChoiceAsked(objective=objective)), prices=PRICES, where=WAYS, search=searching(more))
+    assert found.choice is not None
+    assert plan.choice is not None
+    assert len(found.candidates) == len(plan.candidates)
+    best, default = spent(found, found.choice), spent(plan, plan.choice)
+    if objective == "cost":
+        assert best.cheapest_usd_per_year <= default.cheapest_usd_per_year
+    elif objective == "power":
+        assert best.system_watts * found.choice.systems <= default.system_watts * plan.choice.systems
+    elif objective == "gpus":
+        assert found.choice.gpus <= plan.choice.gpus
+    else:
+        assert mean_latency(found.choice) <= mean_latency(plan.choice)
+    assert found.choice == plan.choice or found.choice.checked
+
+
+@given(plans(), st.sampled_from(OBJECTIVES), st.sampled_from(["300k USD", "2m USD", "300k USD/year"]), st.sampled_from([None, 15.0, 60.0]))
+@settings(max_examples=60, deadline=None)
+def test_caps_hold_for_every_candidate_that_is_left(plan: Plan, objective: Any, budget: str, kw: float | None) -> None:
+    ALL[:] = plan.candidates
+    asked = ChoiceAsked(objective=objective, budget=budget, max_kw=kw, max_racks=3)
+    found = chosen(question(gpu=",".join(SYSTEMS)), plan, Scenario(choice=asked), prices=PRICES, where=WAYS, search=searching(1))
+    usd, of = budget_of(budget)
+    for each in found.candidates:
+        money = spent(found, each)
+        assert (money.purchase_usd if of == "purchase" else money.cheapest_usd_per_year) <= usd
+        assert kw is None or money.system_watts * each.systems / 1e3 <= kw
+        assert each.systems <= 3 * max(1, 42_000 // money.system_watts)
+    assert len(found.candidates) + len(found.rejected) == len(plan.candidates)
+    assert all(isinstance(each.reason, OverBudget | OverPower | OverRacks) for each in found.rejected)
+
+
+@cache
+def simulated() -> tuple[Any, Plan]:
+    asked = question(gpu="h100,l40s", tp="1", peak_rps=120)
+    return asked, size(asked)
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_of_real_candidates_the_choice_is_the_best_and_was_checked_as_a_fleet(objective: Any) -> None:
+    asked, plan = simulated()
+    found = chosen(asked, plan, Scenario(choice=ChoiceAsked(objective=objective)), prices=PRICES, where=WAYS, search=size)
+    assert found.choice is not None
+    assert plan.choice is not None
+    values = {
+        "gpus": lambda each: each.gpus,
+        "cost": lambda each: spent(plan, each).cheapest_usd_per_year,
+        "power": lambda each: spent(plan, each).system_watts * each.systems,
+        "latency": mean_latency,
+    }
+    measure: Any = values[objective]
+    assert measure(found.choice) == min(map(measure, found.candidates))
+    assert measure(found.choice) <= measure(plan.choice)
+    assert found.choice.checked
+    assert found.fleet_check is not None
+    assert found.fleet_check.systems == found.choice.systems
+    assert {each.identity for each in found.candidates} == {each.identity for each in plan.candidates}
+    assert Plan.from_json(found.to_json()) == found
+
+
+def test_what_nothing_meets_says_what_the_budget_buys() -> None:
+    asked, plan = simulated()
+    found = chosen(asked, plan, Scenario(choice=ChoiceAsked(budget="5k USD")), prices=PRICES, where=WAYS, search=size)
+    assert found.choice is None
+    reasons = [each.reason for each in found.rejected if isinstance(each.reason, OverBudget)]
+    assert len(reasons) == len(plan.candidates)
+    assert {reason.most_systems for reason in reasons} == {0}
+
+
+@pytest.mark.parametrize(
+    ("text", "usd"),
+    [
+        ("500k USD", (500_000, "purchase")),
+        ("$1.5m", (1_500_000, "purchase")),
+        ("500,000", (500_000, "purchase")),
+        ("200k USD/year", (200_000, "year")),
+        ("2 million a year", (2_000_000, "year")),
+    ],
+)
+def test_budgets(text: str, usd: tuple[float, str]) -> None:
+    assert budget_of(text) == usd
+
+
+@pytest.mark.parametrize("text", ["500k EUR", "much", "", "0", "-3k USD", "5k USD/month"])
+def test_what_is_no_budget_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"budget: .* is not a budget in US dollars; write for example 500k USD"):
+        budget_of(text)
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        (StandbyAsked(availability="99.9%"), "availability: goes with mtbf and repair_time"),
+        (StandbyAsked(mtbf="8000h"), "mtbf: goes with repair_time"),
+        (StandbyAsked(availability="120%", mtbf="1d", repair_time="1h"), "availability: '120%' is not a probability"),
+        (StandbyAsked(mtbf="0h", repair_time="1h"), "mtbf: '0h' is not a time"),
+        (StandbyAsked(spare_instances=-1), "spare_instances: -1 is not a number"),
+    ],
+)
+def test_what_is_no_reserve_is_refused(asked: StandbyAsked, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        reserve_of(asked)
+
+
+def test_nothing_asked_is_nothing_aimed_at() -> None:
+    assert aim_of(ChoiceAsked()) is None
+    assert reserve_of(StandbyAsked()) is None
