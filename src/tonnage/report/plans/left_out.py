@@ -30,7 +30,7 @@ def left_out_texts(plan: Plan) -> tuple[str, ...]:
 
 
 def _far(refused: Rejected) -> tuple[int, float]:
-    """How far a deployment is from an answer: what it may cost or take first, limits by their factor, then memory, then what never works."""
+    """How far a deployment is from an answer: what it costs or takes first, limits by their factor, then memory, then what never works."""
     reason = refused.reason
     if isinstance(reason, why.OverBudget | why.OverPower | why.OverRacks):
         return -1, 0.0
