@@ -37,7 +37,7 @@ from tests.tolerance import Tolerance, distance, words_and_numbers
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
 PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").glob("*.md") if p.name != "design.md")]
-HOSTS = {"huggingface.co", "keepachangelog.com", "semver.org"}
+HOSTS = {"huggingface.co", "keepachangelog.com", "semver.org", "127.0.0.1:8000"}
 COMMENT = re.compile(r"^<!-- (exit|within|run by:|file:)\s*(.*?) -->$")
 WIDEST = 140
 README, COURSE, ACCURACY = ROOT / "README.md", ROOT / "docs" / "course.md", ROOT / "docs" / "accuracy.md"

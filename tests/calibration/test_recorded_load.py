@@ -1,5 +1,6 @@
 """A run folder is simulated as it was: the same lengths in the same order, and in an open loop the same moments."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -41,3 +42,20 @@ def test_the_lengths_and_moments_are_those_of_the_record(tmp_path: Path) -> None
     assert trace.isl.tolist() == record.isl[order].tolist()
     assert trace.osl.tolist() == record.osl[order].tolist()
     assert trace.due_ps.tolist() == (record.due_ns[order] * 1000).tolist()
+
+
+def test_a_folder_that_is_measured_again_is_read_again(tmp_path: Path) -> None:
+    first = rows_of(tmp_path / "run", request_rate=6.0, requests=40)
+    shutil.rmtree(tmp_path / "run")
+    second = rows_of(tmp_path / "run", request_rate=6.0, requests=20)
+    assert [len(each.workload(0, model=None, turnaround_s=0.0).trace(0)) for each in (first, second)] == [20, 20]  # type: ignore[arg-type]
+
+
+def test_a_row_with_knobs_ran_with_these(tmp_path: Path) -> None:
+    (run,) = api.simulate_sweep(**WHAT, concurrency=40, requests=80, max_batch_size=4)
+    api.write_runs(tmp_path / "run", [run], {})
+    (row,) = read_measured(tmp_path / "run", {"gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1})
+    for knobs, near in ({"knobs": run.deployment.knobs}, True), ({}, False):
+        loaded = LoadedRows([{**row, **knobs}])
+        loaded.simulate(shipped())
+        assert bool(loaded.simulated("ttft_ms")[0] == pytest.approx(loaded.measured["ttft_ms"][0], rel=1e-6)) is near

@@ -24,12 +24,14 @@ class Planned:
 
     Attributes:
         plan: which chose it.
+        pool: the instances that it chose, by their names.
         deployment: one instance.
         instances: how many there are, spare ones included.
         gpus_per_system: GPUs in one of the systems that they stand in.
     """
 
     plan: Plan
+    pool: Pool
     deployment: Deployment
     instances: int
     gpus_per_system: int
@@ -61,7 +63,7 @@ def planned(path: str | Path, *, coefficients: str | Path | None = None) -> Plan
         )
     pool = plan.choice.pool
     deployment = _deployment(plan, pool, coefficients)
-    return Planned(plan=plan, deployment=deployment, instances=pool.instances, gpus_per_system=pool.gpus_per_system)
+    return Planned(plan=plan, pool=pool, deployment=deployment, instances=pool.instances, gpus_per_system=pool.gpus_per_system)
 
 
 def _deployment(plan: Plan, pool: Pool, coefficients: str | Path | None) -> Deployment:

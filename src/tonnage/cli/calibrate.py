@@ -26,6 +26,13 @@ def calibrate(
     output: Annotated[
         Path | None, Parameter(help="File to write the factors to; simulate, size and score take it with --coefficients.")
     ] = None,
+    plan: Annotated[
+        Path | None,
+        Parameter(
+            help="The plan whose choice was measured, as size --output wrote it: it says model, GPU, format, TP, engine and the engine's "
+            "limits."
+        ),
+    ] = None,
     own_terms: Annotated[
         bool | None,
         Parameter(
@@ -49,5 +56,5 @@ def calibrate(
     compile_if_needed()
     date = today().isoformat()
     with progress_bar("calibrating") as progress:
-        report = api.calibrate(measured, output=output, date=date, own_terms=own_terms, progress=progress, **given(asked))
+        report = api.calibrate(measured, output=output, plan=plan, date=date, own_terms=own_terms, progress=progress, **given(asked))
     print_answer(lambda: calibrated(report, output), lambda: report.to_json(date), json=json)

@@ -58,8 +58,12 @@ def _three(value: float) -> str:
 
 
 def sentence_of(text: str) -> str:
-    """The words as a sentence: a capital first, a full stop last."""
-    return text and text[0].upper() + text[1:] + ("" if text[-1] in ".!?" else ".")
+    """The words as a sentence: a capital first, but for a name such as h100-sxm-80gb, and a full stop last."""
+    if not text:
+        return ""
+    first = text.partition(" ")[0]
+    named = any(letter.isdigit() for letter in first)
+    return (text if named else first[0].upper() + first[1:] + text[len(first) :]) + ("" if text[-1] in ".!?" else ".")
 
 
 def short(value: float) -> str:

@@ -78,6 +78,8 @@ class Point:
 def read_point(row: Mapping[str, Any], calibration: Calibration | None = None) -> Point:
     """The point of a row of ``results.measured_rows.read_measured``, under a calibration if there is one.
 
+    A row may hold ``knobs``, the ``EngineKnobs`` that the engine ran with; without them it is taken to have run with its defaults.
+
     Raises:
         UnknownName: the model, GPU, precision or engine is in no catalog; ``kind`` says which.
     """
@@ -87,7 +89,7 @@ def read_point(row: Mapping[str, Any], calibration: Calibration | None = None) -
     engine = find_engine(str(row.get("engine") or (STATIC_ENGINE if static else LOADED_ENGINE)))
     if not static and engine.knobs.scheduler == "static":
         engine = find_engine(IN_FLIGHT_OF_OLD)
-    knobs = default_knobs(engine, gpu)
+    knobs = row.get("knobs") or default_knobs(engine, gpu)
     if static and knobs.scheduler != "static":
         knobs = replace(knobs, scheduler="static", max_num_tokens=max(knobs.max_num_tokens, row["batch"] * row["isl"]))
     deployment = Deployment(
