@@ -56,19 +56,14 @@ def calibrate(
 
     paths = [Path(measured)] if isinstance(measured, str | Path) else [Path(path) for path in measured]
     given = stated(model=model, gpu=gpu, precision=precision, tp=tp, engine=engine, isl=isl, osl=osl)
-<<<<<<< HEAD
-    invalid = InvalidRuns(include=include_invalid)
-    rows = [row for path in paths for row in read_measured(path, given, invalid)]
-    invalid.check(rows)
-    report = run_calibrate(rows, data=", ".join(path.name for path in paths), own=own_terms, remarks=invalid.sentences, progress=progress)
-=======
     further: dict[str, Any] = {}
     if plan is not None:
         deployed, further = _of_plan(plan, given)
         given |= deployed
-    rows = [{**row, **further} for path in paths for row in read_measured(path, given)]
-    report = run_calibrate(rows, data=", ".join(path.name for path in paths), own=own_terms, progress=progress)
->>>>>>> dedebcc (docs/chain.md: from a question to a calibrated plan, executed; calibrate --plan takes what was measured from the plan)
+    invalid = InvalidRuns(include=include_invalid)
+    rows = [{**row, **further} for path in paths for row in read_measured(path, given, invalid)]
+    invalid.check(rows)
+    report = run_calibrate(rows, data=", ".join(path.name for path in paths), own=own_terms, remarks=invalid.sentences, progress=progress)
     if output is not None:
         write_json(Path(output), report.to_json(date))
     return report
