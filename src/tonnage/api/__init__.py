@@ -22,6 +22,7 @@ from tonnage.api.services import simulate_service, size_servers
 from tonnage.api.simulate import answers_soon, simulate, simulate_sweep
 from tonnage.api.simulated_run import SimulatedRun, write_runs
 from tonnage.api.size import Asked, answer, ask, size, size_measured, size_models
+from tonnage.api.use_cases import size_use_cases
 from tonnage.api.watch import watch
 from tonnage.api.workload import describe_workload, fit_workload
 
@@ -60,6 +61,7 @@ __all__ = [
     "size_measured",
     "size_models",
     "size_servers",
+    "size_use_cases",
     "slo",
     "watch",
     "write_runs",

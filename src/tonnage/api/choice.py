@@ -25,6 +25,7 @@ from tonnage.plan.footprint import footprint
 from tonnage.plan.pareto import pareto
 from tonnage.plan.reason import OverBudget, OverPower, OverRacks, Reason
 from tonnage.plan.rejected import Rejected, rejected
+from tonnage.sizing.narrowed import narrowed
 from tonnage.sizing.standby import shifted, with_standby
 
 if TYPE_CHECKING:
@@ -179,36 +180,6 @@ def _check_priced(aim: Aim, spent: list[Outlay]) -> None:
         raise InputError(f"{option('objective')}: cost cannot decide, as none of the deployments has a price; give {option('price')}")
     if aim.objective == "power" and all(each.system_watts is None for each in spent):
         raise InputError(f"{option('objective')}: power cannot decide, as that of none of the systems is known")
-
-
-def narrowed(question: Question, candidate: Candidate) -> Question:
-    """The question for one deployment alone, with its knobs as they are."""
-    split, knobs = candidate.parallelism, candidate.knobs
-    plainly = candidate.engine == candidate.engine_preset
-    asked = replace(
-        question,
-        gpus=tuple(gpu for gpu in question.gpus if gpu.name == candidate.gpu),
-        precisions=tuple(one for one in question.precisions if one.name == candidate.precision),
-        tps=(split.tp,),
-        pps=(split.pp,),
-        dps=(split.dp,),
-        eps=(split.ep,),
-        engines=(candidate.engine_preset,),
-        speculation=None if plainly else question.speculation,
-        tune=False,
-        have=(),
-        growth_per_month=None,
-    )
-    if knobs is None:
-        return asked
-    return replace(
-        asked,
-        max_batch_sizes=(knobs.max_batch_size,),
-        max_num_tokens=(knobs.max_num_tokens,),
-        chunked_prefill=knobs.chunked_prefill,
-        stream_interval=knobs.stream_interval,
-        front_ends=knobs.front_ends,
-    )
 
 
 def _made(plan: Plan, deep: Plan | None, candidates: tuple[Candidate, ...], out: tuple[Rejected, ...], aim: Aim | None) -> Plan:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from tonnage.errors import spelled
+from tonnage.errors import InputError, option, spelled
 from tonnage.report.document import Document
 
 if TYPE_CHECKING:
     from tonnage.plan.plan import Plan
+    from tonnage.plan.use_cases import UseCases
 
 
 def print_answer(document: Callable[[], Document], values: Callable[[], Any], *, json: bool) -> None:
@@ -25,23 +27,89 @@ def print_answer(document: Callable[[], Document], values: Callable[[], Any], *,
     print(_with_flags(terminal(document())))
 
 
-def print_plans(plans: Sequence[Plan], *, json: bool, markdown: bool, explain: bool, brief: bool = False) -> None:
-    """Print plans as one JSON object, as a report in Markdown, in a few lines, or as text for the terminal."""
-    if brief and not json and not markdown:
-        from tonnage.report.plans.brief import brief_lines
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Form:
+    """How plans are printed; the text for a terminal where nothing else is asked for.
 
-        print(_with_flags("\n".join(brief_lines(plans))))
-        return
-    if markdown and not json:
+    Attributes:
+        json, markdown, csv: one JSON object, a report in Markdown, a line of CSV for each deployment.
+        brief, quiet: the text in a few lines, or the line of the answer alone.
+        explain, plot: what the text holds beside: where time and memory go, a plot of characters.
+    """
+
+    json: bool = False
+    markdown: bool = False
+    csv: bool = False
+    brief: bool = False
+    quiet: bool = False
+    explain: bool = False
+    plot: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse two forms at once.
+
+        Raises:
+            InputError: naming both.
+        """
+        chosen = [name for name in ("json", "markdown", "csv", "brief") if getattr(self, name)]
+        if len(chosen) > 1:
+            raise InputError(f"{option(chosen[0])} and {option(chosen[1])}: each is a form of its own; leave one of them out")
+
+    def check(self, known: Sequence[str], what: str) -> None:
+        """Refuse a form that something does not have.
+
+        Raises:
+            InputError: naming it.
+        """
+        for part in fields(self):
+            if getattr(self, part.name) and part.name not in known:
+                raise InputError(f"{option(part.name)}: is not there for {what}; there are {', '.join(map(option, known))}")
+
+
+FORMS_OF_USE_CASES = ("json", "markdown", "brief", "quiet")
+
+
+def print_plans(plans: Sequence[Plan], form: Form) -> None:
+    """Print plans in the form that was asked for."""
+    if form.csv:
+        from tonnage.report.plans.plan_csv import plan_csv
+
+        sys.stdout.write(plan_csv(plans))
+    elif form.markdown:
         from tonnage.report.plans.plan_document import report
         from tonnage.report.writers.markdown import markdown as written
 
         sys.stdout.write(written(report(*plans)))
-        return
-    from tonnage.report.plans.plan_text import plan_text
-    from tonnage.report.plans.saved import to_json
+    elif form.json:
+        from tonnage.report.plans.saved import to_json
 
-    print_answer(lambda: plan_text(plans, explain=explain), lambda: to_json(plans), json=json)
+        print_answer(lambda: Document(title="", subtitle="", sections=()), lambda: to_json(plans), json=True)
+    elif form.quiet or form.brief:
+        from tonnage.report.plans.brief import answer_lines, brief_lines
+
+        print(_with_flags("\n".join(answer_lines(plans) if form.quiet else brief_lines(plans))))
+    else:
+        from tonnage.report.plans.plan_text import plan_text
+        from tonnage.report.writers.terminal import terminal, width
+
+        print(_with_flags(terminal(plan_text(plans, explain=form.explain, plot=width() if form.plot else None))))
+
+
+def print_use_cases(found: UseCases, form: Form) -> None:
+    """Print several use cases on one fleet, in the same forms."""
+    from tonnage.report.plans.use_cases import brief_lines, use_cases_report, use_cases_text
+    from tonnage.report.wording.use_cases import answer_text
+
+    if form.markdown:
+        from tonnage.report.writers.markdown import markdown as written
+
+        sys.stdout.write(written(use_cases_report(found)))
+    elif form.quiet and not form.json:
+        print(answer_text(found))
+    elif form.brief:
+        print("\n".join(brief_lines(found)))
+    else:
+        print_answer(lambda: use_cases_text(found), found.to_json, json=form.json)
 
 
 def _with_flags(text: str) -> str:

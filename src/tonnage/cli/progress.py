@@ -8,9 +8,9 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress_bar(title: str) -> Iterator[Callable[[int, int, str], None]]:
+def progress_bar(title: str, *, quiet: bool = False) -> Iterator[Callable[[int, int, str], None]]:
     """A bar that takes (done, total, name); silent when standard error is not a terminal."""
-    if not sys.stderr.isatty():
+    if quiet or not sys.stderr.isatty():
         yield lambda done, total, name: None
         return
     from rich.console import Console
@@ -26,8 +26,8 @@ def progress_bar(title: str) -> Iterator[Callable[[int, int, str], None]]:
         yield update
 
 
-def compile_if_needed() -> None:
-    """Compile the simulator's kernel with a visible line, the first time on this machine."""
+def compile_if_needed(*, quiet: bool = False) -> None:
+    """Compile the simulator's kernel with a visible line (none if ``quiet``), the first time on this machine."""
     from tonnage.simulator.kernel import is_compiled, warm_up
 
     if not is_compiled():

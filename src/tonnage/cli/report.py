@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from tonnage.cli.printing import print_answer, print_plans
+from tonnage.cli.printing import FORMS_OF_USE_CASES, Form, print_answer, print_plans, print_use_cases
 from tonnage.errors import InputError, option
+
+if TYPE_CHECKING:
+    from tonnage.plan.use_cases import UseCases
 
 
 def report(
@@ -20,6 +23,9 @@ def report(
     markdown: Annotated[bool, Parameter(negative=())] = False,
     explain: Annotated[bool, Parameter(negative=())] = False,
     json: Annotated[bool, Parameter(negative=())] = False,
+    brief: Annotated[bool, Parameter(negative=())] = False,
+    csv: Annotated[bool, Parameter(negative=())] = False,
+    plot: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
     """Write the report of a plan that tonnage size saved with --output, or of a run folder of bench, simulate or import.
 
@@ -35,6 +41,12 @@ def report(
         Print the report as Markdown.
     explain
         Of a plan, print also what takes time and memory, and how far each limit is used.
+    brief
+        Of a plan, print the answer in ten lines at most.
+    csv
+        Of a plan, print every deployment as a line of CSV.
+    plot
+        Of a plan, print also a plot of the latencies over the load.
     json
         Print the plan, or the metrics of the run, as one JSON object, once they have been checked.
     """
@@ -43,16 +55,32 @@ def report(
             raise InputError(f"{option('explain')}: is for a plan; {saved} is a folder of a run")
         _of_runs(saved, output, markdown=markdown, json=json)
         return
-    from tonnage.report.plans.saved import read_plans
+    from tonnage.report.plans.saved import read_plans, read_use_cases
 
+    form = Form(json=json, markdown=markdown, explain=explain, brief=brief, csv=csv, plot=plot)
+    several = read_use_cases(saved)
+    if several is not None:
+        _of_use_cases(several, output, form)
+        return
     plans = read_plans(saved)
     if output is None:
-        print_plans(plans, json=json, markdown=markdown, explain=explain)
+        print_plans(plans, form)
         return
     from tonnage.report.plans.plan_document import report as document
     from tonnage.report.writers.html import write_page
 
     write_page(output, document(*plans))
+
+
+def _of_use_cases(found: UseCases, output: Path | None, form: Form) -> None:
+    form.check(FORMS_OF_USE_CASES, "several use cases")
+    if output is None:
+        print_use_cases(found, form)
+        return
+    from tonnage.report.plans.use_cases import use_cases_report
+    from tonnage.report.writers.html import write_page
+
+    write_page(output, use_cases_report(found))
 
 
 def _of_runs(folder: Path, output: Path | None, *, markdown: bool, json: bool) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from cyclopts import Parameter
 
 from tonnage.cli.flags import GROUPS, OUTPUT, Flag, about, flags_of, given, scenario_flags, with_flags
-from tonnage.cli.printing import print_plans
+from tonnage.cli.printing import FORMS_OF_USE_CASES, Form, print_plans, print_use_cases
 from tonnage.cli.progress import compile_if_needed, progress_bar
 from tonnage.cli.services import is_service, size_service
 from tonnage.errors import DONE, NO_ANSWER, InputError, option
@@ -26,8 +26,8 @@ PRICE = Flag(
     group=GROUPS[""],
 )
 SCENARIO = (
-    "YAML or JSON file with the question (tonnage schema); flags stand in place of what it says. Or with a service of models that are not "
-    "LLMs (docs/services.md), which says everything itself."
+    "YAML or JSON file with the question (tonnage schema); flags stand in place of what it says. Several files are use cases of one fleet "
+    "(docs/fleet.md). Or with a service of models that are not LLMs (docs/services.md), which says everything itself."
 )
 
 
@@ -41,25 +41,36 @@ class Output:
     markdown: bool | None = about("Print the plan as Markdown.", negative=False)
     brief: bool | None = about("Print the answer in ten lines at most.", negative=False)
     explain: bool | None = about("Print also what takes time and memory, and how far each limit is used.", negative=False)
+    plot: bool | None = about("Print also a plot of the latencies over the load, made of characters.", negative=False)
+    csv: bool | None = about("Print every deployment as a line of CSV.", negative=False)
+    quiet: bool | None = about("Print the line of the answer alone, and no progress.", negative=False)
+
+    @property
+    def form(self) -> Form:
+        """How the answer is printed."""
+        return Form(**{one.name: bool(getattr(self, one.name)) for one in fields(Form)})
 
 
 @with_flags(*scenario_flags(), PRICE, *flags_of(Output, OUTPUT))
-def size(scenario: Annotated[Path | None, Parameter(help=SCENARIO)] = None, /, **asked: Any) -> int:
+def size(*scenario: Annotated[Path, Parameter(help=SCENARIO)], **asked: Any) -> int:
     """How many systems does this traffic need inside these latency limits?
 
     Every GPU × precision × TP × engine that fits is simulated at the highest load inside all limits;
     with --benchmarks, measured points take the place of the simulation (in a scenario file they stand beside it).
     Without any argument on a terminal the questions are asked one by one.
     """
-    if is_service(scenario):
+    first = scenario[0] if scenario else None
+    if is_service(first):
         return size_service(
-            cast("Path", scenario), {name: value for name, value in given(asked).items() if name != "json"}, json=bool(asked.get("json"))
+            cast("Path", first), {name: value for name, value in given(asked).items() if name != "json"}, json=bool(asked.get("json"))
         )
     output = Output(**{one.name: asked.pop(one.name, None) for one in fields(Output)})
     _check_output(output.output)
-    plans = _answered(scenario, given(asked))
+    if len(scenario) > 1:
+        return _several(scenario, given(asked), output)
+    plans = _answered(first, given(asked), quiet=bool(output.quiet))
     _write(plans, output)
-    print_plans(plans, json=bool(output.json), markdown=bool(output.markdown), explain=bool(output.explain), brief=bool(output.brief))
+    print_plans(plans, output.form)
     return DONE if any(plan.candidates for plan in plans) else NO_ANSWER
 
 
@@ -79,7 +90,7 @@ def _check_output(path: Path | None) -> None:
         )
 
 
-def _answered(scenario: Path | None, asked: dict[str, Any]) -> tuple[Plan, ...]:
+def _answered(scenario: Path | None, asked: dict[str, Any], *, quiet: bool = False) -> tuple[Plan, ...]:
     """One plan for each model, from measured points alone where only these were given."""
     from tonnage import api
     from tonnage.cli.provenance import command_line, today
@@ -91,9 +102,31 @@ def _answered(scenario: Path | None, asked: dict[str, Any]) -> tuple[Plan, ...]:
     if scenario is None and "benchmarks" in asked:
         return (api.size_measured(**asked, command=command_line(), today=today()),)
     understood = api.ask(scenario, **asked)
-    compile_if_needed()
-    with progress_bar("sizing") as progress:
+    compile_if_needed(quiet=quiet)
+    with progress_bar("sizing", quiet=quiet) as progress:
         return api.answer(understood, progress=progress, command=command_line(), today=today())
+
+
+def _several(scenarios: Sequence[Path], asked: dict[str, Any], output: Output) -> int:
+    """The answer for several use cases on one fleet, printed and written."""
+    from tonnage import api
+    from tonnage.cli.provenance import command_line, today
+
+    output.form.check(FORMS_OF_USE_CASES, "several use cases")
+    compile_if_needed(quiet=bool(output.quiet))
+    with progress_bar("sizing", quiet=bool(output.quiet)) as progress:
+        found = api.size_use_cases(scenarios, progress=progress, command=command_line(), today=today(), **asked)
+    if output.output is not None:
+        from tonnage.results.store import write_json
+
+        write_json(output.output, found.to_json())
+    if output.report is not None:
+        from tonnage.report.plans.use_cases import use_cases_report
+        from tonnage.report.writers.html import write_page
+
+        write_page(output.report, use_cases_report(found))
+    print_use_cases(found, output.form)
+    return DONE if found.choice is not None else NO_ANSWER
 
 
 def _write(plans: Sequence[Plan], output: Output) -> None:

@@ -31,6 +31,12 @@ def brief_lines(plans: Sequence[Plan]) -> tuple[str, ...]:
     return tuple(f"{name:<{column}}{text}" for name, text in (*rows, ("More", MORE)))
 
 
+def answer_lines(plans: Sequence[Plan]) -> tuple[str, ...]:
+    """The answer alone, one line for each plan."""
+    named = [(f"{plan.scenario.model}: " if len(plans) > 1 else "", plan) for plan in plans]
+    return tuple(name + (no_answer(plan) if plan.choice is None else answer_text(plan, plan.choice)) for name, plan in named)
+
+
 def _rows(plan: Plan) -> tuple[tuple[str, str], ...]:
     (_, question), (_, demand), (_, limits), *aim = question_lines(plan).rows
     asked = ("Question", f"{question}; {demand}; limits: {limits}" + "".join(f"; aim: {text}" for _, text in aim))

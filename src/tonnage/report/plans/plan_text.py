@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tonnage.report.blocks import items, section
-from tonnage.report.document import Document, Section
+from tonnage.report.document import Document, Lines, Section
+from tonnage.report.drawing.characters import plot_text
 from tonnage.report.numbers import sentence_of
+from tonnage.report.plans import figures
 from tonnage.report.plans.assumptions import percentile_blocks
 from tonnage.report.plans.candidates import candidates_section, rejected_section
 from tonnage.report.plans.compared import compared_table
@@ -25,18 +27,22 @@ if TYPE_CHECKING:
     from tonnage.plan.plan import Plan
 
 
-def plan_text(plans: Sequence[Plan], *, explain: bool = False) -> Document:
-    """The plans, one after the other; of several models a table of them first. ``explain`` adds where time and memory go."""
+def plan_text(plans: Sequence[Plan], *, explain: bool = False, plot: int | None = None) -> Document:
+    """The plans, one after the other; of several models a table of them first. ``explain`` adds where time and memory go.
+
+    ``plot`` adds a plot of characters, in so many columns.
+    """
     several = [section("models", "Models compared", compared_table(plans))] if len(plans) > 1 else []
-    each = [one for plan in plans for one in _sections(plan, explain=explain) if one.blocks]
+    each = [one for plan in plans for one in _sections(plan, explain=explain, plot=plot) if one.blocks]
     return Document(title="", subtitle="", sections=(*several, *each))
 
 
-def _sections(plan: Plan, *, explain: bool) -> tuple[Section, ...]:
+def _sections(plan: Plan, *, explain: bool, plot: int | None) -> tuple[Section, ...]:
     warnings = tuple(sentence_of(warning_text(warning)) for warning in plan.warnings)
     return (
         section("question", "", question_lines(plan)),
         section("answer", "", answer_lines(plan), items(warnings, "warning")),
+        _plotted(plan, plot),
         sensitivity_section(plan),
         *((explained_section(plan),) if explain else ()),
         candidates_section(plan),
@@ -47,3 +53,10 @@ def _sections(plan: Plan, *, explain: bool) -> tuple[Section, ...]:
         cost_section(yearly(plan)),
         job_section(plan),
     )
+
+
+def _plotted(plan: Plan, columns: int | None) -> Section:
+    """Latency against load as a plot of characters; empty where it was not asked for, or nothing is known of it."""
+    figure = None if columns is None else figures.curve(plan)
+    text = "" if figure is None or columns is None else plot_text(figure, columns)
+    return section("plot", "Latency against load", Lines(text=text) if text else None)

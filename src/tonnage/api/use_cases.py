@@ -1,0 +1,86 @@
+"""``tonnage.size`` for several use cases of one model on one fleet: one pool for all, or one for each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from tonnage.api.arguments import with_signature
+from tonnage.api.size import Asked, answer, ask
+from tonnage.api.typed_arguments import SizeArguments
+from tonnage.errors import InputError, option
+from tonnage.spec.scenario import ChoiceAsked, StandbyAsked
+
+if TYPE_CHECKING:
+    from datetime import date
+
+    from tonnage.api.documents import ScenarioLike
+    from tonnage.plan.use_cases import UseCases
+    from tonnage.sizing.planner import Progress
+
+OF_ONE_PLAN = ("have", "growth", "benchmarks")
+"""What is asked of one plan, and has no meaning for a fleet of several use cases."""
+
+
+@with_signature(SizeArguments)
+def size_use_cases(
+    scenarios: Sequence[ScenarioLike],
+    *,
+    progress: Progress | None = None,
+    command: str = "",
+    today: date | None = None,
+    **asked: Unpack[SizeArguments],
+) -> UseCases:
+    """Whether several use cases take fewer GPUs in one pool or apart, each inside its own limits.
+
+    Args:
+        scenarios: two or more, each a file, nested values or a ``Scenario`` of one model.
+        progress: as in ``size``.
+        command, today: as typed, and the day, for the plans to name.
+        asked: values in place of what every scenario says.
+
+    Raises:
+        InputErrors: everything that cannot be used, each with its place.
+    """
+    understood = [ask(one, **asked) for one in scenarios]
+    names = _names(understood)
+    for name, one in zip(names, understood, strict=True):
+        _check(name, one)
+    return answer_use_cases(names, understood, progress=progress, command=command, today=today)
+
+
+def answer_use_cases(
+    names: Sequence[str], understood: Sequence[Asked], *, progress: Progress | None = None, command: str = "", today: date | None = None
+) -> UseCases:
+    """The answer of use cases that are understood already; arguments as in ``size_use_cases``."""
+    from tonnage.sizing.use_cases import Asked as Case
+    from tonnage.sizing.use_cases import use_cases
+
+    plans = [answer(one, progress=progress, command=command, today=today)[0] for one in understood]
+    cases = [Case(name=name, question=one.questions[0], plan=plan) for name, one, plan in zip(names, understood, plans, strict=True)]
+    told = None if progress is None else (lambda text: progress(0, 0, text))
+    return use_cases(cases) if told is None else use_cases(cases, told)
+
+
+def _names(understood: Sequence[Asked]) -> tuple[str, ...]:
+    """A name for each use case: its title, or that of its file, or its number; numbered where two are alike."""
+    found = [one.scenario.title or Path(one.source).stem or f"use case {place}" for place, one in enumerate(understood, 1)]
+    return tuple(name if found.count(name) == 1 else f"{name} ({place})" for place, name in enumerate(found, 1))
+
+
+def _check(name: str, one: Asked) -> None:
+    """Refuse what is asked of one plan alone.
+
+    Raises:
+        InputError: naming the use case.
+    """
+    if len(one.questions) != 1:
+        raise InputError(f"{name}: {option('model')} names several; several use cases go on one fleet of one model each")
+    idle = next((key for key in OF_ONE_PLAN if getattr(one.scenario, key) is not None), None)
+    parts = ((one.scenario.choice, ChoiceAsked()), (one.scenario.standby, StandbyAsked()))
+    for part, nothing in parts:
+        if idle is None and part != nothing:
+            idle = next(key for key in part.__dataclass_fields__ if getattr(part, key) is not None)
+    if idle is not None:
+        raise InputError(f"{name}: {option(idle)} is asked of one use case by itself; leave it out, or give one scenario")

@@ -1,0 +1,195 @@
+"""Several use cases of one model on one fleet: what they need together, what they need apart, and which of the two is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar, Literal
+
+from tonnage.errors import InputError, InputErrors
+from tonnage.plan.document import DERIVES, Shown, first_difference, json_of
+from tonnage.plan.identity import Identity
+from tonnage.plan.limit import Breach, LimitUse
+from tonnage.plan.plan import AGAIN, Plan
+from tonnage.results.latencies import Latencies
+from tonnage.spec.deployment import EngineKnobs
+from tonnage.spec.typed_values import FORBID
+
+SCHEMA = "tonnage-use-cases/1"
+
+Chosen = Literal["shared", "separate"]
+WhyNot = Literal["models", "demand", "no-deployment", "limit", "more-gpus"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseAtPeak:
+    """One use case at its peak, in a simulation of a pool.
+
+    Attributes:
+        name: of the use case.
+        requests_per_second: at its peak.
+        limits: each of its limits, with the value at the asked confidence and the share of the limit that it uses. The percentile of
+            single gaps (ITL) is an upper bound where several use cases share a pool: the record pools their gaps.
+        ttft_ms, tpot_ms, e2e_ms: of its own requests, by the prediction as it is.
+    """
+
+    __pydantic_config__ = FORBID
+
+    name: str
+    requests_per_second: float
+    limits: tuple[LimitUse, ...]
+    ttft_ms: Latencies
+    tpot_ms: Latencies
+    e2e_ms: Latencies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UseCasePool(Identity):
+    """Instances of one deployment that serve some of the use cases.
+
+    Attributes:
+        system: catalog id; ``gpus_per_system`` GPUs in each.
+        knobs: of the engine; None where they are not known.
+        instances: the fewest that were seen to hold every limit.
+        instances_exact: by what one instance carries of each use case, without rounding.
+        cases: what each of them sees at the peak of all.
+    """
+
+    __pydantic_config__ = FORBID
+
+    system: str
+    gpus_per_system: int
+    knobs: EngineKnobs | None
+    instances: int
+    instances_exact: float
+    cases: tuple[CaseAtPeak, ...]
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of its instances."""
+        return self.instances * self.parallelism.gpus
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolSystems:
+    """So many systems of one kind."""
+
+    __pydantic_config__ = FORBID
+
+    system: str
+    systems: int
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrangement:
+    """Pools, and the whole systems that hold them: pools on one kind of system share its systems.
+
+    Attributes:
+        pools: one for all use cases, or one for each.
+        systems: by kind.
+    """
+
+    __pydantic_config__ = FORBID
+
+    pools: tuple[UseCasePool, ...]
+    systems: tuple[PoolSystems, ...]
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the systems."""
+        return sum(each.gpus for each in self.systems)
+
+    @property
+    def gpus_in_use(self) -> int:
+        """GPUs of the instances."""
+        return sum(pool.gpus for pool in self.pools)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotShared:
+    """Why one pool for all use cases is not chosen.
+
+    Attributes:
+        code: "models" or "demand" where they cannot be simulated together; "no-deployment" where no deployment meets the limits of each;
+            "limit" where none holds the limits of all on as many GPUs as the separate pools take; "more-gpus" where it takes more.
+        case: the use case that decides; "" where none does.
+        gpus: of the shared pool, or the most that were tried; None where nothing was simulated. ``separate_gpus`` are those of the separate
+            pools beside it: of whole systems, or, where these are as many, of the instances.
+        breach: the limit that breaks; None where none does.
+    """
+
+    __pydantic_config__ = FORBID
+
+    code: WhyNot
+    case: str = ""
+    gpus: int | None = None
+    separate_gpus: int | None = None
+    breach: Breach | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UseCases(Shown):
+    """The answer.
+
+    Attributes:
+        names: of the use cases, in the order in which they were given.
+        plans: each by itself, in the same order.
+        separate: a pool for each; None where one of them has no deployment inside its limits.
+        shared: one pool for all; None where there is none that could be chosen.
+        not_shared: why ``shared`` is not chosen; None where it is.
+        chosen: which of the two; None where neither is possible.
+    """
+
+    __pydantic_config__ = DERIVES
+
+    DERIVED: ClassVar[tuple[str, ...]] = ("schema",)
+
+    names: tuple[str, ...]
+    plans: tuple[Plan, ...]
+    separate: Arrangement | None
+    shared: Arrangement | None
+    not_shared: NotShared | None
+    chosen: Chosen | None
+
+    @property
+    def schema(self) -> str:
+        """Name and version of the JSON form."""
+        return SCHEMA
+
+    @property
+    def choice(self) -> Arrangement | None:
+        """The arrangement that is chosen."""
+        return None if self.chosen is None else self.shared if self.chosen == "shared" else self.separate
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer as one JSON object."""
+        found: dict[str, Any] = json_of(self)
+        return {"schema": found.pop("schema"), **found}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> UseCases:
+        """The answer of a JSON object.
+
+        Raises:
+            InputErrors: everything in it that cannot be used, each with its path.
+        """
+        from pydantic import ValidationError
+
+        try:
+            found: UseCases = _adapter().validate_python(document)
+        except ValidationError as error:
+            places = {".".join(map(str, fault["loc"])) or "use cases": fault["msg"] for fault in error.errors(include_url=False)}
+            raise InputErrors(f"{place}: {message}; {AGAIN}" for place, message in places.items()) from None
+        other = first_difference(document, json_of(found))
+        if other is not None:
+            raise InputError(f"{other[0]}: {other[1]}; {AGAIN}")
+        return found
+
+
+@cache
+def _adapter() -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(UseCases)

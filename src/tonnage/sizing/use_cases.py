@@ -1,0 +1,240 @@
+"""Several use cases on one fleet: one pool for all of them, or one for each, whichever takes fewer GPUs.
+
+For each use case alone the search has been made. The separate pools are these choices, each on as few instances as are seen to hold
+its limits, on systems that they share where they stand in the same kind. For the shared pool the deployments that meet the limits of every
+use case are tried, those first that would take the fewest GPUs if the shares of an instance's time added up; the number of instances is
+then the fewest that are seen to hold every limit of each (``mixture``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING
+
+from tonnage.errors import DoesNotFit
+from tonnage.plan.identity import Identity
+from tonnage.plan.limit import Breach
+from tonnage.plan.use_cases import Arrangement, CaseAtPeak, Chosen, NotShared, PoolSystems, UseCasePool, UseCases
+from tonnage.sizing.confidence import at_confidence
+from tonnage.sizing.mixture import Case, Mixture, MixtureRun
+from tonnage.sizing.narrowed import narrowed
+from tonnage.sizing.search import answer
+from tonnage.sizing.search_space import prepare
+
+if TYPE_CHECKING:
+    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.plan import Plan
+    from tonnage.sizing.question import Question
+
+TRIED = 4
+"""Most deployments of which a shared pool is simulated."""
+
+MOST_TIMES = 2
+"""Separate pools are tried up to this many times the instances that the division asks for, and one more."""
+
+Told = Callable[[str], None]
+"""Called with what is looked at next."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One use case: its name, its question, and its answer by itself."""
+
+    name: str
+    question: Question
+    plan: Plan
+
+
+def use_cases(asked: Sequence[Asked], told: Told = lambda text: None) -> UseCases:
+    """The use cases together and apart, and which of the two is chosen.
+
+    Args:
+        asked: two or more.
+        told: called before each deployment that is looked at.
+    """
+    names, plans = tuple(one.name for one in asked), tuple(one.plan for one in asked)
+    if any(plan.choice is None for plan in plans):
+        case = next(one.name for one in asked if one.plan.choice is None)
+        why = NotShared(code="no-deployment", case=case)
+        return UseCases(names=names, plans=plans, separate=None, shared=None, not_shared=why, chosen=None)
+    told("separate pools")
+    spare = max(one.question.spare for one in asked)
+    separate = _arranged([_alone(one) for one in asked], spare)
+    shared, why_not = _shared(asked, separate.gpus, spare, told)
+    chosen: Chosen = "separate"
+    if shared is not None and (shared.gpus, shared.gpus_in_use) <= (separate.gpus, separate.gpus_in_use):
+        chosen, why_not = "shared", None
+    elif shared is not None:
+        pairs = ((shared.gpus, separate.gpus), (shared.gpus_in_use, separate.gpus_in_use))
+        gpus, fewer = next(pair for pair in pairs if pair[0] != pair[1])
+        why_not = NotShared(code="more-gpus", gpus=gpus, separate_gpus=fewer)
+    return UseCases(names=names, plans=plans, separate=separate, shared=shared, not_shared=why_not, chosen=chosen)
+
+
+def together(asked: Sequence[Asked]) -> NotShared | None:
+    """Why the use cases cannot be simulated in one pool; None where they can."""
+    first = asked[0].question.model
+    other = next((one.name for one in asked if one.question.model != first), None)
+    if other is not None:
+        return NotShared(code="models", case=other)
+    apart = next((one.name for one in asked if not _streams(one.question)), None)
+    return None if apart is None else NotShared(code="demand", case=apart)
+
+
+def _streams(question: Question) -> bool:
+    """Whether the requests come as a drawn stream: no job, no closed loop, no replayed trace."""
+    return not question.offline and question.load == "open" and question.recording is None
+
+
+def _alone(one: Asked) -> UseCasePool:
+    """The pool of one use case on its own choice; as its plan has it where it is no drawn stream."""
+    best = one.plan.candidates[0]
+    case = _case(one, best) if _streams(one.question) else None
+    if case is None:
+        spare = one.question.spare
+        return _pool(best, best.pool.fleet.of(best.systems - spare).instances, best.systems_exact, ())
+    mixture = Mixture((case,))
+    least = max(1, math.ceil(round(mixture.instances_exact, 9)))
+    count, run = _fewest(mixture, least, MOST_TIMES * least + 1, down=False)
+    return _simulated(best, mixture, count, run) if isinstance(run, MixtureRun) else _pool(best, least, mixture.instances_exact, ())
+
+
+def _shared(asked: Sequence[Asked], most_gpus: int, spare: int, told: Told) -> tuple[Arrangement | None, NotShared | None]:
+    """The shared pool on the fewest GPUs, or why there is none on as many as the separate pools take."""
+    apart = together(asked)
+    if apart is not None:
+        return None, apart
+    best: Arrangement | None = None
+    why = NotShared(code="no-deployment")
+    for candidate in _deployments(asked)[:TRIED]:
+        told(f"shared pool of {candidate.gpu} {candidate.precision} {candidate.parallelism} {candidate.engine}")
+        found = _one_pool(asked, candidate, most_gpus if best is None else best.gpus, spare)
+        if isinstance(found, NotShared):
+            why = found if found.breach is not None or why.code == "no-deployment" else why
+        elif best is None or (found.gpus, found.gpus_in_use) < (best.gpus, best.gpus_in_use):
+            best = found
+    return best, None if best is not None else why
+
+
+def _deployments(asked: Sequence[Asked]) -> list[Candidate]:
+    """Candidates of every use case's plan, those first that would take the fewest GPUs for all; others, of which less is known, last."""
+    rates: dict[Identity, dict[str, float]] = {}
+    known: dict[Identity, Candidate] = {}
+    for one in asked:
+        for candidate in one.plan.candidates:
+            if candidate.engine == candidate.engine_preset:
+                rates.setdefault(candidate.identity, {})[one.name] = _load(one) / candidate.sized_rate
+                known.setdefault(candidate.identity, candidate)
+    whole = {identity: math.fsum(parts.values()) * known[identity].parallelism.gpus for identity, parts in rates.items()}
+    return [known[each] for each in sorted(whole, key=lambda each: (len(rates[each]) < len(asked), whole[each]))]
+
+
+def _one_pool(asked: Sequence[Asked], candidate: Candidate, most_gpus: int, spare: int) -> Arrangement | NotShared:
+    """A pool of one deployment for all use cases, on at most so many GPUs of whole systems."""
+    cases = []
+    for one in asked:
+        case = _case(one, candidate)
+        if case is None:
+            return NotShared(code="no-deployment", case=one.name)
+        cases.append(case)
+    mixture = Mixture(cases)
+    fleet = candidate.pool.fleet
+    most = fleet.of(most_gpus // candidate.gpus_per_system - spare).instances
+    least = max(1, math.ceil(round(mixture.instances_exact, 9)))
+    try:
+        count, run = _fewest(mixture, min(least, most), most, down=True)
+    except DoesNotFit:
+        return NotShared(code="no-deployment")
+    if isinstance(run, MixtureRun):
+        return _arranged([_simulated(candidate, mixture, count, run)], spare)
+    return NotShared(code="limit", case="" if run is None else run[0], gpus=most_gpus, breach=None if run is None else run[1])
+
+
+def _fewest(mixture: Mixture, start: int, most: int, *, down: bool) -> tuple[int, MixtureRun | tuple[str, Breach] | None]:
+    """The fewest instances from ``start`` on that hold every limit, with their run; downwards too where ``down``.
+
+    Where no number up to ``most`` does, the last breach is there in place of a run; None where the load itself is too high.
+    """
+    broken: tuple[str, Breach] | None = None
+    count, step = start, 1
+    while 0 < count <= most:
+        run = mixture.run(count)
+        if run.holds:
+            break
+        broken = run.worst or broken
+        count, step = count + step, max(1, count // 16)
+    else:
+        return most, broken
+    while down and count > 1:
+        fewer = mixture.run(count - 1)
+        if not fewer.holds:
+            break
+        count, run = count - 1, fewer
+    return count, run
+
+
+def _case(one: Asked, candidate: Candidate) -> Case | None:
+    """What one instance of a deployment does with one use case alone; None where it may not be used or does not meet the limits."""
+    question = replace(narrowed(one.question, candidate), deepen=False, spare=0, remarks=())
+    if not question.gpus or not question.precisions:
+        return None
+    found = answer(question, prepare(question))
+    if not found.carried or found.carried[0].ready.trial.identity != candidate.identity:
+        return None
+    carried = found.carried[0]
+    return Case(name=one.name, rate=_load(one), asked=question.limits, carried=at_confidence(question, carried), predicted=carried)
+
+
+def _load(one: Asked) -> float:
+    return one.question.demand.sizing_requests_per_second
+
+
+def _simulated(candidate: Candidate, mixture: Mixture, count: int, run: MixtureRun) -> UseCasePool:
+    """A pool that was seen to hold, with what its use cases see by the prediction as it is."""
+    predicted = Mixture(mixture.cases, as_predicted=True).run(count)
+    return _pool(candidate, count, mixture.instances_exact, run.at_peak(predicted))
+
+
+def _pool(candidate: Candidate, instances: int, exactly: float, cases: tuple[CaseAtPeak, ...]) -> UseCasePool:
+    names = {part.name: getattr(candidate.identity, part.name) for part in fields(Identity)}
+    return UseCasePool(
+        **names,
+        system=candidate.system,
+        gpus_per_system=candidate.gpus_per_system,
+        knobs=candidate.knobs,
+        instances=instances,
+        instances_exact=exactly,
+        cases=cases,
+    )
+
+
+def _arranged(pools: Sequence[UseCasePool], spare: int) -> Arrangement:
+    """The pools on whole systems: those on one kind share its systems, the widest instances first, and ``spare`` systems of it stand by."""
+    kinds: dict[str, list[UseCasePool]] = {}
+    for pool in pools:
+        kinds.setdefault(pool.system, []).append(pool)
+    systems = []
+    for system, members in kinds.items():
+        each = members[0].gpus_per_system
+        count = _systems(sorted((pool.parallelism.gpus for pool in members for _ in range(pool.instances)), reverse=True), each)
+        count += spare
+        systems.append(PoolSystems(system=system, systems=count, gpus=count * each))
+    return Arrangement(pools=tuple(pools), systems=tuple(systems))
+
+
+def _systems(widths: Sequence[int], each: int) -> int:
+    """The systems of ``each`` GPUs that hold instances of these widths, the widest first into the first system with room."""
+    free: list[int] = []
+    count = 0
+    for width in widths:
+        if width >= each:
+            count += math.ceil(width / each)
+            continue
+        place = next((i for i, room in enumerate(free) if room >= width), None)
+        if place is None:
+            free.append(each - width)
+        else:
+            free[place] -= width
+    return count + len(free)

@@ -1,0 +1,123 @@
+"""Several use cases on one fleet: the simulated mixture holds every limit of each, and sharing never takes more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.questions import question
+from tonnage.plan.use_cases import Arrangement, UseCases
+from tonnage.results.metrics import gap_percentile_ns
+from tonnage.results.requests import GAP_BINS, gap_edges_ns
+from tonnage.sizing.mixture import Mixture
+from tonnage.sizing.planner import size
+from tonnage.sizing.use_cases import Asked, _case, _systems, use_cases
+
+CHAT: dict[str, Any] = {"isl": 500, "osl": 100, "peak_rps": 100, "ttft": "p95<=400ms", "tpot": "p95<=40ms", "tp": "1"}
+DOCUMENTS: dict[str, Any] = {"isl": 6000, "osl": 200, "peak_rps": 7.2, "ttft": "p95<=3s", "e2e": "p95<=20s", "tp": "1"}
+
+
+@cache
+def asked(name: str, **changed: Any) -> Asked:
+    of = replace(question(**({"chat": CHAT, "documents": DOCUMENTS}[name] | changed)), deepen=False, tune=False)
+    return Asked(name=name, question=of, plan=size(of))
+
+
+def answered(*cases: Asked) -> UseCases:
+    found = use_cases(cases)
+    assert UseCases.from_json(found.to_json()) == found
+    return found
+
+
+def held(arrangement: Arrangement) -> dict[str, list[float]]:
+    """The share of each limit that is used, by use case."""
+    return {case.name: [use.used or 0.0 for use in case.limits] for pool in arrangement.pools for case in pool.cases}
+
+
+def test_the_shared_pool_holds_every_limit_of_each_on_no_more_gpus() -> None:
+    """Read off the record again, by lengths and not by the mixture's own books: prompts of 500 are chat, of 6,000 documents."""
+    chat, documents = asked("chat"), asked("documents")
+    found = answered(chat, documents)
+    assert found.chosen == "shared"
+    assert found.shared is not None
+    assert found.separate is not None
+    assert (found.shared.gpus, found.shared.gpus_in_use) <= (found.separate.gpus, found.separate.gpus_in_use)
+    used = held(found.shared)
+    assert set(used) == {"chat", "documents"}
+    assert all(0 < share <= 1 for shares in used.values() for share in shares)
+    (pool,) = found.shared.pools
+    cases = [_case(one, one.plan.candidates[0]) for one in (chat, documents)]
+    record = Mixture([case for case in cases if case is not None], as_predicted=True).run(pool.instances).record
+    middle = slice(int(0.1 * len(record)), int(0.95 * len(record)))
+    due, first, last, isl, osl = (getattr(record, name)[middle] for name in ("due_ns", "first_token_ns", "last_token_ns", "isl", "osl"))
+    of_chat, ms = isl == 500, 1e6
+    assert np.percentile((first - due)[of_chat], 95) / ms <= 400
+    assert np.percentile(((last - first) / (osl - 1))[of_chat], 95) / ms <= 40
+    assert np.percentile((first - due)[~of_chat], 95) / ms <= 3_000
+    assert np.percentile((last - due)[~of_chat], 95) / ms <= 20_000
+    seen = {case.name: case for case in pool.cases}
+    assert np.percentile((first - due)[of_chat], 95) / ms == pytest.approx(seen["chat"].ttft_ms.p95)
+
+
+def test_one_pool_that_takes_more_is_not_chosen_and_says_how_many() -> None:
+    found = answered(asked("chat", peak_rps=150), asked("documents", peak_rps=12))
+    assert (found.chosen, found.not_shared.code) == ("separate", "more-gpus")  # type: ignore[union-attr]
+    assert found.not_shared.gpus > found.not_shared.separate_gpus  # type: ignore[union-attr,operator]
+
+
+def test_what_would_break_a_limit_in_one_pool_is_kept_apart_and_says_why() -> None:
+    """Prompts of 6,000 tokens stall the gaps of a chat that allows 12 ms at p99; alone it holds them."""
+    chat = asked("chat", tpot=None, itl="p99<=12ms", isl=100, peak_rps=100)
+    found = answered(chat, asked("documents", engine="tensorrt-llm-0.15"))
+    assert found.chosen == "separate"
+    assert found.not_shared is not None
+    assert found.not_shared.code in ("limit", "more-gpus")
+    if found.shared is None:
+        assert found.not_shared.breach is not None
+        assert found.not_shared.breach.limit.metric == "itl"
+        assert found.not_shared.case == "chat"
+    assert found.separate is not None
+    assert all(share <= 1 for shares in held(found.separate).values() for share in shares)
+
+
+def test_other_models_and_jobs_stay_apart() -> None:
+    chat, other = asked("chat"), asked("documents", model="llama-3-8b", isl=3000)
+    assert [answered(chat, other).not_shared.code, answered(chat, other).chosen] == ["models", "separate"]  # type: ignore[union-attr]
+    job = asked("documents", peak_rps=None, ttft=None, e2e=None, requests=50_000, within="1h")
+    found = answered(chat, job)
+    assert found.not_shared is not None
+    assert (found.not_shared.code, found.not_shared.case, found.chosen) == ("demand", "documents", "separate")
+
+
+def test_the_books_of_a_mixture_know_whose_each_request_is() -> None:
+    cases = [_case(one, one.plan.candidates[0]) for one in (asked("chat"), asked("documents"))]
+    run = Mixture([case for case in cases if case is not None]).run(5)
+    assert (run.owners == (run.record.isl == 6_000)).all()
+    share = (run.owners == 1).mean()
+    assert share == pytest.approx(7.2 / 107.2, rel=0.02)
+
+
+@given(
+    st.lists(st.integers(1, 500), min_size=1, max_size=60), st.lists(st.integers(1, 500), max_size=60), st.sampled_from([50, 90, 95, 99])
+)
+@settings(max_examples=40)
+def test_the_bound_on_one_use_cases_gaps_is_no_less_than_its_percentile(own: list[int], others: list[int], p: int) -> None:
+    """Of any own gaps among all: the (1 − (1 − p)/share)-th percentile of all bounds the p-th of its own."""
+    milliseconds = np.array(own + others) * 1_000_000
+    every, mine = (np.zeros((1, GAP_BINS), dtype=np.int64) for _ in range(2))
+    bins = np.searchsorted(gap_edges_ns(), milliseconds, side="right") - 1
+    np.add.at(every[0], bins, 1)
+    np.add.at(mine[0], bins[: len(own)], 1)
+    most = min(1.0, (1 - p / 100) * len(own) / len(milliseconds))
+    assert gap_percentile_ns(every, 100 * (1 - most)) >= gap_percentile_ns(mine, p)
+
+
+@pytest.mark.parametrize(("widths", "systems"), [([1] * 9, 2), ([4, 4, 4], 2), ([8, 2, 1], 2), ([16, 1], 3), ([2, 2, 2, 2], 1)])
+def test_instances_are_packed_on_whole_systems(widths: list[int], systems: int) -> None:
+    assert _systems(sorted(widths, reverse=True), 8) == systems
