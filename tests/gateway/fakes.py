@@ -96,6 +96,11 @@ class Fake:
     def url(self) -> str:
         return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
 
+    @property
+    def open(self) -> int:
+        """Connections that have not ended."""
+        return len(self._writers)
+
     async def begin(self) -> Fake:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, reuse_address=True, ssl=self.tls)
         self.port = self._server.sockets[0].getsockname()[1]
@@ -229,8 +234,8 @@ async def until(true: Callable[[], bool], seconds: float = 3.0) -> None:
 def outcomes(running: Running) -> dict[str, int]:
     """Requests by how they ended, over all backends; those with none are left out."""
     total: dict[str, int] = {}
-    for backend in running.core.backends:
-        for name, count in backend.outcomes.items():
+    for i in range(len(running.core.backends)):
+        for name, count in running.core.counts.outcomes(i).items():
             if count:
                 total[name] = total.get(name, 0) + count
     return total

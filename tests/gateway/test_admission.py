@@ -106,11 +106,11 @@ def test_concurrency_of_a_key_is_counted_until_the_response_has_ended() -> None:
     asks=st.lists(st.tuples(st.floats(0, 30), st.integers(1, 400)), max_size=60),
 )
 def test_no_minute_takes_more_than_a_bucket_and_its_refill(per_minute: int, asks: list[tuple[float, int]]) -> None:
-    bucket, now, taken = Allowance(per_minute, 0.0), 0.0, 0.0
+    bucket, now, taken = Allowance(per_minute, [0.0], 0), 0.0, 0.0
     for gap, amount in asks:
         now += gap
         if bucket.wait_s(amount, now) == 0:
-            bucket.take(amount)
+            bucket.take(amount, now)
             taken += min(amount, per_minute)
         else:
             later = now + bucket.wait_s(amount, now) + 1e-6

@@ -32,7 +32,7 @@ def test_a_chunked_stream_passes_byte_for_byte_however_it_is_cut_into_pieces(siz
                 head = await client.head()
                 assert head == HEAD.replace(b"\r\nTransfer", b"\r\nTransfer") + b"\r\n"
                 assert await client.reader.readexactly(len(STREAM)) == STREAM
-            assert running.core.backends[0].connects == 1
+            assert running.core.counts.connects.total(0) == 1
             assert outcomes(running) == {"ok": 3}
             assert running.core.in_flight == 0
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 MAX_IN_FLIGHT = 1_024
 MAX_BODY_MB = 32
 MOST_BACKENDS = 256
+MOST_WORKERS = 64
 
 
 def gateway_settings(
@@ -36,6 +37,8 @@ def gateway_settings(
     tls_key: str | Path | None = None,
     backend_ca: str | Path | None = None,
     verify_backends: bool = True,
+    workers: int = 1,
+    hedge_after: str | None = None,
     host: str = "127.0.0.1",
     port: int = 8080,
 ) -> Settings:
@@ -55,6 +58,8 @@ def gateway_settings(
         tls_cert, tls_key: certificate and key of the gateway in PEM; without them clients speak plain HTTP.
         backend_ca: authorities of the certificates of https backends in PEM (default: the system's).
         verify_backends: whether those certificates are checked.
+        workers: processes that serve; one for each core is of use.
+        hedge_after: a duration such as "500ms" after which a request that has no answer is sent to a second backend too.
         host, port: where to listen; port 0 takes a free one.
 
     Raises:
@@ -83,8 +88,14 @@ def gateway_settings(
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InputError(f"{option('backend')}: {twice} is given twice; a weight makes one count for more, as in http://{twice}=2")
+    if not 1 <= workers <= MOST_WORKERS:
+        raise InputError(f"{option('workers')}: {workers} is not possible; write a number from 1 to {MOST_WORKERS}")
     limits = Limits(
-        in_flight=max_in_flight, body=max_body_mb * 1_048_576, first_byte_s=float(first_byte_timeout), idle_s=float(idle_timeout)
+        in_flight=max_in_flight,
+        body=max_body_mb * 1_048_576,
+        first_byte_s=float(first_byte_timeout),
+        idle_s=float(idle_timeout),
+        hedge_s=_hedge_s(hedge_after),
     )
     return Settings(
         backends=found,
@@ -96,8 +107,19 @@ def gateway_settings(
         keys=tuple(keys),
         aliases=dict(aliases or {}),
         access_log=None if access_log is None else Path(access_log),
+        workers=workers,
         tls=_tls(found, tls_cert, tls_key, backend_ca, verify_backends),
     )
+
+
+def _hedge_s(text: str | None) -> float:
+    """Seconds; 0 for no hedging."""
+    from tonnage.units import parse_duration
+
+    seconds = 0.0 if text is None else parse_duration(text, option("hedge_after"))
+    if text is not None and not seconds:
+        raise InputError(f"{option('hedge_after')}: '{text}' would send every request twice; write for example 500ms, or leave it out")
+    return seconds
 
 
 def _tls(

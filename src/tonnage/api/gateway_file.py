@@ -44,7 +44,7 @@ class GatewayFile:
 
     Attributes:
         backends, policy, max_in_flight, max_body_mb, first_byte_timeout, idle_timeout, seed, access_log, tls_cert, tls_key,
-            backend_ca, verify_backends, host, port: as in ``gateway_settings``.
+            backend_ca, verify_backends, workers, hedge_after, host, port: as in ``gateway_settings``.
         keys: who may ask.
         aliases: further names of models.
     """
@@ -61,6 +61,8 @@ class GatewayFile:
     tls_key: str | None = None
     backend_ca: str | None = None
     verify_backends: bool | None = None
+    workers: int | None = None
+    hedge_after: str | None = None
     host: str | None = None
     port: int | None = None
     keys: tuple[KeyEntry, ...] = ()

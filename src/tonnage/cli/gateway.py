@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,6 @@ from tonnage.cli.flags import about, flags_of, given, with_flags
 from tonnage.errors import TonnageError, spelled
 
 if TYPE_CHECKING:
-    from tonnage.gateway.server import Running
     from tonnage.gateway.settings import Settings
 
 
@@ -36,6 +36,8 @@ class Gateway:
     tls_key: Path | None = about("Its key in PEM (default: in the certificate's file).")
     backend_ca: Path | None = about("Authorities of https backends' certificates in PEM (default: the system's).")
     verify_backends: bool | None = about("Check the certificates of https backends (the default).")
+    workers: int | None = about("Processes that serve; one for each core is of use (default: 1).")
+    hedge_after: str | None = about("Duration such as 500ms after which a request without an answer goes to a second instance too.")
     seed: int | None = about("Seed of random choices (default: 0).")
     host: str | None = about("Address to listen on (default: 127.0.0.1).")
     port: int | None = about("Port to listen on; 0 takes a free one (default: 8080).")
@@ -48,14 +50,11 @@ def gateway(**asked: Any) -> None:
     A request whose instance fails before its response has begun is sent to another one. Ends on Ctrl-C or SIGTERM, when running
     requests have ended or after 10 seconds.
     """
-    from tonnage.gateway.server import serve
+    from tonnage.gateway.workers import serve
 
     config = asked.pop("config", None)
     said = {"backends" if name == "backend" else name: value for name, value in given(asked).items()}
     settings = _settings(config, said)
-
-    def ready(running: Running) -> None:
-        _told(settings, running)
 
     def again() -> Settings | None:
         """The file once more; what is wrong with it leaves everything as it is."""
@@ -64,12 +63,12 @@ def gateway(**asked: Any) -> None:
         try:
             found = _settings(config, said)
         except TonnageError as error:
-            print(f"tonnage: {spelled(error.marked, '.'.join)}; the settings stay as they were", file=sys.stderr, flush=True)
+            _say(f"{spelled(error.marked, '.'.join)}; the settings stay as they were")
             return None
-        print(f"tonnage: settings read again: {found.policy} before {len(found.backends)} backends", file=sys.stderr, flush=True)
+        _say(f"settings read again: {found.policy} before {len(found.backends)} backends")
         return found
 
-    serve(settings, ready, again)
+    serve(settings, lambda port, faults: _told(settings, port, faults), again, _say)
 
 
 def _settings(config: Path | None, said: dict[str, Any]) -> Settings:
@@ -78,12 +77,16 @@ def _settings(config: Path | None, said: dict[str, Any]) -> Settings:
     return api.gateway_settings(**{"backends": (), **said}) if config is None else api.gateway_from(config, said)
 
 
-def _told(settings: Settings, running: Running) -> None:
-    backends = running.core.backends
-    kind = "backend" if len(backends) == 1 else "backends"
-    up = sum(one.up for one in backends)
-    where = f"{'http' if settings.tls.certificate is None else 'https'}://{settings.host}:{running.port}/v1"
-    print(f"tonnage: {settings.policy} before {len(backends)} {kind}, {up} up, on {where}", file=sys.stderr, flush=True)
-    for one in backends:
-        if not one.up:
-            print(f"tonnage: {one.name} is not up: {one.fault}", file=sys.stderr, flush=True)
+def _told(settings: Settings, port: int, faults: Mapping[str, str]) -> None:
+    kind = "backend" if len(faults) == 1 else "backends"
+    up = sum(not fault for fault in faults.values())
+    by = f", {settings.workers} workers" if settings.workers > 1 else ""
+    where = f"{'http' if settings.tls.certificate is None else 'https'}://{settings.host}:{port}/v1"
+    _say(f"{settings.policy} before {len(faults)} {kind}, {up} up, on {where}{by}")
+    for name, fault in faults.items():
+        if fault:
+            _say(f"{name} is not up: {fault}")
+
+
+def _say(line: str) -> None:
+    print(f"tonnage: {line}", file=sys.stderr, flush=True)

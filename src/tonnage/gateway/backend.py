@@ -1,25 +1,14 @@
-"""A backend: where it is, whether it takes requests, what it has been sent, and the idle connections to it."""
+"""A backend: where it is, whether it takes requests, what it serves, and the connections to it."""
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from tonnage.bench.wire.request import Target
+from tonnage.gateway.counts import Counts
 
 if TYPE_CHECKING:
     from tonnage.gateway.upstream import Upstream
-
-OUTCOMES = ("ok", "error", "cut", "failed", "retried", "cancelled")
-"""How a request to a backend ends.
-
-    ok          the response came whole
-    error       it came whole and its status was 500 or more
-    cut         it broke off after its first byte had been passed on
-    failed      there was no response, and the client was told so
-    retried     there was no response, and another attempt followed
-    cancelled   the client left first
-"""
 
 
 class Backend:
@@ -28,34 +17,49 @@ class Backend:
     Attributes:
         name: host and port.
         weight: relative capacity.
-        up: whether the last health checks passed.
-        open_until: the loop's time before which it gets no request, because a connection failed.
+        was_up: whether this worker has seen it up the last time it looked.
         fault: what was wrong when it was last asked and did not pass; "" where it passed.
         busy: connections that carry a request now.
         idle: connections that can carry another one, the one used last at the end.
-        outcomes: requests by how they ended.
         models: the names that it lists; None as long as it has listed none, so that it may serve any.
     """
 
-    def __init__(self, target: Target, weight: float) -> None:
-        """Not known to be up."""
+    def __init__(self, target: Target, weight: float, counts: Counts, number: int) -> None:
+        """Not known to be up, unless another worker knows it."""
         self.target = target
         self.name = target.authority
         self.authority = target.authority.encode()
         self.weight = weight
-        self.up = False
-        self.open_until = 0.0
-        self.failures = 0
+        self.was_up = False
         self.fault = ""
-        self.connects = 0
         self.models: frozenset[str] | None = None
         self.busy: set[Upstream] = set()
         self.idle: list[Upstream] = []
-        self.outcomes: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
+        self._counts, self._number = counts, number
+
+    @property
+    def up(self) -> bool:
+        """Whether the last health checks passed."""
+        return self._counts.up[self._number] > 0
+
+    def passed(self) -> None:
+        """A health check has passed."""
+        self._counts.up[self._number], self._counts.failures[self._number], self.fault = 1.0, 0.0, ""
+
+    def failed(self, fault: str, *, allowed: int) -> None:
+        """A health check has not; so many in a row take the backend out."""
+        self.fault = fault
+        self._counts.failures[self._number] += 1
+        if self._counts.failures[self._number] >= allowed:
+            self._counts.up[self._number] = 0.0
+
+    def avoid_until(self, moment: float) -> None:
+        """Send it nothing before that moment of the loop's time: a connection has failed."""
+        self._counts.open_until[self._number] = moment
 
     def takes(self, now: float) -> bool:
         """Whether it may be sent a request."""
-        return self.up and now >= self.open_until
+        return self._counts.up[self._number] > 0 and now >= self._counts.open_until[self._number]
 
     def serves(self, model: str) -> bool:
         """Whether it serves a model by that name; "" is any."""

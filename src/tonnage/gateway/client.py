@@ -76,6 +76,7 @@ class Client(asyncio.Protocol):
             transport.abort()  # type: ignore[attr-defined] # the same
             return
         self._core.clients.add(self)
+        self._core.counts.clients.add(0)
         self._wait(self._core.limits.keep_alive_s)
 
     def _wait(self, seconds: float) -> None:
@@ -128,12 +129,12 @@ class Client(asyncio.Protocol):
             if account is not None:
                 account.admit(request, core.loop.time())
         except Denied as denied:
-            core.refused[denied.status] += 1
+            core.counts.refuse(denied.status)
             self._answered(refusal(denied.status, str(denied), close=close, head=head, retry_s=denied.retry_s))
             return
-        if core.limits.in_flight and core.in_flight >= core.limits.in_flight:
-            core.refused[429] += 1
-            message = f"{core.in_flight:,} requests are being served, which is the gateway's limit"
+        if core.full:
+            core.counts.refuse(429)
+            message = f"{core.limits.in_flight:,} requests are being served, which is the gateway's limit"
             if account is not None:
                 account.over()
             self._answered(refusal(429, message, close=close, head=head))
@@ -191,7 +192,7 @@ class Client(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        self._core.refused[refused.status] += 1
+        self._core.counts.refuse(refused.status)
         self._lingering = True
         self._wait(LINGER_S)
         transport.write(refusal(refused.status, str(refused), close=True))
@@ -238,7 +239,9 @@ class Client(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has left; what was running for it ends."""
         self.deadline, self._owned = math.inf, None
-        self._core.clients.discard(self)
+        if self in self._core.clients:
+            self._core.clients.discard(self)
+            self._core.counts.clients.add(0, -1)
         exchange, self._exchange = self._exchange, None
         if exchange is not None:
             exchange.cancel()

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections import Counter
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from tonnage.gateway.access_log import AccessLog
 from tonnage.gateway.backend import Backend
 from tonnage.gateway.balancer import Balancer
+from tonnage.gateway.counts import STATUSES, Counts, Place
 from tonnage.gateway.fetch import fetch
 from tonnage.gateway.keys import Keys
 from tonnage.gateway.settings import Settings
 
-if TYPE_CHECKING:
-    from prometheus_client import Histogram
-
-FIRST_BYTE = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-"""Upper bounds of the buckets of the time to a response's first byte, in seconds."""
+HEDGED = 0.1
+"""Share of the requests that may be hedged (Dean and Barroso, "The tail at scale", 2013, speak of a few per cent)."""
 
 
 class Swept(Protocol):
@@ -40,40 +37,53 @@ class Core:
     """Shared by all connections; every method runs on the loop's thread.
 
     Attributes:
-        in_flight: requests that are being served.
-        retries: second attempts on another backend.
-        refused: requests that the gateway answered itself with an error, by status.
+        counts: what is counted, and known, together with the other workers.
         clients: connections that are open.
         draining: whether the gateway is about to end.
         keys: who may ask.
         log: of requests that are over.
     """
 
-    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop) -> None:
-        """Nothing counted yet, no backend known to be up."""
-        from prometheus_client import Histogram
-
+    def __init__(self, settings: Settings, loop: asyncio.AbstractEventLoop, place: Place | None = None) -> None:
+        """Begin with what the other workers have counted, if there are any; else nothing is counted and no backend known to be up."""
         self.settings = settings
         self.limits = settings.limits
         self.loop = loop
-        self.backends = [Backend(target, weight) for target, weight in settings.backends]
-        self.balancer = Balancer(self.backends, settings.policy, settings.seed)
+        self.counts = counts = Counts(len(settings.backends), len(settings.keys), place or Place())
+        self.backends = [Backend(target, weight, counts, i) for i, (target, weight) in enumerate(settings.backends)]
+        self.balancer = Balancer(self.backends, counts, settings.policy, settings.seed)
         encrypted = any(backend.target.tls for backend in self.backends)
         self._tls = settings.tls.backend_context() if encrypted else None
-        self.in_flight = self.retries = 0
-        self.refused: Counter[int] = Counter()
-        self.keys = Keys(settings.keys, loop.time())
+        self.keys = Keys(settings.keys, counts)
         self.log = AccessLog(settings.access_log)
         self.clients: set[Swept] = set()
         self.draining = False
-        self.first_byte: Histogram = Histogram(
-            "tonnage_gateway_first_byte_seconds",
-            "From a complete request to the first byte of its response.",
-            ["backend"],
-            buckets=FIRST_BYTE,
-            registry=None,
-        )
-        self.waits = [self.first_byte.labels(backend.name) for backend in self.backends]
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that this worker is serving."""
+        return int(self.counts.in_flight.own(0))
+
+    @property
+    def full(self) -> bool:
+        """Whether all workers together serve as many requests as they may."""
+        return self.counts.in_flight.total(0) >= self.limits.in_flight
+
+    @property
+    def retries(self) -> int:
+        """Second attempts of all workers on another backend, after the first had failed."""
+        return int(self.counts.retries.total(0))
+
+    @property
+    def refused(self) -> dict[int, int]:
+        """Requests that the workers answered themselves with an error, by status."""
+        found = zip(STATUSES, self.counts.refused.totals(), strict=True)
+        return {status: int(count) for status, count in found if count}
+
+    @property
+    def may_hedge(self) -> bool:
+        """Whether few enough requests of this worker have been sent twice before they failed: an overload must not double itself."""
+        return self.counts.hedges.own(0) < max(1.0, HEDGED * self.counts.started.own(0))
 
     @property
     def ready(self) -> bool:

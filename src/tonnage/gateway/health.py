@@ -19,11 +19,14 @@ LIST_EVERY = 10
 FAILURES = 2
 """Checks without an answer in a row after which a backend is down; a refused connection or a status of 500 or more is enough alone."""
 
+FOLLOW_S = 0.2
+"""Between two looks at what other workers have found out."""
+
 _KV_USED = re.compile(rb"^vllm:(?:gpu_cache_usage_perc|kv_cache_usage_perc)(?:\{[^}]*\})? ([0-9.eE+-]+)", re.MULTILINE)
 
 
 class Health:
-    """Checks the backends of a gateway for as long as it runs."""
+    """Checks the backends of a gateway for as long as it runs; of several workers, whoever finds a check due makes it for all."""
 
     def __init__(self, core: Core) -> None:
         """Of a gateway."""
@@ -32,9 +35,12 @@ class Health:
 
     async def begin(self) -> None:
         """Check every backend once, and then again and again."""
-        await asyncio.gather(*(self._check(backend) for backend in self._core.backends))
-        await asyncio.gather(*(self._list(backend) for backend in self._core.backends if backend.up))
-        self._tasks = [self._core.loop.create_task(self._watch(i)) for i in range(len(self._core.backends))]
+        core = self._core
+        await asyncio.gather(*(self._check(i) for i in range(len(core.backends))))
+        await asyncio.gather(*(self._list(backend) for backend in core.backends if backend.up))
+        self._tasks = [core.loop.create_task(self._watch(i)) for i in range(len(core.backends))]
+        if core.counts.place.workers > 1:
+            self._tasks.append(core.loop.create_task(self._follow()))
 
     async def end(self) -> None:
         """Check no more."""
@@ -45,30 +51,48 @@ class Health:
     async def _watch(self, i: int) -> None:
         core, backend = self._core, self._core.backends[i]
         for check in itertools.count(1):
-            was_up = backend.up
+            was_up = backend.was_up
             await asyncio.sleep(core.limits.health_s)
-            await self._check(backend)
+            if self._due(i):
+                await self._check(i)
+                if core.balancer.policy == "least-kv" and backend.up:
+                    core.counts.kv_used[i] = await self._kv_used(backend)
             if backend.up and (not was_up or check % LIST_EVERY == 0):
                 await self._list(backend)
-            if core.balancer.policy == "least-kv" and backend.up:
-                core.balancer.kv_used[i] = await self._kv_used(backend)
 
-    async def _check(self, backend: Backend) -> None:
+    def _due(self, i: int) -> bool:
+        """Whether no other worker has checked a backend lately."""
+        core = self._core
+        return core.counts.place.workers == 1 or core.loop.time() - core.counts.checked[i] > 0.9 * core.limits.health_s
+
+    async def _check(self, i: int) -> None:
         """One check; a status under 500 will do, since not every server has the path."""
+        core, backend = self._core, self._core.backends[i]
+        core.counts.checked[i] = core.loop.time()
         try:
-            status, _ = await self._core.ask(backend, PATH)
-            surely, passed, fault = True, 0 < status < 500, f"status {status}"
+            status, _ = await core.ask(backend, PATH)
+            fault, allowed = "" if 0 < status < 500 else f"status {status}", 1
         except (ConnectionRefusedError, ssl.SSLCertVerificationError) as error:
-            surely, passed, fault = True, False, said(error)
+            fault, allowed = said(error), 1
         except OSError as error:
-            surely, passed, fault = False, False, said(error)
-        if passed:
-            backend.up, backend.failures, backend.fault = True, 0, ""
-            return
-        backend.fault = fault
-        backend.failures += 1
-        if backend.up and (surely or backend.failures >= FAILURES):
-            backend.up = False
+            fault, allowed = said(error), FAILURES
+        if fault:
+            backend.failed(fault, allowed=allowed)
+        else:
+            backend.passed()
+        self._notice(backend)
+
+    async def _follow(self) -> None:
+        """Notice what other workers have found out."""
+        while True:
+            await asyncio.sleep(FOLLOW_S)
+            for backend in self._core.backends:
+                self._notice(backend)
+
+    def _notice(self, backend: Backend) -> None:
+        """Take this worker's requests back from a backend that is no longer up."""
+        was_up, backend.was_up = backend.was_up, backend.up
+        if was_up and not backend.was_up:
             for upstream in list(backend.busy):
                 upstream.withdraw()
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import MutableSequence, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tonnage.gateway.request import Request
+
+if TYPE_CHECKING:
+    from tonnage.gateway.counts import Counts
 
 BEARER = b"bearer "
 MINUTE_S = 60.0
@@ -45,26 +49,32 @@ class Denied(Exception):
 
 
 class Allowance:
-    """A token bucket: a minute's worth at once, and then as it refills."""
+    """A token bucket that all workers share: a minute's worth at once, and then as it refills.
 
-    __slots__ = ("_at", "_full", "_left")
+    It is kept as the one moment at which it will be full again (the generic cell rate algorithm of ATM), so that workers need no lock.
+    Of two that take at the very same moment, one may not be counted.
+    """
 
-    def __init__(self, per_minute: int, now: float) -> None:
-        """Begin with a full bucket; 0 is no limit."""
-        self._full, self._left, self._at = float(per_minute), float(per_minute), now
+    __slots__ = ("_cells", "_full", "_place")
+
+    def __init__(self, per_minute: int, cells: MutableSequence[float] | memoryview[float], place: int) -> None:
+        """Begin where the cell stands; 0 a minute is no limit."""
+        self._full, self._cells, self._place = float(per_minute), cells, place
 
     def wait_s(self, amount: float, now: float) -> float:
         """Seconds until so much may be taken; 0 for now. More than a minute's worth waits for a full bucket, and empties it."""
         if not self._full:
             return 0.0
-        self._left = min(self._full, self._left + (now - self._at) * self._full / MINUTE_S)
-        self._at = now
-        return max(min(amount, self._full) - self._left, 0.0) * MINUTE_S / self._full
+        return max(self._after(amount, now) - now - MINUTE_S, 0.0)
 
-    def take(self, amount: float) -> None:
+    def take(self, amount: float, now: float) -> None:
         """Take so much, after ``wait_s`` said 0."""
         if self._full:
-            self._left -= min(amount, self._full)
+            self._cells[self._place] = self._after(amount, now)
+
+    def _after(self, amount: float, now: float) -> float:
+        """When the bucket is full again after so much was taken."""
+        return max(self._cells[self._place], now) + min(amount, self._full) * MINUTE_S / self._full
 
 
 class Account:
@@ -72,16 +82,19 @@ class Account:
 
     Attributes:
         key: it.
-        running: its requests that have not ended.
-        admitted, denied: how many there were.
     """
 
-    def __init__(self, key: Key, now: float) -> None:
-        """Nothing is used yet."""
+    def __init__(self, key: Key, counts: Counts, number: int) -> None:
+        """Of the so-manieth key."""
         self.key = key
-        self.running = self.admitted = self.denied = 0
-        self._requests = Allowance(key.requests_per_minute, now)
-        self._tokens = Allowance(key.tokens_per_minute, now)
+        self._counts, self._number = counts, number
+        self._requests = Allowance(key.requests_per_minute, counts.allowances, 2 * number)
+        self._tokens = Allowance(key.tokens_per_minute, counts.allowances, 2 * number + 1)
+
+    @property
+    def running(self) -> int:
+        """Its requests that have not ended."""
+        return int(self._counts.running.total(self._number))
 
     def admit(self, request: Request, now: float) -> None:
         """Count a request in.
@@ -95,24 +108,24 @@ class Account:
         if self.key.concurrency and self.running >= self.key.concurrency:
             limit, wait_s = "concurrency", max(wait_s, 1.0)
         if wait_s > 0:
-            self.denied += 1
+            self._counts.denied.add(self._number)
             raise Denied(429, f"the limit on {limit} of key '{self.key.name}' is reached", wait_s)
-        self._requests.take(1)
-        self._tokens.take(tokens)
-        self.running += 1
-        self.admitted += 1
+        self._requests.take(1, now)
+        self._tokens.take(tokens, now)
+        self._counts.running.add(self._number)
+        self._counts.admitted.add(self._number)
 
     def over(self) -> None:
         """A request that was admitted has ended."""
-        self.running -= 1
+        self._counts.running.add(self._number, -1)
 
 
 class Keys:
     """The keys of a gateway; without any, everybody is admitted."""
 
-    def __init__(self, keys: Sequence[Key], now: float) -> None:
-        """Of a gateway, at the loop's time."""
-        self.accounts = tuple(Account(key, now) for key in keys)
+    def __init__(self, keys: Sequence[Key], counts: Counts) -> None:
+        """Of a gateway."""
+        self.accounts = tuple(Account(key, counts, number) for number, key in enumerate(keys))
 
     def account(self, request: Request) -> Account | None:
         """The account of the key that a request shows; None where there are no keys.

@@ -48,10 +48,10 @@ class OwnPaths:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         elif _UPWARDS.search(path):
-            self._core.refused[400] += 1
+            self._core.counts.refuse(400)
             reply(refusal(400, "the path leads upwards", close=close, head=head))
         elif not (path.startswith(PASSED[:2]) or path == PASSED[2]):
-            self._core.refused[404] += 1
+            self._core.counts.refuse(404)
             reply(refusal(404, "there is nothing at this path; the gateway passes on /v1/ and /v2/", close=close, head=head))
         else:
             return False
@@ -75,7 +75,7 @@ class OwnPaths:
         found |= {alias: {**found[model], "id": alias} for alias, model in core.settings.aliases.items() if model in found}
         close, head = not request.keep, request.method == b"HEAD"
         if all(models is None for models in lists):
-            core.refused[503] += 1
+            core.counts.refuse(503)
             reply(refusal(503, "no backend lists its models at the moment", close=close, head=head))
         else:
             reply(document(200, {"object": "list", "data": list(found.values())}, close=close, head=head))
@@ -88,3 +88,16 @@ class OwnPaths:
             return None if listed is None else [one for one in listed if isinstance(one, dict) and "id" in one]
         except (OSError, ValueError, KeyError, TypeError):
             return None
+
+
+class Alive:
+    """Answers on a port of one worker's own, by which its supervisor sees that it lives; nothing is passed on there."""
+
+    def answer(self, request: Request, reply: Reply) -> bool:
+        """Answer now."""
+        close, head = not request.keep, request.method == b"HEAD"
+        if request.path == LIVE:
+            reply(document(200, {"object": "health.response", "message": "live"}, close=close, head=head))
+        else:
+            reply(refusal(404, "there is nothing at this path", close=close, head=head))
+        return True

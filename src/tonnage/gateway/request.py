@@ -15,6 +15,9 @@ DEFAULT_OUTPUT = 256
 
 MOST_OUTPUT = 1_000_000
 
+_INFERENCE = re.compile(rb"/v1/(?:chat/)?completions|/v1/embeddings|/v2/models/.+/infer")
+"""Paths whose POST asks for a computation and leaves nothing behind."""
+
 HOP_BY_HOP = frozenset(
     b"connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade".split()
 )
@@ -65,6 +68,11 @@ class Request:
             return 0
         found = _OUTPUT.search(self.body)
         return min(int(found[1]), MOST_OUTPUT) if found else DEFAULT_OUTPUT
+
+    @property
+    def hedged(self) -> bool:
+        """Whether it may be sent to two backends at once, because neither keeps anything of it."""
+        return self.method in (b"GET", b"HEAD") or (self.method == b"POST" and _INFERENCE.fullmatch(self.path) is not None)
 
     @property
     def session(self) -> int:

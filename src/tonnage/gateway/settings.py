@@ -28,6 +28,7 @@ class Limits:
         connect_s: to connect to a backend.
         first_byte_s: from a request to the first byte of the backend's response; slower ones get 504.
         idle_s: between two pieces of a response; and for a client that reads nothing of it.
+        hedge_s: from a request to a second attempt on another backend while the first has not begun to answer; 0 for none.
         pooled_s: how long an idle connection to a backend is kept: less than the 5 s after which uvicorn closes it.
         health_s: between two health checks of a backend.
         health_timeout_s: of one health check.
@@ -47,6 +48,7 @@ class Limits:
     connect_s: float = 2.0
     first_byte_s: float = 600.0
     idle_s: float = 120.0
+    hedge_s: float = 0.0
     pooled_s: float = 4.0
     health_s: float = 1.0
     health_timeout_s: float = 1.0
@@ -68,6 +70,7 @@ class Settings:
         aliases: further names of models, each with the one that the backends know.
         access_log: a file that gets a line for each request; None for no log.
         tls: certificates of the gateway, and whom it trusts.
+        workers: processes that serve.
     """
 
     backends: tuple[tuple[Target, float], ...]
@@ -80,3 +83,4 @@ class Settings:
     aliases: Mapping[str, str] = field(default_factory=dict)
     access_log: Path | None = None
     tls: Tls = field(default_factory=Tls)
+    workers: int = 1
