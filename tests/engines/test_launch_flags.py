@@ -15,10 +15,11 @@ from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
 from tests.engines.vllm_server import engines_python
 from tonnage.deploy.ray_serve.engine_arguments import engine_arguments
 from tonnage.deploy.service import service_of
-from tonnage.plan.launch import command
+from tonnage.plan.launch import command, with_drafter
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.deployment import Parallelism
 from tonnage.spec.engine import default_knobs
+from tonnage.spec.speculation import parse_speculation
 
 pytestmark = pytest.mark.engines
 
@@ -43,28 +44,62 @@ def read(asked: Any, *words: str) -> list[dict[str, Any]]:
     return found
 
 
-def launched(split: Parallelism, *, kv_8bit: bool = False, **knobs: Any) -> tuple[str, ...]:
+def launched(split: Parallelism, *, kv_8bit: bool = False, speculation: str | None = None, **knobs: Any) -> tuple[str, ...]:
     engine = find_engine("vllm-0.32")
     chosen = replace(default_knobs(engine, find_gpu("h100-sxm-80gb"), split.dp), **knobs)
-    return command(engine.launch, checkpoint="a/model", parallelism=split, knobs=chosen, max_context=4_096, kv_8bit=kv_8bit).argv
+    started = command(
+        engine.launch,
+        checkpoint="a/model",
+        parallelism=split,
+        knobs=chosen,
+        max_context=4_096,
+        kv_8bit=kv_8bit,
+        speculation=parse_speculation(speculation),
+    )
+    return with_drafter(started, "a/drafter").argv
 
 
 def test_every_flag_of_the_preset_is_read_as_it_was_meant() -> None:
     wide, plain = parsed(
-        launched(Parallelism(tp=2, pp=2, dp=4, ep=8), kv_8bit=True, max_batch_size=96, max_num_tokens=4_000, overlap_schedule=True),
+        launched(
+            Parallelism(tp=2, pp=2, dp=4, ep=8),
+            kv_8bit=True,
+            max_batch_size=96,
+            max_num_tokens=4_000,
+            overlap_schedule=True,
+            graph_tokens=256,
+            stream_interval=4,
+        ),
         launched(Parallelism(), chunked_prefill=False, overlap_schedule=False),
     )
     assert (wide["tensor_parallel_size"], wide["pipeline_parallel_size"], wide["data_parallel_size"]) == (2, 2, 4)
     assert (wide["enable_expert_parallel"], wide["api_server_count"], wide["kv_cache_dtype"]) == (True, 4, "fp8")
     assert (wide["max_num_seqs"], wide["max_num_batched_tokens"], wide["max_model_len"]) == (96, 4_000, 4_096)
     assert (wide["gpu_memory_utilization"], wide["block_size"]) == (0.92, 16)
+    assert (wide["max_cudagraph_capture_size"], wide["stream_interval"]) == (256, 4)
     assert (wide["enable_chunked_prefill"], wide["async_scheduling"]) == (True, True)
     assert (plain["enable_chunked_prefill"], plain["async_scheduling"]) == (False, False)
     assert plain["enable_expert_parallel"] is False
     launch = find_engine("vllm-0.32").launch
     assert launch is not None
-    said = {word for argv in (launched(Parallelism(tp=2, pp=2, dp=4, ep=8)),) for word in argv}
+    said = {word for argv in (launched(Parallelism(tp=2, pp=2, dp=4, ep=8), stream_interval=4),) for word in argv}
     assert {flag for _, flag in launch.values} <= said
+
+
+SPECULATIVE: dict[str, dict[str, Any]] = {
+    "eagle k=3 acceptance=0.7": {"method": "eagle", "model": "a/drafter", "num_speculative_tokens": 3},
+    "medusa k=3 acceptance=0.7": {"method": "medusa", "model": "a/drafter", "num_speculative_tokens": 3},
+    "draft=llama-3.2-1b k=5 acceptance=0.8": {"method": "draft_model", "model": "a/drafter", "num_speculative_tokens": 5},
+    "ngram k=4 acceptance=0.5": {"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_max": 4},
+    "mtp k=1 acceptance=0.8": {"method": "mtp", "num_speculative_tokens": 1},
+}
+
+
+def test_speculative_decoding_is_read_as_it_was_meant() -> None:
+    found = parsed(*(launched(Parallelism(), speculation=asked) for asked in SPECULATIVE))
+    assert [one["speculative_config"] for one in found] == list(SPECULATIVE.values())
+    (methods,) = read([], "methods")
+    assert {meant["method"] for meant in SPECULATIVE.values()} <= set(methods)
 
 
 def test_what_is_deployed_is_read_as_it_was_meant() -> None:

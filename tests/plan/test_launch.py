@@ -7,17 +7,26 @@ from dataclasses import fields, replace
 import pytest
 
 from tests.questions import question
-from tonnage.plan.launch import FILE, SETTINGS, Command, command
+from tonnage.plan.launch import FILE, SETTINGS, Command, command, listening, needs_drafter, with_drafter
 from tonnage.sizing.planner import size
 from tonnage.spec.catalog import engines, find_engine, find_gpu
 from tonnage.spec.deployment import EngineKnobs, Parallelism
 from tonnage.spec.engine import default_knobs
+from tonnage.spec.speculation import parse_speculation
 
 
-def started(engine: str, parallelism: Parallelism, *, kv_8bit: bool = False, **knobs: object) -> Command:
+def started(engine: str, parallelism: Parallelism, *, kv_8bit: bool = False, speculation: str | None = None, **knobs: object) -> Command:
     spec = find_engine(engine)
     chosen = replace(default_knobs(spec, find_gpu("h100-sxm-80gb")), **knobs)
-    return command(spec.launch, checkpoint="my/model", parallelism=parallelism, knobs=chosen, max_context=4_096, kv_8bit=kv_8bit)
+    return command(
+        spec.launch,
+        checkpoint="my/model",
+        parallelism=parallelism,
+        knobs=chosen,
+        max_context=4_096,
+        kv_8bit=kv_8bit,
+        speculation=parse_speculation(speculation),
+    )
 
 
 def pairs(argv: tuple[str, ...]) -> dict[str, str]:
@@ -87,3 +96,134 @@ def test_a_plan_holds_the_command_of_its_choice() -> None:
     assert said["--tensor-parallel-size"] == "2"
     assert said["--max-model-len"] == "1100"
     assert plan.to_json()["choice"]["launch"] == list(plan.choice.pools[0].launch)
+
+
+BASE = {
+    "vllm": "vllm serve my/model --tensor-parallel-size 1 --max-num-seqs 1024 --max-num-batched-tokens 8192 --max-model-len 4096 "
+    "--gpu-memory-utilization 0.92 --block-size 16 --max-cudagraph-capture-size 512 --enable-chunked-prefill --async-scheduling",
+    "sglang": "python -m sglang.launch_server --model-path my/model --tp-size 1 --max-running-requests 1024 --chunked-prefill-size 8192 "
+    "--context-length 4096 --mem-fraction-static 0.83 --page-size 1",
+    "tensorrt-llm": "trtllm-serve my/model --backend pytorch --tp_size 1 --max_batch_size 2048 --max_num_tokens 8192 --max_seq_len 4096 "
+    "--kv_cache_free_gpu_memory_fraction 0.9 --extra_llm_api_options engine.yaml",
+}
+SPECULATIVE = '--speculative-config={"method":"%s","model":"{drafter}","num_speculative_tokens":3}'
+KNOBS: list[tuple[str, dict[str, object], str, str]] = [
+    ("vllm", {"tp": 4}, "--tensor-parallel-size 4", "--tensor-parallel-size 1"),
+    ("vllm", {"pp": 2}, "--pipeline-parallel-size 2", ""),
+    ("vllm", {"dp": 8}, "--data-parallel-size 8", ""),
+    ("vllm", {"ep": 2}, "--enable-expert-parallel", ""),
+    ("vllm", {"max_batch_size": 96}, "--max-num-seqs 96", "--max-num-seqs 1024"),
+    ("vllm", {"max_num_tokens": 4_000}, "--max-num-batched-tokens 4000", "--max-num-batched-tokens 8192"),
+    ("vllm", {"chunked_prefill": False}, "--no-enable-chunked-prefill", "--enable-chunked-prefill"),
+    ("vllm", {"overlap_schedule": False}, "--no-async-scheduling", "--async-scheduling"),
+    ("vllm", {"tokens_per_block": 32}, "--block-size 32", "--block-size 16"),
+    ("vllm", {"kv_fraction": 0.8}, "--gpu-memory-utilization 0.8", "--gpu-memory-utilization 0.92"),
+    ("vllm", {"kv_8bit": True}, "--kv-cache-dtype=fp8", ""),
+    ("vllm", {"graph_tokens": 1_024}, "--max-cudagraph-capture-size 1024", "--max-cudagraph-capture-size 512"),
+    ("vllm", {"graph_tokens": 0}, "", "--max-cudagraph-capture-size 512"),
+    ("vllm", {"stream_interval": 4}, "--stream-interval 4", ""),
+    ("vllm", {"front_ends": 2}, "--api-server-count 2", ""),
+    ("vllm", {"speculation": "eagle k=3 acceptance=0.7"}, SPECULATIVE % "eagle", ""),
+    ("vllm", {"speculation": "medusa k=3 acceptance=0.7"}, SPECULATIVE % "medusa", ""),
+    ("vllm", {"speculation": "draft=llama-3.2-1b k=3 acceptance=0.7"}, SPECULATIVE % "draft_model", ""),
+    ("vllm", {"speculation": "mtp k=1 acceptance=0.7"}, '--speculative-config={"method":"mtp","num_speculative_tokens":1}', ""),
+    (
+        "vllm",
+        {"speculation": "ngram k=4 acceptance=0.5"},
+        '--speculative-config={"method":"ngram","num_speculative_tokens":4,"prompt_lookup_max":4}',
+        "",
+    ),
+    ("sglang", {"tp": 4}, "--tp-size 4", "--tp-size 1"),
+    ("sglang", {"pp": 2}, "--pp-size 2", ""),
+    ("sglang", {"dp": 2}, "--tp-size 2 --dp-size 2 --enable-dp-attention", "--tp-size 1"),
+    ("sglang", {"ep": 8}, "--ep-size 8", ""),
+    ("sglang", {"max_batch_size": 96}, "--max-running-requests 96", "--max-running-requests 1024"),
+    ("sglang", {"max_num_tokens": 4_000}, "--chunked-prefill-size 4000", "--chunked-prefill-size 8192"),
+    ("sglang", {"chunked_prefill": False}, "--chunked-prefill-size -1 --max-prefill-tokens 8192", "--chunked-prefill-size 8192"),
+    ("sglang", {"overlap_schedule": False}, "--disable-overlap-schedule", ""),
+    ("sglang", {"tokens_per_block": 16}, "--page-size 16", "--page-size 1"),
+    ("sglang", {"kv_fraction": 0.7}, "--mem-fraction-static 0.7", "--mem-fraction-static 0.83"),
+    ("sglang", {"kv_8bit": True}, "--kv-cache-dtype=fp8_e4m3", ""),
+    ("sglang", {"stream_interval": 4}, "--stream-interval 4", ""),
+    ("sglang", {"receive_interval": 4}, "--scheduler-recv-interval 4", ""),
+    ("sglang", {"front_ends": 2}, "--tokenizer-worker-num 2", ""),
+    (
+        "sglang",
+        {"speculation": "eagle k=3 acceptance=0.7"},
+        "--speculative-algorithm EAGLE --speculative-draft-model-path {drafter} --speculative-num-steps 3 --speculative-eagle-topk 1 "
+        "--speculative-num-draft-tokens 4",
+        "",
+    ),
+    ("tensorrt-llm", {"tp": 4}, "--tp_size 4", "--tp_size 1"),
+    ("tensorrt-llm", {"pp": 2}, "--pp_size 2", ""),
+    ("tensorrt-llm", {"ep": 2}, "--ep_size 2", ""),
+    ("tensorrt-llm", {"max_batch_size": 96}, "--max_batch_size 96", "--max_batch_size 2048"),
+    ("tensorrt-llm", {"max_num_tokens": 4_000}, "--max_num_tokens 4000", "--max_num_tokens 8192"),
+    ("tensorrt-llm", {"kv_fraction": 0.8}, "--kv_cache_free_gpu_memory_fraction 0.8", "--kv_cache_free_gpu_memory_fraction 0.9"),
+    ("tensorrt-llm", {"front_ends": 2}, "--num_postprocess_workers 2", ""),
+]
+
+
+def of_change(engine: str, changed: dict[str, object]) -> Command:
+    degrees = {name: changed[name] for name in ("tp", "pp", "dp", "ep") if name in changed}
+    return started(engine, Parallelism(**degrees), **{name: value for name, value in changed.items() if name not in degrees})
+
+
+@pytest.mark.parametrize(("engine", "changed", "added", "gone"), KNOBS)
+def test_each_knob_says_exactly_this(engine: str, changed: dict[str, object], added: str, gone: str) -> None:
+    base = BASE[engine].split()
+    assert list(started(engine, Parallelism()).argv) == base
+    found = list(of_change(engine, changed).argv)
+    assert [word for word in found if word not in base] == [word for word in added.split() if word not in base]
+    assert [word for word in base if word not in found] == [word for word in gone.split() if word not in found]
+    assert " ".join(added.split()[:2]) in " ".join(found)
+
+
+FILE_BASE = {
+    "enable_chunked_prefill": True,
+    "kv_cache_config": {"tokens_per_block": 32},
+    "stream_interval": 1,
+    "disable_overlap_scheduler": False,
+    "enable_attention_dp": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, {}),
+        ({"chunked_prefill": False}, {"enable_chunked_prefill": False}),
+        ({"tokens_per_block": 64}, {"kv_cache_config": {"tokens_per_block": 64}}),
+        ({"stream_interval": 4}, {"stream_interval": 4}),
+        ({"overlap_schedule": False}, {"disable_overlap_scheduler": True}),
+        ({"dp": 2}, {"enable_attention_dp": True}),
+        ({"batch_wait_steps": 20, "batch_wait_ratio": 0.9}, {"batch_wait_timeout_iters": 20, "batch_wait_max_tokens_ratio": 0.9}),
+        (
+            {"speculation": "mtp k=2 acceptance=0.7"},
+            {"speculative_config": {"decoding_type": "MTP", "num_nextn_predict_layers": 2}},
+        ),
+        (
+            {"speculation": "eagle k=3 acceptance=0.7"},
+            {"speculative_config": {"decoding_type": "Eagle", "max_draft_len": 3, "speculative_model_dir": "{drafter}"}},
+        ),
+    ],
+)
+def test_each_knob_of_the_file_says_exactly_this(changed: dict[str, object], said: dict[str, object]) -> None:
+    found = of_change("tensorrt-llm", changed).file
+    assert {name: value for name, value in found.items() if name != "return_perf_metrics"} == {**FILE_BASE, **said}
+
+
+def test_a_drafter_is_named_and_a_method_that_an_engine_does_not_know_has_no_command() -> None:
+    eagle = of_change("vllm", {"speculation": "eagle k=3 acceptance=0.7"})
+    assert needs_drafter(eagle)
+    assert '"model":"my/eagle"' in with_drafter(eagle, "my/eagle").argv[-1]
+    file = of_change("tensorrt-llm", {"speculation": "eagle k=3 acceptance=0.7"})
+    assert with_drafter(file, "my/eagle").file["speculative_config"]["speculative_model_dir"] == "my/eagle"
+    assert not needs_drafter(of_change("vllm", {"speculation": "ngram k=3 acceptance=0.7"}))
+    assert of_change("vllm", {"speculation": "redrafter k=3 acceptance=0.7"}) == Command()
+
+
+def test_where_an_engine_listens() -> None:
+    assert listening("vllm", host="h", port=1, name="n") == ("--host", "h", "--port", "1", "--served-model-name", "n")
+    assert "--enable-metrics" in listening("sglang", host="h", port=1, name="n")
+    assert listening("tensorrt-llm", host="h", port=1, name="n") == ("--host", "h", "--port", "1")

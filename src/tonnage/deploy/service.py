@@ -13,6 +13,7 @@ from tonnage.deploy.checkpoint import checkpoint_of
 from tonnage.deploy.signals import SIGNALS, Signals
 from tonnage.errors import InputError, option
 from tonnage.plan.candidate import Candidate
+from tonnage.plan.launch import listening
 from tonnage.plan.plan import Plan
 from tonnage.plan.pool import Pool
 from tonnage.spec.catalog import find_engine, find_gpu
@@ -27,13 +28,6 @@ READ_BYTES_S = 1e9
 READY_S = 180
 """What a start is given: the checkpoint fetched once at 200 MB/s and read at 1 GB/s, and three minutes for everything else that an engine
 does before it answers (imports, compilation, CUDA graphs). These are allowances, not measurements."""
-
-LISTEN: dict[str, tuple[str, ...]] = {
-    "vllm": ("--host", "0.0.0.0", "--port", str(PORT), "--served-model-name", "{name}"),
-    "sglang": ("--host", "0.0.0.0", "--port", str(PORT), "--served-model-name", "{name}", "--enable-metrics"),
-    "tensorrt-llm": ("--host", "0.0.0.0", "--port", str(PORT)),
-}
-"""What each family is told beside the plan's command: where it listens, and the name that clients use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +70,7 @@ class Service:
         """The plan's command with the checkpoint in place of the catalog's id, and where the engine listens."""
         words = [self.checkpoint if word == self.pool.model else word for word in self.pool.launch]
         words = ["python3", *words[1:]] if words[0] == "python" else words
-        return (*words, *(word.replace("{name}", self.served) for word in LISTEN[self.family]))
+        return (*words, *listening(self.family, host="0.0.0.0", port=PORT, name=self.served))
 
     @property
     def file(self) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tonnage.spec.deployment import EngineKnobs, Parallelism
-from tonnage.spec.launch import FLAGS, MODEL, Launch
+from tonnage.spec.launch import DRAFTER, FLAGS, GUESSES, MODEL, ONE_MORE, Launch
+from tonnage.spec.speculation import Speculation
 from tonnage.spec.typed_values import FORBID
 
 FILE = "engine.yaml"
@@ -26,7 +27,7 @@ SETTINGS: dict[str, str] = {
 }
 """What a preset's ``launch`` may name beside the fields of ``Parallelism`` and ``EngineKnobs``."""
 
-DEGREES = ("pp", "dp", "ep", "front_ends")
+DEGREES = ("pp", "dp", "ep", "front_ends", "stream_interval", "receive_interval")
 """Left out of a command where they are 1, an engine's default."""
 
 
@@ -46,7 +47,14 @@ class Command:
 
 
 def command(
-    launch: Launch | None, *, checkpoint: str, parallelism: Parallelism, knobs: EngineKnobs, max_context: int, kv_8bit: bool = False
+    launch: Launch | None,
+    *,
+    checkpoint: str,
+    parallelism: Parallelism,
+    knobs: EngineKnobs,
+    max_context: int,
+    kv_8bit: bool = False,
+    speculation: Speculation | None = None,
 ) -> Command:
     """The command that starts an engine with these knobs.
 
@@ -57,12 +65,19 @@ def command(
         knobs: of the engine.
         max_context: longest prompt with its output, in tokens.
         kv_8bit: whether the KV cache is kept in FP8.
+        speculation: speculative decoding; the words of the command then hold ``DRAFTER`` where its method needs a drafter's checkpoint,
+            and there is no command where the engine is not known to be started with that method.
     """
-    if launch is None:
+    drafting = None if launch is None or speculation is None else launch.drafting(speculation.method)
+    if launch is None or (speculation is not None and drafting is None):
         return Command()
     settings = _settings(parallelism, knobs, max_context, kv_8bit)
     file = _file(launch, settings)
+    guesses = 0 if speculation is None else speculation.tokens
+    for key, value in () if drafting is None else drafting.file:
+        _put(file, key, guesses if value == GUESSES else value)
     flags = [*_values(launch, settings), *_switches(launch, settings), *((launch.file_flag, FILE) if file else ())]
+    flags += [] if drafting is None else [_guessed(word, guesses) for word in drafting.words]
     words = launch.command if FLAGS in launch.command else (*launch.command, FLAGS)
     argv = [part for word in words for part in (flags if word == FLAGS else [word.replace(MODEL, checkpoint)])]
     return Command(argv=tuple(argv), file=file)
@@ -81,6 +96,9 @@ def _settings(parallelism: Parallelism, knobs: EngineKnobs, max_context: int, kv
         "chunk_tokens": knobs.max_num_tokens if chunked else -1,
         "prompt_tokens": None if chunked else knobs.max_num_tokens,
         "kv_8bit": kv_8bit,
+        "graph_tokens": knobs.graph_tokens or None,
+        "batch_wait_steps": knobs.batch_wait_steps or None,
+        "batch_wait_ratio": knobs.batch_wait_ratio or None,
     }
 
 
@@ -112,11 +130,47 @@ def _file(launch: Launch, settings: Mapping[str, Value | None]) -> dict[str, Any
     found: dict[str, Any] = {}
     for setting, key in launch.file_keys:
         value = settings[setting]
-        if value is None:
-            continue
-        *branches, name = key.removeprefix("not ").split(".")
-        place = found
-        for branch in branches:
-            place = place.setdefault(branch, {})
-        place[name] = not value if key.startswith("not ") else value
+        if value is not None:
+            _put(found, key.removeprefix("not "), not value if key.startswith("not ") else value)
     return found
+
+
+def _put(file: dict[str, Any], key: str, value: Value) -> None:
+    """Set a key with dots between its levels."""
+    *branches, name = key.split(".")
+    for branch in branches:
+        file = file.setdefault(branch, {})
+    file[name] = value
+
+
+def _guessed(word: str, guesses: int) -> str:
+    return word.replace(GUESSES, str(guesses)).replace(ONE_MORE, str(guesses + 1))
+
+
+def with_drafter(started: Command, drafter: str) -> Command:
+    """A command with the drafter's checkpoint in its place."""
+    return Command(argv=tuple(word.replace(DRAFTER, drafter) for word in started.argv), file=_named(started.file, drafter))
+
+
+def _named(value: Any, drafter: str) -> Any:
+    if isinstance(value, dict):
+        return {key: _named(part, drafter) for key, part in value.items()}
+    return value.replace(DRAFTER, drafter) if isinstance(value, str) else value
+
+
+def needs_drafter(started: Command) -> bool:
+    """Whether a command still lacks the checkpoint of its drafter."""
+    return with_drafter(started, "") != started
+
+
+def listening(family: str, *, host: str, port: int, name: str) -> tuple[str, ...]:
+    """Further words of a command: where the engine listens, and the name that clients use.
+
+    TensorRT-LLM knows no other name than the last part of the checkpoint's. (vLLM: its own parser; the others are recalled, 2026-11-22.)
+    """
+    words = {
+        "vllm": ("--served-model-name", name),
+        "sglang": ("--served-model-name", name, "--enable-metrics"),
+        "tensorrt-llm": (),
+    }
+    return ("--host", host, "--port", str(port), *words[family])

@@ -94,10 +94,8 @@ def _pool(carried: Carried, need: Fleet) -> Pool:
 
 
 def _command(carried: Carried) -> Command:
-    """How an instance is started; nothing with speculative decoding, whose drafter no preset's command names yet."""
+    """How an instance is started."""
     d, asked = carried.ready.trial.deployment, carried.ready.instance.asked
-    if d.speculation is not None:
-        return Command()
     longest = asked.pairs.longest if asked.pairs is not None else asked.isl.longest + asked.osl.longest
     return command(
         find_engine(d.engine).launch,
@@ -106,6 +104,7 @@ def _command(carried: Carried) -> Command:
         knobs=d.knobs,
         max_context=min(longest, d.model.max_context),
         kv_8bit=d.precision.kv == "fp8",
+        speculation=d.speculation,
     )
 
 

@@ -26,6 +26,36 @@ class Switch:
     disable: str = ""
 
 
+DRAFTER = "{drafter}"
+"""Stands in what speculative decoding adds where the drafter's checkpoint does."""
+
+GUESSES, ONE_MORE = "{k}", "{k+1}"
+"""Stand there for the guesses of a step, and for one more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drafting:
+    """What one method of speculative decoding adds to a command, with ``DRAFTER`` and ``GUESSES`` in it.
+
+    Attributes:
+        words: further words of the command.
+        file: pairs of a key of the configuration file, with dots between the levels, and its value.
+    """
+
+    words: tuple[str, ...] = ()
+    file: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftingEntry:
+    """A ``Drafting`` as ``engines.yaml`` writes it: by name."""
+
+    __pydantic_config__ = FORBID
+
+    words: tuple[str, ...] = ()
+    file: dict[str, str] | None = None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
     """How an engine is started.
@@ -36,6 +66,7 @@ class Launch:
         switches: pairs of a setting that is on or off and its flags; a degree is on where it is above 1.
         file_flag: the flag of the configuration file; empty where everything has a flag.
         file_keys: pairs of a setting that only the file has and its key, with dots between the levels; a leading "not " turns it round.
+        speculation: pairs of a method of speculative decoding (``spec.speculation.METHODS``) and what it adds; others cannot be started.
         source, date: where the names come from and when they were taken down.
     """
 
@@ -44,6 +75,7 @@ class Launch:
     switches: tuple[tuple[str, Switch], ...] = ()
     file_flag: str = ""
     file_keys: tuple[tuple[str, str], ...] = ()
+    speculation: tuple[tuple[str, Drafting], ...] = ()
     source: str
     date: str
 
@@ -54,6 +86,10 @@ class Launch:
     def switch(self, setting: str) -> Switch | None:
         """The flags that turn a setting on and off; None where it has none."""
         return dict(self.switches).get(setting)
+
+    def drafting(self, method: str) -> Drafting | None:
+        """What a method of speculative decoding adds; None where the engine cannot be started with it."""
+        return dict(self.speculation).get(method)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +103,7 @@ class LaunchEntry:
     switches: dict[str, Switch] | None = None
     file_flag: str = ""
     file_keys: dict[str, str] | None = None
+    speculation: dict[str, DraftingEntry] | None = None
     source: str
     date: str
 
@@ -78,6 +115,10 @@ class LaunchEntry:
             switches=tuple((self.switches or {}).items()),
             file_flag=self.file_flag,
             file_keys=tuple((self.file_keys or {}).items()),
+            speculation=tuple(
+                (method, Drafting(words=one.words, file=tuple((one.file or {}).items())))
+                for method, one in (self.speculation or {}).items()
+            ),
             source=self.source,
             date=self.date,
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 SERVER = ("api_server_count",)
 """Settings of vLLM's HTTP server, which Ray runs in its place."""
 
-Value = bool | int | float | str
+Value = bool | int | float | str | dict[str, Any]
 
 
 def engine_arguments(argv: Sequence[str]) -> dict[str, Value]:
@@ -35,6 +37,9 @@ def _pairs(words: Sequence[str]) -> Iterator[tuple[str, Value]]:
 
 
 def _value(text: str) -> Value:
+    if text.startswith("{"):
+        found: dict[str, Any] = json.loads(text)
+        return found
     for kind in (int, float):
         try:
             return kind(text)
