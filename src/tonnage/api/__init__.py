@@ -10,6 +10,7 @@ from tonnage.api.costs import prices_of
 from tonnage.api.demo import demo
 from tonnage.api.deploy import deploy
 from tonnage.api.deployment import deployment_of
+from tonnage.api.engine_asked import EngineAsked
 from tonnage.api.facts import MemoryReport, PrecisionReport, catalog, memory, precisions
 from tonnage.api.gateway import gateway_settings
 from tonnage.api.gateway_file import gateway_from
@@ -17,6 +18,7 @@ from tonnage.api.lesson import lesson
 from tonnage.api.score import score, score_models, several_models
 from tonnage.api.serve import serve_simulated
 from tonnage.api.serve_apart import serve_apart
+from tonnage.api.serve_engine import machine_profiles, prepare_engine, serve_engine, this_machine
 from tonnage.api.serve_openvino import serve_openvino
 from tonnage.api.services import simulate_service, size_servers
 from tonnage.api.simulate import answers_soon, simulate, simulate_sweep
@@ -28,6 +30,7 @@ from tonnage.api.workload import describe_workload, fit_workload
 
 __all__ = [
     "Asked",
+    "EngineAsked",
     "MemoryReport",
     "PrecisionReport",
     "SimulatedRun",
@@ -45,12 +48,15 @@ __all__ = [
     "gateway_from",
     "gateway_settings",
     "lesson",
+    "machine_profiles",
     "memory",
     "precisions",
+    "prepare_engine",
     "prices_of",
     "score",
     "score_models",
     "serve_apart",
+    "serve_engine",
     "serve_openvino",
     "serve_simulated",
     "several_models",
@@ -63,6 +69,7 @@ __all__ = [
     "size_servers",
     "size_use_cases",
     "slo",
+    "this_machine",
     "watch",
     "write_runs",
 ]

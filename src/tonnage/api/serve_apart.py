@@ -9,8 +9,12 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError, option
+
+if TYPE_CHECKING:
+    from tonnage.serve.supervision.program import Program
 
 GRACE_S = 15.0
 """Seconds that a process has to end: more than the 10 in which its streams may go on."""
@@ -44,15 +48,50 @@ def serve_apart(
     Raises:
         InputError, TonnageError: a process does not serve.
     """
-    from tonnage.api.processes import gateway_before, processes, served_instances
+    from tonnage.api.processes import served_instances
+
+    if instances < 1:
+        raise InputError(f"{option('instances')}: {instances} is not possible; write 1 or more")
+    own = _own(faults, instances)
+    serve_programs(
+        lambda folder: served_instances(arguments, instances, own=own),
+        router=router,
+        host=host,
+        port=port,
+        logs=logs,
+        ready_s=LOADING_S,
+        told=told,
+    )
+
+
+def serve_programs(
+    programs: Callable[[Path], list[Program]],
+    *,
+    router: str,
+    host: str,
+    port: int,
+    logs: Path | None,
+    ready_s: float,
+    told: Callable[[str], None],
+) -> None:
+    """Run instances with the gateway before them until SIGINT or SIGTERM; then the gateway drains, and after it the instances end.
+
+    Args:
+        programs: makes the instances, given the folder of their logs.
+        router: policy of the gateway.
+        host, port: of the gateway.
+        logs: folder for what the processes print (default: one that is removed at the end).
+        ready_s: seconds that the instances have to serve.
+        told: takes lines about progress and restarts.
+
+    Raises:
+        InputError, TonnageError: a process does not serve.
+    """
+    from tonnage.api.processes import gateway_before, processes
     from tonnage.simulator.router import ROUTERS
 
     if router not in ROUTERS:
         raise InputError(f"{option('router')}: no router is called '{router}'; there are {', '.join(ROUTERS)}")
-    if instances < 1:
-        raise InputError(f"{option('instances')}: {instances} is not possible; write 1 or more")
-    programs = served_instances(arguments, instances, own=_own(faults, instances))
-    gateway = gateway_before(programs, policy=router, host=host, port=port)
     stop = threading.Event()
 
     def stopped(number: int, frame: FrameType | None) -> None:
@@ -68,9 +107,12 @@ def serve_apart(
         before = [(number, signal.signal(number, stopped)) for number in (signal.SIGINT, signal.SIGTERM)]
         stack.callback(lambda: [signal.signal(number, handler) for number, handler in before])
         folder = logs or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tonnage-serve-")))
-        up = stack.enter_context(processes(programs, gateway, folder, ready_s=LOADING_S, grace_s=GRACE_S, told=told, seen=seen))
+        folder.mkdir(parents=True, exist_ok=True)
+        instances = programs(folder)
+        gateway = gateway_before(instances, policy=router, host=host, port=port)
+        up = stack.enter_context(processes(instances, gateway, folder, ready_s=ready_s, grace_s=GRACE_S, told=told, seen=seen))
         ready = True
-        told(f"{instances} instances behind {router} on {up.url}/v1; their logs are in {folder}")
+        told(f"{len(instances)} instances behind {router} on {up.url}/v1; their logs are in {folder}")
         stop.wait()
 
 

@@ -1,4 +1,4 @@
-"""``tonnage serve``: the OpenAI API of a model, on simulated GPUs or on this machine's CPU."""
+"""``tonnage serve``: the OpenAI API of a model, on simulated GPUs, on this machine's CPU, or by an engine on its GPUs."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Group, Parameter
 
 from tonnage.cli.flags import about, flags_of, given, with_flags
+from tonnage.cli.printing import print_answer
 from tonnage.cli.progress import compile_if_needed
 from tonnage.errors import InputError
 
@@ -67,38 +68,104 @@ class Openvino:
     threads: int | None = about("CPU threads (default: OpenVINO's choice).")
 
 
-ENGINE = "What answers: simulated, or openvino for a real model on this machine's CPU (the extra openvino)."
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launched:
+    """Of an engine that is started on this machine."""
+
+    checkpoint: str | None = about("What the engine loads: a folder or owner/name (default: the model's published one, in its format).")
+    drafter: str | None = about("Checkpoint of the drafter, for a plan with speculative decoding.")
+    profile: str | None = about("Profile of --list-profiles to run (default: the first, by NIM's order).")
+    gpus: str | None = about("Numbers of the GPUs to use, such as 0,1 (default: those that nobody uses).")
+    engine_path: Path | None = about("Folder of the engine's environment (default: its program is looked for along the PATH).")
+    engine_env: list[str] | None = about("A further variable of the engine, NAME=VALUE; may be repeated.", negative=False)
+    machine: Path | None = about("YAML file that describes a machine, in place of this one; for --list-profiles and --dry-run.")
+    list_profiles: bool | None = about("Print every way to run the model on the machine, and whether it can.", negative=False)
+    dry_run: bool | None = about("Print the machine, the choice and every command, and start nothing.", negative=False)
+    json: bool | None = about("With --list-profiles or --dry-run, print one JSON object.", negative=False)
+
+
+ENGINE = (
+    "What answers: simulated; openvino for a real model on this machine's CPU (the extra openvino); or an engine that is started on its "
+    "GPUs: vllm, tensorrt-llm, sglang, triton, nim, or auto for the first of them that runs the model."
+)
 KINDS = {
     Served: None,
     Instances: Group("Instances", sort_key=1),
     Simulated: Group("Simulated engine", sort_key=2),
     Openvino: Group("Real model", sort_key=3),
+    Launched: Group("Engine on this machine", sort_key=4),
 }
 FLAGS = tuple(flag for kind, group in KINDS.items() for flag in flags_of(kind, group))
+FRONT = ("router", "host", "port", "logs")
+SHOWN = ("machine", "list_profiles", "dry_run", "json")
+Engine = Literal["simulated", "openvino", "auto", "vllm", "tensorrt-llm", "sglang", "triton", "nim"]
+
+
+def _of(*kinds: type) -> set[str]:
+    return {one.name for kind in kinds for one in fields(kind)}
 
 
 @with_flags(*FLAGS)
-def serve(
-    *, engine: Annotated[Literal["simulated", "openvino"], Parameter(help=ENGINE, show_default=False)] = "simulated", **asked: Any
-) -> None:
-    """Serve the OpenAI API of a model on GPUs that are not there, or of a real model on the CPU.
+def serve(*, engine: Annotated[Engine, Parameter(help=ENGINE, show_default=False)] = "simulated", **asked: Any) -> None:
+    """Serve the OpenAI API of a model on GPUs that are not there, by a real engine on this machine's, or on the CPU.
 
     Chat completions, completions (texts or token ids), models, health and Prometheus metrics by vLLM's names. The tokens of a simulated
     engine arrive when the simulator makes them, and its words mean nothing. Ends on Ctrl-C or SIGTERM, when running streams have
     ended or after 10 seconds.
     """
-    other = Openvino if engine == "simulated" else Simulated
-    for one in fields(other):
-        if asked.get(one.name) is not None:
-            raise InputError(f"--{one.name.replace('_', '-')}: says nothing to --engine {engine}; leave it out")
-    apart = bool(asked.pop("processes", None)) or (engine == "openvino" and (asked.get("instances") or 1) > 1)
-    logs = asked.pop("logs", None)
+    told = given(asked)
+    _check_flags(engine, told)
+    if engine not in ("simulated", "openvino"):
+        _launched(engine, told)
+        return
+    apart = bool(told.pop("processes", None)) or (engine == "openvino" and told.get("instances", 1) > 1)
+    logs = told.pop("logs", None)
     if apart:
-        _apart(engine, given(asked), logs)
+        _apart(engine, told, logs)
         return
     if logs is not None:
         raise InputError("--logs: belongs to instances in processes of their own; add --processes")
-    _together(engine, given(asked))
+    _together(engine, told)
+
+
+def _check_flags(engine: str, told: dict[str, Any]) -> None:
+    """Refuse flags that say nothing to an engine."""
+    from tonnage.api.engine_asked import EngineAsked
+
+    known = {"simulated": _of(Served, Instances, Simulated), "openvino": _of(Served, Instances, Openvino)}
+    launched = _of(EngineAsked) | _of(Launched) | {*FRONT}
+    for name in told:
+        if name not in known.get(engine, launched):
+            raise InputError(f"--{name.replace('_', '-')}: says nothing to --engine {engine}; leave it out")
+
+
+def _launched(engine: str, told: dict[str, Any]) -> None:
+    """By an engine on this machine."""
+    from tonnage import api
+
+    front = {name: told.pop(name) for name in FRONT if name in told}
+    shown = {name: told.pop(name) for name in SHOWN if name in told}
+    asked = api.EngineAsked(engine=engine, **told)
+    listed, dry, json = (bool(shown.get(name)) for name in SHOWN[1:])
+    if not (listed or dry) and (json or "machine" in shown):
+        raise InputError(f"--{'json' if json else 'machine'}: belongs to --list-profiles or --dry-run; add one of them")
+    machine = api.this_machine(shown.get("machine"))
+    if listed:
+        from tonnage.report.starting import listing
+
+        found = api.machine_profiles(asked, machine)
+        print_answer(
+            lambda: listing(machine, found), lambda: {"machine": machine.to_json(), "profiles": [one.to_json() for one in found]}, json=json
+        )
+        return
+    start = api.prepare_engine(asked, machine, dry=dry)
+    if dry:
+        from tonnage.report.starting import starting
+
+        print_answer(lambda: starting(machine, start), lambda: {"machine": machine.to_json(), **start.to_json()}, json=json)
+        return
+    _told(start.why)
+    api.serve_engine(start, **front, told=_told)
 
 
 def _together(engine: str, asked: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from tonnage.deploy.checkpoint import checkpoint_of
 from tonnage.deploy.signals import SIGNALS, Signals
 from tonnage.errors import InputError, option
 from tonnage.plan.candidate import Candidate
-from tonnage.plan.launch import listening
+from tonnage.plan.launch import listening, with_metrics
 from tonnage.plan.plan import Plan
 from tonnage.plan.pool import Pool
 from tonnage.spec.catalog import find_engine, find_gpu
@@ -74,8 +74,8 @@ class Service:
 
     @property
     def file(self) -> dict[str, Any]:
-        """The engine's configuration file; empty where it needs none. TensorRT-LLM's metrics are switched on in it."""
-        return {**self.pool.launch_file, "return_perf_metrics": True} if self.pool.launch_file else {}
+        """The engine's configuration file; empty where it needs none."""
+        return with_metrics(self.pool.launch_file)
 
     @property
     def gpus(self) -> int:

@@ -163,6 +163,11 @@ def needs_drafter(started: Command) -> bool:
     return with_drafter(started, "") != started
 
 
+def with_metrics(file: dict[str, Any]) -> dict[str, Any]:
+    """TensorRT-LLM's configuration file with its metrics switched on; empty where an engine needs no file (recalled, 2026-11-22)."""
+    return {**file, "return_perf_metrics": True} if file else {}
+
+
 def listening(family: str, *, host: str, port: int, name: str) -> tuple[str, ...]:
     """Further words of a command: where the engine listens, and the name that clients use.
 
