@@ -14,6 +14,8 @@ from tonnage.api.engine_asked import EngineAsked
 from tonnage.api.facts import MemoryReport, PrecisionReport, catalog, memory, precisions
 from tonnage.api.gateway import gateway_settings
 from tonnage.api.gateway_file import gateway_from
+from tonnage.api.gateway_plan import planned_backends
+from tonnage.api.gateway_proxy import proxy_command
 from tonnage.api.lesson import lesson
 from tonnage.api.score import score, score_models, several_models
 from tonnage.api.serve import serve_simulated
@@ -50,9 +52,11 @@ __all__ = [
     "lesson",
     "machine_profiles",
     "memory",
+    "planned_backends",
     "precisions",
     "prepare_engine",
     "prices_of",
+    "proxy_command",
     "score",
     "score_models",
     "serve_apart",

@@ -23,9 +23,11 @@ MOST_WORKERS = 64
 
 def gateway_settings(
     *,
-    backends: Sequence[str],
+    backends: Sequence[str] = (),
+    plan: str | Path | None = None,
+    plan_host: Sequence[str] = (),
     policy: str = "least-outstanding",
-    max_in_flight: int = MAX_IN_FLIGHT,
+    max_in_flight: int | None = None,
     max_body_mb: int = MAX_BODY_MB,
     first_byte_timeout: float = 600.0,
     idle_timeout: float = 120.0,
@@ -46,8 +48,10 @@ def gateway_settings(
 
     Args:
         backends: addresses such as "http://127.0.0.1:8001"; "=2" at the end of one is its weight.
+        plan: a plan that ``size --output`` wrote, whose instances are the backends, and whose concurrency bounds the requests.
+        plan_host: the plan's systems, in order, where it has several.
         policy: which backend gets a request (``simulator.router``).
-        max_in_flight: requests at once; further ones get 429.
+        max_in_flight: requests at once; further ones get 429 (default: 1,024, or twice what the plan's instances hold).
         max_body_mb: MiB of a request's body.
         first_byte_timeout: seconds that a backend may take to begin a response.
         idle_timeout: seconds between two pieces of a response, and of a client that reads nothing.
@@ -70,6 +74,11 @@ def gateway_settings(
 
     if policy not in ROUTERS:
         raise UnknownName("policy", policy, ROUTERS)
+    if plan is not None:
+        backends, max_in_flight = _planned(backends, plan, plan_host, max_in_flight)
+    elif plan_host:
+        raise InputError(f"{option('plan_host')}: belongs to a plan; give {option('plan')} too")
+    max_in_flight = MAX_IN_FLIGHT if max_in_flight is None else max_in_flight
     given = {
         "max_in_flight": max_in_flight,
         "max_body_mb": max_body_mb,
@@ -110,6 +119,18 @@ def gateway_settings(
         workers=workers,
         tls=_tls(found, tls_cert, tls_key, backend_ca, verify_backends),
     )
+
+
+def _planned(
+    backends: Sequence[str], plan: str | Path, hosts: Sequence[str], max_in_flight: int | None
+) -> tuple[Sequence[str], int | None]:
+    """Addresses and bound of a plan; a bound that was asked for stands."""
+    from tonnage.api.gateway_plan import planned_backends
+
+    if backends:
+        raise InputError(f"{option('backend')}: the plan says where its instances are; leave one of the two out")
+    found = planned_backends(plan, hosts)
+    return found.backends, found.max_in_flight if max_in_flight is None else max_in_flight
 
 
 def _hedge_s(text: str | None) -> float:

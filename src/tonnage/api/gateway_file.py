@@ -43,13 +43,15 @@ class GatewayFile:
     """What a file may say; every key is a flag of the command with the same meaning, but for keys and aliases.
 
     Attributes:
-        backends, policy, max_in_flight, max_body_mb, first_byte_timeout, idle_timeout, seed, access_log, tls_cert, tls_key,
-            backend_ca, verify_backends, workers, hedge_after, host, port: as in ``gateway_settings``.
+        backends, plan, plan_host, policy, max_in_flight, max_body_mb, first_byte_timeout, idle_timeout, seed, access_log, tls_cert,
+            tls_key, backend_ca, verify_backends, workers, hedge_after, host, port: as in ``gateway_settings``.
         keys: who may ask.
         aliases: further names of models.
     """
 
     backends: tuple[str, ...] = ()
+    plan: str | None = None
+    plan_host: tuple[str, ...] = ()
     policy: str | None = None
     max_in_flight: int | None = None
     max_body_mb: int | None = None
@@ -84,7 +86,11 @@ def gateway_from(path: str | Path, given: Mapping[str, Any]) -> Settings:
     said = read_as(GatewayFile, _values(Path(path)), str(path), InputErrors)
     names = [one.name for one in fields(said) if one.name not in ("backends", "keys", "aliases")]
     values = {name: getattr(said, name) for name in names if getattr(said, name) is not None}
-    values |= {"backends": said.backends, "keys": [_key(entry, path) for entry in said.keys], "aliases": said.aliases}
+    if {"backends", "plan"} & set(given):  # a flag of either kind stands in place of both
+        values = {name: value for name, value in values.items() if not name.startswith("plan")}
+    else:
+        values["backends"] = said.backends
+    values |= {"keys": [_key(entry, path) for entry in said.keys], "aliases": said.aliases}
     _check_names([entry.name for entry in said.keys], path)
     return gateway_settings(**{**values, **given})
 

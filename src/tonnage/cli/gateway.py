@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,12 +21,14 @@ class Gateway:
     """What is balanced, and how."""
 
     backend: list[str] | None = about("Address of an instance, once for each, such as http://127.0.0.1:8001; =2 is its weight.")
+    plan: Path | None = about("A plan that tonnage size --output wrote: its instances, on ports 8001, 8002, … of their systems.")
+    plan_host: list[str] | None = about("Host of one of the plan's systems, once for each (default: this machine for a plan of one).")
     config: Path | None = about("YAML file with all of this, API keys and aliases; read again on SIGHUP. Flags stand in its place.")
     policy: str | None = about(
         "Which instance gets a request: round-robin, weighted, least-tokens, power-of-two, prefix-aware, session and others "
         "(default: least-outstanding)."
     )
-    max_in_flight: int | None = about("Requests at once; further ones get 429 with Retry-After (default: 1024).")
+    max_in_flight: int | None = about("Requests at once; further ones get 429 with Retry-After (default: 1024, or by the plan).")
     max_body_mb: int | None = about("MiB of a request's body; larger ones get 413 (default: 32).")
     first_byte_timeout: float | None = about("Seconds that an instance may take to begin a response (default: 600).")
     idle_timeout: float | None = about(
@@ -38,6 +41,7 @@ class Gateway:
     verify_backends: bool | None = about("Check the certificates of https backends (the default).")
     workers: int | None = about("Processes that serve; one for each core is of use (default: 1).")
     hedge_after: str | None = about("Duration such as 500ms after which a request without an answer goes to a second instance too.")
+    proxy: str | None = about("Balance by another program, which must be installed: vllm-router.")
     seed: int | None = about("Seed of random choices (default: 0).")
     host: str | None = about("Address to listen on (default: 127.0.0.1).")
     port: int | None = about("Port to listen on; 0 takes a free one (default: 8080).")
@@ -52,9 +56,11 @@ def gateway(**asked: Any) -> None:
     """
     from tonnage.gateway.workers import serve
 
-    config = asked.pop("config", None)
+    config, proxy = asked.pop("config", None), asked.pop("proxy", None)
     said = {"backends" if name == "backend" else name: value for name, value in given(asked).items()}
     settings = _settings(config, said)
+    if proxy is not None:
+        _become(proxy, settings)
 
     def again() -> Settings | None:
         """The file once more; what is wrong with it leaves everything as it is."""
@@ -71,10 +77,19 @@ def gateway(**asked: Any) -> None:
     serve(settings, lambda port, faults: _told(settings, port, faults), again, _say)
 
 
+def _become(proxy: str, settings: Settings) -> None:
+    """Run another program in place of this one: signals reach it, and nothing stands between."""
+    from tonnage import api
+
+    command = api.proxy_command(proxy, settings)
+    _say(f"{proxy} takes over: {' '.join(command)}")
+    os.execv(command[0], command)
+
+
 def _settings(config: Path | None, said: dict[str, Any]) -> Settings:
     from tonnage import api
 
-    return api.gateway_settings(**{"backends": (), **said}) if config is None else api.gateway_from(config, said)
+    return api.gateway_settings(**said) if config is None else api.gateway_from(config, said)
 
 
 def _told(settings: Settings, port: int, faults: Mapping[str, str]) -> None:

@@ -33,9 +33,14 @@ def gateway(service: Service) -> dict[str, Any]:
 def _bound(service: Service) -> dict[str, Any]:
     """Requests at once; nothing where the plan knows no concurrency."""
     most = service.choice.concurrency_per_instance
-    if most is None:
+    value = most_in_flight(most, service.pool.instances)
+    if most is None or value is None:
         return {}
-    value = max(64, math.ceil(2 * most * service.pool.instances))
     return {
         "max_in_flight": noted(value, f"Twice what all instances hold where the limits end, {most:,.0f} each; further requests get 429.")
     }
+
+
+def most_in_flight(per_instance: float | None, instances: int) -> int | None:
+    """Twice what all instances hold at the limit, at least 64; None where that is not known."""
+    return None if per_instance is None else max(64, math.ceil(2 * per_instance * instances))

@@ -1,0 +1,111 @@
+"""The gateway before the instances of a plan, and another program in its place."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.deploy.plans import dense, experts
+from tonnage import api
+from tonnage.cli.main import run
+from tonnage.errors import InputError
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Path:
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps(dense().to_json()), encoding="utf-8")
+    return path
+
+
+def test_the_instances_of_a_plan_are_the_backends(plan: Path, tmp_path: Path) -> None:
+    found = api.gateway_settings(plan=plan)
+    assert [target.authority for target, _ in found.backends] == [f"127.0.0.1:{port}" for port in range(8001, 8009)]
+    assert found.limits.in_flight == 3_200  # twice 200 each, of eight
+    assert api.gateway_settings(plan=plan, max_in_flight=7).limits.in_flight == 7
+    assert api.gateway_settings(plan=plan, plan_host=["10.0.0.1"]).backends[0][0].host == "10.0.0.1"
+    config = tmp_path / "gateway.yaml"
+    config.write_text(f"plan: {plan}\nport: 9000\n")
+    assert len(api.gateway_from(config, {}).backends) == 8
+    assert [target.port for target, _ in api.gateway_from(config, {"backends": ["a:1"]}).backends] == [1]
+    config.write_text("backends: [a:1]\n")
+    assert len(api.gateway_from(config, {"plan": plan}).backends) == 8
+
+
+def test_a_plan_of_several_systems_needs_a_host_for_each(tmp_path: Path) -> None:
+    path, wide = tmp_path / "plan.json", experts()
+    path.write_text(json.dumps(wide.to_json()), encoding="utf-8")
+    assert wide.choice is not None
+    pool = wide.choice.pool
+    hosts = [f"10.0.0.{i}" for i in range(1, pool.systems + 1)]
+    found = api.gateway_settings(plan=path, plan_host=hosts).backends
+    assert len(found) == pool.instances
+    assert {target.host for target, _ in found} == set(hosts)
+    with pytest.raises(InputError, match=f"has {pool.systems} ×"):
+        api.gateway_settings(plan=path, plan_host=hosts[:1])
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--backend", "a:1"], "--backend"),
+        (["--plan-host", "a", "--plan-host", "b"], "--plan-host"),
+        (["--proxy", "haproxy"], "vllm-router"),
+        (["--proxy", "vllm-router"], "is not installed"),
+    ],
+)
+def test_what_a_plan_or_a_proxy_does_not_go_with_is_refused(
+    flags: list[str], words: str, plan: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert run(["gateway", "--plan", str(plan), *flags]) == 2
+    printed = capsys.readouterr().err
+    assert words in printed
+    assert len(printed.splitlines()) == 1
+
+
+@pytest.fixture
+def router(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program of that name that prints what it was given."""
+    path = tmp_path / "vllm-router"
+    path.write_text(f"#!{sys.executable}\nimport sys\nprint(*sys.argv[1:])\n")
+    path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return path
+
+
+def test_the_other_program_takes_the_place_of_this_one_with_its_settings(router: Path) -> None:
+    command = [sys.executable, "-m", "tonnage", "gateway", "--backend", "a:1", "--backend", "b:2", "--proxy", "vllm-router"]
+    command += ["--policy", "prefix-aware", "--port", "9000", "--max-in-flight", "50", "--first-byte-timeout", "30"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+    said = done.stdout.split()
+    assert said[: said.index("--prometheus-port")] == [
+        *("--worker-urls", "http://a:1", "http://b:2", "--policy", "cache_aware", "--host", "127.0.0.1", "--port", "9000"),
+        *("--max-concurrent-requests", "50", "--max-payload-size", str(32 * 2**20), "--request-timeout-secs", "30"),
+    ]
+    assert str(router) in done.stderr
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"policy": "least-kv"},
+        {"backends": ["a:1=2"]},
+        {"backends": ["https://a:1"]},
+        {"access_log": "log"},
+        {"workers": 2},
+        {"hedge_after": "1s"},
+        {"idle_timeout": 5.0},
+        {"aliases": {"a": "b"}},
+    ],
+)
+def test_what_it_does_not_have_is_refused_rather_than_lost(given: dict[str, Any], router: Path) -> None:
+    settings = api.gateway_settings(**{"backends": ["a:1"], "policy": "round-robin", **given})
+    with pytest.raises(InputError, match="vllm-router"):
+        api.proxy_command("vllm-router", settings)
