@@ -49,9 +49,7 @@ def planned_backends(path: str | Path, hosts: Sequence[str] = ()) -> PlannedBack
     if choice is None:
         raise InputError(f"{where}: {path} chose nothing, because no deployment met its limits")
     if len(choice.pools) > 1:
-        raise InputError(
-            f"{where}: {path} chose separate pools for prefill and decode, which no gateway passes requests between"
-        )
+        raise InputError(f"{where}: {path} chose separate pools for prefill and decode, which no gateway passes requests between")
     pool = choice.pool
     fleet = pool.fleet
     named = list(hosts) or [HERE] * (pool.systems == 1)
