@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import time
 from collections.abc import Callable
+from typing import Any
 
 from tonnage.bench.connection import Connection
 from tonnage.bench.exchange import COMPLETED, TIMED_OUT, Exchange
+from tonnage.bench.receiver import Receiver
 from tonnage.bench.reply import Reply
+from tonnage.bench.secured import Secured
 from tonnage.bench.wire.request import Target
 
 SWEEP_S = 0.1
@@ -55,6 +59,8 @@ class Client:
         self._timeout_ns = round(timeout_s * 1e9)
         self._tls = tls
         self._reuse = reuse
+        self._receiver = Receiver(loop)
+        self._addresses: list[tuple[int, Any]] = []
         self._idle: list[Connection] = []
         self._busy: dict[Exchange, Connection | asyncio.Task[None]] = {}
         self._sweep: asyncio.TimerHandle | None = loop.call_later(SWEEP_S, self._look_for_late)
@@ -81,12 +87,8 @@ class Client:
         self._busy[exchange] = self._loop.create_task(self._send_on_new(exchange))
 
     async def _send_on_new(self, exchange: Exchange) -> None:
-        target = self._target
-        name = target.host if self._tls else None
         try:
-            _, connection = await self._loop.create_connection(
-                lambda: Connection(self._loop, self), target.host, target.port, ssl=self._tls, server_hostname=name
-            )
+            connection = await self._open()
         except ConnectionRefusedError:
             self._over(exchange, REFUSED)
         except ssl.SSLError as error:
@@ -101,8 +103,43 @@ class Client:
             else:
                 connection.close()
 
+    async def _open(self) -> Connection:
+        """A new connection, to the first address of the server that takes it.
+
+        Raises:
+            ssl.SSLError: it does not speak TLS, or is not to be trusted.
+            OSError: no address takes it.
+        """
+        loop, target = self._loop, self._target
+        if not self._addresses:
+            found = await loop.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM)
+            self._addresses = [(family, address) for family, _, _, _, address in found]
+        refused: OSError = OSError(f"{target.host} has no address")
+        for family, address in self._addresses:
+            connected = socket.socket(family, socket.SOCK_STREAM)
+            try:
+                connected.setblocking(False)
+                connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                await loop.sock_connect(connected, address)
+                secured = None if self._tls is None else Secured(self._tls, target.host)
+                if secured is not None:
+                    await secured.shake_hands(loop, connected)
+                return Connection(loop, self, self._receiver, connected, secured)
+            except ssl.SSLError:
+                connected.close()
+                raise
+            except OSError as error:
+                connected.close()
+                refused = error
+            except BaseException:
+                connected.close()
+                raise
+        raise refused
+
     def exchanged(self, connection: Connection, exchange: Exchange) -> None:
         """Take a connection back, and hand the exchange on unless it is to be sent again."""
+        if exchange.outcome == COMPLETED:
+            self._receiver.learn(exchange)
         if connection.usable and self._reuse:
             self._idle.append(connection)
         elif connection.usable:
@@ -154,3 +191,4 @@ class Client:
         for connection in self._idle:
             connection.close()
         self._idle.clear()
+        self._receiver.close()

@@ -1,18 +1,22 @@
-"""One connection of the client: stamps what it receives at once, and reads it a moment later.
+"""One connection of the client: keeps what it receives with its stamp, and reads it a moment later.
 
-``data_received`` does three things: it takes the time, keeps the bytes and looks whether the reply may be complete. The
-bytes are read after all sockets of the same turn of the loop have been stamped.
+``received`` does two things: it keeps the bytes, and looks whether the reply may be complete. The bytes are read after all sockets of the
+same round have been stamped.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import ssl
 import time
 from typing import Protocol
 
 from tonnage.bench.exchange import Exchange
+from tonnage.bench.receiver import Receiver
 from tonnage.bench.reply import Reply
+from tonnage.bench.secured import Secured
 from tonnage.bench.wire.broken import BrokenReply
 
 HELD = 128
@@ -37,33 +41,44 @@ class Owner(Protocol):
         """A connection without an exchange has ended."""
 
 
-class Connection(asyncio.Protocol):
-    """A transport with at most one exchange at a time.
+class Connection:
+    """A socket with at most one exchange at a time.
 
     Attributes:
+        socket: connected, and not blocking.
+        receive: its ``recvmsg``.
         exchange: the one in flight; None between two.
         used: how many it has carried.
         usable: whether it can carry another.
     """
 
-    __slots__ = ("_eager", "_looking", "_loop", "_open", "_owner", "_pieces", "_transport", "exchange", "usable", "used")
+    __slots__ = (
+        *("_eager", "_loop", "_looking", "_open", "_owner", "_pieces", "_receiver", "_secured", "_unsent"),
+        *("exchange", "receive", "socket", "usable", "used"),
+    )
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, owner: Owner) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        owner: Owner,
+        receiver: Receiver,
+        connected: socket.socket,
+        secured: Secured | None = None,
+    ) -> None:
+        self.socket = connected
+        self.receive = connected.recvmsg
         self._loop = loop
         self._owner = owner
-        self._transport: asyncio.Transport | None = None
-        self._open = False
+        self._receiver = receiver
+        self._secured = secured
+        self._open = self.usable = True
         self._eager = True
         self._looking = False
+        self._unsent = b""
         self._pieces: list[tuple[int, bytes]] = []
         self.exchange: Exchange | None = None
         self.used = 0
-        self.usable = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection stands."""
-        self._transport = transport  # type: ignore[assignment] # what a stream connection always gives
-        self._open = self.usable = True
+        receiver.add(self)
 
     def send(self, exchange: Exchange) -> None:
         """Send a request; its reply ends in ``Owner.exchanged``."""
@@ -71,20 +86,56 @@ class Connection(asyncio.Protocol):
         self.used += 1
         self._eager = True
         exchange.sent_ns = _clock()
-        if self._transport is None or not self._open:
-            self._end(exchange)
-            return
-        self._transport.write(exchange.data)
+        if self._open:
+            self._unsent = exchange.data if self._secured is None else self._secured.encrypted(exchange.data)
+            self._write()
+        if not self._open:
+            self._look_soon()
 
-    def data_received(self, data: bytes) -> None:
-        """Stamp and keep a piece; read soon where the reply may be complete, or is long."""
+    def _write(self) -> None:
+        """Hand over what the kernel takes; the rest follows when it takes more."""
+        try:
+            sent = self.socket.send(self._unsent)
+        except (BlockingIOError, InterruptedError):
+            sent = 0
+        except OSError:
+            self._loop.remove_writer(self.socket)
+            return  # the end of the connection is read, after what had come before it
+        if sent < len(self._unsent):
+            self._unsent = self._unsent[sent:]
+            self._loop.add_writer(self.socket, self._write)
+        elif self._unsent:
+            self._unsent = b""
+            self._loop.remove_writer(self.socket)
+
+    def received(self, ns: int, data: bytes) -> bool:
+        """Keep a piece that came at ``ns``, or none where the peer has ended; whether the reply must be looked at now."""
+        ended = not data
+        if self._secured is not None and data:
+            try:
+                data, ended = self._secured.decrypted(data)
+            except ssl.SSLError:
+                data, ended = b"", True
         pieces = self._pieces
-        pieces.append((_clock(), data))
-        if (data.endswith(b"\r\n\r\n") or self._eager or len(pieces) > HELD or not 8 <= len(data) < LARGE) and not self._looking:
-            self._looking = True
-            self._loop.call_soon(self._look)
+        if data:
+            pieces.append((ns, data))
+        if ended:
+            return self._ended()
+        return data.endswith(b"\r\n\r\n") or self._eager or len(pieces) > HELD or not 8 <= len(data) < LARGE
 
-    def _look(self) -> None:
+    def _ended(self) -> bool:
+        """The connection has ended; what had come before is still read."""
+        self._shut()
+        if self.exchange is None:
+            self._owner.lost(self)
+        return self.exchange is not None
+
+    def _look_soon(self) -> None:
+        if not self._looking:
+            self._looking = True
+            self._loop.call_soon(self.look)
+
+    def look(self) -> None:
         """Read what has come; the exchange is over once the reply is complete or broken."""
         self._looking = False
         exchange = self.exchange
@@ -121,20 +172,6 @@ class Connection(asyncio.Protocol):
         pieces, self._pieces = self._pieces, []
         reply.read(pieces)
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The connection has ended; what had come before is still read."""
-        self._open = self.usable = False
-        if self.exchange is None:
-            self._owner.lost(self)
-        else:
-            self._end(self.exchange)
-
-    def _end(self, exchange: Exchange) -> None:
-        """Read what is left of an exchange whose connection has ended."""
-        if not self._looking:
-            self._looking = True
-            self._loop.call_soon(self._look)
-
     def abort(self, outcome: str) -> None:
         """Give the exchange up and close."""
         exchange = self.exchange
@@ -149,9 +186,15 @@ class Connection(asyncio.Protocol):
 
     def close(self) -> None:
         """End the connection at once."""
-        self._open = self.usable = False
-        if self._transport is not None:
-            self._transport.abort()
+        self._shut()
+
+    def _shut(self) -> None:
+        if self._open:
+            self._open = self.usable = False
+            self._receiver.remove(self)
+            if self._unsent:
+                self._loop.remove_writer(self.socket)
+            self.socket.close()
 
     def _finish(self, exchange: Exchange) -> None:
         self.exchange = None

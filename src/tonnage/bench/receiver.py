@@ -1,0 +1,159 @@
+"""Reads every socket of a client in rounds, each piece with the moment at which the kernel received it.
+
+A client that stamps what it reads itself is late by what its loop was late, and must wake for every piece. Linux notes when each packet
+came in (``SO_TIMESTAMPNS``, socket(7)) and says so with the bytes (``recvmsg``): the stamp is true however late it is read. So a
+receiver that pieces come to quickly reads them in rounds, a pause apart, and wakes once for many of them. The pause is short beside
+how long requests take and how far their pieces lie apart; sparse pieces, and all of them where there are no such stamps, are read at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import socket
+import struct
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from tonnage.bench.alarm import Alarm
+
+if TYPE_CHECKING:
+    from tonnage.bench.connection import Connection
+    from tonnage.bench.exchange import Exchange
+
+STAMPS = 35
+"""``SO_TIMESTAMPNS`` and the kind of the message that carries it, of 64-bit Linux (include/uapi/asm-generic/socket.h)."""
+
+PIECE = 16_384
+"""Bytes that are read from a socket at once; where there are more, it is read again."""
+
+MOST_PAUSE_NS, LEAST_PAUSE_NS = 1_000_000, 100_000
+"""The longest pause between two rounds, and the shortest that saves more than it costs."""
+
+OF_REQUEST, OF_GAP = 100, 8
+"""The pause is at most this part of the time that a request takes, and this part of the time between two of its pieces."""
+
+SLOWLY = 8
+"""The pause follows the requests by this part of the difference."""
+
+EMPTY_ROUNDS = 2
+"""Rounds without a piece after which the next piece is waited for."""
+
+_SPEC = struct.Struct("qq")
+_clock = time.monotonic_ns
+
+
+class Receiver:
+    """Reads connections and hands each those pieces that came for it; runs on the loop's thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._connections: dict[int, Connection] = {}
+        self._epoll = select.epoll() if sys.platform == "linux" else None
+        self._alarm = Alarm(loop, self._tick)
+        self._pause_ns = 0
+        self._last_ns = _clock()
+        self._empty = 0
+        self._stamped = False
+        self._waiting = False
+        self._wait()
+
+    def add(self, connection: Connection) -> None:
+        """Read a connection from now on."""
+        descriptor = connection.socket.fileno()
+        self._connections[descriptor] = connection
+        if self._epoll is None:
+            self._loop.add_reader(descriptor, self._read, [(descriptor, 0)])
+        else:
+            connection.socket.setsockopt(socket.SOL_SOCKET, STAMPS, 1)
+            self._epoll.register(descriptor, select.EPOLLIN)
+
+    def remove(self, connection: Connection) -> None:
+        """Read a connection no more; its socket is still open."""
+        descriptor = connection.socket.fileno()
+        if self._connections.pop(descriptor, None) is None:
+            return
+        if self._epoll is None:
+            self._loop.remove_reader(descriptor)
+        else:
+            self._epoll.unregister(descriptor)
+
+    def learn(self, exchange: Exchange) -> None:
+        """Fit the pause to an exchange that is over."""
+        reply = exchange.reply
+        took = reply.last_ns - exchange.sent_ns
+        if took > 0 and self._stamped:
+            fits = min(MOST_PAUSE_NS, took // OF_REQUEST, took // (OF_GAP * max(len(reply.times), 1)))
+            self._pause_ns += (fits - self._pause_ns) // SLOWLY
+
+    def close(self) -> None:
+        """Read nothing more."""
+        for connection in list(self._connections.values()):
+            self.remove(connection)
+        self._alarm.close()
+        if self._epoll is not None:
+            if self._waiting:
+                self._loop.remove_reader(self._epoll.fileno())
+            self._epoll.close()
+
+    def _wait(self) -> None:
+        """Let the next piece begin a round."""
+        if self._epoll is not None:
+            self._waiting = True
+            self._loop.add_reader(self._epoll.fileno(), self._round)
+
+    def _round(self) -> None:
+        """A piece has come; where the one before it is not long ago, the next are read after a pause."""
+        before, now = self._last_ns, _clock()
+        if self._epoll is not None and self._pause_ns >= LEAST_PAUSE_NS and now - before < self._pause_ns:
+            self._waiting = False
+            self._loop.remove_reader(self._epoll.fileno())
+            self._empty = 0
+            self._alarm.set(now + self._pause_ns)
+        self._poll()
+
+    def _tick(self) -> None:
+        """The pause is over."""
+        if self._empty < EMPTY_ROUNDS and self._pause_ns >= LEAST_PAUSE_NS:
+            self._alarm.set(_clock() + self._pause_ns)
+        else:
+            self._wait()
+        self._empty = 0 if self._poll() else self._empty + 1
+
+    def _poll(self) -> bool:
+        """Read every socket that has something; whether one had."""
+        found = self._epoll.poll(0, len(self._connections) + 1) if self._epoll is not None else []
+        if found:
+            self._read(found)
+        return bool(found)
+
+    def _read(self, found: list[tuple[int, int]]) -> None:
+        """Stamp and keep a piece of each of these sockets, and then look at the connections whose reply may be complete."""
+        now, before = _clock(), self._last_ns
+        offset = now - time.time_ns()
+        self._last_ns = now
+        look = []
+        connections = self._connections
+        for descriptor, _ in found:
+            connection = connections.get(descriptor)
+            while connection is not None:
+                try:
+                    data, messages, _, _ = connection.receive(PIECE, 64)
+                except (BlockingIOError, InterruptedError):
+                    break
+                except OSError:
+                    data, messages = b"", []
+                stamp = now
+                if messages and messages[0][1] == STAMPS:
+                    self._stamped = True
+                    seconds, nanoseconds = _SPEC.unpack(messages[0][2])
+                    stamp = seconds * 1_000_000_000 + nanoseconds + offset
+                if not before <= stamp <= now:  # it came during this round, or the wall clock was set
+                    stamp = min(stamp, _clock()) if stamp > now else _clock()
+                if connection.received(stamp, data):
+                    look.append(connection)
+                if len(data) < PIECE:
+                    break
+        for connection in look:
+            connection.look()
