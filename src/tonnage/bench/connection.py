@@ -53,7 +53,7 @@ class Connection:
     """
 
     __slots__ = (
-        *("_eager", "_loop", "_looking", "_open", "_owner", "_pieces", "_receiver", "_secured", "_unsent"),
+        *("_eager", "_latest_ns", "_loop", "_looking", "_open", "_owner", "_pieces", "_receiver", "_secured", "_unsent"),
         *("exchange", "receive", "socket", "usable", "used"),
     )
 
@@ -73,6 +73,7 @@ class Connection:
         self._secured = secured
         self._open = self.usable = True
         self._eager = True
+        self._latest_ns = -1
         self._looking = False
         self._unsent = b""
         self._pieces: list[tuple[int, bytes]] = []
@@ -85,7 +86,7 @@ class Connection:
         self.exchange = exchange
         self.used += 1
         self._eager = True
-        exchange.sent_ns = _clock()
+        exchange.sent_ns = self._latest_ns = _clock()
         if self._open:
             self._unsent = exchange.data if self._secured is None else self._secured.encrypted(exchange.data)
             self._write()
@@ -109,7 +110,10 @@ class Connection:
             self._loop.remove_writer(self.socket)
 
     def received(self, ns: int, data: bytes) -> bool:
-        """Keep a piece that came at ``ns``, or none where the peer has ended; whether the reply must be looked at now."""
+        """Keep a piece that came at ``ns``, or none where the peer has ended; whether the reply must be looked at now.
+
+        No piece is earlier than the one before it, nor than its request: where the wall clock was set, its stamp may say so.
+        """
         ended = not data
         if self._secured is not None and data:
             try:
@@ -118,10 +122,15 @@ class Connection:
                 data, ended = b"", True
         pieces = self._pieces
         if data:
+            ns = max(ns, self._latest_ns)
+            self._latest_ns = ns
             pieces.append((ns, data))
         if ended:
             return self._ended()
-        return data.endswith(b"\r\n\r\n") or self._eager or len(pieces) > HELD or not 8 <= len(data) < LARGE
+        if data.endswith(b"\r\n\r\n") or self._eager or len(pieces) > HELD or not 8 <= len(data) < LARGE:
+            looking, self._looking = self._looking, True
+            return not looking
+        return False
 
     def _ended(self) -> bool:
         """The connection has ended; what had come before is still read."""

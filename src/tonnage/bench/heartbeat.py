@@ -15,8 +15,9 @@ SLICE_NS = 1_000_000_000
 class Heartbeat:
     """Wakes every 10 ms on a fixed schedule and notes how late it was woken.
 
-    A piece of a reply that comes while the loop is busy waits just as long for its stamp, so this lateness is a sample of
-    the error of every stamp.
+    A piece of a reply that comes while the loop is busy waits just as long to be read. Its stamp is the kernel's, unless the next
+    piece of its stream comes meanwhile, whose stamp it then shares; where there are no such stamps, this lateness is a sample of the
+    error of every stamp.
 
     Attributes:
         lateness_ns: one value each beat.

@@ -4,6 +4,9 @@ A client that stamps what it reads itself is late by what its loop was late, and
 came in (``SO_TIMESTAMPNS``, socket(7)) and says so with the bytes (``recvmsg``): the stamp is true however late it is read. So a
 receiver that pieces come to quickly reads them in rounds, a pause apart, and wakes once for many of them. The pause is short beside
 how long requests take and how far their pieces lie apart; sparse pieces, and all of them where there are no such stamps, are read at once.
+
+Two pieces of one stream that are read together have one stamp. So replies that are complete are parsed a millisecond at a time, and the
+sockets are read between, however many replies end at once.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ import socket
 import struct
 import sys
 import time
+from collections import deque
 from typing import TYPE_CHECKING
 
 from tonnage.bench.alarm import Alarm
@@ -28,10 +32,10 @@ STAMPS = 35
 PIECE = 16_384
 """Bytes that are read from a socket at once; where there are more, it is read again."""
 
-MOST_PAUSE_NS, LEAST_PAUSE_NS = 1_000_000, 100_000
+MOST_PAUSE_NS, LEAST_PAUSE_NS = 2_000_000, 100_000
 """The longest pause between two rounds, and the shortest that saves more than it costs."""
 
-OF_REQUEST, OF_GAP = 100, 8
+OF_REQUEST, OF_GAP = 100, 5
 """The pause is at most this part of the time that a request takes, and this part of the time between two of its pieces."""
 
 SLOWLY = 8
@@ -39,6 +43,15 @@ SLOWLY = 8
 
 EMPTY_ROUNDS = 2
 """Rounds without a piece after which the next piece is waited for."""
+
+SLACK_NS = 1_000_000
+"""By which a piece may seem older than the round before it, at which it had not come yet; what seems older still has a wrong stamp."""
+
+SLICE_NS = 1_000_000
+"""For which replies are parsed before the sockets are read again."""
+
+HELD_UP_NS = 20_000
+"""Between two readings of the clocks; more means that something else ran."""
 
 _SPEC = struct.Struct("qq")
 _clock = time.monotonic_ns
@@ -54,8 +67,11 @@ class Receiver:
         self._alarm = Alarm(loop, self._tick)
         self._pause_ns = 0
         self._last_ns = _clock()
+        self._earliest_ns = 0
         self._empty = 0
         self._stamped = False
+        self._looks: deque[Connection] = deque()
+        self._later = False
         self._waiting = False
         self._wait()
 
@@ -64,7 +80,7 @@ class Receiver:
         descriptor = connection.socket.fileno()
         self._connections[descriptor] = connection
         if self._epoll is None:
-            self._loop.add_reader(descriptor, self._read, [(descriptor, 0)])
+            self._loop.add_reader(descriptor, self._read_one, descriptor)
         else:
             connection.socket.setsockopt(socket.SOL_SOCKET, STAMPS, 1)
             self._epoll.register(descriptor, select.EPOLLIN)
@@ -96,6 +112,8 @@ class Receiver:
             if self._waiting:
                 self._loop.remove_reader(self._epoll.fileno())
             self._epoll.close()
+            self._epoll = None
+        self._looks.clear()
 
     def _wait(self) -> None:
         """Let the next piece begin a round."""
@@ -123,17 +141,38 @@ class Receiver:
 
     def _poll(self) -> bool:
         """Read every socket that has something; whether one had."""
+        now = _clock()
         found = self._epoll.poll(0, len(self._connections) + 1) if self._epoll is not None else []
         if found:
-            self._read(found)
+            self._last_ns = now
+            self._read(found, now)
+        if self._looks and not self._later:
+            self._look()
         return bool(found)
 
-    def _read(self, found: list[tuple[int, int]]) -> None:
-        """Stamp and keep a piece of each of these sockets, and then look at the connections whose reply may be complete."""
-        now, before = _clock(), self._last_ns
-        offset = now - time.time_ns()
-        self._last_ns = now
-        look = []
+    def _read_one(self, descriptor: int) -> None:
+        """Read a socket, where sockets cannot be read in rounds."""
+        self._read([(descriptor, 0)], 0)
+        self._poll()
+
+    def _look(self) -> None:
+        """Let connections parse what they have, for a moment; the rest follows once the sockets have been read again."""
+        until, looks = _clock() + SLICE_NS, self._looks
+        while looks:
+            looks.popleft().look()
+            if looks and _clock() >= until:
+                self._later = True
+                self._loop.call_soon(self._go_on)
+                return
+
+    def _go_on(self) -> None:
+        self._later = False
+        self._poll()
+
+    def _read(self, found: list[tuple[int, int]], polled_ns: int) -> None:
+        """Stamp and keep a piece of each of these sockets, and note the connections whose reply may be complete."""
+        earliest, self._earliest_ns = self._earliest_ns, polled_ns - SLACK_NS
+        now, offset = _now_and_offset()
         connections = self._connections
         for descriptor, _ in found:
             connection = connections.get(descriptor)
@@ -149,11 +188,20 @@ class Receiver:
                     self._stamped = True
                     seconds, nanoseconds = _SPEC.unpack(messages[0][2])
                     stamp = seconds * 1_000_000_000 + nanoseconds + offset
-                if not before <= stamp <= now:  # it came during this round, or the wall clock was set
+                if not earliest <= stamp <= now:  # it came during this round, or the wall clock was set
                     stamp = min(stamp, _clock()) if stamp > now else _clock()
                 if connection.received(stamp, data):
-                    look.append(connection)
+                    self._looks.append(connection)
                 if len(data) < PIECE:
                     break
-        for connection in look:
-            connection.look()
+
+
+def _now_and_offset() -> tuple[int, int]:
+    """The moment on the monotonic clock, and what to add to the wall clock's to get it.
+
+    Both are read again where the process was held up between them.
+    """
+    while True:
+        before, wall, after = _clock(), time.time_ns(), _clock()
+        if after - before < HELD_UP_NS:
+            return after, before - wall
