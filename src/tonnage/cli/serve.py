@@ -51,6 +51,9 @@ class Simulated:
     rules: str | None = about("Engine preset whose scheduler and step times are simulated (default: the newest of vLLM).")
     speed: float | None = about("How many times as fast as a clock on the wall the simulated time runs (default: 1).")
     tokenizer: Path | None = about("Local tokenizer.json that counts prompts; without one, 4 characters are a token.")
+    emulate: str | None = about(
+        "Engine whose errors, replies and names of metrics clients see: vllm, tensorrt-llm or sglang (default: vllm)."
+    )
     fault: list[str] | None = about('What goes wrong, such as "slow factor=5 instance=1 from=10s"; once for each (docs/serve.md).')
     seed: int | None = about("Seed of which requests faults meet (default: 0).")
     coefficients: Path | None = about("File that tonnage calibrate wrote; its factors are applied to the shipped terms.")

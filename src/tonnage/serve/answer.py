@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from tonnage.serve.metrics import Ended
 from tonnage.serve.refused import Refused
 from tonnage.serve.stop_texts import StopTexts
 
@@ -39,6 +40,18 @@ class Piece:
 class Source(Protocol):
     """Where the pieces of an answer come from; everything is called on the loop's thread."""
 
+    @property
+    def engine(self) -> str:
+        """The name of the instance that makes them, as metrics have it."""
+
+    @property
+    def slot_at(self) -> float | None:
+        """When it had a slot, in seconds of ``time.monotonic``; None where nobody knows."""
+
+    @property
+    def preemptions(self) -> int:
+        """How often it lost its blocks."""
+
     def begin(self, answer: Answer) -> None:
         """Begin to make pieces, which are given to ``answer.take``."""
 
@@ -53,18 +66,23 @@ class Answer:
     Attributes:
         source: where it comes from.
         metrics: of the server.
-        isl: prompt tokens.
+        isl, osl: prompt tokens, and output tokens at most.
+        choices: of its request.
         stop: texts at which it ends.
         made: output tokens so far.
+        stopped_by: the stop text that ended it, if one did.
         finish: "stop" or "length" once it has ended, "abort" when its client left.
     """
 
     source: Source
     metrics: Metrics
     isl: int
+    osl: int = 0
+    choices: int = 1
     stop: tuple[str, ...] = ()
     made: int = 0
     finish: str = ""
+    stopped_by: str = ""
     began: float = 0.0
     first: float = 0.0
     last: float = 0.0
@@ -103,7 +121,7 @@ class Answer:
                 self._count(piece.tokens)
                 text = texts.take(piece.text)
                 if texts.found or piece.finish:
-                    self.finish = "stop" if texts.found else piece.finish
+                    self.finish, self.stopped_by = "stop" if texts.found else piece.finish, texts.found
                     text += texts.rest()
                 if text or self.finish or not self.stop:
                     yield text
@@ -115,14 +133,28 @@ class Answer:
         if self._ended:
             return
         self._ended = True
+        engine, slot_at, preemptions = self.source.engine, self.source.slot_at, self.source.preemptions
         self.source.end()
         self.finish = self.finish or LEFT
-        self.metrics.ended(self.finish, time.monotonic() - self.began, self.last - self.first, self.isl, self.made)
+        self.metrics.ended(
+            Ended(
+                engine=engine,
+                finish=self.finish,
+                whole_s=time.monotonic() - self.began,
+                decode_s=self.last - self.first,
+                queue_s=None if slot_at is None else max(slot_at - self.began, 0.0),
+                isl=self.isl,
+                osl=self.made,
+                asked_osl=self.osl,
+                choices=self.choices,
+                preemptions=preemptions,
+            )
+        )
 
     def _count(self, tokens: int) -> None:
         if tokens:
             now = time.monotonic()
-            self.metrics.tokens(self.made, tokens, now - self.began, now - self.last)
+            self.metrics.tokens(self.source.engine, self.made, tokens, now - self.began, now - self.last)
             self.first = self.first or now
             self.last = now
             self.made += tokens

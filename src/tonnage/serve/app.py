@@ -12,13 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tonnage.serve.answer import Answer
 from tonnage.serve.asked import Asked, Kind, asked_of
+from tonnage.serve.dialect import OF_VLLM, Dialect
 from tonnage.serve.refused import Refused
-from tonnage.serve.replies import DONE, Reply, event
+from tonnage.serve.replies import DONE, Made, Reply, event
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
@@ -77,6 +79,7 @@ class Service:
         most_waiting: requests that may be in the engines' queues when another comes; 0 for no limit.
         started: seconds since 1970.
         faults: what goes wrong on purpose; None for nothing.
+        dialect: how errors are worded, and what replies have beside the fields of the API.
     """
 
     engines: Engines
@@ -88,6 +91,7 @@ class Service:
     most_waiting: int = 0
     started: int = 0
     faults: Faults | None = None
+    dialect: Dialect = OF_VLLM
 
 
 class Cut(Exception):
@@ -154,8 +158,7 @@ def application(service: Service) -> Starlette:
         return response
 
     async def models(request: Request) -> Response:
-        limit = {"max_model_len": service.max_context} if service.max_context else {}
-        one = {"id": service.model, "object": "model", "created": service.started, "owned_by": "tonnage", **limit}
+        one = service.dialect.model(service.model, service.started, service.max_context)
         return JSONResponse({"object": "list", "data": [one]})
 
     async def metrics(request: Request) -> Response:
@@ -167,15 +170,19 @@ def application(service: Service) -> Starlette:
     async def version(request: Request) -> Response:
         return JSONResponse({"version": VERSION})
 
+    async def not_there(request: Request, error: Exception) -> Response:
+        status, detail = (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "Internal Server Error")
+        return JSONResponse({"detail": detail}, status_code=status)
+
     routes = [
         Route("/v1/chat/completions", chat, methods=["POST"]),
         Route("/v1/completions", completions, methods=["POST"]),
         Route("/v1/models", models),
-        Route("/metrics", metrics),
+        *(Route(path, metrics) for path in {"/metrics": None, service.dialect.published.path: None}),
         Route("/version", version),
         *(Route(path, well) for path in ("/health", "/v1/health/live", "/v1/health/ready")),
     ]
-    return Starlette(routes=routes)
+    return Starlette(routes=routes, exception_handlers={HTTPException: not_there})
 
 
 async def _answered(service: Service, kind: Kind, request: Request, number: int) -> Response:
@@ -194,11 +201,12 @@ async def _answered(service: Service, kind: Kind, request: Request, number: int)
         if asked.model not in ("", service.model):
             raise Refused(f"The model `{asked.model}` does not exist.", status=404, kind="NotFoundError", param="model")
         if service.most_waiting and service.engines.waiting >= service.most_waiting:
+            service.engines.metrics.refused()
             raise Refused("too many requests are waiting; try again later", status=503, kind="ServiceUnavailableError")
         return await _reply(service, asked, request, number, cut_after=0 if fault is None else fault.after)
     except Refused as error:
         headers = {"retry-after": "1"} if error.status == TOO_MANY else None
-        return JSONResponse(error.to_json(), status_code=error.status, headers=headers)
+        return JSONResponse(error.to_json(service.dialect), status_code=error.status, headers=headers)
 
 
 def _failing(fault: Fault) -> Refused:
@@ -227,12 +235,19 @@ async def _body(request: Request) -> Any:
 
 async def _reply(service: Service, asked: Asked, request: Request, number: int, *, cut_after: int) -> Response:
     head = "chatcmpl" if asked.kind == "chat" else "cmpl"
-    reply = Reply(kind=asked.kind, id=f"{head}-{number}", model=service.model, created=int(time.time()))
+    reply = Reply(
+        kind=asked.kind,
+        id=f"{head}-{number}",
+        model=service.model,
+        created=int(time.time()),
+        further=service.dialect.further,
+        usage_last=asked.usage,
+    )
     made = service.engines.answers(asked)
     for answer in made:
         answer.begin()
     if asked.stream:
-        return Stream(_events(asked, reply, made), made, cut_after)
+        return Stream(_events(asked, reply, made, service.dialect), made, cut_after)
     watch = asyncio.ensure_future(_left(request.receive, made))
     try:
         texts = await asyncio.gather(*(_whole(answer) for answer in made))
@@ -240,8 +255,8 @@ async def _reply(service: Service, asked: Asked, request: Request, number: int, 
         watch.cancel()
         for answer in made:
             answer.end()
-    document = reply.whole([(text, answer.finish) for text, answer in zip(texts, made, strict=True)], asked.isl, _total(made))
-    return JSONResponse(document)
+    ended = [Made(text=text, finish=one.finish, stopped_by=one.stopped_by) for text, one in zip(texts, made, strict=True)]
+    return JSONResponse(reply.whole(ended, asked.isl, _total(made)))
 
 
 async def _whole(answer: Answer) -> str:
@@ -252,7 +267,7 @@ def _total(made: list[Answer]) -> int:
     return sum(answer.made for answer in made)
 
 
-async def _events(asked: Asked, reply: Reply, made: list[Answer]) -> AsyncIterator[bytes]:
+async def _events(asked: Asked, reply: Reply, made: list[Answer], dialect: Dialect) -> AsyncIterator[bytes]:
     """Every event of a stream; the choices of one request are mixed as they come."""
     try:
         if len(made) == 1:
@@ -262,7 +277,7 @@ async def _events(asked: Asked, reply: Reply, made: list[Answer]) -> AsyncIterat
             async for part in _mixed([_events_of(reply, i, answer) for i, answer in enumerate(made)]):
                 yield part
     except Refused as error:
-        yield event(error.to_json())
+        yield event(error.to_json(dialect))
         return
     if asked.usage:
         yield event(reply.last(asked.isl, _total(made)))
@@ -274,7 +289,7 @@ async def _events_of(reply: Reply, index: int, answer: Answer) -> AsyncIterator[
     if reply.kind == "chat":
         yield event(reply.chunk(index, None))
     async for piece in answer.pieces():
-        yield event(reply.chunk(index, piece, answer.finish or None))
+        yield event(reply.chunk(index, piece, answer.finish or None, answer.stopped_by))
 
 
 async def _mixed(streams: list[AsyncIterator[bytes]]) -> AsyncIterator[bytes]:

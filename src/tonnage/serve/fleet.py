@@ -1,4 +1,4 @@
-"""Simulated instances behind one router, as one service."""
+"""Simulated instances behind one router, as one service; an instance may have several attention ranks, which take turns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tonnage.simulator.member import view_of
+from tonnage.simulator.member import view_of_groups
 from tonnage.simulator.router import ROUTERS, Request, memory_of
 
 if TYPE_CHECKING:
@@ -16,18 +16,21 @@ if TYPE_CHECKING:
 class Fleet:
     """Sends each request to one of its instances, by the simulator's own router."""
 
-    def __init__(self, instances: Sequence[Instance], router: str = "least-outstanding", seed: int = 0) -> None:
+    def __init__(self, instances: Sequence[Instance], router: str = "least-outstanding", seed: int = 0, ranks: int = 1) -> None:
         """Start with idle instances.
 
         Args:
-            instances: one or more.
+            instances: one or more; with attention ranks each of them, those of one instance side by side.
             router: a name of ``simulator.router.ROUTERS``.
             seed: of the router's random choices.
+            ranks: attention ranks of an instance; as in the simulator (``simulator.ranks``), requests go to them in turn.
         """
         self.instances = tuple(instances)
+        self._groups = [[one.member for one in self.instances[at : at + ranks]] for at in range(0, len(self.instances), ranks)]
+        self._turns = [itertools.cycle(range(at, at + ranks)) for at in range(0, len(self.instances), ranks)]
         self._members = [instance.member for instance in self.instances]
         self._choose = ROUTERS[router]
-        self._memory = memory_of(len(self.instances), seed)
+        self._memory = memory_of(len(self._groups), seed)
         self._numbers = itertools.count()
         self._where: dict[int, Instance] = {}
 
@@ -45,11 +48,15 @@ class Fleet:
             session: of the client, for session affinity; -1 for none.
         """
         number = next(self._numbers)
-        chosen = self._choose(view_of(self._members), Request(number=number, session=session, isl=isl), self._memory)
-        instance = self.instances[chosen]
+        chosen = self._choose(view_of_groups(self._groups), Request(number=number, session=session, isl=isl), self._memory)
+        instance = self.instances[next(self._turns[chosen])]
         self._where[number] = instance
         instance.submit(number, isl=isl, osl=osl, deliver=deliver)
         return number
+
+    def instance_of(self, number: int) -> Instance:
+        """The instance that has a request."""
+        return self._where[number]
 
     def ended(self, number: int) -> Instance:
         """Forget a request; the instance that had it."""

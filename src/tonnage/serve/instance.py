@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,6 +30,7 @@ class Instance:
     Attributes:
         name: its number, as text, in metrics.
         member: its engine, and what is outstanding there.
+        slot_at: when each request of those that are not forgotten had a slot first, in seconds of ``time.monotonic``.
     """
 
     def __init__(self, name: str, engine: Engine, clock: WallClock) -> None:
@@ -45,6 +47,8 @@ class Instance:
         self._deliver: dict[int, Deliver] = {}
         self._alarm: Alarm | None = None
         self._late: Callable[[float], None] | None = None
+        self.slot_at: dict[int, float] = {}
+        self._without: set[int] = set()
 
     def wakes_by(self, alarm: Alarm, late: Callable[[float], None]) -> None:
         """Take an alarm whose ring calls ``wake``, and whom to tell how late each batch of deliveries was, in seconds on the wall."""
@@ -59,12 +63,14 @@ class Instance:
             deliver: called for every piece of the answer; not from inside this call.
         """
         self._deliver[number] = deliver
+        self._without.add(number)
         self.member.submit(number, isl=isl, osl=osl, at=max(self._clock.now(), self.member.engine.now))
         self.wake()
 
     def cancel(self, number: int) -> bool:
         """Let go of a request whose client has left; False if it had ended."""
         self._deliver.pop(number, None)
+        self._without.discard(number)
         live = self.member.cancel(number)
         if live:
             self.wake()
@@ -74,6 +80,7 @@ class Instance:
         """Bring the engine to the present, hand out what is due, and set the alarm for what comes next."""
         while True:
             due = self.member.advance(max(self._clock.now(), self.member.engine.now))
+            self._note_slots()
             if due and self._late is not None:
                 self._late(max(self._clock.late_s(due[0].at), 0.0))
             for delivery in due:
@@ -85,6 +92,16 @@ class Instance:
                 break
         if self._alarm is not None:
             self._alarm.set(self._clock.moment_ns(moment))
+
+    def _note_slots(self) -> None:
+        """See who has got a slot; looked at only where fewer wait than did."""
+        engine = self.member.engine
+        if not self._without or len(self._without) == engine.queued:
+            return
+        now, waiting = time.monotonic(), {*engine.waiting.tolist(), *engine.coming.tolist()}
+        for number in self._without - waiting:
+            self.slot_at[number] = now
+        self._without &= waiting
 
     def _hand_out(self, delivery: Delivery) -> None:
         ends = delivery.status != UNFINISHED

@@ -1,22 +1,24 @@
-"""Prometheus metrics under the names that vLLM gives them, so that a dashboard made for vLLM reads a simulated deployment."""
+"""Prometheus metrics under the names of an engine, so that a dashboard made for it reads a simulated deployment."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+import prometheus_client as client
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
+
+from tonnage.serve import published as at
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-FIRST_TOKEN = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
-GAP = (0.002, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
-WHOLE = (0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0)
 LATE = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+REASONS = ("stop", "length", "abort", "error")
+FULL = "max_num_queued_reqs"
+"""Why a request was not admitted, in vLLM's words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,91 +29,189 @@ class Load:
         engine: its name.
         running, waiting: requests with a slot, and in the queue.
         kv_used: share of the KV cache in use, from 0 to 1.
+        preemptions: requests that lost their blocks since the start, counted every time.
+        kv: the KV cache as vLLM describes it, such as its ``block_size``; empty where it is not known.
     """
 
     engine: str
     running: int
     waiting: int
     kv_used: float
+    preemptions: int = 0
+    kv: Mapping[str, str] | None = None
 
 
-class Gauges(Collector):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A request that ended.
+
+    Attributes:
+        engine: which had it.
+        finish: "stop", "length" or "abort".
+        whole_s, decode_s: from the request, and from its first token, to its last.
+        queue_s: until it had a slot; None where nobody knows.
+        isl, osl, asked_osl: prompt and output tokens, and how many there might have been.
+        choices: of its request.
+        preemptions: how often it lost its blocks.
+    """
+
+    engine: str
+    finish: str
+    whole_s: float
+    decode_s: float
+    queue_s: float | None
+    isl: int
+    osl: int
+    asked_osl: int
+    choices: int
+    preemptions: int
+
+
+class Present(Collector):
     """What the engines hold at the moment of a scrape."""
 
-    def __init__(self, loads: Callable[[], Iterable[Load]], model: str) -> None:
+    def __init__(self, loads: Callable[[], Iterable[Load]], labels: Mapping[str, str], names: at.Published) -> None:
         """Ask ``loads`` at each scrape."""
-        self._loads, self._model = loads, model
+        self._loads, self._labels, self._names = loads, labels, names
 
     def collect(self) -> Iterator[Metric]:
-        """One gauge each for running, waiting and KV cache in use, by instance."""
-        about = {
-            "vllm:num_requests_running": "Requests that have a slot.",
-            "vllm:num_requests_waiting": "Requests in the queue.",
-            "vllm:kv_cache_usage_perc": "Share of the KV cache in use, from 0 to 1.",
+        """Gauges for running, waiting and KV cache in use, and the preemptions: by instance, or over all of them."""
+        names, loads = self._names, list(self._loads())
+        for kind, values in self._values(loads).items():
+            keys = [*self._labels, *([names.instance] if names.instance else [])]
+            family = GaugeMetricFamily(names.gauges[kind], kind.replace("_", " "), labels=keys)
+            for engine, value in values.items():
+                family.add_metric([*self._labels.values(), *([engine] if names.instance else [])], value)
+            yield family
+        if "preemptions" in names.counters:
+            count = CounterMetricFamily(names.counters["preemptions"], "preemptions", labels=[*self._labels, names.instance])
+            for one in loads:
+                count.add_metric([*self._labels.values(), one.engine], one.preemptions)
+            yield count
+        if names is at.VLLM:
+            for one in loads:
+                if one.kv is not None:
+                    info = GaugeMetricFamily("vllm:cache_config_info", "The KV cache.", labels=[*one.kv, names.instance])
+                    info.add_metric([*one.kv.values(), one.engine], 1)
+                    yield info
+                    break
+
+    def _values(self, loads: list[Load]) -> dict[at.Gauge, dict[str, float]]:
+        if self._names.instance:
+            return {
+                "running": {one.engine: one.running for one in loads},
+                "waiting": {one.engine: one.waiting for one in loads},
+                "kv_used": {one.engine: one.kv_used for one in loads},
+            }
+        return {
+            "running": {"": sum(one.running for one in loads)},
+            "waiting": {"": sum(one.waiting for one in loads)},
+            "kv_used": {"": sum(one.kv_used for one in loads) / max(len(loads), 1)},
         }
-        gauges = [GaugeMetricFamily(name, text, labels=["model_name", "engine"]) for name, text in about.items()]
-        for one in self._loads():
-            for gauge, value in zip(gauges, (one.running, one.waiting, one.kv_used), strict=True):
-                gauge.add_metric([self._model, one.engine], value)
-        yield from gauges
 
 
 class Metrics:
     """Counters and histograms of one server; each server has a registry of its own."""
 
-    def __init__(self, loads: Callable[[], Iterable[Load]], model: str) -> None:
+    def __init__(self, loads: Callable[[], Iterable[Load]], model: str, names: at.Published = at.VLLM) -> None:
         """Count from 0.
 
         Args:
             loads: what each engine holds at this moment.
             model: the name that clients use.
+            names: under which everything is published.
         """
-        self.registry = CollectorRegistry()
-        self.registry.register(Gauges(loads, model))
-
-        def histogram(name: str, about: str, buckets: tuple[float, ...]) -> Histogram:
-            return Histogram(name, about, ["model_name"], buckets=buckets, registry=self.registry).labels(model)
-
-        def counter(name: str, about: str) -> Counter:
-            return Counter(name, about, ["model_name"], registry=self.registry).labels(model)
-
-        self._first = histogram("vllm:time_to_first_token_seconds", "From the request to its first token.", FIRST_TOKEN)
-        self._gap = histogram("vllm:inter_token_latency_seconds", "Between two deliveries of a request.", GAP)
-        self._mean_gap = histogram("vllm:request_time_per_output_token_seconds", "Mean gap of a request that ended.", GAP)
-        self._whole = histogram("vllm:e2e_request_latency_seconds", "From the request to its last token.", WHOLE)
-        self._prompt = counter("vllm:prompt_tokens", "Prompt tokens of requests that ended.")
-        self._made = counter("vllm:generation_tokens", "Output tokens.")
-        self._success = Counter(
-            "vllm:request_success", "Requests that ended, by reason.", ["model_name", "finished_reason"], registry=self.registry
-        )
-        self._responses = Counter(
+        self.registry = client.CollectorRegistry()
+        self._labels = {"model_name": model, **names.labels}
+        self._names = names
+        self._engines: dict[str, dict[at.Histogram, client.Histogram]] = {}
+        self.registry.register(Present(loads, self._labels, names))
+        keys = [*self._labels, *([names.instance] if names.instance else [])]
+        self._histograms = {
+            kind: client.Histogram(name, kind.replace("_", " "), keys, buckets=bounds, registry=self.registry)
+            for kind, (name, bounds) in names.histograms.items()
+        }
+        further: dict[at.Counter, list[str]] = {"ended": [names.reason] if names.reason else []}
+        self._counters = {
+            kind: client.Counter(
+                name,
+                kind.replace("_", " "),
+                ["model_name", "reason"] if kind == "refused" else [*keys, *further.get(kind, [])],
+                registry=self.registry,
+            )
+            for kind, name in names.counters.items()
+            if kind != "preemptions"
+        }
+        self._responses = client.Counter(
             "http_requests", "Responses, by path and class of status.", ["method", "handler", "status"], registry=self.registry
         )
-        self._late = histogram("tonnage:delivery_lateness_seconds", "How far deliveries were behind the simulated engine.", LATE)
-        self._model = model
+        self._late = client.Histogram(
+            "tonnage:delivery_lateness_seconds",
+            "How far deliveries were behind the simulated engine.",
+            buckets=LATE,
+            registry=self.registry,
+        )
+        for one in loads():
+            self._begin(one.engine)
 
-    def tokens(self, before: int, tokens: int, since_begin_s: float, since_last_s: float) -> None:
+    def _begin(self, engine: str) -> dict[at.Histogram, client.Histogram]:
+        """The histograms of an instance, which are published from 0 on, as are its counters."""
+        own = {**self._labels, **({self._names.instance: engine} if self._names.instance else {})}
+        for kind, counter in self._counters.items():
+            if kind == "ended" and self._names.reason:
+                for reason in REASONS:
+                    counter.labels(**own, **{self._names.reason: reason})
+            elif kind == "refused":
+                counter.labels(model_name=self._labels["model_name"], reason=FULL)
+            else:
+                counter.labels(**own)
+        return self._engines.setdefault(engine, {kind: histogram.labels(**own) for kind, histogram in self._histograms.items()})
+
+    def _observe(self, engine: str, kind: at.Histogram, value: float) -> None:
+        found = (self._engines.get(engine) or self._begin(engine)).get(kind)
+        if found is not None:
+            found.observe(value)
+
+    def _count(self, engine: str, kind: at.Counter, amount: float, **further: str) -> None:
+        if kind in self._counters:
+            own = {self._names.instance: engine} if self._names.instance else {}
+            self._counters[kind].labels(**self._labels, **own, **further).inc(amount)
+
+    def tokens(self, engine: str, before: int, tokens: int, since_begin_s: float, since_last_s: float) -> None:
         """Count tokens of a request that had ``before`` of them."""
         if before == 0:
-            self._first.observe(since_begin_s)
+            self._observe(engine, "first", since_begin_s)
         else:
-            self._gap.observe(since_last_s)
-        self._made.inc(tokens)
+            self._observe(engine, "gap", since_last_s)
+        self._count(engine, "output_tokens", tokens)
 
-    def ended(self, finish: str, whole_s: float, decode_s: float, isl: int, osl: int) -> None:
-        """Count a request that ended.
+    def ended(self, one: Ended) -> None:
+        """Count a request that ended."""
+        self._count(one.engine, "ended", 1, **({self._names.reason: one.finish} if self._names.reason else {}))
+        if one.finish == "abort":
+            return
+        self._count(one.engine, "prompt_tokens", one.isl)
+        spans: dict[at.Histogram, float] = {
+            "whole": one.whole_s,
+            "decode": one.decode_s,
+            "isl": one.isl,
+            "osl": one.osl,
+            "max_osl": one.osl,
+            "asked_osl": one.asked_osl,
+            "choices": one.choices,
+            "preempted": one.preemptions,
+        }
+        if one.osl > 1:
+            spans["mean_gap"] = one.decode_s / (one.osl - 1)
+        if one.queue_s is not None:
+            spans |= {"queue": one.queue_s, "inference": one.whole_s - one.queue_s, "prefill": one.whole_s - one.queue_s - one.decode_s}
+        for kind, value in spans.items():
+            self._observe(one.engine, kind, value)
 
-        Args:
-            finish: how.
-            whole_s, decode_s: from the request, and from its first token, to its last.
-            isl, osl: prompt and output tokens.
-        """
-        self._success.labels(self._model, finish).inc()
-        if finish != "abort":
-            self._whole.observe(whole_s)
-            self._prompt.inc(isl)
-            if osl > 1:
-                self._mean_gap.observe(decode_s / (osl - 1))
+    def refused(self) -> None:
+        """Count a request that the queue had no room for."""
+        if "refused" in self._counters:
+            self._counters["refused"].labels(model_name=self._labels["model_name"], reason=FULL).inc()
 
     def responded(self, handler: str, status: int) -> None:
         """Count a response, as vLLM's instrumentator does: by the class of its status, such as "5xx"."""
@@ -123,4 +223,4 @@ class Metrics:
 
     def text(self) -> bytes:
         """All of it in Prometheus' text format."""
-        return generate_latest(self.registry)
+        return client.generate_latest(self.registry)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tonnage.serve.dialect import Dialect
 
 
 class Refused(Exception):
@@ -19,6 +22,6 @@ class Refused(Exception):
         super().__init__(message)
         self.status, self.kind, self.param = status, kind, param
 
-    def to_json(self) -> dict[str, Any]:
-        """The body, in vLLM's form."""
-        return {"error": {"message": str(self), "type": self.kind, "param": self.param, "code": self.status}}
+    def to_json(self, dialect: Dialect) -> dict[str, Any]:
+        """The body, in the words of an engine."""
+        return dialect.error(str(self), kind=self.kind, param=self.param, code=self.status)

@@ -1,24 +1,38 @@
-"""The bodies of the OpenAI API: whole answers and the events of a stream."""
+"""The bodies of the OpenAI API: whole answers and the events of a stream, with the further fields of an engine."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tonnage.serve.asked import Kind
 
+if TYPE_CHECKING:
+    from tonnage.serve.dialect import Further
+
 DONE = b"data: [DONE]\n\n"
-
-
-def usage(prompt: int, completion: int) -> dict[str, int]:
-    """The tokens of a request."""
-    return {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
 
 
 def event(document: dict[str, Any]) -> bytes:
     """A server-sent event."""
     return b"data: " + json.dumps(document, separators=(",", ":")).encode() + b"\n\n"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A choice that has ended.
+
+    Attributes:
+        text: of it.
+        finish: why it ended.
+        stopped_by: the stop text that ended it, if one did.
+    """
+
+    text: str
+    finish: str
+    stopped_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,34 +44,60 @@ class Reply:
         id: of the reply.
         model: as the server calls it.
         created: seconds since 1970.
+        further: fields of the engine beside those of the API.
+        usage_last: whether a stream ends with the usage.
     """
 
     kind: Kind
     id: str
     model: str
     created: int
+    further: Further
+    usage_last: bool = False
 
-    def whole(self, choices: list[tuple[str, str]], prompt: int, completion: int) -> dict[str, Any]:
-        """A whole reply: text and finish reason of each choice."""
+    def whole(self, choices: Sequence[Made], prompt: int, completion: int) -> dict[str, Any]:
+        """A whole reply."""
+        more, chat = self.further, self.kind == "chat"
         made = []
-        for i, (text, finish) in enumerate(choices):
-            said = {"message": {"role": "assistant", "content": text}} if self.kind == "chat" else {"text": text}
-            made.append({"index": i, **said, "logprobs": None, "finish_reason": finish})
-        name = "chat.completion" if self.kind == "chat" else "text_completion"
-        return {**self._head(name), "choices": made, "usage": usage(prompt, completion)}
+        for i, one in enumerate(choices):
+            said = {"message": {"role": "assistant", "content": one.text, **more.message}} if chat else {"text": one.text}
+            own = {**self._stop_reason(one.stopped_by), **more.choice, **({} if chat else more.text_choice)}
+            made.append({"index": i, **said, "logprobs": None, "finish_reason": one.finish, **own})
+        name = "chat.completion" if chat else "text_completion"
+        rest = {**more.reply, **(more.chat if chat else {}), **self._fingerprint()}
+        return {**self._head(name), "choices": made, "usage": self._usage(prompt, completion), **rest}
 
-    def chunk(self, index: int, text: str | None, finish: str | None = None) -> dict[str, Any]:
+    def chunk(self, index: int, text: str | None, finish: str | None = None, stopped_by: str = "") -> dict[str, Any]:
         """A part of the stream; without text, the role that begins a chat."""
-        if self.kind == "chat":
-            delta = {"role": "assistant", "content": ""} if text is None else {"content": text}
-            choice: dict[str, Any] = {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish}
+        more = self.further
+        choice: dict[str, Any]
+        rest: dict[str, Any] = self._fingerprint() if finish and not self.usage_last else {}
+        if self.kind == "chat" and text is None:
+            choice = {"index": index, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
+            rest = dict(more.first)
+        elif self.kind == "chat":
+            choice = {"index": index, "delta": {"content": text}, "logprobs": None, "finish_reason": finish, **more.delta}
+            if finish:
+                choice |= self._stop_reason(stopped_by)
         else:
-            choice = {"index": index, "text": text or "", "logprobs": None, "finish_reason": finish}
-        return {**self._head(self._chunks), "choices": [choice]}
+            own = {**self._stop_reason(stopped_by), **more.text_delta, **more.delta}
+            choice = {"index": index, "text": text or "", "logprobs": None, "finish_reason": finish, **own}
+        return {**self._head(self._chunks), "choices": [choice], **rest}
 
     def last(self, prompt: int, completion: int) -> dict[str, Any]:
         """The part that holds the usage, behind the others."""
-        return {**self._head(self._chunks), "choices": [], "usage": usage(prompt, completion)}
+        tokens = {"prompt_tokens": prompt, "total_tokens": prompt + completion, "completion_tokens": completion}
+        return {**self._head(self._chunks), "choices": [], "usage": tokens, **self._fingerprint()}
+
+    def _usage(self, prompt: int, completion: int) -> dict[str, Any]:
+        tokens = {"prompt_tokens": prompt, "total_tokens": prompt + completion, "completion_tokens": completion}
+        return {**tokens, **self.further.usage}
+
+    def _stop_reason(self, stopped_by: str) -> dict[str, Any]:
+        return {"stop_reason": stopped_by or None} if self.further.stop_reason else {}
+
+    def _fingerprint(self) -> dict[str, str]:
+        return {"system_fingerprint": self.further.fingerprint} if self.further.fingerprint else {}
 
     @property
     def _chunks(self) -> str:

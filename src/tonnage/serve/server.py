@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.serve.app import Cut, Service, application
 from tonnage.serve.clock import WallClock
+from tonnage.serve.dialect import OF_VLLM, Dialect
 from tonnage.serve.faults import Fault, Faults, clock_changes
 from tonnage.serve.fleet import Fleet
 from tonnage.serve.instance import Instance
@@ -62,6 +63,8 @@ class Served:
         speed: how many times as fast as the wall's the simulated time runs.
         faults: what goes wrong, and when.
         seed: of which requests faults meet.
+        ranks: attention ranks of an instance, each of which is an engine.
+        dialect: whose errors, replies and names of metrics clients see.
         host, port: where the server listens; port 0 takes a free one.
     """
 
@@ -78,14 +81,16 @@ class Served:
     port: int
     faults: tuple[Fault, ...] = ()
     seed: int = 0
+    ranks: int = 1
+    dialect: Dialect = OF_VLLM
 
     def build(self, loop: asyncio.AbstractEventLoop) -> Service:
         """The service on an event loop: every instance with an alarm of its own."""
         from tonnage.bench.alarm import Alarm
 
-        clocks = [WallClock(self.speed) for _ in range(self.instances)]
-        fleet = Fleet([Instance(str(i), self.engine(), clock) for i, clock in enumerate(clocks)], self.router)
-        engines = Simulated(fleet, self.model)
+        clocks = [WallClock(self.speed) for _ in range(self.instances * self.ranks)]
+        fleet = Fleet([Instance(str(i), self.engine(), clock) for i, clock in enumerate(clocks)], self.router, ranks=self.ranks)
+        engines = Simulated(fleet, self.model, self.dialect.published)
         for instance in fleet.instances:
             instance.wakes_by(Alarm(loop, instance.wake), engines.metrics.late)
         return Service(
@@ -97,12 +102,13 @@ class Served:
             most_waiting=self.most_waiting,
             started=int(time.time()),
             faults=Faults(self.faults, lambda: self._go_wrong(loop, clocks), seed=self.seed),
+            dialect=self.dialect,
         )
 
     def _go_wrong(self, loop: asyncio.AbstractEventLoop, clocks: list[WallClock]) -> None:
         """Begin with the faults that are not about requests."""
         for i, clock in enumerate(clocks):
-            clock.change(clock_changes(self.faults, i))
+            clock.change(clock_changes(self.faults, i // self.ranks))
         for fault in self.faults:
             if fault.kind == "crash" and os.environ.get(STARTS, "1") == "1":
                 loop.call_later(fault.start_s, os._exit, KILLED)

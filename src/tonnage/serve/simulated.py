@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.serve.answer import Answer, Piece
 from tonnage.serve.metrics import Load, Metrics
+from tonnage.serve.published import VLLM, Published
 from tonnage.serve.words import word
 
 if TYPE_CHECKING:
     from tonnage.serve.asked import Asked
     from tonnage.serve.fleet import Fleet
+    from tonnage.serve.instance import Instance
 
 
 class Simulated:
@@ -23,15 +25,16 @@ class Simulated:
         metrics: of the server.
     """
 
-    def __init__(self, fleet: Fleet, model: str) -> None:
+    def __init__(self, fleet: Fleet, model: str, names: Published = VLLM) -> None:
         """Answer with the instances of a fleet.
 
         Args:
             fleet: of idle instances.
             model: the name that clients use.
+            names: of the metrics.
         """
         self.fleet = fleet
-        self.metrics = Metrics(self._loads, model)
+        self.metrics = Metrics(self._loads, model, names)
 
     @property
     def waiting(self) -> int:
@@ -53,6 +56,8 @@ class Simulated:
                 source=SimulatedSource(self.fleet, isl=prompt.tokens, osl=asked.osl, session=asked.session),
                 metrics=self.metrics,
                 isl=prompt.tokens,
+                osl=asked.osl,
+                choices=asked.choices,
                 stop=asked.stop,
             )
             for prompt in asked.prompts
@@ -62,7 +67,15 @@ class Simulated:
     def _loads(self) -> Iterator[Load]:
         for one in self.fleet.instances:
             engine = one.member.engine
-            yield Load(engine=one.name, running=len(engine.running), waiting=len(engine.waiting), kv_used=one.member.kv_used)
+            blocks = engine.kv_blocks_used + engine.kv_blocks_free
+            yield Load(
+                engine=one.name,
+                running=len(engine.running),
+                waiting=len(engine.waiting),
+                kv_used=one.member.kv_used,
+                preemptions=engine.preemptions(),
+                kv={"block_size": str(engine.tokens_per_block), "num_gpu_blocks": str(blocks)},
+            )
 
 
 class SimulatedSource:
@@ -80,18 +93,35 @@ class SimulatedSource:
         self._number = -1
         self._made = 0
         self._answer: Answer | None = None
+        self._at: Instance | None = None
+
+    @property
+    def engine(self) -> str:
+        """The instance that has it; "0" before it is sent."""
+        return self._at.name if self._at is not None else "0"
+
+    @property
+    def slot_at(self) -> float | None:
+        """When it had a slot; None while it waits."""
+        return None if self._at is None else self._at.slot_at.get(self._number)
+
+    @property
+    def preemptions(self) -> int:
+        """How often it lost its blocks."""
+        return 0 if self._at is None else self._at.member.engine.preemptions(self._number)
 
     def begin(self, answer: Answer) -> None:
         """Send the request to an instance."""
         self._answer = answer
         self._number = self._fleet.submit(isl=self._isl, osl=self._osl, deliver=self._deliver, session=self._session)
+        self._at = self._fleet.instance_of(self._number)
 
     def end(self) -> None:
         """The instance lets go of it."""
         self._answer = None
         if self._number >= 0:
             self._fleet.cancel(self._number)
-            self._fleet.ended(self._number)
+            self._fleet.ended(self._number).slot_at.pop(self._number, None)
 
     def _deliver(self, tokens: int, status: int) -> None:
         if self._answer is None:

@@ -9,7 +9,7 @@ class StopTexts:
     """Takes a text piece by piece.
 
     Attributes:
-        found: whether a stop text has come; what follows is not given out.
+        found: the stop text that has come, "" before; what follows is not given out.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -20,7 +20,7 @@ class StopTexts:
         """
         self._stops = tuple(stops)
         self._held = ""
-        self.found = False
+        self.found = ""
 
     def take(self, piece: str) -> str:
         """Take a further piece; what can be given out now."""
@@ -29,10 +29,11 @@ class StopTexts:
         if not self._stops:
             return piece
         text = self._held + piece
-        places = [place for stop in self._stops if (place := text.find(stop)) >= 0]
+        places = [(place, stop) for stop in self._stops if (place := text.find(stop)) >= 0]
         if places:
-            self.found, self._held = True, ""
-            return text[: min(places)]
+            place, self.found = min(places)
+            self._held = ""
+            return text[:place]
         kept = self._may_begin(text)
         self._held = text[len(text) - kept :]
         return text[: len(text) - kept]

@@ -179,6 +179,31 @@ class Engine:
         return int(self._machine.cfg["kv_blocks"] - self._machine.state["free"])
 
     @property
+    def tokens_per_block(self) -> int:
+        """Tokens of a KV block."""
+        return int(self._machine.cfg["block_tokens"])
+
+    @property
+    def coming(self) -> NDArray[np.int64]:
+        """Requests that are on their way to the queue, in the order of time."""
+        self._send()
+        return self._machine.rows.id[int(self._machine.state["arrived"]) : self._sent()]
+
+    @property
+    def queued(self) -> int:
+        """How many requests have no slot: those of the queue, and those on their way to it."""
+        return int(self._machine.state["queued"] + self._machine.state["coming"]) + len(self._new)
+
+    def preemptions(self, request: int | None = None) -> int:
+        """How often a request has lost its blocks so far; without one, how often any has."""
+        self._send()
+        counts = self._machine.rows.preemptions
+        if request is None:
+            return int(counts[: self._sent()].sum())
+        row = self._row.get(request, _NOBODY)
+        return 0 if row == _NOBODY else int(counts[row])
+
+    @property
     def outstanding_tokens(self) -> int:
         """Prompt tokens not computed and output tokens not made, of all requests that were submitted and have not ended."""
         m = self._machine

@@ -118,6 +118,20 @@ class Member:
             del self.live[delivery.number]
 
 
+def view_of_groups(groups: Sequence[Sequence[Member]]) -> View:
+    """What a router sees of instances of several attention ranks each: what their ranks hold together, and the mean of their KV use."""
+    if all(len(group) == 1 for group in groups):
+        return view_of([group[0] for group in groups])
+    return View(
+        available=[1] * len(groups),
+        requests=[sum(one.requests for one in group) for group in groups],
+        tokens=[sum(one.tokens for one in group) for group in groups],
+        kv_used=[sum(one.kv_used for one in group) / len(group) for group in groups],
+        matched=[0] * len(groups),
+        weight=[1.0] * len(groups),
+    )
+
+
 def view_of(members: Sequence[Member], weight: Sequence[float] | None = None) -> View:
     """What a router sees of a fleet whose instances are all available, and of whose prefixes it remembers none.
 

