@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.serve.asked import Asked, Kind, asked_of
+from tonnage.serve.dialect import OF_VLLM
 from tonnage.serve.prompt import PER_MESSAGE, Counted
 from tonnage.serve.refused import Refused
 
@@ -47,7 +48,7 @@ def test_a_prompt_is_text_or_token_ids_or_a_list_of_them(prompt: Any, isl: tuple
 def test_what_exceeds_the_context_is_refused_as_vllm_refuses_it() -> None:
     with pytest.raises(Refused) as refused:
         read("completions", {"prompt": list(range(90)), "max_tokens": 20}, max_context=100)
-    error = refused.value.to_json()["error"]
+    error = refused.value.to_json(OF_VLLM)["error"]
     assert error["code"] == 400
     assert error["type"] == "BadRequestError"
     assert "maximum context length is 100 tokens" in error["message"]
