@@ -13,7 +13,8 @@ from tonnage.api.arguments import Many, confidence_asked, listed, slo, spare_of,
 from tonnage.api.costs import overrides_of
 from tonnage.api.faults import Faults
 from tonnage.api.lengths import lengths_found, replays_lengths
-from tonnage.errors import InputError, InputErrors, option
+from tonnage.api.people import check_day, says_no_load
+from tonnage.errors import InputError, InputErrors, UnknownName, option
 from tonnage.perf.external.measured_steps import check_source, checked_source
 from tonnage.plan.cost import WAYS
 from tonnage.plan.demand import Demand
@@ -22,9 +23,9 @@ from tonnage.plan.note import UseCaseDefaults
 from tonnage.sizing.demand import carried_by_existing, demand_of
 from tonnage.sizing.question import DECIDING, Owned, Question, check_context
 from tonnage.spec.calibration import read_calibration
-from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system
+from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, gpu_of, system_of
 from tonnage.spec.deployment import METRICS, Limit, Slo, parse_limit
-from tonnage.spec.hardware import Gpu
+from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.lengths import WORDS_PER_TOKEN, parse_lengths
 from tonnage.spec.model import Model
 from tonnage.spec.precision import PRECISIONS, Precision, find_precision
@@ -109,7 +110,7 @@ def _alone(written: Scenario) -> Scenario:
 
 def _of_existing(scenario: Scenario) -> bool:
     """Whether the question is what systems that exist carry, without any load that is asked for."""
-    return scenario.have is not None and scenario.demand == DemandAsked()
+    return scenario.have is not None and says_no_load(scenario.demand)
 
 
 def _demand(scenario: Scenario, recording: Recording | None) -> Demand:
@@ -123,6 +124,7 @@ def _demand(scenario: Scenario, recording: Recording | None) -> Demand:
     needing = next((name for name in ("growth", "benchmarks") if getattr(scenario, name) is not None), None)
     if needing is not None:
         raise InputError(f"{option(needing)}: needs today's load beside {option('have')}; add for example {option('peak_rps')} 20")
+    check_day(scenario.demand)
     return carried_by_existing()
 
 
@@ -242,7 +244,9 @@ def _check_limits(limits: Slo, mode: Mode, demand: Demand | None, faults: Faults
 def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
     """What may be combined, and the rest that stands by itself."""
     asked = scenario.search
-    gpus = _names(asked.gpu or DEFAULT_GPUS, option("gpu"), faults) if asked.gpu is not None or not scenario.have else ()
+    bought = faults.named(option("system"), shapes, asked.system) or ()
+    own = asked.gpu is None and (scenario.have is not None or bool(asked.system))
+    gpus = () if own else _names(asked.gpu or DEFAULT_GPUS, option("gpu"), faults)
     precisions = _names(asked.precision, option("precision"), faults)
     precisions = tuple(name for name in PRECISIONS if name != "bf16") if precisions == (EVERY,) else precisions
     engines = _names(DEFAULT_ENGINES if asked.engine is None else asked.engine, option("engine"), faults)
@@ -273,8 +277,11 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
         "calibration": None if asked.coefficients is None else faults.of(read_calibration, asked.coefficients),
         "step_source": None if asked.step_model is None else faults.of(checked_source, asked.step_model),
     }
+    chosen["systems"] = bought
+    if bought:
+        chosen["gpus"] = tuple(dict.fromkeys((*chosen["gpus"], *map(gpu_of, bought))))
     if have:
-        chosen["gpus"] = tuple(dict.fromkeys((*chosen["gpus"], *(find_gpu(each.system.gpu) for each in have))))
+        chosen["gpus"] = tuple(dict.fromkeys((*chosen["gpus"], *(gpu_of(each.system) for each in have))))
     choices = [len(chosen[kind] or ()) for kind in ("gpus", "engines", "tps")]
     formats = len(DEFAULT_PRECISIONS if asked.precision is None else precisions)
     faults.of(check_source, chosen["step_source"], chosen["calibration"], math.prod(choices) * formats)
@@ -343,12 +350,47 @@ def owned(text: str | None) -> tuple[Owned, ...]:
     Raises:
         InputError: not a number of known systems.
     """
-    found = []
+    found: list[Owned] = []
     for part in listed(text or "", option("have")):
         match = _OWNED.match(part)
         if not match or int(match.group(1)) < 1:
-            raise InputError(f"{option('have')}: '{part}' is not a number of systems; write for example 3xdgx-h100")
-        found.append(Owned(count=int(match.group(1)), system=find_system(match.group(2))))
+            raise InputError(f"{option('have')}: '{part}' is not a number of systems; write for example 3xdgx-h100, 3x4xl40s or 16xh100")
+        found += _held(int(match.group(1)), match.group(2))
+    return tuple(sorted(found, key=lambda each: each.system.gpus))
+
+
+def _held(count: int, name: str) -> list[Owned]:
+    """So many systems of a name; of a GPU's name so many GPUs, in whole systems of the catalog and a smaller one for the rest.
+
+    Raises:
+        UnknownName: neither a system nor a GPU.
+    """
+    try:
+        return [Owned(count=count, system=find_system(name))]
+    except UnknownName as error:
+        try:
+            gpu = find_gpu(name)
+        except UnknownName:
+            raise error from None
+    whole, rest = divmod(count, system_of(gpu).gpus)
+    full = [Owned(count=whole, system=system_of(gpu))] if whole else []
+    return full + ([Owned(count=1, system=find_system(f"{rest}x{gpu.name}"))] if rest else [])
+
+
+def shapes(values: Many | None) -> tuple[System, ...]:
+    """The servers to buy in, one of each GPU at most.
+
+    Raises:
+        UnknownName: no such server.
+        InputError: two of one GPU.
+    """
+    found: list[System] = []
+    for name in () if values is None else listed(values, option("system")):
+        system = find_system(name)
+        other = next((each.name for each in found if each.gpu == system.gpu), None)
+        if other is not None:
+            raise InputError(f"{option('system')}: {other} and {system.name} hold the same GPU; ask for one of them at a time")
+        found.append(system)
     return tuple(found)
 
 

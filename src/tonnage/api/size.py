@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from datetime import date
 
     from tonnage.plan.candidate import Candidate
+    from tonnage.plan.demand import Demand
     from tonnage.sizing.measured import MeasuredQuestion
     from tonnage.sizing.planner import Progress
-    from tonnage.sizing.question import Question
+    from tonnage.sizing.question import Owned, Question
+    from tonnage.spec.scenario import DemandAsked
 
 
 OF_A_SIMULATION = ("title",)
@@ -127,6 +129,7 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
         InputError: the benchmarks cannot be used for the question.
     """
     from tonnage.api.choice import chosen
+    from tonnage.api.people import with_day
     from tonnage.cost.planned import with_cost
     from tonnage.sizing.planner import no_progress
     from tonnage.sizing.planner import size as search
@@ -139,6 +142,7 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
         chosen(asked, plan, scenario, prices=prices, where=where, search=search)
         for asked, plan in zip(understood.questions, plans, strict=True)
     ]
+    plans = [with_day(plan, scenario.demand) for plan in plans]
     plans = [with_cost(plan, prices, today=today, where=where) for plan in plans]
     if own is not None:
         own = with_cost(own, prices, today=today, where=where)
@@ -197,6 +201,7 @@ def size_measured(
     tp: Many | None = None,
     engine: Many | None = None,
     spare: int | None = None,
+    have: str | None = None,
     include_invalid: bool | None = None,
     command: str = "",
     today: date | None = None,
@@ -210,6 +215,7 @@ def size_measured(
             GenAI-Perf that does not say them was measured with.
         gpu, precision, tp, engine: which deployments may be chosen; all in the file if not given.
         ttft, itl, tpot, e2e, spare: as in ``size``.
+        have: systems that exist; what they carry is then the question where no load is given.
         include_invalid: whether run folders that their own client called INVALID count; they are left out if not, and a note names them.
         command, today: as typed, and the day, for the plan to name.
         demand: the demand in any form that needs no lengths, as in ``size``: ``peak_rps=199.77``.
@@ -217,7 +223,7 @@ def size_measured(
     Raises:
         InputError: anything that cannot be used, in one line.
     """
-    from tonnage.api.question import demand_asked
+    from tonnage.api.question import demand_asked, owned
     from tonnage.spec.scenario import DemandAsked
     from tonnage.spec.scenario_file import scenario_of
 
@@ -230,18 +236,38 @@ def size_measured(
             "write a scenario file that names the benchmarks, to have both"
         )
     asked = scenario_of({}, plain(demand)).demand
-    plan = _measured(
-        benchmarks=benchmarks,
-        question={"demand": demand_asked(asked), "slo": slo(ttft=ttft, itl=itl, tpot=tpot, e2e=e2e), "spare": spare_of(spare or 0)},
-        chosen={
-            "model": model,
-            "isl": None if isl is None else whole_numbers(isl, option("isl"))[0],
-            "osl": None if osl is None else whole_numbers(osl, option("osl"))[0],
-        },
-        narrowed={"gpu": gpu, "precision": precision, "tp": tp, "engine": engine},
-        include_invalid=bool(include_invalid),
-    )
+    exists = owned(have) if have is not None else ()
+
+    def plan_for(demand: Demand) -> Plan:
+        return _measured(
+            benchmarks=benchmarks,
+            question={"demand": demand, "slo": slo(ttft=ttft, itl=itl, tpot=tpot, e2e=e2e), "spare": spare_of(spare or 0)},
+            chosen={
+                "model": model,
+                "isl": None if isl is None else whole_numbers(isl, option("isl"))[0],
+                "osl": None if osl is None else whole_numbers(osl, option("osl"))[0],
+            },
+            narrowed={"gpu": gpu, "precision": precision, "tp": tp, "engine": engine},
+            include_invalid=bool(include_invalid),
+        )
+
+    plan = _of_existing(exists, asked, plan_for) if exists else plan_for(demand_asked(asked))
     return replace(plan, provenance=replace(plan.provenance, command=command, date="" if today is None else today.isoformat()))
+
+
+def _of_existing(exists: Sequence[Owned], asked: DemandAsked, plan_for: Callable[[Demand], Plan]) -> Plan:
+    """The plan of measured points with what systems that exist carry by them; for that load where none is asked for."""
+    from tonnage.api.people import check_day, says_no_load, with_day
+    from tonnage.api.question import demand_asked
+    from tonnage.sizing.demand import carried_by_existing
+    from tonnage.sizing.existing import measured_existing
+
+    alone = says_no_load(asked)
+    check_day(asked)
+    plan = plan_for(carried_by_existing() if alone else demand_asked(asked))
+    carried = measured_existing(plan, exists).requests_per_second
+    plan = plan_for(carried_by_existing(carried)) if alone and carried > 0 else plan
+    return with_day(replace(plan, existing=measured_existing(plan, exists)), asked)
 
 
 def _measured(

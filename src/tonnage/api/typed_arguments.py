@@ -34,7 +34,9 @@ class ScenarioArguments(TypedDict, total=False):
     where: Texts
     """Ways of serving whose cost is compared, separated by commas: on-prem, cloud, hybrid, api or hybrid-api."""
     have: Text
-    """Systems that exist, such as 3xdgx-h100: the plan then says what they carry, not how many are needed."""
+    """Systems that exist, such as 3xdgx-h100, 3x4xl40s, 16xh100 (GPUs), 2xp5.48xlarge or 2xmine.yaml: the plan says what they carry,
+    not how many are needed.
+    """
     growth: Length
     """Growth of the load, such as 5%/month or 60%/year."""
     spare: int | None
@@ -155,6 +157,10 @@ class SearchArguments(TypedDict, total=False):
 
     gpu: Texts
     """GPUs to try, separated by commas (default: h100-sxm-80gb,h200-sxm-141gb,a100-sxm-80gb,l40s)."""
+    system: Texts
+    """Servers to buy in, one of each GPU, such as 4xl40s, 1xh100, a cloud's machine type (p5.48xlarge) or a YAML file of your own
+    (default: the catalog's system of each GPU).
+    """
     precision: Texts
     """Number formats to try, separated by commas: fp16, bf16, fp8, int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4, mxfp4, or all;
     +kv-fp16, +kv-fp8, +kv-int8 or +2:4 may follow each of them (default: the format that the model is published in; fp16,fp8 where that has

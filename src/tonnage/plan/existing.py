@@ -32,6 +32,27 @@ class OwnedGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ADay:
+    """A working day of the highest load inside the limits.
+
+    Attributes:
+        hours: of the working day; ``peak_factor`` is the peak over the mean within them.
+        requests, input_tokens, output_tokens: in that time.
+        requests_per_user, users: what each user asks in a day, and how many users that makes; None where it was not said.
+    """
+
+    __pydantic_config__ = FORBID
+
+    hours: float
+    peak_factor: float
+    requests: float
+    input_tokens: float
+    output_tokens: float
+    requests_per_user: float | None = None
+    users: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Existing:
     """What systems that exist can carry.
 
@@ -44,6 +65,7 @@ class Existing:
         growth_per_month: of the load; None where it was not said.
         months_left: whole months after which the load still fits, −1 where it does not today; None without growth, or where it never
             ends.
+        a_day: a working day of the highest load; None where nothing runs.
     """
 
     __pydantic_config__ = FORBID
@@ -55,3 +77,4 @@ class Existing:
     breaks_first: Bound | None
     growth_per_month: float | None
     months_left: int | None
+    a_day: ADay | None = None

@@ -20,6 +20,8 @@ from tonnage.sizing.fleet_check import Replayed, fleet_summary
 from tonnage.sizing.limits import worst_limit
 
 if TYPE_CHECKING:
+    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.plan import Plan
     from tonnage.sizing.question import Owned, Question
     from tonnage.sizing.search import Answer
 
@@ -51,6 +53,41 @@ def existing(question: Question, found: Answer) -> Existing:
         breaks_first=largest.binds,
         growth_per_month=question.growth_per_month,
         months_left=left,
+    )
+
+
+def measured_existing(plan: Plan, have: Sequence[Owned]) -> Existing:
+    """What systems carry by the candidates of a plan of measured points: on each the one with most requests/s, all its GPUs in use."""
+    groups = [_measured_group(owned, plan.candidates) for owned in have]
+    total = sum(g.requests_per_second for g in groups)
+    today = None if plan.demand.of_existing else plan.demand.sizing_requests_per_second
+    return Existing(
+        groups=tuple(groups),
+        requests_per_second=total,
+        asked_requests_per_second=today,
+        headroom=None if today is None else total / today - 1.0,
+        breaks_first=max(groups, key=lambda g: g.requests_per_second).binds,
+        growth_per_month=None,
+        months_left=None if today is None else months_left(today, total, None),
+    )
+
+
+def _measured_group(owned: Owned, candidates: Sequence[Candidate]) -> OwnedGroup:
+    def carries(candidate: Candidate) -> float:
+        held = fleet(candidate.parallelism.gpus, owned.system.gpus, owned.count)
+        return held.instances * candidate.requests_per_second_per_instance
+
+    best = max((each for each in candidates if each.gpu == owned.system.gpu), key=carries, default=None)
+    rate = 0.0 if best is None else carries(best)
+    if best is None or not rate:
+        return OwnedGroup(count=owned.count, system=owned.system.name, deployment=None, instances=0, requests_per_second=0.0, binds=None)
+    return OwnedGroup(
+        count=owned.count,
+        system=owned.system.name,
+        deployment=best.identity,
+        instances=fleet(best.parallelism.gpus, owned.system.gpus, owned.count).instances,
+        requests_per_second=rate,
+        binds=best.binds,
     )
 
 
@@ -127,7 +164,7 @@ class _LimitAt:
             replayed = Replayed(recording=recording.at_mean(rate), lengths=self.question.replays_lengths)
         summary = fleet_summary(instance, rate, self.instances, replayed=replayed)[0]
         broken = worst_limit(summary, instance.asked.slo)
-        return None if broken is None else bound_by(broken)
+        return None if broken is None else bound_by(self.question.limits[instance.asked.slo.index(broken)])
 
     def bisected(self) -> tuple[float, Bound]:
         """The highest mean of a recording, stretched or shortened, that holds."""

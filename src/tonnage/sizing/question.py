@@ -71,6 +71,7 @@ class Question:
         max_batch_sizes, max_num_tokens, chunked_prefill: knobs that the asker set; empty or None leaves them to the
             engine and to ``tune``.
         stream_interval, front_ends: tokens of a message, and front ends of an instance, likewise; no search moves them.
+        systems: servers to buy in, at most one of each GPU; those of the catalog where none is named.
         have: systems that exist; what they carry is then the question. Empty to ask how many are needed.
         growth_per_month: of the load, as a share; None where it is not said.
         remarks: what was understood that the asker did not write, for the plan's notes.
@@ -109,6 +110,7 @@ class Question:
     chunked_prefill: bool | None = None
     stream_interval: int | None = None
     front_ends: int | None = None
+    systems: tuple[System, ...] = ()
     have: tuple[Owned, ...] = ()
     growth_per_month: float | None = None
     remarks: tuple[Note, ...] = ()

@@ -78,7 +78,7 @@ class Ready:
 
 def trials(question: Question) -> Iterator[Trial]:
     """Every combination that the question allows; pipelines only where they are asked for."""
-    owned = {o.system.gpu: o.system for o in question.have}
+    owned = {one.gpu: one for one in question.systems} | {o.system.gpu: o.system for o in question.have}
     splits = tuple(splits_of(question))
     guesses = (None,) if question.speculation is None else (None, question.speculation)
     for gpu, engine, precision, parallelism, speculation in product(question.gpus, question.engines, question.precisions, splits, guesses):

@@ -115,6 +115,8 @@ class System:
         gpus: how many it holds.
         max_power_w: of the whole server, in watts; None where unknown.
         source, date: where the figures come from.
+        gpu_file: the YAML file of its GPU where that is not in the catalog; else "".
+        usd: what one costs to buy, where its own file says so; None otherwise.
     """
 
     name: str
@@ -124,3 +126,5 @@ class System:
     source: str
     date: str
     notes: str = ""
+    gpu_file: str = ""
+    usd: float | None = None

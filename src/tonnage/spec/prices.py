@@ -178,13 +178,15 @@ class Prices:
 
     def _estimated(self, system: str) -> Figure | None:
         """The GPUs of a system and the server around them, both at each end of their range."""
-        from tonnage.errors import UnknownName
+        from tonnage.errors import InputError
         from tonnage.spec.catalog.lookup import find_system
 
         try:
             found = find_system(system)
-        except UnknownName:
+        except InputError:
             return None
+        if found.usd is not None:
+            return Figure(path=f"systems.{system}", low=found.usd, high=found.usd, source=f"{GIVEN} in {found.source}", date="")
         each = next((price.usd for price in self.gpus if price.gpu == found.gpu), None)
         if each is None:
             return None

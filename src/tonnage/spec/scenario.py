@@ -106,6 +106,10 @@ class SearchAsked:
     __pydantic_config__ = FORBID
 
     gpu: Texts = leaf("GPUs to try, separated by commas (default: h100-sxm-80gb,h200-sxm-141gb,a100-sxm-80gb,l40s).")
+    system: Texts = leaf(
+        "Servers to buy in, one of each GPU, such as 4xl40s, 1xh100, a cloud's machine type (p5.48xlarge) or a YAML file of your own "
+        "(default: the catalog's system of each GPU)."
+    )
     precision: Texts = leaf(
         "Number formats to try, separated by commas: fp16, bf16, fp8, int8-sq, int8-wo, int4-wo, awq, gptq, w4a8, nvfp4, mxfp4, or all; "
         "+kv-fp16, +kv-fp8, +kv-int8 or +2:4 may follow each of them "
@@ -192,7 +196,10 @@ class Scenario:
         "lengths and mode alone: short-in-short-out, short-in-long-out, long-in-short-out or long-in-long-out."
     )
     where: Texts = leaf("Ways of serving whose cost is compared, separated by commas: on-prem, cloud, hybrid, api or hybrid-api.")
-    have: Text = leaf("Systems that exist, such as 3xdgx-h100: the plan then says what they carry, not how many are needed.")
+    have: Text = leaf(
+        "Systems that exist, such as 3xdgx-h100, 3x4xl40s, 16xh100 (GPUs), 2xp5.48xlarge or 2xmine.yaml: the plan says what they carry, "
+        "not how many are needed."
+    )
     growth: Length = leaf("Growth of the load, such as 5%/month or 60%/year.")
     spare: int | None = leaf("Systems in addition to those that the load needs; 1 is N+1.")
     choice: ChoiceAsked = field(default_factory=ChoiceAsked)

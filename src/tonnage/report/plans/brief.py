@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tonnage.report.plans.headline import answer_text, cost_text, headline_rows
-from tonnage.report.plans.summary import no_answer, question_lines
+from tonnage.report.plans.summary import day_line, no_answer, question_lines
 from tonnage.report.wording.confidence import confidence_text
 from tonnage.report.wording.existing import existing_text
 from tonnage.report.wording.reachable import reachable_text
@@ -46,7 +46,7 @@ def _rows(plan: Plan) -> tuple[tuple[str, str], ...]:
         reached = "" if plan.reachable is None else reachable_text(plan.reachable)
         return tuple(row for row in (asked, exists, ("Answer", no_answer(plan)), ("Reachable", reached)) if row[1])
     start = ("Start", shlex.join(best.pool.launch) if len(best.pools) == 1 else "")
-    return tuple(row for row in (asked, exists, *headline_rows(plan, best), start) if row[1])
+    return tuple(row for row in (asked, exists, *headline_rows(plan, best), *((day_line(plan),) if best.standby is None else ()), start) if row[1])
 
 
 def _in_one(plan: Plan) -> str:

@@ -9,7 +9,7 @@ from tonnage.report.document import Section, Table, Text
 from tonnage.report.numbers import ABSENT, counted, number, percent, sentence_of
 from tonnage.report.plans.deployments import name_of
 from tonnage.report.wording.deployments import deployment_text
-from tonnage.report.wording.existing import breaks_first_text, existing_text
+from tonnage.report.wording.existing import breaks_first_text, day_text, existing_text
 
 if TYPE_CHECKING:
     from tonnage.plan.existing import Existing
@@ -71,5 +71,6 @@ def existing_section(plan: Plan) -> Section:
     )
     header = ("systems", "best deployment on them", "instances", "requests/s inside the limits", "what breaks first")
     growth = found.growth_per_month
+    day = None if found.a_day is None else Text(text=sentence_of(f"that is {day_text(found.a_day)}"))
     grows = None if growth is None else Text(text=f"The load is taken to grow by {growth:.1%} a month.")
-    return section("existing", "Systems that exist", Table(caption="What they carry", header=header, rows=rows), grows)
+    return section("existing", "Systems that exist", Table(caption="What they carry", header=header, rows=rows), day, grows)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
+from tonnage.errors import option
 from tonnage.plan.reason import OverBudget, OverPower, OverRacks
 from tonnage.report.document import Facts
 from tonnage.report.numbers import number, percent
@@ -13,7 +15,7 @@ from tonnage.report.plans.left_out import left_out_texts
 from tonnage.report.wording.aim import aim_text
 from tonnage.report.wording.demand import demand_text
 from tonnage.report.wording.deployments import load_text, memory_text
-from tonnage.report.wording.existing import existing_text
+from tonnage.report.wording.existing import day_text, existing_text
 from tonnage.report.wording.fleet_check import fleet_check_text
 from tonnage.report.wording.lengths import as_written
 from tonnage.report.wording.limits import bound_text, limit_text
@@ -41,6 +43,12 @@ def question_lines(plan: Plan) -> Facts:
     )
 
 
+def day_line(plan: Plan) -> tuple[str, str]:
+    """A working day of what systems that exist carry; "" where none do."""
+    day = None if plan.existing is None else plan.existing.a_day
+    return "A day", "" if day is None else day_text(day)
+
+
 def no_answer(plan: Plan) -> str:
     """That nothing is chosen, and by what: the limits, or what was given as the most."""
     return TOO_MUCH if any(isinstance(one.reason, OverBudget | OverPower | OverRacks) for one in plan.rejected) else NO_ANSWER
@@ -58,10 +66,12 @@ def answer_lines(plan: Plan) -> Facts:
     rows = (
         *exists,
         *headline_rows(plan, best),
+        day_line(plan),
         ("Capacity", _capacity(plan, best)),
         ("Latency" if best.at_peak is None else "At limit", "; ".join(latency(best, ("ttft", "tpot", "e2e")))),
         ("Pace", _pace(plan, best)),
         ("Load", _load(plan, best)),
+        ("Smaller", _smaller(plan, best)),
         ("Memory", "; ".join(filter(None, (memory_text(pool.memory, pool.kv_tokens) for pool in best.pools)))),
         ("Format", _format(best)),
         ("Fleet check", "" if plan.fleet_check is None else fleet_check_text(plan.fleet_check)),
@@ -69,6 +79,9 @@ def answer_lines(plan: Plan) -> Facts:
     )
     return Facts(rows=tuple(row for row in rows if row[1]))
 
+
+SERVERS = (1, 2, 4)
+"""GPUs of the servers that are sold beside those of eight."""
 
 SAME = 0.005
 """Loads that are nearer than this share are printed alike."""
@@ -82,6 +95,19 @@ def _capacity(plan: Plan, best: Candidate) -> str:
         "" if asked is None or abs(sized - 1) < SAME else f"; the answer counts on {number(best.sized_rate)}, to be {percent(asked)} sure"
     )
     return f"one instance {verb} {rate} requests/s{inside} ({load_text(best.load)}), 8 GPUs {per_8}{counts}"
+
+
+def _smaller(plan: Plan, best: Candidate) -> str:
+    """The smallest server that carries the peak, where one system is far more than that; "" elsewhere."""
+    if len(best.pools) != 1 or plan.demand.offline or plan.existing is not None or best.load.kind != "open" or best.confidence is None:
+        return ""
+    pool = best.pool
+    gpus = math.ceil(round(plan.demand.sizing_requests_per_second / best.sized_rate, 9)) * pool.parallelism.gpus
+    size = next((count for count in SERVERS if count >= gpus), None)
+    if best.systems_exact > 1 or size is None or size >= pool.gpus_per_system:
+        return ""
+    carry = "one GPU carries" if gpus == 1 else f"{gpus} GPUs carry"
+    return f"{carry} the peak; {option('system')} {size}x{pool.gpu} sizes in servers of {size}"
 
 
 def _pace(plan: Plan, best: Candidate) -> str:

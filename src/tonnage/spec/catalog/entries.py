@@ -137,14 +137,14 @@ def system_shelf() -> Shelf[System]:
     return _shelf(entries, "systems.yaml")
 
 
-def generic_system(gpu: Gpu) -> System:
-    """Eight of a GPU in one server, for counting where no server is known."""
+def generic_system(gpu: Gpu, gpus: int = 8) -> System:
+    """So many of a GPU in one server, for counting where no server is known."""
     return System(
-        name=f"8x{gpu.name}",
+        name=f"{gpus}x{gpu.name}",
         gpu=gpu.name,
-        gpus=8,
+        gpus=gpus,
         max_power_w=None,
-        source="generic: eight of the GPU in one server, an assumption for counting",
+        source=f"generic: {'eight' if gpus == 8 else gpus} of the GPU in one server, an assumption for counting",
         date=gpu.date,
     )
 

@@ -18,12 +18,17 @@ from tonnage.spec.engine import EngineSpec
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.hardware_file import is_hardware_file, read_hardware
 from tonnage.spec.model import Model
+from tonnage.spec.system_file import read_system
 
 if TYPE_CHECKING:
     from tonnage.spec.catalog.entries import Shelf, T
 
 Entry = Model | Gpu | System | EngineSpec
 
+MOST_GPUS = 72
+"""Most GPUs of a server that is named by their number."""
+
+_SHAPE = re.compile(r"^(\d{1,3})\s*[x×]\s*-?(.+)$")
 _TUNING = re.compile(r"-(instruct|chat|hf|it|base)$")
 _LLAMA = re.compile(r"^(?:meta-)?llama-?v?(\d)(?:[.p-](\d)(?=-))?-?(?=\d)")
 _VERSION = re.compile(r"^(.*?)[\s:=v@-]*(\d+(?:\.\d+)*)(?:[.+-]?(?:rc|post|dev|cpu|cu|rocm|amd|mi)[\w.]*)*$")
@@ -116,19 +121,47 @@ def find_gpu(name_or_path: str) -> Gpu:
 
 
 def find_system(name: str) -> System:
-    """The system of that name, such as "dgx-h100" or "8xl40s".
+    """The system of that name, such as "dgx-h100", "8xl40s" or "4xl40s", a cloud's machine type, or the YAML file at that path.
 
     Raises:
         UnknownName: no system of that name.
+        InputError: the file cannot be read as a system.
     """
+    if is_hardware_file(name):
+        return read_system(name)
     level = _level(name)
-    found = _systems().get(level)
-    if found is None and level.startswith("8x"):
-        gpu = _gpus().get(_level_gpu(level[2:]))
-        found = system_of(gpu) if gpu else None
+    found = _systems().get(level) or _of_gpus(level) or _rented(name)
     if found is None:
-        raise UnknownName("system", _shown(name), entries.system_shelf().by_name)
+        otherwise = "a number of GPUs such as 4xl40s, a cloud's machine type such as p5.48xlarge, or the path of a YAML file"
+        raise UnknownName("system", _shown(name), entries.system_shelf().by_name, otherwise)
     return found
+
+
+def _of_gpus(level: str) -> System | None:
+    """So many of a GPU in one server, such as "4xl40s"; the system of the catalog where that holds as many."""
+    match = _SHAPE.match(level)
+    gpu = _gpus().get(_level_gpu(match[2])) if match else None
+    if match is None or gpu is None or not 1 <= int(match[1]) <= MOST_GPUS:
+        return None
+    known = system_of(gpu)
+    return known if known.gpus == int(match[1]) else entries.generic_system(gpu, int(match[1]))
+
+
+def _rented(name: str) -> System | None:
+    """The machine of a cloud of that type; its provider may stand before it."""
+    from tonnage.spec.catalog.instance_types import instance_types
+
+    return instance_types().get(name.strip().lower().rsplit(" ", 1)[-1])
+
+
+def gpu_of(system: System) -> Gpu:
+    """The GPU that a system holds.
+
+    Raises:
+        UnknownName: it is not in the catalog.
+        InputError: its file cannot be read.
+    """
+    return find_gpu(system.gpu_file or system.gpu)
 
 
 def system_of(gpu: Gpu) -> System:

@@ -1,0 +1,96 @@
+"""Servers of any shape, of one's own and of clouds, by name; and what they carry as a working day."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.questions import question
+from tonnage.api.question import owned, shapes
+from tonnage.api.size import size, size_measured
+from tonnage.errors import InputError
+from tonnage.spec.catalog import find_system, gpu_of
+from tonnage.spec.catalog.instance_types import instance_types
+from tonnage.spec.catalog.price_list import catalog_prices
+
+ROOT = Path(__file__).parents[2]
+MEASURED = ROOT / "examples" / "nim-llama-3-8b-h100-fp8.csv"
+CARD = "name: my-card-48\nfp16_tflops: 180\nfp8_tflops: 360\nmemory_gb: 48\nmemory_bandwidth_gb_s: 900\ntdp_w: 300\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "held"),
+    [
+        ("3xdgx-h100", [(3, "dgx-h100", 8)]),
+        ("3x4xl40s", [(3, "4xl40s", 4)]),
+        ("16xh100", [(2, "dgx-h100", 8)]),
+        ("4xl40s", [(1, "4xl40s", 4)]),
+        ("12xh100", [(1, "4xh100-sxm-80gb", 4), (1, "dgx-h100", 8)]),
+        ("4x1xh100", [(4, "1xh100-sxm-80gb", 1)]),
+        ("2x8xl40s", [(2, "8xl40s", 8)]),
+        ("2xp5.48xlarge", [(2, "p5.48xlarge", 8)]),
+        ("1xAWS p5.48xlarge", [(1, "p5.48xlarge", 8)]),
+        ("2 x a2-highgpu-1g", [(2, "a2-highgpu-1g", 1)]),
+    ],
+)
+def test_servers_by_name(text: str, held: list[tuple[int, str, int]]) -> None:
+    assert [(each.count, each.system.name, each.system.gpus) for each in owned(text)] == held
+
+
+def test_every_machine_type_of_a_cloud_is_a_system() -> None:
+    types = instance_types()
+    assert len(types) > 60
+    assert all(find_system(name) == system and gpu_of(system).name == system.gpu for name, system in types.items())
+
+
+@pytest.mark.parametrize("text", ["3xnothing", "0xdgx-h100", "h100", "3x99xl40s", "3x0xl40s"])
+def test_what_is_no_server_is_refused_with_what_works(text: str) -> None:
+    with pytest.raises(InputError, match=r"unknown system|is not a number of systems"):
+        owned(text)
+
+
+def test_a_server_and_its_gpu_from_files(tmp_path: Path) -> None:
+    (tmp_path / "card.yaml").write_text(CARD, encoding="utf-8")
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("gpu: card.yaml\ngpus: 2\nmax_power_w: 1800\nusd: 21000\n", encoding="utf-8")
+    system = find_system(str(mine))
+    assert (system.gpus, system.max_power_w, gpu_of(system).memory_gb) == (2, 1800, 48)
+    price = catalog_prices().system_usd(str(mine))
+    assert price is not None
+    assert (price.value, price.given) == (21_000, True)
+    asked = question(gpu=None, tp="1", engine="vllm", peak_rps=10, ttft="p95<=1s", system=str(mine))
+    assert [gpu.name for gpu in asked.gpus] == ["my-card-48"]
+    mine.write_text("gpu: h100\ngpus: 0\nwatts: 3\n", encoding="utf-8")
+    with pytest.raises(InputError, match="watts"):
+        find_system(str(mine))
+
+
+def test_servers_of_one_gpu_are_bought_one_by_one() -> None:
+    plan = size(model="llama-3.1-8b", gpu="h100", precision="fp8", tp="1", engine="tensorrt-llm-0.15", isl=1000, osl=100, peak_rps=120,
+                ttft="p95<=300ms", system="1xh100")  # fmt: skip
+    assert plan.choice is not None
+    assert (plan.choice.gpus_per_system, plan.choice.systems) == (1, plan.choice.instances)
+    assert 1 < plan.choice.gpus < 8
+
+
+def test_two_shapes_of_one_gpu_are_refused() -> None:
+    with pytest.raises(InputError, match="hold the same GPU"):
+        shapes("4xl40s,8xl40s")
+
+
+def test_a_measured_system_as_people() -> None:
+    """One DGX at 70.7 requests/s: 2.04 million requests in eight hours, 679 thousand users at three a day."""
+    plan = size_measured(benchmarks=MEASURED, ttft="mean<=500ms", have="1xdgx-h100", requests_per_user_day=3)
+    assert plan.existing is not None
+    day = plan.existing.a_day
+    assert day is not None
+    assert plan.existing.requests_per_second == pytest.approx(70.75, abs=0.01)
+    assert day.requests == pytest.approx(2.04e6, rel=0.002)
+    assert day.users == pytest.approx(679e3, rel=0.001)
+    assert (day.input_tokens, day.output_tokens) == (day.requests * 2000, day.requests * 200)
+    assert plan.choice is not None
+    assert plan.choice.systems == 1
+    more = size_measured(benchmarks=MEASURED, ttft="mean<=500ms", have="3xdgx-h100", peak_rps=100.0)
+    assert more.existing is not None
+    assert more.existing.headroom == pytest.approx(3 * 70.747 / 100 - 1, abs=0.001)
