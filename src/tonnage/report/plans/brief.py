@@ -46,7 +46,8 @@ def _rows(plan: Plan) -> tuple[tuple[str, str], ...]:
         reached = "" if plan.reachable is None else reachable_text(plan.reachable)
         return tuple(row for row in (asked, exists, ("Answer", no_answer(plan)), ("Reachable", reached)) if row[1])
     start = ("Start", shlex.join(best.pool.launch) if len(best.pools) == 1 else "")
-    return tuple(row for row in (asked, exists, *headline_rows(plan, best), *((day_line(plan),) if best.standby is None else ()), start) if row[1])
+    day = day_line(plan) if best.standby is None else ("", "")
+    return tuple(row for row in (asked, exists, *headline_rows(plan, best), day, start) if row[1])
 
 
 def _in_one(plan: Plan) -> str:
