@@ -25,8 +25,8 @@ POLICIES = {
 }
 """Its name for each policy that both have."""
 
-BACK = ("--cb-timeout-duration-secs", "3", "--health-check-interval-secs", "2")
-"""Without these, a worker that has come back stays out for a minute."""
+BACK = ("--cb-timeout-duration-secs", "3", "--health-check-interval-secs", "2", "--worker-startup-check-interval", "1")
+"""Without these, a worker that has come back stays out for a minute, and one that is not up at the start is looked for every 30 s."""
 
 
 def proxy_command(proxy: str, settings: Settings) -> tuple[str, ...]:
