@@ -3,8 +3,8 @@
     .venv-check/bin/python benchmarks/failures.py                   both
     .venv-check/bin/python benchmarks/failures.py --seconds 30      with so much load before and after
 
-24 clients stream 50 tokens each in a closed loop, and the workers take turns. A frozen worker (kill -STOP) goes on after six seconds; a killed one is started again by
-its supervisor. The gateway cuts a stream that is silent for three seconds (--idle-timeout 3).
+24 clients stream 50 tokens each in a closed loop, and the workers take turns. A frozen worker (kill -STOP) goes on after six seconds; a
+killed one is started again by its supervisor. The gateway cuts a stream that is silent for three seconds (--idle-timeout 3).
 """
 
 from __future__ import annotations
