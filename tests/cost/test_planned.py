@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -26,7 +27,9 @@ def test_a_year_of_the_choice_costs_what_its_traffic_and_its_systems_do() -> Non
     cost = cost_of(plan, PRICES, where=("on-prem", "api"))
     assert isinstance(cost, YearlyCost)
     assert plan.choice is not None
-    assert cost == compare(traffic_of(plan), serving_of(plan.choice), PRICES, model="llama-3-8b", where=("on-prem", "api"))
+    assert replace(cost, outlook=None) == compare(
+        traffic_of(plan), serving_of(plan.choice), PRICES, model="llama-3-8b", where=("on-prem", "api")
+    )
     owned = cost.way("on-prem")
     assert owned is not None
     assert owned.total_usd_per_year == pytest.approx(595_000)

@@ -8,6 +8,7 @@ from datetime import date
 from tonnage.cost.cost import serving_of, traffic_of
 from tonnage.cost.job import job_cost
 from tonnage.cost.options import yearly_owned
+from tonnage.cost.outlook import with_outlook
 from tonnage.cost.where import compare
 from tonnage.errors import InputError
 from tonnage.plan.cost import WAYS, Cost, Where
@@ -45,7 +46,7 @@ def cost_of(plan: Plan, prices: Prices, *, today: date | None = None, where: tup
     requests, seconds = plan.demand.offline_requests, plan.demand.offline_seconds
     model = catalog_id(plan.scenario.model)
     if requests is None or seconds is None:
-        return compare(traffic, serving, prices, today=today, model=model, where=where)
+        return with_outlook(compare(traffic, serving, prices, today=today, model=model, where=where), plan, prices, today)
     return job_cost(requests, seconds, (traffic.input_tokens, traffic.output_tokens), serving, prices, model=model, today=today)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from tonnage.plan.cost_note import CostNote, NoCost
 from tonnage.plan.document import DERIVES, Shown, Tagged
+from tonnage.plan.outlook import Outlook
 from tonnage.plan.serving import Serving
 from tonnage.plan.traffic import Traffic
 from tonnage.spec.prices import Figure
@@ -159,6 +160,7 @@ class YearlyCost(Shown):
         break_evens: for each two of on-prem, cloud and API.
         notes: what a reader must know.
         stale_prices: prices that are older than a year.
+        outlook: what it comes to over years, for each user and in a building.
     """
 
     __pydantic_config__ = DERIVES
@@ -172,6 +174,7 @@ class YearlyCost(Shown):
     break_evens: tuple[BreakEven, ...]
     notes: tuple[CostNote, ...]
     stale_prices: tuple[Figure, ...]
+    outlook: Outlook | None = None
     of: Literal["year"] = "year"
 
     @property

@@ -10,6 +10,7 @@ from tonnage.report.blocks import items, section
 from tonnage.report.document import Block, Section, Table
 from tonnage.report.numbers import ABSENT, number, sentence_of, usd, whole
 from tonnage.report.plans.costs import NAMES, TITLES, owned, priced, spread, takes, ways
+from tonnage.report.plans.outlook import outlook_blocks
 from tonnage.report.wording.cost import THE, break_even_text, cost_note_texts, no_cost_text
 from tonnage.report.wording.price_names import price_name
 from tonnage.spec.prices import amount
@@ -36,6 +37,7 @@ def cost_section(cost: YearlyCost | None, drawn: Block | None = None) -> Section
         "cost",
         "Cost",
         drawn or ways_table(cost),
+        *outlook_blocks(cost),
         items((_exactly(cost), *map(_unknown, ways(cost)), *_break_evens(cost))),
         _parts(cost),
         prices_table(cost.figures),
