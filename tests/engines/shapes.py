@@ -10,6 +10,7 @@ from typing import Any
 MESSAGES = [{"role": "user", "content": "tell a tale"}]
 PLAIN = {"model": "tiny", "max_tokens": 5, "temperature": 0, "ignore_eos": True}
 USAGE = {"stream": True, "stream_options": {"include_usage": True}}
+EACH = {"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 
 REQUESTS: dict[str, tuple[str, Any]] = {
@@ -26,6 +27,8 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     "text, two prompts": (TEXT, {**PLAIN, "prompt": ["a", "tale"]}),
     "text, streamed": (TEXT, {**PLAIN, "prompt": "a tale", "stream": True}),
     "text, streamed with usage": (TEXT, {**PLAIN, **USAGE, "prompt": "a tale"}),
+    "text, streamed with usage in every event": (TEXT, {**PLAIN, **EACH, "prompt": "a tale"}),
+    "chat, streamed with usage in every event": (CHAT, {**PLAIN, **EACH, "messages": MESSAGES}),
     "another model": (TEXT, {**PLAIN, "prompt": "a", "model": "another"}),
     "another model, chat": (CHAT, {**PLAIN, "messages": MESSAGES, "model": "another"}),
     "beyond the context": (TEXT, {**PLAIN, "prompt": "a", "max_tokens": 10_000_000}),

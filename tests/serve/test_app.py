@@ -9,16 +9,36 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
 from tests.serve.engines import STEP_S, engine
-from tonnage.serve.app import Service, application
+from tonnage.serve.answer import Answer, Piece
+from tonnage.serve.app import Service, application, events_of, whole_text
+from tonnage.serve.asked import asked_of
+from tonnage.serve.dialect import Further
 from tonnage.serve.fleet import Fleet
+from tonnage.serve.metrics import Metrics
+from tonnage.serve.refused import Refused
+from tonnage.serve.replies import Reply
 from tonnage.serve.server import Served
 from tonnage.serve.simulated import Simulated
+
+SERVED = Served(
+    engine=engine,
+    instances=2,
+    router="least-outstanding",
+    model="toy",
+    max_context=1000,
+    default_osl=6,
+    most_waiting=3,
+    count=lambda text: len(text.split()),
+    speed=1.0,
+    host="127.0.0.1",
+    port=0,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,19 +79,7 @@ def server() -> Iterator[Running]:
     from tonnage.simulator.kernel import warm_up
 
     warm_up()
-    served = Served(
-        engine=engine,
-        instances=2,
-        router="least-outstanding",
-        model="toy",
-        max_context=1000,
-        default_osl=6,
-        most_waiting=3,
-        count=lambda text: len(text.split()),
-        speed=1.0,
-        host="127.0.0.1",
-        port=0,
-    )
+    served = SERVED
     listening = socket.create_server(("127.0.0.1", 0))
     found: list[Service] = []
     servers: list[uvicorn.Server] = []
@@ -203,3 +211,65 @@ def test_a_full_queue_is_503_and_metrics_tell_of_it(server: Running) -> None:
     assert 'vllm:request_success_total{engine="0",finished_reason="length"' in text
     assert 'vllm:admission_rejections_total{model_name="toy",reason="max_num_queued_reqs"} 1.0' in text
     assert idle(server)
+
+
+def test_every_event_has_the_usage_so_far_where_it_is_asked_for(server: Running) -> None:
+    body = {"prompt": "a b", "max_tokens": 4, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+    events = server.stream("/v1/completions", body)
+    assert [event["usage"]["completion_tokens"] for event in events] == [1, 2, 3, 4, 4]
+    assert {event["usage"]["prompt_tokens"] for event in events} == {2}
+
+
+def test_the_role_of_a_chat_comes_with_the_first_token() -> None:
+    class Silent:
+        engine, slot_at, preemptions = "0", None, 0
+
+        def begin(self, answer: Answer) -> None:
+            self.answer = answer
+
+        def end(self) -> None:
+            pass
+
+    async def first_event(silent: Silent) -> bytes:
+        answer = Answer(source=silent, metrics=Metrics(list, "toy"), isl=3)
+        answer.begin()
+        events = events_of(Reply(kind="chat", id="c", model="toy", created=0, further=Further()), 0, answer)
+        coming = asyncio.ensure_future(anext(events))
+        assert not (await asyncio.wait([coming], timeout=0.05))[0]
+        answer.take(Piece(text="a", tokens=1))
+        role = await coming
+        assert json.loads((await anext(events)).removeprefix(b"data: "))["choices"][0]["delta"] == {"content": "a"}
+        await events.aclose()
+        return role
+
+    assert b'"role":"assistant"' in asyncio.run(first_event(Silent()))
+
+
+def asked_of_small_cache(*prompts: int, osl: int) -> tuple[list[str], str]:
+    """The texts of requests to an engine of 12 blocks of 16 tokens, and its metrics."""
+
+    async def run() -> tuple[list[str], str]:
+        service = replace(SERVED, engine=lambda: engine(kv_blocks=12), instances=1).build(asyncio.get_running_loop())
+        body = {"prompt": [[1] * tokens for tokens in prompts], "max_tokens": osl}
+        made = service.engines.answers(asked_of("completions", body, reader=service.reader, max_context=0, default_osl=1))
+        for answer in made:
+            answer.begin()
+        texts = await asyncio.gather(*(whole_text(answer) for answer in made))
+        return texts, service.engines.metrics.text().decode()
+
+    return asyncio.run(run())
+
+
+def test_a_cache_that_runs_out_preempts_and_metrics_count_it() -> None:
+    """Two requests that fit at first and not as they grow: one loses its blocks and is computed again, and both end in full."""
+    texts, page = asked_of_small_cache(80, 80, osl=60)
+    assert [len(text.split()) for text in texts] == [60, 60]
+    counts = {line.split("{")[0]: float(line.split()[-1]) for line in page.splitlines() if "preempt" in line and line[0] != "#"}
+    assert counts["vllm:num_preemptions_total"] >= 1
+    assert counts["vllm:request_num_preemptions_sum"] == counts["vllm:num_preemptions_total"]
+
+
+def test_a_request_that_the_cache_can_never_hold_is_refused() -> None:
+    with pytest.raises(Refused, match="does not fit the KV cache") as refused:
+        asked_of_small_cache(300, osl=5)
+    assert refused.value.status == 400

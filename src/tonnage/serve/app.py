@@ -242,6 +242,7 @@ async def _reply(service: Service, asked: Asked, request: Request, number: int, 
         created=int(time.time()),
         further=service.dialect.further,
         usage_last=asked.usage,
+        usage_each=asked.usage_each,
     )
     made = service.engines.answers(asked)
     for answer in made:
@@ -250,7 +251,7 @@ async def _reply(service: Service, asked: Asked, request: Request, number: int, 
         return Stream(_events(asked, reply, made, service.dialect), made, cut_after)
     watch = asyncio.ensure_future(_left(request.receive, made))
     try:
-        texts = await asyncio.gather(*(_whole(answer) for answer in made))
+        texts = await asyncio.gather(*(whole_text(answer) for answer in made))
     finally:
         watch.cancel()
         for answer in made:
@@ -259,7 +260,12 @@ async def _reply(service: Service, asked: Asked, request: Request, number: int, 
     return JSONResponse(reply.whole(ended, asked.isl, _total(made)))
 
 
-async def _whole(answer: Answer) -> str:
+async def whole_text(answer: Answer) -> str:
+    """The text of an answer, once it has ended.
+
+    Raises:
+        Refused: the engine cannot answer.
+    """
     return "".join([piece async for piece in answer.pieces()])
 
 
@@ -271,10 +277,10 @@ async def _events(asked: Asked, reply: Reply, made: list[Answer], dialect: Diale
     """Every event of a stream; the choices of one request are mixed as they come."""
     try:
         if len(made) == 1:
-            async for part in _events_of(reply, 0, made[0]):
+            async for part in events_of(reply, 0, made[0]):
                 yield part
         else:
-            async for part in _mixed([_events_of(reply, i, answer) for i, answer in enumerate(made)]):
+            async for part in _mixed([events_of(reply, i, answer) for i, answer in enumerate(made)]):
                 yield part
     except Refused as error:
         yield event(error.to_json(dialect))
@@ -284,12 +290,17 @@ async def _events(asked: Asked, reply: Reply, made: list[Answer], dialect: Diale
     yield DONE
 
 
-async def _events_of(reply: Reply, index: int, answer: Answer) -> AsyncIterator[bytes]:
-    """The events of one choice; the last one says why it ended."""
-    if reply.kind == "chat":
-        yield event(reply.chunk(index, None))
+async def events_of(reply: Reply, index: int, answer: Answer) -> AsyncIterator[bytes]:
+    """The events of one choice; the last one says why it ended.
+
+    The role that begins a chat comes with the first token and not before, as from a real engine: some clients take it for that.
+    """
+    begun = reply.kind != "chat"
     async for piece in answer.pieces():
-        yield event(reply.chunk(index, piece, answer.finish or None, answer.stopped_by))
+        if not begun:
+            begun = True
+            yield event(reply.chunk(index, None, tokens=(answer.isl, 0)))
+        yield event(reply.chunk(index, piece, answer.finish or None, answer.stopped_by, tokens=(answer.isl, answer.made)))
 
 
 async def _mixed(streams: list[AsyncIterator[bytes]]) -> AsyncIterator[bytes]:

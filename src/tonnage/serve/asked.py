@@ -27,6 +27,7 @@ class Asked:
         sampling: how tokens are chosen.
         choices: answers to the same prompt (``n``).
         stream, usage: whether tokens are streamed, and whether the stream ends with the usage.
+        usage_each: whether every event of it has the usage so far (vLLM's ``continuous_usage_stats``).
         stop: texts at which an answer ends.
         session: a number for session affinity, made of ``user``; -1 without.
     """
@@ -39,6 +40,7 @@ class Asked:
     choices: int
     stream: bool
     usage: bool
+    usage_each: bool
     stop: tuple[str, ...]
     session: int
 
@@ -70,7 +72,7 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, max_context: int, default
     longest = max(prompt.tokens for prompt in prompts)
     named = "max_completion_tokens" if kind == "chat" and body.get("max_completion_tokens") is not None else "max_tokens"
     osl = _whole(body, named, default_osl or max(max_context - longest, 1), least=1)
-    choices = _whole(body, "n", 1, least=1, most=MOST_CHOICES)
+    choices, options = _whole(body, "n", 1, least=1, most=MOST_CHOICES), _object(body, "stream_options")
     if max_context and longest + osl > max_context:
         raise Refused(
             f"This model's maximum context length is {max_context} tokens. However, you requested {longest + osl} tokens ({longest} in the "
@@ -85,7 +87,8 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, max_context: int, default
         sampling=sampling_of(body, osl),
         choices=choices,
         stream=_flag(body, "stream"),
-        usage=_flag(_object(body, "stream_options"), "include_usage"),
+        usage=_flag(options, "include_usage"),
+        usage_each=_flag(options, "include_usage") and _flag(options, "continuous_usage_stats"),
         stop=_stop(body.get("stop")),
         session=-1 if not body.get("user") else sum((i + 1) * b for i, b in enumerate(str(body["user"]).encode())),
     )

@@ -20,6 +20,10 @@ def event(document: dict[str, Any]) -> bytes:
     return b"data: " + json.dumps(document, separators=(",", ":")).encode() + b"\n\n"
 
 
+def _tokens(prompt: int, completion: int) -> dict[str, int]:
+    return {"prompt_tokens": prompt, "total_tokens": prompt + completion, "completion_tokens": completion}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
     """A choice that has ended.
@@ -46,6 +50,7 @@ class Reply:
         created: seconds since 1970.
         further: fields of the engine beside those of the API.
         usage_last: whether a stream ends with the usage.
+        usage_each: whether every event of it has the usage so far.
     """
 
     kind: Kind
@@ -54,6 +59,7 @@ class Reply:
     created: int
     further: Further
     usage_last: bool = False
+    usage_each: bool = False
 
     def whole(self, choices: Sequence[Made], prompt: int, completion: int) -> dict[str, Any]:
         """A whole reply."""
@@ -67,8 +73,18 @@ class Reply:
         rest = {**more.reply, **(more.chat if chat else {}), **self._fingerprint()}
         return {**self._head(name), "choices": made, "usage": self._usage(prompt, completion), **rest}
 
-    def chunk(self, index: int, text: str | None, finish: str | None = None, stopped_by: str = "") -> dict[str, Any]:
-        """A part of the stream; without text, the role that begins a chat."""
+    def chunk(
+        self, index: int, text: str | None, finish: str | None = None, stopped_by: str = "", *, tokens: tuple[int, int] = (0, 0)
+    ) -> dict[str, Any]:
+        """A part of the stream; without text, the role that begins a chat.
+
+        Args:
+            index: of the choice.
+            text: of the part.
+            finish: why the choice ends with it; None where it goes on.
+            stopped_by: the stop text that ended it, if one did.
+            tokens: of the prompt, and of the choice so far.
+        """
         more = self.further
         choice: dict[str, Any]
         rest: dict[str, Any] = self._fingerprint() if finish and not self.usage_last else {}
@@ -82,16 +98,16 @@ class Reply:
         else:
             own = {**self._stop_reason(stopped_by), **more.text_delta, **more.delta}
             choice = {"index": index, "text": text or "", "logprobs": None, "finish_reason": finish, **own}
+        if self.usage_each:
+            rest["usage"] = _tokens(*tokens)
         return {**self._head(self._chunks), "choices": [choice], **rest}
 
     def last(self, prompt: int, completion: int) -> dict[str, Any]:
         """The part that holds the usage, behind the others."""
-        tokens = {"prompt_tokens": prompt, "total_tokens": prompt + completion, "completion_tokens": completion}
-        return {**self._head(self._chunks), "choices": [], "usage": tokens, **self._fingerprint()}
+        return {**self._head(self._chunks), "choices": [], "usage": _tokens(prompt, completion), **self._fingerprint()}
 
     def _usage(self, prompt: int, completion: int) -> dict[str, Any]:
-        tokens = {"prompt_tokens": prompt, "total_tokens": prompt + completion, "completion_tokens": completion}
-        return {**tokens, **self.further.usage}
+        return {**_tokens(prompt, completion), **self.further.usage}
 
     def _stop_reason(self, stopped_by: str) -> dict[str, Any]:
         return {"stop_reason": stopped_by or None} if self.further.stop_reason else {}
