@@ -29,11 +29,12 @@ sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from tonnage import simulate  # noqa: E402 — the two paths above are needed first
 from tonnage.api import deployment_of  # noqa: E402
-from tonnage.bench.scrape import fetch, samples  # noqa: E402
+from tonnage.bench.scrape import fetch  # noqa: E402
 from tonnage.results.metrics import Summary, summarize  # noqa: E402
 from tonnage.results.store import read_run  # noqa: E402
 from tonnage.spec.deployment import Deployment  # noqa: E402
 from tonnage.validation.replay import replay  # noqa: E402
+from tonnage.watch.page import Page  # noqa: E402
 
 ISL, OSL = 1000, 200
 GPUS_PER_SYSTEM = 8
@@ -154,8 +155,8 @@ def streams(asked: Served, numbers: list[int]) -> None:
             with serving(asked) as address:  # a server for each, whose lateness is that of this load alone
                 flags = ["--concurrency", str(number), "--request-count", str(3 * number)]
                 verdict, reasons = measured(address, asked.model, flags, Path(folder) / str(number))
-                page = samples(fetch(f"{address}/metrics"))
-            late, count = (page[f"tonnage:delivery_lateness_seconds_{part}"] for part in ("sum", "count"))
+                page = Page(fetch(f"{address}/metrics"))
+            late, count = (page.total(f"tonnage:delivery_lateness_seconds_{part}") for part in ("sum", "count"))
             line, _ = row(f"{number}", Path(folder) / str(number), asked.deployment, verdict)
             print(f"{line}   server late by {1e3 * late / count:.2f} ms on average   {reasons}", flush=True)
 

@@ -32,12 +32,13 @@ class Further:
     """Fields that the replies of an engine have beside those of OpenAI's API; they are null where a request does not ask for them.
 
     Attributes:
-        reply: of a whole reply; ``chat`` and ``text`` have those of one kind alone.
-        choice: of its choices, likewise.
+        reply: of a whole reply; ``chat`` of that of a chat alone.
+        choice: of its choices; ``text_choice`` of those of a completion alone.
         message: of the message of a chat.
-        usage: of the usage.
+        usage: of the usage of a whole reply; ``chat_usage`` of the one in every event of a chat's stream.
         first: of the first event of a chat's stream.
-        delta: of the choices of the further events of a chat's stream, and of all of a text's.
+        delta: of the choices of the further events of a chat's stream, and of all of a completion's; ``text_delta`` of the latter alone.
+        stop_reason: whether choices that end say which stop text ended them.
         fingerprint: the build, in whole replies and in the last event of a stream; "" for none.
     """
 
@@ -47,6 +48,7 @@ class Further:
     text_choice: Mapping[str, None] = field(default_factory=dict)
     message: Mapping[str, None] = field(default_factory=dict)
     usage: Mapping[str, None] = field(default_factory=dict)
+    chat_usage: Mapping[str, None] = field(default_factory=dict)
     first: Mapping[str, None] = field(default_factory=dict)
     delta: Mapping[str, None] = field(default_factory=dict)
     text_delta: Mapping[str, None] = field(default_factory=dict)
@@ -112,6 +114,7 @@ OF_VLLM = Dialect(
         text_choice=_nulls("prompt_logprobs", "prompt_token_ids"),
         message=_nulls("refusal", "annotations", "audio", "function_call", "reasoning"),
         usage=_nulls("prompt_tokens_details", "completion_tokens_details"),
+        chat_usage=_nulls("completion_tokens_details"),
         first=_nulls("prompt_token_ids", "prompt_text"),
         delta=_nulls("token_ids"),
         text_delta=_nulls("prompt_token_ids"),

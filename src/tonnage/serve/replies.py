@@ -99,7 +99,7 @@ class Reply:
             own = {**self._stop_reason(stopped_by), **more.text_delta, **more.delta}
             choice = {"index": index, "text": text or "", "logprobs": None, "finish_reason": finish, **own}
         if self.usage_each:
-            rest["usage"] = _tokens(*tokens)
+            rest["usage"] = {**_tokens(*tokens), **(more.chat_usage if self.kind == "chat" else {})}
         return {**self._head(self._chunks), "choices": [choice], **rest}
 
     def last(self, prompt: int, completion: int) -> dict[str, Any]:
