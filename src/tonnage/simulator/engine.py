@@ -23,8 +23,9 @@ from tonnage.simulator.happened import CANCELLED, Happened
 from tonnage.simulator.kernel.build import check_engine, machine, rows_for, settings
 from tonnage.simulator.kernel.compiled import drive
 from tonnage.simulator.kernel.growth import copied, grown, log_of
-from tonnage.simulator.kernel.memory import BETWEEN, NEVER, UNDER_WAY, Machine
+from tonnage.simulator.kernel.memory import BETWEEN, ENDS, NEVER, TOKENS, UNDER_WAY, Machine
 from tonnage.simulator.kernel.record import requests_of
+from tonnage.simulator.request import check_received
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class Engine:
         windows: Windows = NO_WINDOWS,
         max_context: int = 0,
         seed: int = 0,
+        ends_only: bool = False,
     ) -> None:
         """Make an engine.
 
@@ -65,14 +67,17 @@ class Engine:
             windows: blocks that a sequence holds for its sliding windows, beside those of its context.
             max_context: longest prompt plus output; a longer request is rejected; 0 for no such limit.
             seed: of what is drawn: which guesses of a drafter are right.
+            ends_only: whether ``advance`` tells of the ends of requests alone, which is far faster: steps that are alike are
+                taken at once.
 
         Raises:
             InputError: an engine without slots, tokens or blocks, or whose steps do not hold a token and its guesses.
         """
         check_engine(step, knobs, kv_blocks)
-        cfg = settings(step, knobs, kv_blocks, windows=windows, window_ps=-1, max_context=max_context, seed=seed, leaps=False)
-        cfg["reporting"] = 1
+        cfg = settings(step, knobs, kv_blocks, windows=windows, window_ps=-1, max_context=max_context, seed=seed, leaps=ends_only)
+        cfg["reporting"] = ENDS if ends_only else TOKENS
         self.now = 0
+        self._scheduler = knobs.scheduler
         self._machine: Machine = machine(cfg, step, rows_for(*np.zeros((4, _ROWS), np.int64)), log=_LOG)
         self._new: list[Request] = []
         self._row: dict[int, int] = {}
@@ -86,6 +91,7 @@ class Engine:
         """
         if request.at < self.now or request.id in self._row:
             raise InputError(f"request {request.id}, sent at {request.at} ps: it was there before, or that is past ({self.now} ps)")
+        check_received(request, self._scheduler)
         self._row[request.id] = _NOBODY
         self._new.append(request)
 
@@ -209,10 +215,26 @@ class Engine:
         m = self._machine
         rows, slots, waiting = m.rows, self._slots(), self._waiting_rows()
         running = np.maximum(slots["isl"] - slots["computed"], 0) + slots["osl"] - slots["generated"]
-        queued = rows.isl[waiting] + rows.osl[waiting] - rows.generated[waiting]
-        coming = slice(m.state["arrived"], self._sent())
-        new = sum(request.isl + request.osl for request in self._new)
-        return int(running.sum() + queued.sum() + rows.isl[coming].sum() + rows.osl[coming].sum()) + new
+        there = np.concatenate([waiting, np.arange(m.state["arrived"], self._sent())])
+        prompts = np.where((rows.generated[there] > 0) & (rows.preemptions[there] == 0), 0, rows.isl[there])
+        queued = prompts + rows.osl[there] - rows.generated[there]
+        new = sum(request.osl - 1 if request.first_token >= 0 else request.isl + request.osl for request in self._new)
+        return int(running.sum() + queued.sum()) + new
+
+    @property
+    def last_step_ps(self) -> int:
+        """How long the last step took, in picoseconds."""
+        return int(self._machine.state["lasts"])
+
+    def hold(self, blocks: int) -> int:
+        """Take so many free blocks, or as many as there are, for what is still to be read by others; how many."""
+        held = min(blocks, self.kv_blocks_free)
+        self._machine.state["free"] -= held
+        return held
+
+    def release(self, blocks: int) -> None:
+        """Give back blocks that were held."""
+        self._machine.state["free"] += blocks
 
     def requests(self) -> Requests:
         """The record so far, in the order in which requests were sent; a cancelled one is unfinished."""
@@ -245,24 +267,28 @@ class Engine:
         first, last = int(self._machine.state["arrived"]), self._sent()
         self._machine = grown(self._machine, last + len(new), log=_LOG)
         rows = self._machine.rows
-        columns = np.array([(r.isl, r.osl, r.id, r.at) for r in new], np.int64).T
+        columns = np.array([(r.isl, r.osl, r.id, r.at, r.first_token) for r in new], np.int64).T
         if last > first and columns[3].min() >= rows.sent[last - 1]:
             first = last
-        columns = np.concatenate([np.array([column[first:last] for column in rows[:4]]), columns], axis=1)
+        columns = np.concatenate([np.array([column[first:last] for column in (*rows[:4], rows.first)]), columns], axis=1)
         self._put(columns[:, np.argsort(columns[3], kind="stable")], first)
+        if self._machine.cfg["leaps"] and self._machine.state["phase"] == UNDER_WAY:
+            drive(self._machine, self.now, _NOBODY)  # steps that are under way together are cut where the new ones are heard
 
     def _withdraw(self, row: int) -> None:
         """Take a request that is on its way out of the rows."""
         rows, first, last = self._machine.rows, int(self._machine.state["arrived"]), self._sent()
         del self._row[int(rows.id[row])]
-        columns = np.array([column[first:last] for column in rows[:4]])
+        columns = np.array([column[first:last] for column in (*rows[:4], rows.first)])
         self._put(np.delete(columns, row - first, axis=1), first)
 
     def _put(self, columns: NDArray[np.int64], first: int) -> None:
         """Write the last rows anew, from ``first`` on: lengths, numbers and when they are sent."""
         rows, s, last = self._machine.rows, self._machine.state, first + columns.shape[1]
-        for column, values in zip(rows[:4], columns, strict=True):
+        for column, values in zip((*rows[:4], rows.first), columns, strict=True):
             column[first:last] = values
+        rows.last[first:last] = columns[4]
+        rows.generated[first:last] = columns[4] >= 0
         self._row |= {int(number): first + i for i, number in enumerate(columns[2])}
         s["coming"] = last - s["arrived"]
         s["next_arrival"] = rows.sent[s["arrived"]] + self._machine.cfg["frontend"] if s["arrived"] < last else NEVER

@@ -23,6 +23,9 @@ BETWEEN, UNDER_WAY, ENDING = range(3)
 NOBODY, IN_A_FLEET = -1, -2
 """In place of the row of a request to let go of: an engine is advanced, by itself or in a fleet, which notes its state at the end."""
 
+TOKENS, ENDS = 1, 2
+"""What an engine that reports writes to its log."""
+
 ROUTED, CLOSELY = 1, 2
 """Of an engine behind a router: one that looks at requests, or one that looks at what changes with every step."""
 
@@ -53,7 +56,7 @@ SETTINGS = _record(
     "passes",  # … after so many passes of the drafter
     "below",  # draws below this are right guesses …
     "seed",  # … of those from this, which is mixed already
-    "reporting",  # whether tokens and ends are written to the log
+    "reporting",  # what is written to the log: 0 nothing, TOKENS and ends, or ENDS alone
     "leaps",  # whether steps that are alike are taken at once
     "concurrency",  # of a closed loop; 0 where nobody answers
     "turnaround",

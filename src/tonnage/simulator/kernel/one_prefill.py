@@ -21,10 +21,11 @@ def schedule(m):
     if s.filling == 0:
         return
     slot, used = m.slots[m.lists.filling[0]], s.decoding * (cfg.drafted + 1)
-    new, budget = slot.isl - slot.computed, cfg.max_tokens - used
+    new, budget = slot.isl + slot.generated - slot.computed, cfg.max_tokens - used
     if new > budget:
         new = 0 if cfg.chunked == 0 else budget - budget % cfg.block_tokens
     take[0] = new
     if new > 0:
         add_filling(m, slot, new)
+    if m.step.prefill_tokens > 0:
         wait_for_more(m, used + slot.isl)

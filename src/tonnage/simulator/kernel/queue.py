@@ -57,6 +57,12 @@ def leave_queue(m, r):
         following[before] = following[r]
 
 
+@small()
+def received(m, r):
+    """Tokens of a waiting request that came with their KV cache: its prompt, if another engine computed it and it was never lost."""
+    return m.rows.isl[r] if m.rows.generated[r] > 0 and m.rows.preemptions[r] == 0 else 0
+
+
 @part()
 def enter(m):
     """The first of the queue gets a slot and computes its prompt; the slot."""
@@ -72,7 +78,7 @@ def enter(m):
     slot.generated = rows.generated[r]
     slot.told = rows.generated[r]
     slot.last = rows.last[r]
-    slot.computed = 0
+    slot.computed = received(m, r)
     slot.blocks = 0
     slot.windows = windows_of(m.cfg, slot.isl + slot.osl + m.cfg.drafted)
     lists.running[s.running] = i

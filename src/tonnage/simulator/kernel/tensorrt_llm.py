@@ -45,7 +45,7 @@ def schedule(m):
     tokens = cfg.max_tokens - budget
     for f in range(s.filling):
         slot = m.slots[m.lists.filling[f]]
-        new = slot.isl - slot.computed
+        new = slot.isl + slot.generated - slot.computed
         if new > budget:
             stopped = stopped or cfg.chunked == 0
             new = budget - budget % cfg.block_tokens

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tonnage.results.requests import COMPLETED
-from tonnage.simulator.kernel.arrivals import answer, tell_tokens
+from tonnage.simulator.kernel.arrivals import answer, tell, tell_tokens
 from tonnage.simulator.kernel.blocks import held
 from tonnage.simulator.kernel.decoding import bin_of, bucket_of, count_gaps, join_decoding, leave_decoding, see_gap
 from tonnage.simulator.kernel.guesses import hand_out_guesses
 from tonnage.simulator.kernel.inlined import part, small
-from tonnage.simulator.kernel.memory import NEVER
+from tonnage.simulator.kernel.memory import ENDS, NEVER, TOKENS
 from tonnage.simulator.kernel.queue import give_back
 
 
@@ -41,7 +41,7 @@ def end_step(m):
         end_round(m)
     if s.filling > 0:
         end_filling(m)
-    if m.cfg.reporting > 0:
+    if m.cfg.reporting == TOKENS:
         tell_tokens(m)
 
 
@@ -135,5 +135,7 @@ def end_request(m, k):
     s.free += held(m, slot, slot.generated)
     s.full = 0
     m.step.ended += 1
+    if m.cfg.reporting == ENDS:
+        tell(m, slot.row, slot.osl - slot.told, COMPLETED)
     give_back(m, i)
     answer(m, s.seen)

@@ -7,7 +7,7 @@ from tonnage.simulator.kernel.decoding import leave_decoding
 from tonnage.simulator.kernel.inlined import part, small
 from tonnage.simulator.kernel.memory import NEVER
 from tonnage.simulator.kernel.prompts import add_decoding, add_filling
-from tonnage.simulator.kernel.queue import enter, lose, push_front
+from tonnage.simulator.kernel.queue import enter, lose, push_front, received
 
 GROWS, BUDGETED, GUESSES = True, True, True
 
@@ -31,15 +31,15 @@ def schedule(m):
         budget -= take[0]
     while not preempted and s.queued > 0 and budget > 0 and s.running < cfg.slots:
         r = s.head
-        tokens = rows.isl[r] + rows.generated[r]
-        if cfg.chunked == 0 and tokens > budget:
+        tokens, there = rows.isl[r] + rows.generated[r], received(m, r)
+        if cfg.chunked == 0 and tokens - there > budget:
             break
         if blocks_of(tokens, cfg.block_tokens) + windows_of(cfg, rows.isl[r] + rows.osl[r] + cfg.drafted) > s.free:
             break
-        new = min(tokens, budget)
+        new = min(tokens - there, budget)
         take[s.filling] = new
         slot = m.slots[enter(m)]
-        slot.blocks = blocks_of(new, cfg.block_tokens) + slot.windows
+        slot.blocks = blocks_of(there + new, cfg.block_tokens) + slot.windows
         s.free -= slot.blocks
         budget -= new
         add_filling(m, slot, new)

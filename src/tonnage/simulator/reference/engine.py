@@ -52,7 +52,7 @@ from tonnage.simulator.reference.gaps import Gaps
 from tonnage.simulator.reference.prices import Prices
 from tonnage.simulator.reference.record import requests_of
 from tonnage.simulator.reference.schedulers import BATCHERS
-from tonnage.simulator.request import Request
+from tonnage.simulator.request import Request, check_received
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 from tonnage.units import to_ps
 
@@ -89,6 +89,7 @@ class Engine:
         self.drafted = 0 if drafting is None else drafting.tokens
         self.below = 0 if drafting is None else threshold(drafting.acceptance)
         self.seed = seed
+        self.scheduler = knobs.scheduler
         self.batcher = BATCHERS[knobs.scheduler](knobs, kv_blocks, max_context, self.drafted, windows)
         self.prices = Prices(step, knobs.max_batch_size)
         self.frontend_ps, self.stream_ps = to_ps(step.frontend_s), to_ps(step.stream_s)
@@ -109,7 +110,11 @@ class Engine:
         """Send a request."""
         if request.at < self.now or request.id in self.jobs:
             raise InputError(f"request {request.id}, sent at {request.at} ps: it was there before, or that is past ({self.now} ps)")
+        check_received(request, self.scheduler)
         job = Job(id=request.id, isl=request.isl, osl=request.osl, due=request.at)
+        if request.first_token >= 0:
+            job.computed, job.generated = job.isl, 1
+            job.first_token = job.last_token = request.first_token
         self.jobs[job.id] = job
         bisect.insort(self.coming, job, key=lambda job: job.due)
 
@@ -176,6 +181,21 @@ class Engine:
     def outstanding_tokens(self) -> int:
         """Prompt tokens not computed and output tokens not made, of all requests that were submitted and have not ended."""
         return sum(max(job.isl - job.computed, 0) + job.osl - job.generated for job in self.jobs.values() if not job.ended)
+
+    @property
+    def last_step_ps(self) -> int:
+        """How long the last step took, in picoseconds."""
+        return self.steps[-1][1]
+
+    def hold(self, blocks: int) -> int:
+        """Take so many free blocks, or as many as there are, for what is still to be read by others; how many."""
+        held = min(blocks, self.batcher.free)
+        self.batcher.free -= held
+        return held
+
+    def release(self, blocks: int) -> None:
+        """Give back blocks that were held."""
+        self.batcher.free += blocks
 
     def requests(self) -> Requests:
         """The record so far, in the order in which requests were sent."""

@@ -54,14 +54,14 @@ class Vllm(Batcher):
     def _admit(self, step: Step, budget: int) -> None:
         while self.waiting and budget > 0 and len(self.running) < self.slots:
             job = self.waiting[0]
-            if not self.knobs.chunked_prefill and job.tokens > budget:
+            if not self.knobs.chunked_prefill and job.tokens - job.computed > budget:
                 break
             if self.lacks(job, job.tokens) > self.free:
                 break
             self.waiting.popleft()
             self.running.append(job)
-            new = min(job.tokens, budget)
-            self._allocate(job, self.lacks(job, new))
+            new = min(job.tokens - job.computed, budget)
+            self._allocate(job, self.lacks(job, job.computed + new))
             step.add(job, new)
             budget -= new
 

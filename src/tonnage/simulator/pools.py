@@ -1,0 +1,294 @@
+"""Two pools of engines: one computes prompts, the other decodes, and the KV cache goes from the first to the second over a link.
+
+A request goes to the prefill engine with the fewest requests that were sent there and have not ended, the lowest number among equals. That
+engine computes the prompt and makes the first token, which the client has at once. Then its cache is sent to the decode engine with the
+fewest requests, which lets the request in by its own rules: a slot, and blocks of its own. The source keeps its blocks until the transfer
+has ended. An engine sends one cache after another; with ``overlap`` the layers that are computed are sent while the others still are.
+
+The pools are driven from outside by ``submit``, ``next_event`` and ``advance``, so that no scheduler knows of them, and the compiled
+engine and the reference give the same record. An engine whose blocks are held by transfers goes round in empty steps until some come back,
+as a real one does; so prefill engines are advanced step by step, and only decode engines take steps that are alike at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from tonnage.errors import InputError
+from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED, Requests
+from tonnage.simulator.request import Request
+from tonnage.units import PS_PER_NS, PS_PER_S
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tonnage.simulator.happened import Happened
+    from tonnage.spec.workload import Trace
+
+COME, HANDED, RELEASED = range(3)
+"""What happens between engines: a request is sent, its prompt is computed, its cache has arrived."""
+
+
+class PooledEngine(Protocol):
+    """What a pool asks of an engine; ``Engine`` and ``reference.Engine`` have it."""
+
+    now: int
+
+    def submit(self, request: Request) -> None:
+        """Send a request."""
+
+    def next_event(self) -> int | None:
+        """When something may happen next."""
+
+    def advance(self, until: int | None = None) -> Happened:
+        """Do all that happens up to an instant."""
+
+    def hold(self, blocks: int) -> int:
+        """Keep free blocks from others."""
+
+    def release(self, blocks: int) -> None:
+        """Give them back."""
+
+    @property
+    def last_step_ps(self) -> int:
+        """How long the last step took."""
+
+    def requests(self) -> Requests:
+        """The record so far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvLink:
+    """The way of a KV cache from one engine to another.
+
+    Attributes:
+        bytes_per_token: of one token, in the layers that keep all of them, per GPU of the side that has more.
+        window_bytes_per_token: of one of the last ``window_tokens`` tokens, in the layers with a sliding window.
+        window_tokens: tokens that those keep.
+        state_bytes: of a sequence, however long, in the layers that keep a state.
+        bytes_s: bytes per second that each GPU sends.
+        latency_s: from the end of the prompt to the first byte.
+        layers: that are sent one after another.
+        overlap: whether a layer is sent as soon as it is computed.
+        block_tokens: tokens of a block of the source.
+    """
+
+    bytes_per_token: int
+    bytes_s: float
+    layers: int
+    window_bytes_per_token: int = 0
+    window_tokens: int = 0
+    state_bytes: int = 0
+    latency_s: float = 0.0
+    overlap: bool = False
+    block_tokens: int = 16
+
+    def bytes_of(self, tokens: int) -> int:
+        """Bytes of the cache of a prompt, per GPU."""
+        return tokens * self.bytes_per_token + min(tokens, self.window_tokens) * self.window_bytes_per_token + self.state_bytes
+
+    def takes_ps(self, tokens: int, computed_ps: int) -> int:
+        """How long the cache of a prompt is on its way once the prompt is computed and the link is free, in picoseconds.
+
+        Args:
+            tokens: of the prompt.
+            computed_ps: how long its last step took, in which earlier layers may have been sent.
+        """
+        whole = self.bytes_of(tokens) / self.bytes_s * PS_PER_S
+        if self.overlap:
+            whole = max(whole - computed_ps * (self.layers - 1) / self.layers, whole / self.layers)
+        return math.ceil(whole + self.latency_s * PS_PER_S)
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class _Member:
+    engine: PooledEngine
+    outstanding: int = 0
+    link_free: int = 0
+    numbers: list[int] = field(default_factory=list)
+
+
+class Pools:
+    """A run of both pools."""
+
+    def __init__(self, trace: Trace, prefill: Sequence[PooledEngine], decode: Sequence[PooledEngine], link: KvLink) -> None:
+        """Put the requests of an open loop, or the first of each client, on their way."""
+        self.trace, self.link = trace, link
+        self.prefill = [_Member(engine=engine) for engine in prefill]
+        self.decode = [_Member(engine=engine) for engine in decode]
+        self.members = [*self.prefill, *self.decode]
+        self.events: list[tuple[int, int, int, Any]] = []
+        self.pushed = self.sent = self.program_free = 0
+        count = len(trace)
+        self.due, self.first, self.last = (np.full(count, -1, np.int64) for _ in range(3))
+        self.status = np.full(count, UNFINISHED, np.int8)
+        self.place = np.full(count, -1, np.int32)
+        self.isl, self.osl = trace.isl.tolist(), trace.osl.tolist()
+        if trace.concurrency:
+            for _ in range(min(trace.concurrency, count)):
+                self.answer(0)
+        else:
+            for due in trace.due_ps.tolist():
+                self.send(due)
+
+    def push(self, at: int, kind: int, what: Any) -> None:
+        """Note what happens outside of the engines."""
+        self.pushed += 1
+        heapq.heappush(self.events, (at, kind, self.pushed, what))
+
+    def send(self, due: int) -> None:
+        """Put the next request on its way."""
+        self.due[self.sent] = due
+        self.push(due, COME, self.sent)
+        self.sent += 1
+
+    def answer(self, now: int) -> None:
+        """A client of a closed loop is free, and sends the next request if there is one."""
+        if self.trace.concurrency and self.sent < len(self.trace):
+            self.program_free = max(now, self.program_free) + self.trace.turnaround_ps
+            self.send(self.program_free)
+
+    def go(self) -> None:
+        """From the first request to the last token."""
+        waits = [math.inf] * len(self.members)
+        while True:
+            outside = self.events[0][0] if self.events else math.inf
+            now = min(outside, *waits)
+            if now == math.inf:
+                return
+            for i, member in enumerate(self.members):
+                if waits[i] <= now:
+                    self.read(i, member.engine.advance(int(now)))
+                    waits[i] = self.next_of(member)
+            while self.events and self.events[0][0] <= now:
+                _, kind, _, what = heapq.heappop(self.events)
+                touched = (self.come, self.handed, self.released)[kind](int(now), what)
+                waits[touched] = self.next_of(self.members[touched])
+
+    def next_of(self, member: _Member) -> float:
+        """When something may happen in an engine."""
+        at = member.engine.next_event()
+        return math.inf if at is None else max(at, member.engine.now)
+
+    def come(self, now: int, number: int) -> int:
+        """A request goes to a prefill engine: to make one token."""
+        place = self.least(self.prefill)
+        self.prefill[place].outstanding += 1
+        self.prefill[place].engine.submit(Request(id=number, isl=self.isl[number], osl=1, at=now))
+        self.place[number] = place
+        return place
+
+    def read(self, i: int, happened: Happened) -> None:
+        """Take note of what an engine did."""
+        ended = np.flatnonzero(happened.status != UNFINISHED)
+        columns = (column[ended].tolist() for column in (happened.ids, happened.at, happened.status))
+        for number, at, status in zip(*columns, strict=True):
+            self.members[i].outstanding -= 1
+            if i < len(self.prefill):
+                self.computed(i, number, at, status)
+            else:
+                self.end(number, at, status)
+
+    def computed(self, i: int, number: int, at: int, status: int) -> None:
+        """A prompt is computed, and its client has the first token; or the engine could never hold it."""
+        if status == COMPLETED:
+            self.first[number] = at
+            if self.osl[number] > 1:
+                member = self.members[i]
+                held = member.engine.hold(-(-self.isl[number] // self.link.block_tokens))
+                starts = max(at, member.link_free)
+                member.link_free = starts + self.link.takes_ps(self.isl[number], member.engine.last_step_ps)
+                self.push(member.link_free, HANDED, (number, i, held))
+                return
+        self.end(number, at, status)
+
+    def handed(self, now: int, what: tuple[int, int, int]) -> int:
+        """A cache has arrived: the request goes to the decode engine that it was sent to."""
+        number, source, held = what
+        place = self.least(self.decode)
+        self.decode[place].outstanding += 1
+        member = self.decode[place]
+        member.numbers.append(number)
+        at = max(now, member.engine.now)
+        member.engine.submit(Request(id=number, isl=self.isl[number], osl=self.osl[number], at=at, first_token=int(self.first[number])))
+        self.place[number] = place
+        self.push(now, RELEASED, (source, held))
+        return len(self.prefill) + place
+
+    def released(self, now: int, what: tuple[int, int]) -> int:
+        """The source gives up its blocks."""
+        source, held = what
+        engine = self.members[source].engine
+        if engine.now < now:
+            self.read(source, engine.advance(now))
+        engine.release(held)
+        return source
+
+    def end(self, number: int, at: int, status: int) -> None:
+        """A request has ended."""
+        self.status[number] = status
+        if status == COMPLETED:
+            self.last[number] = at
+        self.answer(at)
+
+    def least(self, members: Sequence[_Member]) -> int:
+        """The engine with the fewest requests."""
+        return min(range(len(members)), key=lambda i: (members[i].outstanding, i))
+
+
+def simulate_pools(trace: Trace, prefill: Sequence[PooledEngine], decode: Sequence[PooledEngine], link: KvLink) -> Requests:
+    """Simulate requests on a prefill pool and a decode pool.
+
+    Args:
+        trace: the requests, of an open or a closed loop.
+        prefill, decode: idle engines at time 0.
+        link: between any two of them.
+
+    Returns:
+        The record in the order of the trace; ``instance`` is the decode engine, or the prefill engine of a request of one token. Gaps
+        are those of all tokens, with the one between the first token and the second, which holds the transfer.
+
+    Raises:
+        InputError: a pool without engines, or a link without bandwidth.
+    """
+    if not prefill or not decode:
+        raise InputError("pools: each has one engine at least")
+    if not link.bytes_s > 0:
+        raise InputError("pools: the link between them has a bandwidth above 0")
+    run = Pools(trace, prefill, decode, link)
+    run.go()
+    sent = run.sent
+    parts = [engine.requests() for engine in (*prefill, *decode)]
+    preemptions = np.zeros(len(trace), np.int32)
+    done = run.status[:sent] == COMPLETED
+    due = run.due[:sent] // PS_PER_NS
+    return Requests(
+        due_ns=due,
+        sent_ns=due,
+        first_token_ns=_ns(run.first[:sent]),
+        last_token_ns=_ns(run.last[:sent]),
+        isl=trace.isl[:sent],
+        osl=np.where(done, trace.osl[:sent], 0),
+        cached_tokens=np.zeros(sent, np.int64),
+        instance=np.where(run.status[:sent] == REJECTED, -1, run.place[:sent]).astype(np.int32),
+        status=run.status[:sent],
+        preemptions=_scattered(preemptions, run)[:sent],
+        gaps=np.sum([part.gaps for part in parts], axis=0),
+    )
+
+
+def _ns(at: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.where(at >= 0, at // PS_PER_NS, -1)
+
+
+def _scattered(preemptions: NDArray[np.int32], run: Pools) -> NDArray[np.int32]:
+    """How often each request lost its blocks in the decode pool."""
+    for member in run.decode:
+        preemptions[member.numbers] = member.engine.requests().preemptions
+    return preemptions

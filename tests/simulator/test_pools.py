@@ -1,0 +1,123 @@
+"""Two pools: the compiled engines and the reference give the same record, whatever the schedulers; and what a transfer costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from tests.simulator.test_reference import TICK, VLLM
+from tests.strategies import MS, runs
+from tonnage.errors import InputError
+from tonnage.results.requests import COMPLETED, REJECTED, Requests
+from tonnage.simulator import reference
+from tonnage.simulator.engine import Engine
+from tonnage.simulator.pools import KvLink, simulate_pools
+from tonnage.simulator.request import RECEIVING, Request
+from tonnage.spec.workload import Trace
+
+COLUMNS = ("due_ns", "first_token_ns", "last_token_ns", "isl", "osl", "instance", "status", "preemptions", "gaps")
+LINK = KvLink(bytes_per_token=1000, bytes_s=1e6, layers=4)
+"""A millisecond for each token of the prompt."""
+
+
+def trace_of(*requests: tuple[int, int, int]) -> Trace:
+    due, isl, osl = np.array(requests, np.int64).T
+    return Trace(due_ps=due * MS, isl=isl, osl=osl, concurrency=0, turnaround_ps=0)
+
+
+def pools(
+    kind: Any, trace: Trace, link: KvLink = LINK, blocks: tuple[int, int] = (1000, 1000), numbers: tuple[int, int] = (1, 1)
+) -> Requests:
+    prefill, decode = ([kind(TICK, VLLM, size) for _ in range(count)] for size, count in zip(blocks, numbers, strict=True))
+    return simulate_pools(trace, prefill, decode, link)
+
+
+@settings(
+    max_examples=40, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate], suppress_health_check=[HealthCheck.too_slow]
+)
+@given(data=st.data())
+def test_kernel_and_reference_agree_with_transfers(data):
+    first, second = (data.draw(runs(RECEIVING)) for _ in range(2))
+    second = replace(second, knobs=replace(second.knobs, chunked_prefill=True))
+    rate = data.draw(st.sampled_from([1e3, 3.3e4, 1e9]))
+    link = KvLink(bytes_per_token=100, bytes_s=rate, layers=3, window_bytes_per_token=7, window_tokens=4, overlap=data.draw(st.booleans()))
+    numbers = data.draw(st.tuples(st.integers(1, 2), st.integers(1, 3)))
+    found = []
+    for kinds in ((reference.Engine,) * 2, (Engine,) * 2, (Engine, partial(Engine, ends_only=True))):
+        prefill, decode = (
+            [kind(r.step, r.knobs, r.kv_blocks, windows=r.windows, max_context=r.max_context, seed=i) for i in range(count)]
+            for kind, r, count in zip(kinds, (first, second), numbers, strict=True)
+        )
+        found.append(simulate_pools(first.trace, prefill, decode, link))
+        for engine in (*prefill, *decode):
+            assert engine.kv_blocks_used == 0
+    for other in found[1:]:
+        for name in COLUMNS:
+            assert (getattr(found[0], name) == getattr(other, name)).all(), name
+    record = found[0]
+    assert set(record.status.tolist()) <= {COMPLETED, REJECTED}
+    done = record.status == COMPLETED
+    assert (record.osl[done] == first.trace.osl[: len(record)][done]).all()
+    assert int(record.gaps.sum()) == int((record.osl[done] - 1).sum())
+
+
+@pytest.mark.parametrize("kind", [Engine, reference.Engine])
+def test_a_request_waits_for_its_cache(kind):
+    """One tick of prefill, 10 ms of transfer for 10 tokens, then a tick for each further token."""
+    record = pools(kind, trace_of((0, 10, 4)))
+    assert record.first_token_ns.tolist() == [1_000_000]
+    assert record.last_token_ns.tolist() == [14_000_000]
+
+
+def test_with_overlap_only_what_is_left_after_the_prompt_is_waited_for():
+    """Four layers: three quarters of the tick of the prompt send 0.75 ms of the 10; a slow link then has all but that to send."""
+    record = pools(Engine, trace_of((0, 10, 4)), replace(LINK, overlap=True))
+    assert record.last_token_ns.tolist() == [14_000_000 - 750_000]
+    fast = replace(LINK, overlap=True, bytes_s=1e7)
+    assert pools(Engine, trace_of((0, 10, 4)), fast).last_token_ns.tolist() == [4_000_000 + 250_000]
+
+
+def test_one_cache_is_sent_after_another():
+    record = pools(Engine, trace_of((0, 10, 2), (0, 10, 2)))
+    assert sorted(record.last_token_ns.tolist()) == [12_000_000, 22_000_000]
+
+
+def test_bytes_are_counted_by_kind_of_layer():
+    link = KvLink(bytes_per_token=10, bytes_s=1.0, layers=1, window_bytes_per_token=3, window_tokens=100, state_bytes=50)
+    assert link.bytes_of(40) == 40 * 13 + 50
+    assert link.bytes_of(1000) == 10_000 + 300 + 50
+
+
+def test_the_source_keeps_its_blocks_until_the_transfer_has_ended():
+    """The cache of the prefill engine holds one prompt: the second one waits for the first one's transfer of 16 ms."""
+    link = replace(LINK, block_tokens=VLLM.tokens_per_block)
+    record = pools(Engine, trace_of((0, 16, 2), (0, 16, 2)), link, blocks=(-(-17 // VLLM.tokens_per_block), 100))
+    assert record.first_token_ns.tolist() == [1_000_000, 18_000_000]
+
+
+def test_a_preempted_request_computes_its_prompt_where_it_decodes():
+    size = VLLM.tokens_per_block
+    record = pools(Engine, trace_of((0, 2 * size, 3 * size), (0, 2 * size, 3 * size)), replace(LINK, bytes_s=1e12), blocks=(1000, 6))
+    assert (record.status == COMPLETED).all()
+    assert record.preemptions.sum() > 0
+
+
+def test_two_decode_engines_share_the_requests():
+    record = pools(Engine, trace_of(*[(0, 2, 50)] * 8), numbers=(1, 2))
+    assert sorted(record.instance.tolist()) == [0] * 4 + [1] * 4
+
+
+def test_a_pool_needs_engines_and_a_link_and_schedulers_that_receive():
+    with pytest.raises(InputError, match="one engine"):
+        simulate_pools(trace_of((0, 1, 1)), [], [], LINK)
+    with pytest.raises(InputError, match="bandwidth"):
+        pools(Engine, trace_of((0, 1, 1)), replace(LINK, bytes_s=0.0))
+    for kind in (Engine, reference.Engine):
+        with pytest.raises(InputError, match="does not take"):
+            kind(TICK, replace(VLLM, scheduler="sglang"), 10).submit(Request(id=0, isl=3, osl=2, at=0, first_token=0))
