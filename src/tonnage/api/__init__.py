@@ -26,6 +26,7 @@ from tonnage.api.services import simulate_service, size_servers
 from tonnage.api.simulate import answers_soon, simulate, simulate_sweep
 from tonnage.api.simulated_run import SimulatedRun, write_runs
 from tonnage.api.size import Asked, answer, ask, size, size_measured, size_models
+from tonnage.api.timeline import check_timeline, lesson_timeline, run_timeline, write_timeline
 from tonnage.api.use_cases import size_use_cases
 from tonnage.api.watch import watch
 from tonnage.api.workload import describe_workload, fit_workload
@@ -42,6 +43,7 @@ __all__ = [
     "calibrate",
     "catalog",
     "check_given",
+    "check_timeline",
     "demo",
     "deploy",
     "deployment_of",
@@ -50,6 +52,7 @@ __all__ = [
     "gateway_from",
     "gateway_settings",
     "lesson",
+    "lesson_timeline",
     "machine_profiles",
     "memory",
     "planned_backends",
@@ -57,6 +60,7 @@ __all__ = [
     "prepare_engine",
     "prices_of",
     "proxy_command",
+    "run_timeline",
     "score",
     "score_models",
     "serve_apart",
@@ -76,4 +80,5 @@ __all__ = [
     "this_machine",
     "watch",
     "write_runs",
+    "write_timeline",
 ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from tonnage.api.arguments import with_signature
 from tonnage.api.documents import ScenarioLike
+from tonnage.api.pools import pooled_runs
 from tonnage.api.simulated_run import SimulatedRun
 from tonnage.api.simulation import SimulateArguments, Simulation, simulation_of
 from tonnage.errors import InputError, option
@@ -54,6 +55,8 @@ def simulate_sweep(
     from tonnage.simulator.simulate import simulate_many
 
     asks = simulation_of(scenario, asked)
+    if asks.pools is not None:
+        return list(pooled_runs(asks, asks.pools, progress))
     if asks.instances > 1:
         return list(_fleets(asks, progress))
     points = [(asks.deployment, workload) for workload in asks.workloads]

@@ -13,8 +13,10 @@ from tonnage.api.documents import ScenarioLike, document_of, plain
 from tonnage.api.faults import Faults
 from tonnage.api.lengths import LengthsFound, lengths_found, replays_lengths
 from tonnage.api.loads import loads_of, window_of, workload_of
+from tonnage.api.pools import pools_of
 from tonnage.api.typed_arguments import LengthsArguments
 from tonnage.errors import InputError, InputErrors, option
+from tonnage.simulator.disaggregated import Disaggregated
 from tonnage.simulator.router import ROUTERS
 from tonnage.sizing.question import check_context
 from tonnage.spec.deployment import Deployment
@@ -84,6 +86,12 @@ class SimulateArguments(LengthsArguments, total=False):
     """Instances behind a router, under one open loop (default: 1)."""
     router: str | None
     """Which instance gets a request, a name of ``simulator.router`` (default: least-outstanding)."""
+    disaggregated: str | None
+    """Prefill and decode apart: instances of each pool, such as "1:2"."""
+    kv_link: str | None
+    """Bytes per second that a GPU sends to the other pool, such as "50GB/s" (default: NVLink within one domain, else 50GB/s)."""
+    kv_overlap: bool | None
+    """Whether a layer's KV cache is sent as soon as it is computed (default: no)."""
     speculation: str | None
     """Speculative decoding, such as "eagle k=3 acceptance=0.7"; every point is then run without it too."""
     coefficients: str | Path | None
@@ -96,11 +104,13 @@ MOST_INSTANCES = 1_000
 
 OWN = (
     *("concurrency", "request_rate", "requests", "window", "batcher", "receive_interval", "batch_wait_steps", "batch_wait_ratio"),
-    *("overlap_schedule", "graph_tokens", "instances", "router"),
+    *("overlap_schedule", "graph_tokens", "instances", "router", "disaggregated", "kv_link", "kv_overlap"),
 )
 """Arguments that no scenario has; ``requests`` there is the size of a job."""
 
-LOADS = ("concurrency", "request_rate", "requests", "window", "batcher", "instances", "router")
+LOADS = (
+    *("concurrency", "request_rate", "requests", "window", "batcher", "instances", "router", "disaggregated", "kv_link", "kv_overlap"),
+)
 """Those that are no knobs of an engine."""
 
 
@@ -115,6 +125,7 @@ class Simulation:
         seed: of every random draw.
         instances: of the deployment, which share each load; 1 is an instance by itself.
         router: what shares it.
+        pools: two pools in its place.
     """
 
     deployment: Deployment
@@ -123,6 +134,7 @@ class Simulation:
     seed: int
     instances: int = 1
     router: str = "least-outstanding"
+    pools: Disaggregated | None = None
 
 
 def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simulation:
@@ -162,8 +174,11 @@ def _simulation(found: Scenario, own: Mapping[str, Any], deployment: Deployment,
         loads = loads_of(own.get("concurrency"), own.get("request_rate"), process, cv, client_turnaround_s(deployment))
     window_s = window_of(own.get("window"), loads)
     check_context(deployment.model, lengths.isl, lengths.osl, lengths.pairs)
+    pools = pools_of(own, deployment)
     workloads = tuple(workload_of(lengths, load, own.get("requests"), window_s) for load in loads)
-    return Simulation(deployment=deployment, workloads=workloads, window_s=window_s, seed=found.seed or 0, **_fleet(own, deployment, loads))
+    return Simulation(
+        deployment=deployment, workloads=workloads, window_s=window_s, seed=found.seed or 0, **_fleet(own, deployment, loads), pools=pools
+    )
 
 
 def _replayed(found: Scenario, own: Mapping[str, Any]) -> list[Arrivals]:

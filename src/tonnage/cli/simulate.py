@@ -53,6 +53,11 @@ class Point:
         "Router between the instances: round-robin, weighted, random, least-outstanding, least-tokens, least-kv or power-of-two "
         "(default: least-outstanding)."
     )
+    disaggregated: str | None = about("Prefill and decode apart: instances of each pool, such as 1:2.")
+    kv_link: str | None = about(
+        "Bytes per second that a GPU sends to the other pool, such as 50GB/s (default: NVLink within one domain, else a port of 400 Gb/s)."
+    )
+    kv_overlap: bool | None = about("Whether a layer's KV cache is sent as soon as it is computed.")
     output: Path | None = about("Write a run folder with scenario, requests, gaps, summary and provenance; a sweep writes one per point.")
 
 
@@ -62,6 +67,9 @@ class Shared:
 
     concurrency: str | None = about("Closed loop: clients with one request in flight each; several values with commas make a sweep.")
     seed: int | None = about("Seed of every random draw (default: 0; in the lesson 42).")
+    timeline: Path | None = about(
+        "Write which request held which slot in which step: .parquet for data, .json for a trace that Perfetto opens, .html for a page."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +160,12 @@ def _lesson(asked: dict[str, Any], *, json: bool) -> None:
     from tonnage import api
     from tonnage.report.lesson import lesson
 
+    timeline = asked.pop("timeline", None)
+    if timeline is not None:
+        api.check_timeline(timeline)
     result = api.lesson(**asked)
+    if timeline is not None:
+        api.write_timeline(timeline, api.lesson_timeline(result), "The lesson: slots and queue")
     print_answer(lambda: lesson(result), result.to_json, json=json)
 
 
@@ -162,7 +175,9 @@ def _points(scenario: Path | None, asked: dict[str, Any], *, json: bool) -> None
     from tonnage.report.simulated import simulated
     from tonnage.results.store import check_free
 
-    output = asked.pop("output", None)
+    output, timeline = asked.pop("output", None), asked.pop("timeline", None)
+    if timeline is not None:
+        api.check_timeline(timeline)
     if scenario is None:
         api.check_given(model=asked.get("model"), isl=asked.get("isl"), osl=asked.get("osl"))
     if output is not None:
@@ -173,5 +188,7 @@ def _points(scenario: Path | None, asked: dict[str, Any], *, json: bool) -> None
         runs = api.simulate_sweep(scenario, **asked, progress=progress)
     if output is not None:
         api.write_runs(output, runs, provenance(runs[0].seed))
+    if timeline is not None:
+        api.write_timeline(timeline, api.run_timeline(runs[0]), simulated(runs[:1]).title)
     points = [run.to_json() for run in runs]
     print_answer(lambda: simulated(runs), lambda: points[0] if len(points) == 1 else {"points": points}, json=json)

@@ -1,0 +1,86 @@
+"""Understands what is asked of two pools: their numbers and the link between them; and runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tonnage.errors import InputError, option
+from tonnage.units import parse_bytes
+
+if TYPE_CHECKING:
+    from tonnage.api.simulated_run import SimulatedRun
+    from tonnage.api.simulation import Simulation
+    from tonnage.simulator.disaggregated import Disaggregated
+    from tonnage.sizing.planner import Progress
+    from tonnage.spec.deployment import Deployment
+
+MOST = 1_000
+
+
+def pools_of(own: Mapping[str, Any], deployment: Deployment) -> Disaggregated | None:
+    """The two pools that are asked for, both of the one deployment; None where none are.
+
+    Raises:
+        InputError: numbers or a link that cannot be, or what pools do not go with.
+    """
+    from tonnage.simulator.disaggregated import Disaggregated
+
+    asked = own.get("disaggregated")
+    if asked is None:
+        for name in ("kv_link", "kv_overlap"):
+            if own.get(name) is not None:
+                raise InputError(f"{option(name)}: is of two pools; add {option('disaggregated')} 1:2")
+        return None
+    if own.get("instances", 1) != 1 or own.get("window") is not None or deployment.knobs.scheduler == "static":
+        raise InputError(f"{option('disaggregated')}: goes with in-flight batching, without {option('instances')} or {option('window')}")
+    prefill, decode = _numbers(asked)
+    return Disaggregated(
+        prefill=deployment if deployment.speculation is None else replace(deployment, speculation=None),
+        decode=deployment,
+        prefill_instances=prefill,
+        decode_instances=decode,
+        link_bytes_s=_link(own.get("kv_link")),
+        overlap=bool(own.get("kv_overlap")),
+    )
+
+
+def _numbers(asked: object) -> tuple[int, int]:
+    parts = str(asked).split(":")
+    if len(parts) != 2 or not all(part.isdecimal() and 1 <= int(part) <= MOST for part in parts):
+        raise InputError(f"{option('disaggregated')}: '{asked}' is not two numbers of instances; write prefill:decode, such as 1:2")
+    return int(parts[0]), int(parts[1])
+
+
+def _link(asked: object) -> float | None:
+    if asked is None:
+        return None
+    found = parse_bytes(str(asked).strip().removesuffix("/s"), option("kv_link"))
+    if found <= 0:
+        raise InputError(f"{option('kv_link')}: '{asked}' is not possible; write bytes per second and GPU above 0, such as 50GB/s")
+    return float(found)
+
+
+def pooled_runs(asks: Simulation, pools: Disaggregated, progress: Progress | None) -> Iterator[SimulatedRun]:
+    """Each load on both pools."""
+    from tonnage.api.simulated_run import SimulatedRun
+    from tonnage.results.metrics import summarize
+    from tonnage.simulator.disaggregated import simulate_disaggregated
+    from tonnage.simulator.kernel import is_compiled
+    from tonnage.simulator.simulate import answers_soon
+
+    plain = not is_compiled() and answers_soon([(asks.deployment, workload) for workload in asks.workloads])
+    for number, workload in enumerate(asks.workloads, 1):
+        record = simulate_disaggregated(pools, workload.trace(asks.seed), plain=plain)
+        if progress is not None:
+            progress(number, len(asks.workloads), "two pools")
+        yield SimulatedRun(
+            deployment=asks.deployment,
+            workload=workload,
+            seed=asks.seed,
+            requests=record,
+            summary=summarize(record),
+            instances=pools.prefill_instances + pools.decode_instances,
+            router=f"{pools.prefill_instances}:{pools.decode_instances} disaggregated",
+        )

@@ -1,0 +1,134 @@
+"""Which request held which slot in which step: the record behind a picture of an engine at work, simulated or the lesson's.
+
+As a file it is a table with one row per step and slot that was held (``timeline_table``), or a trace of events that Perfetto and Chrome
+open (``chrome_trace``): a thread for each slot, and counters of the queue, of the KV blocks and of the tokens in a step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PREFILL, DECODE, WAITING = "prefill", "decode", "waiting"
+"""What a request does in a step: it computes its prompt, it decodes, or it has a slot and waits. A slot without a request is empty."""
+
+NOTHING, SLOTS, TOKENS, BLOCKS = "nothing", "slots", "tokens", "KV blocks"
+"""What kept more from being in a step: nothing, the number of slots, the token budget, or the KV cache."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """A slot that a request held in one step: its number, the request, what it did, and how many tokens were computed for it."""
+
+    slot: int
+    request: int
+    state: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineStep:
+    """One step.
+
+    Attributes:
+        start, duration: in the unit of the timeline.
+        held: the slots that requests held.
+        queued: requests that waited for a slot.
+        kv_used: KV blocks that requests held, as a share of all.
+        bound: what kept more from being in it.
+    """
+
+    start: float
+    duration: float
+    held: tuple[Held, ...]
+    queued: int
+    kv_used: float
+    bound: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeline:
+    """The steps of an engine, in order.
+
+    Attributes:
+        steps: the first of them, all where ``left`` is 0.
+        slots: that the engine has.
+        unit: of times: "s", or "ticks" of the lesson.
+        left: steps that are not in it.
+    """
+
+    steps: tuple[TimelineStep, ...]
+    slots: int
+    unit: str
+    left: int = 0
+
+
+def timeline_table(timeline: Timeline) -> pa.Table:
+    """A row for each slot held in each step; a step in which none was held has one row with slot −1."""
+    import pyarrow as pa
+
+    rows = [
+        (number, step.start, step.duration, *_of(held), step.queued, step.kv_used, step.bound)
+        for number, step in enumerate(timeline.steps)
+        for held in step.held or (Held(slot=-1, request=-1, state="empty", tokens=0),)
+    ]
+    names = ("step", "start", "duration", "slot", "request", "state", "tokens", "queued", "kv_used", "bound")
+    return pa.table({name: [row[i] for row in rows] for i, name in enumerate(names)})
+
+
+def _of(held: Held) -> tuple[int, int, str, int]:
+    return held.slot, held.request, held.state, held.tokens
+
+
+def chrome_trace(timeline: Timeline) -> dict[str, Any]:
+    """The timeline as trace events (Chrome's JSON format, which Perfetto reads); times in microseconds, a tick is a millisecond.
+
+    Consecutive steps in which a request did the same in the same slot are one event.
+    """
+    scale = 1e6 if timeline.unit == "s" else 1e3
+    events: list[dict[str, Any]] = [_named("process_name", 0, "engine")]
+    slots = sorted({held.slot for step in timeline.steps for held in step.held})
+    events += [_named("thread_name", slot + 1, f"slot {slot + 1}") for slot in slots]
+    for slot in slots:
+        events += _of_slot(timeline, slot, scale)
+    for step in timeline.steps:
+        at = {"ph": "C", "pid": 1, "ts": step.start * scale}
+        events.append({**at, "name": "queue", "args": {"requests": step.queued}})
+        events.append({**at, "name": "KV blocks", "args": {"percent": round(100 * step.kv_used, 3)}})
+        events.append({**at, "name": "tokens in the step", "args": {"tokens": sum(held.tokens for held in step.held)}})
+    return {"traceEvents": events, "displayTimeUnit": "ms"}
+
+
+def _named(what: str, thread: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "pid": 1, "tid": thread, "name": what, "args": {"name": name}}
+
+
+def _of_slot(timeline: Timeline, slot: int, scale: float) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = []
+    last: tuple[int, str, float] | None = None
+    for step in timeline.steps:
+        for held in step.held:
+            if held.slot != slot:
+                continue
+            if last is not None and last == (held.request, held.state, step.start):
+                events[-1]["dur"] = (step.start + step.duration) * scale - events[-1]["ts"]
+                events[-1]["args"]["tokens"] += held.tokens
+                events[-1]["args"]["steps"] += 1
+            else:
+                events.append(
+                    {
+                        "ph": "X",
+                        "pid": 1,
+                        "tid": slot + 1,
+                        "name": f"{held.state} {held.request}",
+                        "cat": held.state,
+                        "ts": step.start * scale,
+                        "dur": step.duration * scale,
+                        "args": {"request": held.request, "tokens": held.tokens, "steps": 1, "bound": step.bound},
+                    }
+                )
+            last = (held.request, held.state, step.start + step.duration)
+    return events

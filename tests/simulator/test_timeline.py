@@ -1,0 +1,114 @@
+"""Which request held which slot in which step: the same run as the compiled one, and files that others open."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from tonnage.api import simulate
+from tonnage.cli.main import run
+from tonnage.results.timeline import BLOCKS, DECODE, NOTHING, PREFILL, SLOTS, TOKENS, WAITING, chrome_trace, timeline_table
+from tonnage.simulator.lesson import LessonConfig, run_lesson
+from tonnage.simulator.timeline import lesson_timeline, simulate_timeline
+
+ASKED = {"model": "llama-3.1-8b", "isl": 700, "osl": 30, "concurrency": 12, "requests": 40}
+
+
+@pytest.fixture(scope="module")
+def pair():
+    found = simulate(**ASKED, max_batch_size=8, max_num_tokens=2048)
+    record, timeline = simulate_timeline(found.deployment, found.workload, seed=0)
+    return found, record, timeline
+
+
+def test_the_steps_are_those_of_the_run(pair):
+    found, record, timeline = pair
+    assert (record.last_token_ns == found.requests.last_token_ns).all()
+    assert timeline.left == 0
+    table = timeline_table(timeline).to_pydict()
+    decoded = np.bincount(np.array(table["request"])[np.array(table["state"]) == DECODE], minlength=40)
+    assert decoded.tolist() == [29] * 40
+    prefilled = np.array(table["tokens"])[np.array(table["state"]) == PREFILL]
+    assert prefilled.sum() == 40 * 700
+
+
+def test_a_slot_has_one_request_at_a_time_and_it_stays_there(pair):
+    timeline = pair[2]
+    where: dict[int, int] = {}
+    for step in timeline.steps:
+        assert len({held.slot for held in step.held}) == len(step.held) <= 8
+        for held in step.held:
+            assert where.setdefault(held.request, held.slot) == held.slot
+    for sooner, later in pairwise(timeline.steps):
+        assert sooner.start + sooner.duration == pytest.approx(later.start)
+
+
+def test_it_says_what_bound_a_step(pair):
+    bounds = {step.bound for step in pair[2].steps}
+    assert SLOTS in bounds
+    assert bounds <= {NOTHING, SLOTS, TOKENS, BLOCKS}
+    first = pair[2].steps[0]
+    assert [held.state for held in first.held].count(PREFILL) == 3
+    assert [held.state for held in first.held].count(WAITING) == 5
+
+
+def check_trace(trace):
+    """The trace event format: https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU (read 2026-11)."""
+    assert set(trace) == {"traceEvents", "displayTimeUnit"}
+    needed = {
+        "X": {"name", "cat", "ts", "dur", "pid", "tid", "args"},
+        "C": {"name", "ts", "pid", "args"},
+        "M": {"name", "pid", "tid", "args"},
+    }
+    for event in trace["traceEvents"]:
+        assert set(event) - {"ph"} == needed[event["ph"]]
+        assert isinstance(event["name"], str)
+        assert all(event[key] >= 0 for key in ("ts", "dur") if key in event)
+        if event["ph"] == "C":
+            assert all(isinstance(value, int | float) for value in event["args"].values())
+    threads: dict[int, float] = {}
+    for event in trace["traceEvents"]:
+        if event["ph"] == "X":
+            assert event["ts"] >= threads.get(event["tid"], 0.0) - 1e-6
+            threads[event["tid"]] = event["ts"] + event["dur"]
+
+
+def test_the_trace_has_the_form_that_perfetto_reads(pair):
+    timeline = pair[2]
+    trace = json.loads(json.dumps(chrome_trace(timeline)))
+    check_trace(trace)
+    done = sum(event["args"]["steps"] for event in trace["traceEvents"] if event["ph"] == "X")
+    assert done == sum(len(step.held) for step in timeline.steps)
+    assert sum(event["ph"] == "C" for event in trace["traceEvents"]) == 3 * len(timeline.steps)
+
+
+def test_the_lesson_has_one_too():
+    result = run_lesson(LessonConfig(batcher="static"))
+    timeline = lesson_timeline(result)
+    check_trace(chrome_trace(timeline))
+    assert "".join("P" if held.state == PREFILL else "=" for held in timeline.steps[0].held) == result.steps[0].slots.replace(".", "")
+    assert len({held.request for step in timeline.steps for held in step.held}) >= result.complete
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "json", "html"])
+def test_simulate_writes_it(tmp_path, suffix, capsys):
+    target = tmp_path / f"slots.{suffix}"
+    flags = ["--model", "llama-3.1-8b", "--isl", "700", "--osl", "10", "--concurrency", "4", "--requests", "8"]
+    assert run(["simulate", *flags, "--timeline", str(target)]) == 0
+    if suffix == "parquet":
+        assert pq.read_table(target).num_rows > 20
+    elif suffix == "json":
+        check_trace(json.loads(target.read_text()))
+    else:
+        assert "slot 1" in target.read_text(encoding="utf-8")
+    assert run(["simulate", "--ticks", "--timeline", str(target)]) == 0
+    assert [one.name for one in tmp_path.iterdir()] == [target.name]
+
+
+def test_a_form_that_is_not_known_is_refused_before_anything_runs(tmp_path, capsys):
+    assert run(["simulate", "--ticks", "--timeline", str(tmp_path / "slots.png")]) == 2
+    assert "--timeline" in capsys.readouterr().err
