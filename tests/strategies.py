@@ -11,8 +11,12 @@ from hypothesis import strategies as st
 from tonnage.perf import step_terms as at
 from tonnage.perf.step import Drafting, StepModel
 from tonnage.perf.step_terms import COEFFICIENTS
+from tonnage.simulator.tiers import Tier
+from tonnage.spec.contents import ENDLESS, of_rows
 from tonnage.spec.deployment import EngineKnobs, Scheduler, Windows
-from tonnage.spec.workload import Trace
+from tonnage.spec.pause import Pause
+from tonnage.spec.sessions import Sessions
+from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Trace, Workload
 
 MS = 1_000_000_000
 """Picoseconds of a millisecond."""
@@ -122,6 +126,46 @@ class Run:
     windows: Windows
     window_ps: int
     max_context: int
+    tiers: tuple[Tier, ...] = ()
+
+
+@st.composite
+def shared_runs(draw: st.DrawFn, schedulers: tuple[Scheduler, ...] = SCHEDULERS) -> Run:
+    """The same with requests that have something in common, and some of them turns of conversations."""
+    run = draw(runs(schedulers))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    count, block = len(run.trace), run.knobs.tokens_per_block
+    tiers = draw(st.sampled_from([(), (), (3,), (7, 20), (0, 5), (500,)]))
+    tiers = tuple(Tier(blocks=n, block_ps=(place + 1) * 77_777_777) for place, n in enumerate(tiers))
+    caching = draw(st.sampled_from([True, True, True, True, False]))
+    if draw(st.booleans()):
+        common = draw(st.sampled_from([1, 2, 5]))
+        cut = draw(st.sampled_from([block, 1, 3, 2 * block]))
+        rows = []
+        for number, isl in enumerate(run.trace.isl.tolist()):
+            pieces, family = [(number, ENDLESS)], int(rng.integers(common))
+            shared = min(int(rng.integers(0, 6)) * cut, isl - 1 + int(rng.integers(2)))
+            if shared:
+                further = [(2000 + family, shared)] if shared > cut else []
+                pieces = [(1000 + family, min(cut, shared)), *further, *pieces]
+            rows.append(pieces)
+        trace = replace(run.trace, contents=of_rows(rows))
+    else:
+        sessions = Sessions(
+            prefix_tokens=draw(st.sampled_from([0, 1, 13, 4 * block])),
+            prefix_share=draw(st.sampled_from([1.0, 0.5])),
+            prefixes=draw(st.sampled_from([1, 3])),
+            turns=Lengths(kind="uniform", mean=2.5, std=1.2),
+            think=Pause(mean_s=draw(st.sampled_from([0.0, 0.01, 0.3])), exponential=draw(st.booleans())),
+            tool_calls=draw(st.sampled_from([0, 1])),
+            tool=Pause(mean_s=0.005),
+        )
+        isl, osl = (Lengths(kind="uniform", mean=mean, std=mean / 3) for mean in draw(st.sampled_from([(20, 12), (7, 20), (3, 1)])))
+        closed = ClosedLoop(concurrency=draw(st.integers(1, 8)), turnaround_s=draw(st.sampled_from([0.0, 0.001])))
+        arrivals = draw(st.sampled_from([closed, OpenLoop(rate=20.0), OpenLoop(rate=300.0)]))
+        workload = Workload(isl=isl, osl=osl, arrivals=arrivals, requests=count, sessions=sessions)
+        trace = replace(workload.trace(int(rng.integers(2**31))), seed=run.trace.seed)
+    return replace(run, trace=trace, tiers=tiers, knobs=replace(run.knobs, prefix_caching=caching))
 
 
 @st.composite

@@ -51,9 +51,8 @@ def module() -> str:
     for kind in (Scenario, *branches.values()):
         about = (kind.__doc__ or "").splitlines()[0]
         parts.append(f'\n\nclass {_name(kind)}(TypedDict, total=False):\n    """{about}"""\n\n' + "\n".join(_keys(kind, branches)) + "\n")
-    bases = f"{', '.join(_name(kind) for kind in (Scenario, *branches.values()))}, total=False"
-    head = f"class SizeArguments({bases}):"
-    head = head if len(head) <= WIDTH else f"class SizeArguments(\n    {bases}\n):"
+    bases = [*(_name(kind) for kind in (Scenario, *branches.values())), "total=False"]
+    head = "class SizeArguments(\n" + "".join(f"    {base},\n" for base in bases) + "):"
     parts.append(
         f'\n\n{head}\n    """Everything that ``tonnage.size`` takes by name."""\n\n'
         '    price: Iterable[str] | None\n    """Single prices in place of the catalog\'s, such as ``["systems.dgx-h100=250000"]``."""\n'

@@ -17,11 +17,11 @@ import pytest
 
 from tonnage.api.bench import bench
 from tonnage.bench.benchmark import Measured
-from tonnage.bench.conversations import parse_pause
 from tonnage.bench.exact.schedule import Schedule
 from tonnage.bench.exact.serve import exact_server
 from tonnage.cli.main import run
 from tonnage.errors import InputError
+from tonnage.spec.pause import parse_pause
 
 ASKED: dict[str, Any] = {"model": "m", "isl": 20, "osl": 5, "selftest": False, "metrics_url": ["none"]}
 
@@ -208,8 +208,8 @@ def test_what_does_not_go_together_is_refused(asked: dict[str, Any], says: str) 
 
 def test_pauses_are_constant_or_exponential() -> None:
     rng = np.random.default_rng(0)
-    assert set(parse_pause("2s").draw(5, rng)) == {2_000_000_000}
-    drawn = parse_pause("exponential:2s").draw(20_000, rng)
+    assert set(parse_pause("2s", "the pause").draw(5, rng)) == {2_000_000_000}
+    drawn = parse_pause("exponential:2s", "the pause").draw(20_000, rng)
     assert drawn.mean() == pytest.approx(2e9, rel=0.03)
     assert drawn.std() == pytest.approx(2e9, rel=0.03)
 

@@ -23,7 +23,7 @@ from tonnage.api.serve_apart import serve_apart
 from tonnage.api.serve_engine import machine_profiles, prepare_engine, serve_engine, this_machine
 from tonnage.api.serve_openvino import serve_openvino
 from tonnage.api.services import simulate_service, size_servers
-from tonnage.api.simulate import answers_soon, simulate, simulate_sweep
+from tonnage.api.simulate import answers_soon, shares_prompts, simulate, simulate_sweep
 from tonnage.api.simulated_run import SimulatedRun, write_runs
 from tonnage.api.size import Asked, answer, ask, size, size_measured, size_models
 from tonnage.api.timeline import check_timeline, lesson_timeline, run_timeline, write_timeline
@@ -68,6 +68,7 @@ __all__ = [
     "serve_openvino",
     "serve_simulated",
     "several_models",
+    "shares_prompts",
     "simulate",
     "simulate_service",
     "simulate_sweep",

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from tonnage.api.arguments import Many, lengths_of, rates, seed_of, whole_numbers
 from tonnage.bench.benchmark import Wanted
 from tonnage.bench.conversation_file import read_conversations
-from tonnage.bench.conversations import parse_pause
 from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.exports import check_export
 from tonnage.bench.load import PATTERNS, Question, Talk
@@ -25,6 +24,7 @@ from tonnage.bench.validity import ERROR_RATE, PERCENTILES
 from tonnage.bench.wire.request import Target, parse_url, request_head
 from tonnage.errors import InputError, UnknownName, option
 from tonnage.spec.deployment import METRICS, Slo, parse_limit
+from tonnage.spec.pause import parse_pause
 from tonnage.spec.recording import read_recording
 from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Pairs, Process, TraceArrivals
 from tonnage.units import parse_duration
@@ -230,7 +230,7 @@ def _talk(a: BenchArguments, made: Prompts | FilePrompts) -> Talk | None:
     return Talk(
         turns=lengths_of(1 if a.conversation_turns is None else a.conversation_turns, option("conversation_turns")),
         file=file,
-        pause=parse_pause(a.conversation_turn_delay or "0s"),
+        pause=parse_pause(a.conversation_turn_delay or "0s", option("conversation_turn_delay")),
         count=count,
         pinned=a.osl is not None,
     )

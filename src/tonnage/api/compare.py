@@ -74,7 +74,7 @@ def compare_plan(
         DataError: a file of the run folder is damaged.
     """
     from tonnage.api.planned import planned
-    from tonnage.api.simulation import BLIND
+    from tonnage.api.simulation import BY_CONTENT
     from tonnage.results.invalid_runs import InvalidRuns
     from tonnage.simulator.router import ROUTERS
     from tonnage.validation.replay import ROUTER, replay
@@ -82,8 +82,8 @@ def compare_plan(
 
     if instances is not None and instances < 1:
         raise InputError(f"{option('instances')}: {instances} is not possible; write 1 or more")
-    if router is not None and (router not in ROUTERS or router in BLIND):
-        known = ", ".join(name for name in ROUTERS if name not in BLIND)
+    if router is not None and (router not in ROUTERS or router in BY_CONTENT):
+        known = ", ".join(name for name in ROUTERS if name not in BY_CONTENT)
         raise InputError(f"{option('router')}: '{router}' is none of {known}")
     invalid = InvalidRuns(include=include_invalid)
     found, choice = _believed(run, invalid), planned(plan, coefficients=coefficients)

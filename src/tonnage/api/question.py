@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from tonnage.api.aims import aim_of, reserve_of
@@ -286,6 +286,7 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
     formats = len(DEFAULT_PRECISIONS if asked.precision is None else precisions)
     faults.of(check_source, chosen["step_source"], chosen["calibration"], math.prod(choices) * formats)
     _check_numbers(scenario, faults)
+    _check_shared(scenario, faults)
     if scenario.prices is not None:
         _check_prices(scenario, faults)
     faults.of(places, scenario.where)
@@ -306,6 +307,17 @@ def _check_choice(scenario: Scenario, mode: Mode, faults: Faults) -> None:
 
 def _counts(values: Many | None, where: str, faults: Faults) -> tuple[int, ...]:
     return () if values is None else faults.of(whole_numbers, values, where) or ()
+
+
+def _check_shared(scenario: Scenario, faults: Faults) -> None:
+    """Refuse what prompts share and the memory that keeps it: the search has no prefix caches yet."""
+    asked = [one.name for one in fields(scenario.sessions) if getattr(scenario.sessions, one.name) is not None]
+    asked += [name for name in ("kv_tiers", "prefix_caching") if getattr(scenario.search, name) is not None]
+    if asked:
+        faults.say(
+            f"{', '.join(map(option, asked))}: systems are sized without prefix caches so far; give the mean prompt length in "
+            f"{option('isl')}, and see by `tonnage simulate` what the cache finds at the load of one instance"
+        )
 
 
 def _check_prices(scenario: Scenario, faults: Faults) -> None:

@@ -15,7 +15,9 @@ from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
+    from tonnage.results.requests import Requests
     from tonnage.sizing.planner import Progress
+    from tonnage.spec.workload import Workload
 
 
 @with_signature(SimulateArguments)
@@ -62,7 +64,7 @@ def simulate_sweep(
     points = [(asks.deployment, workload) for workload in asks.workloads]
     if asks.deployment.speculation is not None:
         points += [(replace(asks.deployment, speculation=None), workload) for workload in asks.workloads]
-    runs = simulate_many(points, seed=asks.seed, window_s=asks.window_s, progress=progress)
+    runs = simulate_many(points, seed=asks.seed, window_s=asks.window_s, progress=progress, tiers=asks.tiers)
     summaries = [summarize(run) for run in runs]
     count = len(asks.workloads)
     plain: list[Summary | None] = [*summaries[count:]] or [None] * count
@@ -82,6 +84,32 @@ def answers_soon(scenario: ScenarioLike = None, **asked: Unpack[SimulateArgument
     return soon([(asks.deployment, workload) for workload in asks.workloads], asks.instances)
 
 
+def shares_prompts(scenario: ScenarioLike = None, **asked: Unpack[SimulateArguments]) -> bool:
+    """Whether the requests of the simulation have something in common, or follow one another.
+
+    Raises:
+        InputErrors: everything that cannot be used, each with its place.
+    """
+    return any(workload.shares for workload in simulation_of(scenario, asked).workloads)
+
+
+def _shared_fleet(asks: Simulation, workload: Workload) -> Requests:
+    """Instances with prefix caches."""
+    from tonnage.perf.memory import memory_plan
+    from tonnage.perf.terms import step_model
+    from tonnage.simulator import reference
+    from tonnage.simulator.shared_fleet import simulate_shared_fleet
+    from tonnage.simulator.simulate import caching_knobs
+
+    d, trace = asks.deployment, workload.trace(asks.seed)
+    memory, step, knobs, context = memory_plan(d), step_model(d), caching_knobs(d), d.model.max_context
+    engines = [
+        reference.Engine(step, knobs, memory.blocks, windows=memory.windows, max_context=context, contents=trace.contents, tiers=asks.tiers)
+        for _ in range(asks.instances)
+    ]
+    return simulate_shared_fleet(trace, engines, asks.router, seed=asks.seed).requests
+
+
 def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRun]:
     """Each load on all instances behind the router."""
     from tonnage.perf.memory import memory_plan
@@ -98,9 +126,12 @@ def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRu
     plain = soon([(d, workload) for workload in asks.workloads], asks.instances)
     kind: Any = reference.Engine if plain else Engine
     for number, workload in enumerate(asks.workloads, 1):
-        engines = [kind(step, d.knobs, memory.blocks, windows=memory.windows, max_context=context) for _ in range(asks.instances)]
-        served = (simulate_fleet if plain else simulate_routed)(workload.trace(asks.seed), engines, asks.router, seed=asks.seed)
-        record = served.requests
+        if workload.shares:
+            record = _shared_fleet(asks, workload)
+        else:
+            engines = [kind(step, d.knobs, memory.blocks, windows=memory.windows, max_context=context) for _ in range(asks.instances)]
+            served = (simulate_fleet if plain else simulate_routed)(workload.trace(asks.seed), engines, asks.router, seed=asks.seed)
+            record = served.requests
         if progress is not None:
             progress(number, len(asks.workloads), f"{asks.instances} instances")
         yield SimulatedRun(

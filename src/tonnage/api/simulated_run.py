@@ -45,6 +45,17 @@ class SimulatedRun:
             return self.summary.output_tokens_per_second / self.plain.output_tokens_per_second
         return self.plain.statistic_ms("e2e", "mean") / self.summary.statistic_ms("e2e", "mean")
 
+    @property
+    def saved_prompt_tokens(self) -> int | None:
+        """Prompt tokens that were found in a prefix cache and not computed; None where prompts share nothing."""
+        return int(self.requests.cached_tokens.sum()) if self.workload.shares else None
+
+    @property
+    def hit_rate(self) -> float | None:
+        """The same as a share of all prompt tokens."""
+        saved = self.saved_prompt_tokens
+        return None if saved is None else saved / max(int(self.requests.isl.sum()), 1)
+
     def to_json(self) -> dict[str, Any]:
         """The summary with its qualifiers: deployment, lengths, load, seed."""
         d, w = self.deployment, self.workload
@@ -69,6 +80,7 @@ class SimulatedRun:
             "requests": w.requests,
             "seed": self.seed,
             **self._fleet,
+            **self._shared,
             **({} if d.speculation is None else {"speculation": str(d.speculation), "speculation_gain": self.gain}),
             "marks": list(self.marks),
             "intervals": {name: list(bounds) for name, bounds in self.intervals.items()},
@@ -86,7 +98,8 @@ class SimulatedRun:
         values |= {"ttft_p95_ms": s.statistic_ms("ttft", "p95"), "requests_s": s.requests_per_second}
         clients = w.arrivals.concurrency if isinstance(w.arrivals, ClosedLoop) else None
         batch = clients if self.deployment.knobs.scheduler == "static" else None
-        regime = regime_of(self.deployment, isl=w.isl.mean, osl=w.osl.mean, batch=batch, clients=clients)
+        isl = float(self.requests.isl.mean()) if w.sessions is not None and len(self.requests) else w.isl.mean
+        regime = regime_of(self.deployment, isl=isl, osl=w.osl.mean, batch=batch, clients=clients)
         return intervals_of(values, regime, run_noise(self.requests) if clients is None else {})
 
     @property
@@ -95,6 +108,14 @@ class SimulatedRun:
         from tonnage.perf.provenance import marks
 
         return marks(self.deployment)
+
+    @property
+    def _shared(self) -> dict[str, Any]:
+        """What prompts share, and what of that was found."""
+        if not self.workload.shares:
+            return {}
+        sessions = {} if self.workload.sessions is None else {"sessions": str(self.workload.sessions)}
+        return {**sessions, "prefix_hit_rate": self.hit_rate, "saved_prompt_tokens": self.saved_prompt_tokens}
 
     @property
     def _fleet(self) -> dict[str, Any]:
@@ -117,6 +138,7 @@ class SimulatedRun:
             "requests": w.requests,
             "seed": self.seed,
             **self._fleet,
+            **({"sessions": asdict(w.sessions)} if w.sessions is not None else {}),
             **({"calibration": asdict(d.calibration)} if d.calibration is not None else {}),
             **({"speculation": str(d.speculation)} if d.speculation is not None else {}),
             **({"step_model": d.step_source.name, "marks": list(self.marks)} if d.step_source is not None else {}),

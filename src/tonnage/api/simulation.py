@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,22 +14,25 @@ from tonnage.api.faults import Faults
 from tonnage.api.lengths import LengthsFound, lengths_found, replays_lengths
 from tonnage.api.loads import loads_of, window_of, workload_of
 from tonnage.api.pools import pools_of
-from tonnage.api.typed_arguments import LengthsArguments
+from tonnage.api.sessions import sessions_of, tiers_of
+from tonnage.api.typed_arguments import LengthsArguments, SessionsArguments
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.simulator.disaggregated import Disaggregated
 from tonnage.simulator.router import ROUTERS
+from tonnage.simulator.tiers import Tier
 from tonnage.sizing.question import check_context
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.scenario import DemandAsked, Scenario
+from tonnage.spec.sessions import Sessions
 from tonnage.spec.use_cases import with_defaults
 from tonnage.spec.workload import Arrivals, ClosedLoop, Process, TraceArrivals, Workload
 
 DEFAULTS = {"gpu": "h100-sxm-80gb", "engine": "tensorrt-llm"}
-KNOBS = ("max_batch_size", "max_num_tokens", "chunked_prefill", "stream_interval", "front_ends")
+KNOBS = ("max_batch_size", "max_num_tokens", "chunked_prefill", "prefix_caching", "stream_interval", "front_ends")
 """Engine knobs that a scenario has."""
 
 
-class SimulateArguments(LengthsArguments, total=False):
+class SimulateArguments(LengthsArguments, SessionsArguments, total=False):
     """Everything that ``tonnage.simulate`` takes by name, in place of what a scenario says."""
 
     model: str
@@ -68,6 +71,10 @@ class SimulateArguments(LengthsArguments, total=False):
     """Token budget of one step."""
     chunked_prefill: bool | None
     """Whether a prompt may be split over several steps."""
+    prefix_caching: bool | None
+    """Whether KV blocks of earlier prompts are used again (default: yes)."""
+    kv_tiers: str | None
+    """Memory below the KV cache, such as "host=256GB@50GB/s,disk=4TB@6GB/s"."""
     stream_interval: int | None
     """Output tokens in one streamed message."""
     front_ends: int | None
@@ -126,6 +133,7 @@ class Simulation:
         instances: of the deployment, which share each load; 1 is an instance by itself.
         router: what shares it.
         pools: two pools in its place.
+        tiers: memory below the KV cache of each instance.
     """
 
     deployment: Deployment
@@ -135,6 +143,7 @@ class Simulation:
     instances: int = 1
     router: str = "least-outstanding"
     pools: Disaggregated | None = None
+    tiers: tuple[Tier, ...] = ()
 
 
 def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simulation:
@@ -155,12 +164,44 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     faults = Faults(source, given)
     lengths = _lengths(found, faults)
     deployment = _deployment(found, own, faults)
+    sessions = faults.of(sessions_of, found, lengths) if lengths is not None else None
+    tiers = faults.of(tiers_of, found.search.kv_tiers, deployment) if deployment is not None else None
     faults.of(seed_of, found.seed or 0)
     faults.of(_check_load, found, own)
     InputErrors.raise_if(faults.messages)
     if lengths is None or deployment is None:
         raise InputError("nothing was asked")
-    return _simulation(found, own, deployment, lengths)
+    made = _simulation(found, own, deployment, lengths)
+    if sessions is not None:
+        check_sessions(sessions, made)
+        made = replace(made, workloads=tuple(replace(workload, sessions=sessions) for workload in made.workloads))
+    if made.router in BY_CONTENT and not made.workloads[0].shares:
+        blind = ", ".join(name for name in ROUTERS if name not in BY_CONTENT)
+        raise InputError(
+            f"{option('router')}: {made.router} looks at what prompts share, and these share nothing; give {option('turns')}, "
+            f"{option('shared_prefix')} or a trace with hash_ids, or choose one of {blind}"
+        )
+    if tiers and not made.workloads[0].shares:
+        raise InputError(f"{option('kv_tiers')}: keep what prompts share, and these share nothing; give {option('turns')} or the like")
+    return replace(made, tiers=tiers or ())
+
+
+def check_sessions(sessions: Sessions, asked: Simulation) -> None:
+    """Refuse sessions that an instance could not serve to their ends, or that nobody can share out.
+
+    Raises:
+        InputError: conversations longer than the model's context, recorded traffic, pairs of lengths or attention ranks.
+    """
+    model, workload, whose = asked.deployment.model, asked.workloads[0], ", ".join(option(n) for n in ("turns", "shared_prefix"))
+    if isinstance(workload.arrivals, TraceArrivals) or workload.pairs is not None:
+        raise InputError(f"{whose}: recorded requests have their own; give {option('isl')} and {option('osl')} without a trace or pairs")
+    if asked.deployment.parallelism.dp > 1:
+        raise InputError(f"{whose}: attention ranks with KV caches of their own are simulated without shared prompts so far")
+    if (longest := sessions.longest(workload.isl, workload.osl)) > model.max_context:
+        raise InputError(
+            f"{whose}: a conversation comes to {longest:,} tokens, more than the context of {model.name}, {model.max_context:,}; "
+            "ask for fewer turns or shorter ones"
+        )
 
 
 def _simulation(found: Scenario, own: Mapping[str, Any], deployment: Deployment, lengths: LengthsFound) -> Simulation:
@@ -199,8 +240,8 @@ def _replayed(found: Scenario, own: Mapping[str, Any]) -> list[Arrivals]:
     return [TraceArrivals(recording=each, lengths=replays_lengths(found.lengths)) for each in stretched]
 
 
-BLIND = ("prefix-aware", "session")
-"""Routers that look at what simulated requests do not have yet."""
+BY_CONTENT = ("prefix-aware", "session")
+"""Routers that look at what requests have in common."""
 
 
 def _fleet(own: Mapping[str, Any], deployment: Deployment, loads: Sequence[Arrivals]) -> dict[str, Any]:
@@ -212,9 +253,8 @@ def _fleet(own: Mapping[str, Any], deployment: Deployment, loads: Sequence[Arriv
     instances, router = own.get("instances", 1), own.get("router")
     if isinstance(instances, bool) or not isinstance(instances, int) or not 1 <= instances <= MOST_INSTANCES:
         raise InputError(f"{option('instances')}: {instances} is not possible; write a whole number from 1 to {MOST_INSTANCES:,}")
-    if router is not None and (router not in ROUTERS or router in BLIND):
-        known = ", ".join(name for name in ROUTERS if name not in BLIND)
-        raise InputError(f"{option('router')}: '{router}' is none of {known}")
+    if router is not None and router not in ROUTERS:
+        raise InputError(f"{option('router')}: '{router}' is none of {', '.join(ROUTERS)}")
     if instances == 1:
         return {}
     if isinstance(loads[0], ClosedLoop) or deployment.parallelism.dp > 1 or deployment.speculation is not None:

@@ -74,6 +74,27 @@ class LengthsArguments(TypedDict, total=False):
     """Words per token (default: 0.75, as in English)."""
 
 
+class SessionsArguments(TypedDict, total=False):
+    """What requests share, and how they follow one another."""
+
+    shared_prefix: Length
+    """Length of a prefix that prompts share, in tokens or words; it is added to them and may be cached."""
+    shared_prefix_share: Number
+    """Share of the conversations that begin with it, from 0 to 1 (default: 1)."""
+    shared_prefixes: int | None
+    """How many different shared prefixes there are (default: 1)."""
+    turns: Length
+    """Turns of a conversation, such as 5 or uniform:2-8: each prompt is the whole history and a question of the prompt length."""
+    think_time: Text
+    """Time from an answer to the next turn: 30s or exponential:30s (default: none)."""
+    tool_calls: int | None
+    """Calls of tools in each turn, each a further request with the tool's result (default: 0)."""
+    tool_delay: Text
+    """Time that a tool takes: 2s or exponential:2s (default: none)."""
+    tool_tokens: Length
+    """Length of a tool's result (default: the prompt length)."""
+
+
 class DemandArguments(TypedDict, total=False):
     """How many requests there are."""
 
@@ -186,6 +207,10 @@ class SearchArguments(TypedDict, total=False):
     """Token budgets of a step, to try (default: the engine's own)."""
     chunked_prefill: bool | None
     """Whether a prompt may be split over several steps (default: the engine's own)."""
+    prefix_caching: bool | None
+    """Whether KV blocks of earlier prompts are used again (default: yes, but for static batching)."""
+    kv_tiers: Text
+    """Memory of an instance below its KV cache, the nearest first, such as host=256GB@50GB/s,disk=4TB@6GB/s."""
     stream_interval: int | None
     """Output tokens in one streamed message (default: the engine's own, 1)."""
     front_ends: int | None
@@ -207,7 +232,15 @@ class SearchArguments(TypedDict, total=False):
 
 
 class SizeArguments(
-    ScenarioArguments, LengthsArguments, DemandArguments, LimitsArguments, ChoiceArguments, StandbyArguments, SearchArguments, total=False
+    ScenarioArguments,
+    LengthsArguments,
+    SessionsArguments,
+    DemandArguments,
+    LimitsArguments,
+    ChoiceArguments,
+    StandbyArguments,
+    SearchArguments,
+    total=False,
 ):
     """Everything that ``tonnage.size`` takes by name."""
 

@@ -17,8 +17,9 @@ from tonnage.bench.prompt_file import text_of_file
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
-    from tonnage.bench.conversations import Conversations, Pause
+    from tonnage.bench.conversations import Conversations
     from tonnage.bench.prompts import TokenizerFile
+    from tonnage.spec.pause import Pause
 
 USERS = ("user", "human")
 LONGEST = 10**7

@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tonnage.errors import InputError, option
 from tonnage.results.requests import COMPLETED, Requests
-from tonnage.units import parse_duration
+from tonnage.spec.pause import Pause
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,39 +22,6 @@ if TYPE_CHECKING:
 
 STATISTICS = (50, 95)
 """Percentiles of each turn's latencies."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pause:
-    """The time that a user takes to read an answer and to write the next question.
-
-    Attributes:
-        mean_s: in seconds.
-        exponential: whether it is drawn from an exponential distribution; otherwise it is always the mean.
-    """
-
-    mean_s: float = 0.0
-    exponential: bool = False
-
-    def draw(self, count: int, rng: np.random.Generator) -> Ints:
-        """So many pauses in nanoseconds."""
-        import numpy as np
-
-        scale = self.mean_s * 1e9
-        return np.rint(rng.exponential(scale, count) if self.exponential else np.full(count, scale)).astype(np.int64)
-
-
-def parse_pause(text: str) -> Pause:
-    """Read "2s" or "exponential:2s".
-
-    Raises:
-        InputError: anything else.
-    """
-    kind, colon, rest = text.strip().partition(":")
-    where = option("conversation_turn_delay")
-    if colon and kind.strip().lower() != "exponential":
-        raise InputError(f"{where}: '{text}' is no pause; write for example 2s or exponential:2s")
-    return Pause(mean_s=parse_duration(rest if colon else kind, where), exponential=bool(colon))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

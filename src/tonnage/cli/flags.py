@@ -14,6 +14,7 @@ from tonnage.spec.scenario import Leaf, leaves, takes
 TITLES = {
     "": "The question",
     "lengths": "Lengths",
+    "sessions": "Conversations, agents and shared prefixes",
     "demand": "Demand (one form of it)",
     "limits": "Limits",
     "search": "What may be combined",

@@ -26,10 +26,14 @@ def progress_bar(title: str, *, quiet: bool = False) -> Iterator[Callable[[int, 
         yield update
 
 
-def compile_if_needed(*, quiet: bool = False) -> None:
-    """Compile the simulator's kernel with a visible line (none if ``quiet``), the first time on this machine."""
-    from tonnage.simulator.kernel import is_compiled, warm_up
+def compile_if_needed(*, quiet: bool = False, shares: bool = False) -> None:
+    """Compile the simulator's kernel with a visible line (none if ``quiet``), the first time on this machine.
 
-    if not is_compiled():
+    ``shares`` as in ``warm_up``.
+    """
+    from tonnage.simulator.kernel import warm_up
+    from tonnage.simulator.simulate import is_compiled_for
+
+    if not is_compiled_for(shares=shares):
         print("tonnage: compiling the simulator for this machine (once) …", file=sys.stderr, flush=True)
-        warm_up()
+        warm_up(shares=shares)

@@ -37,6 +37,14 @@ class Point:
     )
     isl: str | None = about("Prompt length in tokens: 2000, 2000+-500, lognormal:2000,500 or uniform:1600-2000.")
     osl: str | None = about("Output length in tokens, in the same forms.")
+    shared_prefix: str | None = about("Tokens that prompts share, such as a system prompt; they are added to each and may be cached.")
+    shared_prefix_share: float | None = about("Share of the conversations that begin with them (default: 1).")
+    shared_prefixes: int | None = about("How many different shared prefixes there are (default: 1).")
+    turns: str | None = about("Turns of a conversation, such as 5 or uniform:2-8; each prompt is the whole history and --isl more.")
+    think_time: str | None = about("Time from an answer to the next turn: 30s or exponential:30s (default: none).")
+    tool_calls: int | None = about("Calls of tools in each turn, each a further request with the tool's result (default: 0).")
+    tool_delay: str | None = about("Time that a tool takes: 2s or exponential:2s (default: none).")
+    tool_tokens: str | None = about("Length of a tool's result (default: that of a prompt).")
     request_rate: str | None = about("Open loop: requests per second; several values with commas make a sweep.")
     requests: int | None = about("Requests per point (default: 1000, and in a closed loop at least 10 per client).")
     window: str | None = about("Closed loop: count what completes within this time of a common start, such as 216s, and not --requests.")
@@ -50,8 +58,8 @@ class Point:
     )
     instances: int | None = about("Instances behind a router that share each open loop (default: 1).")
     router: str | None = about(
-        "Router between the instances: round-robin, weighted, random, least-outstanding, least-tokens, least-kv or power-of-two "
-        "(default: least-outstanding)."
+        "Router between the instances: round-robin, weighted, random, least-outstanding, least-tokens, least-kv, power-of-two, or where "
+        "prompts share something prefix-aware or session (default: least-outstanding)."
     )
     disaggregated: str | None = about("Prefill and decode apart: instances of each pool, such as 1:2.")
     kv_link: str | None = about(
@@ -86,6 +94,8 @@ class Knobs:
     max_batch_size: int | None = about("Sequences that run at once.")
     max_num_tokens: int | None = about("Token budget of one step.")
     chunked_prefill: bool | None = about("Whether a prompt may be split over several steps.")
+    prefix_caching: bool | None = about("Whether KV blocks of earlier prompts are used again (default: yes, but for static batching).")
+    kv_tiers: str | None = about("Memory below the KV cache, such as host=256GB@50GB/s,disk=4TB@6GB/s.")
     stream_interval: int | None = about("Output tokens in one streamed message; more of them spare the front end work.")
     front_ends: int | None = about("API servers of an instance (default: 1, and with data-parallel attention one for each rank).")
     receive_interval: int | None = about(
@@ -183,7 +193,7 @@ def _points(scenario: Path | None, asked: dict[str, Any], *, json: bool) -> None
     if output is not None:
         check_free(output)
     if not api.answers_soon(scenario, **asked):
-        compile_if_needed()
+        compile_if_needed(shares=api.shares_prompts(scenario, **asked))
     with progress_bar("simulating") as progress:
         runs = api.simulate_sweep(scenario, **asked, progress=progress)
     if output is not None:

@@ -28,6 +28,7 @@ GAIN = (
     "what speculative decoding brings: in a closed loop the output tokens/s with it over those without it; "
     "in an open loop the mean E2E without it over that with it"
 )
+HIT_RATE = "prompt tokens found in the prefix cache when a request first enters, over all prompt tokens"
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 EXPECTED = "80 % interval of the mean"
 SWEPT = ("load", "requests/s", "tokens/s", "TTFT ms", "TTFT p95", "ITL p99", "TPOT ms", "E2E ms", "E2E p95")
@@ -66,6 +67,14 @@ class Run(Protocol):
         """What shared it; empty where there was one instance."""
 
     @property
+    def hit_rate(self) -> float | None:
+        """Share of the prompt tokens that a prefix cache had; None where prompts share nothing."""
+
+    @property
+    def saved_prompt_tokens(self) -> int | None:
+        """How many these are."""
+
+    @property
     def marks(self) -> tuple[str, ...]:
         """What of the prediction does not rest on measurements of this GPU and engine."""
 
@@ -77,6 +86,8 @@ def simulated(runs: Sequence[Run]) -> Document:
     definitions = [(label, DEFINITIONS[name]) for label, name in DEFINED]
     if runs[0].gain is not None:
         definitions.append(("gain", GAIN))
+    if runs[0].hit_rate is not None:
+        definitions.append(("hit rate", HIT_RATE))
     blocks = _point(runs[0]) if len(runs) == 1 else (_sweep(runs),)
     return Document(
         title=_title(runs[0]),
@@ -96,7 +107,8 @@ def _title(run: Run) -> str:
     guesses = f", {d.speculation}" if d.speculation is not None else ""
     where = f"{d.model.name} {d.precision.name.upper()} on {d.parallelism.gpus} × {d.gpu.name}{split}, {d.engine}"
     fleet = f"; {run.instances} instances, {run.router}" if run.router else ""
-    return f"{where}{guesses}, {as_written(str(w.isl))} tokens in, {as_written(str(w.osl))} out{fleet}"
+    sessions = f"; {w.sessions}" if w.sessions is not None else ""
+    return f"{where}{guesses}, {as_written(str(w.isl))} tokens in, {as_written(str(w.osl))} out{sessions}{fleet}"
 
 
 def _load(run: Run) -> str:
@@ -118,11 +130,13 @@ def _point(run: Run) -> tuple[Text, Table]:
         values = getattr(s, f"{name}_ms")
         rows.append((f"{name.upper()} ms", *(number(getattr(values, each)) for each in STATISTICS), between(expected.get(f"{name}_ms"))))
     table = Table(caption="", header=("", *STATISTICS, EXPECTED), rows=tuple(rows), spare=("p90", "p50"))
-    return Text(text=words + gain), table
+    found = "" if run.hit_rate is None else f"; prefix cache: {run.hit_rate:.1%} of the prompt tokens found, {run.saved_prompt_tokens:,}"
+    return Text(text=words + gain + found), table
 
 
 def _sweep(runs: Sequence[Run]) -> Table:
     gain = ("gain",) if runs[0].gain is not None else ()
+    gain = gain if runs[0].hit_rate is None else (*gain, "hit rate")
     return Table(caption="", header=(*SWEPT, *gain), rows=tuple(map(_swept, runs)), spare=SPARED)
 
 
@@ -132,4 +146,5 @@ def _swept(run: Run) -> tuple[str, ...]:
         *(s.requests_per_second, s.output_tokens_per_second, s.ttft_ms.mean, s.ttft_ms.p95, s.itl_ms.p99),
         *(s.tpot_ms.mean, s.e2e_ms.mean, s.e2e_ms.p95),
     )
-    return (_load(run), *map(number, values), *([] if run.gain is None else [f"{run.gain:.2f}"]))
+    found = [] if run.hit_rate is None else [f"{run.hit_rate:.1%}"]
+    return (_load(run), *map(number, values), *([] if run.gain is None else [f"{run.gain:.2f}"]), *found)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,9 +18,11 @@ from tonnage.perf.memory import memory_plan
 from tonnage.perf.terms import step_model
 from tonnage.simulator.kernel import is_compiled, run_recorded, warm_up
 from tonnage.simulator.kernel.build import check_engine
+from tonnage.simulator.kernel.compiled import drive_shared
 from tonnage.simulator.ranks import pooled, rank_traces
 from tonnage.simulator.reference import run_reference
 from tonnage.simulator.steps import StepRecord
+from tonnage.simulator.tiers import Tier
 from tonnage.spec.workload import ClosedLoop, TraceArrivals
 from tonnage.units import to_ps
 
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.results.requests import Requests
-    from tonnage.spec.deployment import Deployment
+    from tonnage.spec.deployment import Deployment, EngineKnobs
     from tonnage.spec.workload import Workload
 
 Point = tuple["Deployment", "Workload"]
@@ -72,6 +75,7 @@ def simulate_many(
     window_s: float | None = None,
     progress: Progress | None = None,
     workers: int | None = None,
+    tiers: Sequence[Tier] = (),
 ) -> list[Requests]:
     """The same for several deployments and workloads at once, with common random numbers.
 
@@ -81,6 +85,7 @@ def simulate_many(
         window_s: as in ``simulate``, for every point.
         progress: called in the calling thread with (done, total, name) after each point.
         workers: threads; one per core if not given.
+        tiers: memory below the KV cache of each instance, where prompts share something.
 
     Returns:
         One record per point, in the order of ``points``; it does not depend on ``workers``.
@@ -92,15 +97,16 @@ def simulate_many(
     if answers_soon(points):
         found = []
         for done, point in enumerate(points, 1):
-            found.append(_plainly(point, seed, window_s))
+            found.append(_plainly(point, seed, window_s, tiers))
             if progress is not None:
                 progress(done, len(points), _name(point[1]))
         return found
-    warm_up()
+    for shares in {workload.shares for _, workload in points}:
+        warm_up(shares=shares)
     stop = np.zeros(1, np.int64)
     pool = ThreadPoolExecutor(max_workers=workers or min(len(points), os.cpu_count() or 1) or 1)
     try:
-        futures = [pool.submit(_one, point, seed, window_s, stop) for point in points]
+        futures = [pool.submit(_one, point, seed, window_s, stop, tiers) for point in points]
         _watch(futures, points, progress)
         return [future.result() for future in futures]
     finally:
@@ -121,13 +127,25 @@ def answers_soon(points: Sequence[Point], instances: int = 1) -> bool:
             return False
         outputs = workload.osl.mean if workload.pairs is None else sum(workload.pairs.osl) / len(workload.pairs.osl)
         work += workload.requests * (outputs + LOOK_TOKENS * (instances - 1))
-    return work <= SOON_TOKENS and not is_compiled()
+    compiled = is_compiled_for(shares=any(workload.shares for _, workload in points))
+    return work <= SOON_TOKENS and not compiled
 
 
-def _plainly(point: Point, seed: int, window_s: float | None) -> Requests:
+def is_compiled_for(*, shares: bool) -> bool:
+    """Whether the loop is compiled for requests that have something in common, or for those that have nothing."""
+    return is_compiled(drive_shared) if shares else is_compiled()
+
+
+def caching_knobs(deployment: Deployment) -> EngineKnobs:
+    """The knobs of an engine, without a prefix cache for a model whose states of a sequence are no blocks of tokens."""
+    knobs = deployment.knobs
+    return replace(knobs, prefix_caching=False) if memory_plan(deployment).state_bytes else knobs
+
+
+def _plainly(point: Point, seed: int, window_s: float | None, tiers: Sequence[Tier]) -> Requests:
     """One point by the reference, which gives the same record."""
     deployment, workload = point
-    memory, ranks, knobs, step = memory_plan(deployment), deployment.parallelism.dp, deployment.knobs, step_model(deployment)
+    memory, ranks, knobs, step = memory_plan(deployment), deployment.parallelism.dp, caching_knobs(deployment), step_model(deployment)
     check_engine(step, knobs, memory.blocks)
     parts = [
         run_reference(
@@ -138,6 +156,7 @@ def _plainly(point: Point, seed: int, window_s: float | None) -> Requests:
             windows=memory.windows,
             window_ps=-1 if window_s is None else to_ps(window_s),
             max_context=deployment.model.max_context,
+            tiers=tiers,
         ).requests
         for trace in rank_traces(workload.trace(seed), ranks)
     ]
@@ -164,20 +183,21 @@ def simulate_recorded(
     )
 
 
-def _one(point: Point, seed: int, window_s: float | None, stop: NDArray[np.int64]) -> Requests:
+def _one(point: Point, seed: int, window_s: float | None, stop: NDArray[np.int64], tiers: Sequence[Tier]) -> Requests:
     deployment, workload = point
     memory, ranks = memory_plan(deployment), deployment.parallelism.dp
     parts = [
         run_recorded(
             trace,
             step_model(deployment),
-            deployment.knobs,
+            caching_knobs(deployment),
             memory.blocks,
             most_steps=0,
             windows=memory.windows,
             window_ps=-1 if window_s is None else to_ps(window_s),
             max_context=deployment.model.max_context,
             stop=stop,
+            tiers=tiers,
         )[0]
         for trace in rank_traces(workload.trace(seed), ranks)
     ]

@@ -101,6 +101,8 @@ class EngineKnobs:
         batch_wait_steps: steps for which prompts wait beside decodes to be batched with others (TensorRT-LLM
             ``batch_wait_timeout_iters``), unless a step with them has ``batch_wait_ratio`` of the token budget.
         batch_wait_ratio: TensorRT-LLM ``batch_wait_max_tokens_ratio``.
+        prefix_caching: whether a request finds the KV blocks of its prompt that earlier ones left (vLLM ``enable_prefix_caching``,
+            SGLang without ``disable_radix_cache``, TensorRT-LLM ``enable_block_reuse``); static batching has none.
         front_ends: processes of an instance that take requests and stream tokens (vLLM ``api_server_count``, SGLang
             ``tokenizer_worker_num``, TensorRT-LLM ``num_postprocess_workers``); each has an equal share of the requests.
     """
@@ -119,6 +121,7 @@ class EngineKnobs:
     batch_wait_steps: int = 0
     batch_wait_ratio: float = 0.0
     front_ends: int = 1
+    prefix_caching: bool = True
 
 
 class Windows(NamedTuple):

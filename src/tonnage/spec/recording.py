@@ -3,7 +3,8 @@
 Formats, told apart by their columns:
 
 - Azure's LLM inference traces: CSV with ``TIMESTAMP,ContextTokens,GeneratedTokens`` (ISO time, tokens, tokens);
-- Mooncake's: JSON lines with ``timestamp`` in milliseconds, ``input_length`` and ``output_length``;
+- Mooncake's: JSON lines with ``timestamp`` in milliseconds, ``input_length`` and ``output_length``, and where prompts share blocks of
+  tokens the ids of each one's blocks in ``hash_ids``;
 - BurstGPT's: CSV with ``Timestamp`` in seconds, ``Request tokens`` and ``Response tokens``; its lines with 0 response tokens are requests
   that failed (github.com/HPMLL/BurstGPT), which are left out and counted;
 - plain CSV with ``timestamp`` (seconds, or ISO time) and, unless lengths are given apart, ``isl`` and ``osl``.
@@ -12,11 +13,13 @@ Formats, told apart by their columns:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tonnage.csv_file import named_rows, text_lines
 from tonnage.errors import InputError, InputErrors
+from tonnage.spec.contents import Contents, block_tokens, of_blocks
 from tonnage.spec.length_files import number, tokens
 from tonnage.spec.lengths import Pairs
 from tonnage.units import NS_PER_S
@@ -34,6 +37,7 @@ class Recording:
         source: the file.
         change: what was done to its times, in words.
         failed: requests of the file that are left out, because it says that they failed.
+        blocks: for each request the ids of its prompt's blocks (``hash_ids``); empty where the file has none.
     """
 
     due_ns: tuple[int, ...]
@@ -42,6 +46,7 @@ class Recording:
     source: str = ""
     change: str = ""
     failed: int = 0
+    blocks: tuple[tuple[int, ...], ...] = field(default=(), repr=False)
 
     def __len__(self) -> int:
         """Number of requests."""
@@ -81,6 +86,13 @@ class Recording:
         """The lengths, kept together; None where the file does not say them."""
         return Pairs(isl=self.isl, osl=self.osl, source=self.source) if self.isl else None
 
+    def contents(self, places: Sequence[int]) -> Contents | None:
+        """What the requests at these places have in common; None where the file does not say."""
+        size = block_tokens(self.blocks, self.isl) if self.blocks else None
+        if size is None:
+            return None
+        return of_blocks([self.blocks[place] for place in places], [self.isl[place] for place in places], size)
+
     def at_mean(self, rps: float) -> Recording:
         """The same requests with every gap stretched or shortened alike, so that their mean is ``rps``: the CV stays."""
         factor = self.mean_rps / rps
@@ -114,7 +126,9 @@ def read_recording(path: str, where: str) -> Recording:
     if not errors and due[-1] == due[0]:
         errors.append(f"{where}: {path}: all {len(due)} requests come at the same moment; a trace has times that differ")
     InputErrors.raise_if(errors)
-    return Recording(due_ns=tuple(moment - due[0] for moment in due), isl=tuple(isl), osl=tuple(osl), source=path, failed=failed)
+    blocks = _blocks(path, where) if found is _mooncake else ()
+    moments = tuple(moment - due[0] for moment in due)
+    return Recording(due_ns=moments, isl=tuple(isl), osl=tuple(osl), source=path, failed=failed, blocks=blocks)
 
 
 Row = tuple[int, int, tuple[int, int] | None]
@@ -166,6 +180,27 @@ def _mooncake(path: str, where: str, errors: list[str]) -> Iterator[Row]:
             errors.append(f"{at}: timestamp '{row['timestamp']}' is not a time; write milliseconds")
             continue
         yield line, round(moment * NS_PER_MS), (lengths[0], lengths[1])
+
+
+def _blocks(path: str, where: str) -> tuple[tuple[int, ...], ...]:
+    """The ``hash_ids`` of Mooncake's format; empty where a line has none.
+
+    Raises:
+        InputError: ids that are no list of whole numbers.
+    """
+    import json
+
+    found = []
+    for line, text in enumerate(text_lines(path, where), start=1):
+        if not text.strip():
+            continue
+        ids: Any = json.loads(text).get("hash_ids")
+        if ids is None:
+            return ()
+        if not isinstance(ids, list) or any(isinstance(each, bool) or not isinstance(each, int) for each in ids):
+            raise InputError(f"{where}: {path}:{line}: hash_ids is not a list of whole numbers; write the ids of the prompt's blocks")
+        found.append(tuple(ids))
+    return tuple(found) if any(found) else ()
 
 
 def _moment(text: str) -> int | None:

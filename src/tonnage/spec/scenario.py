@@ -60,6 +60,24 @@ class LengthsAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionsAsked:
+    """What requests share, and how they follow one another."""
+
+    __pydantic_config__ = FORBID
+
+    shared_prefix: Length = leaf("Length of a prefix that prompts share, in tokens or words; it is added to them and may be cached.")
+    shared_prefix_share: Number = leaf("Share of the conversations that begin with it, from 0 to 1 (default: 1).")
+    shared_prefixes: int | None = leaf("How many different shared prefixes there are (default: 1).")
+    turns: Length = leaf(
+        "Turns of a conversation, such as 5 or uniform:2-8: each prompt is the whole history and a question of the prompt length."
+    )
+    think_time: Text = leaf("Time from an answer to the next turn: 30s or exponential:30s (default: none).")
+    tool_calls: int | None = leaf("Calls of tools in each turn, each a further request with the tool's result (default: 0).")
+    tool_delay: Text = leaf("Time that a tool takes: 2s or exponential:2s (default: none).")
+    tool_tokens: Length = leaf("Length of a tool's result (default: the prompt length).")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DemandAsked:
     """How many requests there are."""
 
@@ -129,6 +147,8 @@ class SearchAsked:
     max_batch_size: Counts = leaf("Numbers of sequences that may run at once, to try (default: the engine's own).")
     max_num_tokens: Counts = leaf("Token budgets of a step, to try (default: the engine's own).")
     chunked_prefill: bool | None = leaf("Whether a prompt may be split over several steps (default: the engine's own).")
+    prefix_caching: bool | None = leaf("Whether KV blocks of earlier prompts are used again (default: yes, but for static batching).")
+    kv_tiers: Text = leaf("Memory of an instance below its KV cache, the nearest first, such as host=256GB@50GB/s,disk=4TB@6GB/s.")
     stream_interval: int | None = leaf("Output tokens in one streamed message (default: the engine's own, 1).")
     front_ends: int | None = leaf("API servers of an instance (default: 1, and with data-parallel attention one for each rank).")
     speculation: Text = leaf(
@@ -188,6 +208,7 @@ class Scenario:
         "Catalog id (see tonnage catalog) or path of a Hugging Face config.json; several, separated by commas, are compared."
     )
     lengths: LengthsAsked = field(default_factory=LengthsAsked)
+    sessions: SessionsAsked = field(default_factory=SessionsAsked)
     demand: DemandAsked = field(default_factory=DemandAsked)
     limits: LimitsAsked = field(default_factory=LimitsAsked)
     mode: Mode | None = leaf("streaming: users read along; sequential: only the whole answer counts; offline: only the throughput counts.")

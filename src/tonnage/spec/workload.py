@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from tonnage.errors import InputError, option
+from tonnage.spec.contents import Contents
 from tonnage.spec.lengths import Lengths, Pairs, parse_lengths
 from tonnage.spec.recording import Recording
+from tonnage.spec.sessions import Sessions
 from tonnage.units import LONGEST_S, PS_PER_NS, PS_PER_S, to_ps
 
 if TYPE_CHECKING:
@@ -138,6 +140,8 @@ class Workload:
         arrivals: when requests come, or how many clients send them.
         requests: how many; of a recorded trace the most, from its beginning.
         pairs: lengths that are drawn together instead; None where they are not.
+        sessions: conversations that the requests are turns of, or prefixes that they share: lengths are then those of what each turn
+            adds, rates those of all turns together, and the clients of a closed loop hold one conversation each; None without.
     """
 
     isl: Lengths
@@ -145,11 +149,18 @@ class Workload:
     arrivals: Arrivals
     requests: int
     pairs: Pairs | None = None
+    sessions: Sessions | None = None
 
     @property
     def queued(self) -> bool:
         """Whether all requests are there at the start and no client waits for an answer: a job, not a service."""
         return isinstance(self.arrivals, ClosedLoop) and self.requests <= self.arrivals.concurrency
+
+    @property
+    def shares(self) -> bool:
+        """Whether its requests have something in common that a prefix cache can use, or follow one another."""
+        replayed = self.arrivals.recording.blocks if isinstance(self.arrivals, TraceArrivals) and self.arrivals.lengths else ()
+        return self.sessions is not None or bool(replayed)
 
     def trace(self, seed: int, *, stretch: bool = False) -> Trace:
         """The requests themselves; the same seed gives the same trace.
@@ -166,28 +177,33 @@ class Workload:
 
         if self.requests < 1:
             raise InputError(f"{option('requests')}: {self.requests} is not a number of requests; write 1 or more")
+        if isinstance(self.arrivals, ClosedLoop) and self.arrivals.concurrency < 1:
+            raise InputError(f"{option('concurrency')}: {self.arrivals.concurrency} is not a number of clients; write 1 or more")
+        if isinstance(self.arrivals, OpenLoop) and not self.arrivals.rate > 0:
+            raise InputError(f"{option('request_rate')}: {self.arrivals.rate:g} is not a rate; write requests per second above 0")
         gap_stream, isl_stream, osl_stream = (np.random.default_rng(s) for s in np.random.SeedSequence(seed).spawn(3))
         arrivals = self.arrivals
         if isinstance(arrivals, TraceArrivals):
             return replace(self._replayed(arrivals, gap_stream, isl_stream, osl_stream), seed=seed)
+        if self.sessions is not None:
+            from tonnage.spec.session_trace import session_trace
+
+            return session_trace(self, self.sessions, seed)
         isl, osl = self._lengths(self.requests, isl_stream, osl_stream)
         if isinstance(arrivals, ClosedLoop):
-            if arrivals.concurrency < 1:
-                raise InputError(f"{option('concurrency')}: {arrivals.concurrency} is not a number of clients; write 1 or more")
             due = np.full(self.requests, -1, dtype=np.int64)
             turnaround_ps = to_ps(arrivals.turnaround_s)
             return Trace(due_ps=due, isl=isl, osl=osl, concurrency=arrivals.concurrency, turnaround_ps=turnaround_ps, seed=seed)
-        if not arrivals.rate > 0:
-            raise InputError(f"{option('request_rate')}: {arrivals.rate:g} is not a rate; write requests per second above 0")
         gaps = np.rint(unit_gaps(arrivals, self.requests, gap_stream) * min(PS_PER_S / arrivals.rate, FAR_PS))
         if gaps.sum() > LONGEST_S * PS_PER_S:
             if not stretch:
-                raise self._too_long(arrivals.rate)
+                raise self.too_long(arrivals.rate)
             gaps = _stretch(gaps)
         due = gaps.astype(np.int64).cumsum()
         return Trace(due_ps=due, isl=isl[: len(due)], osl=osl[: len(due)], concurrency=0, turnaround_ps=0, seed=seed)
 
-    def _too_long(self, rate: float) -> InputError:
+    def too_long(self, rate: float) -> InputError:
+        """What is said of requests that come over more time than can be simulated."""
         return InputError(
             f"{option('requests')}: {self.requests:,} at {rate:g} a second come over more than {LONGEST_S:,} s (104 days), "
             f"the longest simulated run; ask for fewer requests, or for a higher {option('request_rate')}"
@@ -213,7 +229,8 @@ class Workload:
             isl, osl = (np.array(column, dtype=np.int64)[places] for column in (recording.isl, recording.osl))
         else:
             isl, osl = self._lengths(len(places), isl_stream, osl_stream)
-        return Trace(due_ps=due - due[0], isl=isl, osl=osl, concurrency=0, turnaround_ps=0)
+        contents = recording.contents(places.tolist()) if arrivals.lengths else None
+        return Trace(due_ps=due - due[0], isl=isl, osl=osl, concurrency=0, turnaround_ps=0, contents=contents)
 
 
 def _stretch(gaps: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -264,6 +281,10 @@ class Trace:
         concurrency: clients of a closed loop, 0 for an open loop.
         turnaround_ps: serial client time per request sent in a closed loop.
         seed: of what is drawn while they are served: which guesses of a drafter are right.
+        contents: what the requests have in common; None where they have nothing in common, or it is not known.
+        pause_ps: int64, of the further turns of conversations: the time from the end of the request in the row before until this one
+            is sent, whose ``due_ps`` counts for nothing; -1 of first turns. None where every request stands for itself. With it
+            ``contents`` are given too.
     """
 
     due_ps: NDArray[np.int64]
@@ -272,7 +293,19 @@ class Trace:
     concurrency: int
     turnaround_ps: int
     seed: int = 0
+    contents: Contents | None = None
+    pause_ps: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         """Number of requests."""
         return len(self.isl)
+
+    def firsts(self) -> NDArray[np.int64]:
+        """The rows that do not wait for another one."""
+        import numpy as np
+
+        return np.arange(len(self)) if self.pause_ps is None else np.flatnonzero(self.pause_ps < 0)
+
+    def pause_before(self, row: int) -> int:
+        """Picoseconds from the end of the row before until this one is sent; -1 if it does not wait for it, or there is none."""
+        return -1 if self.pause_ps is None or row >= len(self) else int(self.pause_ps[row])

@@ -12,10 +12,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from tonnage.spec.contents import block_tokens
 from tonnage.workload.traffic import Traffic
-
-BLOCK_SIZES = tuple(2**n for n in range(4, 14))
-"""Sizes of a block, in tokens, that are looked for; Mooncake's is 512."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,12 +94,6 @@ def _known_prefix(tree: dict[tuple[int, int], int], ids: Sequence[int]) -> int:
             found = place + 1
         prefix = longer
     return found
-
-
-def block_tokens(blocks: Sequence[Sequence[int]], isl: Sequence[int]) -> int | None:
-    """The size of a block by which every prompt has as many blocks as it names; None where there is no such size."""
-    fitting = (size for size in BLOCK_SIZES if all(-(-tokens // size) == len(ids) for ids, tokens in zip(blocks, isl, strict=True)))
-    return next(fitting, None)
 
 
 def _of_sessions(traffic: Traffic) -> Sharing:

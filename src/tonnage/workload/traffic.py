@@ -6,12 +6,10 @@ It is read from a trace (``spec.recording`` says the formats) or from a run fold
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from tonnage.csv_file import named_rows, text_lines
+from tonnage.csv_file import named_rows
 from tonnage.errors import InputError
 from tonnage.spec.length_files import number
 from tonnage.spec.recording import BURSTGPT, Recording, read_recording
@@ -49,7 +47,7 @@ def read_traffic(path: str, where: str) -> Traffic:
     if not recording.isl:
         raise InputError(f"{where}: {path} says no lengths; it needs a column for prompt tokens and one for output tokens")
     if path.lower().endswith((".jsonl", ".json")):
-        return Traffic(recording=recording, blocks=_blocks(path, where))
+        return Traffic(recording=recording, blocks=recording.blocks)
     return Traffic(recording=recording, sessions=_sessions(path, where))
 
 
@@ -71,25 +69,6 @@ def _of_run(folder: Path, where: str) -> Traffic:
     recording = Recording(due_ns=moments, isl=isl, osl=osl, source=str(folder))
     cached = int(run.cached_tokens[rows].clip(min=0).sum())
     return Traffic(recording=recording, cached_tokens=cached or None)
-
-
-def _blocks(path: str, where: str) -> tuple[tuple[int, ...], ...]:
-    """The ``hash_ids`` of Mooncake's format; empty where a line has none.
-
-    Raises:
-        InputError: ids that are no list of whole numbers.
-    """
-    found = []
-    for line, text in enumerate(text_lines(path, where), start=1):
-        if not text.strip():
-            continue
-        ids: Any = json.loads(text).get("hash_ids")
-        if ids is None:
-            return ()
-        if not isinstance(ids, list) or any(isinstance(each, bool) or not isinstance(each, int) for each in ids):
-            raise InputError(f"{where}: {path}:{line}: hash_ids is not a list of whole numbers; write the ids of the prompt's blocks")
-        found.append(tuple(ids))
-    return tuple(found) if any(found) else ()
 
 
 def _sessions(path: str, where: str) -> tuple[str, ...]:

@@ -11,15 +11,17 @@ from tonnage.simulator.kernel.inlined import part, small
 from tonnage.simulator.kernel.memory import NEVER
 from tonnage.simulator.kernel.queue import push_back
 from tonnage.simulator.kernel.schedulers import never_fits
+from tonnage.simulator.kernel.shared import first_of, follow, next_row, put_on_its_way, take_first
 
 
 @small()
-def submit(m, sent):
-    """Put the next request on its way to the engine; rows are sent in the order of their times."""
+def submit(m, r, sent):
+    """Put the request of a row on its way to the engine; without sessions rows are sent in the order of their times."""
     s = m.state
     if s.coming == 0:
         s.next_arrival = sent + m.cfg.frontend
-    m.rows.sent[s.arrived + s.coming] = sent
+    m.rows.sent[r] = sent
+    put_on_its_way(m, r)
     s.coming += 1
 
 
@@ -37,21 +39,23 @@ def submit_routed(m, r):
 
 
 @small()
-def answer(m, free_at):
-    """A client that became free at ``free_at`` sends the next request of the closed loop, if there is one."""
+def answer(m, r, free_at):
+    """The client of a request that became free at ``free_at`` sends the next one of its session or of the closed loop, if there is one."""
     s = m.state
-    if m.cfg.concurrency > 0 and s.arrived + s.coming < m.rows.sent.size:
-        s.program_free = max(free_at, s.program_free) + m.cfg.turnaround
-        submit(m, s.program_free)
+    if follow(m, r, free_at) and m.cfg.concurrency > 0:
+        following = next_row(m)
+        if following < m.rows.sent.size:
+            s.program_free = max(free_at, s.program_free) + m.cfg.turnaround
+            submit(m, following, s.program_free)
 
 
 @small()
 def take_coming(m):
     """The first of those on their way is there; its row."""
     s = m.state
-    r = s.arrived
+    r = first_of(m)
     s.coming -= 1
-    s.arrived = m.rows.next[r] if m.cfg.routed > 0 and s.coming > 0 else r + 1
+    s.arrived = take_first(m, r)
     s.next_arrival = m.rows.sent[s.arrived] + m.cfg.frontend if s.coming > 0 else NEVER
     return r
 
@@ -70,7 +74,7 @@ def take_arrivals(m, until):
                 m.watch.tokens[m.cfg.place] -= rows.isl[r] + rows.osl[r]
             if m.cfg.reporting > 0:
                 tell(m, r, 0, REJECTED)
-            answer(m, arrival)
+            answer(m, r, arrival)
         else:
             push_back(m, r)
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tonnage.simulator.kernel import routing
-from tonnage.simulator.kernel.driven import VERSION, compiled, drive
+from tonnage.simulator.kernel.driven import VERSION, compiled, drive, drive_shared
 
-__all__ = ["drive", "drive_fleet", "is_compiled"]
+__all__ = ["drive", "drive_fleet", "drive_shared", "is_compiled"]
 
 
 def _build_fleet(version: int) -> Callable[..., Any]:

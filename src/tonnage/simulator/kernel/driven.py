@@ -47,7 +47,21 @@ def _build(version: int) -> Callable[..., Any]:
     return drive
 
 
+def _build_shared(version: int) -> Callable[..., Any]:
+    """The loop of one engine whose requests have something in common, which nobody cancels."""
+
+    def drive_shared(m, until):
+        loop.advance(m, until)
+        loop.settle(m)
+        return version
+
+    return drive_shared
+
+
 VERSION = _fingerprint()
 
 drive = compiled(_build(VERSION))
 """``loop.drive``: takes a ``Machine``, an instant, and the row of a request to let go of (else NOBODY, or IN_A_FLEET)."""
+
+drive_shared = compiled(_build_shared(VERSION))
+"""``loop.advance`` of a ``Machine`` with a cache up to an instant; it is compiled when prompts first have something in common."""

@@ -10,6 +10,7 @@ from tonnage.simulator.kernel.leaps import after, leap, slope, steps_ahead
 from tonnage.simulator.kernel.memory import BETWEEN, IN_A_FLEET, NEVER, UNDER_WAY
 from tonnage.simulator.kernel.price import price
 from tonnage.simulator.kernel.schedulers import schedule
+from tonnage.simulator.kernel.shared import forget_transfers
 from tonnage.simulator.kernel.tokens import end_requests, end_step, streamed
 from tonnage.simulator.kernel.watch import book
 from tonnage.simulator.ratio import RATIO_START
@@ -96,6 +97,7 @@ def begin_step(m):
     step.context_tokens = 0
     schedule(m)
     s.lasts = price(m)
+    forget_transfers(m)
     s.seen_next = streamed(m, s.now + s.lasts)
     if 0 <= m.cfg.window < s.seen_next:
         take_arrivals(m, m.cfg.window)

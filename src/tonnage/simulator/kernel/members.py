@@ -60,6 +60,7 @@ def member(f, i):
         f.log,
         f.watch,
         f.stop,
+        None,
     )
 
 

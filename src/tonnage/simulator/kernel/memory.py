@@ -30,11 +30,12 @@ ROUTED, CLOSELY = 1, 2
 """Of an engine behind a router: one that looks at requests, or one that looks at what changes with every step."""
 
 
-def _record(*names: str) -> np.dtype[Any]:
+def record_of(*names: str) -> np.dtype[Any]:
+    """A record of whole numbers."""
     return np.dtype([(name, np.int64) for name in names], align=True)
 
 
-SETTINGS = _record(
+SETTINGS = record_of(
     "scheduler",  # place in the table of ``schedulers.py``
     "grows",  # whether blocks are taken as contexts grow and nothing but the context tells how many a decoding request has
     "slots",  # sequences that run at once
@@ -65,7 +66,7 @@ SETTINGS = _record(
     "place",  # … and its number
 )
 
-STATE = _record(
+STATE = record_of(
     "now",  # when the last step ended, or the next one begins
     "began",  # when the last step began, or an idle engine was woken
     "phase",  # BETWEEN steps, UNDER_WAY in one, or ENDING it
@@ -110,7 +111,7 @@ STATE = _record(
     "watched",  # up to when a router sees what has come back
 )
 
-STEP = _record(
+STEP = record_of(
     "prefill_tokens",  # P, n, B, 2A and C of ``step_seconds``
     "prefill_sequences",
     "decode_sequences",
@@ -122,7 +123,7 @@ STEP = _record(
     "returned",  # … and tokens that are not to come any more, as a router sees them
 )
 
-SLOT = _record(
+SLOT = record_of(
     "row",  # of the request
     "isl",
     "osl",
@@ -229,7 +230,10 @@ class Watch(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """One engine. ``stop`` has one element: another thread that sets it to 1 ends the run between two steps."""
+    """One engine. ``stop`` has one element: another thread that sets it to 1 ends the run between two steps.
+
+    ``cache`` is a ``prefix_cache.Cache`` where requests have something in common or follow one another, else None.
+    """
 
     cfg: Any
     state: Any
@@ -242,3 +246,4 @@ class Machine(NamedTuple):
     log: Log
     watch: Watch
     stop: NDArray[np.int64]
+    cache: Any = None

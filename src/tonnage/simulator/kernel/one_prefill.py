@@ -5,10 +5,12 @@ from __future__ import annotations
 from tonnage.simulator.kernel import tensorrt_llm
 from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.prompts import add_decoding, add_filling
+from tonnage.simulator.kernel.shared import catch_up
 
-GROWS, BUDGETED, GUESSES = False, True, True
+GROWS, BUDGETED, GUESSES, NAMES, PARTIAL = False, True, True, tensorrt_llm.NAMES, tensorrt_llm.PARTIAL
 
 never_fits, wait_for_more, admit_first = tensorrt_llm.never_fits, tensorrt_llm.wait_for_more, tensorrt_llm.admit_first
+compute_all = tensorrt_llm.compute_all
 
 
 @part()
@@ -16,6 +18,7 @@ def schedule(m):
     """Admit the first in line when nobody computes a prompt; decodes first, then the one prompt."""
     cfg, s, take = m.cfg, m.state, m.lists.take
     if s.filling == 0 and s.queued > 0 and s.running < cfg.slots:
+        catch_up(m, 0)
         admit_first(m)
     add_decoding(m)
     if s.filling == 0:
@@ -29,3 +32,4 @@ def schedule(m):
         add_filling(m, slot, new)
     if m.step.prefill_tokens > 0:
         wait_for_more(m, used + slot.isl)
+        compute_all(m)

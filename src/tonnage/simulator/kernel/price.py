@@ -9,6 +9,7 @@ from numba.extending import register_jitable
 
 from tonnage.perf import step
 from tonnage.simulator.kernel.inlined import part, small
+from tonnage.simulator.kernel.shared import transfers
 from tonnage.units import PS_PER_S
 
 attention_seconds: Any = register_jitable(step.attention_seconds)
@@ -37,12 +38,12 @@ def price(m):
     if step.prefill_tokens == 0:
         if m.prices.a[b] < 0:
             price_decodes(m, b)
-        return m.prices.a[b] + m.prices.c[b] * step.context_tokens
+        return m.prices.a[b] + m.prices.c[b] * step.context_tokens + transfers(m)
     p, n, pairs, context = float(step.prefill_tokens), float(step.prefill_sequences), float(step.pairs_2), float(step.context_tokens)
     if m.cfg.drafted > 0:
         drafted, passes = float(m.cfg.drafted), float(m.cfg.passes)
-        return whole_ps(drafted_step_seconds(model, drafter, drafted, passes, p, n, float(b), pairs, context))
-    return whole_ps(step_seconds(model, p, n, float(b), pairs, context))
+        return whole_ps(drafted_step_seconds(model, drafter, drafted, passes, p, n, float(b), pairs, context)) + transfers(m)
+    return whole_ps(step_seconds(model, p, n, float(b), pairs, context)) + transfers(m)
 
 
 @part()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,10 +12,13 @@ from tonnage.errors import InputError
 from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.simulator.kernel.build import check_engine, machine, plain, rows_for, send, settings
-from tonnage.simulator.kernel.compiled import drive
-from tonnage.simulator.kernel.memory import NEVER, Machine
+from tonnage.simulator.kernel.build_cache import cache_of, send_first_turns
+from tonnage.simulator.kernel.compiled import drive, drive_shared
+from tonnage.simulator.kernel.memory import NEVER, Machine, Rows
 from tonnage.simulator.kernel.record import requests_of
 from tonnage.simulator.steps import StepRecord
+from tonnage.simulator.tiers import Tier
+from tonnage.spec.contents import ENDLESS, of_rows
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 from tonnage.spec.workload import Trace
 
@@ -68,12 +73,13 @@ def run_recorded(
     max_context: int = 0,
     stop: NDArray[np.int64] | None = None,
     leaps: bool = True,
+    tiers: Sequence[Tier] = (),
 ) -> tuple[Requests, StepRecord]:
     """As ``run``, with the first ``most_steps`` steps recorded (72 bytes each).
 
     ``stop`` is an int64 array of one element: another thread that sets it to 1 ends the run between
     two steps, and what it returns is then of no use. Without ``leaps`` every step is taken by itself, which changes
-    nothing but the time that it takes.
+    nothing but the time that it takes. ``tiers`` are memory below the KV cache, where requests have something in common.
     """
     check_engine(step, knobs, kv_blocks)
     check_trace(trace)
@@ -81,14 +87,37 @@ def run_recorded(
     due, isl, osl = (plain(column, np.int64) for column in (trace.due_ps, trace.isl, trace.osl))
     if trace.concurrency > 0:
         due = np.empty(len(trace), np.int64)
+    if trace.contents is not None:
+        due = np.full(len(trace), -1)
+        if trace.concurrency == 0:
+            due[trace.firsts()] = trace.due_ps[trace.firsts()]
     numbers = isl if step.drafting is None else np.arange(len(trace))  # only guesses ask for them
-    m = machine(cfg, step, rows_for(isl, osl, numbers, due, steps=most_steps > 0), steps=most_steps, stop=stop)
+    rows = rows_for(isl, osl, numbers, due, steps=most_steps > 0)
+    m = machine(cfg, step, rows, steps=most_steps, stop=stop)
+    if trace.contents is not None:
+        return _run_shared(m._replace(cache=cache_of(trace, trace.contents, knobs, windows, cfg, tiers)), trace, window_ps)
     send(m, _first(m, trace) if trace.concurrency > 0 else len(trace))
     drive(m, NEVER, -1)
     count = int(m.state["arrived"] + m.state["coming"])
     if window_ps >= 0:
         count = int(np.searchsorted(m.rows.sent[:count], window_ps, side="right"))
     return requests_of(m.rows, count, m.tallies.gaps, window_ps), _steps(m, count)
+
+
+def _run_shared(m: Machine, trace: Trace, window_ps: int) -> tuple[Requests, StepRecord]:
+    """Requests that have something in common; the record is in the order in which they were sent, without those that never were."""
+    clients = send_first_turns(m, trace)
+    if trace.concurrency > 0:
+        m.cfg["concurrency"], m.cfg["turnaround"] = trace.concurrency, trace.turnaround_ps
+        m.state["program_free"] = clients * trace.turnaround_ps
+    drive_shared(m, NEVER)
+    sent = m.rows.sent
+    there = np.flatnonzero((sent >= 0) & ((sent <= window_ps) | (window_ps < 0)))
+    order = there[np.argsort(sent[there], kind="stable")]
+    columns: Any = (column[order] if len(column) else column for column in m.rows)
+    m = m._replace(rows=Rows(*columns))
+    record = requests_of(m.rows, len(order), m.tallies.gaps, window_ps)
+    return replace(record, cached_tokens=m.cache.cached[order]), _steps(m, len(order))
 
 
 def _first(m: Machine, trace: Trace) -> int:
@@ -114,14 +143,20 @@ def check_trace(trace: Trace) -> None:
     """
     if len(trace) and (int(trace.isl.min()) < 1 or int(trace.osl.min()) < 1):
         raise InputError("lengths: a prompt and an output have one token or more")
-    if trace.concurrency == 0 and len(trace) and (int(trace.due_ps[0]) < 0 or bool(np.any(trace.due_ps[1:] < trace.due_ps[:-1]))):
+    due = trace.due_ps[trace.firsts()]
+    if trace.concurrency == 0 and len(due) and (int(due[0]) < 0 or bool(np.any(due[1:] < due[:-1]))):
         raise InputError("arrivals: due times are 0 or more and in order")
 
 
-def warm_up() -> None:
-    """Compile the loop, or load it from numba's cache, by a run of one request."""
+def warm_up(*, shares: bool = False) -> None:
+    """Compile the loop, or load it from numba's cache, by a run of one request.
+
+    Args:
+        shares: whether it is the loop of requests that have something in common.
+    """
     one = np.ones(1, np.int64)
-    trace = Trace(due_ps=np.zeros(1, np.int64), isl=one, osl=one, concurrency=0, turnaround_ps=0)
+    contents = of_rows([[(0, ENDLESS)]]) if shares else None
+    trace = Trace(due_ps=np.zeros(1, np.int64), isl=one, osl=one, concurrency=0, turnaround_ps=0, contents=contents)
     knobs = EngineKnobs(
         scheduler="static",
         max_batch_size=1,

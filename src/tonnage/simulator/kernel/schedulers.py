@@ -1,13 +1,15 @@
 """The schedulers, by their names: a file each, found by the names of ``EngineKnobs.scheduler``, with underscores.
 
-A file has two functions and says three things of itself:
+A file has two functions and says five things of itself:
 
 - ``never_fits(cfg, isl, osl)``: whether a request could not be served even by an idle engine;
 - ``schedule(m)``: put the next step together in ``m.step``, move requests from the queue to the running ones, count blocks;
 - ``GROWS``: whether blocks are taken as contexts grow, so that without guesses a decoding request's context tells how many it has;
   else its row says so;
 - ``BUDGETED``: whether slots are held to the token budget of a step;
-- ``GUESSES``: whether it can have speculative decoding.
+- ``GUESSES``: whether it can have speculative decoding;
+- ``NAMES``: when others find the blocks of a prompt (``prefix_cache.py``), None without a prefix cache;
+- ``PARTIAL``: whether they find parts of a block.
 """
 
 from __future__ import annotations

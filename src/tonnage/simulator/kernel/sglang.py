@@ -6,11 +6,13 @@ from tonnage.simulator.kernel.blocks import blocks_of, grow_all, growth_of_all, 
 from tonnage.simulator.kernel.decoding import leave_decoding
 from tonnage.simulator.kernel.inlined import part, small
 from tonnage.simulator.kernel.memory import NEVER
+from tonnage.simulator.kernel.prefix_cache import COMPUTED
 from tonnage.simulator.kernel.prompts import add_decoding, add_prompt
 from tonnage.simulator.kernel.queue import enter, lose, push_back
+from tonnage.simulator.kernel.shared import catch_up, compute, find, hold, no_longer_free, released
 from tonnage.simulator.ratio import MOST_NEW, RATIO, RATIO_DECAY, RATIO_LEAST, RETRACT_STEPS
 
-GROWS, BUDGETED, GUESSES = True, False, True
+GROWS, BUDGETED, GUESSES, NAMES, PARTIAL = True, False, True, COMPUTED, False
 
 
 @small()
@@ -52,17 +54,20 @@ def admit(m):
     budget = max(size, m.cfg.max_tokens - m.cfg.max_tokens % size) if chunks else m.cfg.max_tokens
     left = s.free * size * RATIO - s.ratio * still_to_come(m)
     decodes = 1 if s.decoding > 0 else 0
+    catch_up(m, 0)
     if s.filling > 0:
         slot = m.slots[m.lists.filling[0]]
         lacks = slot.isl + slot.generated - slot.computed
         new = min(lacks, budget)
         m.lists.take[0] = new
-        paged = take_prompt(m, slot, new)
+        paged = take_prompt(m, m.lists.filling[0], new)
         budget -= paged
         left -= (paged + size + (min(slot.osl, MOST_NEW) if new == lacks else 0)) * RATIO
     while s.queued > 0 and budget > 0 and s.running < m.cfg.slots:
         r = s.head
-        tokens, windows = rows.isl[r] + rows.generated[r], windows_of(m.cfg, rows.isl[r] + rows.osl[r] + m.cfg.drafted) * size
+        tokens = rows.isl[r] + rows.generated[r]
+        tokens -= find(m, r, tokens)
+        windows = (windows_of(m.cfg, rows.isl[r] + rows.osl[r] + m.cfg.drafted) + no_longer_free(m)) * size
         if (tokens + min(rows.osl[r] - rows.generated[r], MOST_NEW) + size + windows) * RATIO >= left:
             s.full = decodes
             break
@@ -71,7 +76,9 @@ def admit(m):
             break
         new = budget if chunks and paged > budget else tokens
         m.lists.take[s.filling] = new
-        paged = take_prompt(m, m.slots[enter(m)], new)
+        i = enter(m)
+        hold(m, i)
+        paged = take_prompt(m, i, new)
         budget -= paged
         left -= (paged + size + windows + (min(rows.osl[r], MOST_NEW) if new == tokens else 0)) * RATIO
         if left <= 0:
@@ -80,12 +87,13 @@ def admit(m):
 
 
 @small()
-def take_prompt(m, slot, new):
+def take_prompt(m, i, new):
     """Allocate for the next ``new`` tokens of a filling request and count them into the step; their whole blocks in tokens."""
-    size = m.cfg.block_tokens
+    size, slot = m.cfg.block_tokens, m.slots[i]
     more = blocks_of(slot.computed + new, size) + slot.windows - slot.blocks
     m.state.free -= more
     slot.blocks += more
+    compute(m, i, slot.computed + new)
     add_prompt(m, slot, new)
     return blocks_of(new, size) * size
 
@@ -128,7 +136,8 @@ def retract(m):
         lists.running[k] = lists.running[k + 1]
         lists.ends[k] = lists.ends[k + 1]
         lists.crosses[k] = lists.crosses[k + 1]
-    s.free += held(m, m.slots[i], m.slots[i].generated)
+    slot = m.slots[i]
+    s.free += released(m, i, held(m, slot, slot.generated), slot.isl + slot.generated - 1, 0)
     last = max(m.slots[i].last, s.decoded if s.paused > 0 else s.seen)
     push_back(m, lose(m, i, last))
     s.full = 0

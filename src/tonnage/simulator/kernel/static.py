@@ -9,7 +9,7 @@ from tonnage.simulator.kernel.queue import enter
 GROWS = False
 """A request has the blocks of the longest of its batch."""
 
-BUDGETED, GUESSES = False, False
+BUDGETED, GUESSES, NAMES, PARTIAL = False, False, None, False
 
 
 @small()

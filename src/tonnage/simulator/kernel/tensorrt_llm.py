@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from tonnage.simulator.kernel.blocks import blocks_of, too_long, windows_of
 from tonnage.simulator.kernel.inlined import part, small
+from tonnage.simulator.kernel.prefix_cache import COMPLETE
 from tonnage.simulator.kernel.prompts import add_decoding, add_filling
 from tonnage.simulator.kernel.queue import enter
+from tonnage.simulator.kernel.shared import catch_up, compute, find, found_blocks, hold, no_longer_free
 
 GROWS = False
 """A request has the blocks of its whole life from its entry."""
 
-BUDGETED, GUESSES = True, True
+BUDGETED, GUESSES, NAMES, PARTIAL = True, True, COMPLETE, True
 
 
 @small()
@@ -25,10 +27,13 @@ def admit_first(m):
     cfg, s = m.cfg, m.state
     longest = m.rows.isl[s.head] + m.rows.osl[s.head] + cfg.drafted
     need = blocks_of(longest, cfg.block_tokens) + windows_of(cfg, longest)
-    if need > s.free:
+    find(m, s.head, m.rows.isl[s.head])
+    if need - found_blocks(m) + no_longer_free(m) > s.free:
         return False
-    s.free -= need
-    m.slots[enter(m)].blocks = need
+    i = enter(m)
+    hold(m, i)
+    s.free -= need - m.slots[i].blocks
+    m.slots[i].blocks = need
     return True
 
 
@@ -36,6 +41,8 @@ def admit_first(m):
 def schedule(m):
     """Admit in order while slots and blocks to completion last; decodes first, then contexts."""
     cfg, s, take = m.cfg, m.state, m.lists.take
+    if s.queued > 0:
+        catch_up(m, 0)
     while s.queued > 0 and s.running < cfg.slots:
         if not admit_first(m):
             break
@@ -56,6 +63,15 @@ def schedule(m):
             add_filling(m, slot, new)
     if m.step.prefill_tokens > 0:
         wait_for_more(m, tokens)
+        compute_all(m)
+
+
+@small()
+def compute_all(m):
+    """Take the blocks of the prompts that the step computes."""
+    for f in range(m.state.filling):
+        if m.lists.take[f] > 0:
+            compute(m, m.lists.filling[f], m.slots[m.lists.filling[f]].computed + m.lists.take[f])
 
 
 @part()

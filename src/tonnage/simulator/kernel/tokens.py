@@ -10,6 +10,7 @@ from tonnage.simulator.kernel.guesses import hand_out_guesses
 from tonnage.simulator.kernel.inlined import part, small
 from tonnage.simulator.kernel.memory import ENDS, NEVER, TOKENS
 from tonnage.simulator.kernel.queue import give_back
+from tonnage.simulator.kernel.shared import catch_up, filled, released
 
 
 @part()
@@ -40,6 +41,7 @@ def end_step(m):
     else:
         end_round(m)
     if s.filling > 0:
+        catch_up(m, 0)
         end_filling(m)
     if m.cfg.reporting == TOKENS:
         tell_tokens(m)
@@ -86,6 +88,7 @@ def end_filling(m):
         i = filling[f]
         slot = m.slots[i]
         slot.computed += m.lists.take[f]
+        filled(m, i)
         generated = slot.generated
         if slot.computed < slot.isl + generated:
             filling[kept] = i
@@ -132,10 +135,10 @@ def end_request(m, k):
     rows.status[slot.row] = COMPLETED
     if rows.last_step.size > 0:
         rows.last_step[slot.row] = s.round + s.alone - 1
-    s.free += held(m, slot, slot.generated)
+    s.free += released(m, i, held(m, slot, slot.generated), slot.isl + slot.generated - 1, 1)
     s.full = 0
     m.step.ended += 1
     if m.cfg.reporting == ENDS:
         tell(m, slot.row, slot.osl - slot.told, COMPLETED)
     give_back(m, i)
-    answer(m, s.seen)
+    answer(m, slot.row, s.seen)

@@ -6,10 +6,12 @@ from tonnage.simulator.kernel.blocks import blocks_of, grow_all, growth, growth_
 from tonnage.simulator.kernel.decoding import leave_decoding
 from tonnage.simulator.kernel.inlined import part, small
 from tonnage.simulator.kernel.memory import NEVER
+from tonnage.simulator.kernel.prefix_cache import SCHEDULED
 from tonnage.simulator.kernel.prompts import add_decoding, add_filling
 from tonnage.simulator.kernel.queue import enter, lose, push_front, received
+from tonnage.simulator.kernel.shared import catch_up, compute, find, found_blocks, hold, no_longer_free, released
 
-GROWS, BUDGETED, GUESSES = True, True, True
+GROWS, BUDGETED, GUESSES, NAMES, PARTIAL = True, True, True, SCHEDULED, False
 
 
 @small()
@@ -26,21 +28,31 @@ def schedule(m):
     s.steady = 0 if preempted else 1
     add_decoding(m)
     budget = cfg.max_tokens - s.decoding * (cfg.drafted + 1)
+    if s.filling > 0 or (s.queued > 0 and not preempted):
+        catch_up(m, 1)
     if s.filling > 0 and take[0] > 0:
-        add_filling(m, m.slots[m.lists.filling[0]], take[0])
+        i = m.lists.filling[0]
+        compute(m, i, m.slots[i].computed + take[0])
+        add_filling(m, m.slots[i], take[0])
         budget -= take[0]
     while not preempted and s.queued > 0 and budget > 0 and s.running < cfg.slots:
         r = s.head
-        tokens, there = rows.isl[r] + rows.generated[r], received(m, r)
-        if cfg.chunked == 0 and tokens - there > budget:
+        tokens = rows.isl[r] + rows.generated[r]
+        lacks = tokens - received(m, r) - find(m, r, tokens)
+        if cfg.chunked == 0 and lacks > budget:
             break
-        if blocks_of(tokens, cfg.block_tokens) + windows_of(cfg, rows.isl[r] + rows.osl[r] + cfg.drafted) > s.free:
+        needed = blocks_of(tokens, cfg.block_tokens) + windows_of(cfg, rows.isl[r] + rows.osl[r] + cfg.drafted)
+        if needed - found_blocks(m) + no_longer_free(m) > s.free:
             break
-        new = min(tokens - there, budget)
+        new = min(lacks, budget)
         take[s.filling] = new
-        slot = m.slots[enter(m)]
-        slot.blocks = blocks_of(there + new, cfg.block_tokens) + slot.windows
-        s.free -= slot.blocks
+        i = enter(m)
+        hold(m, i)
+        slot = m.slots[i]
+        blocks = blocks_of(slot.computed + new, cfg.block_tokens) + slot.windows
+        s.free -= blocks - slot.blocks
+        slot.blocks = blocks
+        compute(m, i, slot.computed + new)
         budget -= new
         add_filling(m, slot, new)
 
@@ -101,11 +113,12 @@ def preempt_last(m):
     i = m.lists.running[k]
     if m.lists.ends[k] < NEVER:
         leave_decoding(m, k)
-        s.free += held(m, m.slots[i], m.slots[i].generated)
+        slot = m.slots[i]
+        s.free += released(m, i, held(m, slot, slot.generated), slot.isl + slot.generated - 1, 0)
         last = s.seen
     else:
         s.filling -= 1
-        s.free += m.slots[i].blocks
+        s.free += released(m, i, m.slots[i].blocks, m.slots[i].computed, 0)
         last = m.slots[i].last
     s.running = k
     push_front(m, lose(m, i, last))

@@ -15,6 +15,9 @@ Layers with sliding windows keep the last tokens of a sequence alone. The pool's
 windows of a sequence hold at its full length, in the same blocks, is taken when it enters and given back when it leaves or
 is pre-empted: an upper bound while it is shorter than its window.
 
+With a prefix cache (``prefix_cache.py``) a request that enters finds the first blocks of its context and computes the rest, attending to
+all of it. ``free`` counts the blocks that nobody holds and that are not set aside for those who run, whatever is still in them.
+
 A decode reads a context of prompt + generated tokens: what the cache holds and the token it computes.
 A prefill chunk of ``new`` tokens after ``past`` ones counts new·(2·past + new) for twice its attention pairs.
 """
@@ -22,79 +25,10 @@ A prefill chunk of ``new`` tokens after ``past`` ones counts new·(2·past + new
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 
-from tonnage.results.requests import UNFINISHED
+from tonnage.simulator.reference.job import Job, Step
+from tonnage.simulator.reference.prefix_cache import NOTHING, Found, PrefixCache
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
-
-
-@dataclass(slots=True, kw_only=True, eq=False)
-class Job:
-    """One request on its way; times in picoseconds, -1 where it did not happen."""
-
-    id: int
-    isl: int
-    osl: int
-    due: int
-    computed: int = 0
-    generated: int = 0
-    blocks: int = 0
-    preemptions: int = 0
-    first_token: int = -1
-    last_token: int = -1
-    first_step: int = -1
-    last_step: int = -1
-    status: int = UNFINISHED
-    drafts: bool = False
-    """Whether its decodes come with guesses: it has had a token since it last entered."""
-
-    @property
-    def tokens(self) -> int:
-        """Prompt and output so far."""
-        return self.isl + self.generated
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more will come of it."""
-        return self.status != UNFINISHED
-
-    @property
-    def decodes(self) -> bool:
-        """Whether all that its KV cache lacks is the token generated last."""
-        return self.generated > 0 and self.computed == self.tokens - 1
-
-
-@dataclass(slots=True, kw_only=True)
-class Step:
-    """What one forward pass computes.
-
-    Attributes:
-        work: requests with the new tokens of each.
-        prefill_tokens, prefill_sequences, decode_sequences, pairs_2, context_tokens: P, n, B, 2A and C of ``step_seconds``.
-    """
-
-    work: list[tuple[Job, int]] = field(default_factory=list)
-    prefill_tokens: int = 0
-    prefill_sequences: int = 0
-    decode_sequences: int = 0
-    pairs_2: int = 0
-    context_tokens: int = 0
-
-    def add(self, job: Job, new: int) -> None:
-        """Compute ``new`` tokens of a request."""
-        if not job.decodes:
-            self.add_prompt(job, new)
-            return
-        self.work.append((job, new))
-        self.decode_sequences += 1
-        self.context_tokens += job.tokens
-
-    def add_prompt(self, job: Job, new: int) -> None:
-        """Compute ``new`` tokens of a request as a prompt, also where only its last token is missing."""
-        self.work.append((job, new))
-        self.prefill_tokens += new
-        self.prefill_sequences += 1
-        self.pairs_2 += new * (2 * job.computed + new)
 
 
 class Batcher:
@@ -104,6 +38,9 @@ class Batcher:
     a token in every step: vLLM refuses to start otherwise, TensorRT-LLM's builder raises the budget. With
     guesses that is a token and its guesses.
     """
+
+    CACHES, PARTIAL = True, False
+    """Whether it has a prefix cache, and finds parts of blocks there."""
 
     def __init__(self, knobs: EngineKnobs, kv_blocks: int, max_context: int, drafted: int = 0, windows: Windows = NO_WINDOWS) -> None:
         """Start empty, with all blocks free."""
@@ -116,6 +53,8 @@ class Batcher:
         self.free = kv_blocks
         self.waiting: deque[Job] = deque()
         self.running: list[Job] = []
+        self.cache: PrefixCache | None = None
+        self.transfer_ps = 0
 
     def blocks(self, tokens: int) -> int:
         """KV blocks that hold so many tokens."""
@@ -139,6 +78,51 @@ class Batcher:
         """Guesses that the request's next decode comes with."""
         return self.drafted if job.drafts else 0
 
+    def find(self, job: Job) -> Found:
+        """What a waiting request finds in the prefix cache."""
+        return NOTHING if self.cache is None else self.cache.find(job)
+
+    def enter(self, job: Job, found: Found) -> None:
+        """The request runs, with what it found."""
+        self.running.append(job)
+        if self.cache is None or not found.tokens:
+            return
+        self.cache.hold(job, found)
+        self.free -= len(found.blocks) - found.kept + found.idle
+        self.transfer_ps += found.transfer_ps
+        job.blocks = len(found.blocks)
+        job.computed = found.tokens
+        if job.preemptions == 0:
+            job.cached = found.tokens
+
+    def claim(self, job: Job, blocks: int) -> None:
+        """Set so many further blocks aside for a request."""
+        self.free -= blocks
+        job.blocks += blocks
+
+    def take(self, job: Job, tokens: int) -> None:
+        """Let a request have the blocks for so many tokens, of those set aside for it; with guesses all of these."""
+        if self.cache is not None:
+            windows = self.window_blocks(job)
+            self.cache.grow(job, job.blocks - windows if self.drafted else self.blocks(tokens), windows)
+
+    def filled(self, job: Job) -> None:
+        """Something of a request's prompt was computed."""
+
+    def give_back(self, job: Job) -> None:
+        """The request lets go of all its blocks."""
+        if self.cache is None:
+            self.free += job.blocks
+        else:
+            aside = job.blocks - len(job.held) - len(job.windows)
+            self.free += aside + self.cache.release(job)
+        job.blocks = 0
+
+    def made(self, step: Step) -> Step:
+        """A step as it is handed out: it waits for the transfers of those who entered."""
+        step.transfer_ps, self.transfer_ps = self.transfer_ps, 0
+        return step
+
     def schedule(self) -> Step:
         """The next step; there is something to do."""
         raise NotImplementedError
@@ -149,8 +133,7 @@ class Batcher:
     def leave(self, job: Job) -> None:
         """The request has its last token, or nobody wants it any more: it gives up its slot and its blocks."""
         self.running.remove(job)
-        self.free += job.blocks
-        job.blocks = 0
+        self.give_back(job)
 
     def cancel(self, job: Job) -> None:
         """Nobody wants the request any more, whether it runs or waits."""

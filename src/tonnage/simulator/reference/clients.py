@@ -15,28 +15,39 @@ class Clients:
     after each of their requests, and the program sends the next request, in order of ids, ``turnaround_ps`` after the client was free
     and the program had done with the one before, whichever is later. That is also when it is due. The client of a rejected request is
     free at once: when the request had reached the engine.
+
+    Of a conversation only the first turn is sent like that. Each further one is sent its pause after the end of the one before, and the
+    client of a closed loop is free when the conversation has ended.
     """
 
     def __init__(self, trace: Trace, submit: Callable[[Request], None]) -> None:
         """Send what is sent whatever happens."""
         self.trace = trace
         self.submit = submit
-        self.sent = 0
+        self.begun = 0
         self.program_free = 0
+        self.firsts = trace.firsts().tolist()
         if trace.concurrency:
             for _ in range(trace.concurrency):
-                self.answer(0)
+                self.begin(0)
         else:
-            for due in trace.due_ps:
-                self._send(int(due))
+            for number in self.firsts:
+                self._send(number, int(trace.due_ps[number]))
 
-    def answer(self, now: int) -> None:
-        """A client of a closed loop is free and sends the next request, if there is one; an open loop has no clients."""
-        if self.trace.concurrency and self.sent < len(self.trace):
+    def answer(self, number: int, now: int) -> None:
+        """A request has ended: the conversation goes on, or its client is free."""
+        pause = self.trace.pause_before(number + 1)
+        if pause >= 0:
+            self._send(number + 1, now + pause)
+        else:
+            self.begin(now)
+
+    def begin(self, now: int) -> None:
+        """A client of a closed loop is free and sends the next first turn, if there is one; an open loop has no clients."""
+        if self.trace.concurrency and self.begun < len(self.firsts):
             self.program_free = max(now, self.program_free) + self.trace.turnaround_ps
-            self._send(self.program_free)
+            self._send(self.firsts[self.begun], self.program_free)
+            self.begun += 1
 
-    def _send(self, due: int) -> None:
-        number = self.sent
-        self.sent += 1
+    def _send(self, number: int, due: int) -> None:
         self.submit(Request(id=number, isl=int(self.trace.isl[number]), osl=int(self.trace.osl[number]), at=due))

@@ -39,7 +39,7 @@ sent later do not exist. What is not complete is unfinished and keeps the tokens
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError
@@ -47,12 +47,15 @@ from tonnage.perf.step import StepModel
 from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.simulator.acceptance import accepted, threshold
 from tonnage.simulator.happened import CANCELLED, Happened
-from tonnage.simulator.reference.batcher import Job, Step
 from tonnage.simulator.reference.gaps import Gaps
+from tonnage.simulator.reference.job import Job, Step
+from tonnage.simulator.reference.prefix_cache import PrefixCache
 from tonnage.simulator.reference.prices import Prices
 from tonnage.simulator.reference.record import requests_of
 from tonnage.simulator.reference.schedulers import BATCHERS
 from tonnage.simulator.request import Request, check_received
+from tonnage.simulator.tiers import Tier
+from tonnage.spec.contents import Contents
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 from tonnage.units import to_ps
 
@@ -79,11 +82,15 @@ class Engine:
         window_ps: int = -1,
         max_context: int = 0,
         seed: int = 0,
-        answer: Callable[[int], None] | None = None,
+        answer: Callable[[int, int], None] | None = None,
+        contents: Contents | None = None,
+        tiers: Sequence[Tier] = (),
     ) -> None:
         """Start idle at time 0.
 
-        ``answer`` is called with the instant at which a client is told of the end of its request. With ``window_ps`` time ends there.
+        ``answer`` is called with a request and the instant at which its client is told of its end. With ``window_ps`` time ends there.
+        With ``contents``, which are by the numbers of the requests, engines that have a prefix cache use it, and ``tiers`` below it;
+        and of the requests that are sent at one instant the one with the lowest number goes first.
         """
         drafting = step.drafting
         self.drafted = 0 if drafting is None else drafting.tokens
@@ -94,7 +101,11 @@ class Engine:
         self.prices = Prices(step, knobs.max_batch_size)
         self.frontend_ps, self.stream_ps = to_ps(step.frontend_s), to_ps(step.stream_s)
         self.window_ps = window_ps
-        self.answer = answer or (lambda _: None)
+        self.answer = answer or (lambda _, at: None)
+        self.contents = contents
+        if contents is not None and knobs.prefix_caching and self.batcher.CACHES:
+            partial = self.batcher.PARTIAL
+            self.batcher.cache = PrefixCache(kv_blocks, knobs.tokens_per_block, contents, tiers, partial=partial)
         self.now = 0
         self.time = self.began = self.ends = self.seen = self.seen_next = 0
         self.unheard = 0
@@ -116,7 +127,7 @@ class Engine:
             job.computed, job.generated = job.isl, 1
             job.first_token = job.last_token = request.first_token
         self.jobs[job.id] = job
-        bisect.insort(self.coming, job, key=lambda job: job.due)
+        bisect.insort(self.coming, job, key=lambda job: (job.due, 0 if self.contents is None else job.id))
 
     def cancel(self, request: int) -> bool:
         """Let go of a request; False if it has ended or was never there."""
@@ -244,10 +255,13 @@ class Engine:
         self.began, self.time, self.seen = self.time, self.ends, self.seen_next
         self.unheard = 0 if step.prefill_tokens else (self.unheard + 1) % self.batcher.knobs.receive_interval
         self.take_arrivals(self.looks(self.time - 1))
-        inside, got = list(self.batcher.running), {}
+        inside, got, worked = list(self.batcher.running), {}, {job.id for job, _ in step.work}
         for job, new in step.work:
             job.computed += new
-            if job.computed == job.tokens:
+            if not job.drafts:
+                self.batcher.filled(job)
+        for job in inside:
+            if job.id in worked and job.computed == job.tokens:
                 got[job.id] = self.tokens(job)
         self.entries += [(job.id, self.seen, got[job.id], job.status) for job in inside if job.id in got]
 
@@ -279,7 +293,7 @@ class Engine:
             if self.batcher.never_fits(job):
                 job.status = REJECTED
                 self.entries.append((job.id, self.time, 0, REJECTED))
-                self.answer(self.arrival(job))
+                self.answer(job.id, self.arrival(job))
             else:
                 self.batcher.waiting.append(job)
 
@@ -305,7 +319,7 @@ class Engine:
         if job.generated == job.osl:
             job.status, job.last_step = COMPLETED, number
             self.batcher.leave(job)
-            self.answer(self.seen)
+            self.answer(job.id, self.seen)
 
 
 def happened(entries: list[Entry]) -> Happened:

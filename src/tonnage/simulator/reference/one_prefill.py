@@ -16,12 +16,7 @@ class OnePrefill(TensorRtLlm):
 
     def _admit(self) -> None:
         if self.waiting and len(self.running) < self.slots and all(job.generated > 0 for job in self.running):
-            job = self.waiting[0]
-            need = self.lacks(job, job.isl + job.osl + self.drafted)
-            if need <= self.free:
-                self.running.append(self.waiting.popleft())
-                self.free -= need
-                job.blocks = need
+            self._admit_first()
 
 
 SCHEDULER = OnePrefill

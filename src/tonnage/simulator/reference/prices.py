@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tonnage.perf.step import StepModel
-from tonnage.simulator.reference.batcher import Step
+from tonnage.simulator.reference.job import Step
 from tonnage.units import to_ps
 
 
@@ -20,5 +20,5 @@ class Prices:
         """What a step costs."""
         p, n, b = step.prefill_tokens, step.prefill_sequences, step.decode_sequences
         if p == 0:
-            return self.a[b] + self.c[b] * step.context_tokens
-        return to_ps(float(self.step.seconds(p, n, b, step.pairs_2, step.context_tokens)))
+            return self.a[b] + self.c[b] * step.context_tokens + step.transfer_ps
+        return to_ps(float(self.step.seconds(p, n, b, step.pairs_2, step.context_tokens))) + step.transfer_ps

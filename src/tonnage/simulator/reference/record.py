@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED, Requests
 from tonnage.simulator.happened import CANCELLED
-from tonnage.simulator.reference.batcher import Job
 from tonnage.simulator.reference.gaps import Gaps
+from tonnage.simulator.reference.job import Job
 from tonnage.units import PS_PER_NS
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def requests_of(jobs: Sequence[Job], gaps: Gaps, window_ps: int) -> Requests:
         last_token_ns=column([job.last_token // PS_PER_NS if job.status == COMPLETED else -1 for job in jobs]),
         isl=column([job.isl for job in jobs]),
         osl=column([job.generated for job in jobs]),
-        cached_tokens=column([0] * len(jobs)),
+        cached_tokens=column([job.cached for job in jobs]),
         instance=column([-1 if job.status == REJECTED else 0 for job in jobs]).astype(np.int32),
         status=column([UNFINISHED if job.status == CANCELLED else job.status for job in jobs]).astype(np.int8),
         preemptions=column([job.preemptions for job in jobs]).astype(np.int32),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tonnage.simulator.ratio import MOST_NEW, RATIO, RATIO_DECAY, RATIO_LEAST, RATIO_START, RETRACT_STEPS
-from tonnage.simulator.reference.batcher import Batcher, Job, Step
+from tonnage.simulator.reference.batcher import Batcher
+from tonnage.simulator.reference.job import Job, Step
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 
 
@@ -27,11 +28,15 @@ class Sglang(Batcher):
     and output so far again. The ratio starts at 0.7, falls to 0.098 over 600 decode steps, is set
     by what the remaining ones have made when some were retracted, and starts again when the engine idles.
 
-    Left out: the radix cache, mixed chunks, ``ignore_eos`` (a ratio of 1), and the step by which the
+    The radix tree is taken page by page. The pages of a prompt can be found when they are computed, those of an output when its request
+    ends; what a retracted request has generated is forgotten. A request that is looked at reckons with what it does not find, and with
+    the pages that it finds as no longer free.
+
+    Left out: mixed chunks, ``ignore_eos`` (a ratio of 1), and the step by which the
     overlapped scheduler lags behind. ``max_prefill_tokens`` 16,384 is never below ``chunked_prefill_size``.
 
-    Source: managers/schedule_policy.py (PrefillAdder), scheduler.py, schedule_batch.py (retract_decode) and
-    mem_cache/prefill_budget.py of SGLang 0.5.23.
+    Source: managers/schedule_policy.py (PrefillAdder), scheduler.py, schedule_batch.py (retract_decode),
+    mem_cache/prefill_budget.py and mem_cache/radix_cache.py of SGLang 0.5.23.
     """
 
     def __init__(self, knobs: EngineKnobs, kv_blocks: int, max_context: int, drafted: int = 0, windows: Windows = NO_WINDOWS) -> None:
@@ -62,10 +67,17 @@ class Sglang(Batcher):
             self._prefill(step, decoding)
         if not step.work:
             self._decode(step, decoding)
-        return step
+        return self.made(step)
+
+    def filled(self, job: Job) -> None:
+        """The pages of a prompt can be found."""
+        if self.cache is not None:
+            self.cache.name(job, job.computed)
 
     def leave(self, job: Job) -> None:
         """Whoever waits is looked at again."""
+        if self.cache is not None and job.ended:
+            self.cache.name(job, job.computed)
         super().leave(job)
         self.full = False
         if job is self.chunked:
@@ -85,18 +97,21 @@ class Sglang(Batcher):
             left -= self._reserve(job, paged)
         while self.waiting and budget > 0 and len(self.running) < self.slots:
             job = self.waiting[0]
-            new, windows = job.tokens, self.window_blocks(job) * size
-            if (new + min(job.osl - job.generated, MOST_NEW) + size + windows) * RATIO >= left:
+            found = self.find(job)
+            new, windows = job.tokens - found.tokens, self.window_blocks(job) * size
+            asked = new + min(job.osl - job.generated, MOST_NEW) + size + windows
+            no_longer_free = (len(found.blocks) - found.kept + found.idle) * size
+            if (asked + no_longer_free) * RATIO >= left:
                 self.full = bool(decoding)
                 return
             if not chunks and step.work and self.blocks(new) * size >= budget:
                 return
             if chunks and self.blocks(new) * size > budget:
                 new, self.chunked = budget, job
-            self.running.append(self.waiting.popleft())
+            self.enter(self.waiting.popleft(), found)
             paged = self._take(step, job, new)
             budget -= paged
-            left -= self._reserve(job, paged) + windows * RATIO
+            left -= self._reserve(job, paged) + (windows + no_longer_free) * RATIO
             if left <= 0:
                 self.full = bool(decoding)
                 return
@@ -113,9 +128,8 @@ class Sglang(Batcher):
         return self.blocks(new) * self.knobs.tokens_per_block
 
     def _allocate(self, job: Job, new: int) -> None:
-        more = self.lacks(job, job.computed + new + self.guesses(job))
-        self.free -= more
-        job.blocks += more
+        self.claim(job, self.lacks(job, job.computed + new + self.guesses(job)))
+        self.take(job, job.computed + new)
 
     def _decode(self, step: Step, decoding: list[Job]) -> None:
         """One token of each, after as many retractions as it takes."""
@@ -137,8 +151,7 @@ class Sglang(Batcher):
 
     def _retract(self, job: Job) -> None:
         self.running.remove(job)
-        self.free += job.blocks
-        job.blocks = 0
+        self.give_back(job)
         job.computed = 0
         job.drafts = False
         job.preemptions += 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tonnage.simulator.reference.batcher import Batcher, Step
+from tonnage.simulator.reference.batcher import Batcher
+from tonnage.simulator.reference.job import Step
 
 
 class Static(Batcher):
@@ -18,6 +19,7 @@ class Static(Batcher):
     engine is built for its whole batch.
     """
 
+    CACHES = False
     size = 0
     longest_prompt = 0
 

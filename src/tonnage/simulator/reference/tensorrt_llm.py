@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tonnage.simulator.reference.batcher import Batcher, Job, Step
+from tonnage.simulator.reference.batcher import Batcher
+from tonnage.simulator.reference.job import Job, Step
 
 
 class TensorRtLlm(Batcher):
@@ -16,9 +17,15 @@ class TensorRtLlm(Batcher):
     With ``batch_wait_steps`` the prompts of a step that also has decodes wait, until they have waited so many steps in a row, or the
     step's decodes and the whole lengths of its prompts make ``batch_wait_ratio`` of the budget.
 
-    Source: capacityScheduler.cpp, microBatchScheduler.cpp (FIRST_COME_FIRST_SERVED chunks) and, for the wait, ``_waiting_requests`` of
-    py_executor.py of TensorRT-LLM.
+    Blocks of a prompt can be found when all of it is computed, those of an output when the request ends; the blocks of its life are set
+    aside when it enters and taken as its context grows, so that what others left stays longer. Left out: that a request whose first
+    blocks are being computed for another one waits for these.
+
+    Source: capacityScheduler.cpp, microBatchScheduler.cpp (FIRST_COME_FIRST_SERVED chunks), kvCacheManager.cpp (reuse) and, for the wait,
+    ``_waiting_requests`` of py_executor.py of TensorRT-LLM.
     """
+
+    PARTIAL = True
 
     waited = 0
 
@@ -44,7 +51,22 @@ class TensorRtLlm(Batcher):
             if new > 0:
                 step.add(job, new)
                 budget -= new
-        return self._batched(step)
+        step = self._batched(step)
+        for job, new in step.work:
+            self.take(job, job.computed + new)
+        return self.made(step)
+
+    def filled(self, job: Job) -> None:
+        """A prompt that is complete can be found."""
+        if self.cache is not None and job.computed == job.tokens:
+            self.cache.name(job, job.computed)
+
+    def leave(self, job: Job) -> None:
+        """Prompt and output can be found, their last block in part."""
+        if self.cache is not None and job.ended:
+            self.cache.name(job, job.computed)
+            self.cache.name_part(job, job.computed)
+        super().leave(job)
 
     def _batched(self, step: Step) -> Step:
         """The step, without its prompts if they wait to be batched with others."""
@@ -62,14 +84,18 @@ class TensorRtLlm(Batcher):
 
     def _admit(self) -> None:
         while self.waiting and len(self.running) < self.slots:
-            job = self.waiting[0]
-            need = self.lacks(job, job.isl + job.osl + self.drafted)
-            if need > self.free:
+            if not self._admit_first():
                 break
-            self.waiting.popleft()
-            self.free -= need
-            job.blocks = need
-            self.running.append(job)
+
+    def _admit_first(self) -> bool:
+        """Let the first of the queue in if there are blocks for all that it may become; whether there are."""
+        job = self.waiting[0]
+        found, longest = self.find(job), job.isl + job.osl + self.drafted
+        if self.lacks(job, longest) - found.kept + found.idle > self.free:
+            return False
+        self.enter(self.waiting.popleft(), found)
+        self.claim(job, self.lacks(job, longest))
+        return True
 
 
 SCHEDULER = TensorRtLlm

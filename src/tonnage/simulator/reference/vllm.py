@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tonnage.simulator.reference.batcher import Batcher, Job, Step
+from tonnage.simulator.reference.batcher import Batcher
+from tonnage.simulator.reference.job import Job, Step
 
 
 class Vllm(Batcher):
@@ -14,9 +15,12 @@ class Vllm(Batcher):
     so far again; a request may thus pre-empt itself, and the pass ends. Then, if nobody was pre-empted,
     waiting requests enter while slots and budget last and the free blocks hold all their tokens
     (``scheduler_reserve_full_isl``), although only those of their first chunk are taken. Without
-    ``chunked_prefill`` a prompt waits until it fits the budget whole. No prefix cache.
+    ``chunked_prefill`` a prompt waits until it fits the budget whole.
 
-    Source: vllm/v1/core/sched/scheduler.py of vLLM 0.32.0.
+    Blocks can be found from the moment at which the step is put together that fills them, so also by who enters in that step; a request
+    that was pre-empted finds its own as long as nobody has needed their memory.
+
+    Source: vllm/v1/core/sched/scheduler.py and kv_cache_manager.py of vLLM 0.32.0.
     """
 
     def never_fits(self, job: Job) -> bool:
@@ -30,7 +34,7 @@ class Vllm(Batcher):
         budget, preempted = self._continue(step, self.knobs.max_num_tokens)
         if not preempted:
             self._admit(step, budget)
-        return step
+        return self.made(step)
 
     def _continue(self, step: Step, budget: int) -> tuple[int, bool]:
         """Schedule running requests; the budget left, and whether anyone was pre-empted."""
@@ -46,32 +50,33 @@ class Vllm(Batcher):
                 preempted = True
             if job not in self.running:
                 break
-            self._allocate(job, need)
-            step.add(job, new)
+            self._compute(step, job, new, need)
             budget -= new + guesses
         return budget, preempted
 
     def _admit(self, step: Step, budget: int) -> None:
         while self.waiting and budget > 0 and len(self.running) < self.slots:
             job = self.waiting[0]
-            if not self.knobs.chunked_prefill and job.tokens - job.computed > budget:
+            found = self.find(job)
+            if not self.knobs.chunked_prefill and job.tokens - job.computed - found.tokens > budget:
                 break
-            if self.lacks(job, job.tokens) > self.free:
+            if self.lacks(job, job.tokens) - found.kept + found.idle > self.free:
                 break
-            self.waiting.popleft()
-            self.running.append(job)
+            self.enter(self.waiting.popleft(), found)
             new = min(job.tokens - job.computed, budget)
-            self._allocate(job, self.lacks(job, job.computed + new))
-            step.add(job, new)
+            self._compute(step, job, new, self.lacks(job, job.computed + new))
             budget -= new
 
-    def _allocate(self, job: Job, blocks: int) -> None:
-        self.free -= blocks
-        job.blocks += blocks
+    def _compute(self, step: Step, job: Job, new: int, blocks: int) -> None:
+        """Take so many blocks, and compute so many tokens."""
+        self.claim(job, blocks)
+        self.take(job, job.computed + new)
+        if self.cache is not None:
+            self.cache.name(job, job.computed + new)
+        step.add(job, new)
 
     def _preempt(self, job: Job) -> None:
-        self.free += job.blocks
-        job.blocks = 0
+        self.give_back(job)
         job.computed = 0
         job.drafts = False
         job.preemptions += 1

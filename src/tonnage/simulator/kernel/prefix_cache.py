@@ -1,0 +1,264 @@
+"""The prefix cache of an engine, compiled; the rules are those of ``reference/prefix_cache.py`` and of each scheduler there.
+
+Requests that decode take blocks as their contexts grow. How many these are is counted step by step as without a cache; which ones they
+are does not matter until somebody looks for a name, and so it is made up for then (``catch_up``), and when a request leaves. The blocks
+that are taken are the first of the list in any case, and what is let go in the meantime joins its end.
+
+A machine without a cache (``Machine.cache`` is None) is compiled without any of this: ``shared.py`` chooses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tonnage.simulator.kernel.blocks import blocks_of
+from tonnage.simulator.kernel.blocks_by_name import (
+    EMPTY,
+    drop,
+    forget,
+    give_name,
+    let_begin,
+    let_go,
+    name_of,
+    named,
+    piece_at,
+    ring_of,
+    take,
+    unlink,
+)
+from tonnage.simulator.kernel.inlined import called, part
+from tonnage.simulator.kernel.memory import NEVER, record_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+SCHEDULED, COMPUTED, COMPLETE = range(3)
+"""When blocks of a prompt can be found: from the step on that fills them, when it has ended, or when the whole prompt is computed."""
+
+NOTE = record_of(
+    "on",  # whether the engine has a prefix cache; else this is only about who follows whom
+    "names",  # SCHEDULED, COMPUTED or COMPLETE
+    "partial",  # whether beginnings of blocks are found
+    "shift",  # 64 less the bits of a seat in the table of names
+    "found",  # blocks that the last one who was looked at finds …
+    "kept",  # … of which so many are in the cache …
+    "idle",  # … and so many of these are held by nobody
+    "tokens",  # … and tokens
+    "transfer",  # … and the time of its transfers, in picoseconds
+    "waits",  # time of transfers that the next step waits for
+    "begun",  # first turns that were sent, of a closed loop
+)
+
+
+class Cache(NamedTuple):
+    """Blocks, names and contents.
+
+    Attributes:
+        note: a record, as above.
+        starts, piece, until: the contents of the requests (``spec/contents.py``).
+        held: int32, for each slot the blocks of its context in order, and from the end backwards those of its windows.
+        taken, known, windows: for each slot, how many of its context are taken, have a name; and how many of its windows are taken.
+        found, lifted: of the last one who was looked at, the block of each place, and the names of those that lie in tiers.
+        refs: int32, holders of each block of the cache.
+        name: of each block of the cache and of the tiers.
+        begun, begun_until: the name of each block's beginning, and the token up to which that reaches.
+        before, after: int32, the rings.
+        names, blocks: the table of names; int64 and int32.
+        first: the first block of each tier, and the number of all blocks.
+        lasts: picoseconds of a transfer from each tier.
+        cached: for each request, tokens that it found when it first entered.
+        pause: as in ``Trace.pause_ps``.
+        at, row: a heap of those on their way: when they are sent, and their rows.
+        firsts: rows of first turns.
+    """
+
+    note: Any
+    starts: NDArray[np.int64]
+    piece: NDArray[np.int64]
+    until: NDArray[np.int64]
+    held: NDArray[np.int32]
+    taken: NDArray[np.int64]
+    known: NDArray[np.int64]
+    windows: NDArray[np.int64]
+    found: NDArray[np.int64]
+    lifted: NDArray[np.int64]
+    refs: NDArray[np.int32]
+    name: NDArray[np.int64]
+    begun: NDArray[np.int64]
+    begun_until: NDArray[np.int64]
+    before: NDArray[np.int32]
+    after: NDArray[np.int32]
+    names: NDArray[np.int64]
+    blocks: NDArray[np.int32]
+    first: NDArray[np.int64]
+    lasts: NDArray[np.int64]
+    cached: NDArray[np.int64]
+    pause: NDArray[np.int64]
+    at: NDArray[np.int64]
+    row: NDArray[np.int64]
+    firsts: NDArray[np.int64]
+
+
+@called()
+def look_up(m, r, tokens):
+    """Tokens that a request finds which is to compute so many; the rest of what it finds is noted."""
+    c, note, size = m.cache, m.cache.note, m.cfg.block_tokens
+    note.found, note.kept, note.idle, note.tokens, note.transfer = 0, 0, 0, 0, 0
+    if note.on == 0:
+        return 0
+    p, place = c.starts[r], 0
+    while (place + 1) * size < tokens:
+        while c.until[p] < (place + 1) * size:
+            p += 1
+        block = named(c, name_of(c.piece[p], place, 0))
+        if block == EMPTY:
+            break
+        c.found[place] = block
+        if block < c.refs.size:
+            note.kept += 1
+            if c.refs[block] == 0:
+                note.idle += 1
+        else:
+            note.transfer += c.lasts[ring_of(c, block) - c.name.size - 1]
+        place += 1
+    note.found = place
+    note.tokens = place * size
+    if note.partial > 0:
+        p = piece_at(c, r, note.tokens)
+        block = named(c, name_of(c.piece[p], place, 1))
+        if block != EMPTY:
+            note.tokens = max(min(c.begun_until[block], c.until[p], tokens - 1), note.tokens)
+    return note.tokens
+
+
+@called()
+def hold(m, i):
+    """The request that was looked at last has the slot now, with what it found."""
+    c, note, slot = m.cache, m.cache.note, m.slots[i]
+    if note.on == 0:
+        return
+    c.taken[i], c.known[i], c.windows[i] = note.found, note.found, 0
+    if note.tokens == 0:
+        return
+    for k in range(note.found):
+        block = c.found[k]
+        if block < c.refs.size:
+            if c.refs[block] == 0:
+                unlink(c, block)
+            c.refs[block] += 1
+            c.held[i, k] = block
+    for k in range(note.found):
+        block = c.found[k]
+        if block >= c.refs.size:
+            c.lifted[k] = c.name[block]
+            drop(c, c.name[block])
+            forget(c, block)
+    for k in range(note.found):
+        if c.found[k] >= c.refs.size:
+            block = take(c)
+            give_name(c, block, c.lifted[k])
+            c.held[i, k] = block
+    slot.computed = note.tokens
+    slot.blocks = note.found
+    m.state.free -= note.found - note.kept + note.idle
+    note.waits += note.transfer
+    if m.rows.preemptions[slot.row] == 0:
+        c.cached[slot.row] = note.tokens
+
+
+@part()
+def grow(m, i, tokens):
+    """Let a request hold the blocks of its windows and of so many tokens; with guesses all that are set aside for it."""
+    c, slot = m.cache, m.slots[i]
+    while c.windows[i] < slot.windows:
+        c.windows[i] += 1
+        c.held[i, c.held.shape[1] - c.windows[i]] = take(c)
+    wanted = slot.blocks - slot.windows if m.cfg.drafted > 0 else blocks_of(tokens, m.cfg.block_tokens)
+    while c.taken[i] < wanted:
+        c.held[i, c.taken[i]] = take(c)
+        c.taken[i] += 1
+
+
+@part()
+def tell(m, i, tokens):
+    """Name the blocks of a request that are full by so many tokens."""
+    c, r, size = m.cache, m.slots[i].row, m.cfg.block_tokens
+    place = c.known[i]
+    if (place + 1) * size > tokens:
+        return
+    p = piece_at(c, r, place * size)
+    while (place + 1) * size <= tokens:
+        while c.until[p] <= place * size:
+            p += 1
+        begins = p
+        while c.until[p] < (place + 1) * size:
+            p += 1
+        block = c.held[i, place]
+        give_name(c, block, name_of(c.piece[p], place, 0))
+        if c.note.partial > 0:
+            let_begin(c, block, name_of(c.piece[begins], place, 1), min(c.until[begins], (place + 1) * size))
+        place += 1
+    c.known[i] = place
+
+
+@called()
+def compute(m, i, tokens):
+    """So many tokens of a filling request will be in the cache after the step that is put together."""
+    if m.cache.note.on == 0:
+        return
+    grow(m, i, tokens)
+    if m.cache.note.names == SCHEDULED:
+        tell(m, i, tokens)
+
+
+@called()
+def catch_up(m, ahead):
+    """Blocks and names of those who decode: of what they have computed, and of ``ahead`` tokens more."""
+    s, lists = m.state, m.lists
+    if s.decoding == 0 or m.cache.note.on == 0:
+        return
+    for k in range(s.running):
+        if lists.ends[k] < NEVER:
+            i = lists.running[k]
+            slot = m.slots[i]
+            tokens = slot.isl + s.round - slot.base - 1 + ahead
+            grow(m, i, tokens)
+            if m.cache.note.names == SCHEDULED:
+                tell(m, i, tokens)
+
+
+@called()
+def filled(m, i):
+    """Something of a prompt was computed."""
+    slot, note = m.slots[i], m.cache.note
+    complete = slot.computed == slot.isl + slot.generated
+    if note.on > 0 and (note.names == COMPUTED or (note.names == COMPLETE and complete)):
+        tell(m, i, slot.computed)
+
+
+@part()
+def forget_transfers(m):
+    """Those that the step waits for are counted into it."""
+    m.cache.note.waits = 0
+
+
+@called()
+def released(m, i, blocks, tokens, ended):
+    """A request that had so many blocks and computed so many tokens lets go of them; how many are free by that."""
+    c, size = m.cache, m.cfg.block_tokens
+    if c.note.on == 0:
+        return blocks
+    grow(m, i, tokens)
+    if ended > 0 or c.note.names == SCHEDULED:
+        tell(m, i, tokens)
+    place = tokens // size
+    if ended > 0 and c.note.partial > 0 and place * size < tokens:
+        p = piece_at(c, m.slots[i].row, place * size)
+        let_begin(c, c.held[i, place], name_of(c.piece[p], place, 1), min(c.until[p], tokens))
+    free = blocks - c.taken[i] - c.windows[i]
+    for k in range(c.taken[i] - 1, -1, -1):
+        free += let_go(c, c.held[i, k])
+    for k in range(c.windows[i]):
+        free += let_go(c, c.held[i, c.held.shape[1] - 1 - k])
+    return free

@@ -1,0 +1,58 @@
+"""Requests of which one follows from the other, compiled: a heap of those on their way, by the time at which they are sent."""
+
+from __future__ import annotations
+
+from tonnage.simulator.kernel.inlined import called, part
+from tonnage.simulator.kernel.memory import NEVER
+
+
+@called()
+def push(m, r):
+    """Add the row, of which it is known when it is sent, to those on their way; ``state.coming`` does not count it yet."""
+    at, row, sent, i = m.cache.at, m.cache.row, m.rows.sent[r], m.state.coming
+    while i > 0:
+        above = (i - 1) // 2
+        if at[above] < sent or (at[above] == sent and row[above] < r):
+            break
+        at[i], row[i] = at[above], row[above]
+        i = above
+    at[i], row[i] = sent, r
+    m.state.next_arrival = at[0] + m.cfg.frontend
+
+
+@called()
+def pop(m):
+    """Take the first one off the heap, which has one entry more than ``state.coming`` says; the row of the next."""
+    at, row, last, i = m.cache.at, m.cache.row, m.state.coming, 0
+    sent, r = at[last], row[last]
+    while 2 * i + 1 < last:
+        child = 2 * i + 1
+        if child + 1 < last and (at[child + 1] < at[child] or (at[child + 1] == at[child] and row[child + 1] < row[child])):
+            child += 1
+        if sent < at[child] or (sent == at[child] and r < row[child]):
+            break
+        at[i], row[i] = at[child], row[child]
+        i = child
+    at[i], row[i] = sent, r
+    return row[0]
+
+
+@part()
+def follow(m, r, free_at):
+    """Send the next turn of a conversation its pause after the end of this one; True where there is none, so that its client is free."""
+    if r + 1 >= m.rows.sent.size or m.cache.pause[r + 1] < 0:
+        return True
+    m.rows.sent[r + 1] = free_at + m.cache.pause[r + 1]
+    push(m, r + 1)
+    m.state.coming += 1
+    return False
+
+
+@part()
+def next_row(m):
+    """The first turn that a client of a closed loop sends next."""
+    note, firsts = m.cache.note, m.cache.firsts
+    if note.begun == firsts.size:
+        return NEVER
+    note.begun += 1
+    return firsts[note.begun - 1]

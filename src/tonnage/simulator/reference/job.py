@@ -1,0 +1,86 @@
+"""A request on its way through an engine, and what one step computes of those that are there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tonnage.results.requests import UNFINISHED
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Job:
+    """One request on its way; times in picoseconds, -1 where it did not happen."""
+
+    id: int
+    isl: int
+    osl: int
+    due: int
+    computed: int = 0
+    generated: int = 0
+    blocks: int = 0
+    preemptions: int = 0
+    first_token: int = -1
+    last_token: int = -1
+    first_step: int = -1
+    last_step: int = -1
+    status: int = UNFINISHED
+    drafts: bool = False
+    """Whether its decodes come with guesses: it has had a token since it last entered."""
+    cached: int = 0
+    """Tokens that it found in the prefix cache when it first entered."""
+    held: list[int] = field(default_factory=list)
+    """With a prefix cache: the blocks of its context that it has taken …"""
+    named: int = 0
+    """… how many of them can be found by others …"""
+    windows: list[int] = field(default_factory=list)
+    """… and the blocks of its sliding windows."""
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and output so far."""
+        return self.isl + self.generated
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.status != UNFINISHED
+
+    @property
+    def decodes(self) -> bool:
+        """Whether all that its KV cache lacks is the token generated last."""
+        return self.generated > 0 and self.computed == self.tokens - 1
+
+
+@dataclass(slots=True, kw_only=True)
+class Step:
+    """What one forward pass computes.
+
+    Attributes:
+        work: requests with the new tokens of each.
+        prefill_tokens, prefill_sequences, decode_sequences, pairs_2, context_tokens: P, n, B, 2A and C of ``step_seconds``.
+        transfer_ps: time of the transfers from tiers below the KV cache, for which it waits.
+    """
+
+    work: list[tuple[Job, int]] = field(default_factory=list)
+    prefill_tokens: int = 0
+    prefill_sequences: int = 0
+    decode_sequences: int = 0
+    pairs_2: int = 0
+    context_tokens: int = 0
+    transfer_ps: int = 0
+
+    def add(self, job: Job, new: int) -> None:
+        """Compute ``new`` tokens of a request."""
+        if not job.decodes:
+            self.add_prompt(job, new)
+            return
+        self.work.append((job, new))
+        self.decode_sequences += 1
+        self.context_tokens += job.tokens
+
+    def add_prompt(self, job: Job, new: int) -> None:
+        """Compute ``new`` tokens of a request as a prompt, also where only its last token is missing."""
+        self.work.append((job, new))
+        self.prefill_tokens += new
+        self.prefill_sequences += 1
+        self.pairs_2 += new * (2 * job.computed + new)

@@ -1,0 +1,21 @@
+"""Memory below the KV cache, such as host memory or a disk: how many blocks it keeps, and how long one of them takes to come back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tier:
+    """One tier.
+
+    The step in which a request enters waits for the transfers of what it finds there; what goes down costs no time, as it is written
+    while the engine computes.
+
+    Attributes:
+        blocks: KV blocks that it keeps.
+        block_ps: picoseconds in which one of them is moved up.
+    """
+
+    blocks: int
+    block_ps: int

@@ -1,0 +1,148 @@
+"""Conversations, agents and shared system prompts: what makes the prompt of one request the beginning of another.
+
+A session is a conversation of one turn or more. Its first prompt is the shared prefix, if it has one, and the question; the prompt of each
+further turn is that of the turn before, its answer, and the next question, which comes after the time that the user takes to think. An
+agent calls tools within a turn: each call is a request more, which comes when the tool has answered, with its result as the new part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from tonnage.spec.contents import ENDLESS, Contents
+from tonnage.spec.lengths import Lengths
+from tonnage.spec.pause import Pause
+from tonnage.units import PS_PER_NS
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sessions:
+    """What requests share, and how they follow one another.
+
+    Attributes:
+        prefix_tokens: length of a shared prefix, such as a system prompt; it is added to the prompts.
+        prefix_share: share of the sessions that begin with one, from 0 to 1.
+        prefixes: how many different ones there are; each session draws one.
+        turns: questions of a session.
+        think: from an answer to the next question.
+        tool_calls: calls of tools in each turn, each a further request.
+        tool: from a call to the tool's result.
+        tool_tokens: length of a result; None for that of a question.
+    """
+
+    prefix_tokens: int = 0
+    prefix_share: float = 1.0
+    prefixes: int = 1
+    turns: Lengths = field(default_factory=lambda: Lengths(mean=1.0))
+    think: Pause = field(default_factory=Pause)
+    tool_calls: int = 0
+    tool: Pause = field(default_factory=Pause)
+    tool_tokens: Lengths | None = None
+
+    @property
+    def single(self) -> bool:
+        """Whether every session is one request."""
+        return self.turns.longest <= 1 and self.tool_calls == 0
+
+    @property
+    def requests(self) -> float:
+        """Requests of a session, on average."""
+        return max(self.turns.mean, 1.0) * (1 + self.tool_calls)
+
+    def longest(self, isl: Lengths, osl: Lengths) -> int:
+        """Tokens of a whole session with questions and answers of the longest length that occurs."""
+        turns = max(self.turns.longest, 1)
+        results = turns * self.tool_calls * (isl if self.tool_tokens is None else self.tool_tokens).longest
+        return self.prefix_tokens + turns * isl.longest + results + turns * (1 + self.tool_calls) * osl.longest
+
+    def __str__(self) -> str:
+        """Such as "5 turns, 30 s between them, 1000 shared tokens"."""
+        parts = []
+        if self.turns.longest > 1:
+            parts.append(f"{self.turns} turns" + (f", {self.think} between them" if self.think.mean_s else ""))
+        if self.tool_calls:
+            parts.append(f"{self.tool_calls} tool calls a turn" + (f" of {self.tool}" if self.tool.mean_s else ""))
+        if self.prefix_tokens:
+            whose = "" if self.prefix_share == 1 else f" in {self.prefix_share:.0%} of them"
+            parts.append(f"{self.prefix_tokens} shared tokens{whose}")
+        return ", ".join(parts)
+
+
+class Drawn(NamedTuple):
+    """Sessions with everything drawn: a row for each request, those of a session one after another.
+
+    Attributes:
+        session: number of the session.
+        isl, osl: tokens of the whole prompt and of the output.
+        pause_ps: from the end of the request before, in picoseconds; -1 of a session's first.
+        prefix: which shared prefix; -1 for none.
+    """
+
+    session: Ints
+    isl: Ints
+    osl: Ints
+    pause_ps: Ints
+    prefix: Ints
+
+    def rows(self, chosen: Ints) -> Drawn:
+        """Some of the rows; the first that is left of a session waits for nobody."""
+        import numpy as np
+
+        found = Drawn(*(column[chosen] for column in self))
+        if len(chosen):
+            found.pause_ps[np.flatnonzero(np.diff(found.session, prepend=-1))] = -1
+        return found
+
+
+def draw(asked: Sessions, count: int, isl: Lengths, osl: Lengths, streams: list[np.random.Generator]) -> Drawn:
+    """So many sessions.
+
+    Args:
+        asked: what they are like.
+        count: how many.
+        isl, osl: of questions and answers.
+        streams: one for questions, answers, turns, pauses, tools and prefixes each.
+    """
+    import numpy as np
+
+    turns = np.maximum(asked.turns.draw(count, streams[2]), 1)
+    requests = turns * (1 + asked.tool_calls)
+    session = np.repeat(np.arange(count), requests)
+    ends = requests.cumsum()
+    number = np.arange(len(session)) - np.repeat(ends - requests, requests)
+    calls = number % (1 + asked.tool_calls) > 0
+    new, out = isl.draw(len(session), streams[0]), osl.draw(len(session), streams[1])
+    pause = asked.think.draw(len(session), streams[3])
+    if asked.tool_calls:
+        pause = np.where(calls, asked.tool.draw(len(session), streams[4]), pause)
+        if asked.tool_tokens is not None:
+            new = np.where(calls, asked.tool_tokens.draw(len(session), streams[4]), new)
+    prefix = streams[5].integers(0, asked.prefixes, count)
+    prefix[streams[5].random(count) >= asked.prefix_share if asked.prefix_tokens else slice(None)] = -1
+    first = number == 0
+    added = new + np.where(first, np.where(prefix >= 0, asked.prefix_tokens, 0)[session], 0)
+    added[1:] += np.where(first[1:], 0, out[:-1])
+    whole = added.cumsum()
+    before = (whole - added)[first][session]
+    return Drawn(session, whole - before, out, np.where(first, -1, pause * PS_PER_NS), prefix[session])
+
+
+def contents_of(drawn: Drawn, prefix_tokens: int) -> Contents:
+    """What the requests of sessions have in common: a prefix, and all that their own session has said."""
+    import numpy as np
+
+    shares = drawn.prefix >= 0
+    starts = np.concatenate([[0], (1 + shares).cumsum()]).astype(np.int64)
+    piece, until = np.empty((2, starts[-1]), np.int64)
+    own = starts[1:] - 1
+    piece[own], until[own] = drawn.session + (int(drawn.prefix.max(initial=-1)) + 1), ENDLESS
+    common = starts[:-1][shares]
+    piece[common], until[common] = drawn.prefix[shares], prefix_tokens
+    return Contents(starts=starts, piece=piece, until=until)
