@@ -64,7 +64,8 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     faults = Faults(source, flags)
     _check_given(scenario, faults)
     models = [faults.named(option("model"), find_model, name) for name in _names(scenario.model, option("model"), faults)]
-    recording = faults.of(recording_of, scenario.demand)
+    recorded = faults.of(recording_of, scenario.demand)
+    recording = None if recorded is None else replace(recorded, blocks=())  # systems are sized without prefix caches
     lengths = lengths_found(scenario.lengths, recording, faults)
     demand = None if recording is None and scenario.demand.trace is not None else faults.of(_demand, scenario, recording)
     mode = _mode(scenario, demand)

@@ -195,6 +195,8 @@ def check_sessions(sessions: Sessions, asked: Simulation) -> None:
     model, workload, whose = asked.deployment.model, asked.workloads[0], ", ".join(option(n) for n in ("turns", "shared_prefix"))
     if isinstance(workload.arrivals, TraceArrivals) or workload.pairs is not None:
         raise InputError(f"{whose}: recorded requests have their own; give {option('isl')} and {option('osl')} without a trace or pairs")
+    if asked.pools is not None:
+        raise InputError(f"{whose}: two pools are simulated without shared prompts so far; leave out {option('disaggregated')}")
     if asked.deployment.parallelism.dp > 1:
         raise InputError(f"{whose}: attention ranks with KV caches of their own are simulated without shared prompts so far")
     if (longest := sessions.longest(workload.isl, workload.osl)) > model.max_context:

@@ -45,8 +45,9 @@ def split_trace(trace: Trace, instances: int, split: Split, seed: int) -> list[T
 
 
 def _part(trace: Trace, rows: NDArray[np.int64], which: int, parts: int) -> Trace:
-    """Some requests of a trace, with draws of their own: they are counted from 0 again."""
-    return replace(trace, due_ps=trace.due_ps[rows], isl=trace.isl[rows], osl=trace.osl[rows], seed=trace.seed * parts + which)
+    """Some requests of a trace, with draws of their own: they are counted from 0 again. What they have in common is left out."""
+    seed = trace.seed * parts + which
+    return replace(trace, due_ps=trace.due_ps[rows], isl=trace.isl[rows], osl=trace.osl[rows], seed=seed, contents=None)
 
 
 def rank_traces(trace: Trace, ranks: int) -> list[Trace]:

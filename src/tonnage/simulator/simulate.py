@@ -174,7 +174,7 @@ def simulate_recorded(
     return run_recorded(
         rank_traces(workload.trace(seed), deployment.parallelism.dp)[0],
         step_model(deployment),
-        deployment.knobs,
+        caching_knobs(deployment),
         memory.blocks,
         most_steps=most_steps,
         windows=memory.windows,
