@@ -66,7 +66,10 @@ def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("further", "said"),
     [
-        (("nomad", DENSE_CHECKPOINT), "--target: no files are written for 'nomad'; there are compose, kubernetes, ray-serve"),
+        (
+            ("nomad", DENSE_CHECKPOINT),
+            "--target: no files are written for 'nomad'; there are compose, kubernetes, kserve, llm-d, dynamo, ray-serve, nim, triton",
+        ),
         (("kubernetes",), "--checkpoint: the plan runs llama-3.1-8b in fp8, and meta-llama/Llama-3.1-8B is published in bf16"),
         (("kubernetes", "a b"), "--checkpoint: 'a b' is no name of a checkpoint"),
     ],
@@ -104,3 +107,15 @@ def test_the_published_checkpoint_is_taken_where_it_has_the_plans_format() -> No
     assert checkpoint_of("llama-3.1-8b", "fp16", None) == "meta-llama/Llama-3.1-8B-Instruct"
     assert checkpoint_of("llama-3.1-8b", "fp8", "mine/x") == "mine/x"
     assert service_of(experts()).checkpoint == "deepseek-ai/DeepSeek-V3"
+
+
+def test_a_drafter_stands_in_the_command() -> None:
+    plan = dense()
+    words = '--speculative-config={"method":"eagle","model":"{drafter}","num_speculative_tokens":3}'
+    pool = replace(plan.candidates[0].pool, launch=(*plan.candidates[0].pool.launch, words))
+    drafting = replace(plan, candidates=(replace(plan.candidates[0], pools=(pool,)),))
+    assert '"model":"my/eagle"' in " ".join(service_of(drafting, checkpoint=DENSE_CHECKPOINT, drafter="my/eagle").argv)
+    with pytest.raises(InputError, match="name the drafter's checkpoint"):
+        service_of(drafting, checkpoint=DENSE_CHECKPOINT)
+    with pytest.raises(InputError, match="the plan's command takes none"):
+        service_of(plan, checkpoint=DENSE_CHECKPOINT, drafter="my/eagle")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,12 @@ CASES = {
     "dense-kubernetes": ("kubernetes", dense, DENSE_CHECKPOINT),
     "experts-kubernetes": ("kubernetes", experts, None),
     "experts-ray-serve": ("ray-serve", experts, None),
+    "dense-kserve": ("kserve", dense, DENSE_CHECKPOINT),
+    "dense-llm-d": ("llm-d", dense, DENSE_CHECKPOINT),
+    "dense-dynamo": ("dynamo", dense, DENSE_CHECKPOINT),
+    "dense-nim": ("nim", dense, "meta/llama-3.1-8b-instruct:2.1.5"),
+    "dense-triton": ("triton", dense, DENSE_CHECKPOINT),
+    "tensorrt-llm-triton": ("triton", partial(dense, "tensorrt-llm-1.2"), DENSE_CHECKPOINT),
 }
 
 

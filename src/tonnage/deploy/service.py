@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,7 +13,7 @@ from tonnage.deploy.checkpoint import checkpoint_of
 from tonnage.deploy.signals import SIGNALS, Signals
 from tonnage.errors import InputError, option
 from tonnage.plan.candidate import Candidate
-from tonnage.plan.launch import listening, with_metrics
+from tonnage.plan.launch import Command, listening, needs_drafter, with_drafter, with_metrics
 from tonnage.plan.plan import Plan
 from tonnage.plan.pool import Pool
 from tonnage.spec.catalog import find_engine, find_gpu
@@ -158,12 +158,13 @@ class Service:
         return min(self.pool.instances, max(1, math.ceil(round(rate / self.choice.sized_rate, 9))))
 
 
-def service_of(plan: Plan, *, checkpoint: str | None = None) -> Service:
+def service_of(plan: Plan, *, checkpoint: str | None = None, drafter: str | None = None) -> Service:
     """What a plan deploys.
 
     Args:
         plan: whose choice is deployed.
         checkpoint: what the engine loads, a name at a hub or a folder inside the container; by default the model's published one.
+        drafter: checkpoint of the drafter, where the plan decodes speculatively with one.
 
     Raises:
         InputError: the plan chose nothing, or something for which no command, image or checkpoint is known.
@@ -186,6 +187,7 @@ def service_of(plan: Plan, *, checkpoint: str | None = None) -> Service:
     if pool.parallelism.gpus > pool.gpus_per_system:
         raise InputError(f"{where}: an instance takes {pool.parallelism.gpus} GPUs of several systems; no target is written for that yet")
     loaded = checkpoint_of(pool.model, pool.precision, checkpoint)
+    pool = _with_drafter(pool, drafter)
     return Service(
         plan=plan,
         choice=choice,
@@ -197,3 +199,19 @@ def service_of(plan: Plan, *, checkpoint: str | None = None) -> Service:
         gpu=gpu,
         signals=SIGNALS[engine.family],
     )
+
+
+def _with_drafter(pool: Pool, drafter: str | None) -> Pool:
+    """The pool with its drafter's checkpoint in its command.
+
+    Raises:
+        InputError: one is needed and was not named, or the other way round.
+    """
+    started = Command(argv=pool.launch, file=pool.launch_file)
+    if needs_drafter(started):
+        if drafter is None:
+            raise InputError(f"{option('drafter')}: the plan decodes speculatively ({pool.engine}); name the drafter's checkpoint")
+        started = with_drafter(started, drafter)
+    elif drafter is not None:
+        raise InputError(f"{option('drafter')}: the plan's command takes none; leave it out")
+    return replace(pool, launch=started.argv, launch_file=started.file)

@@ -36,7 +36,7 @@ def _folded(words: list[str]) -> str:
     """The command on lines of at most 110 columns, broken before flags."""
     lines, line = [], ""
     for place, word in enumerate(words):
-        text = shlex.quote(word)
+        text = word if word.startswith('"') else shlex.quote(word)  # with a variable of the shell in it
         if line and word.startswith("--") and len(" ".join([line, text, *words[place + 1 : place + 2]])) > 105:
             lines.append(line + " \\")
             line = f"    {text}"

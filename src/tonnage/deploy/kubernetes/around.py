@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tonnage.deploy.kubernetes.bundle import disruptions
 from tonnage.deploy.kubernetes.names import metadata, selector
 from tonnage.deploy.noted import noted, yaml_text
 from tonnage.deploy.service import Service
@@ -51,15 +52,7 @@ def model_cache(service: Service) -> dict[str, Any]:
 
 def disruption_budget(service: Service) -> dict[str, Any]:
     """How many instances an orderly disruption may take at once."""
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": metadata(service),
-        "spec": {
-            "maxUnavailable": noted(1, "A drained node takes one instance at a time, each of which needs minutes to start again."),
-            "selector": {"matchLabels": selector(service)},
-        },
-    }
+    return disruptions(service, selector(service))
 
 
 def engine_config(service: Service) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tonnage.deploy.in_flight import in_flight
@@ -38,8 +39,13 @@ def _bounds(service: Service, least: str, most: str) -> dict[str, Any]:
     }
 
 
-def keda(service: Service) -> dict[str, Any]:
-    """A ScaledObject of KEDA, which asks Prometheus and drives a HorizontalPodAutoscaler of its own."""
+def keda(service: Service, target: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A ScaledObject of KEDA, which asks Prometheus and drives a HorizontalPodAutoscaler of its own.
+
+    Args:
+        service: what is deployed.
+        target: whose number of pods it moves (default: the Deployment).
+    """
     trigger = {
         "type": "prometheus",
         "metricType": "AverageValue",
@@ -55,7 +61,7 @@ def keda(service: Service) -> dict[str, Any]:
         "kind": "ScaledObject",
         "metadata": metadata(service),
         "spec": {
-            "scaleTargetRef": {"name": service.name},
+            "scaleTargetRef": dict(target or {"name": service.name}),
             "pollingInterval": 15,
             **_bounds(service, "minReplicaCount", "maxReplicaCount"),
             "fallback": noted(fallback, "Without an answer of Prometheus, all of the plan's instances."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tonnage.deploy.alerts import rules
@@ -10,28 +11,35 @@ from tonnage.deploy.noted import noted
 from tonnage.deploy.service import Service
 
 
-def pod_monitor(service: Service) -> dict[str, Any]:
-    """Every instance is scraped; its series get the deployment's name as a label."""
+def pod_monitor(service: Service, matched: Mapping[str, str] | None = None, endpoint: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Every instance is scraped; its series get the deployment's name as a label.
+
+    Args:
+        service: what is deployed.
+        matched: labels of its pods (default: those of the Deployment).
+        endpoint: where they publish, in place of the port "http" (default: there).
+    """
     labelled = {"targetLabel": "deployment", "replacement": service.name}
-    endpoint = {"port": "http", "path": service.signals.path, "interval": "15s", "relabelings": [labelled]}
+    found = {**(endpoint or {"port": "http"})}
+    found = {**found, "path": found.get("path", service.signals.path), "interval": "15s", "relabelings": [labelled]}
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PodMonitor",
         "metadata": metadata(service),
         "spec": {
-            "selector": {"matchLabels": selector(service)},
-            "podMetricsEndpoints": noted([endpoint], "Rules, dashboard and autoscaling find the series by the label deployment."),
+            "selector": {"matchLabels": dict(matched or selector(service))},
+            "podMetricsEndpoints": noted([found], "Rules, dashboard and autoscaling find the series by the label deployment."),
         },
     }
 
 
-def alert_rules(service: Service) -> dict[str, Any]:
-    """The rules, as the operator takes them."""
+def alert_rules(service: Service, *, autoscaled: bool) -> dict[str, Any]:
+    """The rules, as the operator takes them; with an autoscaler fewer instances than the plan's may run on purpose."""
     return {
         "apiVersion": "monitoring.coreos.com/v1",
         "kind": "PrometheusRule",
         "metadata": metadata(service),
-        "spec": rules(service, _gpus(service), service.least_instances if service.target_in_flight is not None else service.pool.instances),
+        "spec": rules(service, _gpus(service), service.least_instances if autoscaled else service.pool.instances),
     }
 
 

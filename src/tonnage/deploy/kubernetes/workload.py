@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 from tonnage.deploy.kubernetes.names import labels, metadata, selector
@@ -17,8 +18,13 @@ CONFIG = "/etc/engine"
 PROBE_S = 10
 
 
-def deployment(service: Service) -> dict[str, Any]:
-    """The pods."""
+def deployment(service: Service, spec: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The pods.
+
+    Args:
+        service: what is deployed.
+        spec: of a pod, in place of the engine's.
+    """
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -31,7 +37,7 @@ def deployment(service: Service) -> dict[str, Any]:
                 "No GPUs are kept free for an update: one instance ends before its successor starts.",
             ),
             "progressDeadlineSeconds": service.startup_seconds + 300,
-            "template": {"metadata": {"labels": labels(service)}, "spec": pod(service)},
+            "template": {"metadata": {"labels": labels(service)}, "spec": dict(spec or pod(service))},
         },
     }
 
@@ -86,10 +92,15 @@ def environment() -> list[Any]:
     return [{"name": "HF_HOME", "value": CACHE}, noted({"name": "HF_TOKEN", "valueFrom": token}, "Needed for gated models alone.")]
 
 
+def startup_tries(service: Service) -> int:
+    """How often a start-up probe may fail."""
+    return math.ceil(service.startup_seconds / PROBE_S)
+
+
 def probes(service: Service) -> dict[str, Any]:
     """Start-up by the size of the model, then readiness and liveness."""
     get = {"httpGet": {"path": "/health", "port": "http"}}
-    tries = math.ceil(service.startup_seconds / PROBE_S)
+    tries = startup_tries(service)
     told = (
         f"{service.startup_seconds} s to start: {service.weight_bytes / 1e9:,.0f} GB of weights fetched at 200 MB/s and read at 1 GB/s, "
         "and 180 s for the engine. These are allowances; measure your own."

@@ -1,0 +1,57 @@
+"""The page of a target on a cluster, in the form that all of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tonnage.deploy.service import Service
+from tonnage.deploy.testing import bench_command, compare_command
+from tonnage.deploy.told import carries_line, choice_line, limits_line
+
+
+def cluster_page(
+    service: Service,
+    *,
+    runs_on: str,
+    needs: str,
+    commands: Sequence[str],
+    url: str,
+    instances: int,
+    rows: Sequence[tuple[str, str]],
+    further: str = "",
+) -> str:
+    """The page in Markdown: five commands, the last two of which test and compare.
+
+    Args:
+        service: what is deployed.
+        runs_on: name of the target.
+        needs: what the cluster needs, as sentences.
+        commands: the first three.
+        url: where bench sends its requests after them.
+        instances: how many of them get those requests.
+        rows: files, each with what is in it.
+        further: what a reader must know, as a paragraph.
+    """
+    asked = instances if instances != service.pool.instances else None
+    block = "\n".join([*commands, bench_command(service, url, instances=instances), compare_command(instances=asked)])
+    table = "\n".join(f"| {name} | {what} |" for name, what in rows)
+    told = f"\n{further}\n" if further else ""
+    return f"""# {service.served} with {runs_on}
+
+{choice_line(service)}.
+Limits: {limits_line(service)}.
+{carries_line(service)}
+
+{needs}
+
+```sh
+{block}
+```
+{told}
+| file | what |
+|---|---|
+{table}
+| `pod-monitor.yaml`, `alerts.yaml` | for the Prometheus operator: what is scraped, and the rules |
+| `dashboard.json` | for Grafana, with the plan's capacity and limits as dashed lines |
+| `plan.json` | the plan |
+"""

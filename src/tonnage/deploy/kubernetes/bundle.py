@@ -1,0 +1,87 @@
+"""What every target on a cluster has beside its instances: monitoring, rules, a dashboard, and the list of what kubectl applies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tonnage.deploy.dashboard import dashboard_text
+from tonnage.deploy.kubernetes.monitoring import alert_rules, pod_monitor
+from tonnage.deploy.kubernetes.names import metadata
+from tonnage.deploy.noted import noted, yaml_text
+from tonnage.deploy.service import Service
+
+UNCHECKED = "not schema-validated"
+"""What stands in the comment of an object whose schema was not at hand (docs/deploy.md)."""
+
+
+def unchecked(read: str) -> str:
+    """The comment before such an object.
+
+    Args:
+        read: where its fields were read, or that they are recalled.
+    """
+    return f"{UNCHECKED}: {read}"
+
+
+def bundle(
+    service: Service,
+    applied: Mapping[str, str],
+    *,
+    beside: Mapping[str, str] | None = None,
+    monitored: Mapping[str, str] | None = None,
+    endpoint: Mapping[str, Any] | None = None,
+    autoscaled: bool = False,
+) -> dict[str, str]:
+    """The text of each file by its name.
+
+    Args:
+        service: what is deployed.
+        applied: files with objects that kubectl applies.
+        beside: files that it does not.
+        monitored: labels of the pods that publish the engine's metrics (default: those of the Deployment).
+        endpoint: how they are scraped, beside path and interval (default: the port "http").
+        autoscaled: whether fewer instances than the plan's may run on purpose.
+    """
+    found = {
+        **applied,
+        "pod-monitor.yaml": yaml_text(pod_monitor(service, monitored, endpoint)),
+        "alerts.yaml": yaml_text(alert_rules(service, autoscaled=autoscaled)),
+    }
+    names = sorted(found)
+    found.update(beside or {})
+    found["dashboard.json"] = dashboard_text(service)
+    found["kustomization.yaml"] = yaml_text(kustomization(service, names))
+    return found
+
+
+def kustomization(service: Service, resources: list[str]) -> dict[str, Any]:
+    """What kubectl applies together."""
+    return {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": resources,
+        "configMapGenerator": noted(
+            [
+                {
+                    "name": f"{service.name}-dashboard",
+                    "files": ["dashboard.json"],
+                    "options": {"labels": {"grafana_dashboard": "1"}, "disableNameSuffixHash": True},
+                }
+            ],
+            "Grafana's sidecar (kube-prometheus-stack) loads dashboards from ConfigMaps with this label.",
+        ),
+    }
+
+
+def disruptions(service: Service, matched: Mapping[str, str]) -> dict[str, Any]:
+    """How many instances an orderly disruption may take at once, of pods with these labels."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata(service),
+        "spec": {
+            "maxUnavailable": noted(1, "A drained node takes one instance at a time, each of which needs minutes to start again."),
+            "selector": {"matchLabels": dict(matched)},
+        },
+    }

@@ -1,0 +1,63 @@
+"""The files of a deployment with llm-d."""
+
+from __future__ import annotations
+
+from tonnage.deploy.cluster_page import cluster_page
+from tonnage.deploy.kubernetes.bundle import bundle, unchecked
+from tonnage.deploy.kubernetes.files import objects
+from tonnage.deploy.llm_d.picker import permissions, picker, picker_config, picker_service
+from tonnage.deploy.llm_d.pool import pool, route
+from tonnage.deploy.noted import yaml_text
+from tonnage.deploy.service import Service
+from tonnage.errors import InputError, option
+
+POOL_READ = "fields of inference.networking.k8s.io/v1 were read in llm-d's API reference on 2026-11-22."
+CONFIG_READ = "plugins and weights of EndpointPickerConfig are recalled."
+
+
+def files(service: Service) -> dict[str, str]:
+    """The text of each file by its name.
+
+    Raises:
+        InputError: another engine than vLLM.
+    """
+    if service.family != "vllm":
+        raise InputError(f"{option('target')}: llm-d runs vllm, and the plan's engine is {service.pool.engine}; take kubernetes")
+    written = objects(service)
+    del written["service.yaml"]
+    written |= {
+        "inference-pool.yaml": yaml_text(pool(service), head=unchecked(POOL_READ)),
+        "route.yaml": yaml_text(route(service)),
+        "picker.yaml": yaml_text(picker(service), picker_service(service), *permissions(service)),
+        "picker-config.yaml": yaml_text(picker_config(service), head=unchecked(CONFIG_READ)),
+    }
+    scaled = service.target_in_flight is not None
+    return bundle(service, written, beside={"README.md": page(service)}, autoscaled=scaled)
+
+
+def page(service: Service) -> str:
+    """The page in Markdown."""
+    rows = [
+        ("`deployment.yaml`, `model-cache.yaml`, `disruption-budget.yaml`", f"{service.pool.instances} pods of vLLM and their cache"),
+        ("`inference-pool.yaml`, `route.yaml`", "the pods as a pool, and the way to it from a gateway"),
+        ("`picker.yaml`, `picker-config.yaml`", "llm-d's endpoint picker: which pod gets a request, by prefix, queue and KV cache"),
+    ]
+    if service.target_in_flight is not None:
+        rows.append(("`autoscaling.yaml`", f"{service.least_instances} to {service.pool.instances} pods, by KEDA"))
+    return cluster_page(
+        service,
+        runs_on="llm-d",
+        needs=(
+            f"The engine loads `{service.checkpoint}`. The cluster needs the Gateway API with its inference extension, a Gateway "
+            "`inference-gateway` of a controller that knows it, NVIDIA's GPU operator, a storage class with ReadWriteMany, "
+            "kube-prometheus-stack, and KEDA for the autoscaling. A gated model needs a Secret `hf-token` with the key `token`."
+        ),
+        commands=(
+            "kubectl apply --kustomize .",
+            f"kubectl rollout status deployment/{service.name} --timeout {service.startup_seconds + 300}s",
+            "HOST=$(kubectl get gateway inference-gateway --output jsonpath='{.status.addresses[0].value}')",
+        ),
+        url='"http://$HOST"',
+        instances=service.pool.instances,
+        rows=rows,
+    )
