@@ -50,7 +50,7 @@ def even(milliseconds: float, count: float = 600.0) -> Buckets:
     return Buckets(bounds=(0.995 * seconds, 1.005 * seconds, math.inf), counts=(0.0, count, count), total=count * seconds)
 
 
-def looked(watcher: Watcher, *, tpot: float, ttft: float = 1.0, rate: float = 60.0, **changed: Any) -> Watched:
+def looked(watcher: Watcher, *, tpot: float, ttft: float = 1.0, rate: float = 60.0, count: float = 600.0, **changed: Any) -> Watched:
     """What is said where TPOT and TTFT are so many times their prediction, of eight instances under the plan's peak."""
     expected = watcher.predictor.at(rate / 8, isl=None, osl=None).summary
     assert expected is not None
@@ -68,8 +68,8 @@ def looked(watcher: Watcher, *, tpot: float, ttft: float = 1.0, rate: float = 60
         mean_isl=1_000.0,
         mean_osl=200.0,
         latencies={
-            "ttft": even(ttft * expected.statistic_ms("ttft", "mean")),
-            "tpot": even(tpot * expected.statistic_ms("tpot", "mean")),
+            "ttft": even(ttft * expected.statistic_ms("ttft", "mean"), count),
+            "tpot": even(tpot * expected.statistic_ms("tpot", "mean"), count),
         },
         gpu_use=None,
         gpu_watts=None,
@@ -123,7 +123,7 @@ def test_a_broken_limit_is_said_and_few_requests_say_nothing(watcher: Watcher) -
     assert limited.slower == 1.0
     assert "BROKEN" in terminal(watched(found))
     assert "TTFT p95 is" in terminal(watched(found))
-    few = looked(watcher, tpot=3.0, ttft=20.0, requests=20.0)
+    few = looked(watcher, tpot=3.0, ttft=20.0, count=20.0)
     assert few.broken == ()
     assert few.advice is None
 

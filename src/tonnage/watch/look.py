@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tonnage.watch.calibrate import Advice, advice
 from tonnage.watch.expected import Expected, Predictor
 from tonnage.watch.present import Present, present
-from tonnage.watch.watched import FEW_REQUESTS, Watched, latencies
+from tonnage.watch.watched import FEW, Watched, latencies
 
 if TYPE_CHECKING:
     from tonnage.plan.plan import Plan
@@ -37,7 +36,7 @@ class Watcher:
         """The deployment between two readings, beside its plan."""
         found = present(before, now)
         instances = max(1, found.answering)
-        lengths = (found.mean_isl, found.mean_osl) if found.requests >= FEW_REQUESTS else (None, None)
+        lengths = (found.mean_isl, found.mean_osl) if found.requests >= FEW else (None, None)
         share = found.requests_per_second / instances
         expected = self.predictor.at(share, isl=lengths[0], osl=lengths[1])
         told = self._advice(found, expected)
@@ -56,12 +55,12 @@ class Watcher:
 
     def _advice(self, found: Present, expected: Expected) -> Advice | None:
         """Mean gaps stand in for the TPOT of an engine that does not publish it."""
-        if expected.summary is None or "tpot_ms" not in expected.intervals or found.requests < FEW_REQUESTS:
+        if expected.summary is None or "tpot_ms" not in expected.intervals:
             return None
         metric: LimitMetric = "tpot" if "tpot" in found.latencies else "itl"
-        measured = found.latencies[metric].mean if metric in found.latencies else math.nan
-        if math.isnan(measured):
+        if metric not in found.latencies or found.latencies[metric].count < FEW:
             return None
+        measured = found.latencies[metric].mean
         return advice(
             measured=1e3 * measured,
             predicted=expected.summary.statistic_ms("tpot", "mean"),

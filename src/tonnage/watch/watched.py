@@ -26,8 +26,8 @@ ROWS: tuple[tuple[LimitMetric, tuple[Statistic, ...]], ...] = (
 """What is shown beside the statistics that have a limit."""
 
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
-FEW_REQUESTS = 30
-"""Fewer requests than this in a stretch say nothing about a limit or an interval."""
+FEW = 30
+"""Fewer observations than this in a stretch say nothing about a limit or an interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class Latency:
         expected: the interval of the prediction.
         limit: of the plan; the strictest.
         slower: share of the observations above the limit.
-        enough: whether the stretch has enough requests to judge.
+        enough: whether the stretch has enough observations of the metric to judge.
     """
 
     metric: LimitMetric
@@ -182,7 +182,7 @@ def _latencies(plan: Plan, present: Present, expected: Expected) -> Iterator[Lat
                 expected=expected.intervals.get(name, (math.nan, math.nan)),
                 limit=limit_ms,
                 slower=math.nan if math.isnan(limit_ms) else found.slower(limit_ms / 1e3),
-                enough=present.requests >= FEW_REQUESTS,
+                enough=found.count >= FEW,
             )
 
 
