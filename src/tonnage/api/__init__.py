@@ -26,6 +26,7 @@ from tonnage.api.services import simulate_service, size_servers
 from tonnage.api.simulate import answers_soon, shares_prompts, simulate, simulate_sweep
 from tonnage.api.simulated_run import SimulatedRun, write_runs
 from tonnage.api.size import Asked, answer, ask, size, size_measured, size_models
+from tonnage.api.sweep import read_grid, sweep
 from tonnage.api.timeline import check_timeline, lesson_timeline, run_timeline, write_timeline
 from tonnage.api.use_cases import size_use_cases
 from tonnage.api.watch import watch
@@ -60,6 +61,7 @@ __all__ = [
     "prepare_engine",
     "prices_of",
     "proxy_command",
+    "read_grid",
     "run_timeline",
     "score",
     "score_models",
@@ -78,6 +80,7 @@ __all__ = [
     "size_servers",
     "size_use_cases",
     "slo",
+    "sweep",
     "this_machine",
     "watch",
     "write_runs",

@@ -1,8 +1,8 @@
-"""Understands what is asked of two pools: their numbers and the link between them; and runs them."""
+"""Understands what is asked of two pools: their numbers and the link between them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +10,7 @@ from tonnage.errors import InputError, option
 from tonnage.units import parse_bytes
 
 if TYPE_CHECKING:
-    from tonnage.api.simulated_run import SimulatedRun
-    from tonnage.api.simulation import Simulation
     from tonnage.simulator.disaggregated import Disaggregated
-    from tonnage.sizing.planner import Progress
     from tonnage.spec.deployment import Deployment
 
 MOST = 1_000
@@ -60,27 +57,3 @@ def _link(asked: object) -> float | None:
     if found <= 0:
         raise InputError(f"{option('kv_link')}: '{asked}' is not possible; write bytes per second and GPU above 0, such as 50GB/s")
     return float(found)
-
-
-def pooled_runs(asks: Simulation, pools: Disaggregated, progress: Progress | None) -> Iterator[SimulatedRun]:
-    """Each load on both pools."""
-    from tonnage.api.simulated_run import SimulatedRun
-    from tonnage.results.metrics import summarize
-    from tonnage.simulator.disaggregated import simulate_disaggregated
-    from tonnage.simulator.kernel import is_compiled
-    from tonnage.simulator.simulate import answers_soon
-
-    plain = not is_compiled() and answers_soon([(asks.deployment, workload) for workload in asks.workloads])
-    for number, workload in enumerate(asks.workloads, 1):
-        record = simulate_disaggregated(pools, workload.trace(asks.seed), plain=plain)
-        if progress is not None:
-            progress(number, len(asks.workloads), "two pools")
-        yield SimulatedRun(
-            deployment=asks.deployment,
-            workload=workload,
-            seed=asks.seed,
-            requests=record,
-            summary=summarize(record),
-            instances=pools.prefill_instances + pools.decode_instances,
-            router=f"{pools.prefill_instances}:{pools.decode_instances} disaggregated",
-        )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from tonnage.api.arguments import with_signature
 from tonnage.api.documents import ScenarioLike
-from tonnage.api.pools import pooled_runs
+from tonnage.api.pooled_runs import pooled_runs
 from tonnage.api.simulated_run import SimulatedRun
 from tonnage.api.simulation import SimulateArguments, Simulation, simulation_of
 from tonnage.errors import InputError, option

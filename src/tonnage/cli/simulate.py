@@ -12,7 +12,7 @@ from tonnage.cli.flags import about, flags_of, given, with_flags
 from tonnage.cli.printing import print_answer
 from tonnage.cli.progress import compile_if_needed, progress_bar
 from tonnage.cli.services import is_service, simulate_service
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 
 KNOBS = Group("Engine knobs (default: the engine's own)", sort_key=1)
 LESSON = Group("The lesson (--ticks)", sort_key=2)
@@ -66,6 +66,10 @@ class Point:
         "Bytes per second that a GPU sends to the other pool, such as 50GB/s (default: NVLink within one domain, else a port of 400 Gb/s)."
     )
     kv_overlap: bool | None = about("Whether a layer's KV cache is sent as soon as it is computed.")
+    grid: Path | None = about(
+        "Sweep the points of this file (base and over) on all cores; what the output folder has already is not done again."
+    )
+    on: Literal["processes", "ray"] | None = about("With a grid: processes of this machine (default), or Ray.")
     output: Path | None = about("Write a run folder with scenario, requests, gaps, summary and provenance; a sweep writes one per point.")
 
 
@@ -149,6 +153,8 @@ def simulate(
     """Simulate one instance under a load, or run the course's lesson on batching (--ticks)."""
     if not ticks and is_service(scenario):
         simulate_service(cast("Path", scenario), given(asked), json=json)
+    elif asked.get("grid") is not None:
+        _grid(given(asked), scenario, json=json)
     elif ticks:
         if scenario is not None:
             raise InputError(f"{scenario}: a scenario is simulated on an engine, not in the lesson; leave it out or leave out --ticks")
@@ -157,6 +163,24 @@ def simulate(
     else:
         _refuse(asked, (Lesson,), "belongs to the lesson; add --ticks")
         _points(scenario, given(asked), json=json)
+
+
+def _grid(asked: dict[str, Any], scenario: Path | None, *, json: bool) -> None:
+    from tonnage import api
+    from tonnage.cli.provenance import provenance
+    from tonnage.report.swept import swept
+
+    grid, folder, on = asked.pop("grid"), asked.pop("output", None), asked.pop("on", "processes")
+    if asked or scenario is not None:
+        name = next(iter(asked), "grid")
+        raise InputError(f"{option(name)}: the grid's file says everything; write it there, under base or over")
+    if folder is None:
+        raise InputError(f"{option('output')}: missing; name the folder that gets a run folder for each point")
+    found = api.read_grid(grid)
+    compile_if_needed()
+    with progress_bar("sweeping") as progress:
+        done = api.sweep(found, folder, provenance(0), on=on, progress=progress)
+    print_answer(lambda: swept(done.points, done.done, done.left_out, folder), done.to_json, json=json)
 
 
 def _refuse(asked: dict[str, Any], kinds: tuple[type[Any], ...], why: str) -> None:
