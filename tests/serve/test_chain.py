@@ -88,6 +88,7 @@ def test_the_commands_find_a_slow_down_within_3_percent(tmp_path: Path, monkeypa
     monkeypatch.setenv("COLUMNS", "110")
     printed = list(outputs(tmp_path))
     assert [shlex.split(example.command)[1] for example, _ in printed] == ["size", "compare", "calibrate", "compare", "size", "deploy"]
+    assert run(["calibrate", "runs", "--plan", "plan.json", "--gpu", "h100-sxm-80gb"]) == 2  # the plan says it
     rows = json.loads((tmp_path / "my.json").read_text(encoding="utf-8"))["residuals"]["rows"]
     for metric in ("itl_ms", "e2e_ms"):
         found = geometric_mean((100 + row["after"][metric]) / (100 + row["before"][metric]) for row in rows)

@@ -7,7 +7,8 @@ import pytest
 from tonnage.deploy.signals import SIGNALS
 from tonnage.errors import InputError
 from tonnage.serve.dialect import DIALECTS
-from tonnage.serve.metrics import Ended, Load, Metrics
+from tonnage.serve.metrics import Ended, Metrics
+from tonnage.serve.present import Load
 from tonnage.serve.published import TENSORRT_LLM, VLLM
 from tonnage.serve.refused import Refused
 from tonnage.watch.counts import counts_of, signals_on

@@ -2,43 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import prometheus_client as client
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.registry import Collector
 
 from tonnage.serve import published as at
-
-if TYPE_CHECKING:
-    from prometheus_client import Metric
+from tonnage.serve.present import Load, Present
 
 LATE = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 REASONS = ("stop", "length", "abort", "error")
 FULL = "max_num_queued_reqs"
 """Why a request was not admitted, in vLLM's words."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """What one engine holds at a moment.
-
-    Attributes:
-        engine: its name.
-        running, waiting: requests with a slot, and in the queue.
-        kv_used: share of the KV cache in use, from 0 to 1.
-        preemptions: requests that lost their blocks since the start, counted every time.
-        kv: the KV cache as vLLM describes it, such as its ``block_size``; empty where it is not known.
-    """
-
-    engine: str
-    running: int
-    waiting: int
-    kv_used: float
-    preemptions: int = 0
-    kv: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,47 +42,28 @@ class Ended:
     preemptions: int
 
 
-class Present(Collector):
-    """What the engines hold at the moment of a scrape."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfInstance:
+    """The series of one instance, which are looked up once and not for every token.
 
-    def __init__(self, loads: Callable[[], Iterable[Load]], labels: Mapping[str, str], names: at.Published) -> None:
-        """Ask ``loads`` at each scrape."""
-        self._loads, self._labels, self._names = loads, labels, names
+    Attributes:
+        histograms, counters: by what they are of, where the engine publishes them.
+        ended: the counter of requests that ended, by how; one under "" where it does not say how.
+    """
 
-    def collect(self) -> Iterator[Metric]:
-        """Gauges for running, waiting and KV cache in use, and the preemptions: by instance, or over all of them."""
-        names, loads = self._names, list(self._loads())
-        for kind, values in self._values(loads).items():
-            keys = [*self._labels, *([names.instance] if names.instance else [])]
-            family = GaugeMetricFamily(names.gauges[kind], kind.replace("_", " "), labels=keys)
-            for engine, value in values.items():
-                family.add_metric([*self._labels.values(), *([engine] if names.instance else [])], value)
-            yield family
-        if "preemptions" in names.counters:
-            count = CounterMetricFamily(names.counters["preemptions"], "preemptions", labels=[*self._labels, names.instance])
-            for one in loads:
-                count.add_metric([*self._labels.values(), one.engine], one.preemptions)
-            yield count
-        if names is at.VLLM:
-            for one in loads:
-                if one.kv is not None:
-                    info = GaugeMetricFamily("vllm:cache_config_info", "The KV cache.", labels=[*one.kv, names.instance])
-                    info.add_metric([*one.kv.values(), one.engine], 1)
-                    yield info
-                    break
+    histograms: dict[at.Histogram, client.Histogram]
+    counters: dict[at.Counter, client.Counter]
+    ended: dict[str, client.Counter]
 
-    def _values(self, loads: list[Load]) -> dict[at.Gauge, dict[str, float]]:
-        if self._names.instance:
-            return {
-                "running": {one.engine: one.running for one in loads},
-                "waiting": {one.engine: one.waiting for one in loads},
-                "kv_used": {one.engine: one.kv_used for one in loads},
-            }
-        return {
-            "running": {"": sum(one.running for one in loads)},
-            "waiting": {"": sum(one.waiting for one in loads)},
-            "kv_used": {"": sum(one.kv_used for one in loads) / max(len(loads), 1)},
-        }
+    def observe(self, kind: at.Histogram, value: float) -> None:
+        """Note a value."""
+        if kind in self.histograms:
+            self.histograms[kind].observe(value)
+
+    def count(self, kind: at.Counter, amount: float) -> None:
+        """Count on."""
+        if kind in self.counters:
+            self.counters[kind].inc(amount)
 
 
 class Metrics:
@@ -124,73 +80,60 @@ class Metrics:
         self.registry = client.CollectorRegistry()
         self._labels = {"model_name": model, **names.labels}
         self._names = names
-        self._engines: dict[str, dict[at.Histogram, client.Histogram]] = {}
+        self._instances: dict[str, OfInstance] = {}
         self.registry.register(Present(loads, self._labels, names))
         keys = [*self._labels, *([names.instance] if names.instance else [])]
         self._histograms = {
-            kind: client.Histogram(name, kind.replace("_", " "), keys, buckets=bounds, registry=self.registry)
+            kind: client.Histogram(name, at.ABOUT[kind], keys, buckets=bounds, registry=self.registry)
             for kind, (name, bounds) in names.histograms.items()
         }
-        further: dict[at.Counter, list[str]] = {"ended": [names.reason] if names.reason else []}
         self._counters = {
-            kind: client.Counter(
-                name,
-                kind.replace("_", " "),
-                ["model_name", "reason"] if kind == "refused" else [*keys, *further.get(kind, [])],
-                registry=self.registry,
-            )
+            kind: self._counter(name, kind, [*keys, names.reason] if kind == "ended" and names.reason else keys)
             for kind, name in names.counters.items()
-            if kind != "preemptions"
+            if kind not in ("preemptions", "refused")
         }
+        self._refused = None
+        if "refused" in names.counters:
+            self._refused = self._counter(names.counters["refused"], "refused", ["model_name", "reason"]).labels(model, FULL)
         self._responses = client.Counter(
             "http_requests", "Responses, by path and class of status.", ["method", "handler", "status"], registry=self.registry
         )
-        self._late = client.Histogram(
-            "tonnage:delivery_lateness_seconds",
-            "How far deliveries were behind the simulated engine.",
-            buckets=LATE,
-            registry=self.registry,
-        )
+        about = "How far deliveries were behind the simulated engine."
+        self._late = client.Histogram("tonnage:delivery_lateness_seconds", about, buckets=LATE, registry=self.registry)
         for one in loads():
-            self._begin(one.engine)
+            self._of(one.engine)
 
-    def _begin(self, engine: str) -> dict[at.Histogram, client.Histogram]:
-        """The histograms of an instance, which are published from 0 on, as are its counters."""
-        own = {**self._labels, **({self._names.instance: engine} if self._names.instance else {})}
-        for kind, counter in self._counters.items():
-            if kind == "ended" and self._names.reason:
-                for reason in REASONS:
-                    counter.labels(**own, **{self._names.reason: reason})
-            elif kind == "refused":
-                counter.labels(model_name=self._labels["model_name"], reason=FULL)
-            else:
-                counter.labels(**own)
-        return self._engines.setdefault(engine, {kind: histogram.labels(**own) for kind, histogram in self._histograms.items()})
+    def _counter(self, name: str, kind: at.Counter, keys: list[str]) -> client.Counter:
+        return client.Counter(name, at.ABOUT[kind], keys, registry=self.registry)
 
-    def _observe(self, engine: str, kind: at.Histogram, value: float) -> None:
-        found = (self._engines.get(engine) or self._begin(engine)).get(kind)
-        if found is not None:
-            found.observe(value)
-
-    def _count(self, engine: str, kind: at.Counter, amount: float, **further: str) -> None:
-        if kind in self._counters:
-            own = {self._names.instance: engine} if self._names.instance else {}
-            self._counters[kind].labels(**self._labels, **own, **further).inc(amount)
+    def _of(self, engine: str) -> OfInstance:
+        """The series of an instance, which are published from 0 on."""
+        if engine not in self._instances:
+            own = {**self._labels, **({self._names.instance: engine} if self._names.instance else {})}
+            reason, ended = self._names.reason, self._counters["ended"]
+            self._instances[engine] = OfInstance(
+                histograms={kind: histogram.labels(**own) for kind, histogram in self._histograms.items()},
+                counters={kind: counter.labels(**own) for kind, counter in self._counters.items() if kind != "ended"},
+                ended={one: ended.labels(**own, **{reason: one}) for one in REASONS} if reason else {"": ended.labels(**own)},
+            )
+        return self._instances[engine]
 
     def tokens(self, engine: str, before: int, tokens: int, since_begin_s: float, since_last_s: float) -> None:
         """Count tokens of a request that had ``before`` of them."""
+        of = self._of(engine)
         if before == 0:
-            self._observe(engine, "first", since_begin_s)
+            of.observe("first", since_begin_s)
         else:
-            self._observe(engine, "gap", since_last_s)
-        self._count(engine, "output_tokens", tokens)
+            of.observe("gap", since_last_s)
+        of.count("output_tokens", tokens)
 
     def ended(self, one: Ended) -> None:
         """Count a request that ended."""
-        self._count(one.engine, "ended", 1, **({self._names.reason: one.finish} if self._names.reason else {}))
+        of = self._of(one.engine)
+        of.ended[one.finish if self._names.reason else ""].inc()
         if one.finish == "abort":
             return
-        self._count(one.engine, "prompt_tokens", one.isl)
+        of.count("prompt_tokens", one.isl)
         spans: dict[at.Histogram, float] = {
             "whole": one.whole_s,
             "decode": one.decode_s,
@@ -206,12 +149,12 @@ class Metrics:
         if one.queue_s is not None:
             spans |= {"queue": one.queue_s, "inference": one.whole_s - one.queue_s, "prefill": one.whole_s - one.queue_s - one.decode_s}
         for kind, value in spans.items():
-            self._observe(one.engine, kind, value)
+            of.observe(kind, value)
 
     def refused(self) -> None:
         """Count a request that the queue had no room for."""
-        if "refused" in self._counters:
-            self._counters["refused"].labels(model_name=self._labels["model_name"], reason=FULL).inc()
+        if self._refused is not None:
+            self._refused.inc()
 
     def responded(self, handler: str, status: int) -> None:
         """Count a response, as vLLM's instrumentator does: by the class of its status, such as "5xx"."""

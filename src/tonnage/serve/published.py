@@ -45,6 +45,34 @@ _TOKENS = tuple(float(digit * 10**power) for power in range(7) for digit in (1, 
 _SMALL = (1.0, 2.0, 5.0, 10.0, 20.0)
 _PREEMPTED = (1.0, 2.0, 3.0, 4.0, 5.0, 10.0, 20.0)
 
+ABOUT: Mapping[Gauge | Counter | Histogram, str] = {
+    "running": "Requests that have a slot.",
+    "waiting": "Requests in the queue.",
+    "kv_used": "Share of the KV cache in use, from 0 to 1.",
+    "prompt_tokens": "Prompt tokens of requests that ended.",
+    "output_tokens": "Output tokens.",
+    "ended": "Requests that ended.",
+    "preemptions": "Pre-emptions of requests.",
+    "refused": "Requests that the queue had no room for.",
+    "cache_queries": "Prompt tokens that were looked for in the prefix cache, which a simulated engine does not have.",
+    "cache_hits": "Prompt tokens that were found there.",
+    "first": "From the request to its first token.",
+    "gap": "Between two deliveries of a request.",
+    "mean_gap": "Mean gap of a request that ended.",
+    "whole": "From the request to its last token.",
+    "queue": "From the request to its slot.",
+    "prefill": "From the slot of a request to its first token.",
+    "decode": "From the first token of a request to its last.",
+    "inference": "From the slot of a request to its last token.",
+    "isl": "Prompt tokens of a request.",
+    "osl": "Output tokens of a request.",
+    "max_osl": "Output tokens of the longest choice of a request.",
+    "asked_osl": "Output tokens that a request asked for at most.",
+    "choices": "Choices of a request.",
+    "preempted": "How often a request was pre-empted.",
+}
+"""What each metric is, in a sentence."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:

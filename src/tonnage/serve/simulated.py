@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.serve.answer import Answer, Piece
-from tonnage.serve.metrics import Load, Metrics
+from tonnage.serve.metrics import Metrics
+from tonnage.serve.present import Load
 from tonnage.serve.published import VLLM, Published
 from tonnage.serve.words import word
 

@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tonnage.serve.answer import Answer
-from tonnage.serve.metrics import Load, Metrics
+from tonnage.serve.metrics import Metrics
 from tonnage.serve.openvino.detokenizer import Detokenizer
 from tonnage.serve.openvino.pipeline import Deliveries, Pipeline, Work
+from tonnage.serve.present import Load
 from tonnage.serve.prompt import Message, Prompt
 from tonnage.serve.refused import Refused
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.serve.answer import Piece
-from tonnage.serve.metrics import Load
 from tonnage.serve.openvino.detokenizer import Detokenizer
+from tonnage.serve.present import Load
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
