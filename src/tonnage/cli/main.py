@@ -20,6 +20,8 @@ from tonnage.version import VERSION
 VERBS = {
     "size": "How many systems does this traffic need inside these latency limits?",
     "report": "A saved plan as text, as Markdown or as a page.",
+    "explain": "Why a saved plan chose what it did, and what every other kind would have taken.",
+    "diff": "Two saved plans: what was asked differently, and how the answers differ.",
     "simulate": "What one instance does under a load, or the course's lesson on batching (--ticks).",
     "bench": "Measure a live endpoint, with a verdict on whether the measurement can be believed.",
     "serve": "The OpenAI API of a model and GPUs that are not there, timed by the simulator.",
@@ -34,6 +36,7 @@ VERBS = {
     "workload": "Recorded traffic: described, or fitted by a scenario that reproduces it.",
     "catalog": "The models, GPUs, systems and engines known by name.",
     "schema": "The JSON Schema of a scenario file.",
+    "completion": "What a shell needs to complete verbs and flags.",
     "calibrate": "Fit the step model to a few measurements of your own.",
 }
 

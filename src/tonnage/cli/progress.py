@@ -6,10 +6,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+AFTER = "tuning knobs, simulating whole fleets, changing one input at a time"
+"""What goes on when every candidate has been simulated: its length is not known, so that the bar only moves."""
+
 
 @contextmanager
 def progress_bar(title: str, *, quiet: bool = False) -> Iterator[Callable[[int, int, str], None]]:
-    """A bar that takes (done, total, name); silent when standard error is not a terminal."""
+    """A bar that takes (done, total, name); silent if ``quiet``, and when standard error is not a terminal."""
     if quiet or not sys.stderr.isatty():
         yield lambda done, total, name: None
         return
@@ -21,7 +24,10 @@ def progress_bar(title: str, *, quiet: bool = False) -> Iterator[Callable[[int, 
         task = bar.add_task(title, total=None, name="")
 
         def update(done: int, total: int, name: str) -> None:
-            bar.update(task, completed=done, total=total, name=name)
+            if done < total:
+                bar.update(task, completed=done, total=total, name=name)
+            else:
+                bar.update(task, total=None, name=AFTER if total else name)
 
         yield update
 

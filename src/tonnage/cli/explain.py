@@ -1,0 +1,23 @@
+"""``tonnage explain``: why a saved plan chose what it did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def explain(plan: Path, /) -> None:
+    """Say why a plan chose what it did, what every other kind of deployment would have taken, and where time and memory go.
+
+    Nothing is sized again: everything is read off the file.
+
+    Parameters
+    ----------
+    plan
+        File with the plan's JSON, as tonnage size --output wrote it.
+    """
+    from tonnage.cli.printing import print_answer
+    from tonnage.report.plans.saved import read_plans
+    from tonnage.report.plans.why import why_text
+
+    plans = read_plans(plan)
+    print_answer(lambda: why_text(plans), lambda: None, json=False)

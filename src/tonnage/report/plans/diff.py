@@ -1,0 +1,150 @@
+"""Two plans beside each other: what was asked differently, and how the answers differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tonnage.report.blocks import items, section
+from tonnage.report.document import Document, Table
+from tonnage.report.numbers import ABSENT, dollars, number, percent
+from tonnage.report.plans.costs import TITLES, priced, yearly
+from tonnage.report.plans.deployments import deployments, systems
+from tonnage.report.wording.confidence import chance_text
+from tonnage.report.wording.demand import demand_text
+from tonnage.report.wording.limits import bound_text, limit_text
+from tonnage.report.wording.price_names import price_name
+from tonnage.spec.prices import amount
+
+if TYPE_CHECKING:
+    from tonnage.plan.plan import Plan
+
+SAME = "The plans say the same: no part of the question, of the answer or of its prices differs."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One thing that two plans say differently.
+
+    Attributes:
+        part: "question", "answer", "cost", "prices" or "made with".
+        what: which thing.
+        first, second: what each says; "–" where it says nothing.
+        change: of numbers, the second over the first less 1, in words; "" elsewhere.
+    """
+
+    part: str
+    what: str
+    first: str
+    second: str
+    change: str = ""
+
+
+def differences(first: Plan, second: Plan) -> tuple[Difference, ...]:
+    """Everything that a reader would see differently, in the order of the report."""
+    parts = (("question", _question), ("answer", _answer), ("cost", _cost), ("prices", _prices), ("made with", _made))
+    return tuple(one for part, read in parts for one in _differing(part, read(first), read(second)))
+
+
+def diff_text(first: Plan, second: Plan, names: tuple[str, str]) -> Document:
+    """The differences as a table for each part."""
+    found = differences(first, second)
+    if not found:
+        return Document(title="", subtitle="", sections=(section("diff", "", items((SAME,))),))
+    sections = []
+    for part in dict.fromkeys(one.part for one in found):
+        rows = tuple((one.what, one.first, one.second, one.change) for one in found if one.part == part)
+        table = Table(caption="", header=(part, *names, "change"), rows=rows, spare=("change",))
+        sections.append(section(part, part.capitalize(), table))
+    return Document(title="", subtitle="", sections=tuple(sections))
+
+
+def diff_json(first: Plan, second: Plan) -> dict[str, Any]:
+    """The differences as one JSON object."""
+    keys = ("part", "what", "first", "second", "change")
+    return {"schema": "tonnage-diff/1", "differences": [{key: getattr(one, key) for key in keys} for one in differences(first, second)]}
+
+
+Values = Mapping[str, tuple[str, float | None]]
+"""What a plan says, by what it is: the words, and the number behind them where there is one."""
+
+
+def _differing(part: str, first: Values, second: Values) -> Iterator[Difference]:
+    for what in dict.fromkeys((*first, *second)):
+        one, other = first.get(what, (ABSENT, None)), second.get(what, (ABSENT, None))
+        if one[0] != other[0]:
+            yield Difference(part=part, what=what, first=one[0] or ABSENT, second=other[0] or ABSENT, change=_change(one[1], other[1]))
+
+
+def _change(first: float | None, second: float | None) -> str:
+    if not first or second is None:
+        return ""
+    return f"{100 * (second / first - 1):+.3g} %".replace("-", "−")
+
+
+def _question(plan: Plan) -> Values:
+    asked, confidence = plan.scenario, plan.scenario.confidence
+    texts = {
+        "model": asked.model,
+        "prompt tokens": asked.isl,
+        "output tokens": asked.osl,
+        "demand": demand_text(plan.demand),
+        "limits": ", ".join(map(limit_text, asked.limits)) or "none",
+        "GPUs": ", ".join(asked.gpus),
+        "formats": ", ".join(asked.precisions),
+        "engines": ", ".join(asked.engines),
+        "TP": ", ".join(map(str, asked.tps)),
+        "load": asked.load,
+        "confidence": ABSENT if confidence is None else percent(confidence),
+        "spare systems": str(asked.spare_systems),
+        "speculation": asked.speculation or "none",
+        "seed": str(asked.seed),
+    }
+    return {name: (text, None) for name, text in texts.items()}
+
+
+def _answer(plan: Plan) -> Values:
+    best = plan.choice
+    if best is None:
+        return {"systems": ("no deployment meets the limits", None)}
+    peak = best.at_peak or best
+    latencies = {
+        f"{metric.upper()} {statistic} ms": getattr(getattr(peak, f"{metric}_ms"), statistic)
+        for metric in ("ttft", "tpot", "e2e")
+        for statistic in ("mean", "p95")
+    }
+    found: dict[str, tuple[str, float | None]] = {
+        "systems": (systems(best), float(best.systems)),
+        "systems exactly": (number(best.systems_exact), best.systems_exact),
+        "deployment": (deployments(best), None),
+        "requests/s of an instance": (number(best.requests_per_second_per_instance), best.requests_per_second_per_instance),
+        "bound by": (bound_text(best.binds), None),
+        "P(meets)": (ABSENT if best.confidence is None else chance_text(best.confidence.meets), None),
+        "used at the peak": (percent(best.utilisation), best.utilisation),
+        "candidates": (str(len(plan.candidates)), float(len(plan.candidates))),
+    }
+    return {**found, **{name: (number(value), value) for name, value in latencies.items()}}
+
+
+def _cost(plan: Plan) -> Values:
+    ways = {TITLES[way.where]: way.total_usd_per_year for way in priced(yearly(plan))}
+    return {f"{name}, USD a year": (dollars(value), value) for name, value in ways.items()}
+
+
+def _prices(plan: Plan) -> Values:
+    cost = yearly(plan)
+    return {} if cost is None else {price_name(figure.path): (f"{amount(figure)} ({figure.date})", figure.value) for figure in cost.figures}
+
+
+def _made(plan: Plan) -> Values:
+    source = plan.provenance
+    texts = {
+        "Tonnage": source.tonnage,
+        "calibration": "" if source.calibration is None else source.calibration.data,
+        "step times": source.step_model,
+        "measured points": source.benchmarks,
+        "date": source.date,
+        **{f"coefficients of {engine}": words for engine, words in source.coefficients.items()},
+    }
+    return {name: (text, None) for name, text in texts.items()}

@@ -1,0 +1,103 @@
+"""``tonnage explain``, ``diff``, ``completion``, and the short forms of ``size``: what docs/report.md runs and says."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tonnage.cli.main import VERBS, run
+from tonnage.report.drawing.characters import HEIGHT, plot_text
+from tonnage.report.drawing.figure import Axis, Plot, Point, Rule, Series
+from tonnage.report.plans.plan_csv import HEADER
+
+ROOT = Path(__file__).parents[2]
+CHAT = str(ROOT / "examples" / "fleet" / "chat.yaml")
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    folder = tmp_path_factory.mktemp("plans")
+    before, after = str(folder / "before.json"), str(folder / "after.json")
+    assert run(["size", CHAT, "--tp", "1", "--output", before, "--quiet"]) == 0
+    assert run(["size", CHAT, "--tp", "1", "--peak-rps", "500", "--output", after, "--quiet"]) == 0
+    return before, after
+
+
+def test_explain_says_why(saved: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", saved[1]]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    plan = json.loads(Path(saved[1]).read_text(encoding="utf-8"))
+    assert "Chosen for the fewest GPUs: 2 × dgx-h100" in text
+    counted = re.search(r"The load is 500 requests/s, and one instance is counted with ([\d.]+), to be 80% sure", text)
+    assert counted is not None
+    assert float(counted[1]) == pytest.approx(plan["choice"]["sized_requests_per_second_per_instance"], rel=0.01)
+    assert "Where time and memory go" in text
+
+
+def test_diff_names_what_differs_and_nothing_else(saved: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["diff", *saved, "--json"]) == 0
+    found = {one["what"]: one for one in json.loads(capsys.readouterr().out)["differences"]}
+    assert (found["systems"]["first"], found["systems"]["second"], found["systems"]["change"]) == ("1 × dgx-h100", "2 × dgx-h100", "+100 %")
+    assert found["systems exactly"]["change"] == "+400 %"
+    assert not {"model", "limits", "GPUs", "seed", "bound by"} & set(found)
+    assert run(["diff", saved[0], saved[0]]) == 0
+    assert "The plans say the same" in capsys.readouterr().out
+    assert run(["diff", saved[0], CHAT]) == 2
+
+
+def test_csv_has_a_line_for_every_deployment(saved: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["report", saved[1], "--csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    plan = json.loads(Path(saved[1]).read_text(encoding="utf-8"))
+    assert tuple(rows[0]) == HEADER
+    assert len(rows) == len(plan["candidates"]) + len(plan["rejected"])
+    assert rows[0]["status"] == "chosen"
+    assert float(rows[0]["ttft_ms_p95"]) == pytest.approx(plan["choice"]["at_peak"]["ttft_ms"]["p95"], rel=1e-5)
+
+
+def test_quiet_is_one_line_and_two_forms_are_refused(saved: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["size", CHAT, "--tp", "1", "--quiet"]) == 0
+    found = capsys.readouterr()
+    assert re.fullmatch(r"1 × dgx-h100 \([\d.]+ exactly\): 8 instances of FP8, TP 1, vllm-[\d.]+ on h100-sxm-80gb\n", found.out)
+    assert found.err == ""
+    assert run(["report", saved[0], "--csv", "--json"]) == 2
+    assert "each is a form of its own" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("columns", [40, 80, 100, 120])
+def test_a_plot_of_characters_shows_each_series_within_the_columns(columns: int) -> None:
+    points = tuple(Point(x=float(x), y=10.0 * x * x + 1, tip="") for x in range(1, 10))
+    flat = tuple(Point(x=float(x), y=50.0, tip="") for x in range(1, 10))
+    plot = Plot(
+        key="curve",
+        title="",
+        x=Axis(title="load"),
+        y=Axis(title="ms", log=True),
+        series=(Series(name="rising", points=points, tone=0), Series(name="flat", points=flat, tone=1)),
+        rules=(Rule(along="y", value=500.0, label="limit"), Rule(along="x", value=5.0, label="peak")),
+    )
+    lines = plot_text(plot, columns).splitlines()
+    drawn = lines[:HEIGHT]
+    assert all(len(line) <= columns for line in drawn)
+    assert lines[HEIGHT].startswith("         └")
+    assert [letter for letter in "ab" if any(letter in line for line in drawn)] == ["a", "b"]
+    rising = [line.index("a") for line in drawn if "a" in line]
+    assert rising == sorted(rising, reverse=True)
+    assert sum("b" in line for line in drawn) == 1
+    assert plot_text(Plot(key="", title="", x=Axis(title=""), y=Axis(title=""), series=()), 80) == ""
+
+
+def test_bash_takes_the_completion_and_it_knows_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    assert [verb for verb in VERBS if verb not in script] == []
+    bash = shutil.which("bash")
+    assert bash is not None
+    assert subprocess.run([bash, "-n"], input=script, text=True, check=False).returncode == 0
