@@ -1,10 +1,10 @@
 """What the load client costs and how true it is, against the exact server on this machine.
 
-    .venv-check/bin/python benchmarks/bench_client.py                    streams, Poisson arrivals, fuzz, memory, starved
+    .venv-check/bin/python benchmarks/bench_client.py --aiperf AIPERF    everything, with AIPerf beside it: the path of its program
+    .venv-check/bin/python benchmarks/bench_client.py                    streams, poisson, frozen, fuzz, memory, interrupted, starved
     .venv-check/bin/python benchmarks/bench_client.py streams            one of them
-    .venv-check/bin/python benchmarks/bench_client.py peers AIPERF TOK   AIPerf beside it: its command, a tokenizer
 
-Wants an otherwise idle machine; CPU per token hardly depends on that, lateness does.
+Wants an otherwise idle machine: other programs make lateness larger, and every wake-up dearer.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ import multiprocessing
 import os
 import random
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +40,16 @@ from tonnage.bench.steady import find_steady  # noqa: E402
 from tonnage.bench.validity import Validity, judge  # noqa: E402
 from tonnage.bench.wire.broken import BrokenReply  # noqa: E402
 from tonnage.results.metrics import summarize  # noqa: E402
+from tonnage.results.requests import COMPLETED, UNFINISHED  # noqa: E402
+from tonnage.results.store import read_run  # noqa: E402
 from tonnage.spec.workload import ClosedLoop, OpenLoop  # noqa: E402
+
+Client = Callable[[str, list[str], Path], float]
+"""Measures a load of a server with files in a folder, and gives the mean TTFT that it says, in milliseconds."""
+
+TONNAGE = (sys.executable, "-m", "tonnage", "bench", "--model", "m", "--endpoint-type", "chat", "--streaming", "--no-selftest")
+BESIDE, REQUESTS, ROUNDS = (64, 256), (5, 20), 2
+"""Streams at which AIPerf stands beside; requests per stream of the short and of the long load; how often, in turn."""
 
 
 def verdict(found: Run) -> Validity:
@@ -101,6 +113,38 @@ def fuzz(chunks: int = 1_000_000) -> None:
     print(f"{fed:,} chunks, {broken:,} replies found broken, no other error, {time.process_time() - began:.0f} s CPU")
 
 
+def frozen() -> None:
+    """An open loop at 100/s whose server does nothing for 2 s: what every request that was due meanwhile waited is in its latency."""
+    schedule = Schedule(ttft_s=0.01, itl_s=0.005, freeze_at_s=5.0, freeze_s=2.0)
+    with exact_server(schedule) as url, tempfile.TemporaryDirectory() as folder:
+        found = run(url, Path(folder) / "run", question(OpenLoop(rate=100), isl="100", osl="8", requests=1_500))
+    requests = found.requests
+    ttft, from_send = ((requests.first_token_ns - since) / 1e9 for since in (requests.due_ns, requests.sent_ns))
+    held = (requests.due_ns >= requests.due_ns[0] + 5e9) & (requests.due_ns < requests.due_ns[0] + 7e9)
+    print(
+        f"due while it was frozen: {held.sum()}; their TTFT {ttft[held].mean():.3f} s on average (1.0 expected), {ttft.max():.3f} at most; "
+        f"from sending {from_send.max():.3f} at most; {found.outcomes}"
+    )
+
+
+def interrupted(seconds: float = 12.0) -> None:
+    """``tonnage bench`` of 100,000 requests, ended by Ctrl-C: what the server had answered by then is in the record."""
+    with exact_server(Schedule(ttft_s=0.0, itl_s=0.0)) as url, tempfile.TemporaryDirectory() as folder:
+        load = ["--isl", "50", "--osl", "8", "--concurrency", "64", "--request-count", "100000"]
+        command = [*TONNAGE, "--url", url, *load, "--artifact-dir", f"{folder}/run"]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            time.sleep(seconds)
+            process.send_signal(signal.SIGINT)
+            _, _, usage = os.wait4(process.pid, 0)
+        kept = read_run(Path(folder) / "run").requests
+        served = len(server_log(url))
+    done, unfinished = (int((kept.status == status).sum()) for status in (COMPLETED, UNFINISHED))
+    print(
+        f"answered by the server: {served:,}; in the record: {done:,} completed, {unfinished} unfinished, "
+        f"{len(kept) - done - unfinished} others; {usage.ru_maxrss / 1024:.0f} MB at most"
+    )
+
+
 def memory() -> None:
     """Peak memory of a run of 100,000 requests beside one of 10,000, each in a process of its own."""
     for count in (10_000, 100_000):
@@ -137,38 +181,70 @@ def starved() -> None:
         os.sched_setaffinity(0, everywhere)
 
 
-def peers(aiperf: str, tokenizer: str, count: int = 256) -> None:
-    """AIPerf and this client on the same load, one after the other: CPU of all client processes, TTFT that each reports.
+def tonnage(url: str, load: list[str], folder: Path) -> float:
+    """``tonnage bench`` on a load; the mean TTFT that it says, in milliseconds."""
+    command = [*TONNAGE, "--url", url, "--isl", "200", "--osl", "64", *load, "--artifact-dir", str(folder / "run")]
+    subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=900)
+    return float(json.loads((folder / "run" / "summary.json").read_text())["ttft_ms"]["mean"])
 
-    Its CPU holds its start and its report, too, as a user pays for them; ``tokenizer`` is a name in a local Hugging Face cache.
-    """
-    streams((count,))
+
+def aiperf(program: str, url: str, load: list[str], folder: Path) -> float:
+    """The same of AIPerf, with the tokenizer that it brings."""
+    command = [program, "profile", "--model", "m", "--url", url, "--endpoint-type", "chat", "--streaming", "--tokenizer", "builtin"]
+    command += [*load, "--isl", "200", "--osl", "64", "--artifact-dir", str(folder), "--extra-inputs", "max_tokens:64", "--ui", "none"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=900)
+    report = json.loads(next(folder.rglob("profile_export_aiperf.json")).read_text())
+    return float(report["time_to_first_token"]["avg"])
+
+
+def once(client: Client, streams: int, requests: int) -> tuple[float, float]:
+    """One command against a server of its own: CPU seconds of all its processes, and the bias of its mean TTFT in milliseconds."""
     with exact_server(Schedule()) as url, tempfile.TemporaryDirectory() as folder:
-        command = [
-            *(aiperf, "profile", "--model", "m", "--url", url, "--endpoint-type", "chat", "--streaming", "--tokenizer", tokenizer),
-            *("--concurrency", str(count), "--request-count", str(15 * count), "--isl", "200", "--osl", "64", "--artifact-dir", folder),
-            *("--extra-inputs", "max_tokens:64", "--ui", "none"),
-        ]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=900)
+        ttft = client(url, ["--concurrency", str(streams), "--request-count", str(requests)], Path(folder))
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        report = json.loads(next(Path(folder).rglob("profile_export_aiperf.json")).read_text())
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    print(f"AIPerf: {1e6 * cpu / (15 * count * 64):.1f} µs/token, TTFT mean {report['time_to_first_token']['avg']:.1f} ms")
+        _, received, first, _, _ = server_log(url).T
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, ttft - float((first - received).mean()) / 1e6
 
 
-def main() -> None:
-    """Run what was asked for, or all but the peers."""
-    parts = {"streams": streams, "poisson": poisson, "fuzz": fuzz, "memory": memory, "starved": starved}
-    if sys.argv[1:2] == ["one"]:
-        one(int(sys.argv[2]))
-    elif sys.argv[1:2] == ["peers"]:
-        peers(sys.argv[2], sys.argv[3])
-    else:
-        for name in sys.argv[1:] or list(parts):
-            print(f"\n{name}")
-            parts[name]()
+def beside(program: str) -> None:
+    """AIPerf and this client on the same loads in turn: CPU per token of all client processes, and the bias of the mean TTFT of each.
+
+    Each runs a short and a long load: the difference of their CPU is that of the tokens, without start and report.
+    """
+    clients: dict[str, Client] = {"tonnage": tonnage, "AIPerf": partial(aiperf, program)}
+    for streams_ in BESIDE:
+        short, long = (each * streams_ for each in REQUESTS)
+        found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in clients}
+        for _ in range(ROUNDS):
+            for name, client in clients.items():
+                (small, _), (large, bias) = once(client, streams_, short), once(client, streams_, long)
+                found[name].append((1e6 * (large - small) / (64 * (long - short)), 1e6 * large / (64 * long), bias))
+        ours, theirs = (np.median(np.array(found[name]), axis=0) for name in clients)
+        for name, (tokens, whole, bias) in (("tonnage", ours), ("AIPerf", theirs)):
+            print(f"{streams_:5} streams, {name:>8}: {tokens:7.2f} µs/token, {whole:7.2f} with start and report; TTFT {bias:+.3f} ms off")
+        times, with_start = theirs[0] / ours[0], theirs[1] / ours[1]
+        print(f"{streams_:5} streams: AIPerf takes {times:.1f} times the CPU per token, {with_start:.1f} with start and report", flush=True)
+
+
+def main(arguments: list[str]) -> None:
+    """Run what was asked for, or everything."""
+    if arguments[:1] == ["one"]:
+        one(int(arguments[1]))
+        return
+    parts = {"streams": streams, "poisson": poisson, "frozen": frozen, "fuzz": fuzz, "memory": memory, "interrupted": interrupted}
+    parts["starved"] = starved
+    if "--aiperf" in arguments:
+        place = arguments.index("--aiperf")
+        _, program = arguments[place : place + 2]
+        del arguments[place : place + 2]
+        parts["beside"] = partial(beside, program)
+    for name in arguments or list(parts):
+        began = time.monotonic()
+        print(f"\n{name}", flush=True)
+        parts[name]()
+        print(f"({time.monotonic() - began:.0f} s)", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -1,0 +1,138 @@
+"""The receiver: stamps are the kernel's, however late it reads, and it reads in rounds without losing the order of pieces."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import uvloop
+
+from tests.bench.live import question, run
+from tonnage.bench import receiver as module
+from tonnage.bench.connection import Connection
+from tonnage.bench.exact.schedule import Schedule
+from tonnage.bench.exact.serve import exact_server
+from tonnage.bench.receiver import LEAST_PAUSE_NS, MOST_PAUSE_NS, Receiver
+from tonnage.spec.workload import ClosedLoop
+
+
+class Kept:
+    """A connection that keeps what it is given, and never asks to be looked at."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self.socket, self.receive = connected, connected.recvmsg
+        self.pieces: list[tuple[int, bytes]] = []
+
+    def received(self, ns: int, data: bytes) -> bool:
+        self.pieces.append((ns, data))
+        return False
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname()) as client:
+        server, _ = listening.accept()
+        with server:
+            client.setblocking(False)
+            server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            yield client, server
+
+
+def in_loop(play: Callable[[Receiver], Awaitable[None]]) -> None:
+    async def main() -> None:
+        made = Receiver(asyncio.get_running_loop())
+        await play(made)
+        made.close()
+
+    uvloop.run(main())
+
+
+def late_stamps(pair: tuple[socket.socket, socket.socket]) -> tuple[list[int], list[int]]:
+    """When three pieces were sent while the loop was busy, and their stamps; each is sent once the one before it was read."""
+    client, server = pair
+    kept, sent = Kept(client), []
+
+    async def play(made: Receiver) -> None:
+        made.add(kept)  # type: ignore[arg-type] # all that a receiver needs of a connection
+        for _ in range(4):
+            await asyncio.sleep(0.02)  # the kernel begins to stamp a moment after it was asked to
+            sent.append(time.monotonic_ns())
+            server.send(b"x")
+            time.sleep(0.06)
+        await asyncio.sleep(0.02)
+
+    in_loop(play)
+    return sent[1:], [ns for ns, _ in kept.pieces][1:]
+
+
+def test_a_piece_that_is_read_late_has_the_time_at_which_it_came(pair: tuple[socket.socket, socket.socket]) -> None:
+    sent, stamps = late_stamps(pair)
+    lags = [(stamp - moment) / 1e6 for moment, stamp in zip(sent, stamps, strict=True)]
+    assert all(-1 < lag < 50 for lag in lags)
+    assert min(lags) < 5
+
+
+def test_a_wall_clock_that_was_set_moves_no_stamp_out_of_its_round(
+    pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, jumps = time.time_ns, itertools.cycle([3_600_000_000_000, -3_600_000_000_000])
+    monkeypatch.setattr(module.time, "time_ns", lambda: real() + next(jumps))
+    sent, stamps = late_stamps(pair)
+    assert all(moment <= stamp <= moment + 2_000_000_000 for moment, stamp in zip(sent, stamps, strict=True))
+    assert sorted(stamps) == stamps
+
+
+def test_a_peer_that_has_gone_is_an_empty_piece(pair: tuple[socket.socket, socket.socket]) -> None:
+    client, server = pair
+    kept = Kept(client)
+
+    async def play(made: Receiver) -> None:
+        made.add(kept)  # type: ignore[arg-type] # as above
+        server.send(b"last")
+        server.close()
+        await asyncio.sleep(0.02)
+        made.remove(kept)  # type: ignore[arg-type] # as above
+
+    in_loop(play)
+    assert [data for _, data in kept.pieces][:2] == [b"last", b""]
+
+
+@pytest.mark.parametrize(
+    ("took_ms", "events", "pause"), [(5.0, 64, 0), (100.0, 1, 1_000_000), (700.0, 64, MOST_PAUSE_NS), (60_000.0, 100_000, 120_000)]
+)
+def test_the_pause_is_short_beside_requests_and_their_pieces(took_ms: float, events: int, pause: int) -> None:
+    exchange: Any = SimpleNamespace(sent_ns=0, reply=SimpleNamespace(last_ns=round(took_ms * 1e6), times=range(events)))
+
+    async def play(made: Receiver) -> None:
+        made._stamped = True
+        for _ in range(200):
+            made.learn(exchange)
+        assert made._pause_ns == pytest.approx(pause, abs=LEAST_PAUSE_NS / 5)
+
+    in_loop(play)
+
+
+def test_no_piece_is_earlier_than_the_one_before_it(pair: tuple[socket.socket, socket.socket]) -> None:
+    async def play(made: Receiver) -> None:
+        connection = Connection(asyncio.get_running_loop(), None, made, pair[0])  # type: ignore[arg-type] # nobody hears of it
+        for ns in (5, 3, 9):
+            connection.received(ns, b"x")
+        assert [ns for ns, _ in connection._pieces] == [5, 5, 9]
+        connection.close()
+
+    in_loop(play)
+
+
+def test_prompts_larger_than_a_socket_takes_at_once_arrive(tmp_path: Path) -> None:
+    with exact_server(Schedule(ttft_s=0.01, itl_s=0.002), seconds=60) as url:
+        found = run(url, tmp_path / "run", question(ClosedLoop(concurrency=2), isl="800000", osl="3", requests=3))
+    assert found.outcomes == {"": 3}
+    assert (np.diff(found.requests.first_token_ns) != 0).all()
