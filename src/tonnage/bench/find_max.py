@@ -19,8 +19,8 @@ MOST_RUNS = 12
 CLEAR = 0.98
 SAME = 0.02
 """Share by which the interval is widened either way: a server carries a little more or less from run to run, and runs that begin with an
-empty server look a little better than the steady state. Of 20 searches with random arrivals, 18 then hold the true load, and 15 with half
-of it (tests/bench/test_find_max.py)."""
+empty server look a little better than the steady state. Of 20 searches with random arrivals in runs of 20 s, 19 then hold the true
+load (tests/bench/test_find_max.py)."""
 
 QUEUED = ("ttft", "e2e")
 """Metrics that a queue before the server lengthens."""

@@ -3,6 +3,9 @@
 What is believed of the threshold is a probability for each load of a fine grid. Each run at a load answers "passes" or
 "fails" and how sure that is, which makes the loads above or below it more likely by Bayes' rule; the next run is made at
 the median (Horstein, "Sequential transmission using noiseless feedback", IEEE Transactions on Information Theory 9, 1963).
+
+A wrong answer is likely near the threshold and rare far from it, which is what makes the interval narrow: a run that fails says little
+of the loads just below it, and nearly rules out those that lie well above.
 """
 
 from __future__ import annotations
@@ -21,7 +24,22 @@ GROWTH = 2.0
 CELLS = 2_000
 CONFIDENCE = 0.9
 SUREST = 0.98
-"""However clear an answer looks, the run may have been an odd one."""
+"""However clear an answer looks, at another time the same load may have given the other one."""
+
+NEAR = 0.02
+"""Standard deviation by which the threshold differs from run to run, as a share; of an answer that is not sure it counts for more."""
+
+ODD = 0.005
+"""Probability of a wrong answer far from the threshold: the run was an odd one."""
+
+SETTLED, TAIL = 7, 0.08
+"""Answers after which an end of the interval that is farther from the median than this share is looked at."""
+
+LOGISTIC = 1.702
+"""Makes the logistic function nearly the normal distribution's."""
+
+LEAST_SURE = 0.05
+"""By which an answer is surer than a coin, at least."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +60,7 @@ class Answer:
 class Threshold:
     """Where loads begin to fail, as far as the answers so far tell."""
 
-    def __init__(self, start: float, *, whole: bool = False, precision: float = 0.03) -> None:
+    def __init__(self, start: float, *, whole: bool = False, precision: float = 0.05) -> None:
         """Begin at a load that may pass or fail.
 
         Args:
@@ -73,7 +91,18 @@ class Threshold:
         else:
             self._weigh(answer)
         if self._loads is not None:
-            self._next = self._quantile(0.5)
+            self._next = self._following()
+
+    def _following(self) -> float:
+        """The load of the next run: the median, or what lies between it and an end of the interval that is far away.
+
+        Once the median is settled, further runs there say little: a tail that an odd answer has left is cut off by a run inside it.
+        """
+        low, middle, high = (self._quantile(share) for share in ((1 - CONFIDENCE) / 2, 0.5, (1 + CONFIDENCE) / 2))
+        far = high if high / middle > middle / low else low
+        tail = abs(math.log(far / middle))
+        settled = len(self.answers) >= SETTLED and tail > TAIL
+        return math.sqrt(middle * far) if settled else middle
 
     def _bracket(self, answer: Answer) -> None:
         """Double or halve until one load has passed and one has failed; then weigh every answer on the grid between."""
@@ -100,9 +129,9 @@ class Threshold:
 
         if self._loads is None or self._weights is None:
             return
-        above = self._loads >= answer.load
-        right = answer.sure
-        weights = self._weights * np.where(above == answer.passed, right, 1 - right)
+        scale = NEAR / max(2 * answer.sure - 1, LEAST_SURE)
+        passes = ODD + (1 - 2 * ODD) / (1 + np.exp(-LOGISTIC * np.log(self._loads / answer.load) / scale))
+        weights = self._weights * (passes if answer.passed else 1 - passes)
         self._weights = weights / weights.sum()
 
     def _quantile(self, share: float) -> float:
