@@ -18,12 +18,11 @@ import struct
 import sys
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tonnage.bench.alarm import Alarm
 
 if TYPE_CHECKING:
-    from tonnage.bench.connection import Connection
     from tonnage.bench.exchange import Exchange
 
 STAMPS = 35
@@ -57,12 +56,25 @@ _SPEC = struct.Struct("qq")
 _clock = time.monotonic_ns
 
 
+class Readable(Protocol):
+    """A connection, as far as it is read."""
+
+    socket: socket.socket
+    receive: Any  # the ``recvmsg`` of the socket
+
+    def received(self, ns: int, data: bytes) -> bool:
+        """Keep a piece that came at that moment; whether the reply must be looked at now."""
+
+    def look(self) -> None:
+        """Parse what has come."""
+
+
 class Receiver:
     """Reads connections and hands each those pieces that came for it; runs on the loop's thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._connections: dict[int, Connection] = {}
+        self._connections: dict[int, Readable] = {}
         self._epoll = select.epoll() if sys.platform == "linux" else None
         self._alarm = Alarm(loop, self._tick)
         self._pause_ns = 0
@@ -70,12 +82,12 @@ class Receiver:
         self._earliest_ns = 0
         self._empty = 0
         self._stamped = False
-        self._looks: deque[Connection] = deque()
+        self._looks: deque[Readable] = deque()
         self._later = False
         self._waiting = False
         self._wait()
 
-    def add(self, connection: Connection) -> None:
+    def add(self, connection: Readable) -> None:
         """Read a connection from now on."""
         descriptor = connection.socket.fileno()
         self._connections[descriptor] = connection
@@ -85,7 +97,7 @@ class Receiver:
             connection.socket.setsockopt(socket.SOL_SOCKET, STAMPS, 1)
             self._epoll.register(descriptor, select.EPOLLIN)
 
-    def remove(self, connection: Connection) -> None:
+    def remove(self, connection: Readable) -> None:
         """Read a connection no more; its socket is still open."""
         descriptor = connection.socket.fileno()
         if self._connections.pop(descriptor, None) is None:
