@@ -1,12 +1,18 @@
 """Three simulated workers, one of them five times slower, behind this gateway, vllm-router and nginx: makespan, latency, CPU.
 
     .venv-check/bin/python benchmarks/balance.py [--router PATH/TO/vllm-router] [--nginx PATH/TO/nginx] [--repeats 3]
+    .venv-check/bin/python benchmarks/balance.py --only prefixes     or --only makespan
 
 Every balancer gets the same workers and the same loads, one after another, repeated in turn, and the median counts:
 
     makespan     120 requests of 200 and 50 tokens, 24 clients: how long the last of them takes
     one client   what the balancer before the two fast workers adds to the first token, p50 and p99
-    CPU          of the balancer's processes for each request of the first load
+    CPU          of the balancer's processes for each request of the first load, and the requests/s of one core that follow
+
+``--only prefixes`` holds 90 conversations of six turns over three workers with prefix caches (benchmarks/prefix_traffic.py):
+
+    reuse        share of the prompts' blocks that the worker had in its cache
+    makespan     and how unevenly the requests were spread: the busiest worker's over the mean
 
 vllm-router is not a dependency: install it where you like and name its command. What is not given is left out, and said.
 """
@@ -30,7 +36,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 os.environ["PYTHONPATH"] = str(ROOT / "src")
 
-from tonnage.api.bench import bench  # noqa: E402 — the paths above are needed first
+from benchmarks.prefix_traffic import Reused, reused  # noqa: E402 — the paths above are needed first
+from tonnage.api.bench import bench  # noqa: E402
 from tonnage.api.processes import gateway_before, served_instances  # noqa: E402
 from tonnage.serve.supervision.ports import free_ports  # noqa: E402
 from tonnage.serve.supervision.program import Program  # noqa: E402
@@ -45,6 +52,8 @@ SLOW = [[], [], ["--fault", "slow factor=5"]]
 OURS = ("round-robin", "least-outstanding", "power-of-two", "least-tokens", "prefix-aware")
 THEIRS = ("round_robin", "power_of_two", "cache_aware")
 NGINX = ("", "least_conn;")
+BY_PREFIX = (("round-robin", "least-outstanding", "prefix-aware", "session"), ("round_robin", "cache_aware", "consistent_hash"))
+"""Policies under conversations: ours, vllm-router's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +160,40 @@ def main() -> None:
     parser.add_argument("--router")
     parser.add_argument("--nginx")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--only", choices=("makespan", "prefixes"))
     asked = parser.parse_args()
+    left = [name for name in ("router", "nginx") if not getattr(asked, name)]
+    print(f"{platform.machine()}, Python {platform.python_version()}, {os.cpu_count()} CPUs; left out: {', '.join(left) or 'nothing'}")
+    if asked.only != "prefixes":
+        makespans(asked)
+    if asked.only != "makespan":
+        prefixes(asked)
+
+
+def prefixes(asked: argparse.Namespace) -> None:
+    """Conversations over workers with prefix caches: a line for each policy."""
+    ours, theirs = BY_PREFIX
+    command = (sys.executable, str(ROOT / "benchmarks" / "prefix_traffic.py"))
+    found: dict[str, list[Reused]] = {}
+    for seed in range(asked.repeats):
+        for name in [*(f"tonnage {one}" for one in ours), *(f"vllm-router {one}" for one in theirs if asked.router)]:
+            policy = name.partition(" ")[2]
+            with tempfile.TemporaryDirectory() as folder:
+                workers = [Program(name=f"w{p}", argv=(*command, str(p)), address=f"127.0.0.1:{p}") for p in free_ports(3)]
+                with Supervisor(workers, Path(folder), grace_s=3) as supervisor:  # new ones each time: their caches are empty
+                    supervisor.wait_until_ready(timeout_s=60)
+                    ours_now = name.startswith("tonnage")
+                    program = gateway_before(workers, policy=policy) if ours_now else router_program(asked.router, workers, policy)
+                    with running(program, Path(folder)):
+                        found.setdefault(name, []).append(reused(program.url, [worker.url for worker in workers], seed))
+    print(f"{'':28} {'reuse':>8} {'makespan s':>11} {'uneven':>8}")
+    for name, runs in found.items():
+        middle = {field: statistics.median(getattr(run, field) for run in runs) for field in Reused.__slots__}
+        print(f"{name:28} {middle['share']:>8.1%} {middle['makespan_s']:>11.2f} {middle['uneven']:>8.2f}")
+
+
+def makespans(asked: argparse.Namespace) -> None:
+    """One slow worker of three: a line for each policy."""
     warm_up()
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
@@ -163,8 +205,6 @@ def main() -> None:
         if asked.nginx:
             named = {f"nginx {m.strip(';') or 'round robin'}": m for m in NGINX}
             makers |= {name: (lambda workers, m=m: nginx_program(asked.nginx, workers, m, folder)) for name, m in named.items()}
-        left = [name for name in ("router", "nginx") if not getattr(asked, name)]
-        print(f"{platform.machine()}, Python {platform.python_version()}, {os.cpu_count()} CPUs; left out: {', '.join(left) or 'nothing'}")
         workers = served_instances(["--engine", "simulated", "--model", MODEL], len(SLOW), SLOW)
         with Supervisor(workers, folder, grace_s=3) as supervisor:
             supervisor.wait_until_ready(timeout_s=120)
@@ -172,11 +212,11 @@ def main() -> None:
             for _ in range(asked.repeats):
                 for name, make in makers.items():
                     found[name].append(seen(make, workers, folder))
-        print(f"{'':28} {'makespan s':>11} {'added TTFT p50, p99 ms':>24} {'CPU ms/request':>15}")
+        print(f"{'':28} {'makespan s':>11} {'added TTFT p50, p99 ms':>24} {'CPU ms/request':>15} {'per core':>9}")
         for name, runs in found.items():
             middle = {field: statistics.median(getattr(run, field) for run in runs) for field in Seen.__slots__}
             added = f"{middle['added_p50_ms']:.2f}, {middle['added_p99_ms']:.2f}"
-            print(f"{name:28} {middle['makespan_s']:>11.2f} {added:>24} {middle['cpu_ms']:>15.2f}")
+            print(f"{name:28} {middle['makespan_s']:>11.2f} {added:>24} {middle['cpu_ms']:>15.2f} {1e3 / middle['cpu_ms']:>8,.0f}/s")
 
 
 if __name__ == "__main__":
