@@ -47,7 +47,8 @@ from tonnage.simulator.kernel import warm_up  # noqa: E402
 MODEL = "llama-3.1-8b"
 ISL, OSL = 200, 50
 REQUESTS, CLIENTS = 120, 24
-ALONE = 60
+ALONE, FEW = 300, 2
+"""Requests of a single client, and the tokens that each asks for: the time to the first one counts."""
 SLOW = [[], [], ["--fault", "slow factor=5"]]
 OURS = ("round-robin", "least-outstanding", "power-of-two", "least-tokens", "prefix-aware")
 THEIRS = ("round_robin", "power_of_two", "cache_aware")
@@ -66,13 +67,13 @@ class Seen:
     cpu_ms: float
 
 
-def measured(url: str, *, clients: int, requests: int) -> Any:
+def measured(url: str, *, clients: int, requests: int, osl: int = OSL) -> Any:
     """A closed loop of streamed requests."""
     return bench(
         url=url,
         model=MODEL,
         isl=ISL,
-        osl=OSL,
+        osl=osl,
         endpoint_type="completions",
         concurrency=clients,
         request_count=requests,
@@ -149,8 +150,8 @@ def seen(make: Callable[[list[Program]], Program], workers: list[Program], folde
         makespan = load.observed.seconds
     program = make(workers[:2])
     with running(program, folder):
-        behind = measured(program.url, clients=1, requests=ALONE).summary.ttft_ms
-    alone = measured(workers[0].url, clients=1, requests=ALONE).summary.ttft_ms
+        behind = measured(program.url, clients=1, requests=ALONE, osl=FEW).summary.ttft_ms
+    alone = measured(workers[0].url, clients=1, requests=ALONE, osl=FEW).summary.ttft_ms
     return Seen(makespan_s=makespan, added_p50_ms=behind.p50 - alone.p50, added_p99_ms=behind.p99 - alone.p99, cpu_ms=1e3 * cpu / REQUESTS)
 
 
