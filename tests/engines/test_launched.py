@@ -1,4 +1,4 @@
-"""vLLM on this machine's CPU, started by ``tonnage serve``: behind the gateway, restarted when it is killed, and gone at the end."""
+"""vLLM on this machine's CPU, started by ``tonnage serve``: behind the gateway, seen by ``watch``, and gone at the end."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ from tests.engines.vllm_server import STARTS_IN_S, engines_python, tiny_model
 from tonnage.api.bench import bench
 from tonnage.bench.scrape import fetch
 from tonnage.serve.supervision.ports import free_ports
+from tonnage.watch.pages import Pages
+from tonnage.watch.present import present
 
 pytestmark = pytest.mark.engines
 SOURCE = Path(__file__).parents[2] / "src"
@@ -41,11 +43,18 @@ def test_vllm_is_started_measured_and_ended(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-m", "tonnage", *words], env=environment) as process:
         try:
             wait_for(f"{url}/v1/models", process)
+            pages = Pages([url])
+            before = pages.read()
             (run,) = bench(
                 url=url, model="tiny", isl=40, osl=16, concurrency=2, request_count=8, tokenizer=model / "tokenizer.json", selftest=False
             )
             assert run.summary.counted == 8
             assert (run.requests.osl == 16).all()
+            found = present(before, pages.read())  # the gateway's backends, by vLLM's own metrics
+            assert (found.answering, found.requests, found.error_share) == (1, 8, 0.0)
+            assert (found.mean_isl, found.mean_osl) == (run.requests.isl.mean(), 16)
+            assert {"ttft", "itl", "tpot", "e2e"} == set(found.latencies)
+            assert found.latencies["e2e"].mean < run.summary.statistic_ms("e2e", "mean") / 1e3
         finally:
             process.send_signal(signal.SIGTERM)
     assert process.returncode == 0

@@ -194,6 +194,7 @@ FILE_BASE = {
         ({}, {}),
         ({"chunked_prefill": False}, {"enable_chunked_prefill": False}),
         ({"tokens_per_block": 64}, {"kv_cache_config": {"tokens_per_block": 64}}),
+        ({"kv_8bit": True}, {"kv_cache_config": {"tokens_per_block": 32, "dtype": "fp8"}}),
         ({"stream_interval": 4}, {"stream_interval": 4}),
         ({"overlap_schedule": False}, {"disable_overlap_scheduler": True}),
         ({"dp": 2}, {"enable_attention_dp": True}),

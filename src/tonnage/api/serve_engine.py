@@ -133,7 +133,8 @@ def _planned(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -
     check_planned(pool, machine, choice.deployment)
     started = _plan_command(asked, choice)
     groups = placed(usable(machine, asked.gpu_numbers), pool.parallelism.gpus, asked.instances, wanted=pool.instances)
-    here = f"{len(groups)} of the plan's {pool.instances} instances are on this machine." if len(groups) < pool.instances else ""
+    verb = "is" if len(groups) == 1 else "are"
+    here = f"{len(groups)} of the plan's {pool.instances} instances {verb} on this machine." if len(groups) < pool.instances else ""
     why = f"{pool.engine} in {pool.precision} with {pool.parallelism}, as the plan chose."
     preset = pool.engine_preset or pool.engine
     return _start(
@@ -244,8 +245,10 @@ def _start(
     program = _program(family, asked, dry=dry)
     environment = {**(more or {}), **asked.environment}
     name = asked.served_model_name or model
+    if family == "tensorrt-llm":
+        name = started.argv[1].rstrip("/").rsplit("/", 1)[-1]  # it knows no other
     if family == "nim":
-        instances = nim_started(started, program=program, groups=groups, environment=environment, ports=ports)
+        instances = nim_started(started, program=program, name=name, groups=groups, environment=environment, ports=ports)
     else:
         instances = engine_started(started, family, program=program, name=name, groups=groups, environment=environment, ports=ports)
     return Start(

@@ -24,6 +24,7 @@ SETTINGS: dict[str, str] = {
     "chunk_tokens": "largest part of a prompt in one step, in tokens; −1 where prompts are not split",
     "prompt_tokens": "prompt tokens of one step where prompts are not split",
     "kv_8bit": "whether the KV cache is kept in FP8",
+    "kv_format": "number format of the KV cache, where that is not the engine's choice",
 }
 """What a preset's ``launch`` may name beside the fields of ``Parallelism`` and ``EngineKnobs``."""
 
@@ -96,6 +97,7 @@ def _settings(parallelism: Parallelism, knobs: EngineKnobs, max_context: int, kv
         "chunk_tokens": knobs.max_num_tokens if chunked else -1,
         "prompt_tokens": None if chunked else knobs.max_num_tokens,
         "kv_8bit": kv_8bit,
+        "kv_format": "fp8" if kv_8bit else None,
         "graph_tokens": knobs.graph_tokens or None,
         "batch_wait_steps": knobs.batch_wait_steps or None,
         "batch_wait_ratio": knobs.batch_wait_ratio or None,

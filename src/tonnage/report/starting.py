@@ -55,7 +55,8 @@ def starting(machine: Machine, start: Start) -> Document:
 
 
 def _heading(place: int, one: Started) -> str:
-    gpus = f"GPUs {', '.join(str(device.index) for device in one.devices)}" if one.devices else "no GPU"
+    numbers = ", ".join(str(device.index) for device in one.devices)
+    gpus = f"{'GPU' if len(one.devices) == 1 else 'GPUs'} {numbers}" if one.devices else "no GPU"
     return f"instance {place}: {gpus}, port {one.port}, ready when {one.path} answers"
 
 

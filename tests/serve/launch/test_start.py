@@ -121,6 +121,7 @@ def test_a_profile_gets_gpus_that_are_joined() -> None:
 def test_tensorrt_llm_has_a_file_and_amd_its_own_variable() -> None:
     found = start(of(), engine="tensorrt-llm", model="llama-3.1-8b", tp=1)
     assert found.file["return_perf_metrics"] is True
+    assert found.model == "Llama-3.1-8B-Instruct"  # the last part of the checkpoint's name, since it takes no other
     assert found.instances[0].program(0, "/x/engine.yaml").argv.count("/x/engine.yaml") == 1
     amd = of("mi300x", gib=191.9, capability="")
     amd = replace(amd, driver="6.12", devices=tuple(replace(one, vendor="AMD") for one in amd.devices))

@@ -52,13 +52,14 @@ def engine_started(
 
 
 def nim_started(
-    started: Command, *, program: str, groups: Sequence[tuple[Device, ...]], environment: Mapping[str, str], ports: Ports
+    started: Command, *, program: str, name: str, groups: Sequence[tuple[Device, ...]], environment: Mapping[str, str], ports: Ports
 ) -> tuple[Started, ...]:
     """Containers of NIM, each with its GPUs and its port; the container chooses its profile by itself.
 
     Args:
         started: the command of one of them, whose words ``--gpus`` and ``--publish`` are replaced.
         program: the path of docker.
+        name: that clients use for the model.
         groups, environment, ports: as for ``engine_started``.
     """
     found = []
@@ -66,7 +67,7 @@ def nim_started(
         words = list(started.argv[1:])
         words[words.index("--gpus") + 1] = container_gpus(group)
         words[words.index("--publish") + 1] = f"{HOST}:{port}:8000"
-        more = [word for one, value in environment.items() for word in ("--env", f"{one}={value}")]
+        more = [word for one, value in {"NIM_SERVED_MODEL_NAME": name, **environment}.items() for word in ("--env", f"{one}={value}")]
         argv = (program, *words[:-1], *more, words[-1])
         found.append(Started(argv=argv, environment={}, devices=group, port=port, path="/v1/health/ready"))
     return tuple(found)
