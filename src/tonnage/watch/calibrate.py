@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tonnage.plan.pool import Pool
-
 MOST = 1.5
 """Steps that take longer than so many times the prediction, or shorter than its inverse, are taken for a fault before they are taken for
 an error of the step model. This is a judgement: calibrated factors stay far below it (docs/calibrate.md)."""
 
-CLIENTS = "1,4,16,64"
-"""Loads of the benchmark that a calibration rests on; it takes three points or more."""
+LOADS = "--concurrency 1,2,4,8,16,24,32,48 --benchmark-duration 20s"
+"""The benchmark that a calibration rests on: eight loads (docs/calibrate.md), for two minutes and a half."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +54,7 @@ def advice(
     predicted: float,
     interval: tuple[float, float],
     metric: str,
-    pool: Pool,
+    model: str,
     urls: Sequence[str],
     plan: str,
     lengths: str,
@@ -66,7 +64,7 @@ def advice(
     Args:
         measured, predicted, interval: of the mean time between tokens, in one unit.
         metric: what it is called.
-        pool: of the plan's choice.
+        model: the name that clients use.
         urls: that are watched.
         plan: the file of the plan.
         lengths: of prompts and outputs, as flags of ``tonnage bench``.
@@ -76,16 +74,13 @@ def advice(
         return None
     bound = high if measured > high else low
     ratio = measured / predicted
-    commands = _commands(pool, urls, plan, lengths) if 1 / MOST < ratio < MOST else ()
+    commands = _commands(model, urls, plan, lengths) if 1 / MOST < ratio < MOST else ()
     return Advice(metric=metric, ratio=ratio, beyond=abs(measured / bound - 1), commands=commands)
 
 
-def _commands(pool: Pool, urls: Sequence[str], plan: str, lengths: str) -> tuple[str, ...]:
-    degrees = f"--tp {pool.tp}" if pool.tp > 1 else ""
-    said = f"--model {pool.model} --gpu {pool.gpu} --precision {pool.precision} --engine {pool.engine_preset or pool.engine} {degrees}"
-    watch = ["tonnage", "watch", *urls, "--plan", plan, "--coefficients", "calibrated.json"]
+def _commands(model: str, urls: Sequence[str], plan: str, lengths: str) -> tuple[str, ...]:
     return (
-        f"tonnage bench --url {shlex.quote(urls[0])} --model {pool.model} {lengths} --concurrency {CLIENTS} --artifact-dir runs",
-        f"tonnage calibrate runs/* {said.strip()} --output calibrated.json",
-        shlex.join(watch),
+        f"tonnage bench --url {shlex.quote(urls[0])} --model {shlex.quote(model)} {lengths} {LOADS} --artifact-dir runs",
+        f"tonnage calibrate runs --plan {shlex.quote(plan)} --output calibrated.json",
+        shlex.join(["tonnage", "watch", *urls, "--plan", plan, "--coefficients", "calibrated.json"]),
     )

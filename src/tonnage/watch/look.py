@@ -42,7 +42,7 @@ class Watcher:
         told = self._advice(found, expected)
         slower = None
         if told is not None:
-            slower = self.predictor.at(0.0, isl=lengths[0], osl=lengths[1], slower=round(told.ratio, 1) or 0.1).capacity
+            slower = self.predictor.at(0.0, isl=lengths[0], osl=lengths[1], slower=round(told.ratio, 2) or 0.01).capacity
         return Watched(
             plan=self.plan,
             present=found,
@@ -66,7 +66,7 @@ class Watcher:
             predicted=expected.summary.statistic_ms("tpot", "mean"),
             interval=expected.intervals["tpot_ms"],
             metric=metric.upper(),
-            pool=self.plan.candidates[0].pool,
+            model=self.plan.candidates[0].pool.model,
             urls=self.urls,
             plan=self.plan_file,
             lengths=f"--isl {expected.isl:.0f} --osl {expected.osl:.0f}",
