@@ -1,4 +1,4 @@
-"""What a router is worth, simulated: a slow worker among fast ones, equal instances under load, a fleet of two kinds of GPU.
+"""What a router is worth, simulated: a slow worker, equal instances, equal lengths, mixed GPUs, engines and models, instances that fail.
 
     python benchmarks/routers.py [--only WORDS]
 
@@ -20,11 +20,15 @@ from tonnage.perf.memory import memory_plan
 from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import DURATIONS
 from tonnage.perf.terms import step_model
+from tonnage.results.requests import COMPLETED
+from tonnage.simulator.changes import Changes
 from tonnage.simulator.engine import Engine
+from tonnage.simulator.failures import Failures, Retry, outages_of
 from tonnage.simulator.kernel.fleet import run_fleet
 from tonnage.spec.workload import Lengths, OpenLoop, Trace, Workload
 
 ROUTERS = ("round-robin", "random", "weighted", "power-of-two", "least-outstanding", "least-tokens", "least-kv")
+EXACTLY = Lengths(kind="fixed", mean=1_000, std=0), Lengths(kind="fixed", mean=200, std=0)
 ISL, OSL = Lengths(kind="normal", mean=1_000, std=250), Lengths(kind="normal", mean=200, std=50)
 
 
@@ -35,18 +39,20 @@ def slowed(step: StepModel, factor: float) -> StepModel:
     return replace(step, coefficients=coefficients)
 
 
-def machines(gpu: str, count: int, slower: float = 1.0) -> list[Any]:
+def machines(
+    gpu: str, count: int, slower: float = 1.0, *, model: str = "llama-3.1-8b", precision: str = "fp16", engine: str = "vllm"
+) -> list[Any]:
     """So many instances on a GPU, whose steps take ``slower`` times as long."""
-    d = deployment_of(model="llama-3.1-8b", gpu=gpu, precision="fp16", tp=1, engine="vllm")
+    d = deployment_of(model=model, gpu=gpu, precision=precision, tp=1, engine=engine)
     step = step_model(d)
     step = step if slower == 1.0 else slowed(step, slower)
     memory, context = memory_plan(d), d.model.max_context
     return [Engine(step, d.knobs, memory.blocks, windows=memory.windows, max_context=context).machine for _ in range(count)]
 
 
-def trace(rate: float, requests: int) -> Trace:
+def trace(rate: float, requests: int, isl: Lengths = ISL, osl: Lengths = OSL) -> Trace:
     """Requests under an open loop."""
-    return Workload(isl=ISL, osl=OSL, arrivals=OpenLoop(rate=rate), requests=requests).trace(1)
+    return Workload(isl=isl, osl=osl, arrivals=OpenLoop(rate=rate), requests=requests).trace(1)
 
 
 def table(title: str, fleet: list[Any], slow: int, weight: list[float], load: Trace) -> None:
@@ -55,11 +61,28 @@ def table(title: str, fleet: list[Any], slow: int, weight: list[float], load: Tr
     for router in ROUTERS:
         if router in {"least-tokens", "least-kv"} and len(load) * len(fleet) > 1_000_000:
             continue  # these two look at every instance whenever a request comes
-        record, chosen = run_fleet(load, fleet, router, seed=1, weight=weight if router == "weighted" else None)
+        routed = run_fleet(load, fleet, router, seed=1, weight=weight if router == "weighted" else None)
+        record, chosen = routed.requests, routed.chosen
         ttft, e2e = ((column - record.due_ns) / 1e6 for column in (record.first_token_ns, record.last_token_ns))
         share = f"{np.mean(chosen >= len(fleet) - slow):6.1%}" if slow else f"{'–':>6}"
         first = f"{ttft.mean():10,.0f} {np.percentile(ttft, 95):9,.0f} {np.percentile(ttft, 99):9,.0f}"
         print(f"{router:18} {first} {e2e.mean():9,.0f} {np.percentile(e2e, 95):9,.0f} {share}")
+    print()
+
+
+def failing(title: str, fleet: list[Any], load: Trace, failures: Failures) -> None:
+    """One line per router and rule: who is lost, who is sent again, and what those see who are served."""
+    print(f"{title}\n\n{'':18} {'retry':>10} {'failures':>9} {'worked':>8} {'again':>6} {'lost':>6} {'TTFT p99':>9} {'E2E p95':>9}")
+    for router in ("round-robin", "power-of-two", "least-outstanding", "least-tokens"):
+        for retry in ("none", "unanswered", "all"):
+            rule: Retry = retry  # type: ignore[assignment]
+            outages = outages_of(failures, len(fleet), int(load.due_ps[-1]), seed=1)
+            routed = run_fleet(load, fleet, router, seed=1, changes=Changes(outages=outages, retry=rule))
+            record, changed = routed.requests, routed.changed
+            done = record.status == COMPLETED
+            ttft, e2e = ((column - record.due_ns)[done] / 1e6 for column in (record.first_token_ns, record.last_token_ns))
+            told = f"{retry:>10} {changed.failures:9} {changed.availability:8.2%} {changed.retried:6,} {int((~done).sum()):6,}"
+            print(f"{router:18} {told} {np.percentile(ttft, 99):9,.0f} {np.percentile(e2e, 95):9,.0f}")
     print()
 
 
@@ -75,11 +98,26 @@ def main() -> None:
         ("three workers, one 5 times slower, 24 requests/s", [fast, fast, slow], 1, [5.0, 5.0, 1.0], trace(24, 6_000)),
         ("16 equal instances, 192 requests/s", [fast] * 16, 0, [1.0] * 16, trace(192, 48_000)),
         ("16 equal instances, 256 requests/s", [fast] * 16, 0, [1.0] * 16, trace(256, 48_000)),
+        ("16 equal instances, 192 requests/s of exactly 1,000 and 200 tokens", [fast] * 16, 0, [1.0] * 16, trace(192, 48_000, *EXACTLY)),
         ("8 H100 and 8 A100, 144 requests/s", mixed, 8, [2.0] * 8 + [1.0] * 8, trace(144, 36_000)),
+        (
+            "4 H100 on vLLM, 4 H100 in FP8 on TensorRT-LLM, 4 L40S with Qwen3-8B in FP8 on vLLM, 96 requests/s",
+            [
+                *machines("h100-sxm-80gb", 4),
+                *machines("h100-sxm-80gb", 4, precision="fp8", engine="tensorrt-llm"),
+                *machines("l40s", 4, model="qwen3-8b", precision="fp8"),
+            ],
+            4,
+            [3.0] * 4 + [4.0] * 4 + [1.0] * 4,
+            trace(96, 36_000),
+        ),
     ]
     for title, *parts in tables:
         if only in title:
             table(title, *parts)
+    title = "16 instances that fail, every 10 minutes each, for 1 minute, 160 requests/s"
+    if only in title:
+        failing(title, [fast] * 16, trace(160, 96_000), Failures(mtbf_s=600.0, repair_s=60.0))
 
 
 if __name__ == "__main__":

@@ -77,9 +77,9 @@ def test_the_compiled_fleet_is_the_plain_one_behind_every_router(router, data):
     weight = [data.draw(st.sampled_from([1.0, 0.5, 3.0])) for _ in fleet]
     options = {"seed": 5, "weight": weight, "sessions": sessions}
     plain = simulate_fleet(run.trace, [engine_of(Engine, one) for one in fleet], router, **options)
-    record, chosen = run_fleet(run.trace, [engine_of(Engine, one).machine for one in fleet], router, **options)
-    np.testing.assert_array_equal(chosen, plain.chosen)
-    assert_same(record, plain.requests)
+    routed = run_fleet(run.trace, [engine_of(Engine, one).machine for one in fleet], router, **options)
+    np.testing.assert_array_equal(routed.chosen, plain.chosen)
+    assert_same(routed.requests, plain.requests)
 
 
 KNOBS = EngineKnobs(
@@ -154,7 +154,8 @@ def test_few_requests_do_not_wait_for_the_compiler_and_get_the_same_answer(monke
 
 def test_hundreds_of_instances_share_the_load() -> None:
     trace = poisson(40_000, 12_000.0)
-    record, chosen = run_fleet(trace, [engine(0.01).machine for _ in range(500)], "least-outstanding")
+    routed = run_fleet(trace, [engine(0.01).machine for _ in range(500)], "least-outstanding")
+    record, chosen = routed.requests, routed.chosen
     assert (record.status == COMPLETED).all()
     assert np.bincount(chosen, minlength=500).min() > 60
     assert np.array_equal(record.instance, chosen)
@@ -164,7 +165,7 @@ def test_with_an_idle_instance_for_everyone_nobody_waits() -> None:
     """Steps of one length and never more requests than instances: a request takes its own steps and no longer."""
     trace = poisson(4_000, 100.0)
     fleet = [Engine(engine_model(0.001), replace(KNOBS, max_batch_size=1), 4096).machine for _ in range(60)]
-    record, _ = run_fleet(trace, fleet, "least-outstanding")
+    record = run_fleet(trace, fleet, "least-outstanding").requests
     np.testing.assert_array_equal(record.last_token_ns - record.due_ns, trace.osl * 1_000_000)
 
 
@@ -174,7 +175,7 @@ def in_system(router: str, load: float, instances: int, requests: int) -> float:
     due = np.cumsum(rng.exponential(1e12 / (load * instances), requests)).astype(np.int64)
     trace = Trace(due_ps=due, isl=np.ones(requests, np.int64), osl=rng.geometric(0.01, requests), concurrency=0, turnaround_ps=0)
     fleet = [Engine(engine_model(0.01), replace(KNOBS, max_batch_size=1), 4096).machine for _ in range(instances)]
-    record, _ = run_fleet(trace, fleet, router, seed=3)
+    record = run_fleet(trace, fleet, router, seed=3).requests
     settled = slice(requests // 10, None)
     return float(np.mean((record.last_token_ns - record.due_ns)[settled])) / 1e9
 

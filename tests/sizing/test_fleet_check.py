@@ -9,9 +9,13 @@ from tests.questions import question
 from tonnage.plan.fleet_check import FleetRun
 from tonnage.plan.limit import Breach, Limit
 from tonnage.report.wording.fleet_check import fleet_check_text
+from tonnage.report.wording.routers import routers_text
 from tonnage.results.latencies import Latencies
 from tonnage.results.metrics import summarize
-from tonnage.sizing.fleet_check import check, fleet_summary, pooled, split_trace
+from tonnage.simulator.ranks import pooled, split_trace
+from tonnage.sizing.fleet_check import check, fleet_summary
+from tonnage.sizing.planner import size
+from tonnage.sizing.routers import fewest
 from tonnage.sizing.search import answer, fleet_under
 from tonnage.sizing.search_space import Ready, prepare
 from tonnage.spec.workload import OpenLoop
@@ -51,7 +55,7 @@ class Holds:
     least: int
     span: int = 1
 
-    def run(self, systems: int, split: str = "random") -> FleetRun:
+    def run(self, systems: int, router: str = "") -> FleetRun:
         holds = systems >= self.least
         worst = None if holds else BREACH
         nothing = Latencies()
@@ -59,7 +63,7 @@ class Holds:
             systems=systems,
             instances=8 * systems,
             simulated_instances=8 * systems,
-            split=split,
+            router=router,
             requests=1,
             holds=holds,
             worst=worst,
@@ -76,8 +80,8 @@ class Drawn(Holds):
 
     held: frozenset[int] = frozenset()
 
-    def run(self, systems: int, split: str = "random") -> FleetRun:
-        return replace(super().run(systems, split), holds=systems in self.held)
+    def run(self, systems: int, router: str = "") -> FleetRun:
+        return replace(super().run(systems, router), holds=systems in self.held)
 
 
 @pytest.mark.parametrize("span", [1, 2])
@@ -90,7 +94,6 @@ def test_the_check_goes_up_to_the_least_number_that_holds(division: int, factor:
     assert max(least, division) <= verdict.systems <= max(least, division) * (1.016 if division > 64 else 1.0)
     assert verdict.holds
     assert any(run.holds and run.systems == verdict.systems for run in verdict.runs)
-    assert verdict.runs[-1].split == "round-robin"
     assert len(verdict.runs) < 60
     said = fleet_check_text(verdict)
     if verdict.systems == division:
@@ -121,8 +124,13 @@ def test_the_plans_systems_agree_with_brute_force_over_whole_systems() -> None:
     found = answer(asked, prepare(asked))
     fleet = fleet_under(asked, found.carried[0])
     holds = [fleet.run(systems).holds for systems in range(1, found.candidates[0].systems + 2)]
-    assert holds == [False] * (found.candidates[0].systems - 1) + [True, True]
     assert found.check is not None
+    least = holds.index(True) + 1
+    assert all(holds[least - 1 :])
+    assert max(least, found.check.by_division) == found.candidates[0].systems
+    blind = [fleet.run(systems, "random").holds for systems in range(1, found.candidates[0].systems + 2)]
+    assert blind.index(True) + 1 >= least
+    assert fewest(fleet, found.check.by_division, asked.router) == least
     assert found.check.systems == found.candidates[0].systems
 
 
@@ -141,3 +149,18 @@ def test_a_fleet_with_a_request_a_day_or_fewer_is_simulated_over_a_stretch(rate:
     summary, requests = fleet_summary(instance, rate, 8)
     assert 60 <= requests < 4_000
     assert summary.statistic_ms("ttft", "p99") < 1.2e3 * instance.unloaded_ttft_s() + 1
+
+
+def test_a_plan_says_what_its_router_is_worth() -> None:
+    asked = question(tp="1", ttft="p95<=300ms", peak_rps=60, isl="1000+-400", osl="200+-80", router="least-tokens")
+    plan = size(replace(asked, tune=False))
+    chosen, *others = plan.routers
+    assert chosen.router == plan.scenario.router == "least-tokens"
+    assert [row.router for row in others] == ["random", "round-robin"]
+    assert chosen.ttft_ms.p95 < others[0].ttft_ms.p95
+    assert chosen.systems is not None
+    assert others[0].systems is None or others[0].systems >= chosen.systems
+    assert plan.choice is not None
+    assert plan.choice.at_peak is not None
+    assert plan.choice.at_peak.ttft_ms == chosen.ttft_ms
+    assert routers_text(plan.routers, plan.scenario.limits_that_count, plan.choice.systems).startswith("least-tokens, TTFT p95 ")

@@ -74,7 +74,7 @@ def compare_plan(
         DataError: a file of the run folder is damaged.
     """
     from tonnage.api.planned import planned
-    from tonnage.api.simulation import BY_CONTENT
+    from tonnage.api.routers import BY_CONTENT
     from tonnage.results.invalid_runs import InvalidRuns
     from tonnage.simulator.router import ROUTERS
     from tonnage.validation.replay import ROUTER, replay

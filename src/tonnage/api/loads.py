@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tonnage.api.arguments import Many, rates, whole_numbers
 from tonnage.api.lengths import LengthsFound
 from tonnage.errors import InputError, option
-from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, TraceArrivals, Workload, checked_cv
+from tonnage.spec.workload import Arrivals, ClosedLoop, HourlyArrivals, OpenLoop, Process, Simulated, TraceArrivals, Workload, checked_cv
 from tonnage.units import LONGEST_S, parse_duration
 
 DEFAULT_REQUESTS = 1_000
@@ -44,7 +44,7 @@ def loads_of(concurrency: Many | None, request_rate: Rates | None, process: Proc
     return [OpenLoop(rate=rate, process=process, cv=cv) for rate in rates(request_rate or "", option("request_rate"))]
 
 
-def window_of(text: str | None, loads: list[Arrivals]) -> float | None:
+def window_of(text: str | None, loads: Sequence[Simulated]) -> float | None:
     """Seconds of the window in which completions count; None without one.
 
     Raises:
@@ -64,7 +64,7 @@ def window_of(text: str | None, loads: list[Arrivals]) -> float | None:
     return seconds
 
 
-def workload_of(lengths: LengthsFound, load: Arrivals, requests: int | None, window_s: float | None) -> Workload:
+def workload_of(lengths: LengthsFound, load: Simulated, requests: int | None, window_s: float | None) -> Workload:
     """The requests of one load.
 
     Args:
@@ -79,7 +79,7 @@ def workload_of(lengths: LengthsFound, load: Arrivals, requests: int | None, win
     count = requests
     if count is None:
         count = max(DEFAULT_REQUESTS, 10 * load.concurrency) if isinstance(load, ClosedLoop) else DEFAULT_REQUESTS
-        count = len(load.recording) if isinstance(load, TraceArrivals) else count
+        count = len(load.recording) if isinstance(load, TraceArrivals) else load.most if isinstance(load, HourlyArrivals) else count
         count = WINDOW_REQUESTS if window_s is not None else count
     if not 1 <= count <= MOST_REQUESTS:
         raise InputError(f"{option('requests')}: {count} is not possible; write 1 to {MOST_REQUESTS:,}")

@@ -14,6 +14,7 @@ from tonnage.api.costs import overrides_of
 from tonnage.api.faults import Faults
 from tonnage.api.lengths import lengths_found, replays_lengths
 from tonnage.api.people import check_day, says_no_load
+from tonnage.api.routers import router_of
 from tonnage.errors import InputError, InputErrors, UnknownName, option
 from tonnage.perf.external.measured_steps import check_source, checked_source
 from tonnage.plan.cost import WAYS
@@ -267,11 +268,12 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
         "stream_interval": asked.stream_interval,
         "front_ends": asked.front_ends,
         "load": asked.load or "open",
-        "process": "poisson" if asked.arrivals in (None, "trace") else asked.arrivals,
+        "process": "poisson" if asked.arrivals in (None, "trace", "profile") else asked.arrivals,
         "cv": 1.0 if asked.cv is None else asked.cv,
         "spare": scenario.spare or 0,
         "confidence": faults.of(confidence_asked, scenario.confidence),
         "seed": scenario.seed or 0,
+        "router": faults.of(router_of, asked.router),
         "have": have or (),
         "growth_per_month": growth,
         "speculation": faults.of(parse_speculation, asked.speculation),

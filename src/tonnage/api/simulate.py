@@ -16,8 +16,9 @@ from tonnage.errors import InputError, option
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
     from tonnage.results.requests import Requests
+    from tonnage.simulator.changes import Changes
     from tonnage.sizing.planner import Progress
-    from tonnage.spec.workload import Workload
+    from tonnage.spec.workload import Trace, Workload
 
 
 @with_signature(SimulateArguments)
@@ -59,7 +60,7 @@ def simulate_sweep(
     asks = simulation_of(scenario, asked)
     if asks.pools is not None:
         return list(pooled_runs(asks, asks.pools, progress))
-    if asks.instances > 1:
+    if asks.instances > 1 or asks.failures is not None or asks.autoscale is not None:
         return list(_fleets(asks, progress))
     points = [(asks.deployment, workload) for workload in asks.workloads]
     if asks.deployment.speculation is not None:
@@ -81,7 +82,8 @@ def answers_soon(scenario: ScenarioLike = None, **asked: Unpack[SimulateArgument
     from tonnage.simulator.simulate import answers_soon as soon
 
     asks = simulation_of(scenario, asked)
-    return soon([(asks.deployment, workload) for workload in asks.workloads], asks.instances)
+    changing = asks.failures is not None or asks.autoscale is not None
+    return not changing and soon([(asks.deployment, workload) for workload in asks.workloads], asks.instances)
 
 
 def shares_prompts(scenario: ScenarioLike = None, **asked: Unpack[SimulateArguments]) -> bool:
@@ -112,6 +114,7 @@ def _shared_fleet(asks: Simulation, workload: Workload) -> Requests:
 
 def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRun]:
     """Each load on all instances behind the router."""
+    from tonnage.api.fleet_facts import facts_of
     from tonnage.perf.memory import memory_plan
     from tonnage.perf.terms import step_model
     from tonnage.results.metrics import summarize
@@ -123,15 +126,22 @@ def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRu
 
     d = asks.deployment
     memory, step, context = memory_plan(d), step_model(d), d.model.max_context
-    plain = soon([(d, workload) for workload in asks.workloads], asks.instances)
+    changing = asks.failures is not None or asks.autoscale is not None
+    plain = not changing and soon([(d, workload) for workload in asks.workloads], asks.instances)
     kind: Any = reference.Engine if plain else Engine
     for number, workload in enumerate(asks.workloads, 1):
+        facts = None
         if workload.shares:
             record = _shared_fleet(asks, workload)
         else:
             engines = [kind(step, d.knobs, memory.blocks, windows=memory.windows, max_context=context) for _ in range(asks.instances)]
-            served = (simulate_fleet if plain else simulate_routed)(workload.trace(asks.seed), engines, asks.router, seed=asks.seed)
+            trace = workload.trace(asks.seed)
+            if plain:
+                served = simulate_fleet(trace, engines, asks.router, seed=asks.seed)
+            else:
+                served = simulate_routed(trace, engines, asks.router, seed=asks.seed, changes=_changes(asks, trace))
             record = served.requests
+            facts = facts_of(served, asks.limits) if changing or asks.limits else None
         if progress is not None:
             progress(number, len(asks.workloads), f"{asks.instances} instances")
         yield SimulatedRun(
@@ -142,4 +152,17 @@ def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRu
             summary=summarize(record),
             instances=asks.instances,
             router=asks.router,
+            fleet=facts,
         )
+
+
+def _changes(asks: Simulation, trace: Trace) -> Changes:
+    """What changes in the fleet while it serves a trace."""
+    from tonnage.simulator.changes import Changes
+    from tonnage.simulator.failures import outages_of
+
+    failures = asks.failures
+    if failures is None:
+        return Changes(autoscale=asks.autoscale)
+    last = int(trace.due_ps[-1]) if len(trace) else 0
+    return Changes(outages=outages_of(failures, asks.instances, last, asks.seed), retry=failures.retry)

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.spec.deployment import Deployment
-from tonnage.spec.workload import Arrivals, ClosedLoop, TraceArrivals, Workload
+from tonnage.spec.workload import ClosedLoop, Simulated, TraceArrivals, Workload
 
 if TYPE_CHECKING:
+    from tonnage.api.fleet_facts import FleetFacts
     from tonnage.results.metrics import Summary
     from tonnage.results.requests import Requests
 
@@ -25,6 +26,7 @@ class SimulatedRun:
         plain: of speculative decoding, the metrics of the same point without it; None otherwise.
         instances: that shared the load.
         router: what shared it; empty where there was one instance.
+        fleet: failures, instance-hours and limits broken; None where none of them was asked for.
     """
 
     deployment: Deployment
@@ -35,6 +37,7 @@ class SimulatedRun:
     plain: Summary | None = None
     instances: int = 1
     router: str = ""
+    fleet: FleetFacts | None = None
 
     @property
     def gain(self) -> float | None:
@@ -84,6 +87,7 @@ class SimulatedRun:
             **({} if d.speculation is None else {"speculation": str(d.speculation), "speculation_gain": self.gain}),
             "marks": list(self.marks),
             "intervals": {name: list(bounds) for name, bounds in self.intervals.items()},
+            **({} if self.fleet is None else {"fleet": self.fleet.to_json()}),
             **summary,
         }
 
@@ -145,7 +149,7 @@ class SimulatedRun:
         }
 
 
-def _arrivals(arrivals: Arrivals) -> dict[str, Any]:
+def _arrivals(arrivals: Simulated) -> dict[str, Any]:
     """The load for a run folder; of a replayed trace its name, since the record holds the requests themselves."""
     if isinstance(arrivals, TraceArrivals):
         return {"trace": f"{arrivals.recording.source}{arrivals.recording.change}", "rate": arrivals.rate}

@@ -7,25 +7,29 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from tonnage.api.arguments import Many, listed, rates, seed_of, whole_numbers
+from tonnage.api.arguments import Many, listed, rates, seed_of, slo, whole_numbers
+from tonnage.api.changes import autoscale_of, failures_of
 from tonnage.api.deployment import deployment_of, scheduler_of
 from tonnage.api.documents import ScenarioLike, document_of, plain
 from tonnage.api.faults import Faults
 from tonnage.api.lengths import LengthsFound, lengths_found, replays_lengths
 from tonnage.api.loads import loads_of, window_of, workload_of
 from tonnage.api.pools import pools_of
+from tonnage.api.routers import BY_CONTENT, router_of
 from tonnage.api.sessions import sessions_of, tiers_of
 from tonnage.api.typed_arguments import LengthsArguments, SessionsArguments
 from tonnage.errors import InputError, InputErrors, option
+from tonnage.simulator.autoscaler import Autoscale
 from tonnage.simulator.disaggregated import Disaggregated
+from tonnage.simulator.failures import Failures
 from tonnage.simulator.router import ROUTERS
 from tonnage.simulator.tiers import Tier
 from tonnage.sizing.question import check_context
-from tonnage.spec.deployment import Deployment
-from tonnage.spec.scenario import DemandAsked, Scenario
+from tonnage.spec.deployment import Deployment, Slo
+from tonnage.spec.scenario import DemandAsked, LimitsAsked, Scenario
 from tonnage.spec.sessions import Sessions
 from tonnage.spec.use_cases import with_defaults
-from tonnage.spec.workload import Arrivals, ClosedLoop, Process, TraceArrivals, Workload
+from tonnage.spec.workload import Arrivals, ClosedLoop, HourlyArrivals, Process, Simulated, TraceArrivals, Workload
 
 DEFAULTS = {"gpu": "h100-sxm-80gb", "engine": "tensorrt-llm"}
 KNOBS = ("max_batch_size", "max_num_tokens", "chunked_prefill", "prefix_caching", "stream_interval", "front_ends")
@@ -57,7 +61,7 @@ class SimulateArguments(LengthsArguments, SessionsArguments, total=False):
     """Requests per point (default: 1,000, and in a closed loop at least 10 per client)."""
     window: str | None
     """In a closed loop: count what completes within this time of a common start, such as "216s"."""
-    arrivals: Process | Literal["trace"] | None
+    arrivals: Process | Literal["trace", "profile"] | None
     """Arrival process of an open loop (default: poisson); "trace" replays the scenario's trace, stretched to a rate that is given."""
     cv: float | None
     """Coefficient of variation of gamma arrivals (default: 1)."""
@@ -91,6 +95,16 @@ class SimulateArguments(LengthsArguments, SessionsArguments, total=False):
     """Tokens up to which steps with prompts run as CUDA graphs."""
     instances: int | None
     """Instances behind a router, under one open loop (default: 1)."""
+    fail: str | None
+    """How instances fail: "mtbf=30d repair=2h", with crews=N and retry=none|unanswered|all (``api.changes``)."""
+    autoscale: str | None
+    """How a controller scales them: "metric=outstanding target=20 min=1 max=8", with start, hold, interval, warm, link and boot."""
+    profile: str | Path | Sequence[float] | None
+    """24 or 168 hourly loads in requests per second, simulated with ``arrivals="profile"``; ``request_rate`` gives them another mean."""
+    ttft: str | Sequence[str] | None
+    """Limit whose violations a fleet's run counts, such as "p95<=500ms"; so for ``tpot`` and ``e2e``."""
+    tpot: str | Sequence[str] | None
+    e2e: str | Sequence[str] | None
     router: str | None
     """Which instance gets a request, a name of ``simulator.router`` (default: least-outstanding)."""
     disaggregated: str | None
@@ -111,12 +125,13 @@ MOST_INSTANCES = 1_000
 
 OWN = (
     *("concurrency", "request_rate", "requests", "window", "batcher", "receive_interval", "batch_wait_steps", "batch_wait_ratio"),
-    *("overlap_schedule", "graph_tokens", "instances", "router", "disaggregated", "kv_link", "kv_overlap"),
+    *("overlap_schedule", "graph_tokens", "instances", "fail", "autoscale", "disaggregated", "kv_link", "kv_overlap"),
 )
 """Arguments that no scenario has; ``requests`` there is the size of a job."""
 
 LOADS = (
-    *("concurrency", "request_rate", "requests", "window", "batcher", "instances", "router", "disaggregated", "kv_link", "kv_overlap"),
+    *("concurrency", "request_rate", "requests", "window", "batcher", "instances", "fail", "autoscale"),
+    *("disaggregated", "kv_link", "kv_overlap"),
 )
 """Those that are no knobs of an engine."""
 
@@ -134,6 +149,9 @@ class Simulation:
         router: what shares it.
         pools: two pools in its place.
         tiers: memory below the KV cache of each instance.
+        failures: how the instances fail; None where they do not.
+        autoscale: how a controller scales them; None where all serve all the time.
+        limits: whose violations are counted.
     """
 
     deployment: Deployment
@@ -144,6 +162,9 @@ class Simulation:
     router: str = "least-outstanding"
     pools: Disaggregated | None = None
     tiers: tuple[Tier, ...] = ()
+    failures: Failures | None = None
+    autoscale: Autoscale | None = None
+    limits: Slo = ()
 
 
 def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simulation:
@@ -175,6 +196,8 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     if sessions is not None:
         check_sessions(sessions, made)
         made = replace(made, workloads=tuple(replace(workload, sessions=sessions) for workload in made.workloads))
+    if made.workloads[0].shares and (made.failures is not None or made.autoscale is not None):
+        raise InputError(f"{option('fail')}, {option('autoscale')}: prompts that share something are simulated without either so far")
     if made.router in BY_CONTENT and not made.workloads[0].shares:
         blind = ", ".join(name for name in ROUTERS if name not in BY_CONTENT)
         raise InputError(
@@ -210,18 +233,40 @@ def _simulation(found: Scenario, own: Mapping[str, Any], deployment: Deployment,
     from tonnage.perf.terms import client_turnaround_s
 
     cv = 1.0 if found.search.cv is None else found.search.cv
+    loads: Sequence[Simulated]
     if found.search.arrivals == "trace":
         loads = _replayed(found, own)
+    elif found.search.arrivals == "profile":
+        loads = _by_the_hour(found, own)
     else:
         process = found.search.arrivals or "poisson"
         loads = loads_of(own.get("concurrency"), own.get("request_rate"), process, cv, client_turnaround_s(deployment))
     window_s = window_of(own.get("window"), loads)
     check_context(deployment.model, lengths.isl, lengths.osl, lengths.pairs)
     pools = pools_of(own, deployment)
+    if pools is not None and (own.get("fail") is not None or own.get("autoscale") is not None):
+        raise InputError(
+            f"{option('disaggregated')}: two pools neither fail nor scale so far; leave out {option('fail')}, {option('autoscale')}"
+        )
     workloads = tuple(workload_of(lengths, load, own.get("requests"), window_s) for load in loads)
     return Simulation(
-        deployment=deployment, workloads=workloads, window_s=window_s, seed=found.seed or 0, **_fleet(own, deployment, loads), pools=pools
+        deployment=deployment,
+        workloads=workloads,
+        window_s=window_s,
+        seed=found.seed or 0,
+        pools=pools,
+        limits=limits_asked(found.limits),
+        **_fleet(own, found.search.router, deployment, loads),
     )
+
+
+def limits_asked(asked: LimitsAsked) -> Slo:
+    """The limits whose violations are counted.
+
+    Raises:
+        InputError: one that cannot be read.
+    """
+    return slo(ttft=asked.ttft, itl=asked.itl, tpot=asked.tpot, e2e=asked.e2e)
 
 
 def _replayed(found: Scenario, own: Mapping[str, Any]) -> list[Arrivals]:
@@ -242,29 +287,45 @@ def _replayed(found: Scenario, own: Mapping[str, Any]) -> list[Arrivals]:
     return [TraceArrivals(recording=each, lengths=replays_lengths(found.lengths)) for each in stretched]
 
 
-BY_CONTENT = ("prefix-aware", "session")
-"""Routers that look at what requests have in common."""
+def _by_the_hour(found: Scenario, own: Mapping[str, Any]) -> list[Simulated]:
+    """The profile of the demand, as it is or with each mean that is given.
+
+    Raises:
+        InputError: there is no profile, or the load is a closed loop.
+    """
+    from tonnage.api.question import demand_asked
+
+    hours = demand_asked(found.demand).profile if found.demand.profile is not None else None
+    if hours is None or own.get("concurrency") is not None:
+        raise InputError(f"{option('arrivals')}: profile needs the hourly loads of {option('profile')} and an open loop")
+    once, rate = HourlyArrivals(hours=tuple(hours)), own.get("request_rate")
+    return [once] if rate is None else [once.at_mean(each) for each in rates(rate, option("request_rate"))]
 
 
-def _fleet(own: Mapping[str, Any], deployment: Deployment, loads: Sequence[Arrivals]) -> dict[str, Any]:
+def _fleet(own: Mapping[str, Any], asked: str | None, deployment: Deployment, loads: Sequence[Simulated]) -> dict[str, Any]:
     """How many instances there are, and what is between them.
 
     Raises:
         InputError: no such router or number, or a load that a router does not share.
     """
-    instances, router = own.get("instances", 1), own.get("router")
+    instances, router = own.get("instances", 1), router_of(asked, by_content=True)
     if isinstance(instances, bool) or not isinstance(instances, int) or not 1 <= instances <= MOST_INSTANCES:
         raise InputError(f"{option('instances')}: {instances} is not possible; write a whole number from 1 to {MOST_INSTANCES:,}")
-    if router is not None and router not in ROUTERS:
-        raise InputError(f"{option('router')}: '{router}' is none of {', '.join(ROUTERS)}")
-    if instances == 1:
+    failures = None if own.get("fail") is None else failures_of(own["fail"])
+    autoscale = None if own.get("autoscale") is None else autoscale_of(own["autoscale"], deployment)
+    if failures is not None and autoscale is not None:
+        raise InputError(f"{option('fail')}, {option('autoscale')}: both given; they are simulated apart so far, so leave one of them out")
+    if autoscale is not None and "instances" in own:
+        raise InputError(f"{option('instances')}: {option('autoscale')} says how many there are, with min and max; leave this out")
+    instances = instances if autoscale is None else autoscale.instances
+    if instances == 1 and failures is None and autoscale is None:
         return {}
     if isinstance(loads[0], ClosedLoop) or deployment.parallelism.dp > 1 or deployment.speculation is not None:
         raise InputError(
             f"{option('instances')}: several instances share an open loop ({option('request_rate')}), without attention ranks "
             "and speculative decoding so far"
         )
-    return {"instances": instances, "router": router or "least-outstanding"}
+    return {"instances": instances, "router": router, "failures": failures, "autoscale": autoscale}
 
 
 def _lengths(found: Scenario, faults: Faults) -> LengthsFound | None:
@@ -329,7 +390,7 @@ def _check_load(found: Scenario, own: Mapping[str, Any]) -> None:
         InputError: no load is given for the one that is simulated, with the peak of the demand where it has one.
     """
     if (
-        found.search.arrivals == "trace"
+        found.search.arrivals in ("trace", "profile")
         or found.demand == DemandAsked()
         or own.get("concurrency") is not None
         or own.get("request_rate") is not None

@@ -221,10 +221,16 @@ class SearchArguments(TypedDict, total=False):
     """
     load: Literal["open", "closed"] | None
     """open: requests arrive on a schedule (default); closed: a fixed number of clients keeps the engine busy, as in benchmarks."""
-    arrivals: Literal["poisson", "constant", "gamma", "trace"] | None
-    """Arrival process of the open loop (default: poisson); trace replays the trace of the demand, as size always does with one."""
+    arrivals: Literal["poisson", "constant", "gamma", "trace", "profile"] | None
+    """Arrival process of the open loop (default: poisson); trace replays the trace of the demand, as size always does with one, and
+    profile simulates its hours one after another (size looks at the busiest one).
+    """
     cv: Number
     """Coefficient of variation of gamma arrivals: the standard deviation of the gaps over their mean."""
+    router: Text
+    """Router between the instances: round-robin, weighted, random, least-outstanding, least-tokens, least-kv or power-of-two (default:
+    least-outstanding).
+    """
     coefficients: str | Path | None
     """File that tonnage calibrate wrote; predictions apply its factors to the shipped terms."""
     step_model: Text

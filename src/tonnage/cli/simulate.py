@@ -48,8 +48,9 @@ class Point:
     request_rate: str | None = about("Open loop: requests per second; several values with commas make a sweep.")
     requests: int | None = about("Requests per point (default: 1000, and in a closed loop at least 10 per client).")
     window: str | None = about("Closed loop: count what completes within this time of a common start, such as 216s, and not --requests.")
-    arrivals: Literal["poisson", "constant", "gamma", "trace"] | None = about(
-        "Arrival process of the open loop (default: poisson); trace replays the scenario's trace, stretched to --request-rate if given."
+    arrivals: Literal["poisson", "constant", "gamma", "trace", "profile"] | None = about(
+        "Arrival process of the open loop (default: poisson); trace replays the scenario's trace, stretched to --request-rate if given; "
+        "profile runs once through the hours of --profile."
     )
     cv: float | None = about("Coefficient of variation of gamma arrivals: standard deviation over mean of the gaps (default: 1).")
     coefficients: Path | None = about("File that tonnage calibrate wrote; its factors are applied to the shipped terms.")
@@ -70,6 +71,15 @@ class Point:
         "Sweep the points of this file (base and over) on all cores; what the output folder has already is not done again."
     )
     on: Literal["processes", "ray"] | None = about("With a grid: processes of this machine (default), or Ray.")
+    fail: str | None = about('How instances fail, such as "mtbf=30d repair=2h"; crews=N and retry=none, unanswered or all may follow.')
+    autoscale: str | None = about(
+        'How a controller scales them, such as "metric=outstanding target=20 min=1 max=8"; metric=rate; start, hold, interval, warm, link '
+        "and boot may follow (docs/load-balancing.md)."
+    )
+    profile: Path | None = about("24 or 168 hourly loads in requests per second, for --arrivals profile; --request-rate sets their mean.")
+    ttft: list[str] | None = about('Limit whose violations are counted, such as "p95<=500ms"; repeatable.')
+    tpot: list[str] | None = about("The same for the mean time per output token of a request.")
+    e2e: list[str] | None = about("The same for the time to the last token.")
     output: Path | None = about("Write a run folder with scenario, requests, gaps, summary and provenance; a sweep writes one per point.")
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from tonnage.plan.limit import Breach
 from tonnage.results.latencies import Latencies
 from tonnage.spec.typed_values import FORBID
-from tonnage.spec.workload import Split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +16,7 @@ class FleetRun:
     Attributes:
         systems, instances: that served; spare systems are left out.
         simulated_instances: how many of them were simulated, with their share of the load.
-        split: "random" or "round-robin".
+        router: what gave requests to the instances, a name of ``simulator.router``.
         requests: simulated over all instances.
         holds: whether every limit holds over the pooled requests.
         worst: the limit exceeded most; None where all hold.
@@ -29,7 +28,7 @@ class FleetRun:
     systems: int
     instances: int
     simulated_instances: int
-    split: Split
+    router: str
     requests: int
     holds: bool
     worst: Breach | None
@@ -46,7 +45,7 @@ class FleetCheck:
     Attributes:
         by_division: systems from load over capacity, rounded up, without spare.
         systems: systems after the check, without spare.
-        runs: what was simulated, in order; the last is split in turn, which says what a router that balances a little is worth.
+        runs: what was simulated, in order.
     """
 
     __pydantic_config__ = FORBID
@@ -57,5 +56,5 @@ class FleetCheck:
 
     @property
     def holds(self) -> bool:
-        """Whether some number of systems that was tried holds every limit under a random split."""
-        return any(run.holds for run in self.runs if run.split == "random")
+        """Whether some number of systems that was tried holds every limit."""
+        return any(run.holds for run in self.runs)

@@ -65,10 +65,11 @@ class PromptParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RandomSplit:
-    """Each instance is sized on its own share of the arrivals, split at random; a router that balances better lowers the latencies."""
+    """Each instance is sized on arrivals of its own, as random choice leaves them; the whole fleet is simulated behind the router."""
 
     __pydantic_config__ = FORBID
 
+    router: str
     code: Literal["random-split"] = "random-split"
 
 

@@ -27,6 +27,7 @@ from tonnage.plan.percentile_answer import PercentileAnswer
 from tonnage.plan.provenance import Provenance
 from tonnage.plan.reachable import Reachable
 from tonnage.plan.rejected import Rejected
+from tonnage.plan.routers import BehindRouter
 from tonnage.plan.sensitivity import Sensitivity
 from tonnage.plan.understood import Understood
 from tonnage.plan.warning import Warning
@@ -61,6 +62,7 @@ class Plan(Shown):
         sensitivity: what would change the answer.
         warnings: rules of thumb that the answer runs against.
         fleet_check: the whole fleet simulated at its peak.
+        routers: the same fleet behind its router and behind others; empty where one instance serves, or the load is no open one.
         job: when a job is done on the choice; None where it asks for no job, or nothing was chosen.
         existing: what systems that exist carry; None unless asked.
         cost: of the choice; None where nothing was chosen.
@@ -87,6 +89,7 @@ class Plan(Shown):
     sensitivity: Sensitivity | None = None
     warnings: tuple[Warning, ...] = ()
     fleet_check: FleetCheck | None = None
+    routers: tuple[BehindRouter, ...] = ()
     job: JobDone | None = None
     existing: Existing | None = None
     cost: Cost | None = None

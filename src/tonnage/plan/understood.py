@@ -29,6 +29,7 @@ class Understood:
         confidence: with which the number of systems is to meet the limits, as a share; None for measured points.
         seed: of every random draw; None for measured points.
         speculation: speculative decoding that was tried beside none; "" for none.
+        router: what gives requests to the instances; "" for measured points.
         benchmarks: the file of measured points; "" where the plan was simulated.
     """
 
@@ -58,4 +59,5 @@ class Understood:
     confidence: float | None = None
     seed: int | None = None
     speculation: str = ""
+    router: str = ""
     benchmarks: str = ""

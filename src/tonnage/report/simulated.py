@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 from tonnage.report.blocks import items, section
 from tonnage.report.document import Document, Facts, Table, Text
 from tonnage.report.numbers import between, counted, number
+from tonnage.report.wording.fleet_facts import FleetFacts, fleet_lines
 from tonnage.report.wording.lengths import as_written
-from tonnage.spec.workload import ClosedLoop, OpenLoop
+from tonnage.spec.workload import ClosedLoop, HourlyArrivals, OpenLoop
 
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
@@ -75,6 +76,10 @@ class Run(Protocol):
         """How many these are."""
 
     @property
+    def fleet(self) -> FleetFacts | None:
+        """Failures, instance-hours and limits broken; None where none of them was asked for."""
+
+    @property
     def marks(self) -> tuple[str, ...]:
         """What of the prediction does not rest on measurements of this GPU and engine."""
 
@@ -89,11 +94,12 @@ def simulated(runs: Sequence[Run]) -> Document:
     if runs[0].hit_rate is not None:
         definitions.append(("hit rate", HIT_RATE))
     blocks = _point(runs[0]) if len(runs) == 1 else (_sweep(runs),)
+    changed = tuple(Text(text=line) for run in runs for line in fleet_lines(run.fleet))
     return Document(
         title=_title(runs[0]),
         subtitle="",
         sections=(
-            section("result", "", *blocks),
+            section("result", "", *blocks, *changed),
             section("marks", "", items(runs[0].marks, "note")),
             section("definitions", "", Facts(rows=tuple(definitions))),
         ),
@@ -117,6 +123,8 @@ def _load(run: Run) -> str:
         return counted(arrivals.concurrency, "client")
     if isinstance(arrivals, OpenLoop):
         return f"{arrivals.rate:g}/s, {arrivals.process.replace('poisson', 'Poisson')}"
+    if isinstance(arrivals, HourlyArrivals):
+        return f"{counted(len(arrivals.hours), 'hour')} at {arrivals.rate:.3g}/s on average"
     return "recorded arrivals"
 
 

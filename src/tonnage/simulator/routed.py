@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from tonnage.simulator.changes import NO_CHANGES, Changes, Routed
 from tonnage.simulator.engine import Engine
-from tonnage.simulator.fleet import Routed, simulate_fleet
+from tonnage.simulator.fleet import simulate_fleet
 from tonnage.simulator.kernel.compiled import drive_fleet, is_compiled
 from tonnage.simulator.kernel.fleet import run_fleet
+from tonnage.simulator.router import DEFAULT_ROUTER
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,29 +25,28 @@ SOON = 60_000
 def simulate_routed(
     trace: Trace,
     engines: Sequence[Engine],
-    router: str = "least-outstanding",
+    router: str = DEFAULT_ROUTER,
     *,
     seed: int = 0,
     weight: Sequence[float] | None = None,
     sessions: NDArray[np.int64] | None = None,
+    changes: Changes = NO_CHANGES,
     progress: Callable[[int, int], None] | None = None,
 ) -> Routed:
     """As ``simulate_fleet``, in far less time: compiled, unless the compiler would take longer than the few requests of the question.
 
     Args:
-        trace, engines, router, seed, weight, sessions: as there.
+        trace, engines, router, seed, weight, sessions, changes: as there.
         progress: called with the requests that were sent and their number, now and then.
 
     Raises:
         InputError: as there; or engines of which some take their step times from a table.
     """
     small = len(trace) * len(engines) <= SOON
-    if small and not is_compiled(drive_fleet):
+    if small and not changes.some and not is_compiled(drive_fleet):
         return simulate_fleet(trace, engines, router, seed=seed, weight=weight, sessions=sessions)
-    record, chosen = run_fleet(
-        trace, [one.machine for one in engines], router, seed=seed, weight=weight, sessions=sessions, progress=progress
-    )
-    return Routed(requests=record, chosen=chosen)
+    machines = [one.machine for one in engines]
+    return run_fleet(trace, machines, router, seed=seed, weight=weight, sessions=sessions, changes=changes, progress=progress)
 
 
 def warm_up_fleet() -> None:

@@ -23,6 +23,9 @@ from tonnage.errors import InputError
 if TYPE_CHECKING:
     from tonnage.spec.workload import Trace
 
+LAST_PS = 1 << 62
+"""Instants from here on do not come, in picoseconds."""
+
 NO_INSTANCE = -1
 """What a router returns when no instance is available."""
 
@@ -242,6 +245,8 @@ ROUTERS = {
 }
 """By the name that ``--router`` takes, the gateway's configuration too."""
 
+DEFAULT_ROUTER = "least-outstanding"
+
 
 def memory_of(instances: int, seed: int = 0) -> Memory:
     """A router's memory before its first request, in plain lists."""
@@ -252,9 +257,11 @@ def check_fleet(trace: Trace, engines: Sequence[object], router: str) -> None:
     """Refuse what no router could serve.
 
     Raises:
-        InputError: a closed loop, no engine, an unknown router, or due times out of order.
+        InputError: a closed loop, no engine, an unknown router, or due times out of order or later than any simulated instant.
     """
     due = trace.due_ps
+    if len(due) and int(due[-1]) >= LAST_PS:
+        raise InputError("a fleet: its requests come over 53 days at most; ask for fewer, or for a higher rate")
     if trace.concurrency or not engines or router not in ROUTERS or bool((due[1:] < due[:-1]).any()):
         known = ", ".join(ROUTERS)
         raise InputError(f"a fleet: needs an open loop with due times in order, one engine or more, and one of these routers: {known}")

@@ -16,7 +16,8 @@ import numpy as np
 
 from tonnage.errors import InputError
 from tonnage.results.requests import UNFINISHED
-from tonnage.simulator.fleet import Routed
+from tonnage.simulator.autoscaler import scaler_of
+from tonnage.simulator.changes import NO_CHANGES, Routed
 from tonnage.simulator.member import Member, view_of
 from tonnage.simulator.prefix_index import PrefixIndex
 from tonnage.simulator.router import NO_INSTANCE, ROUTERS, Request, check_fleet, memory_of
@@ -54,7 +55,8 @@ def simulate_shared_fleet(
         heapq.heappush(clients.pending, (int(trace.due_ps[row]), row))
     while clients.turn():
         pass
-    return Routed(requests=_joined(engines), chosen=clients.chosen)
+    changed = NO_CHANGES.changed(len(engines), NO_CHANGES.last(trace), 0, scaler_of(None, 0))
+    return Routed(requests=_joined(engines), chosen=clients.chosen, changed=changed)
 
 
 class _Clients:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from tonnage.plan.at_peak import AtPeak
-from tonnage.sizing.fleet_check import MOST_INSTANCES, FleetAtPeak
+from tonnage.sizing.fleet_check import FleetAtPeak, simulated_of
 from tonnage.sizing.trace_capacity import noted_replay
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def _serving(question: Question, candidate: Candidate) -> int:
 def _of_choice(question: Question, candidate: Candidate, carried: Carried) -> AtPeak:
     load, count = question.demand.sizing_requests_per_second, _serving(question, candidate)
     fleet = FleetAtPeak(carried, load, question.recording, question.replays_lengths)
-    together = count if question.recording is not None else min(count, MOST_INSTANCES)
+    together = count if question.recording is not None else simulated_of(carried.ready.instance, count)
     return _made(candidate, load / count, fleet.summary(candidate.systems - question.spare)[0], together)
 
 

@@ -29,7 +29,7 @@ STEP = 1.02
 """Factor between two loads that are tried."""
 
 TRIES = 15
-"""Most loads that are tried downwards; upwards it is a third of them."""
+"""Most loads that are tried in each direction; a router that looks lets a fleet carry more than its instances by themselves."""
 
 HALVINGS = 9
 """Halvings of the bracket of a recording's mean: within 0.5 % of what saturates."""
@@ -139,7 +139,7 @@ def _highest(question: Question, carried: Carried, instances: int) -> tuple[floa
             break
         rate, binds = rate / STEP, broken
         broken = limit_of(rate)
-    for _ in range(TRIES // 3):
+    for _ in range(TRIES):
         above = limit_of(rate * STEP)
         if above:
             return rate, above

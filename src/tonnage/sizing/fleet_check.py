@@ -1,8 +1,8 @@
 """The whole fleet simulated once at its peak: whether the limits hold at the chosen number of systems.
 
-One stream of arrivals at the peak is split over all instances, at random or in turn, and the statistics are
-over the requests of all of them together. The random split decides, as in the search; the split in turn says
-what a router that balances a little is worth. The number of systems of a plan is one that was seen to hold here.
+One stream of arrivals at the peak comes to all instances behind the router of the question, and the statistics are over the requests
+of all of them together. What one instance carries was found under Poisson arrivals of its own, which is what random choice leaves it;
+a router that looks does better, and its fleet decides. The number of systems of a plan is one that was seen to hold here.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from tonnage.plan.fleet import fleet
 from tonnage.plan.fleet_check import FleetCheck, FleetRun
 from tonnage.plan.limit import Breach, limit_of
 from tonnage.results.metrics import summarize
-from tonnage.simulator.ranks import pooled, split_trace
 from tonnage.sizing.balanced import balanced_trace
 from tonnage.sizing.capacity import STABLE
 from tonnage.sizing.instance import LOADED, Instance, burst_factor, middle
 from tonnage.sizing.limits import statistic_s
-from tonnage.spec.workload import OpenLoop, Split, TraceArrivals
+from tonnage.spec.workload import OpenLoop, TraceArrivals
 
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 MOST_INSTANCES = 256
-"""Most instances that are simulated; of a larger fleet this many are, with their share of the load, and the plan says so."""
+"""Most engines that are simulated; of a larger fleet this many are, with their share of the load, and the plan says so."""
 
 LEAST_REQUESTS, LEAST_IN_ALL = 200, 12_000
 """Fewest requests of one instance, and of all of them together."""
@@ -58,8 +57,13 @@ class Replayed:
     lengths: bool = True
 
 
+def simulated_of(instance: Instance, instances: int) -> int:
+    """How many of the instances are simulated: each attention rank is an engine."""
+    return min(instances, max(MOST_INSTANCES // instance.deployment.parallelism.dp, 1))
+
+
 def fleet_summary(
-    instance: Instance, rate: float, instances: int, split: Split = "random", replayed: Replayed | None = None
+    instance: Instance, rate: float, instances: int, router: str = "", replayed: Replayed | None = None
 ) -> tuple[Summary, int]:
     """The metrics of a fleet, and the requests simulated.
 
@@ -67,15 +71,15 @@ def fleet_summary(
         instance: one of them.
         rate: requests per second in all; the statistics leave out ramp and drain.
         instances: how many.
-        split: who gets which request.
+        router: in place of the one that was asked for.
         replayed: traffic in place of ``rate``; all of its requests count.
     """
+    router = router or instance.asked.router
     if replayed is not None:
         arrivals = TraceArrivals(recording=replayed.recording, lengths=replayed.lengths)
         whole = instance.workload(arrivals, len(replayed.recording)).trace(instance.asked.seed)
-        parts = split_trace(whole, instances, split, instance.asked.seed)
-        return summarize(pooled([instance.serve(part) for part in parts])), len(whole)
-    shown = min(instances, MOST_INSTANCES)
+        return summarize(instance.together(whole, instances, router)), len(whole)
+    shown = simulated_of(instance, instances)
     share = rate / instances
     in_flight = min(instance.in_flight, LOADED * share * instance.alone_e2e_s)
     burst = burst_factor(instance.asked.process, instance.asked.cv)
@@ -83,7 +87,7 @@ def fleet_summary(
     seed = instance.asked.seed + SEED_STEP
     drawn = OpenLoop(rate=share * shown, process=instance.asked.process, cv=instance.asked.cv)
     trace = balanced_trace(instance.workload(drawn, round(each * shown)), drawn, seed)
-    record = pooled([instance.serve(part) for part in split_trace(trace, shown, split, seed)])
+    record = instance.together(trace, shown, router)
     return summarize(middle(record)), len(record)
 
 
@@ -117,20 +121,20 @@ class FleetAtPeak:
         count = self.instances(systems)
         return count > 0 and self.rate / count <= share * self.carried.capacity.saturation * (1 + 1e-6)
 
-    def summary(self, systems: int, split: Split = "random") -> tuple[Summary, int]:
-        """The metrics of a number of systems, and the requests simulated."""
-        return fleet_summary(self.carried.ready.instance, self.rate, self.instances(systems), split, self.replayed)
+    def summary(self, systems: int, router: str = "") -> tuple[Summary, int]:
+        """The metrics of a number of systems, and the requests simulated; ``router`` in place of the one that was asked for."""
+        return fleet_summary(self.carried.ready.instance, self.rate, self.instances(systems), router, self.replayed)
 
-    def run(self, systems: int, split: Split = "random") -> FleetRun:
+    def run(self, systems: int, router: str = "") -> FleetRun:
         """A number of systems, simulated under the load."""
-        count = self.instances(systems)
-        summary, requests = self.summary(systems, split)
+        count, instance = self.instances(systems), self.carried.ready.instance
+        summary, requests = self.summary(systems, router)
         worst = self._worst(summary)
         return FleetRun(
             systems=systems,
             instances=count,
-            simulated_instances=count if self.replayed is not None else min(count, MOST_INSTANCES),
-            split=split,
+            simulated_instances=count if self.replayed is not None else simulated_of(instance, count),
+            router=router or instance.asked.router,
             requests=requests,
             holds=worst is None and self.could_carry(systems),
             worst=worst,
@@ -154,13 +158,13 @@ class FleetAtPeak:
         return Breach(limit=limit_of(limit), value_ms=1e3 * value)
 
 
-def check(deployed: FleetAtPeak, by_division: int) -> FleetCheck:
-    """The least number of systems, from ``by_division`` on, that is seen to hold the limits under a random split.
+def check(deployed: FleetAtPeak, by_division: int, router: str = "") -> FleetCheck:
+    """The least number of systems, from ``by_division`` on, that is seen to hold the limits behind the router.
 
     Numbers are tried upwards until one holds, ``ONE_BY_ONE`` of them in the finest steps. Beyond, steps are wider, and the way back from
     the first that holds is halved. ``FleetCheck.holds`` is false where ``MOST_TIMES`` as many systems do not hold either.
     """
-    runs = [deployed.run(by_division)]
+    runs = [deployed.run(by_division, router)]
     spans = by_division // deployed.span
     for tried in range(MOST_TIMES * spans):
         if runs[-1].holds:
@@ -168,20 +172,19 @@ def check(deployed: FleetAtPeak, by_division: int) -> FleetCheck:
         below, spans = spans, _next(spans, FINE if tried < ONE_BY_ONE else COARSE)
         if spans > MOST_TIMES * by_division // deployed.span:
             break
-        runs.append(deployed.run(spans * deployed.span))
+        runs.append(deployed.run(spans * deployed.span, router))
         if runs[-1].holds and tried >= ONE_BY_ONE:
-            runs += _halved(deployed, below, spans)
+            runs += _halved(deployed, below, spans, router)
     systems = min((run.systems for run in runs if run.holds), default=by_division)
-    runs.append(deployed.run(systems, "round-robin"))
     return FleetCheck(by_division=by_division, systems=systems, runs=tuple(runs))
 
 
-def _halved(deployed: FleetAtPeak, low: int, high: int) -> list[FleetRun]:
+def _halved(deployed: FleetAtPeak, low: int, high: int, router: str) -> list[FleetRun]:
     """The runs between a number of spans that breaks a limit and one that holds."""
     runs: list[FleetRun] = []
     while high - low > 1:
         half = (low + high) // 2
-        runs.append(deployed.run(half * deployed.span))
+        runs.append(deployed.run(half * deployed.span, router))
         low, high = (low, half) if runs[-1].holds else (half, high)
     return runs
 

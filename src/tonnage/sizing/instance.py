@@ -12,8 +12,11 @@ from tonnage.perf.step import StepModel, batch_seconds, context_seconds
 from tonnage.perf.step_terms import ATTENTION, EAGER, HOST_PREFILL
 from tonnage.perf.terms import client_turnaround_s
 from tonnage.results.metrics import Summary, summarize
+from tonnage.simulator.engine import Engine
 from tonnage.simulator.kernel import run, run_recorded
+from tonnage.simulator.kernel.fleet import run_fleet
 from tonnage.simulator.ranks import pooled, rank_traces
+from tonnage.simulator.router import DEFAULT_ROUTER
 from tonnage.sizing.balanced import balanced_trace
 from tonnage.sizing.limits import strain
 from tonnage.sizing.slower import slower
@@ -63,6 +66,7 @@ class Asked:
         pairs: lengths drawn together instead; None where they are not.
         step_factor: every step takes this many times as long: what an error of the step model would do.
         gpus_per_system: stages of a pipeline beyond these are joined by the network.
+        router: what gives requests to several of the instances, a name of ``simulator.router``.
     """
 
     isl: Lengths
@@ -75,6 +79,7 @@ class Asked:
     pairs: Pairs | None = None
     step_factor: float = 1.0
     gpus_per_system: int = 8
+    router: str = DEFAULT_ROUTER
 
 
 class Instance:
@@ -193,6 +198,18 @@ class Instance:
         memory = self.memory
         parts = [run(part, step or self.step, self.knobs, memory.blocks, windows=memory.windows) for part in rank_traces(trace, ranks)]
         return parts[0] if ranks == 1 else pooled(parts)
+
+    def together(self, trace: Trace, instances: int, router: str) -> Requests:
+        """A run of given requests on so many of the instances behind a router.
+
+        The attention ranks of an instance are endpoints of their own to the router, as behind vLLM's external load balancing. One
+        instance by itself gives them requests in turn (``serve``).
+        """
+        if instances == 1:
+            return self.serve(trace)
+        memory = self.memory
+        engine = Engine(self.step, self.knobs, memory.blocks, windows=memory.windows, seed=trace.seed).machine
+        return run_fleet(trace, [engine] * (instances * self.deployment.parallelism.dp), router, seed=self.asked.seed).requests
 
     def recorded(self, rate: float, requests: int, most_steps: int) -> StepRecord:
         """The engine steps of an open loop at ``rate``, the first ``most_steps`` of one attention rank."""

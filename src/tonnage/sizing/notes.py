@@ -53,6 +53,7 @@ def understood(question: Question) -> Understood:
         confidence=question.confidence,
         seed=question.seed,
         speculation="" if question.speculation is None else str(question.speculation),
+        router=question.router,
     )
 
 
@@ -75,7 +76,7 @@ def notes(question: Question, answer: Answer) -> tuple[Note, ...]:
 
 def _notes(question: Question, answer: Answer) -> Iterator[Note]:
     if question.load == "open" and not question.offline:
-        yield RandomSplit()
+        yield RandomSplit(router=question.router)
     if answer.candidates and answer.candidates[0].marks:
         yield RestsOn(marks=answer.candidates[0].marks)
     dropped = tuple(limit_of(limit) for limit in question.slo if limit not in question.limits)

@@ -18,6 +18,7 @@ from tonnage.sizing.offline import job_done
 from tonnage.sizing.percentile import percentile_answer
 from tonnage.sizing.question import Question
 from tonnage.sizing.reachable import reachable
+from tonnage.sizing.routers import behind_routers
 from tonnage.sizing.search import Answer, Progress, answer, no_progress, ranked
 from tonnage.sizing.search_space import prepare
 from tonnage.sizing.sensitivity import sensitivity
@@ -103,7 +104,11 @@ def _deepened(question: Question, found: Answer, workers: int | None) -> dict[st
     """What is said of the choice alone, and what would change it."""
     best, chosen = found.candidates[0], found.carried[0]
     swings = sensitivity(question, found, workers)
-    deep: dict[str, Any] = {"warnings": warnings(question, found, swings), "sensitivity": swings}
+    deep: dict[str, Any] = {
+        "warnings": warnings(question, found, swings),
+        "sensitivity": swings,
+        "routers": behind_routers(question, found),
+    }
     if not question.offline:
         deep["explain"] = explained(chosen)
     if question.load == "open" and not question.offline:

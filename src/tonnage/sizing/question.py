@@ -10,6 +10,7 @@ from tonnage.errors import InputError, option
 from tonnage.plan.confidence import CONFIDENCE
 from tonnage.plan.demand import Demand
 from tonnage.plan.note import Note
+from tonnage.simulator.router import DEFAULT_ROUTER
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.deployment import LimitMetric, Slo
 from tonnage.spec.hardware import Gpu, System
@@ -81,6 +82,7 @@ class Question:
         calibration: factors on the fitted terms from measurements of one's own; None for the terms as shipped.
         speculation: speculative decoding that is tried beside none; None to try none.
         step_source: whose step times price the candidates; None for the fitted terms.
+        router: what gives requests to the instances, a name of ``simulator.router``.
     """
 
     model: Model
@@ -120,6 +122,7 @@ class Question:
     calibration: Calibration | None = None
     speculation: Speculation | None = None
     step_source: StepSource | None = None
+    router: str = DEFAULT_ROUTER
 
     @property
     def limits(self) -> Slo:

@@ -137,6 +137,7 @@ def asked(question: Question, gpus_per_system: int, load: str | None = None) -> 
         pairs=question.pairs,
         step_factor=question.step_factor,
         gpus_per_system=gpus_per_system,
+        router=question.router,
     )
 
 

@@ -158,10 +158,15 @@ class SearchAsked:
     load: Literal["open", "closed"] | None = leaf(
         "open: requests arrive on a schedule (default); closed: a fixed number of clients keeps the engine busy, as in benchmarks."
     )
-    arrivals: Literal["poisson", "constant", "gamma", "trace"] | None = leaf(
-        "Arrival process of the open loop (default: poisson); trace replays the trace of the demand, as size always does with one."
+    arrivals: Literal["poisson", "constant", "gamma", "trace", "profile"] | None = leaf(
+        "Arrival process of the open loop (default: poisson); trace replays the trace of the demand, as size always does with one, and "
+        "profile simulates its hours one after another (size looks at the busiest one)."
     )
     cv: Number = leaf("Coefficient of variation of gamma arrivals: the standard deviation of the gaps over their mean.")
+    router: Text = leaf(
+        "Router between the instances: round-robin, weighted, random, least-outstanding, least-tokens, least-kv or power-of-two "
+        "(default: least-outstanding)."
+    )
     coefficients: Text = leaf("File that tonnage calibrate wrote; predictions apply its factors to the shipped terms.", file=True)
     step_model: Text = leaf("Source of the step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md).")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tonnage.errors import InputError, option
 from tonnage.spec.contents import Contents
+from tonnage.spec.hourly import HourlyArrivals
 from tonnage.spec.lengths import Lengths, Pairs, parse_lengths
 from tonnage.spec.recording import Recording
 from tonnage.spec.sessions import Sessions
@@ -23,11 +24,13 @@ if TYPE_CHECKING:
 __all__ = [
     "Arrivals",
     "ClosedLoop",
+    "HourlyArrivals",
     "Lengths",
     "OpenLoop",
     "Pairs",
     "Process",
     "Recording",
+    "Simulated",
     "Split",
     "Trace",
     "TraceArrivals",
@@ -39,8 +42,8 @@ __all__ = [
 Process = Literal["poisson", "constant", "gamma"]
 Split = Literal["random", "round-robin"]
 
-STRETCH_S = 5_000_000
-"""Seconds of arrivals of a stretch of slow traffic (58 days); what is left of a simulated run is for a queue to be served."""
+STRETCH_S = 4_000_000
+"""Seconds of arrivals of a stretch of slow traffic (46 days); what is left of a simulated run is for a queue to be served."""
 
 STRETCH_REQUESTS = 100
 """Fewest requests of such a stretch."""
@@ -130,6 +133,9 @@ class TraceArrivals:
 
 Arrivals = OpenLoop | ClosedLoop | TraceArrivals
 
+Simulated = Arrivals | HourlyArrivals
+"""What a simulation takes; a measurement sends no hours of a profile."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
@@ -138,7 +144,7 @@ class Workload:
     Attributes:
         isl, osl: lengths in tokens, drawn apart.
         arrivals: when requests come, or how many clients send them.
-        requests: how many; of a recorded trace the most, from its beginning.
+        requests: how many; of a recorded trace or a profile the most, from its beginning.
         pairs: lengths that are drawn together instead; None where they are not.
         sessions: conversations that the requests are turns of, or prefixes that they share: lengths are then those of what each turn
             adds, rates those of all turns together, and the clients of a closed loop hold one conversation each; None without.
@@ -146,7 +152,7 @@ class Workload:
 
     isl: Lengths
     osl: Lengths
-    arrivals: Arrivals
+    arrivals: Simulated
     requests: int
     pairs: Pairs | None = None
     sessions: Sessions | None = None
@@ -189,6 +195,10 @@ class Workload:
             from tonnage.spec.session_trace import session_trace
 
             return session_trace(self, self.sessions, seed)
+        if isinstance(arrivals, HourlyArrivals):
+            due = arrivals.due_ps(gap_stream)[: self.requests]
+            isl, osl = self._lengths(len(due), isl_stream, osl_stream)
+            return Trace(due_ps=due, isl=isl, osl=osl, concurrency=0, turnaround_ps=0, seed=seed)
         isl, osl = self._lengths(self.requests, isl_stream, osl_stream)
         if isinstance(arrivals, ClosedLoop):
             due = np.full(self.requests, -1, dtype=np.int64)

@@ -14,6 +14,7 @@ from tonnage.report.wording.confidence import by_confidence, chance_text
 from tonnage.report.wording.deployments import memory_text
 from tonnage.report.wording.fleet_check import fleet_check_text
 from tonnage.report.wording.limits import bound_text
+from tonnage.report.wording.routers import routers_text
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
@@ -69,4 +70,5 @@ def chosen_section(plan: Plan) -> Section:
     checked = (
         None if plan.fleet_check is None else Text(text=sentence_of(f"The whole fleet at its peak: {fleet_check_text(plan.fleet_check)}"))
     )
-    return section("deployment", "Deployment", table, checked)
+    routed = routers_text(plan.routers, plan.scenario.limits_that_count, columns[0][1].systems - plan.scenario.spare_systems)
+    return section("deployment", "Deployment", table, checked, Text(text=sentence_of(f"The router: {routed}")) if routed else None)

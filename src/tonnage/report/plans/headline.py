@@ -15,6 +15,7 @@ from tonnage.report.wording.confidence import chance_text, confidence_text
 from tonnage.report.wording.cost import no_cost_text
 from tonnage.report.wording.fleet_check import fleet_check_text
 from tonnage.report.wording.job import finish_text
+from tonnage.report.wording.routers import routers_text
 from tonnage.report.wording.sensitivity import riskiest_text
 from tonnage.report.wording.standby import standby_text
 from tonnage.report.wording.warnings import warning_text
@@ -33,6 +34,7 @@ def headline_rows(plan: Plan, best: Candidate) -> tuple[tuple[str, str], ...]:
         ("Standby", "" if best.standby is None else standby_text(best.standby)),
         ("Finish", "" if plan.job is None else finish_text(plan.job)),
         ("At the peak", "" if best.at_peak is None else at_peak_text(best.at_peak, plan.scenario.limits_that_count)),
+        ("Router", routers_text(plan.routers, plan.scenario.limits_that_count, best.systems - plan.scenario.spare_systems)),
         ("Cost", cost_text(plan)),
         ("Risk", risk_text(plan, best)),
     )

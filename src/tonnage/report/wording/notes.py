@@ -50,8 +50,8 @@ def note_text(note: notes.Note) -> str:
             return f"Every prompt is {note.tokens:,} tokens longer than what is asked: {' + '.join(sums)}."
         case notes.RandomSplit():
             return (
-                "Each instance is sized on its own share of the arrivals, split at random: "
-                "a router that balances better only lowers the latencies."
+                "What one instance carries is found with arrivals of its own, as random choice leaves them; "
+                f"the whole fleet at its peak is simulated behind the router {note.router}."
             )
         case notes.RestsOn():
             return f"The chosen prediction rests in part on: {'; '.join(note.marks)}."

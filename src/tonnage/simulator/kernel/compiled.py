@@ -12,13 +12,13 @@ __all__ = ["drive", "drive_fleet", "drive_shared", "is_compiled"]
 
 
 def _build_fleet(version: int) -> Callable[..., Any]:
-    """The loop of a fleet, with ``version`` as part of its key in numba's cache; 0 where no instance was available."""
+    """The loop of a fleet, with ``version`` as part of its key in numba's cache."""
 
     def drive_fleet(f, view, memory, asked, until):
-        served = routing.route(f, view, memory, asked, until)
-        if served and until == f.rows.sent.size and f.stop[0] == 0:
+        routing.route(f, view, memory, asked, until)
+        if until == f.rows.sent.size and f.stop[0] == 0:
             routing.drain(f)
-        return version if served else 0
+        return version
 
     return drive_fleet
 

@@ -16,14 +16,14 @@ from numba import njit
 from tonnage import units
 from tonnage.perf import step, step_terms
 from tonnage.results import requests
-from tonnage.simulator import happened, ratio, router
+from tonnage.simulator import autoscaler, happened, ratio, router
 from tonnage.simulator.kernel import loop
 from tonnage.simulator.kernel.schedulers import CODES
 
 
 def _fingerprint() -> int:
     """Checksum of what the compiled loop is made of, sources and codes: a change in any of it compiles the loop anew."""
-    others = [Path(str(module.__file__)) for module in (happened, ratio, router, step, step_terms, requests, units)]
+    others = [Path(str(module.__file__)) for module in (autoscaler, happened, ratio, router, step, step_terms, requests, units)]
     files = [*sorted(Path(__file__).parent.glob("*.py")), *others]
     return zlib.crc32(b"".join([repr(CODES).encode(), *(file.read_bytes() for file in files)]))
 

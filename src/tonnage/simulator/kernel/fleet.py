@@ -14,6 +14,9 @@ import numpy as np
 
 from tonnage.errors import InputError
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS
+from tonnage.simulator.autoscaler import Scaler, scaler_of
+from tonnage.simulator.changes import NO_CHANGES, Changes, Routed
+from tonnage.simulator.failures import RETRIES
 from tonnage.simulator.kernel.build import COARSE, EDGES, NO_LOG, NO_WATCH, idle, plain, ring_size, rows_for
 from tonnage.simulator.kernel.compiled import drive_fleet
 from tonnage.simulator.kernel.members import Fleet
@@ -23,24 +26,47 @@ from tonnage.simulator.kernel.routing import CODES, SEES_TOKENS
 from tonnage.simulator.kernel.run import check_trace
 from tonnage.simulator.router import Memory, View, check_fleet
 from tonnage.simulator.steps import STEP_COLUMNS
+from tonnage.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tonnage.results.requests import Requests
     from tonnage.spec.workload import Trace
 
 AT_ONCE = 100_000
 """Requests between two looks at what the caller wants: an interrupt is noticed after so many."""
 
 
+class Down(NamedTuple):
+    """``Outages`` in arrays."""
+
+    at: NDArray[np.int64]
+    instance: NDArray[np.int64]
+    back: NDArray[np.int64]
+
+
 class Asked(NamedTuple):
-    """What is asked of a router: its code, whether it must see every step, the sessions of the requests (or none), and its answers."""
+    """What is asked of a router, and what it answers.
+
+    Attributes:
+        code: of the router.
+        closely: whether it must see every step.
+        retry: code of what becomes of requests in flight at a failure.
+        sessions: of the requests, or none.
+        chosen: the instance of each request; -1 where none was available.
+        outages: failures and returns.
+        scaler: the controller.
+        told: outages that have happened, and requests that were sent again.
+    """
 
     code: int
     closely: int
+    retry: int
     sessions: NDArray[np.int64]
     chosen: NDArray[np.int64]
+    outages: Down
+    scaler: Scaler
+    told: NDArray[np.int64]
 
 
 def run_fleet(
@@ -51,34 +77,38 @@ def run_fleet(
     seed: int = 0,
     weight: Sequence[float] | None = None,
     sessions: NDArray[np.int64] | None = None,
+    changes: Changes = NO_CHANGES,
     progress: Callable[[int, int], None] | None = None,
-) -> tuple[Requests, NDArray[np.int64]]:
+) -> Routed:
     """Simulate the requests of an open loop on several engines.
 
     Args:
         trace: an open loop; ``due_ps`` in order.
         engines: machines at time 0; their settings and prices are taken, and they stay as they are.
-        router, seed, weight, sessions: as in ``simulate_fleet``.
+        router, seed, weight, sessions, changes: as in ``simulate_fleet``.
         progress: called with the requests that were sent and their number, now and then.
 
-    Returns:
-        The record in the order of the trace, and the instance that the router chose for each request.
-
     Raises:
-        InputError: a closed loop, no engine, an unknown router, due times out of order, or lengths below one token.
+        InputError: a closed loop, no engine, an unknown router, due times out of order, lengths below one token, or more instances in
+            ``changes`` than there are engines.
     """
     check_fleet(trace, engines, router)
     check_trace(trace)
-    closely, count = router in SEES_TOKENS, len(engines)
-    fleet = _fleet(trace, engines, closely)
-    none = np.zeros(0, np.int64)
+    changes.check(len(engines))
+    closely, count, last = router in SEES_TOKENS, len(engines), changes.last(trace)
+    fleet = _fleet(trace, engines, closely, changes.some)
+    none, down = np.zeros(0, np.int64), changes.outages
     asked = Asked(
         code=CODES[router],
         closely=int(closely),
+        retry=RETRIES[changes.retry],
         sessions=none if sessions is None else plain(sessions, np.int64),
         chosen=np.empty(len(trace), np.int64),
+        outages=Down(none, none, none) if down is None else Down(*(plain(each, np.int64) for each in (down.at, down.instance, down.back))),
+        scaler=scaler_of(changes.autoscale, last),
+        told=np.zeros(2, np.int64),
     )
-    view, memory = _view(fleet, weight), _memory(count, seed)
+    view, memory = _view(fleet, weight, changes.available(count)), _memory(count, seed)
     for until in range(0, len(trace) + AT_ONCE, AT_ONCE):
         sent = min(until, len(trace))
         drive_fleet(fleet, view, memory, asked, sent)
@@ -86,14 +116,19 @@ def run_fleet(
             progress(sent, len(trace))
     record = requests_of(fleet.rows, len(trace), fleet.tallies.gaps)
     served = np.where(record.instance < 0, -1, asked.chosen).astype(np.int32)
-    return replace(record, instance=served), asked.chosen
+    due = trace.due_ps // PS_PER_NS if changes.some else record.due_ns
+    return Routed(
+        requests=replace(record, instance=served, due_ns=due),
+        chosen=asked.chosen,
+        changed=changes.changed(count, last, int(asked.told[1]), asked.scaler),
+    )
 
 
-def _view(fleet: Fleet, weight: Sequence[float] | None) -> View:
+def _view(fleet: Fleet, weight: Sequence[float] | None, available: list[int]) -> View:
     """What a router sees, in arrays that the loop writes."""
     count, watch = len(fleet.cfg), fleet.watch
     weights = np.ones(count) if weight is None else np.array(weight, np.float64)
-    columns: Any = (np.ones(count, np.int64), watch.requests, watch.tokens, np.zeros(count), np.zeros(count, np.int64), weights)
+    columns: Any = (np.array(available, np.int64), watch.requests, watch.tokens, np.zeros(count), np.zeros(count, np.int64), weights)
     return View(*columns)
 
 
@@ -103,11 +138,12 @@ def _memory(count: int, seed: int) -> Memory:
     return Memory(*columns)
 
 
-def _fleet(trace: Trace, engines: Sequence[Machine], closely: bool) -> Fleet:
-    """The engines of a fleet, idle at time 0, and the rows of the trace."""
+def _fleet(trace: Trace, engines: Sequence[Machine], closely: bool, changing: bool) -> Fleet:
+    """The engines of a fleet, idle at time 0, and the rows of the trace; whether engines may fail or be released."""
     count, most = len(engines), max(len(m.slots) for m in engines)
     due, isl, osl = (plain(column, np.int64) for column in (trace.due_ps, trace.isl, trace.osl))
     cfg, kinds = _settings(engines, closely)
+    due = due.copy() if changing else due
     state = np.zeros(count, STATE)
     for i in range(count):
         state[i] = idle(cfg[i])
@@ -142,6 +178,8 @@ def _fleet(trace: Trace, engines: Sequence[Machine], closely: bool) -> Fleet:
         ),
         events=np.full(2 * size, NEVER),
         place=np.zeros(1, np.int64),
+        idle=state.copy() if changing else np.zeros(0, STATE),
+        again=np.zeros(len(trace) if changing else 0, np.int64),
         stop=np.zeros(1, np.int64),
     )
 

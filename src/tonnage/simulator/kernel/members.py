@@ -26,6 +26,8 @@ class Fleet(NamedTuple):
         events: a tournament of instants. Entry 1 is the earliest, the winner of 2k and 2k + 1 is k, and the second half has the instant
             for each engine before which no request ends there.
         place: the row of the request that comes next, in an array of one.
+        idle: the state of each engine at time 0; without entries where none fails or is released.
+        again: room for the rows that an engine had when it failed; without entries likewise.
         stop: as that of a ``Machine``.
     """
 
@@ -41,6 +43,8 @@ class Fleet(NamedTuple):
     watch: Watch
     events: NDArray[np.int64]
     place: NDArray[np.int64]
+    idle: Any
+    again: NDArray[np.int64]
     stop: NDArray[np.int64]
 
 

@@ -1,4 +1,7 @@
-"""The routers of ``simulator/router.py``, compiled as they stand, and the one loop of a fleet behind one of them."""
+"""The routers of ``simulator/router.py`` and the controller of ``autoscaler.py``, compiled as they stand, and the one loop of a fleet.
+
+Ties at one instant: what ends in engines, then failures and returns, then the controller's look, then requests.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,20 @@ from typing import Any
 import numpy as np
 from numba.extending import register_jitable
 
-from tonnage.simulator import router
+from tonnage.results.requests import FAILED
+from tonnage.simulator import autoscaler, router
+from tonnage.simulator.autoscaler import NO_LOOK, look, next_look
 from tonnage.simulator.kernel.arrivals import submit_routed
 from tonnage.simulator.kernel.driven import drive
+from tonnage.simulator.kernel.health import clear, take_away
 from tonnage.simulator.kernel.inlined import called, small
 from tonnage.simulator.kernel.members import first_engine, member, next_event, put_event
 from tonnage.simulator.kernel.memory import IN_A_FLEET, NEVER, NOBODY
 from tonnage.simulator.kernel.watch import deliver
 from tonnage.simulator.router import ROUTERS, Request
 
-_functions: list[Any] = [router.mixed, router.draw, router.nth_available, router.least, *ROUTERS.values()]
+_controller = [autoscaler.wake_and_release, autoscaler.asked_for, autoscaler.scale_up, autoscaler.scale_down, look, next_look]
+_functions: list[Any] = [router.mixed, router.draw, router.nth_available, router.least, *ROUTERS.values(), *_controller]
 for _function in _functions:
     register_jitable(_function)
 
@@ -72,29 +79,92 @@ def see_all(f, view, at):
         view.kv_used[i] = (f.cfg[i].kv_blocks - f.state[i].free) / max(f.cfg[i].kv_blocks, 1)
 
 
+@called()
+def go_to(f, view, asked, at):
+    """Advance the engines to an instant as far as the router can tell."""
+    while f.events[1] <= at:
+        go_on(f, first_engine(f), at)
+    if asked.closely > 0:
+        see_all(f, view, at)
+    deliver(f.watch, at)
+
+
+@called()
+def route_one(f, view, memory, asked, r, at):
+    """Route the request of a row at an instant; it is lost where no instance is available."""
+    rows = f.rows
+    go_to(f, view, asked, at)
+    i = choose(asked.code, view, Request(r, asked.sessions[r] if asked.sessions.size > 0 else -1, rows.isl[r]), memory)
+    asked.chosen[r] = i
+    if i < 0:
+        rows.status[r] = FAILED
+        return
+    rows.sent[r] = at
+    send(f, i, r)
+    go_on(f, i, at)
+
+
+@called()
+def happen(f, view, memory, asked, until):
+    """Failures, returns and looks of the controller up to an instant, in the order of time."""
+    outages, told = asked.outages, asked.told
+    while True:
+        outage = outages.at[told[0]] if told[0] < outages.at.size else NEVER
+        looks = next_look(asked.scaler)
+        if looks == NO_LOOK or outage <= looks:
+            if outage > until:
+                break
+            fail_or_return(f, view, memory, asked, outage)
+        elif looks > until:
+            break
+        else:
+            go_to(f, view, asked, looks)
+            look(asked.scaler, f.watch.requests, view.available, looks)
+            for i in range(f.cfg.size):
+                if asked.scaler.released[i] > 0:
+                    asked.scaler.released[i] = 0
+                    take_away(f, i, looks)
+                    clear(f, i)
+
+
+@called()
+def fail_or_return(f, view, memory, asked, at):
+    """The next failure, with what becomes of the requests in flight, or the next return."""
+    told, outages, status = asked.told, asked.outages, f.rows.status
+    i = outages.instance[told[0]]
+    back = outages.back[told[0]]
+    told[0] += 1
+    if back > 0:
+        view.available[i] = 1
+        return
+    go_to(f, view, asked, at)
+    view.available[i] = 0
+    count = take_away(f, i, at)
+    clear(f, i)
+    for k in range(count):
+        r = f.again[k]
+        if asked.retry == 2 or (asked.retry == 1 and f.rows.generated[r] == 0):
+            told[1] += 1
+            f.rows.generated[r] = 0
+            f.rows.first[r] = -1
+            f.rows.last[r] = -1
+            f.rows.preemptions[r] = 0
+            route_one(f, view, memory, asked, r, at)
+        else:
+            status[r] = FAILED
+
+
 @small()
 def route(f, view, memory, asked, until):
-    """Route the requests up to that row: ``asked`` has the router's code, whether it sees every step, and sessions; who got which.
-
-    False where no instance was available.
-    """
-    rows = f.rows
+    """Route the requests up to that row: ``asked`` has the router's code, whether it sees every step, and sessions; who got which."""
     while f.place[0] < until and f.stop[0] == 0:
         r = f.place[0]
-        at = rows.sent[r]
-        while f.events[1] <= at:
-            go_on(f, first_engine(f), at)
-        if asked.closely > 0:
-            see_all(f, view, at)
-        deliver(f.watch, at)
-        i = choose(asked.code, view, Request(r, asked.sessions[r] if asked.sessions.size > 0 else -1, rows.isl[r]), memory)
-        if i < 0:
-            return False
-        send(f, i, r)
-        go_on(f, i, at)
-        asked.chosen[r] = i
+        at = f.rows.sent[r]
+        happen(f, view, memory, asked, at)
+        if asked.scaler.counts.size > 0:
+            asked.scaler.counts[1] += 1
+        route_one(f, view, memory, asked, r, at)
         f.place[0] += 1
-    return True
 
 
 @small()

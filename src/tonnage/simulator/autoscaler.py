@@ -1,0 +1,231 @@
+"""Autoscaling: how many instances serve, decided again and again from what a controller sees.
+
+At every look, ``interval`` apart, the controller asks for load / target instances, rounded up, where the load is the requests that are
+outstanding at those that serve, or the requests that came in a second. A load within a tenth of what those that serve are meant for changes
+nothing. More are asked for at once, fewer only when no look within ``hold`` asked for more. These are the rules and defaults of Kubernetes'
+HorizontalPodAutoscaler (kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale, read 2026-11-22: a look every 15 s, a tolerance
+of 0.1, a stabilization window of 300 s downwards), without its limit of pods per period.
+
+Beside those that are asked for, ``warm`` instances are kept started: they take no requests until the controller puts them into service,
+at once. A new instance takes ``start`` until it can. One that is not needed any more takes no new requests and is released when its last
+one has ended; until then it is held, and counts against the most that there may be. At a look the lowest numbers start and enter service
+first, and the highest leave it first.
+
+``look`` reads and writes by index alone: one source for plain Python and, compiled, for the loop of a fleet, as the routers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import MutableSequence, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, get_args
+
+from tonnage.errors import InputError
+
+Metric = Literal["outstanding", "rate"]
+METRICS: dict[str, int] = {name: code for code, name in enumerate(get_args(Metric))}
+
+OFF, STARTING, STANDBY, SERVING, LEAVING = range(5)
+"""Phases of an instance: not held, started and not ready, ready without requests, taking requests, ending its last ones."""
+
+TOLERANCE = 0.1
+PER_S = 1_000_000_000_000
+NO_LOOK = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Autoscale:
+    """How a fleet is scaled.
+
+    Attributes:
+        metric: "outstanding" requests of an instance, or their "rate" in requests per second.
+        target: of the metric for one instance, above 0.
+        least, most: instances that serve; ``least`` do at the beginning.
+        start_s: seconds from the decision until an instance is ready.
+        hold_s: seconds for which the highest number asked for is kept.
+        interval_s: seconds between two looks.
+        warm: further instances that are kept started.
+    """
+
+    metric: Metric
+    target: float
+    least: int
+    most: int
+    start_s: float
+    hold_s: float = 300.0
+    interval_s: float = 15.0
+    warm: int = 0
+
+    def __post_init__(self) -> None:
+        numbers = self.target > 0 and self.start_s >= 0 and self.hold_s >= 0 and self.interval_s > 0 and self.warm >= 0
+        if not (numbers and self.metric in METRICS and 1 <= self.least <= self.most):
+            raise InputError("autoscale: target and interval are above 0, start, hold and warm are 0 or more, and 1 ≤ min ≤ max")
+
+    @property
+    def instances(self) -> int:
+        """The most that are held at once."""
+        return self.most + self.warm
+
+
+class Scaler(NamedTuple):
+    """What a controller is told, and what it keeps.
+
+    Attributes:
+        rule: int64: code of the metric, least, most, warm, and in picoseconds start, hold and interval.
+        target: float64, in an array of one.
+        phase: int64, of each instance.
+        ready: int64, the instant at which a starting one is ready.
+        asked: int64, a ring of the numbers asked for at the last looks within ``hold``.
+        counts: int64: looks so far; requests that came since the last one.
+        held: int32 of shape (looks, 2): instances that serve, and that are held, after each look.
+        released: int64, 1 for those that were released at this look.
+    """
+
+    rule: Sequence[int]
+    target: Sequence[float]
+    phase: MutableSequence[int]
+    ready: MutableSequence[int]
+    asked: MutableSequence[int]
+    counts: MutableSequence[int]
+    held: MutableSequence[MutableSequence[int]]
+    released: MutableSequence[int]
+
+
+def scaler_of(rule: Autoscale | None, until: int) -> Scaler:
+    """A controller at time 0, in arrays; of no instances where there is no rule.
+
+    Args:
+        rule: how it scales.
+        until: the last request's instant in picoseconds; later it does not look.
+    """
+    import numpy as np
+
+    none = np.zeros(0, np.int64)
+    if rule is None:
+        return Scaler(none, np.zeros(0), none, none, none, none, np.zeros((0, 2), np.int32), none)  # type: ignore[arg-type]
+    start, hold, interval = (max(round(s * PER_S), 0) for s in (rule.start_s, rule.hold_s, rule.interval_s))
+    interval = max(interval, 1)
+    phase = np.full(rule.instances, OFF)
+    phase[: rule.least], phase[rule.least : rule.least + rule.warm] = SERVING, STANDBY
+    columns = (
+        np.array([METRICS[rule.metric], rule.least, rule.most, rule.warm, start, hold, interval]),
+        np.array([rule.target], np.float64),
+        phase,
+        np.zeros(rule.instances, np.int64),
+        np.full(hold // interval + 1, rule.least),
+        np.zeros(2, np.int64),
+        np.zeros((until // interval, 2), np.int32),
+        np.zeros(rule.instances, np.int64),
+    )
+    return Scaler(*columns)  # type: ignore[arg-type]
+
+
+def next_look(s: Scaler) -> int:
+    """The instant of the next look in picoseconds; ``NO_LOOK`` where none comes."""
+    if len(s.phase) == 0 or s.counts[0] >= len(s.held):
+        return NO_LOOK
+    return (s.counts[0] + 1) * s.rule[6]
+
+
+def look(s: Scaler, requests: Sequence[int], available: MutableSequence[int], at: int) -> None:
+    """Decide, at an instant: who serves, who starts, who is released.
+
+    Args:
+        s: the controller.
+        requests: outstanding at each instance.
+        available: written: 1 where an instance takes requests.
+        at: picoseconds.
+    """
+    serving = wake_and_release(s, requests, at)
+    wanted = asked_for(s, requests, serving)
+    scale_up(s, wanted, at)
+    scale_down(s, wanted, requests)
+    serving, held = 0, 0
+    for i in range(len(s.phase)):
+        available[i] = 1 if s.phase[i] == SERVING else 0
+        serving += available[i]
+        held += 1 if s.phase[i] != OFF else 0
+    s.held[s.counts[0]][0] = serving
+    s.held[s.counts[0]][1] = held
+    s.counts[0] += 1
+    s.counts[1] = 0
+
+
+def wake_and_release(s: Scaler, requests: Sequence[int], at: int) -> int:
+    """Those that are ready by now are on standby, and those that have ended their last requests are released; how many serve."""
+    serving = 0
+    for i in range(len(s.phase)):
+        if s.phase[i] == STARTING and s.ready[i] <= at:
+            s.phase[i] = STANDBY
+        elif s.phase[i] == LEAVING and requests[i] == 0:
+            s.phase[i] = OFF
+            s.released[i] = 1
+        elif s.phase[i] == SERVING:
+            serving += 1
+    return serving
+
+
+def asked_for(s: Scaler, requests: Sequence[int], serving: int) -> int:
+    """The number that is to serve: what the load asks for, or the highest of the last looks where that is fewer than now."""
+    load, target = 0.0, s.target[0]
+    if s.rule[0] == 0:
+        for i in range(len(s.phase)):
+            if s.phase[i] == SERVING:
+                load += requests[i]
+    else:
+        load = s.counts[1] * 1.0 * PER_S / s.rule[6]
+    wanted = int(load / target)
+    if wanted * target < load:
+        wanted += 1
+    if abs(load - serving * target) <= TOLERANCE * serving * target:
+        wanted = serving
+    wanted = min(max(wanted, s.rule[1]), s.rule[2])
+    s.asked[s.counts[0] % len(s.asked)] = wanted
+    if wanted >= serving:
+        return wanted
+    highest = wanted
+    for i in range(len(s.asked)):
+        highest = max(highest, s.asked[i])
+    return min(highest, serving)
+
+
+def scale_up(s: Scaler, wanted: int, at: int) -> None:
+    """Start what is missing, the lowest free numbers first, and put those that are ready into service."""
+    active, serving = 0, 0
+    for i in range(len(s.phase)):
+        active += 1 if s.phase[i] in (STARTING, STANDBY, SERVING) else 0
+        serving += 1 if s.phase[i] == SERVING else 0
+    for i in range(len(s.phase)):
+        if s.phase[i] == STANDBY and serving < wanted:
+            s.phase[i] = SERVING
+            serving += 1
+        elif s.phase[i] == OFF and active < wanted + s.rule[3]:
+            s.phase[i] = STARTING
+            s.ready[i] = at + s.rule[4]
+            active += 1
+
+
+def scale_down(s: Scaler, wanted: int, requests: Sequence[int]) -> None:
+    """Take what is too much out of service, the highest numbers first; then give up what is started beyond the warm ones."""
+    active, serving = 0, 0
+    for i in range(len(s.phase)):
+        active += 1 if s.phase[i] in (STARTING, STANDBY, SERVING) else 0
+        serving += 1 if s.phase[i] == SERVING else 0
+    for i in range(len(s.phase) - 1, -1, -1):
+        if s.phase[i] == SERVING and serving > wanted:
+            s.phase[i] = STANDBY
+            serving -= 1
+    for phase in (STARTING, STANDBY):
+        for i in range(len(s.phase) - 1, -1, -1):
+            if s.phase[i] == phase and active > wanted + s.rule[3]:
+                s.phase[i] = LEAVING if requests[i] > 0 else OFF
+                s.released[i] = 0 if requests[i] > 0 else 1
+                active -= 1
+
+
+def instance_seconds(s: Scaler, rule: Autoscale, until: int) -> float:
+    """What is held over the time from 0 to an instant in picoseconds, in instances times seconds."""
+    seconds, each = until / PER_S, s.rule[6] / PER_S
+    held = [rule.least + rule.warm, *(int(row[1]) for row in s.held)]
+    last = max(seconds - (len(held) - 1) * each, 0.0)
+    return sum(held[:-1]) * each + held[-1] * last

@@ -1,0 +1,60 @@
+"""An engine that fails or is released, compiled: what it had is taken from it, and it is empty as at time 0."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tonnage.simulator.kernel.driven import drive
+from tonnage.simulator.kernel.inlined import called
+from tonnage.simulator.kernel.members import member, put_event
+from tonnage.simulator.kernel.memory import NEVER, NOBODY
+from tonnage.simulator.kernel.watch import push
+
+
+@called()
+def take_away(f, i, at):
+    """Advance the engine to an instant step by step, and note in ``Fleet.again`` who has not ended; how many.
+
+    First those that run, in the order in which they entered, then the queue, then those on their way.
+    """
+    m = member(f, i)
+    leaps = m.cfg.leaps
+    m.cfg.leaps = 0
+    m.state.watched = at
+    drive(m, np.int64(at), np.int64(NOBODY))
+    m.cfg.leaps = leaps
+    s, count = m.state, 0
+    for k in range(s.running):
+        f.again[count] = m.slots[m.lists.running[k]].row
+        count += 1
+    r = s.head
+    for _ in range(s.queued):
+        f.again[count] = r
+        count += 1
+        r = f.rows.next[r]
+    r = s.arrived
+    for _ in range(s.coming):
+        f.again[count] = r
+        count += 1
+        r = f.rows.next[r]
+    return count
+
+
+@called()
+def clear(f, i):
+    """The engine is as at time 0, and the router has forgotten what it had sent there."""
+    f.state[i] = f.idle[i]
+    for k in range(f.cfg[i].slots):
+        f.lists.spare[i, k] = f.cfg[i].slots - 1 - k
+    tallies, watch = f.tallies, f.watch
+    tallies.positions[i, :] = 0
+    tallies.moved[i, :] = 0
+    tallies.phases[i, :] = 0
+    watch.requests[i] = 0
+    watch.tokens[i] = 0
+    entries = watch.under_way[0]
+    watch.under_way[0] = 0
+    for k in range(entries):
+        if watch.late[k, 1] != i:
+            push(watch, watch.late[k, 0], watch.late[k, 1], watch.late[k, 2], watch.late[k, 3])
+    put_event(f, i, NEVER)
