@@ -12,6 +12,7 @@ from tests.gateway.fakes import Fake, Got, asked, before, bounded, fine, get, po
 from tonnage.gateway.prefixes import BLOCK, Prefixes
 from tonnage.gateway.request import Request
 from tonnage.simulator.router import ROUTERS
+from tonnage.version import VERSION
 
 
 def request(body: bytes = b"", **headers: bytes) -> Request:
@@ -124,6 +125,10 @@ def test_the_models_of_all_backends_are_listed_once() -> None:
             status, body = await asked(running, get("/v1/models"))
             assert status == 200
             assert [one["id"] for one in json.loads(body)["data"]] == ["a", "b", "c"]
+            status, body = await asked(running, get("/v1/metadata"))
+            assert (status, [one["shortName"] for one in json.loads(body)["modelInfo"]]) == (200, ["a", "b", "c"])
+            status, body = await asked(running, get("/v1/version"))
+            assert (status, json.loads(body)["release"]) == (200, VERSION)
 
     bounded(test())
 

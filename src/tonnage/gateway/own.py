@@ -13,6 +13,7 @@ from tonnage.gateway.backend import Backend
 from tonnage.gateway.core import Core
 from tonnage.gateway.metrics import TEXT, text
 from tonnage.gateway.request import Request
+from tonnage.version import VERSION
 
 PASSED = (b"/v1/", b"/v2/", b"/v2")
 """What the paths of OpenAI and of KServe begin with."""
@@ -21,6 +22,8 @@ READY = (b"/health", b"/v1/health/ready")
 LIVE = b"/v1/health/live"
 METRICS = (b"/metrics", b"/v1/metrics")
 MODELS = b"/v1/models"
+VERSIONS, METADATA = b"/v1/version", b"/v1/metadata"
+"""As NIM has them (docs.nvidia.com/nim, read 2026-11-22), with those of their fields that a gateway can fill."""
 OPEN = frozenset((*READY, LIVE, *METRICS))
 """Paths that are answered without a key."""
 
@@ -43,6 +46,8 @@ class OwnPaths:
         close, head = not request.keep, request.method == b"HEAD"
         if reads and path in (*READY, LIVE, *METRICS):
             reply(self._known(path, close, head))
+        elif reads and path in (VERSIONS, METADATA):
+            reply(document(200, self._about(path), close=close, head=head))
         elif reads and path == MODELS:
             task = self._core.loop.create_task(self._models(request, reply))
             self._tasks.add(task)
@@ -65,6 +70,15 @@ class OwnPaths:
         ready = self._core.ready
         message = "ready" if ready else "no backend takes requests" if not self._core.draining else "about to end"
         return document(200 if ready else 503, {"object": "health.response", "message": message}, close=close, head=head)
+
+    def _about(self, path: bytes) -> dict[str, Any]:
+        """The gateway's release; or that and the models that its backends have listed."""
+        if path == VERSIONS:
+            return {"release": VERSION, "api": VERSION}
+        core, now = self._core, self._core.loop.time()
+        known = {name for backend in core.backends if backend.takes(now) for name in backend.models or ()}
+        known |= {alias for alias, model in core.settings.aliases.items() if model in known}
+        return {"version": VERSION, "assetInfo": [], "modelInfo": [{"shortName": name, "modelUrl": ""} for name in sorted(known)]}
 
     async def _models(self, request: Request, reply: Reply) -> None:
         """The models of all backends that take requests, each name once."""
