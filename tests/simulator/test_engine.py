@@ -259,3 +259,33 @@ def test_a_router_drives_engines_without_touching_a_scheduler() -> None:
     assert sum(len(record) for record in records) == 300
     assert all((record.status == COMPLETED).all() for record in records)
     assert 0 < chosen.count(0) < chosen.count(1)
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@given(data=st.data())
+@EASY
+def test_an_engine_that_forgets_what_has_ended_goes_on_as_one_that_does_not(scheduler, data) -> None:
+    r = opened(data.draw(runs((scheduler,))))
+    rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
+    keeps, forgets = (engine_of(Engine, r) for _ in range(2))
+    coming, forgotten = requests_of(r.trace), 0
+    while coming or keeps.next_event() is not None:
+        until = keeps.now + int(rng.integers(1, 100 * MS))
+        while coming and coming[0].at <= until:
+            request = coming.pop(0)
+            for engine in (keeps, forgets):
+                engine.submit(request)
+        if rng.integers(0, 8) == 0 and len(keeps.waiting):
+            assert keeps.cancel(int(keeps.waiting[0])) == forgets.cancel(int(forgets.waiting[0]))
+        one, other = (engine.advance(until) for engine in (keeps, forgets))
+        for name in ("ids", "at", "tokens", "status"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+        forgotten += forgets.forget()
+        assert keeps.running.tolist() == forgets.running.tolist()
+        assert keeps.waiting.tolist() == forgets.waiting.tolist()
+        assert keeps.preemptions() == forgets.preemptions()
+        assert (keeps.kv_blocks_used, keeps.queued) == (forgets.kv_blocks_used, forgets.queued)
+    whole, rest = keeps.requests(), forgets.requests()
+    assert len(whole) == len(rest) + forgotten
+    np.testing.assert_array_equal(whole.gaps, rest.gaps)
+    np.testing.assert_array_equal(whole.last_token_ns[forgotten:], rest.last_token_ns)

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from tonnage.serve.clock import WallClock
     from tonnage.simulator.engine import Engine
 
+KEPT = 4_096
+"""Requests after which those that have ended are forgotten."""
+
 Deliver = Callable[[int, int], None]
 """Takes output tokens and the status of the request after them, when its client has them."""
 
@@ -49,6 +52,7 @@ class Instance:
         self._late: Callable[[float], None] | None = None
         self.slot_at: dict[int, float] = {}
         self._without: set[int] = set()
+        self._taken = 0
 
     def wakes_by(self, alarm: Alarm, late: Callable[[float], None]) -> None:
         """Take an alarm whose ring calls ``wake``, and whom to tell how late each batch of deliveries was, in seconds on the wall."""
@@ -64,6 +68,9 @@ class Instance:
         """
         self._deliver[number] = deliver
         self._without.add(number)
+        self._taken += 1
+        if self._taken % KEPT == 0:
+            self.member.engine.forget()
         self.member.submit(number, isl=isl, osl=osl, at=max(self._clock.now(), self.member.engine.now))
         self.wake()
 

@@ -22,7 +22,7 @@ from tonnage.results.requests import UNFINISHED
 from tonnage.simulator.happened import CANCELLED, Happened
 from tonnage.simulator.kernel.build import check_engine, machine, rows_for, settings
 from tonnage.simulator.kernel.compiled import drive
-from tonnage.simulator.kernel.growth import copied, grown, log_of
+from tonnage.simulator.kernel.growth import copied, grown, log_of, without_first
 from tonnage.simulator.kernel.memory import BETWEEN, ENDS, NEVER, TOKENS, UNDER_WAY, Machine
 from tonnage.simulator.kernel.record import requests_of
 from tonnage.simulator.request import check_received
@@ -82,6 +82,7 @@ class Engine:
         self._new: list[Request] = []
         self._row: dict[int, int] = {}
         self._cancelled: list[tuple[int, int]] = []
+        self._preempted = 0
 
     def submit(self, request: Request) -> None:
         """Send a request to the engine, now or later; of those sent at one instant, the one submitted first goes first.
@@ -115,6 +116,26 @@ class Engine:
             drive(m, self.now, row)
         self._cancelled.append((request, self.now))
         return True
+
+    def forget(self) -> int:
+        """Drop the oldest requests from the record, up to the first that has not ended; what happens next does not change.
+
+        A server that runs for days does not keep every request. ``requests`` gives the rest, and the gaps of all.
+
+        Returns:
+            How many were dropped.
+        """
+        self._send()
+        m = self._machine
+        live: list[int] = [int(m.state["arrived"]), *self._slots()["row"].tolist(), *self._waiting_rows().tolist()]
+        count = min(live)
+        if count:
+            self._preempted += int(m.rows.preemptions[:count].sum())
+            for number in m.rows.id[:count].tolist():
+                del self._row[number]
+            without_first(m, count)
+            self._row = {number: row - count if row >= 0 else row for number, row in self._row.items()}
+        return count
 
     def next_event(self) -> int | None:
         """The instant in picoseconds at which something may happen next if nothing is submitted; None if nothing will.
@@ -205,7 +226,7 @@ class Engine:
         self._send()
         counts = self._machine.rows.preemptions
         if request is None:
-            return int(counts[: self._sent()].sum())
+            return self._preempted + int(counts[: self._sent()].sum())
         row = self._row.get(request, _NOBODY)
         return 0 if row == _NOBODY else int(counts[row])
 

@@ -28,6 +28,27 @@ def grown(m: Machine, count: int, *, log: int) -> Machine:
     return m._replace(rows=rows)
 
 
+def without_first(m: Machine, count: int) -> None:
+    """Take the first rows, whose requests have all ended, out of the memory; those behind them move up.
+
+    Of an engine by itself, without a prefix cache: nobody else knows the places of its rows.
+    """
+    s, rows = m.state, m.rows
+    last = int(s["arrived"] + s["coming"])
+    fresh: Any = rows_for(*np.zeros((4, count), np.int64))
+    columns: Any = zip(rows, fresh, strict=True)
+    for column, new in columns:
+        if column.size:
+            column[: last - count] = column[count:last].copy()
+            column[last - count : last] = new
+    rows.next[: last - count] -= count
+    s["arrived"] -= count
+    if s["queued"]:
+        s["head"] -= count
+        s["tail"] -= count
+    m.slots["row"][m.lists.running[: s["running"]]] -= count
+
+
 def copied(rows: Rows) -> Rows:
     """Rows of their own."""
     columns: Any = (column.copy() for column in rows)
