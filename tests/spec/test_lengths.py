@@ -236,3 +236,11 @@ def test_any_file_is_pairs_or_input_errors(text: str, tmp_path_factory: pytest.T
 
 def test_fixed_lengths_equal_however_they_were_written() -> None:
     assert parse_lengths("2000", "--isl") == Lengths(mean=2000) == parse_lengths("1500words", "--isl")
+
+
+@pytest.mark.parametrize(("text", "tokens"), [("8000chars", 2000), ("8000 characters", 2000), ("400char", 100), ("8000+-800chars", 2000)])
+def test_characters_are_about_four_a_token(text: str, tokens: int) -> None:
+    found = parse_lengths(text, "isl")
+    assert found.mean == tokens
+    assert str(found) == text
+    assert parse_part("3x400chars", "history") == (3, 100.0)

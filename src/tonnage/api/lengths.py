@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from tonnage.api.faults import Faults
 from tonnage.errors import option
-from tonnage.plan.note import LengthInWords, Note, Part, PromptPart, PromptParts, Which
+from tonnage.plan.note import LengthInCharacters, LengthInWords, Note, Part, PromptPart, PromptParts, Which
 from tonnage.spec.length_files import read_pairs
-from tonnage.spec.lengths import WORDS_PER_TOKEN, Lengths, Pairs, parse_lengths, parse_part
+from tonnage.spec.lengths import CHARACTERS_PER_TOKEN, WORDS_PER_TOKEN, Lengths, Pairs, parse_lengths, parse_part
 from tonnage.spec.recording import Recording
 from tonnage.spec.scenario import LengthsAsked
 
@@ -55,6 +55,7 @@ def lengths_found(asked: LengthsAsked, recording: Recording | None, faults: Faul
     if isl_own is None or osl_own is None or len(faults.messages) > before:
         return None
     remarks += _in_words(texts, (isl_own, osl_own), words)
+    remarks += _in_characters(texts, (isl_own, osl_own))
     return LengthsFound(isl=isl_own.longer(added), osl=osl_own, pairs=None, remarks=tuple(remarks))
 
 
@@ -68,6 +69,15 @@ def _in_words(texts: tuple[tuple[Which, str], ...], lengths: tuple[Lengths, ...]
         LengthInWords(which=name, written=text, tokens=found.mean, words_per_token=words)
         for (name, text), found in zip(texts, lengths, strict=True)
         if "word" in text
+    ]
+
+
+def _in_characters(texts: tuple[tuple[Which, str], ...], lengths: tuple[Lengths, ...]) -> list[Note]:
+    """A note on each length that was written in characters."""
+    return [
+        LengthInCharacters(which=name, written=text, tokens=found.mean, characters_per_token=CHARACTERS_PER_TOKEN)
+        for (name, text), found in zip(texts, lengths, strict=True)
+        if "char" in text.lower()
     ]
 
 

@@ -57,15 +57,15 @@ class LengthsArguments(TypedDict, total=False):
     """How long prompts and outputs are."""
 
     isl: Length
-    """Prompt length in tokens or words (3500words): 2000, 2000+-500, lognormal:2000,500, uniform:1600-2000, histogram:100:0.2,500:0.8,
-    or a .csv with the columns value,weight.
+    """Prompt length in tokens, words (3500words) or characters (8000chars): 2000, 2000+-500, lognormal:2000,500, uniform:1600-2000,
+    histogram:100:0.2,500:0.8, or a .csv with the columns value,weight.
     """
     osl: Length
     """Output length, in the same forms."""
     pairs: str | Path | None
     """CSV with the columns isl,osl: prompt and output lengths drawn together, in place of isl and osl."""
     system_prompt: Length
-    """Length of the system prompt in tokens or words; it is added to every prompt."""
+    """Length of the system prompt in tokens, words or characters; it is added to every prompt."""
     retrieved: Length
     """Retrieved passages that are added to every prompt, such as 5x400."""
     history: Length

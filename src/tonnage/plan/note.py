@@ -42,6 +42,19 @@ class LengthInWords:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LengthInCharacters:
+    """A length that was written in characters: ``which`` is "isl" or "osl", ``tokens`` the mean that it came to."""
+
+    __pydantic_config__ = FORBID
+
+    which: Which
+    written: str
+    tokens: float
+    characters_per_token: float
+    code: Literal["length-in-characters"] = "length-in-characters"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PromptPart:
     """A part that is added to every prompt, ``count`` times so many tokens."""
 
@@ -213,6 +226,7 @@ class InvalidRun:
 Note = Annotated[
     UseCaseDefaults
     | LengthInWords
+    | LengthInCharacters
     | PromptParts
     | RandomSplit
     | RestsOn

@@ -1,7 +1,8 @@
 """Lengths of prompts and outputs: distributions in tokens, and pairs that belong together.
 
 A length may be written in words: English text has about 0.75 words a token (OpenAI, "What are tokens and
-how to count them?"; NVIDIA's course on sizing uses the same), so 3,500 words are 4,667 tokens.
+how to count them?"; NVIDIA's course on sizing uses the same), so 3,500 words are 4,667
+tokens. Or in characters, of which a token of English has about four: "8000chars" are 2,000 tokens.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ MAX_TOKENS = 10_000_000
 
 WORDS_PER_TOKEN = 0.75
 """Of English text."""
+
+CHARACTERS_PER_TOKEN = 4.0
+"""Of English text (OpenAI, "What are tokens and how to count them?": "1 token ~= 4 chars in English")."""
 
 TAIL = 3.0902
 """Standard deviations to the 99.9th percentile, where the longest length of an endless distribution is taken."""
@@ -173,18 +177,18 @@ def histogram(bins: list[tuple[float, float]], written: str = "") -> Lengths:
 
 
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?"
-_UNIT = re.compile(r"\s*(words?|tokens?)$")
+_UNIT = re.compile(r"\s*(words?|tokens?|characters?|chars?)$")
 _PLUS = re.compile(rf"^(.*[^e+])\+({_NUMBER})$")
 _PAIR = re.compile(r"^(normal|lognormal|uniform):([^,]+),([^,]+)$")
 _INTERVAL = re.compile(rf"^uniform:({_NUMBER})-({_NUMBER})$")
 _BIN = re.compile(rf"^\s*({_NUMBER})\s*:\s*({_NUMBER})\s*$")
-_TIMES = re.compile(rf"^\s*(\d+)\s*[x×]\s*({_NUMBER}\s*(?:words?|tokens?)?)\s*$", re.IGNORECASE)
+_TIMES = re.compile(rf"^\s*(\d+)\s*[x×]\s*({_NUMBER}\s*(?:words?|tokens?|characters?|chars?)?)\s*$", re.IGNORECASE)
 
 
 def parse_lengths(text: str, where: str, words_per_token: float = WORDS_PER_TOKEN) -> Lengths:
     """Read "2000", "2000±500", "lognormal:2000,500", "uniform:1600-2000" or "histogram:100:0.2,500:0.8".
 
-    Each may end in "words" ("3500words"), or have a fixed part added ("lognormal:300,90+4600"); a path that
+    Each may end in "words" ("3500words") or "chars" ("8000chars"), or have a fixed part added ("lognormal:300,90+4600"); a path that
     ends in ".csv" is a file with the columns value and weight.
 
     Raises:
@@ -196,7 +200,7 @@ def parse_lengths(text: str, where: str, words_per_token: float = WORDS_PER_TOKE
 
         return read_histogram(text.strip(), where)
     unit = _UNIT.search(plain)
-    per_token = words_per_token if unit and unit.group(1).startswith("word") else 1.0
+    per_token = _per_token(unit, words_per_token)
     body = plain[: unit.start()] if unit else plain
     added = _PLUS.match(body)
     plus = float(added.group(2)) if added else 0.0
@@ -207,6 +211,13 @@ def parse_lengths(text: str, where: str, words_per_token: float = WORDS_PER_TOKE
     lengths = _checked(found, text, where).longer(plus).scaled(1 / per_token)
     _checked(lengths, text, where)
     return replace(lengths, written=plain) if per_token != 1.0 else lengths
+
+
+def _per_token(unit: re.Match[str] | None, words_per_token: float) -> float:
+    """How many of a unit a token is; 1 where the unit is the token."""
+    if unit is None or unit.group(1).startswith("token"):
+        return 1.0
+    return words_per_token if unit.group(1).startswith("word") else CHARACTERS_PER_TOKEN
 
 
 def _one_form(plain: str, text: str, where: str) -> Lengths:
@@ -246,7 +257,7 @@ def _histogram(body: str, text: str, where: str) -> Lengths:
 
 def _form(text: str, where: str) -> str:
     return (
-        f"{where}: '{text}' is not a length in tokens; write for example 2000, 2000+-500, 3500words, lognormal:2000,500, "
+        f"{where}: '{text}' is not a length in tokens; write for example 2000, 2000+-500, 3500words, 8000chars, lognormal:2000,500, "
         "uniform:1600-2000, histogram:100:0.2,500:0.8 or the path of a .csv"
     )
 
@@ -270,12 +281,14 @@ def parse_part(text: str, where: str, words_per_token: float = WORDS_PER_TOKEN) 
         InputError: neither form, or more than any model takes.
     """
     plain = str(text).strip()
-    match = _TIMES.match(plain) or re.match(rf"^()({_NUMBER}\s*(?:words?|tokens?)?)$", plain, re.IGNORECASE)
+    match = _TIMES.match(plain) or re.match(rf"^()({_NUMBER}\s*(?:words?|tokens?|characters?|chars?)?)$", plain, re.IGNORECASE)
     if not match:
-        raise InputError(f"{where}: '{text}' is not a part of a prompt; write tokens or words, or several such as 5x400 or 3x300words")
+        raise InputError(
+            f"{where}: '{text}' is not a part of a prompt; write tokens, words or characters, or several such as 5x400 or 3x300words"
+        )
     body = match.group(2).lower()
     unit = _UNIT.search(body)
-    tokens = float(body[: unit.start()] if unit else body) / (words_per_token if unit and unit.group(1).startswith("word") else 1.0)
+    tokens = float(body[: unit.start()] if unit else body) / _per_token(unit, words_per_token)
     count = int(match.group(1) or 1)
     if not 0 <= count * tokens <= MAX_TOKENS:
         raise InputError(f"{where}: '{text}' is above {MAX_TOKENS:,} tokens, more than any model takes")

@@ -48,12 +48,12 @@ class LengthsAsked:
     __pydantic_config__ = FORBID
 
     isl: Length = leaf(
-        "Prompt length in tokens or words (3500words): 2000, 2000+-500, lognormal:2000,500, uniform:1600-2000, "
+        "Prompt length in tokens, words (3500words) or characters (8000chars): 2000, 2000+-500, lognormal:2000,500, uniform:1600-2000, "
         "histogram:100:0.2,500:0.8, or a .csv with the columns value,weight."
     )
     osl: Length = leaf("Output length, in the same forms.")
     pairs: Text = leaf("CSV with the columns isl,osl: prompt and output lengths drawn together, in place of isl and osl.", file=True)
-    system_prompt: Length = leaf("Length of the system prompt in tokens or words; it is added to every prompt.")
+    system_prompt: Length = leaf("Length of the system prompt in tokens, words or characters; it is added to every prompt.")
     retrieved: Length = leaf("Retrieved passages that are added to every prompt, such as 5x400.")
     history: Length = leaf("Earlier turns of the chat that are added to every prompt, such as 3x700.")
     words_per_token: Number = leaf("Words per token (default: 0.75, as in English).")

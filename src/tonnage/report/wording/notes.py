@@ -34,6 +34,13 @@ def fleet_check_note(plan: Plan) -> str:
     return "" if plan.fleet_check is None else f"Fleet check: {fleet_check_text(plan.fleet_check)}."
 
 
+def _per_token(note: notes.LengthInWords | notes.LengthInCharacters) -> str:
+    """How many words or characters a token was counted as."""
+    if isinstance(note, notes.LengthInCharacters):
+        return f", at about {plain(note.characters_per_token)} characters a token (English); count yours with the model's tokenizer"
+    return f" at {plain(note.words_per_token)} words a token{' (English)' if note.words_per_token == ENGLISH else ''}"
+
+
 def note_text(note: notes.Note) -> str:
     """One note as a sentence."""
     if isinstance(note, Measured):
@@ -41,10 +48,8 @@ def note_text(note: notes.Note) -> str:
     match note:
         case notes.UseCaseDefaults():
             return f"The use case {note.use_case} sets: {', '.join(_settings(note))}."
-        case notes.LengthInWords():
-            english = " (English)" if note.words_per_token == ENGLISH else ""
-            at = f"at {plain(note.words_per_token)} words a token{english}"
-            return f"{note.which.upper()} of {note.written} is {whole(note.tokens)} tokens {at}."
+        case notes.LengthInWords() | notes.LengthInCharacters():
+            return f"{note.which.upper()} of {note.written} is {whole(note.tokens)} tokens{_per_token(note)}."
         case notes.PromptParts():
             sums = [f"{f'{p.count} × ' if p.count > 1 else ''}{whole(p.tokens)} {PARTS[p.part]}" for p in note.parts]
             return f"Every prompt is {note.tokens:,} tokens longer than what is asked: {' + '.join(sums)}."

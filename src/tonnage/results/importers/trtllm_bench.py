@@ -1,0 +1,74 @@
+"""The report of ``trtllm-bench throughput`` and ``latency`` with ``--report_json``: one run per JSON file.
+
+Its TPOT is ours: (last token − first) / (tokens − 1), one value per request; its request latency is our E2E, and its TTFT is there only
+with ``--streaming``. All three count from the moment a request is handed to the engine, without HTTP. It names the GPU in words of the
+driver, which is left to the caller. It does not say the concurrency that was asked for: where all requests were handed over within a
+twentieth of the run they count as queued at once; elsewhere the mean number in flight is taken. ``issue_rate`` is, whatever its name says,
+the mean nanoseconds between two requests times 10⁹. Source: TensorRT-LLM 1.2, ``tensorrt_llm/bench/dataclasses/reporting.py`` (read
+2026-11-22).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tonnage.errors import InputError
+from tonnage.results.columns import shown
+from tonnage.results.json_format import JsonFormat, Point
+from tonnage.results.json_values import count_at, inside, measure_at, number_at
+
+LATENCIES = {
+    "e2e": ("performance", "request_latency_percentiles_ms"),
+    "ttft": ("streaming_metrics", "ttft_percentiles"),
+    "tpot": ("streaming_metrics", "tpot_percentiles"),
+}
+STATISTICS = {"average": "", "p50": "_p50", "p90": "_p90", "p95": "_p95", "p99": "_p99"}
+FORMATS = {"FP8": "fp8", "NVFP4": "nvfp4", "W4A16_AWQ": "awq", "W4A16_GPTQ": "gptq", "W8A16": "int8-wo", "W4A16": "int4-wo"}
+"""Names of its quantisations."""
+AT_ONCE = 0.05
+"""Share of a run within which all requests were handed over, where they count as queued at once."""
+
+
+def is_trtllm(document: Any) -> bool:
+    """Whether a JSON document is such a report."""
+    return isinstance(document, dict) and {"engine", "request_info", "performance", "world_info"} <= document.keys()
+
+
+def trtllm_points(document: dict[str, Any], where: str) -> Iterator[Point]:
+    """The one run of the document.
+
+    Raises:
+        InputError: naming the place and the key.
+    """
+    requests = count_at(document, where, "request_info", "num_requests")
+    if requests is None:
+        raise InputError(f"{where}: no request was completed; give a run that measured something")
+    values: dict[str, str | int | float | None] = {"engine": "tensorrt-llm", "requests": requests}
+    values["concurrency"] = requests if _at_once(document, where, requests) else _in_flight(document, where)
+    for ours, path in LATENCIES.items():
+        for theirs, suffix in STATISTICS.items():
+            values[f"{ours}{suffix}_ms"] = measure_at(document, where, *path, theirs)
+    for ours, theirs in (("requests_s", "request_throughput_req_s"), ("output_tok_s", "system_output_throughput_tok_s")):
+        values[ours] = measure_at(document, where, "performance", theirs)
+    for ours, theirs in (("isl", "avg_input_length"), ("osl", "avg_output_length")):
+        values[ours] = count_at(document, where, "request_info", theirs, rounded=True)
+    for ours, theirs in (("tp", "tp_size"), ("pp", "pp_size")):
+        values[ours] = count_at(document, where, "world_info", theirs)
+    model, quantised = inside(document, "engine", "model"), inside(document, "engine", "quantization")
+    values["model"] = shown(model) if isinstance(model, str) and model.strip() else None
+    values["precision"] = "fp16" if quantised is None else FORMATS.get(str(quantised))
+    yield where, {name: value for name, value in values.items() if value is not None}
+
+
+def _at_once(document: dict[str, Any], where: str, requests: int) -> bool:
+    """Whether all requests were handed over at the beginning of the run."""
+    between, whole = number_at(document, where, "world_info", "issue_rate"), measure_at(document, where, "performance", "total_latency_ms")
+    return between is None or whole is None or between * 1e-18 * requests <= AT_ONCE * whole / 1e3
+
+
+def _in_flight(document: dict[str, Any], where: str) -> int | None:
+    return count_at(document, where, "request_info", "avg_num_concurrent_requests", rounded=True)
+
+
+FORMAT = JsonFormat(tool="trtllm-bench", recognises=is_trtllm, points=trtllm_points)
