@@ -21,6 +21,8 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from tonnage.scope import refused
+
 DONE = 0
 FAILED = 1
 BAD_INPUT = 2
@@ -165,6 +167,11 @@ class UnknownName(InputError):
             known: every name that would have been right.
             otherwise: what works too, such as "the path of a file".
         """
+        why = refused(kind, name)
+        if why:
+            super().__init__(f"{kind} '{name}' is not covered: {why}")
+            self.kind, self.name = kind, name
+            return
         names = sorted(known)
         near = _near(name.lower(), names)
         hint = f"did you mean {', '.join(near)}?" if near else f"one of: {', '.join(names[:12])}{', …' if len(names) > 12 else ''}"

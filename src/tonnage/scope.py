@@ -1,0 +1,90 @@
+"""What Tonnage does not do on purpose, by the names under which people ask for it, each with the reason: docs/scope.md."""
+
+from __future__ import annotations
+
+import re
+
+PAGE = "docs/scope.md"
+
+REFUSED: dict[str, tuple[tuple[str, str], ...]] = {
+    "precision": (
+        (
+            r"fp32|float32|tf32|fp64|float64|bf16x3",
+            "engines that serve LLMs run 16 bits and fewer, and no measurement of 32 bits is known; use bf16 or fp16",
+        ),
+        (
+            r"int2|ternary|1\.58.*|bitnet.*|q[2-8]_\w+|gguf",
+            "no kernel of it was measured on these engines; the nearest is int4-wo, awq or gptq",
+        ),
+    ),
+    "GPU": (
+        (
+            r".*\bmig\b.*|.*\d+g\.\d+gb",
+            "a MIG slice has its own share of compute, memory and bandwidth, of which nothing is measured; size for the whole GPU, "
+            "or describe the slice in a YAML file and calibrate it",
+        ),
+        (r"(jetson|orin|xavier|thor|agx).*|drive-\w+", "edge modules serve one user, and a fleet of them is not what is sized"),
+        (
+            r"(apple|m[1-5]|mac).*|.*(core|ryzen|xeon|epyc|cpu).*",
+            "only accelerators in servers are sized; tonnage serve with openvino runs a CPU",
+        ),
+    ),
+    "engine": (
+        (
+            r"llama\.?cpp|ollama|mlx|exllama.*|onnx.*|hf|hf-.*|transformers.*|deepspeed.*|lmdeploy.*|tgi.*|mlc.*",
+            "its scheduler is not simulated; the nearest that is: vllm, sglang or tensorrt-llm",
+        ),
+    ),
+    "model": (
+        (
+            r"(distil|deberta|roberta|bert|bge|e5|gte|minilm).*|.*(rerank|embed).*",
+            "encoders answer in one pass without a cache; describe them as a service of measured seconds",
+        ),
+        (
+            r"(whisper|stable-diffusion|sdxl|flux|clip|wav2vec|parakeet|t5|flan|bart).*",
+            "only decoders of text are estimated; describe others as a service of measured seconds",
+        ),
+    ),
+    "command": (
+        (
+            r"train|finetune|fine-tune|pretrain|distill|p-?tune|rlhf|dpo|collect|label|evaluate|eval",
+            "Tonnage begins where a model exists: what comes before in its life cycle is not sized",
+        ),
+        (
+            r"prune|sparsify",
+            "pruning changes the weights and their quality; give the pruned model's config.json, or +2:4 as a number format",
+        ),
+        (r"quantize|quantise", "checkpoints are not changed here; size estimates what each format would do (precision all)"),
+    ),
+    "option": (
+        (
+            r"(enable-)?(lora|loras|adapters?|max-loras?)(-\w+)*",
+            "what adapters cost in steps and memory is not estimated; leave out the GPU memory that they take, or calibrate with "
+            "them loaded",
+        ),
+        (
+            r"(cpu-)?offload(ing)?(-\w+)*|swap-space|kv-offload(-\w+)*",
+            "weights or caches that are read over PCIe break any latency limit that is worth a sizing; choose a format or a degree "
+            "that fits",
+        ),
+        (r"(prune|pruning|sparsity|distill|distillation)", "the model is taken as it is; give the config.json of the smaller one"),
+        (
+            r"(p-?tuning|prompt-?tuning|virtual-tokens)",
+            "virtual tokens count as prompt tokens; add them to the prompt, as a system prompt",
+        ),
+        (r"mig(-\w+)*", "a MIG slice has its own share of everything, of which nothing is measured; size for the whole GPU"),
+        (
+            r"(bls|business-logic|ensemble|pipeline-script)",
+            "what a script does between models is not simulated; a pipeline of models is",
+        ),
+        (r"(windows|macos|jetson)", "servers of Linux are sized, and nothing else was measured"),
+    ),
+}
+"""Patterns of whole names in lower case, by what is looked up, and why there is none."""
+
+
+def refused(kind: str, name: str) -> str:
+    """Why something is not covered, in one clause that ends with the page; "" where it is merely not known."""
+    asked = name.strip().lstrip("-").lower().rsplit("/", 1)[-1].replace("_", "-").replace(" ", "-")
+    why = next((why for pattern, why in REFUSED.get(kind, ()) if re.fullmatch(pattern, asked)), "")
+    return f"{why} ({PAGE})" if why else ""
