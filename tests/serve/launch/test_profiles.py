@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.serve.launch.machines import NO_GPU, busy, of
@@ -92,10 +94,19 @@ def test_what_cannot_be_is_refused_by_name(asked: dict[str, object], machine: Ma
         prepare_engine(EngineAsked(engine="vllm", **asked), machine, dry=True)
 
 
-def test_an_engine_that_is_not_installed_is_refused() -> None:
-    with pytest.raises(InputError, match="tensorrt-llm is not installed: there is no 'trtllm-serve' along the PATH"):
-        prepare_engine(EngineAsked(engine="tensorrt-llm", model="llama-3.1-8b"), of())
+def test_an_engine_that_is_not_installed_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="tensorrt-llm is not installed: there is no 'trtllm-serve' in"):
+        prepare_engine(EngineAsked(engine="tensorrt-llm", model="llama-3.1-8b", engine_path=tmp_path), of())
+    with pytest.raises(InputError, match="none of tensorrt-llm, vllm, sglang is installed here"):
+        prepare_engine(EngineAsked(engine="auto", model="llama-3.1-8b", engine_path=tmp_path), of())
     with pytest.raises(InputError, match="sglang needs a GPU, and a driver shows none"):
         prepare_engine(EngineAsked(engine="sglang", model="llama-3.1-8b"), NO_GPU)
     with pytest.raises(InputError, match="there is no 'tritonserver'"):
-        prepare_engine(EngineAsked(engine="triton", model="repository"), of())
+        prepare_engine(EngineAsked(engine="triton", model="repository", engine_path=tmp_path), of())
+    program = tmp_path / "bin" / "vllm"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n", encoding="utf-8")
+    program.chmod(0o755)
+    found = prepare_engine(EngineAsked(engine="auto", model="llama-3.1-8b", engine_path=tmp_path), of())
+    assert found.instances[0].argv[0] == str(program)  # the only one that is installed, though TensorRT-LLM would come first
+    assert found.why.startswith("vllm-bf16-tp8")
