@@ -13,7 +13,9 @@ from tonnage.bench.load import Load
 from tonnage.bench.measure import Observed, Watcher, measure
 from tonnage.bench.scrape import Scraper
 from tonnage.bench.setup import Setup
+from tonnage.bench.single_gaps import gap_intervals, single_gaps
 from tonnage.bench.steady import find_steady
+from tonnage.bench.steady_metrics import steady_metrics
 from tonnage.bench.trends import DEFINITIONS, trends
 from tonnage.bench.validity import ERROR_RATE, Validity, judge
 from tonnage.bench.workers import measure_by_workers
@@ -112,8 +114,13 @@ def benchmark(
         if observed.turns is not None:
             run_json["conversations"] = by_turn(requests, observed.turns)
             _write_turns(writer.partial / "turns.parquet", observed.turns)
+        gaps = None
         if wanted.tokens and setup.endpoint.streaming:
-            run_json["other_definitions"] = others(requests, *read_tokens(writer.partial))
+            offsets, lengths = read_tokens(writer.partial)
+            gaps = single_gaps(offsets, lengths)
+            run_json["intervals"]["itl_ms"] = gap_intervals(gaps, requests, seed=wanted.seed)
+            run_json["other_definitions"] = others(requests, offsets, lengths)
+        run_json["steady"] = steady_metrics(requests, steady, gaps)
         if metrics is not None:
             run_json["server_metrics"] = metrics.summary()
             metrics.write(writer.partial / "server_metrics.parquet")

@@ -45,9 +45,19 @@ def block_draws(values: NDArray[np.float64], *, seed: int) -> NDArray[np.float64
     blocks = np.array_split(values, count)
     rng = np.random.default_rng(seed)
     draws = np.array([statistics(np.concatenate([blocks[i] for i in places])) for places in rng.integers(0, count, (DRAWS, count))])
-    middle = statistics(values)
-    spread: NDArray[np.float64] = middle + (draws - middle) * (_student(count - 1) / _NORMAL)
-    return spread
+    return widened(draws, statistics(values), count)
+
+
+def widened(draws: NDArray[np.float64], middle: NDArray[np.float64], blocks: int) -> NDArray[np.float64]:
+    """Draws spread about the statistics of all values as widely as Student's t asks for.
+
+    Args:
+        draws: float64 of (draws, statistics).
+        middle: the statistics of the values themselves.
+        blocks: how many were drawn from.
+    """
+    found: NDArray[np.float64] = middle + (draws - middle) * (_student(blocks - 1) / _NORMAL)
+    return found
 
 
 def block_intervals(values: NDArray[np.float64], *, seed: int) -> dict[str, tuple[float, float]]:

@@ -1,0 +1,117 @@
+"""Single gaps between tokens from the moments of all tokens: how sure their statistics are, and what they are in a window.
+
+An event that carries k tokens counts as k gaps of a k-th of the time since the event before it, as in the record; the tokens of the first
+event have no gap.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tonnage.bench.intervals import BLOCK_REQUESTS, BLOCKS, CONFIDENCE, DRAWS, FEWEST_BLOCKS, STATISTICS, widened
+from tonnage.results.requests import COMPLETED, GAP_BINS, Requests, gap_edges_ns
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.int64]
+
+PERCENTILES = (50, 90, 95, 99)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SingleGaps:
+    """The gaps of a run, one row for each event after the first of its request.
+
+    Attributes:
+        ms: each gap, in milliseconds.
+        count: how many tokens the event carried, so how often the gap counts.
+        request: whose it is, by row of the record.
+    """
+
+    ms: Floats
+    count: Integers
+    request: Integers
+
+    def of(self, rows: NDArray[np.bool_]) -> SingleGaps:
+        """Those of some requests: bool by row of the record."""
+        wanted = rows[self.request]
+        return SingleGaps(ms=self.ms[wanted], count=self.count[wanted], request=self.request[wanted])
+
+    def statistics(self) -> dict[str, float | None]:
+        """Mean, p50, p90, p95 and p99 in milliseconds; None where there is no gap."""
+        import numpy as np
+
+        total = int(self.count.sum())
+        if not total:
+            return dict.fromkeys(("mean", *(f"p{p}" for p in PERCENTILES)))
+        order = np.argsort(self.ms)
+        below = np.cumsum(self.count[order])
+        places = np.searchsorted(below, [p / 100 * total for p in PERCENTILES])
+        found = self.ms[order][np.minimum(places, len(order) - 1)]
+        return {"mean": float((self.ms * self.count).sum() / total), **{f"p{p}": float(v) for p, v in zip(PERCENTILES, found, strict=True)}}
+
+
+def single_gaps(offsets_ns: Integers, lengths: Integers) -> SingleGaps:
+    """The gaps of every request.
+
+    Args:
+        offsets_ns, lengths: the moments of all tokens, and how many belong to each request, as ``read_tokens`` gives them.
+    """
+    import numpy as np
+
+    owner = np.repeat(np.arange(len(lengths)), lengths)
+    begins = np.ones(len(offsets_ns), dtype=bool)
+    begins[1:] = (np.diff(offsets_ns) != 0) | (np.diff(owner) != 0)
+    places = np.flatnonzero(begins)
+    count, request, moment = np.diff(np.append(places, len(offsets_ns))), owner[places], offsets_ns[places]
+    later = np.flatnonzero(np.diff(request) == 0) + 1
+    return SingleGaps(ms=(moment[later] - moment[later - 1]) / count[later] / 1e6, count=count[later], request=request[later])
+
+
+def gap_intervals(gaps: SingleGaps, requests: Requests, *, seed: int) -> dict[str, tuple[float, float]]:
+    """Between which values mean, p50, p95 and p99 of the gaps lie with a confidence of 0.95, in milliseconds; NaN where there are too few.
+
+    The bootstrap is that of ``intervals``: blocks are of neighbouring requests. Percentiles of a draw come from bins 1 % wide.
+
+    Args:
+        gaps: of the run.
+        requests: its record.
+        seed: of the draws.
+    """
+    import numpy as np
+
+    rows = np.flatnonzero(requests.status == COMPLETED)
+    blocks = min(BLOCKS, rows.size // BLOCK_REQUESTS)
+    if blocks < FEWEST_BLOCKS or not gaps.ms.size:
+        return dict.fromkeys(STATISTICS, (math.nan, math.nan))
+    block = np.full(len(requests), -1)
+    for number, part in enumerate(np.array_split(rows[np.argsort(requests.due_ns[rows], kind="stable")], blocks)):
+        block[part] = number
+    gaps = gaps.of(block >= 0)
+    mine = block[gaps.request]
+    bins = np.clip(np.searchsorted(gap_edges_ns(), gaps.ms * 1e6, side="right") - 1, 0, GAP_BINS - 1)
+    histogram = np.bincount(mine * GAP_BINS + bins, weights=gaps.count, minlength=blocks * GAP_BINS).reshape(blocks, GAP_BINS)
+    sums = np.bincount(mine, weights=gaps.ms * gaps.count, minlength=blocks)
+    drawn = np.random.default_rng(seed).integers(0, blocks, (DRAWS, blocks))
+    often = np.vstack([np.ones(blocks), np.array([np.bincount(draw, minlength=blocks) for draw in drawn])])
+    values = _of_histograms(often @ histogram, often @ sums)
+    draws = widened(values[1:], values[0], blocks)
+    low, high = np.quantile(draws, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
+    return {name: (float(low[k]), float(high[k])) for k, name in enumerate(STATISTICS)}
+
+
+def _of_histograms(counts: Floats, sums: Floats) -> Floats:
+    """Mean, p50, p95 and p99 of each histogram, in milliseconds: float64 of (histograms, 4)."""
+    import numpy as np
+
+    total, middles = counts.sum(axis=1), gap_edges_ns() * 1.005 / 1e6
+    below = np.cumsum(counts, axis=1)
+    found = [sums / total]
+    for share in (0.50, 0.95, 0.99):
+        found.append(middles[np.minimum((below < share * total[:, None]).sum(axis=1), GAP_BINS - 1)])
+    return np.array(found).T

@@ -1,0 +1,76 @@
+"""Single gaps from the moments of tokens: the same as one by one, their intervals, and the metrics of the steady window."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.bench.test_truth import record
+from tonnage.bench.single_gaps import gap_intervals, single_gaps
+from tonnage.bench.steady import Steady, find_steady
+from tonnage.bench.steady_metrics import steady_metrics
+
+MS = 1_000_000
+EVENTS = st.lists(st.tuples(st.integers(1, 40 * MS), st.integers(1, 4)), max_size=6)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(EVENTS, min_size=1, max_size=5))
+def test_gaps_are_those_that_are_counted_one_by_one(requests: list[list[tuple[int, int]]]) -> None:
+    """Each request is a list of events: the time since the one before it, and how many tokens it carries."""
+    offsets, lengths, expected = [], [], []
+    for number, events in enumerate(requests):
+        moment = 0
+        for place, (step, tokens) in enumerate(events):
+            moment += step
+            offsets += [moment] * tokens
+            if place:
+                expected += [(number, step / tokens / MS)] * tokens
+        lengths.append(sum(tokens for _, tokens in events))
+    found = single_gaps(np.array(offsets, dtype=np.int64), np.array(lengths, dtype=np.int64))
+    one_by_one = [(int(who), float(ms)) for who, ms, count in zip(found.request, found.ms, found.count, strict=True) for _ in range(count)]
+    assert [w for w, _ in one_by_one] == [w for w, _ in expected]
+    assert [ms for _, ms in one_by_one] == pytest.approx([ms for _, ms in expected])
+    mean = found.statistics()["mean"]
+    assert mean == (pytest.approx(np.mean([ms for _, ms in expected])) if expected else None)
+
+
+def test_the_interval_of_the_mean_holds_it_as_often_as_it_says() -> None:
+    """Requests have a pace of their own, so that the gaps of one are alike: blocks of requests must not be taken for single gaps."""
+    rng, held = np.random.default_rng(3), 0
+    requests = record(np.full(200, 200.0))
+    for seed in range(40):
+        pace = rng.normal(10, 2, 200).clip(2)
+        gaps = rng.normal(pace[:, None], 0.5, (200, 9)).clip(0.1)
+        offsets = np.rint(np.cumsum(np.hstack([np.full((200, 1), 50.0), gaps]), axis=1) * MS).astype(np.int64)
+        low, high = gap_intervals(single_gaps(offsets.ravel(), np.full(200, 10)), requests, seed=seed)["mean"]
+        held += low <= 10 <= high
+    assert held >= 34
+
+
+def test_too_few_requests_have_no_interval() -> None:
+    gaps = single_gaps(np.arange(1, 31, dtype=np.int64) * MS, np.full(3, 10))
+    assert math.isnan(gap_intervals(gaps, record(np.full(3, 100.0)), seed=0)["p95"][0])
+
+
+def test_the_steady_window_leaves_the_beginning_out() -> None:
+    e2e = np.concatenate([np.full(60, 900.0), np.full(540, 100.0)])
+    requests = record(e2e)
+    steady = find_steady(requests)
+    offsets = np.column_stack([np.rint(e2e / 2 * MS), np.rint(e2e * MS)]).astype(np.int64).ravel()
+    gaps = single_gaps(offsets, np.full(600, 2))
+    found = steady_metrics(requests, steady, gaps)
+    assert found is not None
+    assert found["start_s"] >= 0.6
+    assert found["e2e_ms"]["mean"] == found["e2e_ms"]["p99"] == pytest.approx(100.0)
+    assert found["itl_ms"]["p99"] == pytest.approx(50.0)
+    assert found["requests_per_second"] == pytest.approx(100, rel=0.1)
+    assert "itl_ms" not in (steady_metrics(requests, steady, None) or {})
+    assert steady_metrics(requests, Steady(found=False), gaps) is None
+    late = replace(requests, last_token_ns=requests.last_token_ns + 10**12)
+    assert (steady_metrics(late, steady, gaps) or {})["requests_per_second"] == 0
