@@ -202,7 +202,7 @@ async def _answered(service: Service, kind: Kind, request: Request, number: int)
             raise Refused(f"The model `{asked.model}` does not exist.", status=404, kind="NotFoundError", param="model")
         if service.most_waiting and service.engines.waiting >= service.most_waiting:
             service.engines.metrics.refused()
-            raise Refused("too many requests are waiting; try again later", status=503, kind="ServiceUnavailableError")
+            raise Refused("too many requests are waiting; try again later", status=503, kind="Service Unavailable")
         return await _reply(service, asked, request, number, cut_after=0 if fault is None else fault.after)
     except Refused as error:
         headers = {"retry-after": "1"} if error.status == TOO_MANY else None
