@@ -5,18 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tonnage.serve.machine.machine import Device, Machine
+from tonnage.spec.catalog import find_gpu
 
 GIB = 2**30
 
 
-def of(gpu: str = "h100-sxm-80gb", *, count: int = 8, gib: float = 79.6, driver: str = "580.65.06", capability: str = "9.0") -> Machine:
-    """A server of so many GPUs, all joined by NVLink, four at each node of main memory."""
+def of(
+    gpu: str = "h100-sxm-80gb", *, count: int = 8, gib: float | None = None, driver: str = "580.65.06", capability: str = "9.0"
+) -> Machine:
+    """A server of so many GPUs, all joined by NVLink, four at each node of main memory; with the catalog's memory if none is said."""
+    memory = find_gpu(gpu).memory_bytes if gib is None else round(gib * GIB)
     devices = tuple(
         Device(
             index=place,
             name=gpu.upper(),
             gpu=gpu,
-            memory_bytes=round(gib * GIB),
+            memory_bytes=memory,
             capability=capability,
             numa=place // 4,
             linked=tuple(other for other in range(count) if other != place),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -33,9 +34,21 @@ def test_each_profile_is_runnable_or_short_of_memory_or_incompatible_with_the_re
     assert short.needs_bytes > 80e9
     assert each["vllm-bf16-tp1-pp1-throughput"].kind == "incompatible"
     assert "do not fit" in each["vllm-bf16-tp1-pp1-throughput"].why
+    needs = each["vllm-bf16-tp1-pp1-throughput"].needs_bytes
+    big = find_gpu("h100-sxm-80gb")
+    for gib, runs in ((needs + 2**21, True), (needs - 2**26, False)):
+        plan = memory_plan(replace(deployed(find_model(BIG), big, find_engine("vllm"), "bf16", 1), gpu=replace(big, memory_bytes=gib)))
+        assert (plan.tokens >= find_model(BIG).max_context) is runs
     assert "no FP4 matrix units" in each["vllm-nvfp4-tp8-pp1-throughput"].why
     assert each["vllm-bf16-tp4-pp1-throughput"].checkpoint == "meta-llama/Llama-3.1-70B-Instruct"
     assert each["vllm-fp8-tp4-pp1-latency"].checkpoint == ""
+
+
+def test_the_memory_is_the_drivers_word_not_the_catalogs() -> None:
+    name = "vllm-bf16-tp2-pp1-throughput"
+    needs = found(of())[name].needs_bytes
+    assert found(of(gib=1.001 * needs / 2**30))[name].kind == "runnable"
+    assert found(of(gib=0.99 * needs / 2**30))[name].kind == "low memory"
 
 
 def test_the_context_that_would_fit_fits() -> None:

@@ -62,7 +62,8 @@ def profiles(
 
 def _of_format(model: Model, machine: Machine, engine: EngineSpec, precision: str, wanted: int) -> Iterator[Profile]:
     """The profiles of an engine and a format, by degree."""
-    asked, gpu = find_precision(precision), find_gpu(machine.gpu)
+    least = min(one.memory_bytes for one in machine.devices)
+    asked, gpu = find_precision(precision), replace(find_gpu(machine.gpu), memory_bytes=least)
     lacking = missing(engine, machine, machine.devices) or lacks(engine, gpu, asked)
     kind: Kind
     for tp in DEGREES:
@@ -88,8 +89,11 @@ def _memory(d: Deployment, machine: Machine, wanted: int) -> tuple[Kind, int, in
     """Kind, context that fits, bytes that each GPU needs, and why."""
     try:
         plan = memory_plan(d)
+    except DoesNotFit as fault:
+        needs = _needed_at_all(d, wanted)
+        return "incompatible", 0, needs, f"needs {needs / 1e9:,.0f} GB on each GPU ({fault})"
     except InputError as fault:
-        return "incompatible", 0, 0, str(fault) if isinstance(fault, DoesNotFit) else fault.reason
+        return "incompatible", 0, 0, fault.reason
     needs, fits, tp = _needed(plan, wanted), min(wanted, _longest(plan)), d.parallelism.tp
     why = _why_not(machine, tp)
     if not why and fits < min(LEAST_CONTEXT, wanted):
@@ -128,3 +132,12 @@ def _needed(plan: MemoryPlan, wanted: int) -> int:
     gpu, knobs = plan.deployment.gpu, plan.deployment.knobs
     short = plan.request_blocks(wanted) * knobs.tokens_per_block * plan.kv_bytes_per_token - plan.kv_budget_bytes
     return round(gpu.memory_bytes + short / knobs.kv_fraction)
+
+
+ROOMY = 64
+"""How many times the memory a GPU is given to find out what a deployment needs that does not fit: the rules of memory are linear in it."""
+
+
+def _needed_at_all(d: Deployment, wanted: int) -> int:
+    """The same for a deployment whose weights alone do not fit."""
+    return _needed(memory_plan(replace(d, gpu=replace(d.gpu, memory_bytes=ROOMY * d.gpu.memory_bytes))), wanted)
