@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
 
@@ -177,12 +178,19 @@ def test_a_stream_that_stalls_is_cut() -> None:
 
 
 def test_killed_under_load_every_request_is_counted_once() -> None:
+    waiting: Counter[Fake] = Counter()
+    begun: Counter[Fake] = Counter()
+
     async def slowly(fake: Fake, got: Got, writer: asyncio.StreamWriter) -> None:
+        waiting[fake] += 1
         await asyncio.sleep(0.05)
+        waiting[fake] -= 1
+        begun[fake] += 1
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
         for _ in range(10):
             await asyncio.sleep(0.01)
             writer.write(b"1\r\na\r\n")
+        begun[fake] -= 1
         writer.write(b"0\r\n\r\n")
 
     async def test() -> None:
@@ -195,7 +203,7 @@ def test_killed_under_load_every_request_is_counted_once() -> None:
                     return await client.rest()
 
             asking = [asyncio.create_task(ask(i)) for i in range(150)]
-            await asyncio.sleep(0.17)
+            await until(lambda: waiting[fakes[0]] > 0 and begun[fakes[0]] > 0)
             await fakes[0].end()
             answers = await asyncio.gather(*asking)
             whole = sum(answer.endswith(b"1\r\na\r\n0\r\n\r\n") for answer in answers)

@@ -31,7 +31,7 @@ def test_the_second_answers_the_first_is_cancelled_and_all_is_counted_once(tmp_p
         async with before(silent, after(0.05, b"second"), hedge_s=SOON, further=further) as (running, [slow, quick]):
             began = asyncio.get_running_loop().time()
             assert await asked(running, post(b"body", "/v1/completions", A)) == (200, b"second")
-            assert SOON + 0.05 <= asyncio.get_running_loop().time() - began < 1
+            assert asyncio.get_running_loop().time() - began >= SOON
             await until(lambda: slow.open == 0)  # its connection has been closed
             assert [got.body for got in slow.got] == [got.body for got in quick.got] == [b"body"]
             assert outcomes(running) == {"outrun": 1, "ok": 1}
@@ -61,11 +61,11 @@ def test_the_first_may_still_win() -> None:
 def test_what_begins_in_time_is_not_hedged_however_long_it_takes() -> None:
     async def slowly(fake: Fake, got: Got, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no")
-        await asyncio.sleep(2.5 * SOON)
+        await asyncio.sleep(5 * SOON)
         writer.write(b"k")
 
     async def test() -> None:
-        async with before(slowly, fine, hedge_s=SOON) as (running, [_, other]):
+        async with before(slowly, fine, hedge_s=3 * SOON) as (running, [_, other]):
             assert await asked(running, post()) == (200, b"ok")
             assert other.got == []
             assert running.core.counts.hedges.total(0) == 0
