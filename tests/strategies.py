@@ -188,6 +188,7 @@ def runs(draw: st.DrawFn, schedulers: tuple[Scheduler, ...] = SCHEDULERS) -> Run
         overlap_schedule=draw(st.booleans()),
         batch_wait_steps=draw(st.sampled_from([0, 0, 1, 3, 20])),
         batch_wait_ratio=draw(st.sampled_from([0.0, 0.3, 0.9])),
+        queue_order=draw(st.sampled_from(["fcfs", "fcfs", "shortest-first"])),
     )
     window = draw(st.sampled_from([-1, -1, -1, 0, 15 * MS // 2, 40 * MS, 123_456_789_012, 700 * MS]))
     context = draw(st.sampled_from([0, 0, 0, 0, longest, longest - 1]))

@@ -95,6 +95,10 @@ def scheduler_of(batcher: str | None, engine: str) -> Scheduler | None:
     if batcher == "static":
         return "static"
     if batcher == "one-prefill":
-        raise InputError(f"{option('batcher')}: one-prefill is a strategy of the lesson; add {option('ticks')}, or use static or in-flight")
+        return "one-prefill"
     own = find_engine(engine).knobs.scheduler
+    if batcher == "max-utilization":
+        if own not in ("tensorrt-llm", "static"):
+            raise InputError(f"{option('batcher')}: max-utilization is a capacity policy of TensorRT-LLM; {engine} has none, leave it out")
+        return "max-utilization"
     return "tensorrt-llm" if own == "static" else own

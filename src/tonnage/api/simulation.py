@@ -67,7 +67,7 @@ class SimulateArguments(LengthsArguments, SessionsArguments, total=False):
     """Coefficient of variation of gamma arrivals (default: 1)."""
     seed: int | None
     """Seed of every random draw (default: 0)."""
-    batcher: Literal["static", "in-flight", "one-prefill"] | None
+    batcher: Literal["static", "in-flight", "one-prefill", "max-utilization"] | None
     """Batching (default: the engine's own)."""
     max_batch_size: int | None
     """Sequences that run at once (default: the engine's own, as for all knobs)."""
@@ -91,6 +91,8 @@ class SimulateArguments(LengthsArguments, SessionsArguments, total=False):
     """TensorRT-LLM's ``batch_wait_max_tokens_ratio``."""
     overlap_schedule: bool | None
     """Whether a step is scheduled while the one before it runs."""
+    queue_order: Literal["fcfs", "shortest-first"] | None
+    """Which of those that wait goes first (default: fcfs)."""
     graph_tokens: int | None
     """Tokens up to which steps with prompts run as CUDA graphs."""
     instances: int | None
@@ -125,7 +127,7 @@ MOST_INSTANCES = 1_000
 
 OWN = (
     *("concurrency", "request_rate", "requests", "window", "batcher", "receive_interval", "batch_wait_steps", "batch_wait_ratio"),
-    *("overlap_schedule", "graph_tokens", "instances", "fail", "autoscale", "disaggregated", "kv_link", "kv_overlap"),
+    *("overlap_schedule", "graph_tokens", "queue_order", "instances", "fail", "autoscale", "disaggregated", "kv_link", "kv_overlap"),
 )
 """Arguments that no scenario has; ``requests`` there is the size of a job."""
 

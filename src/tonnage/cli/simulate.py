@@ -98,7 +98,9 @@ class Shared:
 class Batcher:
     """Which requests share a step."""
 
-    batcher: Literal["static", "in-flight", "one-prefill"] | None = about("Batching: static or in-flight; one-prefill in the lesson only.")
+    batcher: Literal["static", "in-flight", "one-prefill", "max-utilization"] | None = about(
+        "Batching: static, in-flight, one prompt at a time, or TensorRT-LLM's capacity policy MAX_UTILIZATION (default: the engine's own)."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +127,7 @@ class Knobs:
     graph_tokens: int | None = about(
         "Tokens up to which steps with prompts run as CUDA graphs (vLLM's max_cudagraph_capture_size; default: 512 on vLLM, else none)."
     )
+    queue_order: Literal["fcfs", "shortest-first"] | None = about("Which of those that wait goes first (default: fcfs).")
     speculation: str | None = about(
         'Speculative decoding: draft=MODEL, eagle, mtp, medusa, redrafter or ngram, such as "eagle k=3 acceptance=0.7".'
     )

@@ -39,7 +39,7 @@ class Request:
             raise InputError(f"request {self.id}: comes with its first token, which is its only one; nothing is left to decode")
 
 
-RECEIVING = ("tensorrt-llm", "vllm", "one-prefill")
+RECEIVING = ("tensorrt-llm", "vllm", "one-prefill", "max-utilization")
 """Schedulers that can take requests whose prompts another engine computed; SGLang's decode workers follow other rules than the rest
 of it, and are simulated by vLLM's."""
 

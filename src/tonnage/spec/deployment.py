@@ -15,7 +15,8 @@ from tonnage.spec.speculation import Speculation
 from tonnage.spec.step_times import StepSource
 from tonnage.units import format_duration, parse_duration
 
-Scheduler = Literal["static", "tensorrt-llm", "vllm", "sglang", "one-prefill"]
+Scheduler = Literal["static", "tensorrt-llm", "vllm", "sglang", "one-prefill", "max-utilization"]
+QueueOrder = Literal["fcfs", "shortest-first"]
 KvRule = Literal["free_gpu_memory_fraction", "gpu_memory_utilization", "mem_fraction_static"]
 LimitMetric = Literal["ttft", "itl", "tpot", "e2e"]
 Statistic = Literal["mean", "p50", "p90", "p95", "p99"]
@@ -105,6 +106,8 @@ class EngineKnobs:
             SGLang without ``disable_radix_cache``, TensorRT-LLM ``enable_block_reuse``); static batching has none.
         front_ends: processes of an instance that take requests and stream tokens (vLLM ``api_server_count``, SGLang
             ``tokenizer_worker_num``, TensorRT-LLM ``num_postprocess_workers``); each has an equal share of the requests.
+        queue_order: which of those that wait goes first: the one that came first, or the one with the shortest prompt (SGLang
+            ``--schedule-policy shortest-prefill-first``); those that have lost their blocks keep their place in front.
     """
 
     scheduler: Scheduler
@@ -121,6 +124,7 @@ class EngineKnobs:
     batch_wait_steps: int = 0
     batch_wait_ratio: float = 0.0
     front_ends: int = 1
+    queue_order: QueueOrder = "fcfs"
     prefix_caching: bool = True
 
 

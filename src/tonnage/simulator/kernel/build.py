@@ -91,6 +91,7 @@ def settings(
         "window_blocks": windows.blocks,
         "receive": knobs.receive_interval,
         "overlap": knobs.overlap_schedule,
+        "shortest": knobs.queue_order == "shortest-first",
         "wait_steps": knobs.batch_wait_steps,
         "wait_tokens": math.ceil(knobs.batch_wait_ratio * knobs.max_num_tokens),
         "drafted": drafted,

@@ -51,6 +51,7 @@ SETTINGS = record_of(
     "window_blocks",  # … holds these for its sliding windows
     "receive",  # steps of decodes alone between two looks for arrivals
     "overlap",  # a step holds what had come before the last one began
+    "shortest",  # whether the shortest prompt goes first
     "wait_steps",  # prompts beside decodes wait so many steps …
     "wait_tokens",  # … for a step of so many tokens
     "drafted",  # guesses that come with a decode …

@@ -19,6 +19,24 @@ def push_back(m, r):
     s.queued += 1
 
 
+@part()
+def push_sorted(m, r):
+    """Put a request in front of the first with a longer prompt that has never lost its blocks."""
+    s, rows = m.state, m.rows
+    before, at, left = -1, s.head, s.queued
+    while left > 0 and (rows.preemptions[at] > 0 or rows.isl[at] <= rows.isl[r]):
+        before, at, left = at, rows.next[at], left - 1
+    if left == 0:
+        push_back(m, r)
+        return
+    rows.next[r] = at
+    if before < 0:
+        s.head = r
+    else:
+        rows.next[before] = r
+    s.queued += 1
+
+
 @small()
 def push_front(m, r):
     """Put a request in front of the queue."""

@@ -123,6 +123,14 @@ class Batcher:
         step.transfer_ps, self.transfer_ps = self.transfer_ps, 0
         return step
 
+    def queue(self, job: Job) -> None:
+        """The request waits: behind all, or shortest first in front of the first with a longer prompt that has never lost its blocks."""
+        place = len(self.waiting)
+        if self.knobs.queue_order == "shortest-first":
+            longer = (i for i, other in enumerate(self.waiting) if other.preemptions == 0 and other.isl > job.isl)
+            place = next(longer, place)
+        self.waiting.insert(place, job)
+
     def schedule(self) -> Step:
         """The next step; there is something to do."""
         raise NotImplementedError

@@ -295,7 +295,7 @@ class Engine:
                 self.entries.append((job.id, self.time, 0, REJECTED))
                 self.answer(job.id, self.arrival(job))
             else:
-                self.batcher.waiting.append(job)
+                self.batcher.queue(job)
 
     def tokens(self, job: Job) -> int:
         """The tokens of a computation that is complete: one, and of a decode the guesses before it that were right; how many."""

@@ -1,0 +1,79 @@
+"""What is special to MAX_UTILIZATION, to one prompt at a time on an engine, and to queues that are not first come, first served."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.simulator.test_reference import TICK, VLLM
+from tests.strategies import MS
+from tonnage.api import simulate
+from tonnage.cli.main import run as command
+from tonnage.errors import InputError
+from tonnage.results.requests import COMPLETED, REJECTED
+from tonnage.simulator.kernel import run
+from tonnage.spec.workload import Trace
+
+OWN = replace(VLLM, scheduler="max-utilization", chunked_prefill=False, tokens_per_block=1, max_batch_size=8, max_num_tokens=64)
+
+
+def trace_of(*requests: tuple[int, int, int]) -> Trace:
+    due, isl, osl = np.array(requests, np.int64).T
+    return Trace(due_ps=due * MS, isl=isl, osl=osl, concurrency=0, turnaround_ps=0)
+
+
+def test_more_enter_than_have_room_for_their_whole_output():
+    """Two of 4 + 8 tokens in 16 blocks: under GUARANTEED_NO_EVICT one after the other, here together until blocks run out."""
+    both = trace_of((0, 4, 8), (0, 4, 8))
+    paused = run(both, TICK, OWN, 16)
+    kept = run(both, TICK, replace(OWN, scheduler="tensorrt-llm"), 16)
+    assert kept.first_token_ns.tolist() == [1_000_000, 9_000_000]
+    assert paused.first_token_ns.tolist() == [1_000_000, 1_000_000]
+    assert (kept.preemptions.tolist(), paused.preemptions.tolist()) == ([0, 0], [0, 1])
+    assert paused.last_token_ns[0] == 8_000_000
+    assert paused.last_token_ns[1] < kept.last_token_ns[1]
+
+
+def test_the_one_that_entered_last_is_paused():
+    record = run(trace_of((0, 4, 8), (0, 4, 8), (0, 4, 8)), TICK, OWN, 20)
+    assert record.preemptions[0] == 0
+    assert record.preemptions[2] >= record.preemptions[1]
+    assert (record.status == COMPLETED).all()
+
+
+def test_a_request_that_could_not_be_computed_again_is_rejected():
+    assert run(trace_of((0, 60, 5)), TICK, OWN, 1000).status.tolist() == [REJECTED]
+    assert run(trace_of((0, 60, 5)), TICK, replace(OWN, chunked_prefill=True), 1000).status.tolist() == [COMPLETED]
+
+
+@pytest.mark.parametrize("scheduler", ["vllm", "tensorrt-llm", "sglang", "max-utilization"])
+def test_the_shortest_prompt_that_waits_goes_first(scheduler):
+    """One slot: whoever comes while it is taken waits, and the shortest of them is next; of two that are equal the first to come."""
+    knobs = replace(VLLM, scheduler=scheduler, max_batch_size=1, max_num_tokens=100, queue_order="shortest-first")
+    record = run(trace_of((0, 10, 20), (1, 30, 2), (2, 5, 2), (3, 5, 2), (4, 20, 2)), TICK, knobs, 1000)
+    assert np.argsort(record.first_token_ns, kind="stable").tolist() == [0, 2, 3, 4, 1]
+    plain = run(trace_of((0, 10, 20), (1, 30, 2), (2, 5, 2)), TICK, replace(knobs, queue_order="fcfs"), 1000)
+    assert np.argsort(plain.first_token_ns, kind="stable").tolist() == [0, 1, 2]
+
+
+ASKED = {"model": "llama-3.1-8b", "isl": "uniform:200-4000", "osl": 60, "request_rate": 14, "requests": 150}
+
+
+def test_shortest_first_shortens_the_mean_and_lengthens_the_tail():
+    plain, sorted_ = (simulate(**ASKED, max_batch_size=6, queue_order=order).summary for order in ("fcfs", "shortest-first"))
+    assert sorted_.ttft_ms.mean < 0.8 * plain.ttft_ms.mean
+    assert sorted_.ttft_ms.p99 > plain.ttft_ms.p99
+
+
+def test_one_prompt_at_a_time_spares_those_who_decode():
+    plain, one = (simulate(**ASKED | {"isl": 1500}, batcher=batcher).summary for batcher in ("in-flight", "one-prefill"))
+    assert one.itl_ms.p99 < plain.itl_ms.p99
+
+
+def test_max_utilization_is_tensorrt_llms(capsys):
+    with pytest.raises(InputError, match="max-utilization"):
+        simulate(**ASKED, engine="vllm", batcher="max-utilization")
+    assert command(["simulate", "--ticks", "--batcher", "max-utilization"]) == 2
+    assert "batcher" in capsys.readouterr().err
