@@ -10,7 +10,7 @@ from tonnage.errors import InputError, option
 from tonnage.plan.aim import RACK_KW, Aim, BudgetOf
 from tonnage.plan.standby import Unit
 from tonnage.sizing.availability import Failures
-from tonnage.spec.scenario import ChoiceAsked, StandbyAsked
+from tonnage.spec.scenario import ChoiceAsked, Scenario, StandbyAsked
 from tonnage.units import parse_duration
 
 _BUDGET = re.compile(
@@ -61,6 +61,13 @@ def aim_of(asked: ChoiceAsked) -> Aim | None:
         max_racks=asked.max_racks,
         rack_kw=asked.rack_kw or RACK_KW,
     )
+
+
+def said_of_choice(scenario: Scenario) -> str | None:
+    """The first thing that is said of the choice or of what stands by, by its name; None where nothing is."""
+    parts = ((scenario.choice, name) for name in ChoiceAsked.__dataclass_fields__)
+    others = ((scenario.standby, name) for name in StandbyAsked.__dataclass_fields__)
+    return next((name for part, name in (*parts, *others) if getattr(part, name) is not None), None)
 
 
 def budget_of(text: str) -> tuple[float, BudgetOf]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from tonnage.api.aims import aim_of, reserve_of
+from tonnage.api.aims import aim_of, reserve_of, said_of_choice
 from tonnage.api.arguments import Many, confidence_asked, listed, slo, spare_of, whole_numbers
 from tonnage.api.costs import overrides_of
 from tonnage.api.faults import Faults
@@ -300,9 +300,7 @@ def _check_choice(scenario: Scenario, mode: Mode, faults: Faults) -> None:
     """Refuse what is said of the choice, or of what stands by, where it cannot be or decides nothing."""
     aim, reserve = faults.of(aim_of, scenario.choice), faults.of(reserve_of, scenario.standby)
     if _of_existing(scenario) and (aim is not None or reserve is not None):
-        name = next(
-            name for part in (scenario.choice, scenario.standby) for name in part.__dataclass_fields__ if getattr(part, name) is not None
-        )
+        name = said_of_choice(scenario) or "objective"
         faults.say(f"{option(name)}: {option('have')} without a load chooses nothing; give the load too, such as {option('peak_rps')} 20")
     if aim is not None and aim.objective == "latency" and mode == "offline":
         faults.say(f"{option('objective')}: latency decides nothing of a job; write gpus, cost or power")

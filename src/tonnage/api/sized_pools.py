@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tonnage.api.aims import said_of_choice
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.results.pools import SizedPools
 
@@ -32,6 +33,9 @@ def size_disaggregated(asked: Asked, *, progress: Callable[[int, int, str], None
 
     if len(asked.questions) > 1:
         raise InputError(f"{option('model')}: several are compared; name one for two pools")
+    idle = said_of_choice(asked.scenario)
+    if idle is not None:
+        raise InputError(f"{option(idle)}: chooses among deployments whose instances do both; leave it out for two pools")
     question = asked.questions[0]
     if question.mode == "offline" or question.load == "closed":
         raise InputError(f"{option('disaggregated')}: two pools are sized for an open loop with latency limits")

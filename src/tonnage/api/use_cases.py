@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
+from tonnage.api.aims import said_of_choice
 from tonnage.api.arguments import with_signature
 from tonnage.api.size import Asked, answer, ask
 from tonnage.api.typed_arguments import SizeArguments
 from tonnage.errors import InputError, option
-from tonnage.spec.scenario import ChoiceAsked, StandbyAsked
 
 if TYPE_CHECKING:
     from datetime import date
@@ -78,9 +78,6 @@ def _check(name: str, one: Asked) -> None:
     if len(one.questions) != 1:
         raise InputError(f"{name}: {option('model')} names several; several use cases go on one fleet of one model each")
     idle = next((key for key in OF_ONE_PLAN if getattr(one.scenario, key) is not None), None)
-    parts = ((one.scenario.choice, ChoiceAsked()), (one.scenario.standby, StandbyAsked()))
-    for part, nothing in parts:
-        if idle is None and part != nothing:
-            idle = next(key for key in part.__dataclass_fields__ if getattr(part, key) is not None)
+    idle = idle or said_of_choice(one.scenario)
     if idle is not None:
         raise InputError(f"{name}: {option(idle)} is asked of one use case by itself; leave it out, or give one scenario")

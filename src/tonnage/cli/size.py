@@ -134,6 +134,8 @@ def _several(scenarios: Sequence[Path], asked: dict[str, Any], output: Output) -
     from tonnage.cli.provenance import command_line, today
 
     output.form.check(FORMS_OF_USE_CASES, "several use cases")
+    if output.disaggregated:
+        raise InputError(f"{option('disaggregated')}: two pools are sized for one use case; give one scenario")
     compile_if_needed(quiet=bool(output.quiet))
     with progress_bar("sizing", quiet=bool(output.quiet)) as progress:
         found = api.size_use_cases(scenarios, progress=progress, command=command_line(), today=today(), **asked)
