@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 
 from tests.bench.test_cli import ASKED
+from tonnage.api.compare import compare_runs
 from tonnage.bench.exact.schedule import Schedule
 from tonnage.bench.exact.serve import exact_server
 from tonnage.cli.main import run
+from tonnage.report.document import Drawing
+from tonnage.report.drawing.figure import Plot
+from tonnage.report.two_runs import two_runs_page
 from tonnage.results.importers.genai_perf import read_report
 from tonnage.results.importers.vllm_bench import is_vllm, vllm_points
 from tonnage.results.measured_rows import read_measured
@@ -167,3 +171,23 @@ def test_a_run_is_like_itself_and_unlike_a_slower_one(measured: Path, tmp_path: 
     assert "TTFT mean ms" in shown
     assert "differs" in shown
     assert "10.0% of the requests did not complete in the first run" in shown
+
+
+def test_quantiles_of_two_runs_are_drawn_against_each_other(measured: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.html"
+    assert run(["compare", str(measured), str(measured), "--include-invalid", "--report", str(page)]) == 0
+    capsys.readouterr()
+    first = compare_runs(measured, measured, include_invalid=True)
+    sections = two_runs_page(first, "a", "b").sections
+    figures = [block.figure for block in sections[1].blocks if isinstance(block, Drawing)]
+    assert [figure.title for figure in figures] == ["TTFT", "TPOT", "E2E"]
+    for figure in figures:
+        assert isinstance(figure, Plot)
+        dots, alike = figure.series
+        assert len(dots.points) == 99
+        assert all(point.x == point.y for point in (*dots.points, *alike.points))
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<figure") == 3
+    assert "because of include_invalid" in text
+    assert run(["compare", str(measured), str(page), "--report", str(page)]) == 2
+    assert "--report" in capsys.readouterr().err

@@ -21,6 +21,7 @@ def compare(
     router: str | None = None,
     coefficients: Path | None = None,
     include_invalid: Annotated[bool, Parameter(negative=())] = False,
+    report: Path | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
     """Two runs, measured, simulated or imported: the ratio of every latency and rate, with its interval.
@@ -41,12 +42,16 @@ def compare(
         Beside a plan: file that calibrate wrote, in place of the calibration that the plan was made with.
     include_invalid
         Compare runs that their own client called INVALID; they are refused otherwise.
+    report
+        Of two runs: write a page with quantile–quantile plots to this file (HTML).
     json
         Print one JSON object; of two runs with the quantiles from 1 % to 99 % of both.
     """
     given = {"instances": instances, "router": router, "coefficients": coefficients}
     values = {"first": str(first), "second": str(second)}
     if second.is_file():
+        if report is not None:
+            raise InputError(f"{option('report')}: draws two runs; {second} is a file, give a second run folder")
         _beside_plan(first, second, {**given, "include_invalid": include_invalid}, json=json)
         return
     for name, value in given.items():
@@ -56,6 +61,11 @@ def compare(
     from tonnage.report.two_runs import two_runs
 
     found = compare_runs(first, second, include_invalid=include_invalid)
+    if report is not None:
+        from tonnage.report.two_runs import two_runs_page
+        from tonnage.report.writers.html import write_page
+
+        write_page(report, two_runs_page(found, first.name, second.name))
     print_answer(lambda: two_runs(found, first.name, second.name), lambda: {**values, **found.to_json()}, json=json)
 
 

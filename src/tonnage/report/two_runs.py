@@ -1,4 +1,7 @@
-"""Two runs side by side as a document: the ratio of every latency and rate with its interval, then quantile against quantile."""
+"""Two runs side by side as a document: the ratio of every latency and rate with its interval, then quantile against quantile.
+
+The page draws the quantiles; the terminal prints some of them.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,19 @@ import math
 from typing import TYPE_CHECKING
 
 from tonnage.report.blocks import items, section
-from tonnage.report.document import Document, Table
+from tonnage.report.document import Document, Drawing, Table
+from tonnage.report.drawing.figure import Axis, Plot, Point, Series
 from tonnage.report.numbers import ABSENT, number
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tonnage.bench.compare import Comparison
 
 LABELS = {"requests_per_second": "requests/s", "output_tokens_per_second": "tokens/s"}
+READING = "Each dot is a quantile of both runs. On the line they are alike; above it the second run is slower, and a bend shows where."
+FAR_APART = 30
+"""Ratio of the largest value to the smallest from which the axes are logarithmic."""
 SHOWN = (5, 25, 50, 75, 95, 99)
 VERDICTS = {None: ABSENT, True: "differs", False: "alike"}
 
@@ -30,12 +39,59 @@ def two_runs(found: Comparison, first: str, second: str) -> Document:
     )
 
 
+def two_runs_page(found: Comparison, first: str, second: str) -> Document:
+    """The same as a page, with a quantile–quantile plot for each latency."""
+    drawings = (_plot(metric, *pair, first, second) for metric, pair in found.quantiles_ms.items())
+    return Document(
+        title=f"{second} beside {first}",
+        subtitle=f"Ratios are of {second} to {first}.",
+        sections=(
+            section("ratios", "Ratios", _ratios(found, first, second), items(tuple(found.notes), "note")),
+            section("quantiles", "Quantile against quantile", *drawings),
+        ),
+    )
+
+
+def _plot(metric: str, ours: Sequence[float], theirs: Sequence[float], first: str, second: str) -> Drawing:
+    """The quantiles from 1 % to 99 % of both runs against each other."""
+    name, least, most = metric.removesuffix("_ms").upper(), min(ours[0], theirs[0]), max(ours[-1], theirs[-1])
+    log = least > 0 and most > FAR_APART * least
+    pairs = [(f"p{p}", a, b) for p, (a, b) in enumerate(zip(ours, theirs, strict=True), start=1)]
+    points = tuple(Point(x=a, y=b, tip=f"{p} of {name}\n{first} {number(a)} ms\n{second} {number(b)} ms") for p, a, b in pairs)
+    alike = tuple(Point(x=value, y=value, tip="") for value in (least, most))
+    scale = ", ms (logarithmic)" if log else ", ms"
+    rows = tuple((p, number(a), number(b), f"{b / a:.3f}" if a else ABSENT) for p, a, b in pairs)
+    return Drawing(
+        figure=Plot(
+            key=f"quantiles-{name.lower()}",
+            title=name,
+            x=Axis(title=f"{first}{scale}", log=log),
+            y=Axis(title=f"{second}{scale}", log=log),
+            series=(
+                Series(name="p1 to p99", points=points, tone=0),
+                Series(name="alike", points=alike, tone=5, line=True, marks=False),
+            ),
+        ),
+        reading=READING,
+        numbers=Table(caption=f"{name} in numbers", header=("quantile", f"{first}, ms", f"{second}, ms", "ratio"), rows=rows, folded=True),
+    )
+
+
 def _ratios(found: Comparison, first: str, second: str) -> Table:
     rows = []
     for ratio in found.ratios:
         label = LABELS.get(ratio.metric, f"{ratio.metric.removesuffix('_ms').upper()} {ratio.statistic} ms")
         between = ABSENT if math.isnan(ratio.low) else f"{ratio.low:.3f} to {ratio.high:.3f}"
-        rows.append((label, number(ratio.first), number(ratio.second), f"{ratio.ratio:.3f}", between, VERDICTS[ratio.differs]))
+        rows.append(
+            (
+                label,
+                number(ratio.first),
+                number(ratio.second),
+                f"{ratio.ratio:.3f}" if math.isfinite(ratio.ratio) else ABSENT,
+                between,
+                VERDICTS[ratio.differs],
+            )
+        )
     return Table(caption="", header=("", first, second, "ratio", "0.95", ""), rows=tuple(rows))
 
 
