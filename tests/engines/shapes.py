@@ -34,6 +34,7 @@ REQUESTS: dict[str, tuple[str, Any]] = {
     "beyond the context": (TEXT, {**PLAIN, "prompt": "a", "max_tokens": 10_000_000}),
     "beyond the context, chat": (CHAT, {**PLAIN, "messages": MESSAGES, "max_tokens": 10_000_000}),
     "a prompt beyond the context": (TEXT, {**PLAIN, "prompt": [7] * 5_000}),
+    "cut short by the context": (TEXT, {**PLAIN, "prompt": [7] * 2_000, "max_tokens": 1_000}),
     "no messages": (CHAT, {**PLAIN, "messages": []}),
     "messages of another type": (CHAT, {**PLAIN, "messages": 5}),
     "no prompt": (TEXT, PLAIN),

@@ -35,6 +35,8 @@ def test_answers_have_the_same_shape(server: str, simulated: str, name: str) -> 
     (status, theirs), (own_status, ours) = (answer(port, path, body) for port in ports)
     assert own_status == status
     assert parts(ours) == parts(theirs)
+    if status >= 400 and "error" in theirs[0]:
+        assert ours[0]["error"]["type"] == theirs[0]["error"]["type"]
     found = [f"event {i}{each}" for i, pair in enumerate(zip(theirs, ours, strict=True)) for each in differences(*map(shape, pair))]
     assert not found
 

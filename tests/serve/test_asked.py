@@ -45,14 +45,19 @@ def test_a_prompt_is_text_or_token_ids_or_a_list_of_them(prompt: Any, isl: tuple
     assert tuple(one.tokens for one in read("completions", {"prompt": prompt}).prompts) == isl
 
 
-def test_what_exceeds_the_context_is_refused_as_vllm_refuses_it() -> None:
+@pytest.mark.parametrize(("isl", "osl", "param"), [(100, 1, "input_tokens"), (120, 1, "input_tokens"), (10, 101, "max_tokens")])
+def test_what_exceeds_the_context_is_refused_as_vllm_refuses_it(isl: int, osl: int, param: str) -> None:
     with pytest.raises(Refused) as refused:
-        read("completions", {"prompt": list(range(90)), "max_tokens": 20}, max_context=100)
+        read("completions", {"prompt": list(range(isl)), "max_tokens": osl}, max_context=100)
     error = refused.value.to_json(OF_VLLM)["error"]
-    assert error["code"] == 400
-    assert error["type"] == "BadRequestError"
-    assert "maximum context length is 100 tokens" in error["message"]
-    assert "110" in error["message"]
+    assert (error["code"], error["type"], error["param"]) == (400, "BadRequestError", param)
+    assert "maximum context length" in error["message"]
+
+
+def test_an_output_that_the_context_cuts_short_is_as_long_as_it_leaves_room_for() -> None:
+    """vLLM 0.32 answered 2,000 tokens after a prompt of 100 with 1,948, in a context of 2,048 (tests/engines/test_shapes.py)."""
+    assert read("completions", {"prompt": list(range(90)), "max_tokens": 20}, max_context=100).osl == 10
+    assert read("completions", {"prompt": list(range(90)), "max_tokens": 10}, max_context=100).osl == 10
 
 
 @pytest.mark.parametrize(
@@ -80,7 +85,7 @@ def test_what_exceeds_the_context_is_refused_as_vllm_refuses_it() -> None:
         ("completions", {"prompt": "x", "stop_token_ids": 3}, "stop_token_ids"),
         ("completions", {"prompt": "x", "stream": "yes"}, "stream"),
         ("completions", {"prompt": "x", "stop": [""]}, "stop"),
-        ("completions", [], None),
+        ("completions", [], "body"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(kind: Kind, body: Any, param: str | None) -> None:

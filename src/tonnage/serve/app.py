@@ -230,7 +230,7 @@ async def _body(request: Request) -> Any:
     try:
         return json.loads(b"".join(parts))
     except (ValueError, RecursionError):
-        raise Refused("the body is not JSON") from None
+        raise Refused("the body is not JSON", kind="Bad Request", param="body") from None
 
 
 async def _reply(service: Service, asked: Asked, request: Request, number: int, *, cut_after: int) -> Response:

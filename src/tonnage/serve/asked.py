@@ -65,7 +65,7 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, max_context: int, default
         Refused: with the error that the client gets.
     """
     if not isinstance(body, Mapping):
-        raise Refused("the body is not a JSON object")
+        raise Refused("the body is not a JSON object", kind="Bad Request", param="body")
     if real:
         _refuse_unheeded(body)
     prompts = (reader.chat(_messages(body)),) if kind == "chat" else _prompts(body.get("prompt"), reader)
@@ -73,12 +73,8 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, max_context: int, default
     named = "max_completion_tokens" if kind == "chat" and body.get("max_completion_tokens") is not None else "max_tokens"
     osl = _whole(body, named, default_osl or max(max_context - longest, 1), least=1)
     choices, options = _whole(body, "n", 1, least=1, most=MOST_CHOICES), _object(body, "stream_options")
-    if max_context and longest + osl > max_context:
-        raise Refused(
-            f"This model's maximum context length is {max_context} tokens. However, you requested {longest + osl} tokens ({longest} in the "
-            f"messages, {osl} in the completion). Please reduce the length of the messages or completion.",
-            param="messages" if kind == "chat" else "prompt",
-        )
+    if max_context:
+        osl = _within(max_context, longest, osl, named)
     return Asked(
         kind=kind,
         model=str(body.get("model") or ""),
@@ -92,6 +88,26 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, max_context: int, default
         stop=_stop(body.get("stop")),
         session=-1 if not body.get("user") else sum((i + 1) * b for i, b in enumerate(str(body["user"]).encode())),
     )
+
+
+def _within(max_context: int, isl: int, osl: int, named: str) -> int:
+    """The output tokens that the context leaves, of those that were asked for; as vLLM 0.32 does it.
+
+    Raises:
+        Refused: the prompt leaves none, or more are asked for than the context has.
+    """
+    if isl >= max_context:
+        raise Refused(
+            f"This model's maximum context length is {max_context} tokens. However, your prompt contains {isl} input tokens, which leaves "
+            "none for the output. Please shorten the prompt.",
+            param="input_tokens",
+        )
+    if osl > max_context:
+        raise Refused(
+            f"{named}={osl} is more than this model's maximum context length of {max_context} tokens. Please ask for fewer output tokens.",
+            param=named,
+        )
+    return min(osl, max_context - isl)
 
 
 def _refuse_unheeded(body: Mapping[str, Any]) -> None:
