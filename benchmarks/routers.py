@@ -4,7 +4,8 @@
 
 Llama-3.1-8B on vLLM, 1,000 tokens in, 200 out (both normal, with a deviation of a quarter), Poisson arrivals, seed 1. The same requests
 come at the same instants behind every router. "slow" is the share of the requests that the slow instances get. ``balance.py`` measures
-three workers behind the gateway and other balancers.
+three workers behind the gateway and other balancers. The last table is one of conversations, with the share of the prompt tokens that the
+instances' prefix caches have; it is made by the plain simulator.
 """
 
 from __future__ import annotations
@@ -21,10 +22,14 @@ from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import DURATIONS
 from tonnage.perf.terms import step_model
 from tonnage.results.requests import COMPLETED
+from tonnage.simulator import reference
 from tonnage.simulator.changes import Changes
 from tonnage.simulator.engine import Engine
 from tonnage.simulator.failures import Failures, Retry, outages_of
 from tonnage.simulator.kernel.fleet import run_fleet
+from tonnage.simulator.shared_fleet import simulate_shared_fleet
+from tonnage.spec.pause import Pause
+from tonnage.spec.sessions import Sessions
 from tonnage.spec.workload import Lengths, OpenLoop, Trace, Workload
 
 ROUTERS = ("round-robin", "random", "weighted", "power-of-two", "least-outstanding", "least-tokens", "least-kv")
@@ -86,6 +91,26 @@ def failing(title: str, fleet: list[Any], load: Trace, failures: Failures) -> No
     print()
 
 
+CHATS = Sessions(prefix_tokens=1_000, prefixes=20, turns=Lengths(mean=6.0), think=Pause(mean_s=20.0, exponential=True))
+CHAT_ROUTERS = ("round-robin", "random", "least-outstanding", "power-of-two", "prefix-aware", "session")
+
+
+def conversations(title: str, count: int, rate: float, requests: int) -> None:
+    """One line per router, of conversations on so many equal instances."""
+    d = deployment_of(model="llama-3.1-8b", gpu="h100-sxm-80gb", precision="fp16", tp=1, engine="vllm")
+    step, memory, lengths = step_model(d), memory_plan(d), {"isl": Lengths(mean=400.0), "osl": Lengths(mean=150.0)}
+    load = Workload(**lengths, arrivals=OpenLoop(rate=rate), requests=requests, sessions=CHATS).trace(1)
+    print(f"{title}\n\n{'':18} {'hit rate':>9} {'TTFT mean':>10} {'TTFT p95':>9} {'E2E mean':>9} {'E2E p95':>9}")
+    for router in CHAT_ROUTERS:
+        engines = [reference.Engine(step, d.knobs, memory.blocks, contents=load.contents) for _ in range(count)]
+        record = simulate_shared_fleet(load, engines, router, seed=1).requests
+        ttft, e2e = ((column - record.due_ns) / 1e6 for column in (record.first_token_ns, record.last_token_ns))
+        found = record.cached_tokens.sum() / record.isl.sum()
+        first = f"{ttft.mean():10,.0f} {np.percentile(ttft, 95):9,.0f}"
+        print(f"{router:18} {found:9.1%} {first} {e2e.mean():9,.0f} {np.percentile(e2e, 95):9,.0f}", flush=True)
+    print()
+
+
 def main() -> None:
     """Print the tables, times in milliseconds."""
     parser = argparse.ArgumentParser(description="what a router is worth")
@@ -118,6 +143,9 @@ def main() -> None:
     title = "16 instances that fail, every 10 minutes each, for 1 minute, 160 requests/s"
     if only in title:
         failing(title, [fast] * 16, trace(160, 96_000), Failures(mtbf_s=600.0, repair_s=60.0))
+    title = "conversations of 6 turns on 4 instances, 60 requests/s"
+    if only in title:
+        conversations(title, 4, 60.0, 6_000)
 
 
 if __name__ == "__main__":

@@ -1,39 +1,83 @@
-"""Prefix caches: the kernel is the reference, what is found is what an oracle finds, and no block is lost."""
+"""Prefix caches: what is found is what an oracle finds, no block is lost, and the kernel is the reference."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from tests.simulator.lru_oracle import lru_hits
 from tests.simulator.test_kernel import both
-from tests.strategies import SCHEDULERS, Run, shared_runs
+from tests.strategies import MS, SCHEDULERS, Run, coefficient_array, shared_runs
+from tonnage.perf.step import StepModel
+from tonnage.simulator.reference import run_reference
+from tonnage.simulator.tiers import Tier
+from tonnage.spec.contents import ENDLESS, of_blocks, of_rows
+from tonnage.spec.deployment import EngineKnobs
+from tonnage.spec.workload import Trace
+
+CACHING = ("tensorrt-llm", "vllm", "sglang", "one-prefill")
+MOONCAKE = Path(__file__).parents[3] / "shared" / "data" / "traces" / "mooncake_conversation_2000.jsonl"
+SECOND = 1_000 * MS
+STEP = StepModel(coefficients=coefficient_array(host_step=0.001, norm=1.0), frontend_s=0.0)
+ENGINE = EngineKnobs(
+    scheduler="vllm",
+    max_batch_size=64,
+    max_num_tokens=8192,
+    chunked_prefill=True,
+    tokens_per_block=16,
+    kv_rule="gpu_memory_utilization",
+    kv_fraction=0.9,
+)
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def served(contents, isl, osl, *, due, knobs=ENGINE, blocks=1000, tiers=(), pauses=None):
+    """Requests of these lengths on one engine."""
+    columns = [np.array(column, np.int64) for column in (due, isl, osl)]
+    pause = None if pauses is None else np.array(pauses, np.int64)
+    trace = Trace(
+        due_ps=columns[0], isl=columns[1], osl=columns[2], concurrency=0, turnaround_ps=0, contents=of_rows(contents), pause_ps=pause
+    )
+    return run_reference(trace, STEP, knobs, blocks, tiers=tiers)
+
+
+@pytest.mark.skipif(not MOONCAKE.exists(), reason="the trace is not part of the project")
+@pytest.mark.parametrize("blocks", [1_000, 3_000, 20_000])
+@pytest.mark.parametrize("scheduler", ["vllm", "sglang", "tensorrt-llm"])
+def test_on_mooncakes_trace_an_engine_finds_what_the_oracle_finds(scheduler, blocks):
+    """Requests one by one; of TensorRT-LLM's finds the whole blocks, since the oracle knows no parts."""
+    rows = [json.loads(line) for line in MOONCAKE.read_text().splitlines()]
+    ids, isl = [tuple(row["hash_ids"]) for row in rows], [row["input_length"] for row in rows]
+    osl = [min(row["output_length"], 40) for row in rows]
+    trace = Trace(
+        due_ps=np.arange(len(rows)) * 10 * SECOND,
+        isl=np.array(isl),
+        osl=np.array(osl),
+        concurrency=0,
+        turnaround_ps=0,
+        contents=of_blocks(ids, isl, 512),
+    )
+    found = run_reference(trace, STEP, replace(ENGINE, scheduler=scheduler, tokens_per_block=512), blocks).requests.cached_tokens
+    expected = lru_hits(ids, isl, osl, blocks=blocks, size=512)
+    assert (found // 512 * 512).tolist() == expected
+    print(f"{scheduler}, {blocks} blocks: {sum(expected) / sum(isl):.2%} of the prompt tokens found, exactly")
+
+
+@pytest.mark.parametrize("scheduler", CACHING)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
-def test_kernel_equals_reference_where_prompts_share(scheduler, data):
-    compare(data.draw(shared_runs((scheduler,))))
-
-
-@pytest.mark.accuracy
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
-@settings(max_examples=1_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(data=st.data())
-def test_kernel_equals_reference_on_a_thousand_runs_that_share(scheduler, data):
-    compare(data.draw(shared_runs((scheduler,))))
-
-
-def compare(r: Run) -> None:
-    options = {"windows": r.windows, "window_ps": r.window_ps, "max_context": r.max_context, "tiers": r.tiers}
-    requests, _, expected = both(r.trace, r.step, r.knobs, r.kv_blocks, **options)
-    event(f"found: {bool(requests.cached_tokens.any())}")
-    event(f"pre-empted: {bool(requests.preemptions.any())}")
-    event(f"sessions: {r.trace.pause_ps is not None}")
-    assert (requests.cached_tokens < requests.isl).all()
-    if expected.cache is not None and r.window_ps < 0:
-        conserved(expected.cache, expected.free_blocks, r.kv_blocks)
+def test_no_block_is_lost(scheduler, data):
+    r = data.draw(shared_runs((scheduler,)))
+    run = run_reference(r.trace, r.step, r.knobs, r.kv_blocks, windows=r.windows, max_context=r.max_context, tiers=r.tiers)
+    assert (run.requests.cached_tokens < run.requests.isl).all()
+    assert len(run.requests) == len(r.trace)
+    if run.cache is not None:
+        conserved(run.cache, run.free_blocks, r.kv_blocks)
 
 
 def conserved(cache, free: int, blocks: int) -> None:
@@ -45,3 +89,67 @@ def conserved(cache, free: int, blocks: int) -> None:
     for tier, names in zip(cache.tiers, cache.below, strict=True):
         assert len(names) <= tier.blocks
         assert not names.keys() & cache.names.keys()
+
+
+def test_what_is_found_is_not_computed_but_attended_to() -> None:
+    run = served([[(7, 64), (0, ENDLESS)], [(7, 64), (1, ENDLESS)]], [100, 100], [1, 1], due=[0, SECOND])
+    assert run.requests.cached_tokens.tolist() == [0, 64]
+    assert [step[2] for step in run.steps] == [100, 36]
+    assert [step[5] for step in run.steps] == [100 * 100, 36 * (2 * 64 + 36)]
+
+
+def test_the_last_token_of_a_prompt_is_always_computed() -> None:
+    run = served([[(7, 64), (0, ENDLESS)], [(7, 64), (1, ENDLESS)]], [64, 64], [1, 1], due=[0, SECOND])
+    assert run.requests.cached_tokens.tolist() == [0, 48]
+
+
+@pytest.mark.parametrize(("scheduler", "found"), [("vllm", 32), ("sglang", 32), ("tensorrt-llm", 41)])
+def test_tensorrt_llm_finds_parts_of_a_block(scheduler, found):
+    knobs = replace(ENGINE, scheduler=scheduler)
+    run = served([[(7, 41), (0, ENDLESS)], [(7, 41), (1, ENDLESS)]], [100, 100], [5, 1], due=[0, SECOND], knobs=knobs)
+    assert run.requests.cached_tokens.tolist() == [0, found]
+
+
+@pytest.mark.parametrize(("scheduler", "found"), [("vllm", 96), ("sglang", 0), ("tensorrt-llm", 0)])
+def test_who_enters_in_the_same_step_finds_blocks_on_vllm_alone(scheduler, found):
+    knobs = replace(ENGINE, scheduler=scheduler)
+    run = served([[(7, 100), (0, ENDLESS)], [(7, 100), (1, ENDLESS)]], [120, 120], [3, 3], due=[0, 0], knobs=knobs)
+    assert run.requests.cached_tokens.tolist() == [0, found]
+
+
+def test_a_turn_finds_the_answer_before_it_and_is_sent_after_its_pause() -> None:
+    conversation = [[(0, ENDLESS)], [(0, ENDLESS)]]
+    run = served(conversation, [100, 250], [100, 5], due=[0, -1], pauses=[-1, 3 * SECOND])
+    first, second = run.jobs
+    assert second.due == first.last_token + 3 * SECOND
+    assert run.requests.cached_tokens.tolist() == [0, 199 // 16 * 16]
+
+
+def test_a_tier_gives_back_what_the_cache_had_to_forget_and_the_step_waits_for_it() -> None:
+    """Eight blocks; the second prompt drives the first out, which comes back from the tier in five transfers."""
+    contents = [[(number, ENDLESS)] for number in (0, 1)] + [[(0, 96), (2, ENDLESS)]]
+    lengths = {"isl": [96, 112, 96], "osl": [1, 1, 1], "due": [0, SECOND, 2 * SECOND], "blocks": 8}
+    without = served(contents, **lengths)
+    tiered = served(contents, **lengths, tiers=(Tier(blocks=50, block_ps=7 * MS),))
+    assert without.requests.cached_tokens[2] == 16
+    assert tiered.requests.cached_tokens[2] == 80
+    assert tiered.steps[2][1] - without.steps[2][1] == 4 * 7 * MS
+
+
+@pytest.mark.accuracy
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@settings(max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_kernel_equals_reference_where_prompts_share(scheduler, data):
+    """Compiled once in a minute of CPU time: not part of the quick tests."""
+    compare(data.draw(shared_runs((scheduler,))))
+
+
+def compare(r: Run) -> None:
+    options = {"windows": r.windows, "window_ps": r.window_ps, "max_context": r.max_context, "tiers": r.tiers}
+    requests, _, expected = both(r.trace, r.step, r.knobs, r.kv_blocks, **options)
+    event(f"found: {bool(requests.cached_tokens.any())}")
+    event(f"pre-empted: {bool(requests.preemptions.any())}")
+    event(f"sessions: {r.trace.pause_ps is not None}")
+    if expected.cache is not None and r.window_ps < 0:
+        conserved(expected.cache, expected.free_blocks, r.kv_blocks)

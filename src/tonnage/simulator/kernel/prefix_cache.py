@@ -168,25 +168,29 @@ def hold(m, i):
 
 
 @part()
-def grow(m, i, tokens):
-    """Let a request hold the blocks of its windows and of so many tokens; with guesses all that are set aside for it."""
+def wanted_blocks(m, i, tokens):
+    """Blocks of the context of a request with so many tokens; with guesses all that are set aside for it."""
+    slot = m.slots[i]
+    return slot.blocks - slot.windows if m.cfg.drafted > 0 else blocks_of(tokens, m.cfg.block_tokens)
+
+
+@called()
+def grow(m, i, wanted):
+    """Let a request hold the blocks of its windows and so many of its context."""
     c, slot = m.cache, m.slots[i]
     while c.windows[i] < slot.windows:
         c.windows[i] += 1
         c.held[i, c.held.shape[1] - c.windows[i]] = take(c)
-    wanted = slot.blocks - slot.windows if m.cfg.drafted > 0 else blocks_of(tokens, m.cfg.block_tokens)
     while c.taken[i] < wanted:
         c.held[i, c.taken[i]] = take(c)
         c.taken[i] += 1
 
 
-@part()
+@called()
 def tell(m, i, tokens):
     """Name the blocks of a request that are full by so many tokens."""
     c, r, size = m.cache, m.slots[i].row, m.cfg.block_tokens
     place = c.known[i]
-    if (place + 1) * size > tokens:
-        return
     p = piece_at(c, r, place * size)
     while (place + 1) * size <= tokens:
         while c.until[p] <= place * size:
@@ -207,8 +211,16 @@ def compute(m, i, tokens):
     """So many tokens of a filling request will be in the cache after the step that is put together."""
     if m.cache.note.on == 0:
         return
-    grow(m, i, tokens)
-    if m.cache.note.names == SCHEDULED:
+    follow_up(m, i, tokens, m.cache.note.names == SCHEDULED)
+
+
+@part()
+def follow_up(m, i, tokens, names):
+    """Blocks for so many tokens of a request and, if ``names``, the names of those that are full."""
+    wanted = wanted_blocks(m, i, tokens)
+    if m.cache.taken[i] < wanted or m.cache.windows[i] < m.slots[i].windows:
+        grow(m, i, wanted)
+    if names and (m.cache.known[i] + 1) * m.cfg.block_tokens <= tokens:
         tell(m, i, tokens)
 
 
@@ -222,10 +234,7 @@ def catch_up(m, ahead):
         if lists.ends[k] < NEVER:
             i = lists.running[k]
             slot = m.slots[i]
-            tokens = slot.isl + s.round - slot.base - 1 + ahead
-            grow(m, i, tokens)
-            if m.cache.note.names == SCHEDULED:
-                tell(m, i, tokens)
+            follow_up(m, i, slot.isl + s.round - slot.base - 1 + ahead, m.cache.note.names == SCHEDULED)
 
 
 @called()
@@ -234,7 +243,7 @@ def filled(m, i):
     slot, note = m.slots[i], m.cache.note
     complete = slot.computed == slot.isl + slot.generated
     if note.on > 0 and (note.names == COMPUTED or (note.names == COMPLETE and complete)):
-        tell(m, i, slot.computed)
+        follow_up(m, i, slot.computed, True)
 
 
 @part()
@@ -249,9 +258,7 @@ def released(m, i, blocks, tokens, ended):
     c, size = m.cache, m.cfg.block_tokens
     if c.note.on == 0:
         return blocks
-    grow(m, i, tokens)
-    if ended > 0 or c.note.names == SCHEDULED:
-        tell(m, i, tokens)
+    follow_up(m, i, tokens, ended > 0 or c.note.names == SCHEDULED)
     place = tokens // size
     if ended > 0 and c.note.partial > 0 and place * size < tokens:
         p = piece_at(c, m.slots[i].row, place * size)

@@ -75,6 +75,12 @@ class Vllm(Batcher):
             self.cache.name(job, job.computed + new)
         step.add(job, new)
 
+    def give_back(self, job: Job) -> None:
+        """Blocks that right guesses have filled can be found from now on, too."""
+        if self.cache is not None:
+            self.cache.name(job, job.computed)
+        super().give_back(job)
+
     def _preempt(self, job: Job) -> None:
         self.give_back(job)
         job.computed = 0

@@ -1,0 +1,67 @@
+"""Fleets with prefix caches: one instance is the engine itself, sessions stay together, and a router that looks at prompts finds more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.simulator.test_kernel import ENGINE, MODEL, assert_same
+from tonnage.simulator.prefix_index import BLOCK_TOKENS, PrefixIndex
+from tonnage.simulator.reference import Engine, run_reference
+from tonnage.simulator.shared_fleet import simulate_shared_fleet
+from tonnage.spec.contents import ENDLESS, of_rows
+from tonnage.spec.pause import Pause
+from tonnage.spec.sessions import Sessions
+from tonnage.spec.workload import Lengths, OpenLoop, Workload
+
+CHATS = Sessions(turns=Lengths(mean=5.0), think=Pause(mean_s=2.0, exponential=True))
+CHAT = Workload(isl=Lengths(mean=100.0), osl=Lengths(mean=20.0), arrivals=OpenLoop(rate=8.0), requests=250, sessions=CHATS)
+
+
+def fleet(count: int, router: str, blocks: int = 400):
+    trace = CHAT.trace(3)
+    engines = [Engine(MODEL, ENGINE, blocks, contents=trace.contents) for _ in range(count)]
+    return trace, simulate_shared_fleet(trace, engines, router)
+
+
+def test_a_fleet_of_one_is_the_engine() -> None:
+    trace, routed = fleet(1, "least-outstanding")
+    assert_same(routed.requests, run_reference(trace, MODEL, ENGINE, 400).requests)
+
+
+@pytest.mark.parametrize("router", ["round-robin", "prefix-aware", "session"])
+def test_every_request_is_served_once(router):
+    trace, routed = fleet(3, router)
+    assert len(routed.requests) == len(trace)
+    assert (routed.requests.status == 0).all()
+    assert sorted(routed.requests.isl.tolist()) == sorted(trace.isl.tolist())
+    assert (np.bincount(routed.chosen, minlength=3) > 0).all()
+
+
+def test_sessions_stay_together_and_find_more() -> None:
+    rates = {}
+    for router in ("round-robin", "prefix-aware", "session"):
+        trace, routed = fleet(4, router)
+        rates[router] = routed.requests.cached_tokens.sum() / routed.requests.isl.sum()
+    assert trace.pause_ps is not None
+    number = (trace.pause_ps < 0).cumsum()
+    for one in np.unique(number):
+        assert len(set(routed.chosen[number == one])) == 1
+    assert rates["session"] > 1.3 * rates["round-robin"]
+    assert rates["prefix-aware"] > 1.3 * rates["round-robin"]
+
+
+def test_a_router_remembers_whole_blocks_that_it_sent() -> None:
+    index = PrefixIndex(of_rows([[(0, 300), (1, ENDLESS)], [(0, 300), (2, ENDLESS)], [(3, ENDLESS)]]), 2)
+    assert index.matched(0, 400) == [0, 0]
+    index.sent(0, 400, 1)
+    assert index.matched(1, 400) == [0, 300 // BLOCK_TOKENS * BLOCK_TOKENS]
+    assert index.matched(2, 400) == [0, 0]
+
+
+def test_without_a_cache_nothing_is_found() -> None:
+    trace = CHAT.trace(3)
+    engine = Engine(MODEL, replace(ENGINE, prefix_caching=False), 400, contents=trace.contents)
+    assert simulate_shared_fleet(trace, [engine], "session").requests.cached_tokens.sum() == 0
