@@ -59,17 +59,17 @@ def test_too_few_requests_have_no_interval() -> None:
 
 
 def test_the_steady_window_leaves_the_beginning_out() -> None:
-    e2e = np.concatenate([np.full(60, 900.0), np.full(540, 100.0)])
+    e2e = np.concatenate([np.full(120, 900.0), np.full(480, 100.0)])
     requests = record(e2e)
     steady = find_steady(requests)
     offsets = np.column_stack([np.rint(e2e / 2 * MS), np.rint(e2e * MS)]).astype(np.int64).ravel()
     gaps = single_gaps(offsets, np.full(600, 2))
     found = steady_metrics(requests, steady, gaps)
     assert found is not None
-    assert found["start_s"] >= 0.6
+    assert found["start_s"] >= 1.2
     assert found["e2e_ms"]["mean"] == found["e2e_ms"]["p99"] == pytest.approx(100.0)
     assert found["itl_ms"]["p99"] == pytest.approx(50.0)
-    assert found["requests_per_second"] == pytest.approx(100, rel=0.1)
+    assert found["requests_per_second"] == pytest.approx(100, rel=0.2)  # and those of the beginning that end in it
     assert "itl_ms" not in (steady_metrics(requests, steady, None) or {})
     assert steady_metrics(requests, Steady(found=False), gaps) is None
     late = replace(requests, last_token_ns=requests.last_token_ns + 10**12)

@@ -25,6 +25,9 @@ DRIFT = 0.2
 SURE = 3.0
 """Standard errors by which a drift must stand out."""
 
+DEVIATION = 1.4826
+"""Standard deviation of a normal distribution over its median absolute deviation."""
+
 RISING = 5.0
 """Standard errors by which a rise of TTFT must stand out: seven blocks leave five degrees of freedom, one in 400 by chance."""
 
@@ -87,9 +90,16 @@ def ttft_rise_ms(requests: Requests) -> float:
 
 
 def _stands_out(means: NDArray[np.float64]) -> bool:
-    """Whether the first block belongs to the start of the run: far from the mean of the others, by their own spread too."""
-    off, others = abs(float(means[0] - means[1:].mean())), means[1:]
-    return off > DRIFT * float(others.mean()) and off > SURE * float(others.std(ddof=1))
+    """Whether the first block belongs to the start of the run: far from the median of the others, by their own spread too.
+
+    Median and median deviation, since the blocks after the first may belong to the start as well.
+    """
+    import numpy as np
+
+    others = means[1:]
+    middle = float(np.median(others))
+    off, spread = abs(float(means[0]) - middle), DEVIATION * float(np.median(np.abs(others - middle)))
+    return off > DRIFT * middle and off > SURE * spread
 
 
 def _trend(means: NDArray[np.float64]) -> tuple[float, float]:
