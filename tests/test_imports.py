@@ -28,6 +28,11 @@ def test_help_loads_no_numbers(tokens: list[str]) -> None:
     assert not loaded_by(HELP.format(tokens=tokens)) & {"numpy", "numba", "pyarrow", "scipy", "plotly"}
 
 
+def test_the_gateway_needs_no_numbers() -> None:
+    statement = "from tonnage.cli.main import run\nassert run(['gateway', '--backend', 'a:1', '--port', '99999']) == 2\nimport tonnage.gateway.workers"
+    assert not loaded_by(statement) & {"numba", "pyarrow", "scipy", "plotly"}
+
+
 def test_the_command_line_exits_by_its_code() -> None:
     done = subprocess.run([sys.executable, "-P", "-m", "tonnage", "no-such-verb"], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 2

@@ -157,3 +157,21 @@ def test_other_paths_are_not_passed_on() -> None:
             assert fake.got == []
 
     bounded(test())
+
+
+def test_what_a_client_that_left_had_sent_is_let_go_at_once() -> None:
+    async def test() -> None:
+        async with before(fine) as (running, [fake]):
+            async with talk(running) as client:
+                client.writer.write(b"POST /v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n\r\n" + b"a" * 5_000_000)
+                await client.writer.drain()
+                [connection] = running.core.clients
+                reader = connection._reader  # type: ignore[attr-defined]
+                await until(lambda: sum(map(len, reader._body)) > 1_000_000)
+                client.writer.transport.abort()
+            await until(lambda: not running.core.clients)
+            assert (reader._body, reader.ready) == ([], type(reader.ready)())
+            assert not hasattr(reader, "_parser")  # they hold each other: nothing of it would go before the garbage collector comes
+            assert fake.got == []
+
+    bounded(test())

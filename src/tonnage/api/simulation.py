@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tonnage.api.arguments import Many, listed, rates, seed_of, slo, whole_numbers
 from tonnage.api.changes import autoscale_of, failures_of
@@ -20,7 +20,6 @@ from tonnage.api.sessions import sessions_of, tiers_of
 from tonnage.api.typed_arguments import LengthsArguments, SessionsArguments
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.simulator.autoscaler import Autoscale
-from tonnage.simulator.disaggregated import Disaggregated
 from tonnage.simulator.failures import Failures
 from tonnage.simulator.router import ROUTERS
 from tonnage.simulator.tiers import Tier
@@ -30,6 +29,9 @@ from tonnage.spec.scenario import DemandAsked, LimitsAsked, Scenario
 from tonnage.spec.sessions import Sessions
 from tonnage.spec.use_cases import with_defaults
 from tonnage.spec.workload import Arrivals, ClosedLoop, HourlyArrivals, Process, Simulated, TraceArrivals, Workload
+
+if TYPE_CHECKING:
+    from tonnage.simulator.disaggregated import Disaggregated  # imports numba, and the gateway does without
 
 DEFAULTS = {"gpu": "h100-sxm-80gb", "engine": "tensorrt-llm"}
 KNOBS = ("max_batch_size", "max_num_tokens", "chunked_prefill", "prefix_caching", "stream_interval", "front_ends")

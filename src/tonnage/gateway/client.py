@@ -243,5 +243,7 @@ class Client(asyncio.Protocol):
             self._core.clients.discard(self)
             self._core.counts.clients.add(0, -1)
         exchange, self._exchange = self._exchange, None
+        self._lingering = True  # should anything still be read, it is dropped
+        self._reader.close()
         if exchange is not None:
             exchange.cancel()

@@ -59,6 +59,12 @@ class RequestReader:
         self._method, self._version, self._keep = b"", "1.1", True
         self._began_now = True
 
+    def close(self) -> None:
+        """Let go of what has been read: the parser and this object hold each other, and a body may be large."""
+        self._clear()
+        self.ready.clear()
+        del self._parser
+
     def feed(self, data: bytes) -> None:
         """Read a piece.
 
