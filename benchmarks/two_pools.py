@@ -1,9 +1,10 @@
 """How well two pools are predicted: TPOT and TTFT of the disaggregated points of ``shared/data/modern``, without speculation.
 
-    PYTHONPATH=src:. python benchmarks/two_pools.py [--most N] [--csv FILE]
+    PYTHONPATH=src:. python benchmarks/two_pools.py [--most N] [--csv FILE] [--silicon silicon_sample.csv]
 
 Points: InferenceX database dump of 2026-07-20 (median TPOT) and InferenceX-app fixtures (DeepSeek R1: TTFT too); SemiAnalysis, Apache-2.0,
-attribution to InferenceX. Formats and settings are those of ``tools/fit/modern/modern.yaml``. No such point is in any fit.
+attribution to InferenceX. With ``--silicon`` instead the two-pool rows of aiconfigurator-core 0.12's file that state their workers: means
+of TTFT and TPOT. Formats and settings are those of ``tools/fit/modern/modern.yaml``. No such point is in any fit.
 
 A point with many workers is simulated with as many as have the same ratio, and the clients that come to them; the load is the
 benchmark's own, a closed loop. Printed are the mean and the median of the absolute errors, by GPU, engine and model, and CPU time.
@@ -32,11 +33,12 @@ from tonnage.spec.deployment import Deployment
 from tonnage.spec.workload import ClosedLoop, Workload
 from tools.fit.modern.rows import rules
 from tools.fit.rules import settings
+from tools.fit.silicon.sample import clients_of, measured_of, read_sample
 from tools.fit.silicon.silicon_rows import lengths, point_of
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "modern"
 FILES = ("inferencex_app_dsr1_disagg.csv.gz", "inferencex_dump_disagg.csv.gz")
-GPUS = {"GB200-NVL72": "gb200-186gb", "GB300-NVL72": "gb300-288gb"}
+GPUS = {"GB200-NVL72": "gb200-186gb", "GB300-NVL72": "gb300-279gb"}
 ENGINES = {
     "dynamo-trt": "tensorrt-llm",
     "dynamo-sglang": "sglang",
@@ -98,6 +100,47 @@ def facts(line: Mapping[str, str]) -> Row:
         "ttft_ms": number(line.get("ttft_ms_median")),
         "ttft_mean_ms": number(line.get("ttft_ms_mean")),
     }
+
+
+def silicon_lines(file: Path) -> Iterator[Row]:
+    """The two-pool rows of silicon_sample.csv that are usable, or have a ``reason``."""
+    systems = {"gb200": "gb200-186gb", "gb300": "gb300-279gb", "b200_sxm": "b200-sxm-180gb", "b300_sxm": "b300-sxm-270gb"}
+    systems |= {"h100_sxm": "h100-sxm-80gb", "h200_sxm": "h200-sxm-141gb"}
+    backends = {"trtllm": "tensorrt-llm", "sglang": "sglang", "vllm": "vllm"}
+    for line in read_sample(file):
+        if line["mode"] == "agg":
+            continue
+        splits = {
+            pool: tuple(int(line.get(f"{pool}_{name}") or 0) for name in ("tp_size", "attention_dp_size", "moe_ep_size", "num_workers"))
+            for pool in ("prefill", "decode")
+        }
+        if not all(split[0] and split[3] for split in splits.values()) or not clients_of(line):
+            yield {"reason": "workers or clients that are not stated"}
+            continue
+        name = line["model_path"].rsplit("/", 1)[-1]
+        model = "deepseek-r1" if name.startswith("DeepSeek") else name.lower()
+        if "qwen3" in model:
+            yield {"reason": f"model {name}"}
+            continue
+        measured = measured_of(line)
+        yield {
+            "source": "silicon_sample",
+            "model": model,
+            "gpu": systems[line["system"]],
+            "amd": False,
+            "dump": True,
+            "engine": backends[line["backend"]],
+            "served": line["backend"],
+            "precision": line["precision"] or "fp4",
+            "kv": "",
+            "isl": int(line["isl"]),
+            "osl": int(line["osl"]),
+            "concurrency": clients_of(line),
+            **{pool: (tp, max(dp, 1), max(ep, 1), count) for pool, (tp, dp, ep, count) in splits.items()},
+            "tpot_ms": measured["itl_ms"],
+            "ttft_ms": None,
+            "ttft_mean_ms": measured["ttft_ms"],
+        }
 
 
 def number(text: str | None) -> float | None:
@@ -169,10 +212,11 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--most", type=int, default=10_000, help="points, evenly taken from all")
     parser.add_argument("--clients", type=int, default=1024, help="points of more clients are left out: they take minutes each")
+    parser.add_argument("--silicon", type=Path, help="silicon_sample.csv of aiconfigurator-core, in place of the two files")
     parser.add_argument("--csv", type=Path, help="write every point to this file")
     asked = parser.parse_args()
     rows, reasons = [], Counter[str]()
-    for row in lines(asked.data):
+    for row in silicon_lines(asked.silicon) if asked.silicon else lines(asked.data):
         if "reason" in row:
             reasons[row["reason"]] += 1
         elif row["concurrency"] > asked.clients:
