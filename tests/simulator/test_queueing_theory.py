@@ -83,6 +83,26 @@ def test_mean_wait_of_m_m_1(load):
     assert_close(wait_s(requests, isl * 1e-6), load * service / (1 - load))
 
 
+@pytest.mark.parametrize(("servers", "load"), [(2, 0.7), (8, 0.8), (16, 0.85)])
+def test_mean_wait_of_servers_behind_one_queue_is_erlangs(servers, load):
+    """Steps of 1 ms whatever is in them make each slot a server; outputs are geometric with a mean of 100, nearly exponential services."""
+    count, step_s, tokens = 300_000, 0.001, 100
+    trace = poisson(load * servers / (tokens * step_s), count, np.ones(count, np.int64))
+    trace = replace(trace, osl=np.random.default_rng(3).geometric(1 / tokens, count))
+    step = StepModel(coefficients=coefficient_array(host_step=step_s, norm=1.0), frontend_s=0.0)
+    record = run(trace, step, replace(ONE_AT_A_TIME, scheduler="vllm", max_batch_size=servers), PLENTY)
+    offered = load * servers
+    term = total = 1.0
+    for k in range(1, servers):
+        term *= offered / k
+        total += term
+    waiting = term * offered / servers / (1 - load)
+    expected = waiting / (total + waiting) * tokens * step_s / (servers - offered)
+    mean, error = mean_and_error(wait_s(record, step_s)[count // 20 :])
+    assert error < 0.1 * expected
+    assert expected - 4 * error < mean < expected + 4 * error + 2 * step_s
+
+
 def test_wait_of_m_m_1_is_exponential_beyond_zero() -> None:
     count, load, service = 400_000, 0.6, 0.01
     isl = exponential_prompts(count)

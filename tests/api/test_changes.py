@@ -1,0 +1,136 @@
+"""Failures, autoscaling and hourly loads as they are asked for, and what their runs say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tonnage.api.changes import autoscale_of, failures_of
+from tonnage.api.deployment import deployment_of
+from tonnage.api.fleet_facts import FleetFacts
+from tonnage.api.simulation import simulation_of
+from tonnage.errors import InputError, InputErrors
+from tonnage.perf.start import BOOT_S, LINK_BYTES_S, start_seconds, weight_bytes
+from tonnage.report.wording.fleet_facts import fleet_lines
+from tonnage.results.requests import COMPLETED, FAILED, GAP_BINS, POSITION_BUCKETS, Requests
+from tonnage.results.violations import violations
+from tonnage.simulator.failures import Failures
+from tonnage.spec.deployment import Limit
+from tonnage.spec.hourly import HourlyArrivals
+
+ASKED = {"model": "llama-3.1-8b", "isl": "1000", "osl": "100"}
+
+
+def test_failures_are_read() -> None:
+    assert failures_of("mtbf=30d repair=2h") == Failures(mtbf_s=30 * 86_400, repair_s=7_200)
+    assert failures_of("repair=2h mtbf=30d crews=1 retry=all") == Failures(mtbf_s=30 * 86_400, repair_s=7_200, crews=1, retry="all")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("mtbf=30d", "does not say mtbf and repair"),
+        ("mtbf=30d repair=2", "has no unit"),
+        ("mtbf=0s repair=2h", "is no time between failures"),
+        ("mtbf=30d repair=2h often", "'often' is not understood"),
+        ("mtbf=30d repair=2h retry=twice", "retry=twice is none of none, unanswered, all"),
+        ("mtbf=30d repair=2h crews=-1", "crews=-1 is not a whole number"),
+    ],
+)
+def test_what_are_no_failures_is_said_in_a_line(text: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        failures_of(text)
+
+
+def test_a_controller_is_read_and_starts_instances_by_their_weights() -> None:
+    deployment = deployment_of(model="llama-3.1-8b", gpu="h100-sxm-80gb", precision="fp16", tp=2, engine="vllm")
+    assert weight_bytes(deployment) == pytest.approx(16.06e9, rel=0.02)
+    rule = autoscale_of("metric=outstanding target=20 max=8", deployment)
+    assert (rule.least, rule.most, rule.warm, rule.hold_s, rule.interval_s) == (1, 8, 0, 300.0, 15.0)
+    assert rule.start_s == start_seconds(deployment) == pytest.approx(BOOT_S + weight_bytes(deployment) / LINK_BYTES_S)
+    other = autoscale_of("metric=rate target=2.5 min=2 max=8 link=10GB boot=30s hold=10min interval=30s warm=1", deployment)
+    assert other.start_s == pytest.approx(30 + weight_bytes(deployment) / 10e9)
+    assert (other.metric, other.target, other.least, other.instances, other.hold_s) == ("rate", 2.5, 2, 9, 600.0)
+    assert autoscale_of("metric=rate target=1 max=1 start=90s", deployment).start_s == 90.0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("metric=outstanding max=8", "does not say metric, target and max"),
+        ("metric=temperature target=1 max=8", "metric=temperature is none of outstanding, rate"),
+        ("metric=rate target=none max=8", "target=none is not possible"),
+        ("metric=rate target=1 min=3 max=2", "min=3 and max=2 are not possible"),
+        ("metric=rate target=1 max=2 link=0GB", "link=0GB moves nothing"),
+    ],
+)
+def test_what_is_no_controller_is_said_in_a_line(text: str, said: str) -> None:
+    deployment = deployment_of(model="llama-3.1-8b", gpu="h100-sxm-80gb", precision="fp16", tp=1, engine="vllm")
+    with pytest.raises(InputError, match=said):
+        autoscale_of(text, deployment)
+
+
+def test_a_simulation_takes_them_by_name() -> None:
+    day = [1.0] * 12 + [3.0] * 12
+    hourly = {**ASKED, "arrivals": "profile", "profile": day}
+    made = simulation_of(None, {**hourly, "autoscale": "metric=rate target=1 max=3", "ttft": "p95<=1s"})
+    assert made.autoscale is not None
+    assert (made.instances, made.workloads[0].arrivals, made.limits[0].seconds) == (3, HourlyArrivals(hours=tuple(day)), 1.0)
+    slower = simulation_of(None, {**hourly, "request_rate": 1.0})
+    assert slower.workloads[0].arrivals.rate == pytest.approx(1.0)
+    for wrong, said in (
+        ({"request_rate": 1, "instances": 2, "fail": "mtbf=1h repair=1s", "autoscale": "metric=rate target=1 max=3"}, "both given"),
+        ({"request_rate": 1, "instances": 2, "autoscale": "metric=rate target=1 max=3"}, "says how many there are"),
+        ({"concurrency": 1, "fail": "mtbf=1h repair=1s"}, "share an open loop"),
+        ({"arrivals": "profile"}, "needs the hourly loads"),
+    ):
+        with pytest.raises((InputError, InputErrors), match=said):
+            simulation_of(None, {**ASKED, **wrong})
+
+
+def test_requests_come_by_the_hour() -> None:
+    hours = HourlyArrivals(hours=(2.0, 0.0, 6.0))
+    due = hours.due_ps(np.random.default_rng(1))
+    counts = np.bincount(due // (3_600 * 10**12), minlength=3)
+    assert counts[1] == 0
+    assert counts[0] == pytest.approx(7_200, rel=0.05)
+    assert counts[2] == pytest.approx(21_600, rel=0.03)
+    assert (np.diff(due) >= 0).all()
+    assert hours.at_mean(1.0).rate == pytest.approx(1.0)
+    gaps = np.diff(due[: counts[0]]) / 1e12
+    assert gaps.std() / gaps.mean() == pytest.approx(1.0, abs=0.05)
+
+
+def test_violations_are_counted_by_request_and_by_hour() -> None:
+    """Two hours of four requests each: in the second, two answers come late and one is lost."""
+    hour, second = 3_600 * 10**9, 10**9
+    due = np.array([0, 1, 2, 3, hour, hour + 1, hour + 2, hour + 3])
+    first = due + np.array([1, 1, 1, 1, 1, 5, 5, 0]) * second
+    record = Requests(
+        due_ns=due,
+        sent_ns=due,
+        first_token_ns=first,
+        last_token_ns=first + 2 * second,
+        isl=np.ones(8, np.int64),
+        osl=np.full(8, 3),
+        cached_tokens=np.zeros(8, np.int64),
+        instance=np.zeros(8, np.int32),
+        status=np.array([COMPLETED] * 7 + [FAILED], np.int8),
+        preemptions=np.zeros(8, np.int32),
+        gaps=np.zeros((POSITION_BUCKETS, GAP_BINS), np.int64),
+    )
+    ttft, e2e, tpot = violations(
+        record,
+        tuple(Limit(metric=m, statistic=s, seconds=x) for m, s, x in (("ttft", "p95", 2.0), ("e2e", "mean", 4.0), ("tpot", "p50", 1.0))),
+    )
+    assert (ttft.share, ttft.broken_hours, ttft.hours) == (3 / 8, 1, 2)
+    assert (e2e.share, e2e.broken_hours) == (3 / 8, 1)
+    assert (tpot.share, tpot.broken_hours) == (1 / 8, 0)
+    facts = FleetFacts(
+        failures=1, retried=2, lost=1, availability=0.75, instance_hours=3.5, serving_mean=1.5, serving_most=2, violations=(ttft,)
+    )
+    assert list(fleet_lines(facts)) == [
+        "1 failure: instances worked 75.000 % of the time; 2 requests sent again, 1 lost",
+        "3.50 instance-hours; 1.50 instances served on average, at most 2",
+        "TTFT p95 ≤ 2 s: broken in 1 of 2 hours; 37.5 % of the requests took longer or were lost",
+    ]
