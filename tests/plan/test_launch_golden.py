@@ -28,6 +28,21 @@ CASES: dict[str, tuple[Parallelism, dict[str, Any]]] = {
     "whole prompts": (Parallelism(), {"chunked_prefill": False, "max_num_tokens": 16_384}),
 }
 
+SERVE_OPTIONS: dict[str, type] = {
+    "--backend": str,
+    "--tp_size": int,
+    "--pp_size": int,
+    "--ep_size": int,
+    "--max_batch_size": int,
+    "--max_num_tokens": int,
+    "--max_seq_len": int,
+    "--kv_cache_free_gpu_memory_fraction": float,
+    "--num_postprocess_workers": int,
+    "--extra_llm_api_options": str,
+}
+"""Options that trtllm-serve's own command line has, with the types that it reads them as: TensorRT-LLM, tensorrt_llm/commands/serve.py at
+00209af1, read on 2026-11-22."""
+
 
 def commands() -> dict[str, Any]:
     found: dict[str, Any] = {}
@@ -57,3 +72,14 @@ def test_commands_are_those_that_were_read_from_the_engines_sources() -> None:
     assert json.loads(GOLDEN.read_text(encoding="utf-8")) == made
     assert {"sglang", "tensorrt-llm", "nim"} <= {name.rsplit("-", 1)[0] for name in made}
     assert all(one["read from"] and one["on"] for one in made.values())
+
+
+def test_trtllm_serve_has_every_option_that_it_is_given() -> None:
+    started = [one["commands"] for name, one in commands().items() if name.startswith("tensorrt-llm")]
+    assert started
+    for made in (each for named in started for each in named.values()):
+        program, model, *rest = shlex.split(made["command"])
+        assert (program, model) == ("trtllm-serve", "my/model")
+        assert len(rest) % 2 == 0
+        for flag, value in zip(rest[::2], rest[1::2], strict=True):
+            SERVE_OPTIONS[flag](value)

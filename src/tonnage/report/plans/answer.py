@@ -12,6 +12,7 @@ from tonnage.report.plans.existing import existing_sentence, existing_title, run
 from tonnage.report.wording.confidence import by_confidence, chance_text
 from tonnage.report.wording.cost import no_cost_text
 from tonnage.report.wording.reachable import reachable_text
+from tonnage.report.wording.standby import standby_text
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
@@ -61,6 +62,7 @@ def _bought(plan: Plan, choice: Candidate) -> str:
         return f"{bought} {'completes' if one else 'complete'} {job}.{done} That takes {full} of what the fleet can do.{_price(plan)}"
     room = f" The fleet is then at {full} of what the limits allow." if choice.utilisation <= 1 else ""
     sure = "" if choice.confidence is None else f" {_sure(choice.confidence)}"
+    sure += "" if choice.standby is None else f" {sentence_of(standby_text(choice.standby))}"
     verb = "carries" if one else "carry"
     return f"{bought} {verb} {plain(load)} requests per second of {model} inside every limit.{sure}{room}{_price(plan)}"
 

@@ -24,6 +24,7 @@ from tonnage.report.plans.first_page import WARNED, figure_of, first_page, warne
 from tonnage.report.plans.job_section import job_section
 from tonnage.report.plans.measured_comparison import beside
 from tonnage.report.plans.sensitivity import sensitivity_section, sensitivity_table
+from tonnage.report.wording.aim import aim_text
 from tonnage.report.wording.demand import demand_text
 from tonnage.report.wording.lengths import length_text
 from tonnage.report.wording.limits import limit_text
@@ -45,6 +46,19 @@ def report(*plans: Plan) -> Document:
         return Document(title=title(first), subtitle=by, sections=_sections(first))
     parts = [_of_several(one, i, plan) for i, plan in enumerate(plans, 1) for one in _sections(plan)]
     return Document(title=f"{len(plans)} models compared", subtitle=by, sections=(compared(plans), *parts))
+
+
+def named_sections(plan: Plan, name: str, place: int) -> tuple[Section, ...]:
+    """The sections of one plan among several, under a name; ``place`` counts from 1."""
+    return tuple(
+        replace(one, key=f"{one.key}-{place}", title=f"{name}: {one.title}", listed=one.key == "answer") for one in _sections(plan)
+    )
+
+
+def made_by(plan: Plan) -> str:
+    """Who sized it and when, such as "Sized by Tonnage 0.1.0, 2026-11-22"."""
+    source = plan.provenance
+    return f"Sized by Tonnage {source.tonnage}".rstrip() + (f", {source.date}" if source.date else "")
 
 
 def _of_several(one: Section, place: int, plan: Plan) -> Section:
@@ -94,6 +108,7 @@ def _question(plan: Plan) -> Section:
         ("Lengths", f"{length_text(asked.isl)} in, {length_text(asked.osl)} out"),
         ("Demand", demand_text(plan.demand)),
         ("Limits", "; ".join(map(limit_text, asked.limits)) or "none"),
+        ("Aim", "" if plan.aim is None else aim_text(plan.aim)),
         ("Traffic", "" if plan.demand.offline else _traffic(plan)),
         ("Tried", tried + (f" × TP {tps}" if tps else "")),
     )

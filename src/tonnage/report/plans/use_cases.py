@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tonnage.report.blocks import items, section
 from tonnage.report.document import Document, Facts, Section, Table, Text
 from tonnage.report.numbers import ABSENT, number, percent
-from tonnage.report.plans.plan_document import report
+from tonnage.report.plans.plan_document import made_by, named_sections
 from tonnage.report.plans.summary import question_lines
 from tonnage.report.wording.limits import limit_text
 from tonnage.report.wording.use_cases import answer_text, arrangement_text, not_shared_text
@@ -26,10 +26,10 @@ def use_cases_text(found: UseCases) -> Document:
 
 def use_cases_report(found: UseCases) -> Document:
     """The answer as a page: the choice, then the whole report of each use case by itself."""
-    whole = report(*found.plans)
-    names = {f"{plan.scenario.model}: ": name for plan, name in zip(found.plans, found.names, strict=True)}
+    named = zip(found.names, found.plans, strict=True)
+    alone = [one for place, (name, plan) in enumerate(named, 1) for one in named_sections(plan, f"{name}, by itself", place)]
     title = f"{len(found.names)} use cases on one fleet"
-    return Document(title=title, subtitle=whole.subtitle or "; ".join(names.values()), sections=(*_sections(found), *whole.sections))
+    return Document(title=title, subtitle=made_by(found.plans[0]), sections=(*_sections(found), _alone(found), *alone))
 
 
 def brief_lines(found: UseCases) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ def _seen(choice: Arrangement) -> Table | None:
                 rows.append((*head, limit_text(use.limit), number(use.value_ms), percent(use.used), *latencies))
             if not case.limits:
                 rows.append((*head, "none", ABSENT, ABSENT, *latencies))
-    return Table(caption="", header=SEEN, rows=tuple(rows), spare=SEEN[-1:]) if rows else None
+    return Table(caption="Limits, and latencies beside them", header=SEEN, rows=tuple(rows), spare=SEEN[-1:]) if rows else None
 
 
 def _alone(found: UseCases) -> Section:
@@ -90,4 +90,6 @@ def _alone(found: UseCases) -> Section:
             rows.append((name, asked["Question"], asked["Demand"], asked["Limits"], f"{best.systems:,}", number(best.systems_exact)))
     header = ("use case", "question", "demand", "limits", "systems", "systems exactly")
     note = items(("Each by itself on systems of its own; tonnage size with that scenario alone says more.",), "note")
-    return section("alone", "Each by itself", Table(caption="", header=header, rows=tuple(rows), spare=("demand",)), note)
+    return section(
+        "alone", "Each by itself", Table(caption="What each would take", header=header, rows=tuple(rows), spare=("demand",)), note
+    )
