@@ -175,3 +175,27 @@ def test_what_a_client_that_left_had_sent_is_let_go_at_once() -> None:
             assert fake.got == []
 
     bounded(test())
+
+
+def test_all_bodies_together_are_bounded_and_counted_out_again() -> None:
+    async def test() -> None:
+        async with before(silent, held=3_000_000) as (running, [fake]), talk(running) as one, talk(running) as two, talk(running) as three:
+            one.writer.write(post(b"a" * 1_000_000))
+            await until(lambda: len(fake.got) == 1)
+            assert running.core.held == 1_000_000  # until it is answered
+            two.writer.write(b"POST /v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: 2000000\r\n\r\n" + b"a" * 1_500_000)
+            await until(lambda: running.core.held == 2_500_000)
+            three.writer.write(post(b"a" * 1_000_000))
+            head = await three.head()
+            assert head.startswith(b"HTTP/1.1 503 ")
+            assert b"Retry-After: 1\r\n" in head
+            await until(lambda: running.core.held == 2_500_000)
+            one.writer.transport.abort()
+            await until(lambda: running.core.held == 1_500_000)
+            fake.answer = fine
+            two.writer.write(b"a" * 500_000)
+            assert (await two.one())[0] == 200
+            assert (await two.ask(post(b"a" * 1_000_000)))[0] == 200
+            assert running.core.held == 0
+
+    bounded(test())

@@ -42,8 +42,10 @@ class Client(asyncio.Protocol):
     """
 
     __slots__ = (
+        "_body",
         "_core",
         "_exchange",
+        "_held",
         "_last",
         "_lingering",
         "_own",
@@ -66,6 +68,7 @@ class Client(asyncio.Protocol):
         self._owned: Request | None = None  # a request that the gateway is about to answer itself
         self._refused: Refused | None = None
         self._lingering = self._stopped = self._last = False
+        self._body = self._held = 0  # bytes of the body at hand, and of all that this connection has made the gateway hold
         self.paused = False
         self.deadline = math.inf
 
@@ -95,6 +98,9 @@ class Client(asyncio.Protocol):
             reader.feed(data)
         except Refused as refused:
             self._refused = refused
+        self._weigh()
+        if reader.in_body and self._core.held > self._core.limits.held and self._refused is None:
+            self._refused = Refused(503, "the gateway holds as many bytes of requests as it may")
         if not self._busy:
             self._next()
             if reader.expects and not self._busy and self._transport is not None:
@@ -105,6 +111,12 @@ class Client(asyncio.Protocol):
         if self._busy and reader.ready and not self._stopped and self._transport is not None:
             self._stopped = True
             self._transport.pause_reading()
+
+    def _weigh(self) -> None:
+        """Say how many bytes of bodies are held for this client."""
+        held = self._body + self._reader.held
+        self._core.held += held - self._held
+        self._held = held
 
     def _next(self) -> None:
         """Serve what is complete, one request at a time; then say what was refused."""
@@ -121,7 +133,7 @@ class Client(asyncio.Protocol):
 
     def _serve(self, request: Request) -> None:
         core, close, head = self._core, not request.keep, request.method == b"HEAD"
-        self.deadline, self._owned = math.inf, request
+        self.deadline, self._owned, self._body = math.inf, request, len(request.body)
         try:
             account = None if request.path in OPEN else core.keys.account(request)
             if self._own.answer(request, self._answered):
@@ -164,6 +176,8 @@ class Client(asyncio.Protocol):
 
     def _go_on(self, keep: bool) -> None:
         """Wait for the next request, or serve one that is there already."""
+        self._body = 0
+        self._weigh()
         if not keep:
             self._finish()
             return
@@ -194,6 +208,8 @@ class Client(asyncio.Protocol):
             return
         self._core.counts.refuse(refused.status)
         self._lingering = True
+        self._reader.close()
+        self._weigh()
         self._wait(LINGER_S)
         transport.write(refusal(refused.status, str(refused), close=True))
         if self._stopped:
@@ -245,5 +261,7 @@ class Client(asyncio.Protocol):
         exchange, self._exchange = self._exchange, None
         self._lingering = True  # should anything still be read, it is dropped
         self._reader.close()
+        self._body = 0
+        self._weigh()
         if exchange is not None:
             exchange.cancel()

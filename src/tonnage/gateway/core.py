@@ -40,6 +40,7 @@ class Core:
         counts: what is counted, and known, together with the other workers.
         clients: connections that are open.
         draining: whether the gateway is about to end.
+        held: bytes of bodies that are held, those that still arrive among them.
         keys: who may ask.
         log: of requests that are over.
     """
@@ -58,6 +59,7 @@ class Core:
         self.log = AccessLog(settings.access_log)
         self.clients: set[Swept] = set()
         self.draining = False
+        self.held = 0
 
     @property
     def in_flight(self) -> int:

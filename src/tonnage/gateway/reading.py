@@ -59,11 +59,17 @@ class RequestReader:
         self._method, self._version, self._keep = b"", "1.1", True
         self._began_now = True
 
+    @property
+    def held(self) -> int:
+        """Bytes of bodies that have been read and not served."""
+        return (self._body_bytes if self.in_body else 0) + sum(len(request.body) for request in self.ready)
+
     def close(self) -> None:
         """Let go of what has been read: the parser and this object hold each other, and a body may be large."""
         self._clear()
+        self.begun = self.in_body = False
         self.ready.clear()
-        del self._parser
+        self.__dict__.pop("_parser", None)
 
     def feed(self, data: bytes) -> None:
         """Read a piece.

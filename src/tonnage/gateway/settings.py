@@ -20,6 +20,7 @@ class Limits:
         headers: of all header lines of a request, or of a response; longer requests get 431.
         header_lines: how many of them there may be.
         body: of a request; larger ones get 413.
+        held: of all bodies that a worker holds at once; further ones get 503 while they arrive.
         in_flight: requests that are being served at once; further ones get 429.
         connections: of clients at once; further ones are closed.
         head_s: from the first byte of a request to the end of its headers; slower ones get 408.
@@ -40,6 +41,7 @@ class Limits:
     headers: int = 65_536
     header_lines: int = 128
     body: int = 32 * 1_048_576
+    held: int = 1_073_741_824
     in_flight: int = 1_024
     connections: int = 20_000
     head_s: float = 10.0
