@@ -201,10 +201,10 @@ def words(folder: Path) -> Path:
     return folder
 
 
-def aiperf(program: str, url: str, load: list[str], folder: Path) -> float:
-    """The same of AIPerf, which is spared the counting of output tokens."""
+def aiperf(program: str, further: list[str], url: str, load: list[str], folder: Path) -> float:
+    """The same of AIPerf, with further flags."""
     command = [program, "profile", "--model", "m", "--url", url, "--endpoint-type", "chat", "--streaming"]
-    command += ["--tokenizer", str(words(folder / "words")), "--use-server-token-count", "--extra-inputs", "max_tokens:64"]
+    command += ["--tokenizer", str(words(folder / "words")), "--extra-inputs", "max_tokens:64", *further]
     command += [*load, "--isl", "200", "--osl", "64", "--artifact-dir", str(folder), "--ui", "none"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=900)
     report = json.loads(next(folder.rglob("profile_export_aiperf.json")).read_text())
@@ -226,7 +226,11 @@ def beside(program: str) -> None:
 
     Each runs a short and a long load: the difference of their CPU is that of the tokens, without start and report.
     """
-    clients: dict[str, Client] = {"tonnage": tonnage, "AIPerf": partial(aiperf, program)}
+    clients: dict[str, Client] = {
+        "tonnage": tonnage,
+        "AIPerf": partial(aiperf, program, []),
+        "AIPerf, tokens counted by the server": partial(aiperf, program, ["--use-server-token-count"]),
+    }
     for streams_ in BESIDE:
         short, long = (each * streams_ for each in REQUESTS)
         found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in clients}
@@ -234,11 +238,13 @@ def beside(program: str) -> None:
             for name, client in clients.items():
                 (small, _), (large, bias) = once(client, streams_, short), once(client, streams_, long)
                 found[name].append((1e6 * (large - small) / (64 * (long - short)), 1e6 * large / (64 * long), bias))
-        ours, theirs = (np.median(np.array(found[name]), axis=0) for name in clients)
-        for name, (tokens, whole, bias) in (("tonnage", ours), ("AIPerf", theirs)):
-            print(f"{streams_:5} streams, {name:>8}: {tokens:7.2f} µs/token, {whole:7.2f} with start and report; TTFT {bias:+.3f} ms off")
-        times, with_start = theirs[0] / ours[0], theirs[1] / ours[1]
-        print(f"{streams_:5} streams: AIPerf takes {times:.1f} times the CPU per token, {with_start:.1f} with start and report", flush=True)
+        ours, *_ = medians = [np.median(np.array(found[name]), axis=0) for name in clients]
+        for name, (tokens, whole, bias) in zip(clients, medians, strict=True):
+            print(
+                f"{streams_:5} streams, {name}: {tokens:.2f} µs/token ({tokens / ours[0]:.1f} times ours), {whole:.2f} in all "
+                f"({whole / ours[1]:.1f} times); TTFT {bias:+.3f} ms off",
+                flush=True,
+            )
 
 
 def main(arguments: list[str]) -> None:
