@@ -18,17 +18,27 @@ if TYPE_CHECKING:
 MOST = 10
 """Lines at most."""
 MORE = "without --brief: every deployment, and why not the others; --report FILE.html writes a page, --json every number"
+SPARED = ("Router", "Risk", "A day")
+"""Rows that go where there are too many, the first to go first."""
 LABEL = 13
 """Letters of the column of names."""
 
 
 def brief_lines(plans: Sequence[Plan]) -> tuple[str, ...]:
     """The lines, none of them folded; of several models one line each."""
-    rows = _rows(plans[0]) if len(plans) == 1 else tuple((plan.scenario.model, _in_one(plan)) for plan in plans)
+    rows = _fitted(_rows(plans[0])) if len(plans) == 1 else tuple((plan.scenario.model, _in_one(plan)) for plan in plans)
     if len(rows) > MOST - 1:
         rows = (*rows[: MOST - 2], ("…", f"and {len(rows) - MOST + 2} more models"))
     column = max(LABEL, *(len(name) + 2 for name, _ in rows))
     return tuple(f"{name:<{column}}{text}" for name, text in (*rows, ("More", MORE)))
+
+
+def _fitted(rows: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """The rows of one plan without those that the answer can do without, as far as there are too many."""
+    for name in SPARED:
+        if len(rows) > MOST - 1:
+            rows = tuple(row for row in rows if row[0] != name)
+    return rows
 
 
 def answer_lines(plans: Sequence[Plan]) -> tuple[str, ...]:
