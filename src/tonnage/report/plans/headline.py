@@ -28,15 +28,16 @@ if TYPE_CHECKING:
 
 def headline_rows(plan: Plan, best: Candidate) -> tuple[tuple[str, str], ...]:
     """Name and text of each line; a text is "" where the plan does not hold what it says."""
+    serving = best.systems - plan.scenario.spare_systems - (0 if best.standby is None else best.standby.extra_systems)
     return (
         ("Answer", answer_text(plan, best)),
         ("Confidence", "" if best.confidence is None else confidence_text(best.confidence)),
         ("Standby", "" if best.standby is None else standby_text(best.standby)),
         ("Finish", "" if plan.job is None else finish_text(plan.job)),
         ("At the peak", "" if best.at_peak is None else at_peak_text(best.at_peak, plan.scenario.limits_that_count)),
-        ("Router", routers_text(plan.routers, plan.scenario.limits_that_count, best.systems - plan.scenario.spare_systems)),
         ("Cost", cost_text(plan)),
         ("Risk", risk_text(plan, best)),
+        ("Router", routers_text(plan.routers, plan.scenario.limits_that_count, serving)),
     )
 
 
