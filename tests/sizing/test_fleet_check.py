@@ -25,7 +25,7 @@ def ready(**changed: object) -> Ready:
     return next(found for found in prepare(question(**{"tp": "1", **changed})) if isinstance(found, Ready))
 
 
-@pytest.mark.parametrize("split", ["random", "round-robin"])
+@pytest.mark.parametrize("split", ["random", "least-outstanding"])
 def test_every_request_is_served_by_one_instance(split: str) -> None:
     instance = ready().instance
     trace = instance.workload(OpenLoop(rate=50.0), 300).trace(3)
@@ -156,7 +156,7 @@ def test_a_plan_says_what_its_router_is_worth() -> None:
     plan = size(replace(asked, tune=False))
     chosen, *others = plan.routers
     assert chosen.router == plan.scenario.router == "least-tokens"
-    assert [row.router for row in others] == ["random", "round-robin"]
+    assert [row.router for row in others] == ["random", "least-outstanding"]
     assert chosen.ttft_ms.p95 < others[0].ttft_ms.p95
     assert chosen.systems is not None
     assert others[0].systems is None or others[0].systems >= chosen.systems

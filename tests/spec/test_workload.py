@@ -93,7 +93,7 @@ def test_a_stretch_of_slow_traffic_fits_simulated_time(rate: float, process: str
 
 
 def test_a_stretch_begins_as_the_whole_would() -> None:
-    whole, part = slow(1e-4, requests=800).trace(3), slow(1e-4).trace(3, stretch=True)
+    whole, part = slow(1.25e-4, requests=800).trace(3), slow(1.25e-4).trace(3, stretch=True)
     assert 400 < len(part) < 600
     np.testing.assert_array_equal(part.due_ps, whole.due_ps[: len(part)])
 

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 from tonnage.api.aims import aim_of, reserve_of, said_of_choice
@@ -21,6 +22,7 @@ from tonnage.plan.cost import WAYS
 from tonnage.plan.demand import Demand
 from tonnage.plan.limit import limit_of
 from tonnage.plan.note import UseCaseDefaults
+from tonnage.simulator.router import SIZED_ROUTER
 from tonnage.sizing.demand import carried_by_existing, demand_of
 from tonnage.sizing.question import DECIDING, Owned, Question, check_context
 from tonnage.spec.calibration import read_calibration
@@ -273,7 +275,7 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
         "spare": scenario.spare or 0,
         "confidence": faults.of(confidence_asked, scenario.confidence),
         "seed": scenario.seed or 0,
-        "router": faults.of(router_of, asked.router),
+        "router": faults.of(partial(router_of, default=SIZED_ROUTER), asked.router),
         "have": have or (),
         "growth_per_month": growth,
         "speculation": faults.of(parse_speculation, asked.speculation),

@@ -9,12 +9,13 @@ BY_CONTENT = ("prefix-aware", "session")
 """Routers that look at what requests have in common."""
 
 
-def router_of(name: str | None, *, by_content: bool = False) -> str:
+def router_of(name: str | None, *, by_content: bool = False, default: str = DEFAULT_ROUTER) -> str:
     """A router by its name; the default where none is named.
 
     Args:
         name: of ``simulator.router``.
         by_content: whether the requests may have something in common, which ``BY_CONTENT`` look at.
+        default: where none is named.
 
     Raises:
         InputError: no router that the requests can be routed by.
@@ -22,4 +23,4 @@ def router_of(name: str | None, *, by_content: bool = False) -> str:
     known = [each for each in ROUTERS if by_content or each not in BY_CONTENT]
     if name is not None and name not in known:
         raise InputError(f"{option('router')}: '{name}' is none of {', '.join(known)}")
-    return name or DEFAULT_ROUTER
+    return name or default

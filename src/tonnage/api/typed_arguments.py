@@ -229,7 +229,7 @@ class SearchArguments(TypedDict, total=False):
     """Coefficient of variation of gamma arrivals: the standard deviation of the gaps over their mean."""
     router: Text
     """Router between the instances: round-robin, weighted, random, least-outstanding, least-tokens, least-kv or power-of-two (default:
-    least-outstanding).
+    random).
     """
     coefficients: str | Path | None
     """File that tonnage calibrate wrote; predictions apply its factors to the shipped terms."""

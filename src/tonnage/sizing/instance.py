@@ -16,7 +16,7 @@ from tonnage.simulator.engine import Engine
 from tonnage.simulator.kernel import run, run_recorded
 from tonnage.simulator.kernel.fleet import run_fleet
 from tonnage.simulator.ranks import pooled, rank_traces
-from tonnage.simulator.router import DEFAULT_ROUTER
+from tonnage.simulator.router import SIZED_ROUTER
 from tonnage.sizing.balanced import balanced_trace
 from tonnage.sizing.limits import strain
 from tonnage.sizing.slower import slower
@@ -79,7 +79,7 @@ class Asked:
     pairs: Pairs | None = None
     step_factor: float = 1.0
     gpus_per_system: int = 8
-    router: str = DEFAULT_ROUTER
+    router: str = SIZED_ROUTER
 
 
 class Instance:

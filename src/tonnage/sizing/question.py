@@ -10,7 +10,7 @@ from tonnage.errors import InputError, option
 from tonnage.plan.confidence import CONFIDENCE
 from tonnage.plan.demand import Demand
 from tonnage.plan.note import Note
-from tonnage.simulator.router import DEFAULT_ROUTER
+from tonnage.simulator.router import SIZED_ROUTER
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.deployment import LimitMetric, Slo
 from tonnage.spec.hardware import Gpu, System
@@ -122,7 +122,7 @@ class Question:
     calibration: Calibration | None = None
     speculation: Speculation | None = None
     step_source: StepSource | None = None
-    router: str = DEFAULT_ROUTER
+    router: str = SIZED_ROUTER
 
     @property
     def limits(self) -> Slo:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from tonnage.sizing.question import Question
     from tonnage.sizing.search import Answer
 
-OTHERS = ("random", "round-robin")
+OTHERS = ("random", "least-outstanding", "round-robin")
+"""Those that a plan compares its own with, the first two that are not its own."""
 
 FEWER = 8
 """Most numbers of systems below the division that are tried."""
@@ -35,7 +36,7 @@ def behind_routers(question: Question, found: Answer) -> tuple[BehindRouter, ...
     load = question.demand.sizing_requests_per_second
     predicted, sure = FleetAtPeak(carried, load, question.recording, question.replays_lengths), fleet_under(question, carried)
     rows = []
-    for router in dict.fromkeys((question.router, *OTHERS)):
+    for router in list(dict.fromkeys((question.router, *OTHERS)))[:3]:
         summary = predicted.summary(systems, router)[0]
         rows.append(
             BehindRouter(

@@ -140,7 +140,10 @@ def _kept(found: Answer) -> list[Trial]:
 
 
 def cheapest_relaxed(question: Question, found: Answer, workers: int | None = None) -> Relaxed | None:
-    """The one limit that breaks with a system fewer, relaxed to what it would have to be; a search again shows that it saves one."""
+    """The one limit that breaks with a system fewer, relaxed to what it would have to be; a search again shows that it saves one.
+
+    It counts as broken where it breaks behind the router or behind random choice, which is how one instance was found to be full.
+    """
     best, limits = found.candidates[0], question.limits
     if found.check is None or not limits:
         return None
@@ -148,7 +151,9 @@ def cheapest_relaxed(question: Question, found: Answer, workers: int | None = No
     fewer = found.check.systems - fleet.span
     if fewer < fleet.span or not fleet.could_carry(fewer, SETTLED):
         return None
-    broken = [(limit, seconds) for limit, seconds in fleet.latencies_s(fleet.summary(fewer)[0]) if seconds > limit.seconds]
+    runs = [fleet.latencies_s(fleet.summary(fewer, router)[0]) for router in dict.fromkeys((question.router, "random"))]
+    latencies = [(pairs[0][0], max(seconds for _, seconds in pairs)) for pairs in zip(*runs, strict=True)]
+    broken = [(limit, seconds) for limit, seconds in latencies if seconds > limit.seconds]
     if len(broken) != 1:
         return None
     limit, value = broken[0]

@@ -165,7 +165,7 @@ class SearchAsked:
     cv: Number = leaf("Coefficient of variation of gamma arrivals: the standard deviation of the gaps over their mean.")
     router: Text = leaf(
         "Router between the instances: round-robin, weighted, random, least-outstanding, least-tokens, least-kv or power-of-two "
-        "(default: least-outstanding)."
+        "(default: random)."
     )
     coefficients: Text = leaf("File that tonnage calibrate wrote; predictions apply its factors to the shipped terms.", file=True)
     step_model: Text = leaf("Source of the step times: fitted (default), aiconfigurator, or a .csv of your own (docs/step-models.md).")

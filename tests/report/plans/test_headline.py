@@ -47,11 +47,13 @@ def chosen(plan: Plan) -> Candidate:
     return plan.choice
 
 
-def test_the_first_lines_are_answer_confidence_peak_cost_and_risk_in_this_order() -> None:
+def test_the_first_lines_are_answer_confidence_peak_cost_risk_and_router_in_this_order() -> None:
     rows = headline_rows(sized(), chosen(sized()))
-    assert [name for name, text in rows if text] == ["Answer", "Confidence", "At the peak", "Cost", "Risk"]
+    assert [name for name, text in rows if text] == ["Answer", "Confidence", "At the peak", "Cost", "Risk", "Router"]
     text = terminal(plan_text((sized(),)))
-    places = [text.index(f"\n{name}  ") for name in ("Answer", "Confidence", "At the peak", "Cost", "Risk", "Capacity", "At limit")]
+    places = [
+        text.index(f"\n{name}  ") for name in ("Answer", "Confidence", "At the peak", "Cost", "Risk", "Router", "Capacity", "At limit")
+    ]
     assert places == sorted(places)
     assert "87% probability of meeting the limits (80% asked); systems for 50%: 4, 80%: 5, 95%: none" in " ".join(text.split())
 

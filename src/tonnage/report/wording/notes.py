@@ -8,6 +8,7 @@ from tonnage.plan import note as notes
 from tonnage.report.numbers import number, plain, whole
 from tonnage.report.wording.fleet_check import fleet_check_text
 from tonnage.report.wording.limits import limit_text
+from tonnage.report.wording.routers import NAMES
 from tonnage.results.invalid_runs import InvalidRun
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def note_text(note: notes.Note) -> str:
         case notes.RandomSplit():
             return (
                 "What one instance carries is found with arrivals of its own, as random choice leaves them; "
-                f"the whole fleet at its peak is simulated behind the router {note.router}."
+                f"the whole fleet at its peak is simulated behind {NAMES.get(note.router, note.router)}."
             )
         case notes.RestsOn():
             return f"The chosen prediction rests in part on: {'; '.join(note.marks)}."

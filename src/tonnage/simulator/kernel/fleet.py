@@ -24,7 +24,7 @@ from tonnage.simulator.kernel.memory import CLOSELY, NEVER, ROUTED, SLOT, STATE,
 from tonnage.simulator.kernel.record import requests_of
 from tonnage.simulator.kernel.routing import CODES, SEES_TOKENS
 from tonnage.simulator.kernel.run import check_trace
-from tonnage.simulator.router import Memory, View, check_fleet
+from tonnage.simulator.router import Memory, View, check_fleet, folded
 from tonnage.simulator.steps import STEP_COLUMNS
 from tonnage.units import PS_PER_NS
 
@@ -134,7 +134,7 @@ def _view(fleet: Fleet, weight: Sequence[float] | None, available: list[int]) ->
 
 def _memory(count: int, seed: int) -> Memory:
     """A router's memory before its first request, in arrays."""
-    columns: Any = (np.array([count - 1]), np.zeros(count), np.array([seed]))
+    columns: Any = (np.array([count - 1]), np.zeros(count), np.array([folded(seed)]))
     return Memory(*columns)
 
 
