@@ -61,7 +61,7 @@ def late_stamps(pair: tuple[socket.socket, socket.socket]) -> tuple[list[int], l
     kept, sent = Kept(client), []
 
     async def play(made: Receiver) -> None:
-        made.add(kept)  # type: ignore[arg-type] # all that a receiver needs of a connection
+        made.add(kept)  # all that a receiver needs of a connection
         for _ in range(4):
             await asyncio.sleep(0.02)  # the kernel begins to stamp a moment after it was asked to
             sent.append(time.monotonic_ns())
@@ -95,11 +95,11 @@ def test_a_peer_that_has_gone_is_an_empty_piece(pair: tuple[socket.socket, socke
     kept = Kept(client)
 
     async def play(made: Receiver) -> None:
-        made.add(kept)  # type: ignore[arg-type] # as above
+        made.add(kept)  # as above
         server.send(b"last")
         server.close()
         await asyncio.sleep(0.02)
-        made.remove(kept)  # type: ignore[arg-type] # as above
+        made.remove(kept)  # as above
 
     in_loop(play)
     assert [data for _, data in kept.pieces][:2] == [b"last", b""]
@@ -122,7 +122,7 @@ def test_the_pause_is_short_beside_requests_and_their_pieces(took_ms: float, eve
 
 def test_no_piece_is_earlier_than_the_one_before_it(pair: tuple[socket.socket, socket.socket]) -> None:
     async def play(made: Receiver) -> None:
-        connection = Connection(asyncio.get_running_loop(), None, made, pair[0])  # type: ignore[arg-type] # nobody hears of it
+        connection = Connection(asyncio.get_running_loop(), None, made, pair[0])  # nobody hears of it
         for ns in (5, 3, 9):
             connection.received(ns, b"x")
         assert [ns for ns, _ in connection._pieces] == [5, 5, 9]

@@ -48,7 +48,7 @@ def test_a_folder_that_is_measured_again_is_read_again(tmp_path: Path) -> None:
     first = rows_of(tmp_path / "run", request_rate=6.0, requests=40)
     shutil.rmtree(tmp_path / "run")
     second = rows_of(tmp_path / "run", request_rate=6.0, requests=20)
-    assert [len(each.workload(0, model=None, turnaround_s=0.0).trace(0)) for each in (first, second)] == [20, 20]  # type: ignore[arg-type]
+    assert [len(each.workload(0, model=None, turnaround_s=0.0).trace(0)) for each in (first, second)] == [20, 20]
 
 
 def test_a_row_with_knobs_ran_with_these(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def test_what_a_client_that_left_had_sent_is_let_go_at_once() -> None:
                 client.writer.write(b"POST /v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: 9000000\r\n\r\n" + b"a" * 5_000_000)
                 await client.writer.drain()
                 [connection] = running.core.clients
-                reader = connection._reader  # type: ignore[attr-defined]
+                reader = connection._reader
                 await until(lambda: sum(map(len, reader._body)) > 1_000_000)
                 client.writer.transport.abort()
             await until(lambda: not running.core.clients)

@@ -82,7 +82,7 @@ async def workers_before(tmp_path: Path, *answers: Answer, **settings: object) -
     fakes = [await Fake(answer).begin() for answer in answers]
     found = api.gateway_settings(backends=[fake.url for fake in fakes]).backends
     limits = Limits(health_s=0.2, health_timeout_s=0.3, in_flight=4)
-    asked_for = Settings(backends=found, port=0, limits=limits, workers=2, **settings)  # type: ignore[arg-type]
+    asked_for = Settings(backends=found, port=0, limits=limits, workers=2, **settings)
     async with AsyncExitStack() as stack:
         for fake in fakes:
             stack.push_async_callback(fake.end)
@@ -96,7 +96,7 @@ def test_what_is_outstanding_is_known_to_all_workers(tmp_path: Path) -> None:
             async with talk(one) as first, talk(other) as second, talk(one) as third, talk(other) as fourth, talk(one) as fifth:
                 for number, client in enumerate((first, second, third, fourth), start=1):
                     client.writer.write(post())
-                    await until(lambda number=number: sum(len(fake.got) for fake in fakes) == number)  # type: ignore[misc]
+                    await until(lambda number=number: sum(len(fake.got) for fake in fakes) == number)
                     assert abs(len(fakes[0].got) - len(fakes[1].got)) == number % 2
                 assert one.core.balancer.requests == other.core.balancer.requests == [2, 2]
                 assert (one.core.in_flight, other.core.in_flight) == (2, 2)

@@ -135,7 +135,8 @@ def test_a_faster_instance_holds_more_requests() -> None:
 
 
 def test_compiled_routers_choose_as_plain_ones() -> None:
-    numba = pytest.importorskip("numba")
+    import numba
+
     import tonnage.simulator.router as module
 
     namespace = dict(vars(module))

@@ -101,7 +101,7 @@ def test_systems_for_999_per_mille_as_in_a_simulation_with_failures(repairers: i
 def grown(**asked: object) -> object:
     sure = Confidence(meets=0.9, systems={"50": 4, "80": 4, "95": 5}, step_factors={}, metric="ttft_ms")
     one = candidate(systems=4, requests_per_second_per_instance=1.0, confidence=sure)
-    return with_standby(one, load=29.0, spare=0, **asked)  # type: ignore[arg-type]
+    return with_standby(one, load=29.0, spare=0, **asked)
 
 
 def test_systems_that_stand_by_are_added_to_those_of_the_peak() -> None:

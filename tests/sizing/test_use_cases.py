@@ -71,8 +71,8 @@ def test_the_shared_pool_holds_every_limit_of_each_on_no_more_gpus() -> None:
 
 def test_one_pool_that_takes_more_is_not_chosen_and_says_how_many() -> None:
     found = answered(asked("chat", peak_rps=150), asked("documents", peak_rps=12))
-    assert (found.chosen, found.not_shared.code) == ("separate", "more-gpus")  # type: ignore[union-attr]
-    assert found.not_shared.gpus > found.not_shared.separate_gpus  # type: ignore[union-attr,operator]
+    assert (found.chosen, found.not_shared.code) == ("separate", "more-gpus")
+    assert found.not_shared.gpus > found.not_shared.separate_gpus
 
 
 def test_text_markdown_and_page_name_every_use_case_and_limit() -> None:
@@ -102,7 +102,7 @@ def test_what_would_break_a_limit_in_one_pool_is_kept_apart_and_says_why() -> No
 
 def test_other_models_and_jobs_stay_apart() -> None:
     chat, other = asked("chat"), asked("documents", model="llama-3-8b", isl=3000)
-    assert [answered(chat, other).not_shared.code, answered(chat, other).chosen] == ["models", "separate"]  # type: ignore[union-attr]
+    assert [answered(chat, other).not_shared.code, answered(chat, other).chosen] == ["models", "separate"]
     job = asked("documents", peak_rps=None, ttft=None, e2e=None, requests=50_000, within="1h")
     found = answered(chat, job)
     assert found.not_shared is not None

@@ -81,7 +81,7 @@ def beside(watcher: Watcher, found: Present) -> Watched:
     """What ``Watcher.look`` makes of it, once the readings are compared."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tonnage.watch.look.present", lambda before, now: found)
-        return watcher.look(None, None)  # type: ignore[arg-type]
+        return watcher.look(None, None)
 
 
 def test_a_deployment_as_predicted_needs_nothing(watcher: Watcher) -> None:
