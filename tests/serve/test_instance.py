@@ -138,3 +138,20 @@ def test_a_fleet_spreads_what_comes_at_once() -> None:
     for wall, _, _ in walls:
         wall.until_quiet()
     assert ends.count(COMPLETED) == 9
+
+
+def test_first_tokens_leave_before_the_others_of_their_step() -> None:
+    wall, instance, _ = served()
+    order: list[int] = []
+    for number in range(3):
+        instance.submit(number, isl=10, osl=50, deliver=lambda tokens, status, number=number: order.append(number))
+    for _ in range(5):
+        wall.now_ns = wall.alarms.pop()
+        instance.wake()
+    instance.submit(4, isl=10, osl=3, deliver=lambda tokens, status: order.append(4))
+    order.clear()
+    while 4 not in order:
+        order.clear()
+        wall.now_ns = wall.alarms.pop()
+        instance.wake()
+    assert order == [4, 0, 1, 2]

@@ -13,6 +13,9 @@ from tonnage.spec.workload import Trace
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import numpy as np
+    from numpy.typing import NDArray
+
     from tonnage.results.requests import Requests
     from tonnage.simulator.engine import Engine
     from tonnage.spec.deployment import Deployment
@@ -25,6 +28,9 @@ def replay(
     requests: Requests, deployment: Deployment, *, gpus_per_system: int, instances: int = 1, router: str = ROUTER, seed: int = 0
 ) -> Requests:
     """Simulate the completed requests of a run, each due when it was due there and as long as it was there.
+
+    Of requests that were due at the same moment, such as the first ones of a closed loop's clients, each comes when it was sent: a server
+    begins with the first of them and takes the others in its next step. Latencies count from the moment when they were due all the same.
 
     A closed loop is replayed as the arrivals that it made: a simulated engine that is slower than the measured one then
     has a queue that the clients of the run would not have let grow.
@@ -45,7 +51,7 @@ def replay(
     from tonnage.simulator.kernel import run
     from tonnage.simulator.ranks import pooled, rank_traces
 
-    trace = _trace(requests)
+    trace, due_ns = _trace(requests)
     instance = estimated_instance(deployment, gpus_per_system=gpus_per_system, prompt_tokens=round(float(trace.isl.mean())))
     context, memory = deployment.model.max_context, instance.memory
     if instances > 1:
@@ -58,21 +64,26 @@ def replay(
         traces = rank_traces(trace, deployment.parallelism.dp)
         parts = [run(t, instance.step, instance.knobs, memory.blocks, windows=memory.windows, max_context=context) for t in traces]
         record = parts[0] if len(parts) == 1 else pooled(parts)
-    return replace(record, window_ns=requests.window_ns)
+    return replace(record, due_ns=due_ns, window_ns=requests.window_ns)
 
 
-def _trace(requests: Requests) -> Trace:
-    """The completed requests in the order of their due times, as an open loop from time 0 on."""
+def _trace(requests: Requests) -> tuple[Trace, NDArray[np.int64]]:
+    """The completed requests as an open loop from time 0 on, in the order in which they come, and when each was due."""
     import numpy as np
 
     rows = np.flatnonzero(requests.status == COMPLETED)
     if not rows.size:
         raise InputError("the run has no completed request, so that there is nothing to replay")
-    rows = rows[np.argsort(requests.due_ns[rows], kind="stable")]
-    due, isl, osl = requests.due_ns[rows], requests.isl[rows], requests.osl[rows]
+    due = requests.due_ns[rows]
+    _, which, alike = np.unique(due, return_inverse=True, return_counts=True)
+    comes = np.where(alike[which] > 1, np.maximum(requests.sent_ns[rows], due), due)
+    order = np.argsort(comes, kind="stable")
+    rows, due, comes = rows[order], due[order], comes[order]
+    isl, osl = requests.isl[rows], requests.osl[rows]
     if min(isl.min(), osl.min()) < 1:
         raise InputError("the run does not say how many tokens its prompts and outputs have, so that they cannot be replayed")
-    return Trace(due_ps=(due - min(int(due[0]), 0)) * 1000, isl=isl, osl=osl, concurrency=0, turnaround_ps=0)
+    start = min(int(due.min()), 0)
+    return Trace(due_ps=(comes - start) * 1000, isl=isl, osl=osl, concurrency=0, turnaround_ps=0), due - start
 
 
 def _behind_router(trace: Trace, engines: Sequence[Engine], deployment: Deployment, *, router: str, seed: int) -> Requests:
