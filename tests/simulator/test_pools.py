@@ -69,10 +69,11 @@ def test_kernel_and_reference_agree_with_transfers(data):
 
 @pytest.mark.parametrize("kind", [Engine, reference.Engine])
 def test_a_request_waits_for_its_cache(kind):
-    """One tick of prefill, 10 ms of transfer for 10 tokens, then a tick for each further token."""
-    record = pools(kind, trace_of((0, 10, 4)))
-    assert record.first_token_ns.tolist() == [1_000_000]
-    assert record.last_token_ns.tolist() == [14_000_000]
+    """One tick of prefill, 10 ms of transfer for 10 tokens, then a tick for each further token; the first comes with the second."""
+    record = pools(kind, trace_of((0, 10, 4), (0, 10, 1)))
+    assert record.first_token_ns.tolist() == [12_000_000, 1_000_000]
+    assert record.last_token_ns.tolist() == [14_000_000, 1_000_000]
+    assert record.gaps[:, 0].tolist()[:2] == [1, 0]
 
 
 def test_with_overlap_only_what_is_left_after_the_prompt_is_waited_for():
@@ -98,7 +99,15 @@ def test_the_source_keeps_its_blocks_until_the_transfer_has_ended():
     """The cache of the prefill engine holds one prompt: the second one waits for the first one's transfer of 16 ms."""
     link = replace(LINK, block_tokens=VLLM.tokens_per_block)
     record = pools(Engine, trace_of((0, 16, 2), (0, 16, 2)), link, blocks=(-(-17 // VLLM.tokens_per_block), 100))
-    assert record.first_token_ns.tolist() == [1_000_000, 18_000_000]
+    assert record.first_token_ns.tolist() == record.last_token_ns.tolist() == [18_000_000, 35_000_000]
+
+
+@pytest.mark.parametrize("kind", [Engine, reference.Engine])
+def test_whoever_waits_for_a_slot_of_the_decode_pool_waits_for_the_first_token(kind):
+    """One slot: the second answer of 20 tokens begins when the first has ended."""
+    prefill, decode = kind(TICK, VLLM, 1000), kind(TICK, replace(VLLM, max_batch_size=1), 1000)
+    record = simulate_pools(trace_of((0, 10, 20), (0, 10, 20)), [prefill], [decode], replace(LINK, bytes_s=1e15))
+    assert record.first_token_ns.tolist() == [2_000_000, 21_000_000]
 
 
 def test_a_preempted_request_computes_its_prompt_where_it_decodes():
@@ -120,4 +129,4 @@ def test_a_pool_needs_engines_and_a_link_and_schedulers_that_receive():
         pools(Engine, trace_of((0, 1, 1)), replace(LINK, bytes_s=0.0))
     for kind in (Engine, reference.Engine):
         with pytest.raises(InputError, match="does not take"):
-            kind(TICK, replace(VLLM, scheduler="sglang"), 10).submit(Request(id=0, isl=3, osl=2, at=0, first_token=0))
+            kind(TICK, replace(VLLM, scheduler="sglang"), 10).submit(Request(id=0, isl=3, osl=2, at=0, received=True))

@@ -23,7 +23,7 @@ from tonnage.simulator.happened import CANCELLED, Happened
 from tonnage.simulator.kernel.build import check_engine, machine, rows_for, settings
 from tonnage.simulator.kernel.compiled import drive
 from tonnage.simulator.kernel.growth import copied, grown, log_of, without_first
-from tonnage.simulator.kernel.memory import BETWEEN, ENDS, NEVER, TOKENS, UNDER_WAY, Machine
+from tonnage.simulator.kernel.memory import BETWEEN, ENDS, HANDED_ON, NEVER, TOKENS, UNDER_WAY, Machine
 from tonnage.simulator.kernel.record import requests_of
 from tonnage.simulator.request import check_received
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
@@ -239,7 +239,7 @@ class Engine:
         there = np.concatenate([waiting, np.arange(m.state["arrived"], self._sent())])
         prompts = np.where((rows.generated[there] > 0) & (rows.preemptions[there] == 0), 0, rows.isl[there])
         queued = prompts + rows.osl[there] - rows.generated[there]
-        new = sum(request.osl - 1 if request.first_token >= 0 else request.isl + request.osl for request in self._new)
+        new = sum(request.osl - 1 if request.received else request.isl + request.osl for request in self._new)
         return int(running.sum() + queued.sum()) + new
 
     @property
@@ -288,7 +288,7 @@ class Engine:
         first, last = int(self._machine.state["arrived"]), self._sent()
         self._machine = grown(self._machine, last + len(new), log=_LOG)
         rows = self._machine.rows
-        columns = np.array([(r.isl, r.osl, r.id, r.at, r.first_token) for r in new], np.int64).T
+        columns = np.array([(r.isl, r.osl, r.id, r.at, HANDED_ON if r.received else -1) for r in new], np.int64).T
         if last > first and columns[3].min() >= rows.sent[last - 1]:
             first = last
         columns = np.concatenate([np.array([column[first:last] for column in (*rows[:4], rows.first)]), columns], axis=1)
@@ -308,8 +308,7 @@ class Engine:
         rows, s, last = self._machine.rows, self._machine.state, first + columns.shape[1]
         for column, values in zip((*rows[:4], rows.first), columns, strict=True):
             column[first:last] = values
-        rows.last[first:last] = columns[4]
-        rows.generated[first:last] = columns[4] >= 0
+        rows.generated[first:last] = columns[4] == HANDED_ON
         self._row |= {int(number): first + i for i, number in enumerate(columns[2])}
         s["coming"] = last - s["arrived"]
         s["next_arrival"] = rows.sent[s["arrived"]] + self._machine.cfg["frontend"] if s["arrived"] < last else NEVER

@@ -1,13 +1,15 @@
 """Two pools of engines: one computes prompts, the other decodes, and the KV cache goes from the first to the second over a link.
 
 A request goes to the prefill engine with the fewest requests that were sent there and have not ended, the lowest number among equals. That
-engine computes the prompt and makes the first token, which the client has at once. Then its cache is sent to the decode engine with the
-fewest requests, which lets the request in by its own rules: a slot, and blocks of its own. The source keeps its blocks until the transfer
-has ended. An engine sends one cache after another; with ``overlap`` the layers that are computed are sent while the others still are.
+engine computes the prompt and makes the first token. Then its cache is sent to the decode engine with the fewest requests, which lets the
+request in by its own rules: a slot, and blocks of its own. The client is answered by the decode engine alone, as behind Dynamo, llm-d and
+SGLang's router: it has the first token together with the first one that is decoded, after the transfer and after the wait for a slot. The
+source keeps its blocks until the transfer has ended. An engine sends one cache after another; with ``overlap`` the layers that are computed
+are sent while the others still are.
 
-The pools are driven from outside by ``submit``, ``next_event`` and ``advance``, so that no scheduler knows of them, and the compiled
-engine and the reference give the same record. An engine whose blocks are held by transfers goes round in empty steps until some come back,
-as a real one does; so prefill engines are advanced step by step, and only decode engines take steps that are alike at once.
+The pools are driven from outside by ``submit``, ``next_event`` and ``advance``, so that no scheduler knows of them, and the compiled engine
+and the reference give the same record. An engine whose blocks are held by transfers goes round in empty steps until some come back, as a
+real one does; so prefill engines are advanced step by step, and only decode engines take steps that are alike at once.
 """
 
 from __future__ import annotations
@@ -196,16 +198,15 @@ class Pools:
                 self.end(number, at, status)
 
     def computed(self, i: int, number: int, at: int, status: int) -> None:
-        """A prompt is computed, and its client has the first token; or the engine could never hold it."""
-        if status == COMPLETED:
-            self.first[number] = at
-            if self.osl[number] > 1:
-                member = self.members[i]
-                held = member.engine.hold(-(-self.isl[number] // self.link.block_tokens))
-                starts = max(at, member.link_free)
-                member.link_free = starts + self.link.takes_ps(self.isl[number], member.engine.last_step_ps)
-                self.push(member.link_free, HANDED, (number, i, held))
-                return
+        """A prompt is computed, and with it the only token of some requests; or the engine could never hold it."""
+        if status == COMPLETED and self.osl[number] > 1:
+            member = self.members[i]
+            held = member.engine.hold(-(-self.isl[number] // self.link.block_tokens))
+            starts = max(at, member.link_free)
+            member.link_free = starts + self.link.takes_ps(self.isl[number], member.engine.last_step_ps)
+            self.push(member.link_free, HANDED, (number, i, held))
+            return
+        self.first[number] = at if status == COMPLETED else -1
         self.end(number, at, status)
 
     def handed(self, now: int, what: tuple[int, int, int]) -> int:
@@ -216,7 +217,7 @@ class Pools:
         member = self.decode[place]
         member.numbers.append(number)
         at = max(now, member.engine.now)
-        member.engine.submit(Request(id=number, isl=self.isl[number], osl=self.osl[number], at=at, first_token=int(self.first[number])))
+        member.engine.submit(Request(id=number, isl=self.isl[number], osl=self.osl[number], at=at, received=True))
         self.place[number] = place
         self.push(now, RELEASED, (source, held))
         return len(self.prefill) + place
@@ -252,7 +253,7 @@ def simulate_pools(trace: Trace, prefill: Sequence[PooledEngine], decode: Sequen
 
     Returns:
         The record in the order of the trace; ``instance`` is the decode engine, or the prefill engine of a request of one token. Gaps
-        are those of all tokens, with the one between the first token and the second, which holds the transfer.
+        are those of all tokens; the one between the first token and the second is 0.
 
     Raises:
         InputError: a pool without engines, or a link without bandwidth.
@@ -265,20 +266,20 @@ def simulate_pools(trace: Trace, prefill: Sequence[PooledEngine], decode: Sequen
     run.go()
     sent = run.sent
     parts = [engine.requests() for engine in (*prefill, *decode)]
-    preemptions = np.zeros(len(trace), np.int32)
+    first_ns, preemptions = _of_decoding(run)
     done = run.status[:sent] == COMPLETED
     due = run.due[:sent] // PS_PER_NS
     return Requests(
         due_ns=due,
         sent_ns=due,
-        first_token_ns=_ns(run.first[:sent]),
+        first_token_ns=first_ns[:sent],
         last_token_ns=_ns(run.last[:sent]),
         isl=trace.isl[:sent],
         osl=np.where(done, trace.osl[:sent], 0),
         cached_tokens=np.zeros(sent, np.int64),
         instance=np.where(run.status[:sent] == REJECTED, -1, run.place[:sent]).astype(np.int32),
         status=run.status[:sent],
-        preemptions=_scattered(preemptions, run)[:sent],
+        preemptions=preemptions[:sent],
         gaps=np.sum([part.gaps for part in parts], axis=0),
     )
 
@@ -287,8 +288,11 @@ def _ns(at: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.where(at >= 0, at // PS_PER_NS, -1)
 
 
-def _scattered(preemptions: NDArray[np.int32], run: Pools) -> NDArray[np.int32]:
-    """How often each request lost its blocks in the decode pool."""
+def _of_decoding(run: Pools) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """When each request had its first token, and how often it lost its blocks in the decode pool."""
+    first, preemptions = _ns(run.first), np.zeros(len(run.first), np.int32)
     for member in run.decode:
-        preemptions[member.numbers] = member.engine.requests().preemptions
-    return preemptions
+        record = member.engine.requests()
+        first[member.numbers] = record.first_token_ns
+        preemptions[member.numbers] = record.preemptions
+    return first, preemptions

@@ -17,8 +17,8 @@ class Request:
         isl: prompt tokens.
         osl: output tokens.
         at: when it is sent, in picoseconds; the engine has it ``frontend_s`` later.
-        first_token: of a request whose prompt another engine computed: when its client had the first token, in picoseconds. It comes
-            with its KV cache, so that it decodes as soon as it has a slot and its blocks; -1 of any other.
+        received: whether another engine computed its prompt. It comes with its KV cache and its first token, so that it decodes as soon as
+            it has a slot and its blocks; its client has that token with the first one that is decoded.
 
     Raises:
         InputError: a length below one token, or a number or an instant below 0; a request that comes with its only token.
@@ -28,14 +28,14 @@ class Request:
     isl: int
     osl: int
     at: int
-    first_token: int = -1
+    received: bool = False
 
     def __post_init__(self) -> None:
         if self.isl < 1 or self.osl < 1:
             raise InputError(f"request {self.id}: a prompt and an output have one token or more, not {self.isl} and {self.osl}")
         if self.id < 0 or self.at < 0:
             raise InputError(f"request {self.id}, sent at {self.at} ps: its number and its instant are 0 or more")
-        if self.first_token >= 0 and self.osl < 2:
+        if self.received and self.osl < 2:
             raise InputError(f"request {self.id}: comes with its first token, which is its only one; nothing is left to decode")
 
 
@@ -50,6 +50,6 @@ def check_received(request: Request, scheduler: str) -> None:
     Raises:
         InputError: it is such a request.
     """
-    if request.first_token >= 0 and scheduler not in RECEIVING:
+    if request.received and scheduler not in RECEIVING:
         known = ", ".join(RECEIVING)
         raise InputError(f"request {request.id}: comes with its KV cache, which the scheduler '{scheduler}' does not take; {known} do")

@@ -1,8 +1,8 @@
 """How many instances two pools need, and in which ratio: the fewest GPUs on which every limit holds, found by simulation.
 
-The first token comes from the prefill pool alone, so that the fewest prefill instances are found without the other pool, and then the
-fewest decode instances behind them. A limit on the whole answer binds both: a further prefill instance or two may spare decode instances,
-and is tried. Beside it stands the number of instances that do both, under the same arrivals and the same limits.
+The first token waits for both pools. The fewest prefill instances that hold its limit with no wait in the other pool are a bound; from
+there on a further prefill instance or two may spare decode instances, and is tried: behind each the fewest decode instances are found.
+Beside it stands the number of instances that do both, under the same arrivals and the same limits.
 
 The statistics are over the middle of a run, from a tenth to nine tenths of its requests. A run has as many requests as come in a minute,
 between ``FEWEST`` and ``MOST``; one in which the later half of the requests takes twice as long as the earlier one is overloaded.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 FEWEST, MOST = 1_000, 6_000
 MOST_INSTANCES = 128
 FURTHER = 2
-"""Prefill instances beyond the fewest that are tried where the whole answer is limited."""
+"""Prefill instances beyond the fewest that are tried."""
 GROWTH = 2.0
 
 
@@ -84,7 +84,7 @@ def size_pools(
     if fewest is None:
         return None
     best: Disaggregated | None = None
-    for prefill in range(fewest, fewest + (FURTHER if whole else 0) + 1):
+    for prefill in range(fewest, fewest + FURTHER + 1):
         most = MOST_INSTANCES if best is None else best.prefill_instances + best.decode_instances - prefill - 1
         if most < 1:
             break

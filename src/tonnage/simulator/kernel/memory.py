@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 NEVER = 1 << 62
 """A round, or an instant, that does not come."""
+HANDED_ON = -2
+"""In place of a row's first token, where another engine made it and its client does not have it yet."""
 
 BETWEEN, UNDER_WAY, ENDING = range(3)
 """Phases of an engine: between two steps, in one (or in several that are alike), or at its end before its tokens are handed out."""

@@ -8,7 +8,7 @@ from tonnage.simulator.kernel.blocks import held
 from tonnage.simulator.kernel.decoding import bin_of, bucket_of, count_gaps, join_decoding, leave_decoding, see_gap
 from tonnage.simulator.kernel.guesses import hand_out_guesses
 from tonnage.simulator.kernel.inlined import part, small
-from tonnage.simulator.kernel.memory import ENDS, NEVER, TOKENS
+from tonnage.simulator.kernel.memory import ENDS, HANDED_ON, NEVER, TOKENS
 from tonnage.simulator.kernel.queue import give_back
 from tonnage.simulator.kernel.shared import catch_up, filled, released
 
@@ -81,7 +81,10 @@ def end_pause(m):
 
 @small()
 def end_filling(m):
-    """Count what was computed of prompts; those complete have their first token, or the next one after a pre-emption."""
+    """Count what was computed of prompts; those complete have their first token, or the next one after a pre-emption.
+
+    A token that came with the cache leaves with the first one that is decoded.
+    """
     s, rows, filling = m.state, m.rows, m.lists.filling
     kept = 0
     for f in range(s.filling):
@@ -99,6 +102,9 @@ def end_filling(m):
             m.step.returned += slot.isl
             if rows.first_step.size > 0:
                 rows.first_step[slot.row] = s.round + s.alone - 1
+        elif rows.first[slot.row] == HANDED_ON:
+            rows.first[slot.row] = s.seen
+            m.tallies.gaps[bucket_of(generated), bin_of(m.tallies, 0)] += 1
         else:
             m.tallies.gaps[bucket_of(generated), bin_of(m.tallies, s.seen - slot.last)] += 1
         slot.last = s.seen

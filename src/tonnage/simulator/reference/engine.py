@@ -123,9 +123,8 @@ class Engine:
             raise InputError(f"request {request.id}, sent at {request.at} ps: it was there before, or that is past ({self.now} ps)")
         check_received(request, self.scheduler)
         job = Job(id=request.id, isl=request.isl, osl=request.osl, due=request.at)
-        if request.first_token >= 0:
-            job.computed, job.generated = job.isl, 1
-            job.first_token = job.last_token = request.first_token
+        if request.received:
+            job.computed, job.generated, job.handed_on = job.isl, 1, True
         self.jobs[job.id] = job
         bisect.insort(self.coming, job, key=lambda job: (job.due, 0 if self.contents is None else job.id))
 
@@ -309,6 +308,8 @@ class Engine:
     def token(self, job: Job) -> None:
         """One output token; the first comes with the end of the prompt, and the last ends the request."""
         number = len(self.steps) - 1
+        if job.handed_on:
+            job.first_token, job.last_token, job.handed_on = self.seen, self.seen, False
         if job.generated == 0:
             job.first_token, job.first_step = self.seen, number
         else:

@@ -24,6 +24,8 @@ class Job:
     first_step: int = -1
     last_step: int = -1
     status: int = UNFINISHED
+    handed_on: bool = False
+    """Whether it came with its KV cache and a token, which its client does not have yet."""
     drafts: bool = False
     """Whether its decodes come with guesses: it has had a token since it last entered."""
     cached: int = 0
