@@ -189,6 +189,7 @@ def runs(draw: st.DrawFn, schedulers: tuple[Scheduler, ...] = SCHEDULERS) -> Run
         batch_wait_steps=draw(st.sampled_from([0, 0, 1, 3, 20])),
         batch_wait_ratio=draw(st.sampled_from([0.0, 0.3, 0.9])),
         queue_order=draw(st.sampled_from(["fcfs", "fcfs", "shortest-first"])),
+        long_prefill_token_threshold=draw(st.sampled_from([0, 0, 1, 3, max(1, round(budget / 4)), max(1, round(budget / 2)), longest])),
     )
     window = draw(st.sampled_from([-1, -1, -1, 0, 15 * MS // 2, 40 * MS, 123_456_789_012, 700 * MS]))
     context = draw(st.sampled_from([0, 0, 0, 0, longest, longest - 1]))
@@ -197,6 +198,7 @@ def runs(draw: st.DrawFn, schedulers: tuple[Scheduler, ...] = SCHEDULERS) -> Run
     if knobs.scheduler != "static" and draw(st.integers(0, 2)) == 0:
         step = replace(step, drafting=draw(draftings()))
         trace = replace(trace, seed=draw(st.integers(0, 2**70)))
-        knobs = replace(knobs, max_num_tokens=max(knobs.max_num_tokens, step.drafting.tokens + 1))
+        budget = max(knobs.max_num_tokens, step.drafting.tokens + 1)
+        knobs = replace(knobs, max_num_tokens=budget, long_prefill_token_threshold=0)
     kept = Windows(blocks=draw(st.sampled_from([0, 0, 1, 3])), tokens=draw(st.sampled_from([0, 1, longest // 2, longest])))
     return Run(trace=trace, step=step, knobs=knobs, kv_blocks=blocks, windows=kept, window_ps=window, max_context=context)

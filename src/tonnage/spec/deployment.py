@@ -108,6 +108,7 @@ class EngineKnobs:
             ``tokenizer_worker_num``, TensorRT-LLM ``num_postprocess_workers``); each has an equal share of the requests.
         queue_order: which of those that wait goes first: the one that came first, or the one with the shortest prompt (SGLang
             ``--schedule-policy shortest-prefill-first``); those that have lost their blocks keep their place in front.
+        long_prefill_token_threshold: most tokens of one prompt in a step while other requests are there (vLLM's name); 0 for no limit.
     """
 
     scheduler: Scheduler
@@ -126,6 +127,7 @@ class EngineKnobs:
     front_ends: int = 1
     queue_order: QueueOrder = "fcfs"
     prefix_caching: bool = True
+    long_prefill_token_threshold: int = 0
 
 
 class Windows(NamedTuple):

@@ -81,6 +81,7 @@ def settings(
         "slots": slots(knobs, drafted),
         "max_tokens": knobs.max_num_tokens,
         "chunked": knobs.chunked_prefill,
+        "longest_chunk": knobs.long_prefill_token_threshold,
         "block_tokens": knobs.tokens_per_block,
         "kv_blocks": kv_blocks,
         "max_context": max_context,
@@ -206,6 +207,10 @@ def check_engine(step: StepModel, knobs: EngineKnobs, kv_blocks: int) -> None:
         raise InputError("engine knobs: max_batch_size, max_num_tokens, tokens_per_block and receive_interval are 1 or more")
     if step.drafting is not None:
         k = step.drafting.tokens
+        if knobs.long_prefill_token_threshold > 0:
+            raise InputError(
+                f"{option('long_prefill_token_threshold')}: is not simulated with speculative decoding; leave one of the two out"
+            )
         if not SCHEDULERS[knobs.scheduler].GUESSES:
             raise InputError(f"{option('speculation')}: static batching has no speculative decoding here; use in-flight batching")
         if k < 1 or k + 1 > knobs.max_num_tokens:

@@ -43,6 +43,7 @@ SETTINGS = record_of(
     "slots",  # sequences that run at once
     "max_tokens",
     "chunked",
+    "longest_chunk",  # vLLM: tokens of a prompt in a step while others are there; 0 for no such limit
     "block_tokens",
     "kv_blocks",
     "max_context",

@@ -30,15 +30,16 @@ def schedule(m):
     budget = cfg.max_tokens - s.decoding * (cfg.drafted + 1)
     if s.filling > 0 or (s.queued > 0 and not preempted):
         catch_up(m, 1)
-    if s.filling > 0 and take[0] > 0:
-        i = m.lists.filling[0]
-        compute(m, i, m.slots[i].computed + take[0])
-        add_filling(m, m.slots[i], take[0])
-        budget -= take[0]
+    for f in range(s.filling):
+        if take[f] > 0:
+            i = m.lists.filling[f]
+            compute(m, i, m.slots[i].computed + take[f])
+            add_filling(m, m.slots[i], take[f])
+            budget -= take[f]
     while not preempted and s.queued > 0 and budget > 0 and s.running < cfg.slots:
         r = s.head
         tokens = rows.isl[r] + rows.generated[r]
-        lacks = tokens - received(m, r) - find(m, r, tokens)
+        lacks = cut(m, tokens - received(m, r) - find(m, r, tokens))
         if cfg.chunked == 0 and lacks > budget:
             break
         needed = blocks_of(tokens, cfg.block_tokens) + windows_of(cfg, rows.isl[r] + rows.osl[r] + cfg.drafted)
@@ -57,17 +58,30 @@ def schedule(m):
         add_filling(m, slot, new)
 
 
+@small()
+def cut(m, tokens):
+    """New tokens of a request in a step that lacks so many: a long prompt is cut into chunks while others are there."""
+    if 0 < m.cfg.longest_chunk < tokens and m.state.running + m.state.queued > 1:
+        return m.cfg.longest_chunk
+    return tokens
+
+
 @part()
 def continue_running(m):
-    """Allocate for the running requests, all decoding but for one at most, the last; whether anyone was pre-empted."""
+    """Allocate for the running requests; whether anyone was pre-empted.
+
+    Where no prompt is cut, all decode but for one at most, the last, and what they need can be counted at once.
+    """
     s, filling = m.state, m.lists.filling
+    if s.filling > 0 and m.cfg.longest_chunk > 0:
+        return continue_one_by_one(m)
     needed, more = growth_of_all(m), 0
     if s.filling > 0:
-        new, more = chunk(m, filling[0])
+        new, more = chunk(m, filling[0], m.cfg.max_tokens - s.decoding * (m.cfg.drafted + 1))
         m.lists.take[0] = new
         needed += more
     if needed > s.free:
-        return continue_with_less(m)
+        return continue_one_by_one(m)
     s.free -= needed
     grow_all(m)
     if s.filling > 0:
@@ -76,33 +90,58 @@ def continue_running(m):
 
 
 @part()
-def continue_with_less(m):
-    """The same one by one where blocks run out; whether anyone was pre-empted."""
-    s, lists = m.state, m.lists
-    k = 0
+def continue_one_by_one(m):
+    """The same in the order in which they entered, as long as budget and blocks last; whether anyone was pre-empted."""
+    s, lists, drafted = m.state, m.lists, m.cfg.drafted
+    k, kept, budget, preempted = 0, 0, m.cfg.max_tokens, False
     while k < s.running:
-        i, decodes = lists.running[k], lists.ends[k] < NEVER
+        i = lists.running[k]
+        if budget == 0 and lists.ends[k] < NEVER:
+            put_off(m, k)
+        decodes = lists.ends[k] < NEVER
         if decodes:
-            more = growth(m, m.slots[i])
+            new, more = drafted + 1, growth(m, m.slots[i])
         else:
-            lists.take[0], more = chunk(m, i)
+            new, more = chunk(m, i, budget)
         while more > s.free and k < s.running:
             preempt_last(m)
+            preempted = True
         if k == s.running:
             break
         s.free -= more
-        if not decodes or m.cfg.drafted > 0:
+        budget -= new
+        if not decodes or drafted > 0:
             m.slots[i].blocks += more
+        if not decodes:
+            lists.filling[kept] = i
+            lists.take[kept] = new
+            kept += 1
         k += 1
-    return True
+    s.filling = kept
+    return preempted
 
 
 @part()
-def chunk(m, i):
-    """New tokens of a filling request in a step, and the blocks that they need."""
-    cfg, slot = m.cfg, m.slots[i]
-    new = min(slot.isl + slot.generated - slot.computed, cfg.max_tokens - m.state.decoding * (cfg.drafted + 1))
-    return new, max(blocks_of(slot.computed + new, cfg.block_tokens) + slot.windows - slot.blocks, 0)
+def chunk(m, i, budget):
+    """New tokens of a filling request in a step with so many left, and the blocks that they need."""
+    slot = m.slots[i]
+    new = min(cut(m, slot.isl + slot.generated - slot.computed), budget)
+    return new, max(blocks_of(slot.computed + new, m.cfg.block_tokens) + slot.windows - slot.blocks, 0)
+
+
+@part()
+def put_off(m, k):
+    """The ``k``-th that runs gets no token in this step: the prompts of those before it have the budget. It lacks one token until it does."""
+    i = m.lists.running[k]
+    slot = m.slots[i]
+    catch_up(m, 0)
+    leave_decoding(m, k)
+    m.lists.ends[k] = NEVER
+    m.lists.crosses[k] = NEVER
+    slot.blocks = held(m, slot, slot.generated)
+    slot.computed = slot.isl + slot.generated - 1
+    slot.last = m.state.seen
+    m.rows.generated[slot.row] = slot.generated
 
 
 @part()

@@ -17,6 +17,10 @@ class Vllm(Batcher):
     (``scheduler_reserve_full_isl``), although only those of their first chunk are taken. Without
     ``chunked_prefill`` a prompt waits until it fits the budget whole.
 
+    With ``long_prefill_token_threshold`` a request computes at most so many tokens in a step, unless it is the only one that is there: so
+    several prompts are computed side by side, also without ``chunked_prefill``. Those that entered before a decoding request may then
+    take the whole budget, and it gets no token in that step.
+
     Blocks can be found from the moment at which the step is put together that fills them, so also by who enters in that step; a request
     that was pre-empted finds its own as long as nobody has needed their memory.
 
@@ -42,7 +46,7 @@ class Vllm(Batcher):
         for job in list(self.running):
             if budget == 0 or job not in self.running:
                 break
-            new = min(job.tokens - job.computed, budget)
+            new = min(self._cut(job.tokens - job.computed), budget)
             guesses = self.guesses(job)
             need = self.lacks(job, job.computed + new + guesses)
             while need > self.free and job in self.running:
@@ -58,14 +62,19 @@ class Vllm(Batcher):
         while self.waiting and budget > 0 and len(self.running) < self.slots:
             job = self.waiting[0]
             found = self.find(job)
-            if not self.knobs.chunked_prefill and job.tokens - job.computed - found.tokens > budget:
+            if not self.knobs.chunked_prefill and self._cut(job.tokens - job.computed - found.tokens) > budget:
                 break
             if self.lacks(job, job.tokens) - found.kept + found.idle > self.free:
                 break
             self.enter(self.waiting.popleft(), found)
-            new = min(job.tokens - job.computed, budget)
+            new = min(self._cut(job.tokens - job.computed), budget)
             self._compute(step, job, new, self.lacks(job, job.computed + new))
             budget -= new
+
+    def _cut(self, tokens: int) -> int:
+        """New tokens of a request in a step that lacks so many."""
+        longest = self.knobs.long_prefill_token_threshold
+        return longest if 0 < longest < tokens and len(self.running) + len(self.waiting) > 1 else tokens
 
     def _compute(self, step: Step, job: Job, new: int, blocks: int) -> None:
         """Take so many blocks, and compute so many tokens."""
