@@ -72,6 +72,28 @@ def test_one_prompt_at_a_time_spares_those_who_decode():
     assert one.itl_ms.p99 < plain.itl_ms.p99
 
 
+def test_long_prompts_are_computed_in_chunks_beside_others():
+    """Steps of 1 ms and 8 tokens: two prompts of 12 come together. Whole, one is done after two steps and the other after four; in
+    chunks of 4 both after three, and in chunks of 2 a short one that comes later is done before them."""
+    knobs = replace(VLLM, tokens_per_block=1, max_batch_size=8, max_num_tokens=8)
+    trace = trace_of((0, 12, 2), (0, 12, 2), (1, 3, 2))
+    whole, cut = (run(trace, TICK, replace(knobs, long_prefill_token_threshold=most), 1000) for most in (0, 4))
+    assert whole.first_token_ns.tolist() == [2_000_000, 4_000_000, 4_000_000]
+    assert cut.first_token_ns.tolist() == [3_000_000, 3_000_000, 4_000_000]
+    three = replace(knobs, long_prefill_token_threshold=2)
+    assert run(trace, TICK, three, 1000).first_token_ns.tolist() == [6_000_000, 6_000_000, 3_000_000]
+
+
+def test_a_lone_prompt_is_computed_whole():
+    knobs = replace(VLLM, tokens_per_block=1, max_num_tokens=64, long_prefill_token_threshold=4)
+    assert run(trace_of((0, 40, 1)), TICK, knobs, 1000).first_token_ns.tolist() == [1_000_000]
+
+
+def test_chunks_of_long_prompts_spare_those_who_decode():
+    plain, cut = (simulate(**ASKED, engine="vllm", long_prefill_token_threshold=most).summary for most in (None, 256))
+    assert cut.itl_ms.p99 < 0.7 * plain.itl_ms.p99
+
+
 def test_max_utilization_is_tensorrt_llms(capsys):
     with pytest.raises(InputError, match="max-utilization"):
         simulate(**ASKED, engine="vllm", batcher="max-utilization")

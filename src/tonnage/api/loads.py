@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from tonnage.api.arguments import Many, rates, whole_numbers
 from tonnage.api.lengths import LengthsFound
 from tonnage.errors import InputError, option
-from tonnage.spec.workload import Arrivals, ClosedLoop, HourlyArrivals, OpenLoop, Process, Simulated, TraceArrivals, Workload, checked_cv
+from tonnage.spec.workload import (
+    Arrivals,
+    ClosedLoop,
+    HourlyArrivals,
+    ModulatedArrivals,
+    OpenLoop,
+    Process,
+    Simulated,
+    TraceArrivals,
+    Workload,
+    checked_cv,
+)
 from tonnage.units import LONGEST_S, parse_duration
 
 DEFAULT_REQUESTS = 1_000
 WINDOW_REQUESTS = 1_000_000
 MOST_TOKENS = 2e10
 MOST_REQUESTS = 5_000_000
+MOST_RATE = 1e9
+_STATE = re.compile(r"^\s*(\d+(?:\.\d*)?|\.\d+)\s*/\s*s\s+for\s+(\S.*?)\s*$", re.IGNORECASE)
+"""A state, such as "2/s for 60s"."""
 
 Rates = str | float | Iterable[float]
 
@@ -42,6 +58,26 @@ def loads_of(concurrency: Many | None, request_rate: Rates | None, process: Proc
     if process == "gamma":
         checked_cv(cv)
     return [OpenLoop(rate=rate, process=process, cv=cv) for rate in rates(request_rate or "", option("request_rate"))]
+
+
+def modulated_loads(text: str | None, own: Mapping[str, Any]) -> list[Simulated]:
+    """Traffic of two states, as it is or with each mean that is given.
+
+    Raises:
+        InputError: no such states, or a closed loop.
+    """
+    where, form = option("mmpp"), "2/s for 60s, 20/s for 10s"
+    if text is None or own.get("concurrency") is not None:
+        raise InputError(f"{option('arrivals')}: mmpp needs the two states of {where}, such as '{form}', and an open loop")
+    matches = [_STATE.match(part) for part in text.split(",")]
+    states = [(float(match[1]), parse_duration(match[2], where)) for match in matches if match]
+    if len(matches) != 2 or len(states) != 2:
+        raise InputError(f"{where}: '{text}' is not two states; write rates and mean stays such as '{form}'")
+    (calm, first), (busy, second) = states
+    if max(calm, busy) <= 0 or max(calm, busy) > MOST_RATE or not 0 < min(first, second) <= max(first, second) <= LONGEST_S:
+        raise InputError(f"{where}: '{text}' has no requests or no time in a state; write such as '{form}'")
+    once, rate = ModulatedArrivals(rates=(calm, busy), stays_s=(first, second)), own.get("request_rate")
+    return [once] if rate is None else [once.at_mean(each) for each in rates(rate, option("request_rate"))]
 
 
 def window_of(text: str | None, loads: Sequence[Simulated]) -> float | None:

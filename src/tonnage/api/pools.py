@@ -12,11 +12,12 @@ from tonnage.units import parse_bytes
 if TYPE_CHECKING:
     from tonnage.simulator.disaggregated import Disaggregated
     from tonnage.spec.deployment import Deployment
+    from tonnage.spec.scenario import SearchAsked
 
 MOST = 1_000
 
 
-def pools_of(own: Mapping[str, Any], deployment: Deployment) -> Disaggregated | None:
+def pools_of(own: Mapping[str, Any], search: SearchAsked, deployment: Deployment) -> Disaggregated | None:
     """The two pools that are asked for, both of the one deployment; None where none are.
 
     Raises:
@@ -24,10 +25,10 @@ def pools_of(own: Mapping[str, Any], deployment: Deployment) -> Disaggregated | 
     """
     from tonnage.simulator.disaggregated import Disaggregated
 
-    asked = own.get("disaggregated")
-    if asked is None:
+    asked = search.disaggregated
+    if asked is None or asked is False:
         for name in ("kv_link", "kv_overlap"):
-            if own.get(name) is not None:
+            if getattr(search, name) is not None:
                 raise InputError(f"{option(name)}: is of two pools; add {option('disaggregated')} 1:2")
         return None
     if own.get("instances", 1) != 1 or own.get("window") is not None or deployment.knobs.scheduler == "static":
@@ -38,8 +39,8 @@ def pools_of(own: Mapping[str, Any], deployment: Deployment) -> Disaggregated | 
         decode=deployment,
         prefill_instances=prefill,
         decode_instances=decode,
-        link_bytes_s=_link(own.get("kv_link")),
-        overlap=bool(own.get("kv_overlap")),
+        link_bytes_s=link_asked(search.kv_link),
+        overlap=bool(search.kv_overlap),
     )
 
 
@@ -50,7 +51,12 @@ def _numbers(asked: object) -> tuple[int, int]:
     return int(parts[0]), int(parts[1])
 
 
-def _link(asked: object) -> float | None:
+def link_asked(asked: object) -> float | None:
+    """Bytes per second that a GPU sends to the other pool, such as "50GB/s"; None where nothing is said.
+
+    Raises:
+        InputError: no such number.
+    """
     if asked is None:
         return None
     found = parse_bytes(str(asked).strip().removesuffix("/s"), option("kv_link"))

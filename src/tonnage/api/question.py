@@ -47,6 +47,8 @@ ALONE: UseCase = "chatbot"
 MOST_FRONT_ENDS = 1_000
 EVERY = "all"
 """What stands for every number format; BF16 is as fast as FP16."""
+OF_SIMULATE = ("long_prefill_token_threshold", "queue_order", "classes", "shed", "mmpp")
+"""What of the search ``tonnage simulate`` alone understands."""
 DEFAULT_TPS = "1,2,4,8"
 DEFAULT_ENGINES = "tensorrt-llm,vllm"
 
@@ -270,7 +272,7 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
         "stream_interval": asked.stream_interval,
         "front_ends": asked.front_ends,
         "load": asked.load or "open",
-        "process": "poisson" if asked.arrivals in (None, "trace", "profile") else asked.arrivals,
+        "process": "poisson" if asked.arrivals in (None, "mmpp", "trace", "profile") else asked.arrivals,
         "cv": 1.0 if asked.cv is None else asked.cv,
         "spare": scenario.spare or 0,
         "confidence": faults.of(confidence_asked, scenario.confidence),
@@ -315,6 +317,13 @@ def _counts(values: Many | None, where: str, faults: Faults) -> tuple[int, ...]:
 def _check_shared(scenario: Scenario, faults: Faults) -> None:
     """Refuse what prompts share and the memory that keeps it: the search has no prefix caches yet."""
     asked = [one.name for one in fields(scenario.sessions) if getattr(scenario.sessions, one.name) is not None]
+    alone = [name for name in OF_SIMULATE if getattr(scenario.search, name) is not None]
+    if alone or scenario.search.arrivals == "mmpp":
+        named = ", ".join(map(option, alone or ["arrivals"]))
+        faults.say(f"{named}: systems are sized without this so far; leave it out, and see by `tonnage simulate` what one instance does")
+    pools = [name for name in ("kv_link", "kv_overlap") if getattr(scenario.search, name) is not None]
+    if pools and not scenario.search.disaggregated:
+        faults.say(f"{', '.join(map(option, pools))}: of two pools; add {option('disaggregated')}, or leave it out")
     asked += [name for name in ("kv_tiers", "prefix_caching") if getattr(scenario.search, name) is not None]
     if asked:
         faults.say(

@@ -12,6 +12,7 @@ from tonnage.spec.workload import ClosedLoop, Simulated, TraceArrivals, Workload
 
 if TYPE_CHECKING:
     from tonnage.api.fleet_facts import FleetFacts
+    from tonnage.results.classes import ClassResult
     from tonnage.results.metrics import Summary
     from tonnage.results.requests import Requests
 
@@ -38,6 +39,15 @@ class SimulatedRun:
     instances: int = 1
     router: str = ""
     fleet: FleetFacts | None = None
+
+    @property
+    def classes(self) -> tuple[ClassResult, ...]:
+        """What each class of the traffic saw; empty where there are none."""
+        from tonnage.results.classes import by_class
+
+        asked = self.workload.classes
+        place = self.workload.trace(self.seed).priority if asked else None
+        return () if place is None else by_class(self.requests, place, asked)
 
     @property
     def gain(self) -> float | None:
@@ -88,6 +98,7 @@ class SimulatedRun:
             "marks": list(self.marks),
             "intervals": {name: list(bounds) for name, bounds in self.intervals.items()},
             **({} if self.fleet is None else {"fleet": self.fleet.to_json()}),
+            **({"classes": [one.to_json() for one in self.classes]} if self.workload.classes else {}),
             **summary,
         }
 
@@ -143,6 +154,7 @@ class SimulatedRun:
             "seed": self.seed,
             **self._fleet,
             **({"sessions": asdict(w.sessions)} if w.sessions is not None else {}),
+            **({"classes": [asdict(one) for one in w.classes]} if w.classes else {}),
             **({"calibration": asdict(d.calibration)} if d.calibration is not None else {}),
             **({"speculation": str(d.speculation)} if d.speculation is not None else {}),
             **({"step_model": d.step_source.name, "marks": list(self.marks)} if d.step_source is not None else {}),

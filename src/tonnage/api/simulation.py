@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tonnage.api.arguments import Many, listed, rates, seed_of, slo, whole_numbers
 from tonnage.api.changes import autoscale_of, failures_of
+from tonnage.api.classes import with_classes
 from tonnage.api.deployment import deployment_of, scheduler_of
 from tonnage.api.documents import ScenarioLike, document_of, plain
 from tonnage.api.faults import Faults
 from tonnage.api.lengths import LengthsFound, lengths_found, replays_lengths
-from tonnage.api.loads import loads_of, window_of, workload_of
+from tonnage.api.loads import loads_of, modulated_loads, window_of, workload_of
 from tonnage.api.pools import pools_of
 from tonnage.api.routers import BY_CONTENT, router_of
 from tonnage.api.sessions import sessions_of, tiers_of
@@ -34,7 +35,10 @@ if TYPE_CHECKING:
     from tonnage.simulator.disaggregated import Disaggregated  # imports numba, and the gateway does without
 
 DEFAULTS = {"gpu": "h100-sxm-80gb", "engine": "tensorrt-llm"}
-KNOBS = ("max_batch_size", "max_num_tokens", "chunked_prefill", "prefix_caching", "stream_interval", "front_ends")
+KNOBS = (
+    *("max_batch_size", "max_num_tokens", "chunked_prefill", "prefix_caching", "stream_interval", "front_ends"),
+    "long_prefill_token_threshold",
+)
 """Engine knobs that a scenario has."""
 
 
@@ -63,8 +67,12 @@ class SimulateArguments(LengthsArguments, SessionsArguments, total=False):
     """Requests per point (default: 1,000, and in a closed loop at least 10 per client)."""
     window: str | None
     """In a closed loop: count what completes within this time of a common start, such as "216s"."""
-    arrivals: Process | Literal["trace", "profile"] | None
-    """Arrival process of an open loop (default: poisson); "trace" replays the scenario's trace, stretched to a rate that is given."""
+    arrivals: Process | Literal["mmpp", "trace", "profile"] | None
+    """Arrival process of an open loop (default: poisson); "trace" replays the trace, stretched to a rate that is given."""
+    trace: str | Path | None
+    """File of recorded requests, replayed with its lengths unless others are given; sets ``arrivals``."""
+    mmpp: str | None
+    """States of a Markov-modulated Poisson process, "2/s for 60s, 20/s for 10s", with ``arrivals="mmpp"``; a rate gives another mean."""
     cv: float | None
     """Coefficient of variation of gamma arrivals (default: 1)."""
     seed: int | None
@@ -93,8 +101,14 @@ class SimulateArguments(LengthsArguments, SessionsArguments, total=False):
     """TensorRT-LLM's ``batch_wait_max_tokens_ratio``."""
     overlap_schedule: bool | None
     """Whether a step is scheduled while the one before it runs."""
-    queue_order: Literal["fcfs", "shortest-first"] | None
+    queue_order: Literal["fcfs", "shortest-first", "priority", "deadline"] | None
     """Which of those that wait goes first (default: fcfs)."""
+    long_prefill_token_threshold: int | None
+    """vLLM: most tokens of one prompt in a step while other requests are there (default: no limit)."""
+    classes: str | None
+    """Classes of the traffic, the highest priority first: "chat 0.7 ttft=1s, batch 0.3"."""
+    shed: bool | None
+    """Whether requests whose first token cannot come within its limit any more are rejected (default: no)."""
     graph_tokens: int | None
     """Tokens up to which steps with prompts run as CUDA graphs."""
     instances: int | None
@@ -129,14 +143,11 @@ MOST_INSTANCES = 1_000
 
 OWN = (
     *("concurrency", "request_rate", "requests", "window", "batcher", "receive_interval", "batch_wait_steps", "batch_wait_ratio"),
-    *("overlap_schedule", "graph_tokens", "queue_order", "instances", "fail", "autoscale", "disaggregated", "kv_link", "kv_overlap"),
+    *("overlap_schedule", "graph_tokens", "instances", "fail", "autoscale"),
 )
 """Arguments that no scenario has; ``requests`` there is the size of a job."""
 
-LOADS = (
-    *("concurrency", "request_rate", "requests", "window", "batcher", "instances", "fail", "autoscale"),
-    *("disaggregated", "kv_link", "kv_overlap"),
-)
+LOADS = ("concurrency", "request_rate", "requests", "window", "batcher", "instances", "fail", "autoscale")
 """Those that are no knobs of an engine."""
 
 
@@ -184,6 +195,8 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     document, source = document_of(scenario)
     given = plain(asked)
     own = {name: given.pop(name) for name in OWN if name in given}
+    if given.get("trace") is not None and given.get("arrivals") is None:
+        given["arrivals"] = "trace"
     written = scenario_of(displaced(document, given), given, source)
     found, _ = with_defaults(written)
     faults = Faults(source, given)
@@ -200,6 +213,10 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     if sessions is not None:
         check_sessions(sessions, made)
         made = replace(made, workloads=tuple(replace(workload, sessions=sessions) for workload in made.workloads))
+    several = made.instances > 1 or made.pools is not None or made.failures is not None or made.autoscale is not None
+    alone = not several and deployment.parallelism.dp == 1 and sessions is None
+    workloads = with_classes(made.workloads, found.search.classes, deployment.knobs, made.limits, alone=alone)
+    made = replace(made, workloads=workloads)
     if made.workloads[0].shares and (made.failures is not None or made.autoscale is not None):
         raise InputError(f"{option('fail')}, {option('autoscale')}: prompts that share something are simulated without either so far")
     if made.router in BY_CONTENT and not made.workloads[0].shares:
@@ -242,12 +259,16 @@ def _simulation(found: Scenario, own: Mapping[str, Any], deployment: Deployment,
         loads = _replayed(found, own)
     elif found.search.arrivals == "profile":
         loads = _by_the_hour(found, own)
+    elif found.search.arrivals == "mmpp":
+        loads = modulated_loads(found.search.mmpp, own)
+    elif found.search.mmpp is not None:
+        raise InputError(f"{option('mmpp')}: belongs to {option('arrivals')} mmpp; add that, or leave it out")
     else:
         process = found.search.arrivals or "poisson"
         loads = loads_of(own.get("concurrency"), own.get("request_rate"), process, cv, client_turnaround_s(deployment))
     window_s = window_of(own.get("window"), loads)
     check_context(deployment.model, lengths.isl, lengths.osl, lengths.pairs)
-    pools = pools_of(own, deployment)
+    pools = pools_of(own, found.search, deployment)
     if pools is not None and (own.get("fail") is not None or own.get("autoscale") is not None):
         raise InputError(
             f"{option('disaggregated')}: two pools neither fail nor scale so far; leave out {option('fail')}, {option('autoscale')}"
@@ -359,6 +380,7 @@ def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Depl
         return None
     knobs = {name: faults.of(_knob, getattr(search, name), name) for name in KNOBS}
     knobs |= {name: own.get(name) for name in OWN if name not in LOADS}
+    knobs |= {"queue_order": search.queue_order, "shed": search.shed}
     knobs["scheduler"] = faults.of(scheduler_of, own.get("batcher"), names["engine"])
     whose: dict[str, Any] = {"coefficients": search.coefficients, "step_model": search.step_model, "speculation": search.speculation}
     return faults.of(deployment_of, **names, **degrees, knobs=knobs, **whose)
@@ -394,7 +416,7 @@ def _check_load(found: Scenario, own: Mapping[str, Any]) -> None:
         InputError: no load is given for the one that is simulated, with the peak of the demand where it has one.
     """
     if (
-        found.search.arrivals in ("trace", "profile")
+        found.search.arrivals in ("trace", "profile", "mmpp")
         or found.demand == DemandAsked()
         or own.get("concurrency") is not None
         or own.get("request_rate") is not None

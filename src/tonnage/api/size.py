@@ -135,6 +135,8 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
     from tonnage.sizing.planner import size as search
 
     scenario = understood.scenario
+    if scenario.search.disaggregated:
+        raise InputError(f"{option('disaggregated')}: two pools have no plan; tonnage.api.size_disaggregated sizes them")
     prices, where = prices_of(scenario), places_of(scenario)
     own = _measured_beside(understood)
     plans = [search(question, progress=progress or no_progress) for question in understood.questions]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tonnage.api.aims import said_of_choice
+from tonnage.api.pools import link_asked
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.results.pools import SizedPools
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from tonnage.api.size import Asked
     from tonnage.sizing.question import Question
     from tonnage.spec.deployment import Deployment
+    from tonnage.spec.scenario import SearchAsked
 
 MOST = 12
 """Deployments that are looked at: each takes some twenty simulations of both pools."""
@@ -46,13 +48,13 @@ def size_disaggregated(asked: Asked, *, progress: Callable[[int, int, str], None
         raise InputError(f"{option('disaggregated')}: {len(ready)} deployments are more than {MOST}; name fewer of {said}")
     found = []
     for done, deployment in enumerate(ready, 1):
-        found.append(_sized(deployment, question))
+        found.append(_sized(deployment, question, asked.scenario.search))
         if progress is not None:
             progress(done, len(ready), found[-1].deployment)
     return found
 
 
-def _sized(deployment: Deployment, question: Question) -> SizedPools:
+def _sized(deployment: Deployment, question: Question, search: SearchAsked) -> SizedPools:
     from tonnage.sizing.pools import FEWEST, MOST, size_pools
     from tonnage.spec.workload import OpenLoop, Workload
 
@@ -66,7 +68,8 @@ def _sized(deployment: Deployment, question: Question) -> SizedPools:
         requests=round(min(max(FEWEST, 60 * rate), MOST)),
     )
     try:
-        answer = size_pools(d, load, question.slo, seed=question.seed)
+        link = link_asked(search.kv_link)
+        answer = size_pools(d, load, question.slo, seed=question.seed, link_bytes_s=link, overlap=bool(search.kv_overlap))
     except TonnageError as error:
         if option("ttft") in error.marked:
             raise

@@ -211,6 +211,22 @@ class SearchArguments(TypedDict, total=False):
     """Whether KV blocks of earlier prompts are used again (default: yes, but for static batching)."""
     kv_tiers: Text
     """Memory of an instance below its KV cache, the nearest first, such as host=256GB@50GB/s,disk=4TB@6GB/s."""
+    long_prefill_token_threshold: int | None
+    """Most tokens of one prompt in a step while others are there, on vLLM, for simulate (default: no limit)."""
+    queue_order: Literal["fcfs", "shortest-first", "priority", "deadline"] | None
+    """Which of those that wait goes first, for simulate: fcfs (default), shortest-first, priority (by class) or deadline."""
+    classes: Text
+    """Classes of the traffic, the highest priority first, with their shares and limits on the first token, for simulate: "chat 0.7
+    ttft=1s, batch 0.3".
+    """
+    shed: bool | None
+    """Whether simulate rejects requests whose first token cannot come within its limit any more (default: no)."""
+    disaggregated: bool | str | None
+    """Prefill and decode apart: true for size, which finds the ratio, such as 1:2 for simulate."""
+    kv_link: Text
+    """Bytes per second that a GPU sends to the other pool, such as 50GB/s (default: NVLink within one domain, else a port of 400 Gb/s)."""
+    kv_overlap: bool | None
+    """Whether a layer's KV cache is sent as soon as it is computed (default: no)."""
     stream_interval: int | None
     """Output tokens in one streamed message (default: the engine's own, 1)."""
     front_ends: int | None
@@ -221,10 +237,13 @@ class SearchArguments(TypedDict, total=False):
     """
     load: Literal["open", "closed"] | None
     """open: requests arrive on a schedule (default); closed: a fixed number of clients keeps the engine busy, as in benchmarks."""
-    arrivals: Literal["poisson", "constant", "gamma", "trace", "profile"] | None
-    """Arrival process of the open loop (default: poisson); trace replays the trace of the demand, as size always does with one, and
-    profile simulates its hours one after another (size looks at the busiest one).
+    arrivals: Literal["poisson", "constant", "gamma", "mmpp", "trace", "profile"] | None
+    """Arrival process of the open loop (default: poisson); mmpp changes between the two states of mmpp (simulate alone); trace replays
+    the trace of the demand, as size always does with one, and profile simulates its hours one after another (size looks at the busiest
+    one).
     """
+    mmpp: Text
+    """States of a Markov-modulated Poisson process: two rates and mean stays, such as "2/s for 60s, 20/s for 10s"."""
     cv: Number
     """Coefficient of variation of gamma arrivals: the standard deviation of the gaps over their mean."""
     router: Text

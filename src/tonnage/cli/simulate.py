@@ -48,9 +48,16 @@ class Point:
     request_rate: str | None = about("Open loop: requests per second; several values with commas make a sweep.")
     requests: int | None = about("Requests per point (default: 1000, and in a closed loop at least 10 per client).")
     window: str | None = about("Closed loop: count what completes within this time of a common start, such as 216s, and not --requests.")
-    arrivals: Literal["poisson", "constant", "gamma", "trace", "profile"] | None = about(
-        "Arrival process of the open loop (default: poisson); trace replays the scenario's trace, stretched to --request-rate if given; "
-        "profile runs once through the hours of --profile."
+    arrivals: Literal["poisson", "constant", "gamma", "mmpp", "trace", "profile"] | None = about(
+        "Arrival process of the open loop (default: poisson); mmpp changes between the states of --mmpp; trace replays --trace, stretched "
+        "to --request-rate if given; profile runs once through the hours of --profile."
+    )
+    mmpp: str | None = about(
+        'Markov-modulated Poisson arrivals: two rates and mean stays, such as "2/s for 60s, 20/s for 10s"; --request-rate sets their mean.'
+    )
+    trace: Path | None = about(
+        "File of recorded requests, replayed with its lengths: the formats of Azure, Mooncake and BurstGPT, timestamp,isl,osl, or what "
+        "vllm bench, GenAI-Perf, AIPerf or GuideLLM kept of single requests."
     )
     cv: float | None = about("Coefficient of variation of gamma arrivals: standard deviation over mean of the gaps (default: 1).")
     coefficients: Path | None = about("File that tonnage calibrate wrote; its factors are applied to the shipped terms.")
@@ -75,6 +82,9 @@ class Point:
     autoscale: str | None = about(
         'How a controller scales them, such as "metric=outstanding target=20 min=1 max=8"; metric=rate; start, hold, interval, warm, link '
         "and boot may follow (docs/load-balancing.md)."
+    )
+    classes: str | None = about(
+        'Classes of the traffic, the highest priority first, with shares and limits on the first token: "chat 0.7 ttft=1s, batch 0.3".'
     )
     profile: Path | None = about("24 or 168 hourly loads in requests per second, for --arrivals profile; --request-rate sets their mean.")
     ttft: list[str] | None = about('Limit whose violations are counted, such as "p95<=500ms"; repeatable.')
@@ -127,7 +137,14 @@ class Knobs:
     graph_tokens: int | None = about(
         "Tokens up to which steps with prompts run as CUDA graphs (vLLM's max_cudagraph_capture_size; default: 512 on vLLM, else none)."
     )
-    queue_order: Literal["fcfs", "shortest-first"] | None = about("Which of those that wait goes first (default: fcfs).")
+    long_prefill_token_threshold: int | None = about(
+        "vLLM: most tokens of one prompt in a step while other requests are there (default: no limit)."
+    )
+    queue_order: Literal["fcfs", "shortest-first", "priority", "deadline"] | None = about(
+        "Which of those that wait goes first (default: fcfs); priority goes by class (vLLM's --scheduling-policy priority), deadline by "
+        "the time at which the first token should come."
+    )
+    shed: bool | None = about("Whether requests whose first token cannot come within its limit any more are rejected (default: no).")
     speculation: str | None = about(
         'Speculative decoding: draft=MODEL, eagle, mtp, medusa, redrafter or ngram, such as "eagle k=3 acceptance=0.7".'
     )

@@ -52,7 +52,7 @@ class Output:
         return Form(**{one.name: bool(getattr(self, one.name)) for one in fields(Form)})
 
 
-@with_flags(*scenario_flags(), PRICE, *flags_of(Output, OUTPUT))
+@with_flags(*(flag for flag in scenario_flags() if flag.name != "disaggregated"), PRICE, *flags_of(Output, OUTPUT))
 def size(*scenario: Annotated[Path, Parameter(help=SCENARIO)], **asked: Any) -> int:
     """How many systems does this traffic need inside these latency limits?
 
@@ -71,10 +71,20 @@ def size(*scenario: Annotated[Path, Parameter(help=SCENARIO)], **asked: Any) -> 
         return _several(scenario, given(asked), output)
     if output.disaggregated:
         return _pools(first, given(asked), output)
+    if first is not None and _asks_for_pools(first):
+        return _pools(first, given(asked), output)
     plans = _answered(first, given(asked), quiet=bool(output.quiet))
     _write(plans, output)
     print_plans(plans, output.form)
     return DONE if any(plan.candidates for plan in plans) else NO_ANSWER
+
+
+def _asks_for_pools(scenario: Path) -> bool:
+    """Whether a scenario's file asks for two pools; what else is wrong with it is said by whoever reads it in full."""
+    from tonnage.spec.scenario_file import read_document
+
+    search = read_document(str(scenario)).get("search")
+    return isinstance(search, dict) and bool(search.get("disaggregated"))
 
 
 def _pools(scenario: Path | None, asked: dict[str, Any], output: Output) -> int:

@@ -10,9 +10,10 @@ from tonnage.report.document import Document, Facts, Table, Text
 from tonnage.report.numbers import between, counted, number
 from tonnage.report.wording.fleet_facts import FleetFacts, fleet_lines
 from tonnage.report.wording.lengths import as_written
-from tonnage.spec.workload import ClosedLoop, HourlyArrivals, OpenLoop
+from tonnage.spec.workload import ClosedLoop, HourlyArrivals, ModulatedArrivals, OpenLoop
 
 if TYPE_CHECKING:
+    from tonnage.results.classes import ClassResult
     from tonnage.results.metrics import Summary
     from tonnage.spec.deployment import Deployment
     from tonnage.spec.workload import Workload
@@ -33,6 +34,7 @@ HIT_RATE = "prompt tokens found in the prefix cache when a request first enters,
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 EXPECTED = "80 % interval of the mean"
 SWEPT = ("load", "requests/s", "tokens/s", "TTFT ms", "TTFT p95", "ITL p99", "TPOT ms", "E2E ms", "E2E p95")
+BY_CLASS = ("class", "requests", "rejected", "TTFT p50", "TTFT p95", "TPOT ms", "E2E ms", "limit ms", "within")
 SPARED = ("E2E p95", "TTFT p95", "tokens/s")
 
 
@@ -80,6 +82,10 @@ class Run(Protocol):
         """Failures, instance-hours and limits broken; None where none of them was asked for."""
 
     @property
+    def classes(self) -> tuple[ClassResult, ...]:
+        """What each class of the traffic saw; empty where there are none."""
+
+    @property
     def marks(self) -> tuple[str, ...]:
         """What of the prediction does not rest on measurements of this GPU and engine."""
 
@@ -99,11 +105,26 @@ def simulated(runs: Sequence[Run]) -> Document:
         title=_title(runs[0]),
         subtitle="",
         sections=(
-            section("result", "", *blocks, *changed),
+            section("result", "", *blocks, *_classes(runs), *changed),
             section("marks", "", items(runs[0].marks, "note")),
             section("definitions", "", Facts(rows=tuple(definitions))),
         ),
     )
+
+
+def _classes(runs: Sequence[Run]) -> tuple[Table, ...]:
+    """What each class saw, of every point; nothing where there are no classes."""
+    if not runs[0].workload.classes:
+        return ()
+    rows = [(*((_load(run),) if len(runs) > 1 else ()), *_class_row(one)) for run in runs for one in run.classes]
+    return (Table(caption="", header=(*(("load",) if len(runs) > 1 else ()), *BY_CLASS), rows=tuple(rows), spare=("TTFT p50", "E2E ms")),)
+
+
+def _class_row(one: ClassResult) -> tuple[str, ...]:
+    limit = "–" if one.ttft_limit_s is None else f"{number(1e3 * one.ttft_limit_s)}"
+    within = "–" if one.within is None else f"{one.within:.1%}"
+    seen = (one.ttft_ms.p50, one.ttft_ms.p95, one.tpot_ms.mean, one.e2e_ms.mean)
+    return (one.name, f"{one.requests:,}", f"{one.rejected:,}", *map(number, seen), limit, within)
 
 
 def _title(run: Run) -> str:
@@ -123,6 +144,8 @@ def _load(run: Run) -> str:
         return counted(arrivals.concurrency, "client")
     if isinstance(arrivals, OpenLoop):
         return f"{arrivals.rate:g}/s, {arrivals.process.replace('poisson', 'Poisson')}"
+    if isinstance(arrivals, ModulatedArrivals):
+        return f"{arrivals.rate:.3g}/s on average, of two states"
     if isinstance(arrivals, HourlyArrivals):
         return f"{counted(len(arrivals.hours), 'hour')} at {arrivals.rate:.3g}/s on average"
     return "recorded arrivals"

@@ -134,6 +134,13 @@ def summarize(requests: Requests, *, window: Window = "run") -> Summary:
     )
 
 
+def of_rows(requests: Requests, rows: NDArray[np.int64]) -> tuple[Latencies, Latencies, Latencies]:
+    """TTFT, TPOT and E2E of some completed requests, by their rows."""
+    due, first, last, osl = requests.due_ns[rows], requests.first_token_ns[rows], requests.last_token_ns[rows], requests.osl[rows]
+    several = osl > 1
+    return _statistics(first - due), _statistics((last - first)[several] / (osl[several] - 1)), _statistics(last - due)
+
+
 def reported_rates(requests: Requests) -> tuple[float, float]:
     """Requests/s and output tokens/s as a benchmark reports them; NaN where no request was completed in time.
 

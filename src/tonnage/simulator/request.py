@@ -19,6 +19,8 @@ class Request:
         at: when it is sent, in picoseconds; the engine has it ``frontend_s`` later.
         received: whether another engine computed its prompt. It comes with its KV cache and its first token, so that it decodes as soon as
             it has a slot and its blocks; its client has that token with the first one that is decoded.
+        priority: its class; the lower, the sooner.
+        ttft_ps: the time to first token that it should have, in picoseconds; -1 for none.
 
     Raises:
         InputError: a length below one token, or a number or an instant below 0; a request that comes with its only token.
@@ -29,6 +31,8 @@ class Request:
     osl: int
     at: int
     received: bool = False
+    priority: int = 0
+    ttft_ps: int = -1
 
     def __post_init__(self) -> None:
         if self.isl < 1 or self.osl < 1:

@@ -117,10 +117,14 @@ def simulate_many(
 def answers_soon(points: Sequence[Point], instances: int = 1) -> bool:
     """Whether the plain simulator answers before the compiler would: nothing is compiled yet, and few tokens are asked for.
 
+    Priorities and deadlines are always its business: they are not compiled.
+
     Args:
         points: pairs of a deployment and a workload.
         instances: that share each workload, and are looked at whenever a request comes.
     """
+    if any(deployment.knobs.ranks for deployment, _ in points):
+        return True
     work = 0.0
     for _, workload in points:
         if isinstance(workload.arrivals, TraceArrivals):

@@ -54,7 +54,7 @@ class PooledAnswer:
 
 
 def size_pools(
-    deployment: Deployment, workload: Workload, slo: Slo, *, seed: int, link_bytes_s: float | None = None
+    deployment: Deployment, workload: Workload, slo: Slo, *, seed: int, link_bytes_s: float | None = None, overlap: bool = False
 ) -> PooledAnswer | None:
     """The fewest instances of a deployment in two pools; None where no number meets the limits.
 
@@ -64,6 +64,7 @@ def size_pools(
         slo: limits, one on the first token or on the whole answer among them.
         seed: of every random draw.
         link_bytes_s: bytes per second that a GPU sends to the other pool; None for what the hardware has.
+        overlap: whether a layer's cache is sent as soon as it is computed.
 
     Raises:
         DoesNotFit: the weights exceed the memory.
@@ -74,7 +75,9 @@ def size_pools(
     if not firsts and not whole:
         raise InputError(f"{option('ttft')}: missing; without a limit on the first token nothing says how large the prefill pool has to be")
     trace = workload.trace(seed)
-    one = Disaggregated(prefill=deployment, decode=deployment, prefill_instances=1, decode_instances=1, link_bytes_s=link_bytes_s)
+    one = Disaggregated(
+        prefill=deployment, decode=deployment, prefill_instances=1, decode_instances=1, link_bytes_s=link_bytes_s, overlap=overlap
+    )
     alone = replace(trace, osl=np.ones(len(trace), np.int64))
 
     def prompts(count: int) -> bool:

@@ -16,7 +16,7 @@ from tonnage.spec.step_times import StepSource
 from tonnage.units import format_duration, parse_duration
 
 Scheduler = Literal["static", "tensorrt-llm", "vllm", "sglang", "one-prefill", "max-utilization"]
-QueueOrder = Literal["fcfs", "shortest-first"]
+QueueOrder = Literal["fcfs", "shortest-first", "priority", "deadline"]
 KvRule = Literal["free_gpu_memory_fraction", "gpu_memory_utilization", "mem_fraction_static"]
 LimitMetric = Literal["ttft", "itl", "tpot", "e2e"]
 Statistic = Literal["mean", "p50", "p90", "p95", "p99"]
@@ -107,7 +107,10 @@ class EngineKnobs:
         front_ends: processes of an instance that take requests and stream tokens (vLLM ``api_server_count``, SGLang
             ``tokenizer_worker_num``, TensorRT-LLM ``num_postprocess_workers``); each has an equal share of the requests.
         queue_order: which of those that wait goes first: the one that came first, or the one with the shortest prompt (SGLang
-            ``--schedule-policy shortest-prefill-first``); those that have lost their blocks keep their place in front.
+            ``--schedule-policy shortest-prefill-first``); those that have lost their blocks keep their place in front. With
+            "priority" the lowest class (vLLM ``--scheduling-policy priority``), with "deadline" the one whose first token should come
+            soonest; these two hold for those that have lost their blocks as well.
+        shed: whether a request is rejected as soon as its first token cannot come by its limit any more.
         long_prefill_token_threshold: most tokens of one prompt in a step while other requests are there (vLLM's name); 0 for no limit.
     """
 
@@ -127,7 +130,13 @@ class EngineKnobs:
     front_ends: int = 1
     queue_order: QueueOrder = "fcfs"
     prefix_caching: bool = True
+    shed: bool = False
     long_prefill_token_threshold: int = 0
+
+    @property
+    def ranks(self) -> bool:
+        """Whether requests differ by class or deadline to the engine."""
+        return self.shed or self.queue_order in ("priority", "deadline")
 
 
 class Windows(NamedTuple):

@@ -149,6 +149,22 @@ class SearchAsked:
     chunked_prefill: bool | None = leaf("Whether a prompt may be split over several steps (default: the engine's own).")
     prefix_caching: bool | None = leaf("Whether KV blocks of earlier prompts are used again (default: yes, but for static batching).")
     kv_tiers: Text = leaf("Memory of an instance below its KV cache, the nearest first, such as host=256GB@50GB/s,disk=4TB@6GB/s.")
+    long_prefill_token_threshold: int | None = leaf(
+        "Most tokens of one prompt in a step while others are there, on vLLM, for simulate (default: no limit)."
+    )
+    queue_order: Literal["fcfs", "shortest-first", "priority", "deadline"] | None = leaf(
+        "Which of those that wait goes first, for simulate: fcfs (default), shortest-first, priority (by class) or deadline."
+    )
+    classes: Text = leaf(
+        "Classes of the traffic, the highest priority first, with their shares and limits on the first token, for simulate: "
+        '"chat 0.7 ttft=1s, batch 0.3".'
+    )
+    shed: bool | None = leaf("Whether simulate rejects requests whose first token cannot come within its limit any more (default: no).")
+    disaggregated: bool | str | None = leaf("Prefill and decode apart: true for size, which finds the ratio, such as 1:2 for simulate.")
+    kv_link: Text = leaf(
+        "Bytes per second that a GPU sends to the other pool, such as 50GB/s (default: NVLink within one domain, else a port of 400 Gb/s)."
+    )
+    kv_overlap: bool | None = leaf("Whether a layer's KV cache is sent as soon as it is computed (default: no).")
     stream_interval: int | None = leaf("Output tokens in one streamed message (default: the engine's own, 1).")
     front_ends: int | None = leaf("API servers of an instance (default: 1, and with data-parallel attention one for each rank).")
     speculation: Text = leaf(
@@ -158,10 +174,12 @@ class SearchAsked:
     load: Literal["open", "closed"] | None = leaf(
         "open: requests arrive on a schedule (default); closed: a fixed number of clients keeps the engine busy, as in benchmarks."
     )
-    arrivals: Literal["poisson", "constant", "gamma", "trace", "profile"] | None = leaf(
-        "Arrival process of the open loop (default: poisson); trace replays the trace of the demand, as size always does with one, and "
-        "profile simulates its hours one after another (size looks at the busiest one)."
+    arrivals: Literal["poisson", "constant", "gamma", "mmpp", "trace", "profile"] | None = leaf(
+        "Arrival process of the open loop (default: poisson); mmpp changes between the two states of mmpp (simulate alone); trace replays "
+        "the trace of the demand, as size always does with one, and profile simulates its hours one after another (size looks at the "
+        "busiest one)."
     )
+    mmpp: Text = leaf('States of a Markov-modulated Poisson process: two rates and mean stays, such as "2/s for 60s, 20/s for 10s".')
     cv: Number = leaf("Coefficient of variation of gamma arrivals: the standard deviation of the gaps over their mean.")
     router: Text = leaf(
         "Router between the instances: round-robin, weighted, random, least-outstanding, least-tokens, least-kv or power-of-two "

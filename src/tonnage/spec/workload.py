@@ -13,8 +13,10 @@ from tonnage.errors import InputError, option
 from tonnage.spec.contents import Contents
 from tonnage.spec.hourly import HourlyArrivals
 from tonnage.spec.lengths import Lengths, Pairs, parse_lengths
+from tonnage.spec.modulated import ModulatedArrivals
 from tonnage.spec.recording import Recording
 from tonnage.spec.sessions import Sessions
+from tonnage.spec.traffic_classes import TrafficClass, with_classes
 from tonnage.units import LONGEST_S, PS_PER_NS, PS_PER_S, to_ps
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ __all__ = [
     "ClosedLoop",
     "HourlyArrivals",
     "Lengths",
+    "ModulatedArrivals",
     "OpenLoop",
     "Pairs",
     "Process",
@@ -34,6 +37,7 @@ __all__ = [
     "Split",
     "Trace",
     "TraceArrivals",
+    "TrafficClass",
     "Workload",
     "checked_cv",
     "parse_lengths",
@@ -133,8 +137,8 @@ class TraceArrivals:
 
 Arrivals = OpenLoop | ClosedLoop | TraceArrivals
 
-Simulated = Arrivals | HourlyArrivals
-"""What a simulation takes; a measurement sends no hours of a profile."""
+Simulated = Arrivals | HourlyArrivals | ModulatedArrivals
+"""What a simulation takes; a measurement sends no hours of a profile and no states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +152,7 @@ class Workload:
         pairs: lengths that are drawn together instead; None where they are not.
         sessions: conversations that the requests are turns of, or prefixes that they share: lengths are then those of what each turn
             adds, rates those of all turns together, and the clients of a closed loop hold one conversation each; None without.
+        classes: of the requests; empty where all are alike.
     """
 
     isl: Lengths
@@ -156,6 +161,7 @@ class Workload:
     requests: int
     pairs: Pairs | None = None
     sessions: Sessions | None = None
+    classes: tuple[TrafficClass, ...] = ()
 
     @property
     def queued(self) -> bool:
@@ -179,6 +185,10 @@ class Workload:
         Raises:
             InputError: no requests, a rate or concurrency that is not positive, or a run that is too long.
         """
+        return with_classes(self._made(seed, stretch), self.classes, seed)
+
+    def _made(self, seed: int, stretch: bool) -> Trace:
+        """The same without classes."""
         import numpy as np
 
         if self.requests < 1:
@@ -200,6 +210,11 @@ class Workload:
             isl, osl = self._lengths(len(due), isl_stream, osl_stream)
             return Trace(due_ps=due, isl=isl, osl=osl, concurrency=0, turnaround_ps=0, seed=seed)
         isl, osl = self._lengths(self.requests, isl_stream, osl_stream)
+        if isinstance(arrivals, ModulatedArrivals):
+            moments = arrivals.due_ps(self.requests, gap_stream)
+            if moments[-1] > LONGEST_S * PS_PER_S:
+                raise self.too_long(arrivals.rate)
+            return Trace(due_ps=np.rint(moments).astype(np.int64), isl=isl, osl=osl, concurrency=0, turnaround_ps=0, seed=seed)
         if isinstance(arrivals, ClosedLoop):
             due = np.full(self.requests, -1, dtype=np.int64)
             turnaround_ps = to_ps(arrivals.turnaround_s)
@@ -295,6 +310,8 @@ class Trace:
         pause_ps: int64, of the further turns of conversations: the time from the end of the request in the row before until this one
             is sent, whose ``due_ps`` counts for nothing; -1 of first turns. None where every request stands for itself. With it
             ``contents`` are given too.
+        priority: int64, the class of each request: lower goes first where priorities count. None where all are alike.
+        ttft_ps: int64, the time to first token that each should have, -1 for none; given with ``priority``.
     """
 
     due_ps: NDArray[np.int64]
@@ -305,6 +322,8 @@ class Trace:
     seed: int = 0
     contents: Contents | None = None
     pause_ps: NDArray[np.int64] | None = None
+    priority: NDArray[np.int64] | None = None
+    ttft_ps: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         """Number of requests."""

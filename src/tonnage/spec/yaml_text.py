@@ -50,4 +50,9 @@ def _loader(fast: bool) -> Any:
             found: dict[Any, Any] = super().construct_mapping(node, deep)
             return found
 
+    def number(loader: Any, node: Any) -> Any:
+        """Whole numbers; "1:2" is a text, as in YAML 1.2, and not 62, as in YAML 1.1."""
+        return node.value if ":" in node.value else loader.construct_yaml_int(node)
+
+    Unique.add_constructor("tag:yaml.org,2002:int", number)
     return Unique

@@ -72,7 +72,14 @@ def settings(
     seed: int,
     leaps: bool = True,
 ) -> Any:
-    """The record of an engine's settings."""
+    """The record of an engine's settings.
+
+    Raises:
+        InputError: an engine to which requests differ by class or deadline; those are run by the reference.
+    """
+    if knobs.ranks:
+        whose = ", ".join(map(option, ("queue_order", "shed")))
+        raise InputError(f"{whose}: priorities and deadlines are simulated on one instance by itself so far; leave them out")
     drafting, drafted = step.drafting, 0 if step.drafting is None else step.drafting.tokens
     cfg = np.zeros(1, SETTINGS)[0]
     values = {

@@ -70,55 +70,48 @@ def cut(m, tokens):
 def continue_running(m):
     """Allocate for the running requests; whether anyone was pre-empted.
 
-    Where no prompt is cut, all decode but for one at most, the last, and what they need can be counted at once.
+    Whoever runs had a place in the budget when the next one entered, and needs no more of it since: so those who decode have their token
+    whatever the prompts before them take, and only the last prompt may be cut short by the budget.
     """
-    s, filling = m.state, m.lists.filling
-    if s.filling > 0 and m.cfg.longest_chunk > 0:
-        return continue_one_by_one(m)
-    needed, more = growth_of_all(m), 0
-    if s.filling > 0:
-        new, more = chunk(m, filling[0], m.cfg.max_tokens - s.decoding * (m.cfg.drafted + 1))
-        m.lists.take[0] = new
+    s, lists, block = m.state, m.lists, m.cfg.block_tokens
+    needed, budget = growth_of_all(m), m.cfg.max_tokens - s.decoding * (m.cfg.drafted + 1)
+    for f in range(s.filling):
+        lists.take[f], more = chunk(m, lists.filling[f], budget)
+        budget -= lists.take[f]
         needed += more
     if needed > s.free:
-        return continue_one_by_one(m)
+        return continue_with_less(m)
     s.free -= needed
     grow_all(m)
-    if s.filling > 0:
-        m.slots[filling[0]].blocks += more
+    for f in range(s.filling):
+        slot = m.slots[lists.filling[f]]
+        slot.blocks = max(slot.blocks, blocks_of(slot.computed + lists.take[f], block) + slot.windows)
     return False
 
 
 @part()
-def continue_one_by_one(m):
-    """The same in the order in which they entered, as long as budget and blocks last; whether anyone was pre-empted."""
+def continue_with_less(m):
+    """The same one by one where blocks run out; whether anyone was pre-empted."""
     s, lists, drafted = m.state, m.lists, m.cfg.drafted
-    k, kept, budget, preempted = 0, 0, m.cfg.max_tokens, False
+    k, f, budget = 0, 0, m.cfg.max_tokens
     while k < s.running:
-        i = lists.running[k]
-        if budget == 0 and lists.ends[k] < NEVER:
-            put_off(m, k)
-        decodes = lists.ends[k] < NEVER
+        i, decodes = lists.running[k], lists.ends[k] < NEVER
         if decodes:
             new, more = drafted + 1, growth(m, m.slots[i])
         else:
             new, more = chunk(m, i, budget)
+            lists.take[f] = new
+            f += 1
         while more > s.free and k < s.running:
             preempt_last(m)
-            preempted = True
         if k == s.running:
             break
         s.free -= more
         budget -= new
         if not decodes or drafted > 0:
             m.slots[i].blocks += more
-        if not decodes:
-            lists.filling[kept] = i
-            lists.take[kept] = new
-            kept += 1
         k += 1
-    s.filling = kept
-    return preempted
+    return True
 
 
 @part()
@@ -127,21 +120,6 @@ def chunk(m, i, budget):
     slot = m.slots[i]
     new = min(cut(m, slot.isl + slot.generated - slot.computed), budget)
     return new, max(blocks_of(slot.computed + new, m.cfg.block_tokens) + slot.windows - slot.blocks, 0)
-
-
-@part()
-def put_off(m, k):
-    """The ``k``-th that runs gets no token in this step: the prompts of those before it have the budget. It lacks one token until it does."""
-    i = m.lists.running[k]
-    slot = m.slots[i]
-    catch_up(m, 0)
-    leave_decoding(m, k)
-    m.lists.ends[k] = NEVER
-    m.lists.crosses[k] = NEVER
-    slot.blocks = held(m, slot, slot.generated)
-    slot.computed = slot.isl + slot.generated - 1
-    slot.last = m.state.seen
-    m.rows.generated[slot.row] = slot.generated
 
 
 @part()

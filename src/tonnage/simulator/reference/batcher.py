@@ -124,12 +124,34 @@ class Batcher:
         return step
 
     def queue(self, job: Job) -> None:
-        """The request waits: behind all, or shortest first in front of the first with a longer prompt that has never lost its blocks."""
+        """The request waits: behind all, or shortest first in front of the first with a longer prompt that has never lost its blocks.
+
+        By priority or deadline it goes in front of the first that ranks behind it.
+        """
         place = len(self.waiting)
         if self.knobs.queue_order == "shortest-first":
             longer = (i for i, other in enumerate(self.waiting) if other.preemptions == 0 and other.isl > job.isl)
             place = next(longer, place)
+        elif self.ranked:
+            behind = (i for i, other in enumerate(self.waiting) if self.rank(other) > self.rank(job))
+            place = next(behind, place)
         self.waiting.insert(place, job)
+
+    def queue_again(self, job: Job) -> None:
+        """A request that has lost its blocks waits in front of all; by priority or deadline where it ranks."""
+        if self.ranked:
+            self.queue(job)
+        else:
+            self.waiting.appendleft(job)
+
+    @property
+    def ranked(self) -> bool:
+        """Whether requests go by priority or deadline."""
+        return self.knobs.queue_order in ("priority", "deadline")
+
+    def rank(self, job: Job) -> tuple[int, int, int]:
+        """What orders requests: the class or the deadline, then who was sent first."""
+        return (job.priority if self.knobs.queue_order == "priority" else job.deadline, job.due, job.id)
 
     def schedule(self) -> Step:
         """The next step; there is something to do."""

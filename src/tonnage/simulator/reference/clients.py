@@ -50,4 +50,13 @@ class Clients:
             self.begun += 1
 
     def _send(self, number: int, due: int) -> None:
-        self.submit(Request(id=number, isl=int(self.trace.isl[number]), osl=int(self.trace.osl[number]), at=due))
+        trace = self.trace
+        ranked = (
+            {}
+            if trace.priority is None or trace.ttft_ps is None
+            else {
+                "priority": int(trace.priority[number]),
+                "ttft_ps": int(trace.ttft_ps[number]),
+            }
+        )
+        self.submit(Request(id=number, isl=int(trace.isl[number]), osl=int(trace.osl[number]), at=due, **ranked))

@@ -27,6 +27,9 @@ them, and with those of every step before: that is the time of a token.
 
 A request reaches the engine ``frontend_s`` after it was sent. One that can never fit is rejected when the engine looks at it.
 
+With ``shed`` a request is also rejected before a step is put together (after 3) if it waits, has had no token, and would have its first one
+later than its limit even if that step had its prompt alone and whole, less what the prefix cache has of it.
+
 The engine stands still between two calls of ``advance``, wherever in a step that may be. It does not begin a step at the very instant
 up to which it was advanced, because more may still arrive then: so requests may be submitted for any instant from ``now`` on, and how
 the time is cut into calls changes nothing. A cancelled request gives up its slot and its blocks at once and gets no more tokens; the
@@ -48,7 +51,7 @@ from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.simulator.acceptance import accepted, threshold
 from tonnage.simulator.happened import CANCELLED, Happened
 from tonnage.simulator.reference.gaps import Gaps
-from tonnage.simulator.reference.job import Job, Step
+from tonnage.simulator.reference.job import NEVER, Job, Step
 from tonnage.simulator.reference.prefix_cache import PrefixCache
 from tonnage.simulator.reference.prices import Prices
 from tonnage.simulator.reference.record import requests_of
@@ -61,9 +64,6 @@ from tonnage.units import to_ps
 
 if TYPE_CHECKING:
     from tonnage.results.requests import Requests
-
-NEVER = 1 << 62
-"""An instant that does not come."""
 
 Entry = tuple[int, int, int, int]
 """Of ``Happened``: id, at, tokens, status."""
@@ -116,13 +116,15 @@ class Engine:
         self.gaps = Gaps()
         self.steps: list[tuple[int, ...]] = []
         self.entries: list[Entry] = []
+        self.alone: dict[tuple[int, int], int] = {}
 
     def submit(self, request: Request) -> None:
         """Send a request."""
         if request.at < self.now or request.id in self.jobs:
             raise InputError(f"request {request.id}, sent at {request.at} ps: it was there before, or that is past ({self.now} ps)")
         check_received(request, self.scheduler)
-        job = Job(id=request.id, isl=request.isl, osl=request.osl, due=request.at)
+        deadline = NEVER if request.ttft_ps < 0 else request.at + request.ttft_ps
+        job = Job(id=request.id, isl=request.isl, osl=request.osl, due=request.at, priority=request.priority, deadline=deadline)
         if request.received:
             job.computed, job.generated, job.handed_on = job.isl, 1, True
         self.jobs[job.id] = job
@@ -215,6 +217,8 @@ class Engine:
         """Begin a step and end it, or wake up; False where that takes the engine beyond ``until``, or there is nothing to do."""
         if self.step is None:
             self.take_arrivals(self.looks(self.time))
+            if self.batcher.knobs.shed:
+                self.shed()
             if not self.batcher.running and not self.batcher.waiting:
                 return self.wake(until)
             if self.time >= until or not self.begin():
@@ -295,6 +299,24 @@ class Engine:
                 self.answer(job.id, self.arrival(job))
             else:
                 self.batcher.queue(job)
+
+    def shed(self) -> None:
+        """Reject the waiting requests that have had no token and whose first one would be too late in a step with their prompt alone."""
+        for job in [job for job in self.batcher.waiting if job.generated == 0 and self.soonest(job) > job.deadline]:
+            self.batcher.waiting.remove(job)
+            job.status = REJECTED
+            self.entries.append((job.id, self.time, 0, REJECTED))
+            self.answer(job.id, self.time)
+
+    def soonest(self, job: Job) -> int:
+        """When the client of a waiting request would have its first token if a step with its prompt alone began now."""
+        if job.deadline == NEVER or self.time > job.deadline:
+            return self.time
+        found = self.batcher.find(job).tokens
+        new = job.isl - found
+        if (new, found) not in self.alone:
+            self.alone[new, found] = self.prices.of(Step(prefill_tokens=new, prefill_sequences=1, pairs_2=new * (2 * found + new)))
+        return self.time + self.alone[new, found] + self.stream_ps
 
     def tokens(self, job: Job) -> int:
         """The tokens of a computation that is complete: one, and of a decode the guesses before it that were right; how many."""

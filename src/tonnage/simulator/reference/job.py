@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 
 from tonnage.results.requests import UNFINISHED
 
+NEVER = 1 << 62
+"""An instant that does not come."""
+
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Job:
@@ -15,6 +18,8 @@ class Job:
     isl: int
     osl: int
     due: int
+    priority: int = 0
+    deadline: int = NEVER
     computed: int = 0
     generated: int = 0
     blocks: int = 0
@@ -79,6 +84,21 @@ class Step:
         self.work.append((job, new))
         self.decode_sequences += 1
         self.context_tokens += job.tokens
+
+    def take_back(self, job: Job) -> int:
+        """Leave out what was to be computed of a request, which is as it was when it was added; how many tokens, 0 if there were none."""
+        new = next((tokens for other, tokens in self.work if other is job), 0)
+        if new == 0:
+            return 0
+        self.work = [(other, tokens) for other, tokens in self.work if other is not job]
+        if job.decodes:
+            self.decode_sequences -= 1
+            self.context_tokens -= job.tokens
+        else:
+            self.prefill_tokens -= new
+            self.prefill_sequences -= 1
+            self.pairs_2 -= new * (2 * job.computed + new)
+        return new
 
     def add_prompt(self, job: Job, new: int) -> None:
         """Compute ``new`` tokens of a request as a prompt, also where only its last token is missing."""

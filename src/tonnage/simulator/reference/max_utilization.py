@@ -78,7 +78,7 @@ class MaxUtilization(TensorRtLlm):
         job.computed = 0
         job.drafts = False
         job.preemptions += 1
-        self.waiting.appendleft(job)
+        self.queue_again(job)
 
 
 SCHEDULER = MaxUtilization

@@ -17,9 +17,13 @@ class Vllm(Batcher):
     (``scheduler_reserve_full_isl``), although only those of their first chunk are taken. Without
     ``chunked_prefill`` a prompt waits until it fits the budget whole.
 
+    With priorities the queue goes by class and then by the time of sending, also for those that were pre-empted, and the one that is
+    pre-empted is the last of the running ones in this order, wherever it stands; what the step was to compute of it is left out again,
+    and others have its budget. (With deadlines in place of classes the rule is the same, and our own.) Nobody who runs is pre-empted for
+    one that waits.
+
     With ``long_prefill_token_threshold`` a request computes at most so many tokens in a step, unless it is the only one that is there: so
-    several prompts are computed side by side, also without ``chunked_prefill``. Those that entered before a decoding request may then
-    take the whole budget, and it gets no token in that step.
+    several prompts are computed side by side, also without ``chunked_prefill``.
 
     Blocks can be found from the moment at which the step is put together that fills them, so also by who enters in that step; a request
     that was pre-empted finds its own as long as nobody has needed their memory.
@@ -44,13 +48,18 @@ class Vllm(Batcher):
         """Schedule running requests; the budget left, and whether anyone was pre-empted."""
         preempted = False
         for job in list(self.running):
-            if budget == 0 or job not in self.running:
+            if budget == 0:
                 break
+            if job not in self.running:
+                continue
             new = min(self._cut(job.tokens - job.computed), budget)
             guesses = self.guesses(job)
             need = self.lacks(job, job.computed + new + guesses)
             while need > self.free and job in self.running:
-                self._preempt(self.running.pop())
+                victim = max(self.running, key=self.rank) if self.ranked else self.running[-1]
+                taken = step.take_back(victim)
+                budget += taken + self.guesses(victim) if taken else 0
+                self._preempt(victim)
                 preempted = True
             if job not in self.running:
                 break
@@ -91,11 +100,12 @@ class Vllm(Batcher):
         super().give_back(job)
 
     def _preempt(self, job: Job) -> None:
+        self.running.remove(job)
         self.give_back(job)
         job.computed = 0
         job.drafts = False
         job.preemptions += 1
-        self.waiting.appendleft(job)
+        self.queue_again(job)
 
 
 SCHEDULER = Vllm

@@ -1,0 +1,84 @@
+"""A Markov-modulated Poisson process of two states: traffic that is calm for a while and busy for a while.
+
+Requests come as a Poisson process whose rate is that of the state; the time in a state is exponential. With rates r1 and r2, mean stays
+T1 and T2, s = 1/T1 + 1/T2 and p1 = T1/(T1 + T2), the mean rate is r = p1·r1 + p2·r2, and the index of dispersion of the requests in an
+interval of length t (their variance over their mean) is
+
+    I(t) = 1 + 2·p1·p2·(r1 − r2)²/(s·r) · (1 − (1 − exp(−s·t))/(s·t))
+
+which is 1 for the shortest intervals and grows to 1 + 2·p1·p2·(r1 − r2)²/(s·r) (W. Fischer and K. Meier-Hellstern, "The Markov-modulated
+Poisson process (MMPP) cookbook", Performance Evaluation 18(2), 1993).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tonnage.units import PS_PER_S
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+DRAWN = 256
+"""Stays that are drawn at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModulatedArrivals:
+    """Open-loop arrivals of two states.
+
+    Attributes:
+        rates: requests per second in each state; one of them may be 0.
+        stays_s: mean time in each state, in seconds.
+    """
+
+    rates: tuple[float, float]
+    stays_s: tuple[float, float]
+
+    @property
+    def share(self) -> float:
+        """Share of the time that is spent in the first state."""
+        return self.stays_s[0] / (self.stays_s[0] + self.stays_s[1])
+
+    @property
+    def rate(self) -> float:
+        """Mean requests per second."""
+        return self.share * self.rates[0] + (1 - self.share) * self.rates[1]
+
+    @property
+    def process(self) -> str:
+        """The kind of arrivals, in a word."""
+        return "mmpp"
+
+    def at_mean(self, rate: float) -> ModulatedArrivals:
+        """The same states with rates that have another mean, in requests per second; the stays remain as they are."""
+        factor = rate / self.rate
+        return replace(self, rates=(self.rates[0] * factor, self.rates[1] * factor))
+
+    def index_of_dispersion(self, seconds: float) -> float:
+        """Variance of the requests in an interval of so many seconds over their mean, in equilibrium."""
+        leaving = 1 / self.stays_s[0] + 1 / self.stays_s[1]
+        spread = 2 * self.share * (1 - self.share) * (self.rates[0] - self.rates[1]) ** 2 / (leaving * self.rate)
+        return 1 + spread * (1 + math.expm1(-leaving * seconds) / (leaving * seconds))
+
+    def due_ps(self, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        """When ``count`` requests come, in picoseconds: the states begin in equilibrium.
+
+        Gaps of mean 1 are drawn in the expected number of requests, and time is read from the states by interpolation.
+        """
+        import numpy as np
+
+        states = rng.spawn(1)[0]
+        reached = rng.standard_exponential(count).cumsum()
+        state = 0 if states.random() < self.share else 1
+        expected, seconds = [np.zeros(1)], [np.zeros(1)]
+        while expected[-1][-1] < reached[-1]:
+            alternate = (state + np.arange(DRAWN)) % 2
+            lasts = states.standard_exponential(DRAWN) * np.array(self.stays_s)[alternate]
+            seconds.append(seconds[-1][-1] + lasts.cumsum())
+            expected.append(expected[-1][-1] + (lasts * np.array(self.rates)[alternate]).cumsum())
+        due: NDArray[np.float64] = np.interp(reached, np.concatenate(expected), np.concatenate(seconds)) * PS_PER_S
+        return due
