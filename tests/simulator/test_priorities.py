@@ -60,7 +60,7 @@ def test_the_last_of_the_lowest_class_is_pre_empted_wherever_it_stands():
 
 
 def test_what_cannot_have_its_first_token_in_time_is_rejected_and_blocks_nobody():
-    """The slot is taken up to 20 ms and a step takes 1 ms: limits that end before 21 ms after the start are missed, the one at 21 is not."""
+    """The slot is taken up to 20 ms, and a step takes 1 ms: first tokens due before 21 ms are missed, the one due at 21 ms is not."""
     trace = trace_of((0, 10, 20, 0, -1), (1, 10, 2, 0, 5), (2, 10, 2, 0, 18), (3, 10, 2, 0, 18), (4, 10, 2, 0, -1))
     record = run_reference(trace, TICK, replace(ONE_SLOT, shed=True), 1000).requests
     assert record.status.tolist() == [COMPLETED, REJECTED, REJECTED, COMPLETED, COMPLETED]

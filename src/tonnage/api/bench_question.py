@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.api.arguments import Many, lengths_of, rates, seed_of, whole_numbers
+from tonnage.api.recordings import recording_from
 from tonnage.bench.benchmark import Wanted
 from tonnage.bench.conversation_file import read_conversations
 from tonnage.bench.endpoints import find_endpoint
@@ -25,7 +26,6 @@ from tonnage.bench.wire.request import Target, parse_url, request_head
 from tonnage.errors import InputError, UnknownName, option
 from tonnage.spec.deployment import METRICS, Slo, parse_limit
 from tonnage.spec.pause import parse_pause
-from tonnage.spec.recording import read_recording
 from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Pairs, Process, TraceArrivals
 from tonnage.units import parse_duration
 
@@ -305,7 +305,7 @@ def _arrivals(
     if pattern not in PATTERNS:
         raise UnknownName("arrival pattern", pattern, PATTERNS)
     if trace is not None:
-        recording = read_recording(trace, option("trace"))
+        recording = recording_from(trace, option("trace"))
         return (TraceArrivals(recording=recording, lengths=False),), recording.pairs()
     if concurrency is not None:
         return tuple(ClosedLoop(concurrency=n) for n in whole_numbers(concurrency, option("concurrency"))), None

@@ -15,6 +15,7 @@ from tonnage.api.costs import overrides_of
 from tonnage.api.faults import Faults
 from tonnage.api.lengths import lengths_found, replays_lengths
 from tonnage.api.people import check_day, says_no_load
+from tonnage.api.recordings import recording_from
 from tonnage.api.routers import router_of
 from tonnage.errors import InputError, InputErrors, UnknownName, option
 from tonnage.perf.external.measured_steps import check_source, checked_source
@@ -32,7 +33,7 @@ from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.lengths import WORDS_PER_TOKEN, parse_lengths
 from tonnage.spec.model import Model
 from tonnage.spec.precision import PRECISIONS, Precision, find_precision
-from tonnage.spec.recording import Recording, load_profile, read_recording
+from tonnage.spec.recording import Recording, load_profile
 from tonnage.spec.scenario import DemandAsked, LengthsAsked, LimitsAsked, Mode, Scenario, UseCase
 from tonnage.spec.speculation import parse_speculation
 from tonnage.spec.use_cases import Defaults, with_defaults
@@ -170,7 +171,7 @@ def recording_of(asked: DemandAsked) -> Recording | None:
     """
     if asked.trace is None:
         return None
-    recording = read_recording(asked.trace, option("trace"))
+    recording = recording_from(asked.trace, option("trace"))
     if asked.mean_rps is not None and 0 < asked.mean_rps < 1e9:
         return recording.at_mean(asked.mean_rps)
     return recording

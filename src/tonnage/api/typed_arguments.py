@@ -121,7 +121,9 @@ class DemandArguments(TypedDict, total=False):
     profile: str | Path | Iterable[float] | None
     """24 or 168 hourly loads, in a .csv or as values: requests per second, or shares where a mean or a peak is given."""
     trace: str | Path | None
-    """File of recorded requests (the format of Azure or Mooncake, or timestamp,isl,osl); it is replayed with its bursts."""
+    """File of recorded requests (the formats of Azure, Mooncake or BurstGPT, timestamp,isl,osl, a run folder, or what vllm bench,
+    GenAI-Perf, AIPerf or GuideLLM kept of single requests); it is replayed with its bursts.
+    """
     requests: Number
     """Number of requests of an offline job."""
     within: Text

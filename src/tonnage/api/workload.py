@@ -20,19 +20,20 @@ def describe_workload(
     """What recorded traffic says of lengths, arrivals and shared prefixes.
 
     Args:
-        file: a trace (Azure's, Mooncake's, BurstGPT's, or ``timestamp,isl,osl``) or a run folder.
+        file: a trace (Azure's, Mooncake's, BurstGPT's, or ``timestamp,isl,osl``), a run folder, or what vLLM's bench, GenAI-Perf, AIPerf
+            or GuideLLM kept of single requests.
         model: whose KV memory the limits at the 99th percentiles are estimated for; None leaves that out.
         gpu, tp, engine: the instance, as ``tonnage.memory`` takes them.
 
     Raises:
         InputError: what cannot be read or used, in one line each.
     """
+    from tonnage.api.recordings import traffic_from
     from tonnage.workload.description import describe
-    from tonnage.workload.traffic import read_traffic
 
     if model is None and (gpu is not None or tp is not None):
         raise InputError(f"{option('gpu')}, {option('tp')}: belong to a model; give {option('model')} too")
-    found = describe(read_traffic(str(file), "the traffic"))
+    found = describe(traffic_from(str(file), "the traffic"))
     return found if model is None else replace(found, gain=_gain(found.limits, model, gpu, tp, engine))
 
 

@@ -99,7 +99,9 @@ class DemandAsked:
         "24 or 168 hourly loads, in a .csv or as values: requests per second, or shares where a mean or a peak is given.", file=True
     )
     trace: Text = leaf(
-        "File of recorded requests (the format of Azure or Mooncake, or timestamp,isl,osl); it is replayed with its bursts.", file=True
+        "File of recorded requests (the formats of Azure, Mooncake or BurstGPT, timestamp,isl,osl, a run folder, or what vllm bench, "
+        "GenAI-Perf, AIPerf or GuideLLM kept of single requests); it is replayed with its bursts.",
+        file=True,
     )
     requests: Number = leaf("Number of requests of an offline job.")
     within: Text = leaf("Time in which an offline job has to finish, such as 8h.")

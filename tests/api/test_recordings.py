@@ -1,0 +1,166 @@
+"""Traces of every kind: what load clients really wrote, run folders, and traffic of BurstGPT's shape."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tonnage
+from tonnage import api
+from tonnage.cli.main import run
+from tonnage.errors import InputError
+from tonnage.results.store import write_run
+from tonnage.workload.spread import spread
+
+FILES = Path(__file__).parents[1] / "bench" / "fixtures"
+AIPERF, VLLM, GUIDELLM = FILES / "aiperf" / "profile_export.jsonl", FILES / "vllm.json", FILES / "guidellm.json"
+GENAI_PERF = FILES / "genai-perf" / "profile_export.json"
+ROUNDED_NS = 256
+"""Stamps of the wall clock in nanoseconds are read as floats, whose last bit is 256."""
+TRACES = Path(__file__).parents[3] / "shared" / "data" / "traces"
+
+
+def simulated(trace: Path, **more: object) -> tuple[list[int], list[int], list[int]]:
+    """Due times in nanoseconds, prompts and outputs of a simulation of a trace."""
+    record = tonnage.simulate(model="llama-3.1-8b", trace=trace, **more).requests
+    return record.due_ns.tolist(), record.isl.tolist(), record.osl.tolist()
+
+
+@pytest.mark.parametrize("name", [AIPERF, FILES / "aiperf", VLLM, GUIDELLM], ids=lambda path: path.name)
+def test_what_a_load_client_wrote_is_simulated_as_it_came(name: Path) -> None:
+    recording = api.describe_workload(name).traffic.recording
+    due, isl, osl = simulated(name)
+    assert due == list(recording.due_ns)
+    assert (isl, osl) == (list(recording.isl), list(recording.osl))
+    assert due[0] == 0
+    assert due == sorted(due)
+
+
+def test_aiperfs_moments_are_those_at_which_requests_were_issued() -> None:
+    records = [json.loads(line) for line in AIPERF.read_text().splitlines()]
+    issued = sorted(one["metadata"]["credit_issued_ns"] for one in records)
+    found = api.describe_workload(AIPERF).traffic.recording
+    assert np.abs(np.array(found.due_ns) - [moment - issued[0] for moment in issued]).max() <= ROUNDED_NS
+    assert sorted(found.isl) == sorted(one["metrics"]["input_sequence_length"]["value"] for one in records)
+
+
+def test_vllms_moments_and_lengths_are_its_own() -> None:
+    document = json.loads(VLLM.read_text())
+    found = api.describe_workload(VLLM).traffic.recording
+    order = np.argsort(document["start_times"], kind="stable")
+    assert found.isl == tuple(np.array(document["input_lens"])[order].tolist())
+    assert found.osl == tuple(np.array(document["output_lens"])[order].tolist())
+
+
+def test_guidellms_unanswered_requests_are_counted() -> None:
+    found = api.describe_workload(GUIDELLM).traffic.recording
+    groups = json.loads(GUIDELLM.read_text())["benchmarks"][0]["requests"]
+    assert (len(found), found.failed) == (len(groups["successful"]), len(groups["errored"]) + len(groups["incomplete"]))
+
+
+def test_genai_perf_without_counts_gives_its_moments(tmp_path: Path) -> None:
+    """Its file holds texts: with lengths that are given the moments are replayed, and an import with a tokenizer has both."""
+    with pytest.raises(InputError, match="no counts of prompt tokens"):
+        api.describe_workload(GENAI_PERF)
+    stamps = sorted(one["timestamp"] for one in json.loads(GENAI_PERF.read_text())["experiments"][0]["requests"])
+    due, isl, osl = simulated(GENAI_PERF, isl=100, osl=10)
+    assert np.abs(np.array(due) - [stamp - stamps[0] for stamp in stamps]).max() <= ROUNDED_NS
+    assert (set(isl), set(osl)) == ({100}, {10})
+    tokenizer = FILES / "genai-perf" / "tokenizer.json"
+    assert run(["import", str(GENAI_PERF), "--output", str(tmp_path / "run"), "--tokenizer", str(tokenizer)]) == 0
+    assert np.abs(np.array(simulated(tmp_path / "run")[0]) - due).max() <= ROUNDED_NS
+
+
+def test_a_run_folder_is_a_trace(tmp_path: Path) -> None:
+    made = tonnage.simulate(model="llama-3.1-8b", isl="lognormal:500,300", osl="20", request_rate=4, requests=100)
+    write_run(tmp_path / "run", made.scenario(), made.requests, made.summary, {})
+    due, isl, osl = simulated(tmp_path / "run")
+    assert np.diff(due).tolist() == np.diff(made.requests.due_ns).tolist()
+    assert (isl, osl) == (made.requests.isl.tolist(), made.requests.osl.tolist())
+
+
+def test_mooncakes_lines_are_still_mooncakes(tmp_path: Path) -> None:
+    rows = [{"timestamp": 100 * n, "input_length": 512, "output_length": 5, "hash_ids": [n % 2]} for n in range(6)]
+    (tmp_path / "trace.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = tonnage.simulate(model="llama-3.1-8b", engine="vllm", trace=tmp_path / "trace.jsonl")
+    assert found.hit_rate is not None
+    assert found.hit_rate > 0.5
+
+
+def test_prompts_without_times_are_no_trace(tmp_path: Path) -> None:
+    """``inputs.json`` as GenAI-Perf and AIPerf write it."""
+    (tmp_path / "inputs.json").write_text(json.dumps({"data": [{"session_id": "a", "payloads": [{"messages": [], "max_tokens": 5}]}]}))
+    with pytest.raises(InputError, match="prompts and no times"):
+        simulated(tmp_path / "inputs.json")
+
+
+def test_one_answered_request_is_no_trace(tmp_path: Path) -> None:
+    (tmp_path / "profile_export.jsonl").write_text(AIPERF.read_text().splitlines()[0] + "\n")
+    with pytest.raises(InputError, match="1 answered request"):
+        simulated(tmp_path / "profile_export.jsonl")
+
+
+def test_a_sizing_question_takes_them_too() -> None:
+    question = api.ask(model="llama-3.1-8b", trace=str(VLLM), ttft="p95<=2s").questions[0]
+    assert question.recording is not None
+    assert len(question.recording) == 24
+    assert question.pairs is not None
+
+
+SEEDS = 8
+"""Runs that are taken together: twenty requests of two thousand decide a p99, which differs by 15 % from draw to draw."""
+
+
+def burstgpt(path: Path, count: int = 4_000) -> Path:
+    """Traffic of BurstGPT's columns and shape: bursts of gamma gaps by the ten minutes, correlated lengths, failures of 0 tokens."""
+    rng = np.random.default_rng(11)
+    rates = np.repeat(rng.gamma(1.5, 1.0, count // 200), 200)
+    due = (rng.gamma(0.5, 2.0, count) / (0.05 + rates)).cumsum()
+    prompts = np.clip(rng.lognormal(6.0, 1.0, count), 1, 8000).astype(int)
+    outputs = np.clip(0.2 * prompts + rng.lognormal(4.5, 0.8, count), 1, 4000).astype(int)
+    outputs[rng.random(count) < 0.03] = 0
+    rows = (f"{at:.3f},ChatGPT,{i},{o},{i + o},Conversation log\n" for at, i, o in zip(due, prompts, outputs, strict=True))
+    path.write_text("Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n" + "".join(rows))
+    return path
+
+
+def shapes(folder: Path) -> dict[str, Path]:
+    """The three shapes: Azure's, Mooncake's (excerpts in their formats, whole where the files are) and BurstGPT's."""
+    azure = TRACES / "AzureLLMInferenceTrace_2023_conv.csv"
+    mooncake = TRACES / "mooncake_conversation_2000.jsonl"
+    own = Path(__file__).parents[2] / "examples" / "code-completion.csv"
+    if mooncake.exists():
+        shutil.copy(mooncake, folder / "mooncake.jsonl")
+    else:
+        rng = np.random.default_rng(3)
+        rows = zip(rng.exponential(300, 2000).cumsum(), rng.lognormal(8, 1.2, 2000), rng.integers(10, 900, 2000), strict=True)
+        lines = ({"timestamp": int(t), "input_length": int(i) + 1, "output_length": int(o)} for t, i, o in rows)
+        (folder / "mooncake.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return {"azure": azure if azure.exists() else own, "mooncake": folder / "mooncake.jsonl", "burstgpt": burstgpt(folder / "burst.csv")}
+
+
+@pytest.mark.parametrize("shape", ["azure", "mooncake", "burstgpt"])
+def test_a_fitted_scenario_is_simulated_with_the_percentiles_of_its_trace(shape: str, tmp_path: Path) -> None:
+    """The record of the simulation beside the trace: gaps, prompts and outputs, mean and p50 to p99, within 10 %."""
+    trace = shapes(tmp_path)[shape]
+    seen = api.describe_workload(trace).traffic.recording
+    fitted = api.fit_workload(trace, tmp_path / "scenario.yaml")
+    asked: dict[str, object] = {"model": "llama-3.1-8b", "gpu": "b200-sxm-180gb"}
+    if fitted.scenario.demand.peak_rps is not None:
+        asked |= {"request_rate": fitted.scenario.demand.peak_rps, "requests": len(seen)}
+    records = [tonnage.simulate(tmp_path / "scenario.yaml", seed=seed, **asked).requests for seed in range(SEEDS)]
+    pairs = {
+        "isl": (np.array(seen.isl), np.concatenate([one.isl for one in records])),
+        "osl": (np.array(seen.osl), np.concatenate([one.osl for one in records])),
+        "gaps": (np.diff(np.array(seen.due_ns)) / 1e9, np.concatenate([np.diff(one.due_ns) for one in records]) / 1e9),
+    }
+    for name, (one, other) in pairs.items():
+        first, second = spread(one), spread(other)
+        floor = 1e-3 * one.mean() if name == "gaps" else 0.0
+        for statistic in ("mean", "p50", "p90", "p95", "p99"):
+            a, b = getattr(first, statistic), getattr(second, statistic)
+            assert abs(b - a) <= 0.10 * max(a, floor), (name, statistic, a, b)
