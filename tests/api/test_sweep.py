@@ -78,8 +78,6 @@ POINTS = {"base": BASE | {"requests": 30}, "over": {"tp": [1, 2], "seed": list(r
 @pytest.mark.engines
 @pytest.mark.parametrize("on", ["processes", "ray"])
 def test_two_hundred_points_killed_and_resumed_are_each_written_once(tmp_path, on):
-    if on == "ray":
-        pytest.importorskip("ray")
     file, folder = tmp_path / "grid.yaml", tmp_path / "runs"
     file.write_text(json.dumps(POINTS))
     command = [sys.executable, "-m", "tonnage", "simulate", "--grid", str(file), "--output", str(folder), "--on", on, "--json"]

@@ -11,6 +11,7 @@ from tonnage.spec.length_files import read_pairs
 from tonnage.spec.lengths import CHARACTERS_PER_TOKEN, WORDS_PER_TOKEN, Lengths, Pairs, parse_lengths, parse_part
 from tonnage.spec.recording import Recording
 from tonnage.spec.scenario import LengthsAsked
+from tonnage.spec.use_cases import mixture_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +26,7 @@ class LengthsFound:
 
 def replays_lengths(asked: LengthsAsked) -> bool:
     """Whether a trace's own lengths count: they do unless others were given."""
-    return asked.isl is None and asked.osl is None and asked.pairs is None
+    return asked.isl is None and asked.osl is None and asked.pairs is None and asked.mixture is None
 
 
 def lengths_found(asked: LengthsAsked, recording: Recording | None, faults: Faults) -> LengthsFound | None:
@@ -34,12 +35,13 @@ def lengths_found(asked: LengthsAsked, recording: Recording | None, faults: Faul
     if not 0.01 <= words <= 100:
         faults.say(f"{option('words_per_token')}: {words:g} is not possible; write words of one token, 0.75 for English")
         return None
-    if asked.pairs is not None and (asked.isl is not None or asked.osl is not None):
-        faults.say(f"{option('pairs')} and {option('isl')}, {option('osl')}: both are given; the pairs are the lengths")
+    if twice := _given_twice(asked):
+        faults.say(twice)
         return None
     before = len(faults.messages)
     added, remarks = _added(asked, words, faults)
     pairs = faults.of(read_pairs, asked.pairs, option("pairs")) if asked.pairs is not None else None
+    pairs = pairs if asked.mixture is None else faults.of(mixture_of, asked.mixture, option("mixture"))
     if pairs is None and recording is not None and replays_lengths(asked):
         pairs = recording.pairs()
         if pairs is None:
@@ -57,6 +59,17 @@ def lengths_found(asked: LengthsAsked, recording: Recording | None, faults: Faul
     remarks += _in_words(texts, (isl_own, osl_own), words)
     remarks += _in_characters(texts, (isl_own, osl_own))
     return LengthsFound(isl=isl_own.longer(added), osl=osl_own, pairs=None, remarks=tuple(remarks))
+
+
+def _given_twice(asked: LengthsAsked) -> str:
+    """What is wrong where lengths are said in more than one way; empty where they are not."""
+    single = asked.isl is not None or asked.osl is not None
+    if asked.mixture is not None and (single or asked.pairs is not None):
+        others = ", ".join(option(name) for name in ("isl", "osl", "pairs"))
+        return f"{option('mixture')} and {others}: both are given; the mixture is the lengths"
+    if asked.pairs is not None and single:
+        return f"{option('pairs')} and {option('isl')}, {option('osl')}: both are given; the pairs are the lengths"
+    return ""
 
 
 def _text(value: float | str) -> str:

@@ -109,7 +109,7 @@ def usual_precisions(model: Model, gpus: Sequence[Gpu]) -> tuple[Precision, ...]
 
 def _alone(written: Scenario) -> Scenario:
     """The scenario; where it names a model and systems that exist and says nothing of their load, that of a chat."""
-    said = written.use_case, written.lengths.isl, written.lengths.osl, written.lengths.pairs
+    said = written.use_case, written.lengths.isl, written.lengths.osl, written.lengths.pairs or written.lengths.mixture
     if _of_existing(written) and all(part is None for part in said):
         return replace(written, use_case=ALONE)
     return written
@@ -144,6 +144,7 @@ def _note(defaults: Defaults) -> UseCaseDefaults:
 def _check_given(scenario: Scenario, faults: Faults) -> None:
     """Refuse a question that leaves out what it cannot do without."""
     asked, replayed = scenario.lengths, scenario.demand.trace is not None or scenario.lengths.pairs is not None
+    replayed = replayed or asked.mixture is not None
     needed = {"model": scenario.model, "isl": asked.isl or replayed, "osl": asked.osl or replayed}
     missing = [name for name, value in needed.items() if value is None or value is False]
     if missing:
@@ -465,7 +466,9 @@ def check_leaf(name: str, text: str, context: Mapping[str, Any]) -> None:
             faults.named(option("model"), find_model, one)
     elif name in LengthsAsked.__dataclass_fields__:
         lengths_found(
-            replace(scenario.lengths, isl=scenario.lengths.isl or 1, osl=1) if name != "pairs" else scenario.lengths, None, faults
+            replace(scenario.lengths, isl=scenario.lengths.isl or 1, osl=1) if name not in ("pairs", "mixture") else scenario.lengths,
+            None,
+            faults,
         )
         if name == "osl":
             faults.of(parse_lengths, text, option("osl"), WORDS_PER_TOKEN)

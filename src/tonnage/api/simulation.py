@@ -358,7 +358,7 @@ def _lengths(found: Scenario, faults: Faults) -> LengthsFound | None:
 
     asked, trace = found.lengths, found.demand.trace
     recording = faults.of(recording_of, found.demand) if trace is not None and replays_lengths(asked) else None
-    whole = asked.pairs is not None or trace is not None
+    whole = asked.pairs is not None or asked.mixture is not None or trace is not None
     missing = [name for name in ("isl", "osl") if getattr(asked, name) is None and not whole]
     missing = [*(["model"] if found.model is None else []), *missing]
     if missing:

@@ -64,6 +64,8 @@ class LengthsArguments(TypedDict, total=False):
     """Output length, in the same forms."""
     pairs: str | Path | None
     """CSV with the columns isl,osl: prompt and output lengths drawn together, in place of isl and osl."""
+    mixture: Text
+    """Lengths of several kinds with their shares, in place of isl and osl: "short-in-short-out 0.7, long-in-long-out 0.2, 4000/300 0.1"."""
     system_prompt: Length
     """Length of the system prompt in tokens, words or characters; it is added to every prompt."""
     retrieved: Length

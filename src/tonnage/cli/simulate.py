@@ -37,6 +37,7 @@ class Point:
     )
     isl: str | None = about("Prompt length in tokens: 2000, 2000+-500, lognormal:2000,500 or uniform:1600-2000.")
     osl: str | None = about("Output length in tokens, in the same forms.")
+    mixture: str | None = about('Lengths of several kinds with their shares: "short-in-short-out 0.7, long-in-long-out 0.2, 4000/300 0.1".')
     shared_prefix: str | None = about("Tokens that prompts share, such as a system prompt; they are added to each and may be cached.")
     shared_prefix_share: float | None = about("Share of the conversations that begin with them (default: 1).")
     shared_prefixes: int | None = about("How many different shared prefixes there are (default: 1).")
@@ -242,7 +243,7 @@ def _points(scenario: Path | None, asked: dict[str, Any], *, json: bool) -> None
     output, timeline = asked.pop("output", None), asked.pop("timeline", None)
     if timeline is not None:
         api.check_timeline(timeline)
-    if scenario is None:
+    if scenario is None and asked.get("trace") is None and asked.get("mixture") is None:
         api.check_given(model=asked.get("model"), isl=asked.get("isl"), osl=asked.get("osl"))
     if output is not None:
         check_free(output)

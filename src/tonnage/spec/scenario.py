@@ -53,6 +53,9 @@ class LengthsAsked:
     )
     osl: Length = leaf("Output length, in the same forms.")
     pairs: Text = leaf("CSV with the columns isl,osl: prompt and output lengths drawn together, in place of isl and osl.", file=True)
+    mixture: Text = leaf(
+        'Lengths of several kinds with their shares, in place of isl and osl: "short-in-short-out 0.7, long-in-long-out 0.2, 4000/300 0.1".'
+    )
     system_prompt: Length = leaf("Length of the system prompt in tokens, words or characters; it is added to every prompt.")
     retrieved: Length = leaf("Retrieved passages that are added to every prompt, such as 5x400.")
     history: Length = leaf("Earlier turns of the chat that are added to every prompt, such as 3x700.")

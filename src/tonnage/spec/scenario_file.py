@@ -220,9 +220,10 @@ DISPLACES: dict[str, tuple[str, ...]] = {
     "trace": ("peak_rps", *_USERS, *_CALLS, *_PEAK, *_JOB, "profile"),
     "peak_percentile": ("peak_factor",),
     "peak_factor": ("peak_percentile",),
-    "pairs": ("isl", "osl"),
-    "isl": ("pairs",),
-    "osl": ("pairs",),
+    "pairs": ("isl", "osl", "mixture"),
+    "mixture": ("isl", "osl", "pairs"),
+    "isl": ("pairs", "mixture"),
+    "osl": ("pairs", "mixture"),
 }
 """What a value given by name takes the place of in a file, beside the key of its own name: the other ways to say the same."""
 

@@ -11,9 +11,12 @@ at which NVIDIA publishes the throughput of TensorRT-LLM (docs/performance/perf-
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, fields, replace
 
+from tonnage.errors import InputError
 from tonnage.spec.deployment import METRICS, Limit, LimitMetric, Slo, parse_limit
+from tonnage.spec.lengths import MAX_TOKENS, Pairs
 from tonnage.spec.scenario import LimitsAsked, Mode, Scenario, UseCase
 
 READING_S = 0.200
@@ -37,6 +40,10 @@ class Preset:
 
 
 READING = "p99<=250ms"
+PIECES = 1_000
+"""Pairs that a mixture is made of: shares are exact to a thousandth."""
+MIXTURE = '"short-in-short-out 0.7, 4000/300 0.3"'
+_PART = re.compile(r"^\s*(?:([a-z-]+)|(\d{1,8})\s*/\s*(\d{1,8}))\s+(\d+(?:\.\d*)?|\.\d+)\s*$")
 SHORT, LONG = "128", "2048"
 
 PRESETS: dict[UseCase, Preset] = {
@@ -50,6 +57,30 @@ PRESETS: dict[UseCase, Preset] = {
     "long-in-short-out": Preset(mode="streaming", isl=LONG, osl=SHORT, limits=LimitsAsked()),
     "long-in-long-out": Preset(mode="streaming", isl=LONG, osl=LONG, limits=LimitsAsked()),
 }
+
+
+def mixture_of(text: str, where: str) -> Pairs:
+    """Read "short-in-short-out 0.7, 4000/300 0.3": use cases or pairs of lengths (ISL/OSL, in tokens), each with its share.
+
+    Raises:
+        InputError: another form, or shares that do not sum to 1.
+    """
+    parts = []
+    for part in text.split(","):
+        match = _PART.match(part)
+        named = None if match is None else next((one for name, one in PRESETS.items() if name == match[1]), None)
+        lengths = ("", "") if match is None else (match[2], match[3]) if named is None else (named.isl, named.osl)
+        if match is None or not all(each and 1 <= int(each) <= MAX_TOKENS for each in lengths):
+            raise InputError(f"{where}: '{part.strip()}' is no kind of length with its share; write such as {MIXTURE}")
+        parts.append((int(lengths[0]), int(lengths[1]), float(match[4])))
+    total = sum(share for _, _, share in parts)
+    if abs(total - 1) > 1e-6 or min(share for _, _, share in parts) <= 0:
+        raise InputError(f"{where}: the shares of '{text}' sum to {total:g}; write shares above 0 that sum to 1, such as {MIXTURE}")
+    ends = [round(PIECES * sum(share for _, _, share in parts[: place + 1]) / total) for place in range(len(parts))]
+    counts = [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
+    isl = tuple(isl for (isl, _, _), count in zip(parts, counts, strict=True) for _ in range(count))
+    osl = tuple(osl for (_, osl, _), count in zip(parts, counts, strict=True) for _ in range(count))
+    return Pairs(isl=isl, osl=osl, source="mixture")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +108,11 @@ def with_defaults(scenario: Scenario) -> tuple[Scenario, Defaults | None]:
     lengths = scenario.lengths
     lengths_set: dict[str, str] = {}
     parts = any(getattr(lengths, part) is not None for part in ("system_prompt", "retrieved", "history"))
-    if lengths.pairs is None and (scenario.demand.trace is None or lengths.isl is not None or lengths.osl is not None):
+    if (
+        lengths.pairs is None
+        and lengths.mixture is None
+        and (scenario.demand.trace is None or lengths.isl is not None or lengths.osl is not None)
+    ):
         for name in ("isl", "osl"):
             if getattr(lengths, name) is None and not (name == "isl" and parts):
                 lengths_set[name] = getattr(preset, name)

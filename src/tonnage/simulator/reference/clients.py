@@ -51,12 +51,7 @@ class Clients:
 
     def _send(self, number: int, due: int) -> None:
         trace = self.trace
-        ranked = (
-            {}
-            if trace.priority is None or trace.ttft_ps is None
-            else {
-                "priority": int(trace.priority[number]),
-                "ttft_ps": int(trace.ttft_ps[number]),
-            }
-        )
-        self.submit(Request(id=number, isl=int(trace.isl[number]), osl=int(trace.osl[number]), at=due, **ranked))
+        priority = 0 if trace.priority is None else int(trace.priority[number])
+        ttft_ps = -1 if trace.ttft_ps is None else int(trace.ttft_ps[number])
+        isl, osl = int(trace.isl[number]), int(trace.osl[number])
+        self.submit(Request(id=number, isl=isl, osl=osl, at=due, priority=priority, ttft_ps=ttft_ps))
