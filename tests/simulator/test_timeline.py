@@ -10,8 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from tonnage.api import simulate
+from tonnage.api.timeline import write_timeline
 from tonnage.cli.main import run
-from tonnage.results.timeline import BLOCKS, DECODE, NOTHING, PREFILL, SLOTS, TOKENS, WAITING, chrome_trace, timeline_table
+from tonnage.results.store import write_run
+from tonnage.results.timeline import BLOCKS, DECODE, NOTHING, PREFILL, SLOTS, TOKENS, WAITING, chrome_trace, read_timeline, timeline_table
 from tonnage.simulator.lesson import LessonConfig, run_lesson
 from tonnage.simulator.timeline import lesson_timeline, simulate_timeline
 
@@ -34,6 +36,24 @@ def test_the_steps_are_those_of_the_run(pair):
     assert decoded.tolist() == [29] * 40
     prefilled = np.array(table["tokens"])[np.array(table["state"]) == PREFILL]
     assert prefilled.sum() == 40 * 700
+
+
+def test_a_report_of_the_run_holds_its_slots(pair, tmp_path, capsys):
+    """Written as data, read again, and drawn in the run's report; what is no timeline is refused."""
+    found, _, timeline = pair
+    write_run(tmp_path / "run", found.scenario(), found.requests, found.summary, {})
+    write_timeline(tmp_path / "slots.parquet", timeline, "")
+    assert read_timeline(tmp_path / "slots.parquet") == timeline
+    page, slots = tmp_path / "page.html", str(tmp_path / "slots.parquet")
+    assert run(["report", str(tmp_path / "run"), "--timeline", slots, "--output", str(page)]) == 0
+    text = page.read_text()
+    assert "Which slot did what" in text
+    assert "Queue and KV cache" in text
+    assert text.index("Time to first token") < text.index("Queue and KV cache")
+    assert run(["report", str(tmp_path / "run"), "--timeline", slots, "--markdown"]) == 0
+    assert "Slots" in capsys.readouterr().out
+    assert run(["report", str(tmp_path / "run"), "--timeline", str(page)]) == 2
+    assert "is no timeline" in capsys.readouterr().err
 
 
 def test_a_slot_has_one_request_at_a_time_and_it_stays_there(pair):

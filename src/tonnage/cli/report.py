@@ -20,6 +20,7 @@ def report(
     /,
     *,
     output: Path | None = None,
+    timeline: Path | None = None,
     markdown: Annotated[bool, Parameter(negative=())] = False,
     explain: Annotated[bool, Parameter(negative=())] = False,
     json: Annotated[bool, Parameter(negative=())] = False,
@@ -37,6 +38,8 @@ def report(
         File with the plan's JSON; a run folder; or the folder of a sweep, with a run folder for each load.
     output
         Write a page that explains the plan or the run to this file (HTML), instead of printing it.
+    timeline
+        Of a run, the .parquet file that simulate --timeline wrote: the slots step by step become part of the report.
     markdown
         Print the report as Markdown.
     explain
@@ -53,8 +56,10 @@ def report(
     if saved.is_dir():
         if explain:
             raise InputError(f"{option('explain')}: is for a plan; {saved} is a folder of a run")
-        _of_runs(saved, output, markdown=markdown, json=json)
+        _of_runs(saved, output, timeline, markdown=markdown, json=json)
         return
+    if timeline is not None:
+        raise InputError(f"{option('timeline')}: is of a run; name the folder that simulate wrote with it")
     from tonnage.report.plans.saved import read_plans, read_use_cases
 
     form = Form(json=json, markdown=markdown, explain=explain, brief=brief, csv=csv, plot=plot)
@@ -83,19 +88,22 @@ def _of_use_cases(found: UseCases, output: Path | None, form: Form) -> None:
     write_page(output, use_cases_report(found))
 
 
-def _of_runs(folder: Path, output: Path | None, *, markdown: bool, json: bool) -> None:
+def _of_runs(folder: Path, output: Path | None, timeline: Path | None, *, markdown: bool, json: bool) -> None:
     from tonnage.report.runs.run_document import run_report
     from tonnage.report.runs.run_values import run_values
     from tonnage.report.runs.shown_run import read_shown_runs
+    from tonnage.results.timeline import read_timeline
 
     runs = read_shown_runs(folder)
+    slots = None if timeline is None else read_timeline(timeline)
+    document = run_report(runs, slots)
     if output is not None:
         from tonnage.report.writers.html import write_page
 
-        write_page(output, run_report(runs))
+        write_page(output, document)
     elif markdown and not json:
         from tonnage.report.writers.markdown import markdown as written
 
-        sys.stdout.write(written(run_report(runs)))
+        sys.stdout.write(written(document))
     else:
-        print_answer(lambda: run_report(runs), lambda: run_values(runs), json=json)
+        print_answer(lambda: document, lambda: run_values(runs), json=json)

@@ -9,7 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tonnage.errors import InputError, option
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
 
 PREFILL, DECODE, WAITING = "prefill", "decode", "waiting"
@@ -76,7 +80,46 @@ def timeline_table(timeline: Timeline) -> pa.Table:
         for held in step.held or (Held(slot=-1, request=-1, state="empty", tokens=0),)
     ]
     names = ("step", "start", "duration", "slot", "request", "state", "tokens", "queued", "kv_used", "bound")
-    return pa.table({name: [row[i] for row in rows] for i, name in enumerate(names)})
+    table = pa.table({name: [row[i] for row in rows] for i, name in enumerate(names)})
+    return table.replace_schema_metadata({"slots": str(timeline.slots), "unit": timeline.unit, "left": str(timeline.left)})
+
+
+def read_timeline(path: Path) -> Timeline:
+    """The timeline of a file that ``timeline_table`` was written to.
+
+    Raises:
+        InputError: it is no such file.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path)
+        said = {key.decode(): value.decode() for key, value in (table.schema.metadata or {}).items()}
+        steps: dict[int, list[dict[str, Any]]] = {}
+        for row in table.to_pylist():
+            steps.setdefault(row["step"], []).append(row)
+        return Timeline(
+            steps=tuple(_step(rows) for _, rows in sorted(steps.items())),
+            slots=int(said["slots"]),
+            unit=said["unit"],
+            left=int(said["left"]),
+        )
+    except (OSError, KeyError, ValueError, TypeError, pa.ArrowException) as error:
+        why = " ".join(str(error).split())[:80]
+        raise InputError(f"{option('timeline')}: {path} is no timeline ({why}); name the .parquet file that simulate wrote") from None
+
+
+def _step(rows: list[dict[str, Any]]) -> TimelineStep:
+    first = rows[0]
+    return TimelineStep(
+        start=first["start"],
+        duration=first["duration"],
+        held=tuple(Held(**{name: row[name] for name in ("slot", "request", "state", "tokens")}) for row in rows if row["slot"] >= 0),
+        queued=first["queued"],
+        kv_used=first["kv_used"],
+        bound=first["bound"],
+    )
 
 
 def _of(held: Held) -> tuple[int, int, str, int]:

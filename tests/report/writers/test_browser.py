@@ -15,6 +15,8 @@ from tonnage.report.plans.plan_document import report
 from tonnage.report.runs.run_document import run_report
 from tonnage.report.runs.shown_run import read_shown_runs
 from tonnage.report.writers.html import write_page
+from tonnage.simulator.lesson import LessonConfig, run_lesson
+from tonnage.simulator.timeline import lesson_timeline
 
 pytestmark = pytest.mark.browser
 SIZES = ((1280, 900), (768, 1024), (390, 844), (320, 640))
@@ -36,10 +38,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     write_page(folder / "several.html", report(full(), without_answer()))
     write_page(folder / "run.html", run_report(read_shown_runs(example_run.measured(folder / "run"))))
     write_page(folder / "sweep.html", run_report(read_shown_runs(example_run.sweep(folder / "sweep"))))
-    return {name: folder / f"{name}.html" for name in (*plans, "several", "run", "sweep")}
+    slots = lesson_timeline(run_lesson(LessonConfig()))
+    write_page(folder / "slots.html", run_report(read_shown_runs(folder / "run"), slots))
+    return {name: folder / f"{name}.html" for name in (*plans, "several", "run", "sweep", "slots")}
 
 
-@pytest.mark.parametrize("name", ["full", "bare", "none", "hostile", "several", "run", "sweep"])
+@pytest.mark.parametrize("name", ["full", "bare", "none", "hostile", "several", "run", "sweep", "slots"])
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_page_opens_alone_and_is_no_wider_than_the_window(
     browser: Chromium, pages: dict[str, Path], name: str, width: int, height: int
@@ -70,7 +74,7 @@ def test_labels_do_not_leave_their_figure(browser: Chromium, pages: dict[str, Pa
         const a = t.getBoundingClientRect(), b = t.closest('svg').getBoundingClientRect();
         return b.width > 0 && (a.left < b.left - 1 || a.right > b.right + 1 || a.top < b.top - 1 || a.bottom > b.bottom + 1);
     }).map(t => t.textContent)"""
-    for name in ("full", "run", "sweep"):
+    for name in ("full", "run", "sweep", "slots"):
         for width, height in SIZES:
             browser.show(pages[name], width, height)
             assert browser.value(outside) == []

@@ -16,9 +16,11 @@ from tonnage.report.runs.position_figure import gaps_by_position
 from tonnage.report.runs.server_figures import server_figures
 from tonnage.report.runs.time_figures import in_flight, percentiles_over_time, request_gantt
 from tonnage.report.runs.words import NO_GAPS, NO_TOKENS, load_words, name, reasons, remarks, verdict
+from tonnage.report.timeline import timeline_page
 
 if TYPE_CHECKING:
     from tonnage.report.runs.shown_run import ShownRun
+    from tonnage.results.timeline import Timeline
 
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 METRICS = (
@@ -30,8 +32,15 @@ METRICS = (
 TTFT, E2E = "Time to first token", "Request latency"
 
 
-def run_report(runs: Sequence[ShownRun]) -> Document:
-    """The report of one run; of several, the loads beside each other first, then each of them."""
+def run_report(runs: Sequence[ShownRun], timeline: Timeline | None = None) -> Document:
+    """The report of one run; of several, the loads beside each other first, then each of them. A timeline's panels come last."""
+    document = _run_report(runs)
+    if timeline is None:
+        return document
+    return replace(document, sections=(*document.sections, *timeline_page(timeline, "").sections))
+
+
+def _run_report(runs: Sequence[ShownRun]) -> Document:
     first = runs[0]
     if len(runs) == 1:
         return Document(title=_title(first), subtitle=_by(first), sections=tuple(s for s in _sections(first) if s.blocks))
