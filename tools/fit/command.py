@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ def fit(
     modern: Path | None = None,
     output: Path | None = None,
     cross_validate: bool = True,
+    processes: int | None = None,
 ) -> None:
     """Fit the coefficients of the step model to measurements.
 
@@ -44,12 +46,16 @@ def fit(
         Folder for terms.json and residuals.json (default: the package's own, so that later predictions use them).
     cross_validate
         Also fit without each part that is held out, to learn the held-out errors; this takes most of the time.
+    processes
+        How many parts that are held out are fitted at once; the numbers do not depend on it (default: as many as there are cores).
     """
     from tools.fit.fit import fit as run_fit
 
     compile_if_needed()
     with progress_bar("fitting") as progress:
-        report = run_fit(data, output=output, cross_validate=cross_validate, silicon=silicon, modern=modern, progress=progress)
+        count = (os.cpu_count() or 1) if processes is None else processes
+        files = {"silicon": silicon, "modern": modern, "output": output}
+        report = run_fit(data, **files, cross_validate=cross_validate, progress=progress, processes=count)
     print(report.text())
 
 

@@ -26,12 +26,13 @@ from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import checked
 from tonnage.simulator.kernel import warm_up
 from tools.fit.data import CURVE, CURVE_SOURCE, FILES, curve_rows, measured_bits, read_data
-from tools.fit.fitting import Figures, Fitting, mape_of
+from tools.fit.fitting import Figures, Fitting
 from tools.fit.folds import Fold, held_out_folds
 from tools.fit.formats import ORIGINS as FORMAT_ORIGINS
 from tools.fit.free_terms import free_terms
 from tools.fit.prior_widths import Learned
-from tools.fit.residuals import HeldOut, carried_over, held_out_rows, residual_table
+from tools.fit.processes import Processes
+from tools.fit.residuals import HeldOut, carried_over, residual_table
 from tools.fit.solving import rounded
 from tools.fit.terms import DERIVED, NIM, ORIGINS, layout
 
@@ -76,6 +77,7 @@ def fit(
     cross_validate: bool = True,
     silicon: Path | str | None = None,
     modern: Path | str | None = None,
+    processes: int = 1,
 ) -> FitReport:
     """Fit the terms to the measured files of a folder, and write ``terms.json`` and ``residuals.json``.
 
@@ -87,6 +89,7 @@ def fit(
         silicon: ``silicon_sample.csv``, for the terms of current engines; the file of the installed wheel aiconfigurator-core
             if not given. Where there is none, these terms stay as the package ships them.
         modern: ``agg.csv.gz``, for AMD and the kinds of layers of 2026; that of the folder's ``modern`` if not given, or none.
+        processes: how many parts that are held out are fitted at once, each in a process of its own; the numbers are the same.
 
     Raises:
         InputError: a file is missing or damaged, or scipy is not installed.
@@ -99,13 +102,14 @@ def fit(
     report = progress or (lambda done, total, name: None)
     report(0, len(folds) + 1, "all rows")
     final = fitting.everything()
-    held_out, residuals, taught = _left_out(fitting, folds, report)
     counts = {FILES[engine]: len(part) for engine, part in rows.items()} | {"NVIDIA course, one curve": len(CURVE)}
     terms = shipped_form(fitting.layout.terms(final), counts)
-    in_sample = fitting.in_sample(terms)
-    terms["report"] = {"date": DATE, "rows": counts, "in_sample": in_sample, "held_out": held_out}
-    terms = _with_current_engines(terms, silicon, progress, residuals if cross_validate else None)
-    terms = _with_modern(terms, Path(data) / "modern" / AGG if modern is None else Path(modern), progress, cross_validate=cross_validate)
+    with Processes(processes) as apart:
+        held_out, residuals, taught = _left_out(fitting, folds, report, apart)
+        terms["report"] = {"date": DATE, "rows": counts, "in_sample": fitting.in_sample(terms), "held_out": held_out}
+        terms = _with_current_engines(terms, silicon, progress, residuals if cross_validate else None, apart)
+        of_2026 = Path(data) / "modern" / AGG if modern is None else Path(modern)
+        terms = _with_modern(terms, of_2026, progress, cross_validate=cross_validate, processes=apart)
     terms["report"]["free_terms"] = count_of(terms, widths_of(taught))
     file = _write("terms.json", checked(terms, "terms.json"), output)
     if residuals:
@@ -116,20 +120,24 @@ def fit(
 
 
 def _left_out(
-    fitting: Fitting, folds: Sequence[Fold], report: Progress
+    fitting: Fitting, folds: Sequence[Fold], report: Progress, processes: Processes
 ) -> tuple[dict[str, dict[str, Figures]], list[HeldOut], Learned | None]:
     """The errors of every fold of the first stage as figures and one by one, and what calibrating unseen groups teaches."""
     held_out: dict[str, dict[str, Figures]] = {}
     residuals: list[HeldOut] = []
-    for number, fold in enumerate(folds, start=1):
-        report(number, len(folds) + 1, f"{fold.title}: without {fold.name}")
-        found, found_errors = fitting.held_out(fold)
-        held_out.setdefault(fold.title, {})[fold.name] = mape_of(found_errors)
-        residuals += held_out_rows(found.points, found_errors, unseen_gpu=fold.title.endswith("a GPU left out"))
+
+    def say(place: int) -> None:
+        report(place + 1, len(folds) + 1, f"{folds[place].title}: without {folds[place].name}")
+
+    results = processes.map(fitting.held_out, folds, say)
+    for fold, result in zip(folds, results, strict=True):
+        held_out.setdefault(fold.title, {})[fold.name] = result.figures
+        residuals += result.errors
     taught: Learned | None = None
     if folds:
         report(len(folds), len(folds) + 1, "NIM, calibrated on one curve")
-        if (taught := fitting.calibrated()) is not None:
+        without = {fold.groups: result.x for fold, result in zip(folds, results, strict=True) if fold.groups}
+        if (taught := fitting.calibrated(without, processes)) is not None:
             residuals += taught.errors
             held_out |= {CALIBRATED.format(kind): table for kind, table in taught.scores.items()}
     for title, table in held_out.items():
@@ -161,7 +169,9 @@ def widths_of(taught: Learned | None) -> dict[str, float]:
     return dict(shipped_residuals().widths) if taught is None else taught.widths
 
 
-def _with_current_engines(terms: Terms, file_given: Path | str | None, progress: Progress | None, residuals: list[HeldOut] | None) -> Terms:
+def _with_current_engines(
+    terms: Terms, file_given: Path | str | None, progress: Progress | None, residuals: list[HeldOut] | None, processes: Processes
+) -> Terms:
     """Add the terms of current engines. Their held-out errors are appended to ``residuals``; None means that nothing is left out."""
     from tools.fit.silicon import dense as current
     from tools.fit.silicon import moe as experts
@@ -170,16 +180,16 @@ def _with_current_engines(terms: Terms, file_given: Path | str | None, progress:
     file = installed_sample() if file_given is None else Path(file_given)
     if file is None:
         return experts.carried_over(current.carried_over(terms))
-    folds: dict[str, Any] = {"cross_validate": residuals is not None, "residuals": residuals}
+    folds: dict[str, Any] = {"cross_validate": residuals is not None, "residuals": residuals, "processes": processes}
     return experts.refit(current.refit(terms, file, progress=progress, **folds), file, progress=progress, **folds)
 
 
-def _with_modern(terms: Terms, file: Path, progress: Progress | None, *, cross_validate: bool) -> Terms:
+def _with_modern(terms: Terms, file: Path, progress: Progress | None, *, cross_validate: bool, processes: Processes) -> Terms:
     """Add what the points of 2026 tell; without the file these terms stay as the package ships them."""
     from tools.fit.modern.fit import carried_over as kept
     from tools.fit.modern.fit import refit
 
-    return refit(terms, file, progress=progress, cross_validate=cross_validate) if file.is_file() else kept(terms)
+    return refit(terms, file, progress=progress, cross_validate=cross_validate, processes=processes) if file.is_file() else kept(terms)
 
 
 AGG = "agg.csv.gz"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +14,10 @@ from tonnage.calibration.rows import Rows, errors
 from tonnage.calibration.static_rows import StaticRows
 from tonnage.spec.catalog import find_model
 from tools.fit.data import FILES, Row, curve_rows, group_of
-from tools.fit.folds import Fold
+from tools.fit.folds import Fold, Group
 from tools.fit.prior_widths import Learned, learned
+from tools.fit.processes import Processes
+from tools.fit.residuals import HeldOut, held_out_rows
 from tools.fit.solving import solve
 from tools.fit.terms import CURRENT, NIM, STATIC, Layout
 
@@ -26,6 +26,21 @@ WEIGHTS = {STATIC: 0.35, NIM: 1.0, CURRENT: 1.0}
 
 Figures = dict[str, float]
 Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """What a fold found.
+
+    Attributes:
+        x: the terms that were fitted without it.
+        figures: its MAPE in percent by metric.
+        errors: its errors one by one.
+    """
+
+    x: Vector
+    figures: Figures
+    errors: tuple[HeldOut, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,29 +61,33 @@ class Fitting:
         parts.append((WEIGHTS[NIM], LoadedRows(curve_rows())))
         return solve(self.layout, parts, self.layout.start, self.layout.free(FILES))
 
-    def held_out(self, fold: Fold) -> tuple[Rows, dict[str, Vector]]:
-        """The rows that a fold leaves out, and the signed relative errors of every metric of theirs."""
-        if fold.engine == CURRENT:
-            without = {engine: part for engine, part in self.rows.items() if engine != CURRENT}
-            start = solve(self.layout, _parts(without), self.layout.start, self.layout.free((STATIC, NIM)))
-            x = solve(self.layout, _parts(fold.train), start, self.layout.only(CURRENT))
-        else:
-            x = solve(self.layout, _parts(fold.train), self.layout.start, self.layout.free(fold.train))
+    def without(self, fold: Fold) -> Vector:
+        """The vector that explains best what a fold leaves to fit."""
+        if fold.engine != CURRENT:
+            return solve(self.layout, _parts(fold.train), self.layout.start, self.layout.free(fold.train))
+        rest = {engine: part for engine, part in self.rows.items() if engine != CURRENT}
+        start = solve(self.layout, _parts(rest), self.layout.start, self.layout.free((STATIC, NIM)))
+        return solve(self.layout, _parts(fold.train), start, self.layout.only(CURRENT))
+
+    def held_out(self, fold: Fold) -> LeftOut:
+        """The terms without a fold, and the errors of the rows that it leaves out."""
+        x = self.without(fold)
         rows = rows_of(fold.engine, fold.test)
-        return rows, errors(rows, self.layout.terms(x))
+        found = errors(rows, self.layout.terms(x))
+        held = held_out_rows(rows.points, found, unseen_gpu=fold.title.endswith("a GPU left out"))
+        return LeftOut(x=x, figures=mape_of(found), errors=tuple(held))
 
-    def calibrated(self) -> Learned | None:
-        """What calibrating NIM groups teaches that the terms have not seen."""
+    def calibrated(self, without: Mapping[tuple[Group, ...], Vector], processes: Processes) -> Learned | None:
+        """What calibrating NIM groups teaches that the terms have not seen.
 
-        @cache
-        def terms_without(out: tuple[tuple[Any, ...], ...]) -> Terms:
-            train = {STATIC: self.rows[STATIC], NIM: [row for row in self.rows[NIM] if group_of(row) not in out]}
-            return self.layout.terms(solve(self.layout, _parts(train), self.layout.start, self.layout.free(train)))
-
-        groups: dict[tuple[Any, ...], list[Row]] = {}
+        Args:
+            without: the vector of each fold that leaves out groups of NIM, by these groups in order.
+            processes: where to calibrate them.
+        """
+        groups: dict[Group, list[Row]] = {}
         for row in self.rows[NIM]:
             groups.setdefault(group_of(row), []).append(row)
-        return learned(groups, terms_without)
+        return learned(groups, {out: self.layout.terms(x) for out, x in without.items()}, processes)
 
     def in_sample(self, terms: Terms) -> dict[str, dict[str, Figures]]:
         """The MAPE of every file in percent with the final terms; dense models and experts also apart where a file has both."""

@@ -12,16 +12,24 @@ from dataclasses import dataclass
 from tools.fit.data import Row, curve_rows, group_of
 from tools.fit.terms import CURRENT, NIM, STATIC
 
+Group = tuple[str, str, str, int]
+"""Model, GPU, precision and TP (``data.group_of``)."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """One part that is left out: the terms are fitted on ``train``, by engine, and scored on ``test``, rows of ``engine``."""
+    """One part that is left out: the terms are fitted on ``train``, by engine, and scored on ``test``, rows of ``engine``.
+
+    Attributes:
+        groups: the groups of NIM that are left out, if it is a part of that file.
+    """
 
     title: str
     name: str
     engine: str
     train: dict[str, list[Row]]
     test: list[Row]
+    groups: tuple[Group, ...] = ()
 
 
 def held_out_folds(rows: dict[str, list[Row]]) -> Iterable[Fold]:
@@ -31,7 +39,8 @@ def held_out_folds(rows: dict[str, list[Row]]) -> Iterable[Fold]:
         for out in itertools.combinations(groups, k):
             name = " + ".join(f"{m} {g.split('-')[0]} {p} tp{tp}" for m, g, p, tp in out)
             train = {STATIC: rows[STATIC], NIM: [row for row in rows[NIM] if group_of(row) not in out]}
-            yield Fold(title=title, name=name, engine=NIM, train=train, test=[row for row in rows[NIM] if group_of(row) in out])
+            test = [row for row in rows[NIM] if group_of(row) in out]
+            yield Fold(title=title, name=name, engine=NIM, train=train, test=test, groups=out)
     yield Fold(
         title="NIM, a curve that no row of its precision and TP was fitted to",
         name="llama-3-8b h100 fp8 tp1",

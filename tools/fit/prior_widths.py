@@ -10,7 +10,7 @@ and the widths are learned from the other groups alone, with terms that had not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ from tonnage.perf.calibrated_terms import overlaid
 from tonnage.spec.calibration import MULTIPLIERS
 from tonnage.spec.catalog import find_engine
 from tonnage.validation.point import read_point
+from tools.fit.processes import Processes
 from tools.fit.residuals import HeldOut, held_out_rows
 
 if TYPE_CHECKING:
@@ -59,35 +60,58 @@ class Learned:
     scores: dict[str, dict[str, dict[str, float]]]
 
 
-def learned(groups: Mapping[Group, list[Row]], terms_without: Callable[[tuple[Group, ...]], Terms]) -> Learned | None:
+def learned(groups: Mapping[Group, list[Row]], without: Mapping[tuple[Group, ...], Terms], processes: Processes) -> Learned | None:
     """Learn the widths from all groups, and the errors of calibrating on each curve with widths from the other groups.
 
     Args:
         groups: measured rows under load, by group.
-        terms_without: gives the terms of a fit that has not seen some groups; it is asked for each group and for each pair.
+        without: the terms of fits that have not seen some groups, for each group and for each sorted pair.
+        processes: where the curves of each group are calibrated.
 
     Returns:
         None where there are fewer than three groups, or one of them has no curve to calibrate on.
     """
     if len(groups) < FEWEST_GROUPS or not all(curves(rows) for rows in groups.values()):
         return None
-    everything = learned_widths([(terms_without((group,)), rows) for group, rows in groups.items()])
+    everything = learned_widths([(without[group,], rows) for group, rows in groups.items()])
+    tasks = []
+    for group, rows in groups.items():
+        pairs = [tuple(sorted((group, other))) for other in groups if other != group]
+        others = [(without[pair], groups[other]) for pair in pairs for other in pair if other != group]
+        tasks.append(_OneGroup(rows=rows, terms=without[group,], others=others))
     found: list[HeldOut] = []
     scores: dict[str, dict[str, dict[str, float]]] = {"shipped": {}, "calibrated": {}}
-    for group, rows in groups.items():
-        order = list(groups)
-        pairs = [tuple(sorted((group, other), key=order.index)) for other in groups if other != group]
-        widths = learned_widths([(terms_without(pair), groups[other]) for pair in pairs for other in pair if other != group])
-        terms, name = terms_without((group,)), " ".join(map(str, group))
-        before, after = [], []
-        for curve in curves(rows):
-            errors_of_curve, plain, with_it = _one_curve(curve, rows, terms, widths)
-            found += errors_of_curve
-            before.append(plain)
-            after.append(with_it)
-        for kind, each in (("shipped", before), ("calibrated", after)):
-            scores[kind][name] = {metric: round(float(np.mean([one[metric] for one in each])), 2) for metric in each[0]}
+    for group, (errors_of_group, figures) in zip(groups, processes.map(_of_group, tasks, lambda place: None), strict=True):
+        found += errors_of_group
+        for kind, each in figures.items():
+            scores[kind][" ".join(map(str, group))] = each
     return Learned(widths=everything, errors=tuple(found), scores=scores)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _OneGroup:
+    """The rows of a group, terms without it, and each other group's rows with terms that have seen neither."""
+
+    rows: list[Row]
+    terms: Terms
+    others: list[tuple[Terms, list[Row]]]
+
+
+def _of_group(group: _OneGroup) -> tuple[list[HeldOut], dict[str, dict[str, float]]]:
+    """The errors of calibrating on each of a group's curves, and their mean MAPE without and with the calibration."""
+    widths = learned_widths(group.others)
+    found: list[HeldOut] = []
+    before, after = [], []
+    for curve in curves(group.rows):
+        errors_of_curve, plain, with_it = _one_curve(curve, group.rows, group.terms, widths)
+        found += errors_of_curve
+        before.append(plain)
+        after.append(with_it)
+    figures = {
+        kind: {metric: round(float(np.mean([one[metric] for one in each])), 2) for metric in each[0]}
+        for kind, each in (("shipped", before), ("calibrated", after))
+    }
+    return found, figures
 
 
 def _one_curve(

@@ -5,7 +5,7 @@ All rows are simulated ``ROUNDS`` times, and the residuals are evaluated at most
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from tonnage.calibration.loaded_rows import LoadedRows
 from tonnage.calibration.rows import Rows
-from tools.fit.terms import PRIOR_WEIGHT, Layout
+from tools.fit.slopes import Slopes
+from tools.fit.terms import Layout
 
 ROUNDS, EVALUATIONS, LAST_EVALUATIONS = 2, 20, 40
 
@@ -39,22 +40,12 @@ def solve(
     for number in range(ROUNDS if loaded else 1):
         for _, rows in parts:
             rows.simulate(layout.terms(x))
-        residuals = _objective(layout, parts, x, free)
+        slopes = Slopes(layout, parts, x, free)
         last = not loaded or number == ROUNDS - 1
-        found = least_squares(residuals, x[free], x_scale=layout.spread[free], max_nfev=evaluations[1 if last else 0])
+        scale, most = layout.spread[free], evaluations[1 if last else 0]
+        found = least_squares(slopes.residuals, x[free], slopes.jacobian, x_scale=scale, max_nfev=most)
         x[free] = found.x
     return x
-
-
-def _objective(layout: Layout, parts: Sequence[tuple[float, Rows]], x: Vector, free: NDArray[np.int64]) -> Callable[[Vector], Vector]:
-    def residuals(moved: Vector) -> Vector:
-        y = x.copy()
-        y[free] = moved
-        terms = layout.terms(y)
-        prior = PRIOR_WEIGHT * (moved - layout.start[free]) / layout.spread[free]
-        return np.concatenate([*(weight * rows.residuals(terms) for weight, rows in parts), prior])
-
-    return residuals
 
 
 def rounded(values: Any) -> Any:

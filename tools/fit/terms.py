@@ -14,12 +14,15 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tonnage.spec.catalog import find_gpu
+from tonnage.perf.links import link_kind
+from tonnage.spec.catalog import find_engine, find_gpu
 from tools.fit.formats import FORMATS
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    from tonnage.spec.deployment import Deployment
 
 Prior = tuple[float, float]
 """A start value, and the spread of its logarithm."""
@@ -286,6 +289,25 @@ class Layout:
         import numpy as np
 
         return np.array([i for i, n in enumerate(self.names) if n.startswith(f"engines.{engine}.")])
+
+    def reaches(self, name: str, deployment: Deployment) -> bool:
+        """Whether a term can change what the steps of a deployment take; terms that reach none in common are moved together."""
+        group, _, rest = name.partition(".")
+        owner, _, term = rest.rpartition(".")
+        gpu, tp = deployment.gpu, deployment.parallelism.tp
+        measured = gpu.name if any(n.startswith(f"gpus.{gpu.name}.") for n in self.names) else SIBLINGS.get(gpu.name, "")
+        match group:
+            case "architectures":
+                return owner == gpu.arch
+            case "gpus":
+                return owner == measured
+            case "links":
+                return tp > 1 and owner == link_kind({"bridge": 0.0} if measured in BRIDGELESS else {}, gpu, tp)
+            case "engines":
+                preset = find_engine(deployment.engine).coefficients
+                giver = DERIVED[preset][0] if preset in DERIVED else preset
+                return owner == giver or (owner == STATIC and term in TIED.get(giver, ()))
+        return True
 
     def terms(self, x: NDArray[np.float64]) -> dict[str, Any]:
         """The groups of terms that a vector stands for."""

@@ -62,13 +62,13 @@ def gather(run: Requests, log: StepRecord, metrics: dict[str, float]) -> Bins:
     spans = [_share(sent[done], first[done], count), _share(first[done], last[done], count), whole, _share(sent[near], first[near], count)]
     seconds = steps[:, record.DURATION] / PS_PER_S
     near_ttft = float((run.first_token_ns - run.due_ns)[near].mean()) / 1e9
-    actual = np.array([ttft.mean(), decode.mean(), float(whole @ seconds), near_ttft])
+    actual = np.array([ttft.mean(), decode.mean(), _along(whole, seconds), near_ttft])
     packed = (steps[:, record.PREFILL_TOKENS] * BIN + steps[:, record.PREFILL_SEQUENCES]) * BIN + steps[:, record.DECODE_SEQUENCES]
     _, index, inverse = np.unique(packed, return_index=True, return_inverse=True)
     columns = (record.PREFILL_TOKENS, record.PREFILL_SEQUENCES, record.DECODE_SEQUENCES)
     factors = (np.ones(count), steps[:, record.PAIRS_2] / 2, steps[:, record.CONTEXT_TOKENS].astype(float))
     weights = np.array([[np.bincount(inverse, span * factor) for factor in factors] for span in spans])
-    rest = actual - np.array([float(span @ seconds) for span in spans])
+    rest = actual - np.array([_along(span, seconds) for span in spans])
     return Bins(np.array([steps[index, i] for i in columns]), weights, rest, metrics)
 
 
@@ -76,3 +76,8 @@ def _share(begin: NDArray[np.int64], end: NDArray[np.int64], count: int) -> Floa
     """The share of the spans [begin, end) that cover each step."""
     edges = np.bincount(begin, minlength=count + 1)[: count + 1] - np.bincount(end, minlength=count + 1)[: count + 1]
     return np.asarray(edges.cumsum()[:count] / len(begin))
+
+
+def _along(span: Floats, seconds: Floats) -> float:
+    """The seconds of a span. A sum and no dot product: BLAS would start threads of its own, whose spinning costs more than a simulation."""
+    return float((span * seconds).sum())

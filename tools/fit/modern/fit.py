@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +26,9 @@ from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.layers import WITH_STATE
 from tools.fit.modern.layout import ENGINE, GENERATIONS, KINDS, ModernLayout, modern_layout
 from tools.fit.modern.rows import FILE, ModernRows, Row, select_modern
+from tools.fit.processes import Processes
+from tools.fit.slopes import Slopes
 from tools.fit.solving import rounded
-from tools.fit.terms import PRIOR_WEIGHT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,13 +70,10 @@ def solve_modern(layout: ModernLayout, rows: Sequence[Row], start: NDArray[np.fl
     from scipy.optimize import least_squares
 
     parts, x = ModernRows([row for row in rows if is_moved(row)]), layout.start if start is None else start
-
-    def residuals(y: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.concatenate([parts.residuals(layout.terms(y)), PRIOR_WEIGHT * (y - layout.start) / layout.spread])
-
     for evaluations in EVALUATIONS if start is None else NEARBY:
         parts.simulate(layout.terms(x))
-        x = least_squares(residuals, x, x_scale=layout.spread, max_nfev=evaluations).x
+        slopes = Slopes(layout, [(1.0, parts)], x)
+        x = least_squares(slopes.residuals, x, slopes.jacobian, x_scale=layout.spread, max_nfev=evaluations).x
     return x
 
 
@@ -119,7 +118,14 @@ def folds(rows: Sequence[Row]) -> Iterable[tuple[str, str]]:
                 yield column, name
 
 
-def refit(terms: Terms, file: Path, *, progress: Progress | None = None, cross_validate: bool = True) -> Terms:
+def refit(
+    terms: Terms,
+    file: Path,
+    *,
+    progress: Progress | None = None,
+    cross_validate: bool = True,
+    processes: Processes | None = None,
+) -> Terms:
     """Fit what the points of 2026 tell anew.
 
     Args:
@@ -127,6 +133,7 @@ def refit(terms: Terms, file: Path, *, progress: Progress | None = None, cross_v
         file: ``agg.csv.gz``.
         progress: called with (done, total, name).
         cross_validate: also fit without each model and each GPU.
+        processes: where the fits without them are made; the caller's own if not given.
 
     Raises:
         InputError: the file cannot be read.
@@ -142,11 +149,14 @@ def refit(terms: Terms, file: Path, *, progress: Progress | None = None, cross_v
     for generation in GENERATIONS:
         found["architectures"][generation] = rounded(fitted["architectures"][generation])
     found["engines"][ENGINE] = rounded(fitted["engines"][ENGINE])
+
+    def say(place: int) -> None:
+        report(place + 1, len(parts) + 1, f"without {parts[place][1]}")
+
+    results = (processes or Processes()).map(partial(_left_out, layout, x, rows, everything), parts, say)
     tables: dict[str, dict[str, Figures]] = {"model": {}, "gpu": {}}
-    for number, (column, name) in enumerate(parts, start=1):
-        report(number, len(parts) + 1, f"without {name}")
-        left_out = layout.terms(solve_modern(layout, [row for row in rows if row[column] != name], start=x))
-        tables[column][name] = figures(thinned([row for row in everything if row[column] == name]), left_out, column)
+    for (column, name), result in zip(parts, results, strict=True):
+        tables[column][name] = result
     _origins(found, everything)
     in_sample = {column: _by(rows, column, found) for column in ("model", "gpu", "family")}
     found["report"]["modern"] = {
@@ -155,9 +165,16 @@ def refit(terms: Terms, file: Path, *, progress: Progress | None = None, cross_v
         "read": len(rows),
         "free_terms": len(layout.names),
         "in_sample": in_sample,
-        "held_out": tables or terms["report"].get("modern", {}).get("held_out", {}),
+        "held_out": tables if parts else terms["report"].get("modern", {}).get("held_out", {}),
     }
     return found
+
+
+def _left_out(layout: ModernLayout, x: NDArray[np.float64], rows: list[Row], everything: list[Row], part: tuple[str, str]) -> Figures:
+    """The errors of a model or a GPU with terms that were fitted to the other points, from the solution for all."""
+    column, name = part
+    left_out = layout.terms(solve_modern(layout, [row for row in rows if row[column] != name], start=x))
+    return figures(thinned([row for row in everything if row[column] == name]), left_out, column)
 
 
 OLDER = {

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tonnage.spec.catalog import find_engine
 from tools.fit.terms import KINDS_OF_LAYERS, Layout, Prior, constants
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from tonnage.spec.deployment import Deployment
 
 Terms = dict[str, Any]
 
@@ -73,6 +76,13 @@ class ModernLayout(Layout):
         engine = found["engines"][ENGINE]
         engine |= {term: engine[term] * value[f"{ENGINE}.{term}"] for term in ENGINE_OWN}
         return found
+
+    def reaches(self, name: str, deployment: Deployment) -> bool:
+        """Whether a term can change what the steps of a deployment take."""
+        owner, arch = name.partition(".")[0], deployment.gpu.arch
+        if owner == ENGINE:
+            return find_engine(deployment.engine).coefficients == ENGINE
+        return arch in GENERATIONS if owner == "AMD" else owner not in GENERATIONS or owner == arch
 
 
 def modern_layout(terms: Terms) -> ModernLayout:

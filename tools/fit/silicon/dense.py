@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from tonnage.calibration.residuals import Terms
 from tonnage.calibration.rows import Progress
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine, find_gpu
+from tools.fit.processes import Processes
 from tools.fit.residuals import HeldOut
 from tools.fit.silicon.dense_rows import GPUS, select
-from tools.fit.silicon.dense_terms import EARLIER, ENGINES, FP4, SGLANG, TRTLLM, VLLM, silicon_layout
-from tools.fit.silicon.folds import TITLE, TITLES, Figures, add_means, figures, folds
+from tools.fit.silicon.dense_terms import EARLIER, ENGINES, FP4, SGLANG, TRTLLM, VLLM, SiliconLayout, silicon_layout
+from tools.fit.silicon.folds import TITLE, TITLES, Figures, Fold, Scored, add_means, folds, scored
 from tools.fit.silicon.sample import FILE, Row, Selection
 from tools.fit.silicon.solving import solution, solve_silicon
 from tools.fit.solving import rounded
@@ -40,7 +42,13 @@ ELSEWHERE = "host terms and decode attention were fitted on {gpus}; on this GPU 
 
 
 def refit(
-    terms: Terms, file: Path, *, progress: Progress | None = None, cross_validate: bool = True, residuals: list[HeldOut] | None = None
+    terms: Terms,
+    file: Path,
+    *,
+    progress: Progress | None = None,
+    cross_validate: bool = True,
+    residuals: list[HeldOut] | None = None,
+    processes: Processes | None = None,
 ) -> Terms:
     """Fit the terms of current engines, of Blackwell and of FP4 anew.
 
@@ -50,6 +58,7 @@ def refit(
         progress: called with (done, total, name).
         cross_validate: also fit without each part that is held out.
         residuals: a list to which the errors of these parts are appended.
+        processes: where the fits without them are made; the caller's own if not given.
 
     Raises:
         InputError: the file cannot be read.
@@ -70,14 +79,24 @@ def refit(
     found["gpus"][MEASURED_GPU] = {f"{term}_{MEASURED_BITS}": 1.0 for term in ("compute", "memory")}
     _say_where_from(found, selection)
     found["origins"]["front_end"] = list(solved.front_end)
+
+    def say(place: int) -> None:
+        report(place + 1, len(parts) + 1, f"{parts[place].title}: without {parts[place].name}")
+
+    results = (processes or Processes()).map(partial(_left_out, layout), parts, say)
     tables: dict[str, dict[str, Figures]] = {}
-    for number, fold in enumerate(parts, start=1):
-        report(number, len(parts) + 1, f"{fold.title}: without {fold.name}")
-        left_out = figures(fold.test, solve_silicon(layout, fold.train), without=fold.column, residuals=residuals)
-        tables.setdefault(fold.title, {})[fold.name] = left_out
+    for fold, result in zip(parts, results, strict=True):
+        tables.setdefault(fold.title, {})[fold.name] = result.figures()
+        if residuals is not None:
+            residuals += result.held_out(fold.column)
     add_means(tables)
     _report(found, rows, tables)
     return found
+
+
+def _left_out(layout: SiliconLayout, fold: Fold) -> Scored:
+    """The rows that a fold leaves out, with the terms that were fitted without them."""
+    return scored(fold.test, solve_silicon(layout, fold.train))
 
 
 def _in_process(engines: Terms, engine: str) -> dict[str, float]:
@@ -109,9 +128,8 @@ def _say_where_from(found: Terms, selection: Selection) -> None:
 def _report(found: Terms, rows: Sequence[Row], tables: dict[str, dict[str, Figures]]) -> None:
     report = found["report"]
     report["rows"][FILE] = len(rows)
-    names = sorted({row["engine"] for row in rows})
-    report["in_sample"][FILE] = {name: figures([row for row in rows if row["engine"] == name], found) for name in names}
-    report["in_sample"][FILE]["all"] = figures(rows, found)
+    everything = scored(rows, found)
+    report["in_sample"][FILE] = everything.by("engine") | {"all": everything.figures()}
     report["held_out"] = {title: table for title, table in report["held_out"].items() if title not in tables} | tables
 
 

@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tonnage.calibration.residuals import Terms
+from tonnage.spec.catalog import find_engine
 from tools.fit.silicon import streaming
 from tools.fit.terms import CURRENT, Layout, Prior
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from tonnage.spec.deployment import Deployment
 
 VLLM, TRTLLM_RC, TRTLLM, SGLANG = "vllm", "tensorrt-llm-1.0", "tensorrt-llm-1.1", "sglang"
 ENGINES = (VLLM, TRTLLM_RC, TRTLLM, SGLANG)
@@ -157,6 +160,17 @@ class SiliconLayout(Layout):
         found["architectures"]["Blackwell"] |= {term: value[f"Blackwell.{term}"] for term in BLACKWELL}
         found["formats"][FP4] |= {term: value[f"{FP4}.{term}"] for term in OF_FP4}
         return found
+
+    def reaches(self, name: str, deployment: Deployment) -> bool:
+        """Whether a term can change what the steps of a deployment take; the correction of an engine reaches that engine alone."""
+        owner, preset = name.rpartition(".")[0], find_engine(deployment.engine).coefficients
+        if owner in ENGINES:
+            return terms_of(preset) == owner
+        if owner in ("Blackwell", FP4):
+            return deployment.gpu.arch.startswith("Blackwell")
+        if owner == "lamport":
+            return preset in LAMPORT
+        return owner not in EARLIER or preset == owner
 
     def streaming(self, seconds: Mapping[str, float]) -> SiliconLayout:
         """The same layout with the seconds that the front ends of some engines take per streamed token."""

@@ -11,6 +11,7 @@ import numpy as np
 from tonnage.calibration.residuals import Terms
 from tonnage.calibration.rows import errors
 from tonnage.spec.catalog import find_engine
+from tonnage.validation.point import Point
 from tools.fit.residuals import HeldOut, held_out_rows
 from tools.fit.silicon.sample import Row
 from tools.fit.silicon.silicon_rows import SiliconRows
@@ -53,25 +54,44 @@ def folds(rows: Sequence[Row], title: str = TITLE) -> Iterable[Fold]:
             yield Fold(title=title.format(what), name=name, column=column, train=train, test=test)
 
 
-def figures(rows: Sequence[Row], terms: Terms, *, without: str = "", residuals: list[HeldOut] | None = None) -> Figures:
-    """The errors of ``SCORED`` in percent.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scored:
+    """Some rows beside their predictions.
 
-    Args:
-        rows: what is predicted.
-        terms: the terms that predict it.
-        without: the column whose value in these rows the terms have not seen at all, if there is one.
-        residuals: a list to which the errors are appended.
+    Attributes:
+        rows: what was predicted.
+        points: the rows as points.
+        fits: whether the KV cache holds the longest request of every client at once.
+        errors: the signed relative errors by metric.
     """
+
+    rows: list[Row]
+    points: list[Point]
+    fits: NDArray[np.bool_]
+    errors: dict[str, NDArray[np.float64]]
+
+    def figures(self, of: Iterable[bool] | None = None) -> Figures:
+        """The errors of ``SCORED`` in percent, over all rows or over some of them, of which each is told whether it counts."""
+        mine = np.ones(len(self.rows), dtype=bool) if of is None else np.array(list(of), dtype=bool)
+        tpot, fitting = self.errors["itl_ms"][mine], self.fits[mine]
+        ttft = np.abs(self.errors["ttft_ms"][mine])
+        values = (_mean(np.abs(tpot)), _mean(ttft[fitting]), _mean(ttft), float(np.median(tpot)))
+        return {name: round(100 * value, 2) for name, value in zip(SCORED, values, strict=True)}
+
+    def by(self, column: str) -> dict[str, Figures]:
+        """The same for every value of a column."""
+        return {name: self.figures(row[column] == name for row in self.rows) for name in sorted({row[column] for row in self.rows})}
+
+    def held_out(self, without: str) -> list[HeldOut]:
+        """The errors one by one, where the terms have not seen the value of a column at all; TTFT where the KV cache holds all clients."""
+        errors_of = {"itl_ms": self.errors["itl_ms"], "ttft_ms": np.where(self.fits, self.errors["ttft_ms"], np.nan)}
+        return held_out_rows(self.points, errors_of, current=True, unseen_gpu=without == "gpu", unseen_engine=without == "engine")
+
+
+def scored(rows: Sequence[Row], terms: Terms) -> Scored:
+    """Predict rows with some terms."""
     parts = SiliconRows(rows)
-    fits = np.array(parts.cache_holds_all())
-    found = errors(parts, terms)
-    if residuals is not None:
-        errors_of = {"itl_ms": found["itl_ms"], "ttft_ms": np.where(fits, found["ttft_ms"], np.nan)}
-        unseen = {"unseen_gpu": without == "gpu", "unseen_engine": without == "engine"}
-        residuals += held_out_rows(parts.points, errors_of, current=True, **unseen)
-    ttft = np.abs(found["ttft_ms"])
-    values = (_mean(np.abs(found["itl_ms"])), _mean(ttft[fits]), _mean(ttft), float(np.median(found["itl_ms"])))
-    return {name: round(100 * value, 2) for name, value in zip(SCORED, values, strict=True)}
+    return Scored(rows=parts.rows, points=parts.points, fits=np.array(parts.cache_holds_all()), errors=errors(parts, terms))
 
 
 def _mean(values: NDArray[np.float64]) -> float:

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +22,10 @@ import numpy as np
 from tonnage.calibration.rows import Progress
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine, find_model
+from tools.fit.processes import Processes
 from tools.fit.silicon.dense import LATER
 from tools.fit.silicon.dense_terms import EARLIER, VLLM
-from tools.fit.silicon.folds import add_means, figures, folds
+from tools.fit.silicon.folds import Fold, Scored, add_means, folds, scored
 from tools.fit.silicon.moe_rows import select_moe
 from tools.fit.silicon.sample import FILE, Row
 from tools.fit.silicon.silicon_rows import SiliconRows
@@ -33,6 +35,7 @@ from tools.fit.terms import CURRENT, Layout, Prior
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from tonnage.spec.deployment import Deployment
     from tools.fit.residuals import HeldOut
 
 Figures = dict[str, float]
@@ -133,6 +136,11 @@ class MoeLayout(Layout):
             own["expert_compute_wide"] = found["engines"][CURRENT]["expert_compute"]  # no row here has wide experts
         return found
 
+    def reaches(self, name: str, deployment: Deployment) -> bool:
+        """Whether a term can change what the steps of a deployment take; that of an engine reaches its older version too."""
+        owner, preset = name.rpartition(".")[0], find_engine(deployment.engine).coefficients
+        return owner == "" or (preset in NEWER if owner == OLDER else owner in (preset, NEWER.get(preset)))
+
 
 def moe_layout(terms: Terms, engines: Iterable[str]) -> MoeLayout:
     """The terms that the fit moves, on top of other fitted terms that stay as they are."""
@@ -156,7 +164,13 @@ def solve_moe(layout: MoeLayout, rows: Sequence[Row], evaluations: int = EVALUAT
 
 
 def refit(
-    terms: Terms, file: Path, *, progress: Progress | None = None, cross_validate: bool = True, residuals: list[HeldOut] | None = None
+    terms: Terms,
+    file: Path,
+    *,
+    progress: Progress | None = None,
+    cross_validate: bool = True,
+    residuals: list[HeldOut] | None = None,
+    processes: Processes | None = None,
 ) -> Terms:
     """Fit the terms of experts and latent attention of current engines anew.
 
@@ -166,6 +180,7 @@ def refit(
         progress: called with (done, total, name).
         cross_validate: also fit without each part that is held out, on every fifth of the other rows.
         residuals: a list to which the errors of these parts are appended.
+        processes: where the fits without them are made; the caller's own if not given.
 
     Raises:
         InputError: the file cannot be read.
@@ -180,19 +195,30 @@ def refit(
         found["engines"][engine] = rounded(fitted["engines"][engine])
     for earlier in EARLIER:
         found["engines"][earlier] |= _of_experts(found["engines"][VLLM])
+
+    def say(place: int) -> None:
+        report(place + 1, len(parts) + 1, f"{parts[place].title}: without {parts[place].name}")
+
+    results = (processes or Processes()).map(partial(_left_out, layout), parts, say)
     tables: dict[str, dict[str, Figures]] = {}
-    for number, fold in enumerate(parts, start=1):
-        report(number, len(parts) + 1, f"{fold.title}: without {fold.name}")
-        left_out = solve_moe(layout, fold.train[::THINNED], evaluations=FEWER_EVALUATIONS)
-        figures_of = {fold.title: figures(fold.test, left_out, without=fold.column, residuals=residuals)}
-        vllm = [row for row in fold.test if preset(row) == VLLM]
-        if vllm and fold.column != "engine":
-            figures_of[f"{fold.title}; rows of vLLM alone"] = figures(vllm, left_out)
-        for title, found_figures in figures_of.items():
-            tables.setdefault(title, {})[fold.name] = found_figures
+    for fold, result in zip(parts, results, strict=True):
+        tables.setdefault(fold.title, {})[fold.name] = result.figures()
+        if fold.column != "engine" and any(map(_of_vllm, fold.test)):
+            tables.setdefault(f"{fold.title}; rows of vLLM alone", {})[fold.name] = result.figures(map(_of_vllm, fold.test))
+        if residuals is not None:
+            residuals += result.held_out(fold.column)
     add_means(tables)
     _report(found, rows, tables)
     return found
+
+
+def _left_out(layout: MoeLayout, fold: Fold) -> Scored:
+    """The rows that a fold leaves out, with the terms that were fitted without them."""
+    return scored(fold.test, solve_moe(layout, fold.train[::THINNED], evaluations=FEWER_EVALUATIONS))
+
+
+def _of_vllm(row: Row) -> bool:
+    return preset(row) == VLLM
 
 
 def _of_experts(engine: Mapping[str, float]) -> Figures:
@@ -203,14 +229,19 @@ def _of_experts(engine: Mapping[str, float]) -> Figures:
 def _report(found: Terms, rows: Sequence[Row], tables: dict[str, dict[str, Figures]]) -> None:
     report, title = found["report"], f"{FILE}, MoE"
     report["rows"][title] = len(rows)
-    parts = {name: [row for row in rows if row["engine"] == name] for name in sorted({row["engine"] for row in rows})}
-    parts["latent attention"] = [row for row in rows if find_model(row["model"]).latent is not None]
-    report["in_sample"][title] = {name: figures(part, found) for name, part in parts.items() if part}
-    report["in_sample"][title]["all"] = figures(rows, found)
+    everything = scored(rows, found)
+    by_part = everything.by("engine")
+    if latent := [row for row in rows if _is_latent(row)]:
+        by_part["latent attention"] = everything.figures(map(_is_latent, rows))
+    report["in_sample"][title] = by_part | {"all": everything.figures()}
     report["held_out"] = {name: table for name, table in report["held_out"].items() if name not in tables} | tables
-    for name, part in (("experts", rows), ("latent", parts["latent attention"])):
+    for name, part in (("experts", rows), ("latent", latent)):
         count = dict(sorted(Counter(preset(row) for row in part).items()))
         found["origins"][name] = count | (dict.fromkeys(EARLIER, 0) if VLLM in count else {})  # no rows, but the terms of vLLM
+
+
+def _is_latent(row: Row) -> bool:
+    return find_model(row["model"]).latent is not None
 
 
 def carried_over(terms: Terms) -> Terms:

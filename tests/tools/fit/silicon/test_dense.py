@@ -34,10 +34,10 @@ from tools.fit.silicon.dense_terms import (
     VLLM_012,
     silicon_layout,
 )
-from tools.fit.silicon.folds import family, figures, folds
+from tools.fit.silicon.folds import family, folds, scored
 from tools.fit.silicon.sample import COLUMNS, MEASURED, installed_sample
 from tools.fit.silicon.silicon_rows import SiliconRows, lengths
-from tools.fit.silicon.solving import SLOPE, Slopes, solve_silicon
+from tools.fit.silicon.solving import solve_silicon
 
 SAMPLE = installed_sample()
 needs_wheel = pytest.mark.skipif(SAMPLE is None, reason="THE WHEEL aiconfigurator-core IS ABSENT: the shipped figures are not checked")
@@ -159,9 +159,9 @@ def test_the_fit_finds_terms_again_that_made_the_rows(tmp_path: Path) -> None:
     signs = np.random.default_rng(7).choice([-0.7, 0.7], len(layout.names))
     truth = layout.terms(layout.start + signs * layout.spread)
     rows = made_up(truth, tmp_path)
-    before = figures(rows, layout.terms(layout.start))
+    before = scored(rows, layout.terms(layout.start)).figures()
     found = solve_silicon(layout, rows)
-    after = figures(rows, found)
+    after = scored(rows, found).figures()
     for name in ("itl_ms", "ttft_ms"):
         assert after[name] < 0.35 * before[name], (name, before[name], after[name])
         assert after[name] < 4, (name, after[name])
@@ -320,20 +320,6 @@ def test_without_the_file_the_shipped_terms_stay() -> None:
     assert bare["engines"] == {}
 
 
-def test_slopes_are_those_of_the_residuals(tmp_path: Path) -> None:
-    """Corrections of all engines are moved at once; one by one gives the same."""
-    layout = silicon_layout(shipped())
-    parts = SiliconRows(select(sample(tmp_path, NVIDIA, MAX, MAX | {"backend": "trtllm", "system": "h200_sxm"})).rows)
-    parts.simulate(layout.terms(layout.start))
-    slopes = Slopes(layout, parts)
-    found, here = slopes.jacobian(layout.start), slopes.residuals(layout.start)
-    for place in range(len(layout.names)):
-        moved = layout.start.copy()
-        moved[place] += SLOPE
-        one = (slopes.residuals(moved) - here) / SLOPE
-        assert found[:, place] == pytest.approx(one, abs=1e-3, rel=1e-3), layout.names[place]
-
-
 def test_bins_of_like_steps_keep_the_sums(tmp_path: Path) -> None:
     parts = SiliconRows(select(sample(tmp_path, NVIDIA, MAX)).rows)
     parts.simulate(shipped())
@@ -412,12 +398,13 @@ def test_the_shipped_terms_say_what_was_held_out() -> None:
 def test_the_shipped_terms_predict_the_measured_rows() -> None:
     assert SAMPLE is not None
     rows = select(SAMPLE).rows
-    found = {name: figures([row for row in rows if row["engine"] == name], shipped()) for name in {row["engine"] for row in rows}}
+    everything = scored(rows, shipped())
+    found = everything.by("engine")
     assert found == {name: shipped()["report"]["in_sample"]["silicon_sample.csv"][name] for name in found}
     assert found[VLLM_010]["itl_ms"] < 5
     assert found[VLLM_012]["itl_ms"] < 5
     assert found[TRTLLM]["itl_ms"] < 5
-    assert figures(rows, shipped())["ttft_ms"] < 18
+    assert everything.figures()["ttft_ms"] < 18
 
 
 def test_the_wheel_is_found_where_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
