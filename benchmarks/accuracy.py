@@ -35,6 +35,10 @@ CURVE = Path(__file__).resolve().parent.parent / "examples" / "nim-llama-3-8b-h1
 DAY_S = 8 * 3600
 HELD_OUT_NAMES = NAMES | {"ttft_all_ms": "TTFT, all rows", "itl_median_ms": "TPOT, median error"}
 """The median error has a sign; in the row of means it is a mean of magnitudes."""
+APART = {
+    "decode pools": "decode pools of disaggregated deployments: in no fit, so held out",
+    "unexplained": "unexplained rows: left out of the fit because they contradict it, and for no better reason",
+}
 KINDS = ("model", "gpu", "precision", "engine", "regime", "cache")
 
 
@@ -110,7 +114,7 @@ def _silicon() -> Iterator[str]:
     yield from _report(report, title, command)
     yield from ("", *report.remarks)
     for kind, apart in report.apart.items():
-        yield from _report(apart, f"The same file, {kind} of disaggregated deployments: in no fit, so held out", command)
+        yield from _report(apart, f"The same file, {APART.get(kind, kind)}", command)
         yield from ("", *apart.remarks)
 
 

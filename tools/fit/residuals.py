@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.perf.prediction_error import regime_of
@@ -42,6 +42,7 @@ class HeldOut:
         group: a label; the errors of rows with the same label are alike.
         unseen_gpu, unseen_engine: whether the whole GPU, or every row of the engine, was left out of the fit.
         format: the format of the weights.
+        names: the names of the regime, from wide to narrow.
     """
 
     metric: str
@@ -51,6 +52,11 @@ class HeldOut:
     unseen_gpu: bool
     unseen_engine: bool = False
     format: str = "fp16"
+    names: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Look up the names once; the table asks for them hundreds of times."""
+        object.__setattr__(self, "names", self.regime.names())
 
     @property
     def usual(self) -> bool:
@@ -191,9 +197,9 @@ def coverage_by_regime(rows: Sequence[HeldOut], share: float = SHARE) -> dict[st
         inside: dict[str, list[bool]] = {}
         for mine in _by_kind([row for row in rows if row.metric == metric]).values():
             for table, left in _without_each(mine, stretched=True):
-                for row in left:
-                    within = _covered([row], table, share) == 1.0
-                    for name in (*row.regime.names()[:3], f"{row.regime.kind}, {row.regime.family}", f"{row.regime.kind}: {row.group}"):
+                for row, (low, high) in zip(left, _at(table, left, ((1 - share) / 2, (1 + share) / 2)), strict=True):
+                    within = low <= row.log_error <= high
+                    for name in (*row.names[:3], f"{row.regime.kind}, {row.regime.family}", f"{row.regime.kind}: {row.group}"):
                         inside.setdefault(name, []).append(within)
         found[metric] = {name: {"percent": round(100 * sum(v) / len(v), 1), "rows": len(v)} for name, v in sorted(inside.items())}
     return found
@@ -216,11 +222,18 @@ def coverage(rows: Sequence[HeldOut], share: float = SHARE) -> dict[str, dict[st
 
 def _covered(rows: Sequence[HeldOut], table: Residuals, share: float) -> float:
     tail = (1 - share) / 2
-    inside = 0
-    for row in rows:
-        low, high = (table.log_error(row.metric, row.regime, p) for p in (tail, 1 - tail))
-        inside += low <= row.log_error <= high
+    inside = sum(low <= row.log_error <= high for row, (low, high) in zip(rows, _at(table, rows, (tail, 1 - tail)), strict=True))
     return inside / len(rows)
+
+
+def _at(table: Residuals, rows: Sequence[HeldOut], levels: tuple[float, ...]) -> list[tuple[float, ...]]:
+    """The table's quantiles for every row, each regime looked up once."""
+    known: dict[tuple[str, Regime], tuple[float, ...]] = {}
+    for row in rows:
+        if (row.metric, row.regime) not in known:
+            quantile = table.quantile_function(row.metric, row.regime)
+            known[row.metric, row.regime] = tuple(quantile(level) for level in levels)
+    return [known[row.metric, row.regime] for row in rows]
 
 
 def _without_each(rows: Sequence[HeldOut], *, stretched: bool) -> Iterator[tuple[Residuals, list[HeldOut]]]:
@@ -232,11 +245,13 @@ def _without_each(rows: Sequence[HeldOut], *, stretched: bool) -> Iterator[tuple
             stretch = {metric: _stretches(rest)} if stretched else {}
             document = {"quantiles": {metric: _quantiles(rest)}, "stretch": stretch, "unseen_gpu": {}}
             families = {row.regime.family for row in rest}
-            left = [row for row in rows if row.group == group]
-            yield (
-                residuals_of(document),
-                [replace(row, regime=replace(row.regime, known_family=row.regime.family in families)) for row in left],
-            )
+            yield residuals_of(document), [_seen_by(families, row) for row in rows if row.group == group]
+
+
+def _seen_by(families: set[str], row: HeldOut) -> HeldOut:
+    """The row, of a known family only where the table has others of it."""
+    known = row.regime.family in families
+    return row if row.regime.known_family == known else replace(row, regime=replace(row.regime, known_family=known))
 
 
 def _stretches(rows: Sequence[HeldOut]) -> dict[str, float]:
@@ -245,7 +260,7 @@ def _stretches(rows: Sequence[HeldOut]) -> dict[str, float]:
     for kind, mine in _by_kind(rows).items():
         needed = _needed(mine)
         found[kind] = _holding(needed)
-        for load in sorted({row.regime.names()[1] for row in mine}):
+        for load in sorted({row.names[1] for row in mine}):
             own = [need for need in needed if need[2] == load]
             weight = len(own) / (len(own) + PULL)
             found[load] = round(math.exp(weight * math.log(_holding(own)) + (1 - weight) * math.log(found[kind])), 3)
@@ -257,11 +272,10 @@ def _needed(rows: Sequence[HeldOut]) -> list[tuple[float, float, str]]:
     needed: list[tuple[float, float, str]] = []
     tail = (1 - SHARE) / 2
     for table, left in _without_each(rows, stretched=False):
-        for row in left:
-            low, middle, high = (table.log_error(row.metric, row.regime, p) for p in (tail, 0.5, 1 - tail))
+        for row, (low, middle, high) in zip(left, _at(table, left, (tail, 0.5, 1 - tail)), strict=True):
             away = row.log_error - middle
             edge = high - middle if away > 0 else low - middle
-            needed.append((away / edge if edge else math.inf, 1 / len(left), row.regime.names()[1]))
+            needed.append((away / edge if edge else math.inf, 1 / len(left), row.names[1]))
     return needed
 
 
@@ -287,14 +301,15 @@ def _wider(unseen: Sequence[HeldOut], rows: Sequence[HeldOut], metric: str) -> f
 
 def _quantiles(rows: Sequence[HeldOut]) -> dict[str, list[float]]:
     """The quantiles of each regime, drawn towards those of the wider regime around it."""
+    alike: dict[tuple[str, ...], list[float]] = {}
+    for row in rows:
+        alike.setdefault(row.names, []).append(row.log_error)
     members: dict[str, list[float]] = {}
     parents: dict[str, str] = {}
-    for row in rows:
-        above = ""
-        for key in row.regime.names():
-            members.setdefault(key, []).append(row.log_error)
+    for names, errors in alike.items():
+        for above, key in zip(("", *names), names, strict=False):
+            members.setdefault(key, []).extend(errors)
             parents.setdefault(key, above)
-            above = key
     found: dict[str, list[float]] = {}
     for key, parent in parents.items():  # wider regimes come before those inside them
         values = sorted(members[key])

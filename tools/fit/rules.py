@@ -10,7 +10,8 @@ A rule has conditions and, where they hold, columns to set::
 Rules apply from the first to the last. Every one whose conditions hold sets its columns, and a later one sees and replaces what
 an earlier one set. ``where`` may be a list: then one of its entries must hold. A condition compares one column with a
 value, with a list of which one must be equal, or with a mapping of ``not``, ``starts``, ``contains``, ``above``, ``from``, ``until``
-and ``below``, of which all must hold. Text that begins with "=" is a formula over the columns. An unknown key is refused.
+and ``below``, of which all must hold. Text that begins with "=" is a formula over the columns. An unknown key is refused, and so is a
+rule that leaves lines out without the class of its evidence (``evidence``).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from tonnage.errors import DataError
+from tools.fit.evidence import CONTRADICTS, Evidence
 
 Columns = Mapping[str, Any]
 Condition = dict[str, Any]
@@ -60,6 +62,7 @@ class LeftOut:
     Attributes:
         reason: under which they are counted; columns in braces are filled in.
         where: the conditions, of which one must hold.
+        evidence: the class of what is known against them; a file whose rule has none is refused.
         why: how that is known.
         source: where it was read.
     """
@@ -68,6 +71,7 @@ class LeftOut:
 
     reason: str
     where: Condition | list[Condition]
+    evidence: Evidence
     why: str = ""
     source: str = ""
 
@@ -115,10 +119,23 @@ def read_rules(file: Path, kind: type[Kind]) -> Kind:
     return found
 
 
-def reason_of(rules: Sequence[LeftOut], columns: Columns) -> str:
-    """Why a line is left out, by the first rule that holds; empty where none does."""
-    found = next((rule for rule in rules if rule.holds(columns)), None)
-    return found.reason.format_map(columns) if found else ""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Why a line is left out: by the first rule that holds, and of these by the first with more evidence than a contradiction."""
+
+    reason: str
+    evidence: Evidence
+
+
+def verdict_of(rules: Sequence[LeftOut], columns: Columns) -> Verdict | None:
+    """Why a line is left out; None where no rule holds."""
+    found: LeftOut | None = None
+    for rule in rules:
+        if (found is None or rule.evidence != CONTRADICTS) and rule.holds(columns):
+            found = rule
+            if found.evidence != CONTRADICTS:
+                break
+    return None if found is None else Verdict(reason=found.reason.format_map(columns), evidence=found.evidence)
 
 
 def settings(rules: Sequence[Rule], columns: Columns) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from typing import Any, ClassVar
 import pytest
 
 from tonnage.errors import DataError
-from tools.fit.rules import LeftOut, Rule, holds, read_rules, reason_of, settings, valued
+from tools.fit.evidence import CONTRADICTS, STATED, TWICE
+from tools.fit.rules import LeftOut, Rule, Verdict, holds, read_rules, settings, valued, verdict_of
 from tools.fit.silicon.decode_pools import RULES as POOLS
 from tools.fit.silicon.dense_rows import RULES as DENSE
 from tools.fit.silicon.inferencemax import RULES as SCRIPTS
@@ -88,10 +89,25 @@ rows:
 
 
 def test_the_first_reason_counts_and_names_its_columns() -> None:
-    rules = (LeftOut(reason="tp {tp}", where={"tp": {"above": 4}}), LeftOut(reason="kimi", where={"model": "kimi"}))
-    assert reason_of(rules, COLUMNS) == "tp 8"
-    assert reason_of(rules, COLUMNS | {"tp": 2}) == "kimi"
-    assert reason_of(rules, COLUMNS | {"tp": 2, "model": "qwen"}) == ""
+    rules = (
+        LeftOut(reason="slow", where={"clients": {"from": 64}}, evidence=CONTRADICTS),
+        LeftOut(reason="tp {tp}", where={"tp": {"above": 4}}, evidence=STATED),
+        LeftOut(reason="kimi", where={"model": "kimi"}, evidence=TWICE),
+    )
+    few = COLUMNS | {"clients": 2}
+    assert verdict_of(rules, few) == Verdict(reason="tp 8", evidence=STATED)
+    assert verdict_of(rules, few | {"tp": 2}) == Verdict(reason="kimi", evidence=TWICE)
+    assert verdict_of(rules, few | {"tp": 2, "model": "qwen"}) is None
+    assert verdict_of(rules, COLUMNS) == Verdict(reason="tp 8", evidence=STATED)  # what only contradicts us is the last resort
+    assert verdict_of(rules, COLUMNS | {"tp": 2, "model": "qwen"}) == Verdict(reason="slow", evidence=CONTRADICTS)
+
+
+@pytest.mark.parametrize(("line", "says"), [("", "evidence: Field required"), ("    evidence: we disagree\n", "evidence: Input should be")])
+def test_a_rule_that_leaves_lines_out_says_what_is_known_against_them(tmp_path: Path, line: str, says: str) -> None:
+    text = "rows: []\nleft_out:\n  - reason: slow\n    where: {tp: 8}\n"
+    with pytest.raises(DataError, match=rf"made\.yaml: left_out\.0\.{says}"):
+        read(tmp_path, text + line)
+    assert read(tmp_path, text + "    evidence: only-contradicts-us\n").left_out[0].evidence == CONTRADICTS
 
 
 @pytest.mark.parametrize(

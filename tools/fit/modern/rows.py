@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -18,7 +17,8 @@ from tonnage.calibration.residuals import column
 from tonnage.errors import DoesNotFit, InputError
 from tonnage.perf.memory import memory_plan
 from tonnage.spec.catalog import find_gpu, find_model
-from tools.fit.rules import LeftOut, Rule, read_rules, reason_of, settings
+from tools.fit.evidence import CONTRADICTS, STATED, LeftOutLines
+from tools.fit.rules import LeftOut, Rule, Verdict, read_rules, settings, verdict_of
 from tools.fit.silicon.silicon_rows import SiliconRows, point_of
 
 if TYPE_CHECKING:
@@ -50,10 +50,11 @@ class ModernRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModernPoints:
-    """Usable points, and the number of the other lines by reason."""
+    """Usable points, and the number of the other lines by reason and by the class of what is known against them."""
 
     rows: list[Row]
     left_out: dict[str, int]
+    evidence: dict[str, int]
 
 
 class ModernRows(SiliconRows):
@@ -92,14 +93,16 @@ def select_modern(file: Path) -> ModernPoints:
     Raises:
         InputError: it cannot be read, or is no such file.
     """
-    reasons: Counter[str] = Counter()
+    others = LeftOutLines()
     rows: list[Row] = []
     for line in lines_of(file):
         facts = facts_of(line)
-        reason = reason_of(rules().left_out, facts) or row_of(facts, rows)
-        if reason:
-            reasons[reason] += 1
-    return ModernPoints(rows=rows, left_out=dict(reasons.most_common()))
+        verdict = verdict_of(rules().left_out, facts)
+        if verdict is None:
+            verdict = row_of(facts, rows)
+        if verdict is not None:
+            others.count(verdict.reason, verdict.evidence)
+    return ModernPoints(rows=rows, left_out=dict(others.reasons.most_common()), evidence=dict(others.classes.most_common()))
 
 
 def lines_of(file: Path) -> list[dict[str, str]]:
@@ -153,11 +156,14 @@ def _number(line: Mapping[str, str], *columns: str) -> float | None:
     return float(text) if text else None
 
 
-def row_of(facts: Row, rows: list[Row]) -> str:
-    """Append the row of a line with the settings of its run; or say why it cannot be predicted."""
+def row_of(facts: Row, rows: list[Row]) -> Verdict | None:
+    """Append the row of a line with the settings of its run; or say why it cannot be predicted.
+
+    That weights find no room is what our estimate of memory says of a run that took place, so that it is no evidence against the line.
+    """
     row = facts | settings(rules().formats, facts)
     if "format" not in row:
-        return f"precision {facts['precision']}"
+        return Verdict(reason=f"precision {facts['precision']}", evidence=STATED)
     row |= settings(rules().caches, row)
     cache = {"fp8_e4m3": "fp8", "fp8": "fp8", "auto": "fp16"}.get(row["kv"], row["cache"])
     row["precision"] = f"{row['format']}+kv-{cache}"
@@ -165,10 +171,10 @@ def row_of(facts: Row, rows: list[Row]) -> str:
     row |= {"engine": rules().engines[row["engine"]], "family": row["engine"], "spread": SPREAD if row["dump"] else 0.0}
     try:
         if memory_plan(point_of(row).deployment).blocks < 1:
-            return "no room for a KV cache"
+            return Verdict(reason="no room for a KV cache", evidence=CONTRADICTS)
     except DoesNotFit:
-        return "weights beyond the engine's share of memory"
+        return Verdict(reason="weights beyond the engine's share of memory", evidence=CONTRADICTS)
     except InputError as error:
-        return f"a split that is not estimated: {error.path or 'other'}"
+        return Verdict(reason=f"a split that is not estimated: {error.path or 'other'}", evidence=STATED)
     rows.append(row)
-    return ""
+    return None

@@ -27,9 +27,11 @@ def modern_table(path: Path) -> MeasuredTable:
         return lambda step, turnaround_s: parts.workload(place, step, turnaround_s=turnaround_s)
 
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in chosen.left_out.items())
+    classes = ", ".join(f"{count:,} {evidence}" for evidence, count in chosen.evidence.items())
+    by_evidence = f" By evidence: {classes}." if classes else ""
     return MeasuredTable(
         rows=chosen.rows,
         point=point,
         predict=lambda place, at: predict(at, load(place)),
-        remarks=(f"{path.name}: {len(chosen.rows):,} points are used; other lines: {reasons or 'none'}.",),
+        remarks=(f"{path.name}: {len(chosen.rows):,} points are used; other lines: {reasons or 'none'}.{by_evidence}",),
     )

@@ -9,12 +9,12 @@ The rules of ``decode_pools.yaml`` say which rows are used; models and formats a
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from tonnage.spec.catalog import find_gpu, system_of
+from tools.fit.evidence import LeftOutLines
 from tools.fit.rules import read_rules, settings
 from tools.fit.silicon import moe_rows
 from tools.fit.silicon.sample import Row, SampleRules, Selection, measured_of, read_sample
@@ -35,18 +35,18 @@ def select_decode_pools(file: Path) -> Selection:
     Raises:
         InputError: it cannot be read, or is no such file.
     """
-    reasons: Counter[str] = Counter()
+    others = LeftOutLines()
     rows: list[Row] = []
     for line in read_sample(file):
         if line["mode"] == "agg":
             continue
         facts = _facts(line)
-        reason = RULES.unusable(facts)
-        if reason:
-            reasons[reason] += 1
-        else:
+        verdict = RULES.unusable(facts)
+        if verdict is None:
             rows.append(_row(line, facts))
-    return Selection(rows=rows, left_out=dict(reasons.most_common()))
+        else:
+            others.count(verdict.reason, verdict.evidence)
+    return Selection.of(rows, others)
 
 
 def _facts(line: Mapping[str, str]) -> Row:

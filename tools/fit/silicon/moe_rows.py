@@ -15,7 +15,8 @@ from typing import Any
 
 from tonnage.errors import DoesNotFit
 from tonnage.perf.memory import memory_plan
-from tools.fit.rules import read_rules, reason_of, settings
+from tools.fit.evidence import CONTRADICTS, TWICE, LeftOutLines
+from tools.fit.rules import read_rules, settings, verdict_of
 from tools.fit.silicon.inferencemax import run_of
 from tools.fit.silicon.sample import Row, SampleRules, Selection, measured_of, read_sample
 from tools.fit.silicon.silicon_rows import point_of
@@ -37,49 +38,50 @@ def select_moe(file: Path) -> Selection:
     Raises:
         InputError: it cannot be read, or is no such file.
     """
-    reasons: Counter[str] = Counter()
+    others = LeftOutLines()
     rows: dict[Measurement, Row] = {}
     lines = [(line, facts_of(line)) for line in sorted(read_sample(file), key=_is_multiplied)]
-    dumps = Counter(_measurement(line, facts) for line, facts in lines if RULES.unusable(facts) == "")
+    dumps = Counter(_measurement(line, facts) for line, facts in lines if RULES.unusable(facts) is None)
     for line, facts in lines:
         same = _measurement(line, facts)
-        reason = RULES.unusable(facts) or reason_of(RULES.drafted, facts | {"dumps": dumps[same]})
-        if reason:
-            reasons[reason] += 1
+        verdict = RULES.unusable(facts) or verdict_of(RULES.drafted, facts | {"dumps": dumps[same]})
+        if verdict is not None and verdict.evidence != CONTRADICTS:
+            others.count(verdict.reason, verdict.evidence)
         elif same in rows:
-            reasons["same measurement in another dump"] += 1
+            others.count("same measurement in another dump", TWICE)
         elif not _fits(row := _row(line, facts)):
-            reasons["weights beyond the engine's default share of memory"] += 1
+            others.count("weights beyond the engine's default share of memory", CONTRADICTS)
+        elif verdict is not None:
+            others.keep(same, row, verdict.reason)
         else:
             rows[same] = row
-    found = without_faster_twins(list(rows.values()), reasons)
-    plain = undisturbed(found)
-    if len(plain) < len(found):
-        reasons["slowed by something else"] = len(found) - len(plain)
-    return Selection(rows=plain, left_out=dict(reasons.most_common()))
+    return Selection.of(_without_odd_runs(list(rows.values()), others), others)
 
 
-def undisturbed(rows: Sequence[Row]) -> list[Row]:
-    """The rows without those whose token latency is ``disturbed`` times that of another run of the same."""
-    fastest: dict[Measurement, float] = {}
+def _without_odd_runs(rows: Sequence[Row], others: LeftOutLines) -> list[Row]:
+    """The rows without those that another run of the same speaks against: faster ones of ``twins``, and far slower ones (``disturbed``).
+
+    Of two runs that differ, nobody says which was not what it seems. So those that are not used count as unexplained.
+    """
+    runs: dict[Measurement, list[float]] = {}
     for row in rows:
-        fastest[_same(row)] = min(row["itl_ms"], fastest.get(_same(row), math.inf))
-    return [row for row in rows if row["itl_ms"] < RULES.disturbed * fastest[_same(row)]]
-
-
-def without_faster_twins(rows: Sequence[Row], reasons: Counter[str]) -> list[Row]:
-    """The rows without those of ``twins`` that make tokens faster than another run of the same; ``reasons`` counts what is left out."""
-    slowest: dict[Measurement, float] = {}
+        runs.setdefault(_same(row), []).append(row["itl_ms"])
+    kept, fastest = [], dict.fromkeys(runs, math.inf)
     for row in rows:
-        slowest[_same(row)] = max(row["itl_ms"], slowest.get(_same(row), 0.0))
-    found = []
-    for row in rows:
-        reason = reason_of(RULES.twins, row) if row["itl_ms"] != slowest[_same(row)] else ""
-        if reason:
-            reasons[reason] += 1
+        verdict = verdict_of(RULES.twins, row) if row["itl_ms"] != max(runs[_same(row)]) else None
+        if verdict is None:
+            kept.append(row)
+            fastest[_same(row)] = min(row["itl_ms"], fastest[_same(row)])
         else:
-            found.append(row)
-    return found
+            others.keep(_itself(row), row, verdict.reason)
+    for row in kept:
+        if row["itl_ms"] >= RULES.disturbed * fastest[_same(row)]:
+            others.keep(_itself(row), row, "slowed by something else")
+    return [row for row in kept if row["itl_ms"] < RULES.disturbed * fastest[_same(row)]]
+
+
+def _itself(row: Row) -> Measurement:
+    return (*_same(row), row["ttft_ms"], row["itl_ms"])
 
 
 def _same(row: Row) -> Measurement:

@@ -9,15 +9,16 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
 from tonnage.errors import InputError
 from tonnage.spec.catalog import find_gpu
-from tools.fit.rules import LeftOut, Rule, reason_of, settings
+from tools.fit.evidence import LeftOutLines
+from tools.fit.rules import LeftOut, Rule, Verdict, settings, verdict_of
 
 Row = dict[str, Any]
 
@@ -100,17 +101,32 @@ class SampleRules:
         }
         return found | settings(self.formats, found)
 
-    def unusable(self, facts: Row) -> str:
-        """Why a line is not used; empty if it is."""
-        return reason_of(self.left_out, facts)
+    def unusable(self, facts: Row) -> Verdict | None:
+        """Why a line is not used; None if it is."""
+        return verdict_of(self.left_out, facts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Usable rows, and the number of the other lines by reason."""
+    """The lines of a file, sorted.
+
+    Attributes:
+        rows: those that are used.
+        left_out: the number of the others by reason.
+        evidence: the same number by the class of what is known against them.
+        unexplained: those against which nothing is known but that predictions lie elsewhere: scored, and not fitted.
+    """
 
     rows: list[Row]
     left_out: dict[str, int]
+    evidence: dict[str, int] = field(default_factory=dict)
+    unexplained: list[Row] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, rows: Iterable[Row], others: LeftOutLines) -> Selection:
+        """Rows that are used, and the other lines."""
+        left_out, evidence = (dict(counter.most_common()) for counter in (others.reasons, others.classes))
+        return cls(rows=list(rows), left_out=left_out, evidence=evidence, unexplained=list(others.unexplained.values()))
 
 
 def installed_sample() -> Path | None:

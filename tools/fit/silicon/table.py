@@ -1,13 +1,16 @@
 """``silicon_sample.csv`` as a measured table that can be scored: which of its rows, and with which knobs and lengths.
 
-Dense models come first, then mixtures of experts, each by the rules of the file that fits them; decode pools of disaggregated
-deployments, of which only the time per token is predicted, stand apart.
+Dense models come first, then mixtures of experts, each by the rules of the file that fits them. Decode pools of disaggregated
+deployments, of which only the time per token is predicted, stand apart, and so do rows that the fit leaves out for no better reason than
+that they contradict the predictions ("unexplained").
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from tonnage.errors import InputError
 from tonnage.perf.external.aiconfigurator import PACKAGE
@@ -15,10 +18,11 @@ from tonnage.validation.load import Load
 from tonnage.validation.measured_table import MeasuredTable
 from tonnage.validation.point import Point, read_point
 from tonnage.validation.predict import decoding, predict
+from tools.fit.evidence import UNEXPLAINED
 from tools.fit.silicon.decode_pools import select_decode_pools
 from tools.fit.silicon.dense_rows import select
 from tools.fit.silicon.moe_rows import select_moe
-from tools.fit.silicon.sample import FILE, Selection, installed_sample
+from tools.fit.silicon.sample import FILE, Row, Selection, installed_sample
 from tools.fit.silicon.silicon_rows import SiliconRows
 
 
@@ -42,29 +46,31 @@ def silicon_table(path: Path) -> MeasuredTable:
     Raises:
         InputError: it cannot be read, or has other columns.
     """
-    places: list[tuple[SiliconRows, int]] = []
-    rows: list[dict[str, Any]] = []
-    remarks = []
-    for what, chosen in (("dense models", select(path)), ("mixtures of experts", select_moe(path))):
-        parts = SiliconRows(chosen.rows)
-        places += [(parts, i) for i in range(len(chosen.rows))]
-        rows += chosen.rows
-        remarks.append(_remark(path, what, chosen))
+    chosen = {"dense models": select(path), "mixtures of experts": select_moe(path)}
+    apart = {"decode pools": _decode_pools(path)}
+    if unexplained := [row for selection in chosen.values() for row in selection.unexplained]:
+        apart[UNEXPLAINED] = _table([unexplained], (_why(path, unexplained),))
+    remarks = tuple(_remark(path, what, selection) for what, selection in chosen.items())
+    return replace(_table([selection.rows for selection in chosen.values()], remarks), apart=apart)
+
+
+def _table(parts: Sequence[list[Row]], remarks: tuple[str, ...]) -> MeasuredTable:
+    """Rows as a table, each part of them in its order."""
+    places = [(rows, i) for rows in map(SiliconRows, filter(None, parts)) for i in range(len(rows.rows))]
 
     def point(place: int) -> Point:
-        parts, i = places[place]
-        return parts.point(parts.rows[i])
+        rows, i = places[place]
+        return rows.point(rows.rows[i])
 
     def load(place: int) -> Load:
-        parts, i = places[place]
-        return lambda step, turnaround_s: parts.workload(i, step, turnaround_s=turnaround_s)
+        rows, i = places[place]
+        return lambda step, turnaround_s: rows.workload(i, step, turnaround_s=turnaround_s)
 
     return MeasuredTable(
-        rows=rows,
+        rows=[rows.rows[i] for rows, i in places],
         point=point,
         predict=lambda place, at: predict(at, load(place)),
-        remarks=tuple(remarks),
-        apart={"decode pools": _decode_pools(path)},
+        remarks=remarks,
     )
 
 
@@ -81,4 +87,11 @@ def _decode_pools(path: Path) -> MeasuredTable:
 
 def _remark(path: Path, what: str, chosen: Selection) -> str:
     reasons = ", ".join(f"{count:,} {reason}" for reason, count in chosen.left_out.items())
-    return f"{path.name}, {what}: {len(chosen.rows):,} rows are used; other lines: {reasons or 'none'}."
+    classes = ", ".join(f"{count:,} {evidence}" for evidence, count in chosen.evidence.items())
+    by_evidence = f" By evidence: {classes}." if classes else ""
+    return f"{path.name}, {what}: {len(chosen.rows):,} rows are used; other lines: {reasons or 'none'}.{by_evidence}"
+
+
+def _why(path: Path, rows: Sequence[Row]) -> str:
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in Counter(row["why"] for row in rows).most_common())
+    return f"{path.name}, {UNEXPLAINED}: {len(rows):,} rows that only contradict the predictions, in no fit: {reasons}."

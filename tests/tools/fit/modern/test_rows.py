@@ -81,6 +81,7 @@ def test_what_is_left_out_is_counted_by_reason(tmp_path: Path) -> None:
     found = select_modern(sample(tmp_path, {}, {"spec_decoding": "mtp"}, known, {"model": "Kimi-K2.5", "precision": "bf16", "tp": "1.0"}))
     assert len(found.rows) == 1
     assert sorted(found.left_out.values()) == [1, 1, 1]
+    assert found.evidence == {"stated-by-source": 1, "measured-twice": 1, "only-contradicts-us": 1}
     assert any("multi-token" in reason for reason in found.left_out)
     assert any("known to the fit" in reason for reason in found.left_out)
 

@@ -3,9 +3,13 @@ from pathlib import Path
 import pytest
 
 from tests.silicon_sample import sample
+from tonnage import api
+from tonnage.report.scored import scored
+from tonnage.report.writers.terminal import terminal
 from tonnage.spec.deployment import Parallelism
 from tonnage.validation.point import read_point
 from tools.fit.silicon.moe_rows import degrees, select_moe
+from tools.fit.silicon.table import silicon_table
 
 SPLIT = ("tp_size", "attention_dp_size", "moe_tp_size", "moe_ep_size")
 
@@ -71,7 +75,7 @@ def test_traps_of_the_file_are_left_out_and_counted(tmp_path: Path) -> None:
         {
             "multi-token prediction, not said": 1,
             "not one of the models": 1,
-            "corrupt": 1,
+            "fewer slots than clients, not said": 1,
             "more GPUs than a server has": 1,
             "no measured value": 1,
         },
@@ -110,7 +114,29 @@ def test_runs_of_deepseek_with_drafts_are_left_out_by_clients_dump_and_speed(tmp
     alone = line(**plain, isl="8192")
     found = rows_of(tmp_path, *twice, alone)
     assert [(row["itl_ms"], row["concurrency"], row["isl"]) for row in found] == [(12.5, 16, 1024)]
-    assert select(tmp_path, *twice, alone)[1]["multi-token prediction, not said"] == 4
+    chosen = select_moe(tmp_path / "silicon_sample.csv")
+    assert chosen.left_out == {"multi-token prediction, not said": 3, "same measurement in another dump": 3}
+    assert chosen.evidence == {"measured-twice": 3, "only-contradicts-us": 3}
+    unexplained = {(row["itl_ms"], row["concurrency"], row["isl"]) for row in chosen.unexplained}
+    assert unexplained == {(8.5, 16, 1024), (12.5, 128, 1024), (12.5, 16, 8192)}
+
+
+def test_what_only_contradicts_us_is_scored_apart(tmp_path: Path) -> None:
+    """gpt-oss of 2025-11-02 is used again; runs that nothing but the predictions speaks against are scored, and not fitted."""
+    gpt_oss = {"model_path": "openai/gpt-oss-120b", "precision": "fp4", "system": "h100_sxm", "clients": "4"}
+    untuned = line(model_path="Qwen/Qwen3-235B-A22B-FP8", clients="4", silicon_tpot_ms="40")
+    waiting = line(**gpt_oss, day="2025-12-05", silicon_ttft_ms="20000")
+    file = sample(tmp_path, line(**gpt_oss, day="2025-11-02"), waiting, untuned, line(silicon_ttft_ms=""))
+    chosen = select_moe(file)
+    assert [row["model"] for row in chosen.rows] == ["gpt-oss-120b"]
+    assert [row["why"] for row in chosen.unexplained] == ["fewer slots than clients, not said", "no tuned kernel"]
+    report = api.score(silicon_table(file))
+    apart = report.apart["unexplained"]
+    assert (report.rows, apart.rows, apart.overall["itl_ms"].n) == (1, 2, 2)
+    assert apart.overall["itl_ms"].mape > 5
+    assert "2 rows that only contradict the predictions" in apart.remarks[0]
+    assert "By evidence: 2 only-contradicts-us, 1 stated-by-source" in report.remarks[1]
+    assert "Apart: unexplained\n2 of 2 rows predicted" in terminal(scored(report))
 
 
 def test_ranks_that_only_the_configuration_tells(tmp_path: Path) -> None:
