@@ -79,7 +79,6 @@ def test_a_simulation_takes_them_by_name() -> None:
     slower = simulation_of(None, {**hourly, "request_rate": 1.0})
     assert slower.workloads[0].arrivals.rate == pytest.approx(1.0)
     for wrong, said in (
-        ({"request_rate": 1, "instances": 2, "fail": "mtbf=1h repair=1s", "autoscale": "metric=rate target=1 max=3"}, "both given"),
         ({"request_rate": 1, "instances": 2, "autoscale": "metric=rate target=1 max=3"}, "says how many there are"),
         ({"concurrency": 1, "fail": "mtbf=1h repair=1s"}, "share an open loop"),
         ({"arrivals": "profile"}, "needs the hourly loads"),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.simulator.test_engine import engine_of, opened
-from tests.simulator.test_failures import S, one_at_a_time, spread
+from tests.simulator.test_failures import S, conserved, one_at_a_time, spread
 from tests.simulator.test_kernel import assert_same
 from tests.strategies import SCHEDULERS, runs
 from tonnage.errors import InputError
@@ -17,6 +19,7 @@ from tonnage.simulator import reference
 from tonnage.simulator.autoscaler import METRICS, SERVING, Autoscale, look, next_look, scaler_of
 from tonnage.simulator.changes import Changes
 from tonnage.simulator.engine import Engine
+from tonnage.simulator.failures import RETRIES, Failures, Outages, outages_of
 from tonnage.simulator.fleet import simulate_fleet
 from tonnage.simulator.kernel.fleet import run_fleet
 
@@ -28,7 +31,38 @@ EASY = settings(max_examples=15, deadline=None, suppress_health_check=[HealthChe
 @given(data=st.data())
 def test_the_compiled_fleet_is_the_reference_under_a_controller(router, data):
     run = opened(data.draw(runs(SCHEDULERS)))
-    rule = Autoscale(
+    rule = _rule(data)
+    plain, routed = _both(run, router, Changes(autoscale=rule))
+    assert routed.changed.instance_seconds == plain.changed.instance_seconds
+    assert set(routed.requests.status) <= {COMPLETED, REJECTED}
+    held = routed.changed.served
+    if len(held):
+        assert held[:, 0].min() >= rule.least
+        assert held[:, 0].max() <= rule.most
+        assert held[:, 1].max() <= rule.instances
+        assert (held[:, 0] <= held[:, 1]).all()
+
+
+@pytest.mark.parametrize("router", ["least-outstanding", "least-kv"])
+@EASY
+@given(data=st.data())
+def test_the_compiled_fleet_is_the_reference_when_instances_fail_under_a_controller(router, data):
+    """Every request ends once, whatever fails, starts and leaves at the same time, and no more is held than there are places."""
+    run = opened(data.draw(runs(SCHEDULERS)))
+    rule, retry = _rule(data), data.draw(st.sampled_from(sorted(RETRIES)))
+    failures = Failures(mtbf_s=data.draw(st.sampled_from([0.02, 0.1])), repair_s=data.draw(st.sampled_from([0.0, 0.01, 0.1])))
+    outages = outages_of(failures, rule.instances, int(run.trace.due_ps[-1]), data.draw(st.integers(0, 9)))
+    plain, routed = _both(run, router, Changes(outages=outages, retry=retry, autoscale=rule))
+    assert routed.changed == replace(plain.changed, served=routed.changed.served)
+    assert routed.changed.failures <= outages.failures(int(run.trace.due_ps[-1]))
+    conserved(run.trace, routed.requests, retry)
+    held = routed.changed.served
+    assert (held[:, 0] <= held[:, 1]).all()
+    assert held[:, 1].max(initial=0) <= rule.instances
+
+
+def _rule(data) -> Autoscale:
+    return Autoscale(
         metric=data.draw(st.sampled_from(sorted(METRICS))),
         target=data.draw(st.sampled_from([0.5, 1.0, 3.0, 40.0])),
         least=data.draw(st.integers(1, 2)),
@@ -38,21 +72,17 @@ def test_the_compiled_fleet_is_the_reference_under_a_controller(router, data):
         interval_s=data.draw(st.sampled_from([0.002, 0.01, 0.03])),
         warm=data.draw(st.integers(0, 1)),
     )
-    changes = Changes(autoscale=rule)
-    engines = [engine_of(reference.Engine, run) for _ in range(rule.instances)]
+
+
+def _both(run, router: str, changes: Changes):
+    """What the plain fleet and the compiled one say, held against each other."""
+    engines = [engine_of(reference.Engine, run) for _ in range(changes.autoscale.instances)]
     plain = simulate_fleet(run.trace, engines, router, changes=changes, fresh=lambda _: engine_of(reference.Engine, run))
     routed = run_fleet(run.trace, [engine_of(Engine, run).machine for _ in engines], router, changes=changes)
     np.testing.assert_array_equal(routed.chosen, plain.chosen)
     np.testing.assert_array_equal(routed.changed.served, plain.changed.served)
     assert_same(routed.requests, plain.requests)
-    assert routed.changed.instance_seconds == plain.changed.instance_seconds
-    assert set(routed.requests.status) <= {COMPLETED, REJECTED}
-    held = routed.changed.served
-    if len(held):
-        assert held[:, 0].min() >= rule.least
-        assert held[:, 0].max() <= rule.most
-        assert held[:, 1].max() <= rule.instances
-        assert (held[:, 0] <= held[:, 1]).all()
+    return plain, routed
 
 
 def after(rule: Autoscale, loads: list[list[int]]) -> list[tuple[int, int]]:
@@ -97,6 +127,30 @@ def test_a_steady_rate_is_served_by_as_many_as_the_target_says_and_the_seconds_a
     assert held[4:, 0].tolist() == [4] * (len(held) - 4)
     assert (routed.requests.status == COMPLETED).all()
     assert routed.changed.instance_seconds == pytest.approx(15 + 4 * (600 - 15), abs=1)
+
+
+def test_nothing_is_started_where_a_place_is_broken_and_another_one_takes_its_load() -> None:
+    """Of four places the first two serve; the first breaks at 20 s and works again at 200 s: the third stands in for it, 30 s later."""
+    rule = Autoscale(**{**RULE, "least": 2, "most": 3})
+    outages = Outages(at=np.array([20, 200]) * S, instance=np.array([0, 0]), back=np.array([0, 1]))
+    trace = spread(600, S // 2)
+    routed = run_fleet(trace, one_at_a_time(3), "round-robin", changes=Changes(outages=outages, autoscale=rule))
+    at = trace.due_ps / S
+    assert set(routed.chosen[at < 20]) == {0, 1}
+    assert set(routed.chosen[(at >= 20) & (at < 60)]) == {1}
+    assert set(routed.chosen[at >= 60]) == {1, 2}
+    assert routed.changed.failures == 1
+    assert routed.changed.served[:, 1].tolist() == [2] * len(routed.changed.served)
+
+
+def test_requests_see_an_instance_that_is_replaced_for_the_share_of_time_between_failures() -> None:
+    """One serves for 60 s on average; then a look comes half a second later, and another one is ready 20 s after it: 60 of 80.5."""
+    trace, failures = spread(200_000, S // 10), Failures(mtbf_s=60.0, repair_s=1.0, retry="none")
+    rule = Autoscale(metric="outstanding", target=1e6, least=1, most=8, start_s=20.0, interval_s=1.0)
+    outages = outages_of(failures, rule.instances, int(trace.due_ps[-1]), seed=3)
+    routed = run_fleet(trace, one_at_a_time(8), "round-robin", changes=Changes(outages=outages, retry="none", autoscale=rule))
+    assert float(np.mean(routed.requests.status == COMPLETED)) == pytest.approx(60 / 80.5, abs=0.04)
+    assert routed.changed.served[:, 1].tolist() == [1] * len(routed.changed.served)
 
 
 def test_what_no_controller_could_do_is_refused() -> None:

@@ -56,10 +56,10 @@ def test_the_compiled_fleet_is_the_reference_when_instances_fail(router, data):
     assert_same(routed.requests, plain.requests)
     assert routed.changed.retried == plain.changed.retried
     assert routed.changed.failures == plain.changed.failures
-    _conserved(run.trace, routed.requests, failures.retry)
+    conserved(run.trace, routed.requests, failures.retry)
 
 
-def _conserved(trace: Trace, record, retry: str) -> None:
+def conserved(trace: Trace, record, retry: str) -> None:
     """Every request ends once; one that completed has all of its tokens, and each gap belongs to a token that somebody had."""
     assert set(record.status) <= {COMPLETED, REJECTED, FAILED}
     done = record.status == COMPLETED

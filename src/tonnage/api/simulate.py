@@ -165,4 +165,4 @@ def _changes(asks: Simulation, trace: Trace) -> Changes:
     if failures is None:
         return Changes(autoscale=asks.autoscale)
     last = int(trace.due_ps[-1]) if len(trace) else 0
-    return Changes(outages=outages_of(failures, asks.instances, last, asks.seed), retry=failures.retry)
+    return Changes(outages=outages_of(failures, asks.instances, last, asks.seed), retry=failures.retry, autoscale=asks.autoscale)

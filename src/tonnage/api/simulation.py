@@ -338,8 +338,6 @@ def _fleet(own: Mapping[str, Any], asked: str | None, deployment: Deployment, lo
         raise InputError(f"{option('instances')}: {instances} is not possible; write a whole number from 1 to {MOST_INSTANCES:,}")
     failures = None if own.get("fail") is None else failures_of(own["fail"])
     autoscale = None if own.get("autoscale") is None else autoscale_of(own["autoscale"], deployment)
-    if failures is not None and autoscale is not None:
-        raise InputError(f"{option('fail')}, {option('autoscale')}: both given; they are simulated apart so far, so leave one of them out")
     if autoscale is not None and "instances" in own:
         raise InputError(f"{option('instances')}: {option('autoscale')} says how many there are, with min and max; leave this out")
     instances = instances if autoscale is None else autoscale.instances

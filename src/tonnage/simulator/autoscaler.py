@@ -11,6 +11,10 @@ at once. A new instance takes ``start`` until it can. One that is not needed any
 one has ended; until then it is held, and counts against the most that there may be. At a look the lowest numbers start and enter service
 first, and the highest leave it first.
 
+An instance stands in a place of its number. Where a place breaks (``failures.py``), what stood there is gone: it is neither held nor paid
+for, and nothing is started there until the place works again. The controller is told of no failure; at its next look it sees fewer that
+serve, and starts others in places that are free. In a place that works again nothing stands until something is started there.
+
 ``look`` reads and writes by index alone: one source for plain Python and, compiled, for the loop of a fleet, as the routers.
 """
 
@@ -79,6 +83,7 @@ class Scaler(NamedTuple):
         counts: int64: looks so far; requests that came since the last one.
         held: int32 of shape (looks, 2): instances that serve, and that are held, after each look.
         released: int64, 1 for those that were released at this look.
+        broken: int64, 1 for places in which nothing can be started.
     """
 
     rule: Sequence[int]
@@ -89,6 +94,7 @@ class Scaler(NamedTuple):
     counts: MutableSequence[int]
     held: MutableSequence[MutableSequence[int]]
     released: MutableSequence[int]
+    broken: MutableSequence[int]
 
 
 def scaler_of(rule: Autoscale | None, until: int) -> Scaler:
@@ -102,7 +108,7 @@ def scaler_of(rule: Autoscale | None, until: int) -> Scaler:
 
     none = np.zeros(0, np.int64)
     if rule is None:
-        return Scaler(none, np.zeros(0), none, none, none, none, np.zeros((0, 2), np.int32), none)  # type: ignore[arg-type]
+        return Scaler(none, np.zeros(0), none, none, none, none, np.zeros((0, 2), np.int32), none, none)  # type: ignore[arg-type]
     start, hold, interval = (max(round(s * PER_S), 0) for s in (rule.start_s, rule.hold_s, rule.interval_s))
     interval = max(interval, 1)
     phase = np.full(rule.instances, OFF)
@@ -116,6 +122,7 @@ def scaler_of(rule: Autoscale | None, until: int) -> Scaler:
         np.zeros(2, np.int64),
         np.zeros((until // interval, 2), np.int32),
         np.zeros(rule.instances, np.int64),
+        np.zeros(rule.instances, np.int64),
     )
     return Scaler(*columns)  # type: ignore[arg-type]
 
@@ -125,6 +132,14 @@ def next_look(s: Scaler) -> int:
     if len(s.phase) == 0 or s.counts[0] >= len(s.held):
         return NO_LOOK
     return (s.counts[0] + 1) * s.rule[6]
+
+
+def place_fails(s: Scaler, i: int) -> int:
+    """What stands in the ``i``-th place is gone; 1 where something did."""
+    held = 0 if s.phase[i] == OFF else 1
+    s.phase[i] = OFF
+    s.broken[i] = 1
+    return held
 
 
 def look(s: Scaler, requests: Sequence[int], available: MutableSequence[int], at: int) -> None:
@@ -199,7 +214,7 @@ def scale_up(s: Scaler, wanted: int, at: int) -> None:
         if s.phase[i] == STANDBY and serving < wanted:
             s.phase[i] = SERVING
             serving += 1
-        elif s.phase[i] == OFF and active < wanted + s.rule[3]:
+        elif s.phase[i] == OFF and s.broken[i] == 0 and active < wanted + s.rule[3]:
             s.phase[i] = STARTING
             s.ready[i] = at + s.rule[4]
             active += 1

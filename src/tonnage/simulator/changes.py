@@ -22,10 +22,10 @@ class Changed:
     """What failures and the controller did, from time 0 to the arrival of the last request.
 
     Attributes:
-        failures: of instances.
+        failures: of instances; with a controller, of those that were held.
         retried: times that a request in flight was sent to another instance.
-        availability: share of the instances' time in which they worked.
-        instance_seconds: held instances times seconds; with failures, broken ones too.
+        availability: share of the instances' time in which they worked; with a controller, of the time of their places.
+        instance_seconds: held instances times seconds; broken ones too, but under a controller, which holds others in their stead.
         served: int32 of shape (looks, 2): instances that serve, and that are held, after each look of the controller; empty without one.
     """
 
@@ -75,10 +75,8 @@ class Changes:
         """Refuse what the engines of a fleet cannot do.
 
         Raises:
-            InputError: failures and autoscaling at once, or other numbers of instances than there are engines.
+            InputError: other numbers of instances than there are engines.
         """
-        if self.outages is not None and self.autoscale is not None:
-            raise InputError("a fleet: failures and autoscaling are simulated apart so far; leave one of them out")
         if self.autoscale is not None and self.autoscale.instances != instances:
             raise InputError(f"a fleet: autoscaling holds up to {self.autoscale.instances} instances, and there are {instances} engines")
         if self.outages is not None and len(self.outages.instance) and int(self.outages.instance.max()) >= instances:
@@ -93,13 +91,13 @@ class Changes:
         serve = instances if self.autoscale is None else self.autoscale.least
         return [1] * serve + [0] * (instances - serve)
 
-    def changed(self, instances: int, last: int, retried: int, scaler: Scaler) -> Changed:
-        """What came of it."""
+    def changed(self, instances: int, last: int, retried: int, failed: int, scaler: Scaler) -> Changed:
+        """What came of it, with the requests that were sent again and the instances that failed."""
         import numpy as np
 
         scaled = self.autoscale is not None
         return Changed(
-            failures=0 if self.outages is None else self.outages.failures(last),
+            failures=failed,
             retried=retried,
             availability=1.0 if self.outages is None else self.outages.availability(instances, last),
             instance_seconds=instance_seconds(scaler, self.autoscale, last) if self.autoscale else instances * last / 1e12,

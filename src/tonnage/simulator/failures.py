@@ -6,7 +6,8 @@ repairman's model. The draws know nothing of the load.
 
 A failure takes an engine's queue, batch and KV cache; tokens that it had handed to its front end still reach their clients. The router
 notices at once. What was in flight is sent to another instance at the same instant, or lost, by ``Retry``; a request is lost too where
-no instance is available. An instance that comes back is empty. Nothing fails after the last request has come.
+no instance is available. An instance that comes back is empty. Nothing fails after the last request has come. Under a controller
+(``autoscaler.py``) it is places that fail and return, and an instance that is started there takes its start beside the repair.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tonnage.results.requests import FAILED, UNFINISHED
-from tonnage.simulator.autoscaler import NO_LOOK, look, next_look, scaler_of
+from tonnage.simulator.autoscaler import NO_LOOK, look, next_look, place_fails, scaler_of
 from tonnage.simulator.changes import NO_CHANGES, Changes, Routed
 from tonnage.simulator.member import Member, view_of
 from tonnage.simulator.router import DEFAULT_ROUTER, NO_INSTANCE, ROUTERS, Request, check_fleet, memory_of
@@ -99,7 +99,7 @@ class _Fleet:
         self.sent = trace.due_ps.copy()
         self.available = changes.available(len(engines))
         self.last = changes.last(trace)
-        self.scaler, self.outage, self.retried = scaler_of(changes.autoscale, self.last), 0, 0
+        self.scaler, self.outage, self.retried, self.failed = scaler_of(changes.autoscale, self.last), 0, 0, 0
 
     def route(self, number: int, at: int) -> None:
         """Send a request, for the first time or again, to an instance that the router chooses; it is lost where none is available."""
@@ -149,9 +149,15 @@ class _Fleet:
             return
         instance, back = int(outages.instance[self.outage]), bool(outages.back[self.outage])
         self.outage += 1
-        self.available[instance] = int(back)
+        scaled = len(self.scaler.counts) > 0
         if back:
+            if scaled:
+                self.scaler.broken[instance] = 0
+            else:
+                self.available[instance] = 1
             return
+        self.failed += place_fails(self.scaler, instance) if scaled else 1
+        self.available[instance] = 0
         self.advance(at)
         for number, tokens in self.taken_away(instance):
             if retry == "all" or (retry == "unanswered" and tokens == 0):
@@ -206,7 +212,7 @@ class _Fleet:
         return Routed(
             requests=record,
             chosen=self.chosen,
-            changed=self.changes.changed(len(self.members), self.last, self.retried, self.scaler),
+            changed=self.changes.changed(len(self.members), self.last, self.retried, self.failed, self.scaler),
         )
 
 

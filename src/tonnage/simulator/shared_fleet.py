@@ -55,7 +55,7 @@ def simulate_shared_fleet(
         heapq.heappush(clients.pending, (int(trace.due_ps[row]), row))
     while clients.turn():
         pass
-    changed = NO_CHANGES.changed(len(engines), NO_CHANGES.last(trace), 0, scaler_of(None, 0))
+    changed = NO_CHANGES.changed(len(engines), NO_CHANGES.last(trace), 0, 0, scaler_of(None, 0))
     return Routed(requests=_joined(engines), chosen=clients.chosen, changed=changed)
 
 

@@ -56,7 +56,7 @@ class Asked(NamedTuple):
         chosen: the instance of each request; -1 where none was available.
         outages: failures and returns.
         scaler: the controller.
-        told: outages that have happened, and requests that were sent again.
+        told: outages that have happened, requests that were sent again, and instances that failed.
     """
 
     code: int
@@ -106,7 +106,7 @@ def run_fleet(
         chosen=np.empty(len(trace), np.int64),
         outages=Down(none, none, none) if down is None else Down(*(plain(each, np.int64) for each in (down.at, down.instance, down.back))),
         scaler=scaler_of(changes.autoscale, last),
-        told=np.zeros(2, np.int64),
+        told=np.zeros(3, np.int64),
     )
     view, memory = _view(fleet, weight, changes.available(count)), _memory(count, seed)
     for until in range(0, len(trace) + AT_ONCE, AT_ONCE):
@@ -120,7 +120,7 @@ def run_fleet(
     return Routed(
         requests=replace(record, instance=served, due_ns=due),
         chosen=asked.chosen,
-        changed=changes.changed(count, last, int(asked.told[1]), asked.scaler),
+        changed=changes.changed(count, last, int(asked.told[1]), int(asked.told[2]), asked.scaler),
     )
 
 

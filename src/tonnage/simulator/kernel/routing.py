@@ -12,7 +12,7 @@ from numba.extending import register_jitable
 
 from tonnage.results.requests import FAILED
 from tonnage.simulator import autoscaler, router
-from tonnage.simulator.autoscaler import NO_LOOK, look, next_look
+from tonnage.simulator.autoscaler import NO_LOOK, look, next_look, place_fails
 from tonnage.simulator.kernel.arrivals import submit_routed
 from tonnage.simulator.kernel.driven import drive
 from tonnage.simulator.kernel.health import clear, take_away
@@ -22,7 +22,7 @@ from tonnage.simulator.kernel.memory import IN_A_FLEET, NEVER, NOBODY
 from tonnage.simulator.kernel.watch import deliver
 from tonnage.simulator.router import ROUTERS, Request
 
-_controller = [autoscaler.wake_and_release, autoscaler.asked_for, autoscaler.scale_up, autoscaler.scale_down, look, next_look]
+_controller = [autoscaler.wake_and_release, autoscaler.asked_for, autoscaler.scale_up, autoscaler.scale_down, look, next_look, place_fails]
 _functions: list[Any] = [router.mixed, router.draw, router.nth_available, router.least, *ROUTERS.values(), *_controller]
 for _function in _functions:
     register_jitable(_function)
@@ -135,8 +135,12 @@ def fail_or_return(f, view, memory, asked, at):
     back = outages.back[told[0]]
     told[0] += 1
     if back > 0:
-        view.available[i] = 1
+        if asked.scaler.counts.size > 0:
+            asked.scaler.broken[i] = 0
+        else:
+            view.available[i] = 1
         return
+    told[2] += place_fails(asked.scaler, i) if asked.scaler.counts.size > 0 else 1
     go_to(f, view, asked, at)
     view.available[i] = 0
     count = take_away(f, i, at)
