@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from tonnage.errors import InputError, option
 from tonnage.plan.aim import RACK_KW, Aim, BudgetOf
@@ -64,10 +64,9 @@ def aim_of(asked: ChoiceAsked) -> Aim | None:
 
 
 def said_of_choice(scenario: Scenario) -> str | None:
-    """The first thing that is said of the choice or of what stands by, by its name; None where nothing is."""
-    parts = ((scenario.choice, name) for name in ChoiceAsked.__dataclass_fields__)
-    others = ((scenario.standby, name) for name in StandbyAsked.__dataclass_fields__)
-    return next((name for part, name in (*parts, *others) if getattr(part, name) is not None), None)
+    """The first thing that is said of the choice, of what stands by or of how it is scaled, by its name; None where nothing is."""
+    asked = (scenario.choice, scenario.standby, scenario.scaling)
+    return next((one.name for part in asked for one in fields(part) if getattr(part, one.name) is not None), None)
 
 
 def budget_of(text: str) -> tuple[float, BudgetOf]:

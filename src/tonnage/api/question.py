@@ -17,6 +17,7 @@ from tonnage.api.lengths import lengths_found, replays_lengths
 from tonnage.api.people import check_day, says_no_load
 from tonnage.api.recordings import recording_from
 from tonnage.api.routers import router_of
+from tonnage.api.scaling import check_scaling
 from tonnage.errors import InputError, InputErrors, UnknownName, option
 from tonnage.perf.external.measured_steps import check_source, checked_source
 from tonnage.plan.cost import WAYS
@@ -82,6 +83,7 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
             faults.of(check_context, model, lengths.isl, lengths.osl, lengths.pairs)
     rest = _search(scenario, faults)
     _check_choice(scenario, mode, faults)
+    faults.of(check_scaling, scenario, demand, mode)
     InputErrors.raise_if(faults.messages)
     if lengths is None or demand is None:
         raise InputError("nothing was asked")

@@ -130,6 +130,7 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
     """
     from tonnage.api.choice import chosen
     from tonnage.api.people import with_day
+    from tonnage.api.scaling import with_autoscaling
     from tonnage.cost.planned import with_cost
     from tonnage.sizing.planner import no_progress
     from tonnage.sizing.planner import size as search
@@ -145,6 +146,7 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
         for asked, plan in zip(understood.questions, plans, strict=True)
     ]
     plans = [with_day(plan, scenario.demand) for plan in plans]
+    plans = [with_autoscaling(plan, asked, scenario) for plan, asked in zip(plans, understood.questions, strict=True)]
     plans = [with_cost(plan, prices, today=today, where=where) for plan in plans]
     if own is not None:
         own = with_cost(own, prices, today=today, where=where)

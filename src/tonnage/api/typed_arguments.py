@@ -177,6 +177,21 @@ class StandbyArguments(TypedDict, total=False):
     """Instances in addition to those that the load needs; 1 is N+1 by instances."""
 
 
+class ScalingArguments(TypedDict, total=False):
+    """How the fleet may be scaled over its hours."""
+
+    autoscale: bool | None
+    """Whether the plan proposes by which rule a controller starts and releases instances over the profile or the trace, and what that
+    saves (docs/autoscaling.md).
+    """
+    broken_hours: Length
+    """Share of the hours in which limits may be broken then, such as 5% (default: 0%)."""
+    start_time: Text
+    """Time from the controller's decision until a new instance takes requests, such as 3min (default: its weights over 10 Gbit/s, and
+    60 s).
+    """
+
+
 class SearchArguments(TypedDict, total=False):
     """What may be combined; every combination is tried."""
 
@@ -268,6 +283,7 @@ class SizeArguments(
     LimitsArguments,
     ChoiceArguments,
     StandbyArguments,
+    ScalingArguments,
     SearchArguments,
     total=False,
 ):

@@ -20,6 +20,7 @@ TITLES = {
     "search": "What may be combined",
     "choice": "What is chosen",
     "standby": "What stands by for failures",
+    "scaling": "How the fleet is scaled over its hours",
 }
 GROUPS = {branch: Group(title, sort_key=place) for place, (branch, title) in enumerate(TITLES.items())}
 OUTPUT = Group("Output", sort_key=len(TITLES))

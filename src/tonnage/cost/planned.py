@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import date
 
+from tonnage.cost.autoscaled import with_rent
 from tonnage.cost.cost import serving_of, traffic_of
 from tonnage.cost.job import job_cost
 from tonnage.cost.options import yearly_owned
@@ -27,7 +28,7 @@ def with_cost(plan: Plan, prices: Prices, *, today: date | None = None, where: t
         today: the day on which prices older than a year are named; none are if not given.
         where: the ways to show, and to choose the cheapest from.
     """
-    plan = replace(plan, cost=cost_of(plan, prices, today=today, where=where))
+    plan = replace(plan, cost=cost_of(plan, prices, today=today, where=where), autoscaling=with_rent(plan, prices))
     if not plan.pareto or plan.demand.offline:
         return plan
     owned = yearly_owned(plan.candidates, traffic_of(plan), prices, plan.scenario.spare_systems)

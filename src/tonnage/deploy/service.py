@@ -12,6 +12,7 @@ from typing import Any
 from tonnage.deploy.checkpoint import checkpoint_of
 from tonnage.deploy.signals import SIGNALS, Signals
 from tonnage.errors import InputError, option
+from tonnage.plan.autoscaling import Proposal
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.launch import Command, listening, needs_drafter, with_drafter, with_metrics
 from tonnage.plan.plan import Plan
@@ -124,12 +125,24 @@ class Service:
         return self.choice.sized_rate * self.pool.instances
 
     @property
+    def scaling(self) -> Proposal | None:
+        """The plan's rule on requests in flight, which engines publish; they publish no arrivals, so that another rule is of no use."""
+        return None if self.plan.autoscaling is None else self.plan.autoscaling.by("outstanding")
+
+    @property
+    def scale_down_seconds(self) -> int:
+        """Seconds for which the highest number of instances is kept: as the plan's rule says, else as long as one takes to come back."""
+        return max(300, self.startup_seconds) if self.scaling is None else math.ceil(self.scaling.hold_s)
+
+    @property
     def target_in_flight(self) -> int | None:
         """Requests in flight of one instance from which another one is wanted; None where the plan knows no concurrency.
 
-        The plan counts on less than the highest load inside the limits where a confidence was asked for. Its curve says how many requests
-        are in flight at that load.
+        Where the plan proposes a rule on requests in flight, it is that rule's target. Else the plan counts on less than the highest load
+        inside the limits where a confidence was asked for, and its curve says how many requests are in flight at that load.
         """
+        if self.scaling is not None:
+            return max(1, math.floor(self.scaling.target))
         most = self.choice.concurrency_per_instance
         if most is None:
             return None
@@ -152,7 +165,9 @@ class Service:
 
     @property
     def least_instances(self) -> int:
-        """Instances that stay: those that carry the mean load, or the peak where the plan knows no mean."""
+        """Instances that stay: as the plan's rule says, else those that carry the mean load, or the peak where the plan knows no mean."""
+        if self.scaling is not None:
+            return min(self.pool.instances, self.scaling.least + self.scaling.warm)
         demand = self.plan.demand
         rate = demand.mean_requests_per_second or demand.sizing_requests_per_second
         return min(self.pool.instances, max(1, math.ceil(round(rate / self.choice.sized_rate, 9))))

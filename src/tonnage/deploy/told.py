@@ -55,3 +55,12 @@ def argv_notes(service: Service) -> str:
             f"{knobs.max_batch_size:,} requests at once and {knobs.max_num_tokens:,} tokens a step are the knobs that the plan found best."
         )
     return "\n".join(lines)
+
+
+def least_line(service: Service) -> str:
+    """Why so many instances stay."""
+    if service.scaling is not None:
+        return "So many instances stay by the plan's rule" + (f", {service.scaling.warm} of them warm." if service.scaling.warm else ".")
+    mean = service.plan.demand.mean_requests_per_second
+    what = f"the mean load of {mean:.4g} requests/s" if mean else "the peak, since the plan knows no mean"
+    return f"So many instances carry {what}."

@@ -22,7 +22,9 @@ def json_of(value: Any) -> Any:
     if isinstance(value, Scenario):
         return to_document(value)
     if is_dataclass(value):
-        found = {part.name: json_of(getattr(value, part.name)) for part in fields(value)}
+        left_out = value.WHERE_ASKED if isinstance(value, Shown) else ()
+        kept = [part.name for part in fields(value) if part.name not in left_out or getattr(value, part.name) is not None]
+        found = {name: json_of(getattr(value, name)) for name in kept}
         return found | {name: json_of(getattr(value, name)) for name in _derived(value)}
     if isinstance(value, Mapping):
         return {str(key): json_of(each) for key, each in value.items()}
@@ -41,6 +43,8 @@ class Shown:
     __slots__ = ()
 
     DERIVED: ClassVar[tuple[str, ...]] = ()
+    WHERE_ASKED: ClassVar[tuple[str, ...]] = ()
+    """Fields that the JSON has only where they hold something."""
 
     def derived(self) -> tuple[str, ...]:
         """The properties that the JSON of this value shows."""

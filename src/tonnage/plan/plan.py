@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from tonnage.errors import InputError, InputErrors
 from tonnage.plan.aim import Aim
+from tonnage.plan.autoscaling import Autoscaling
 from tonnage.plan.candidate import Candidate, mean_latency
 from tonnage.plan.cost import Cost
 from tonnage.plan.curve import CurvePoint
@@ -68,11 +69,13 @@ class Plan(Shown):
         cost: of the choice; None where nothing was chosen.
         aim: what the choice aims at and must not exceed; None where nothing was said of it, and the fewest GPUs are chosen.
         measured: the answer of the scenario's own benchmarks; None where it names none.
+        autoscaling: by which rule the choice is scaled over its hours; None, and not in the JSON, unless asked.
     """
 
     __pydantic_config__ = DERIVES
 
     DERIVED: ClassVar[tuple[str, ...]] = ("schema", "choice", "choices")
+    WHERE_ASKED: ClassVar[tuple[str, ...]] = ("autoscaling",)
 
     scenario: Understood
     asked: Scenario | None = None
@@ -95,6 +98,7 @@ class Plan(Shown):
     cost: Cost | None = None
     aim: Aim | None = None
     measured: Measured | None = None
+    autoscaling: Autoscaling | None = None
 
     @property
     def schema(self) -> str:

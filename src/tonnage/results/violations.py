@@ -27,12 +27,16 @@ class Violation:
         share: of all requests, those that took longer than the limit's time, or were not completed.
         broken_hours: hours of the run in which the limit's statistic, over the requests that were due in them, was above it.
         hours: those in which a request was due.
+        worst_hour: the hour with the largest share of such requests, counted from 0.
+        worst_share: that share.
     """
 
     limit: str
     share: float
     broken_hours: int
     hours: int
+    worst_hour: int
+    worst_share: float
 
 
 def violations(requests: Requests, slo: Slo) -> tuple[Violation, ...]:
@@ -49,13 +53,23 @@ def _violation(requests: Requests, limit: Limit, cuts: NDArray[np.int64]) -> Vio
 
     done, values, most = requests.status == COMPLETED, _values(requests, limit), limit.seconds * 1e9
     late = ~done | (values > most)
-    broken = 0
+    broken, worst, worst_share = 0, 0, 0.0
     for first, last in pairwise(cuts.tolist()):
+        share = float(late[first:last].mean())
+        if share > worst_share:
+            worst, worst_share = int(requests.due_ns[first] // HOUR_NS), share
         mine = values[first:last][done[first:last]]
         if len(mine):
             found = mine.mean() if limit.statistic == "mean" else np.percentile(mine, float(limit.statistic[1:]))
             broken += bool(found > most)
-    return Violation(limit=str(limit), share=float(late.mean()) if len(late) else 0.0, broken_hours=broken, hours=len(cuts) - 1)
+    return Violation(
+        limit=str(limit),
+        share=float(late.mean()) if len(late) else 0.0,
+        broken_hours=broken,
+        hours=len(cuts) - 1,
+        worst_hour=worst,
+        worst_share=worst_share,
+    )
 
 
 def _values(requests: Requests, limit: Limit) -> NDArray[np.float64]:

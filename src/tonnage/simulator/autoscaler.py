@@ -44,11 +44,12 @@ class Autoscale:
     Attributes:
         metric: "outstanding" requests of an instance, or their "rate" in requests per second.
         target: of the metric for one instance, above 0.
-        least, most: instances that serve; ``least`` do at the beginning.
+        least, most: instances that serve.
         start_s: seconds from the decision until an instance is ready.
         hold_s: seconds for which the highest number asked for is kept.
         interval_s: seconds between two looks.
         warm: further instances that are kept started.
+        first: instances that serve at the beginning; 0 for ``least``.
     """
 
     metric: Metric
@@ -59,11 +60,18 @@ class Autoscale:
     hold_s: float = 300.0
     interval_s: float = 15.0
     warm: int = 0
+    first: int = 0
 
     def __post_init__(self) -> None:
         numbers = self.target > 0 and self.start_s >= 0 and self.hold_s >= 0 and self.interval_s > 0 and self.warm >= 0
-        if not (numbers and self.metric in METRICS and 1 <= self.least <= self.most):
+        counts = 1 <= self.least <= self.most and (self.first == 0 or self.least <= self.first <= self.most)
+        if not (numbers and self.metric in METRICS and counts):
             raise InputError("autoscale: target and interval are above 0, start, hold and warm are 0 or more, and 1 ≤ min ≤ max")
+
+    @property
+    def begins(self) -> int:
+        """Instances that serve at the beginning."""
+        return self.first or self.least
 
     @property
     def instances(self) -> int:
@@ -112,7 +120,7 @@ def scaler_of(rule: Autoscale | None, until: int) -> Scaler:
     start, hold, interval = (max(round(s * PER_S), 0) for s in (rule.start_s, rule.hold_s, rule.interval_s))
     interval = max(interval, 1)
     phase = np.full(rule.instances, OFF)
-    phase[: rule.least], phase[rule.least : rule.least + rule.warm] = SERVING, STANDBY
+    phase[: rule.begins], phase[rule.begins : rule.begins + rule.warm] = SERVING, STANDBY
     columns = (
         np.array([METRICS[rule.metric], rule.least, rule.most, rule.warm, start, hold, interval]),
         np.array([rule.target], np.float64),
@@ -238,9 +246,12 @@ def scale_down(s: Scaler, wanted: int, requests: Sequence[int]) -> None:
                 active -= 1
 
 
-def instance_seconds(s: Scaler, rule: Autoscale, until: int) -> float:
-    """What is held over the time from 0 to an instant in picoseconds, in instances times seconds."""
+def held_seconds(s: Scaler, rule: Autoscale, until: int) -> dict[int, float]:
+    """For how many seconds so many instances were held, over the time from 0 to an instant in picoseconds."""
     seconds, each = until / PER_S, s.rule[6] / PER_S
-    held = [rule.least + rule.warm, *(int(row[1]) for row in s.held)]
+    held = [rule.begins + rule.warm, *(int(row[1]) for row in s.held)]
     last = max(seconds - (len(held) - 1) * each, 0.0)
-    return sum(held[:-1]) * each + held[-1] * last
+    found: dict[int, float] = {}
+    for place, count in enumerate(held):
+        found[count] = found.get(count, 0.0) + (each if place < len(held) - 1 else last)
+    return found

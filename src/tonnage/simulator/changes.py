@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError
-from tonnage.simulator.autoscaler import Autoscale, Scaler, instance_seconds
+from tonnage.simulator.autoscaler import Autoscale, Scaler, held_seconds
 from tonnage.simulator.failures import Outages, Retry
+from tonnage.units import PS_PER_S
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,15 +27,21 @@ class Changed:
         failures: of instances; with a controller, of those that were held.
         retried: times that a request in flight was sent to another instance.
         availability: share of the instances' time in which they worked; with a controller, of the time of their places.
-        instance_seconds: held instances times seconds; broken ones too, but under a controller, which holds others in their stead.
+        held_seconds: for how many seconds so many instances were held; broken ones too, but under a controller, which holds others in
+            their stead.
         served: int32 of shape (looks, 2): instances that serve, and that are held, after each look of the controller; empty without one.
     """
 
     failures: int
     retried: int
     availability: float
-    instance_seconds: float
+    held_seconds: Mapping[int, float]
     served: NDArray[np.int32]
+
+    @property
+    def instance_seconds(self) -> float:
+        """Held instances times seconds."""
+        return sum(count * seconds for count, seconds in self.held_seconds.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +96,7 @@ class Changes:
 
     def available(self, instances: int) -> list[int]:
         """Which instances take requests at time 0."""
-        serve = instances if self.autoscale is None else self.autoscale.least
+        serve = instances if self.autoscale is None else self.autoscale.begins
         return [1] * serve + [0] * (instances - serve)
 
     def changed(self, instances: int, last: int, retried: int, failed: int, scaler: Scaler) -> Changed:
@@ -96,11 +104,12 @@ class Changes:
         import numpy as np
 
         scaled = self.autoscale is not None
+        held = {instances: last / PS_PER_S} if self.autoscale is None else held_seconds(scaler, self.autoscale, last)
         return Changed(
             failures=failed,
             retried=retried,
             availability=1.0 if self.outages is None else self.outages.availability(instances, last),
-            instance_seconds=instance_seconds(scaler, self.autoscale, last) if self.autoscale else instances * last / 1e12,
+            held_seconds=held,
             served=np.array(scaler.held) if scaled else np.zeros((0, 2), np.int32),
         )
 

@@ -22,7 +22,7 @@ from tonnage.sizing.limits import strain
 from tonnage.sizing.slower import slower
 from tonnage.spec.deployment import Deployment, Slo
 from tonnage.spec.lengths import Lengths, Pairs
-from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, Trace, Workload
+from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, Simulated, Trace, Workload
 
 if TYPE_CHECKING:
     from tonnage.results.requests import Requests
@@ -218,7 +218,7 @@ class Instance:
         first, memory = rank_traces(trace, self.deployment.parallelism.dp)[0], self.memory
         return run_recorded(first, self.step, self.knobs, memory.blocks, windows=memory.windows, most_steps=most_steps)[1]
 
-    def workload(self, arrivals: Arrivals, requests: int) -> Workload:
+    def workload(self, arrivals: Simulated, requests: int) -> Workload:
         """The question's lengths under any arrivals."""
         return Workload(isl=self.asked.isl, osl=self.asked.osl, arrivals=arrivals, requests=requests, pairs=self.asked.pairs)
 

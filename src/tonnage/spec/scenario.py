@@ -226,6 +226,23 @@ class StandbyAsked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScalingAsked:
+    """How the fleet may be scaled over its hours."""
+
+    __pydantic_config__ = FORBID
+
+    autoscale: bool | None = leaf(
+        "Whether the plan proposes by which rule a controller starts and releases instances over the profile or the trace, and what that "
+        "saves (docs/autoscaling.md)."
+    )
+    broken_hours: Length = leaf("Share of the hours in which limits may be broken then, such as 5% (default: 0%).")
+    start_time: Text = leaf(
+        "Time from the controller's decision until a new instance takes requests, such as 3min (default: its weights over 10 Gbit/s, and "
+        "60 s)."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
     """The whole question; None leaves a part to its default."""
 
@@ -253,6 +270,7 @@ class Scenario:
     spare: int | None = leaf("Systems in addition to those that the load needs; 1 is N+1.")
     choice: ChoiceAsked = field(default_factory=ChoiceAsked)
     standby: StandbyAsked = field(default_factory=StandbyAsked)
+    scaling: ScalingAsked = field(default_factory=ScalingAsked)
     confidence: Length = leaf(
         "Confidence with which the number of systems meets the limits, given the errors of the prediction, such as 95 or 95% (default: 80)."
     )

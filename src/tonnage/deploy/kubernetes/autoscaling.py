@@ -9,12 +9,18 @@ from tonnage.deploy.in_flight import in_flight
 from tonnage.deploy.kubernetes.names import metadata
 from tonnage.deploy.noted import noted
 from tonnage.deploy.service import Service
+from tonnage.deploy.told import least_line
 
 PROMETHEUS = "http://prometheus-operated.monitoring.svc:9090"
 ADAPTED = "tonnage_requests_in_flight"
 
 
 def _target_note(service: Service) -> str:
+    if service.scaling is not None:
+        return (
+            f"Requests in flight, running and waiting, of one instance. The plan's rule was simulated with a start of "
+            f"{service.scaling.start_s:,.0f} s: where yours takes longer, size again with that time."
+        )
     most = service.choice.concurrency_per_instance or 0
     return (
         f"Requests in flight, running and waiting, of one instance. The plan's limits hold up to {most:,.0f}. So many are in flight at "
@@ -24,17 +30,15 @@ def _target_note(service: Service) -> str:
 
 def _behaviour(service: Service) -> dict[str, Any]:
     """Up at once, down slowly: an instance takes long to come back."""
-    wait = max(300, service.startup_seconds)
+    wait = service.scale_down_seconds
     down = {"stabilizationWindowSeconds": wait, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 120}]}
     up = {"stabilizationWindowSeconds": 0, "policies": [{"type": "Percent", "value": 100, "periodSeconds": 60}]}
     return {"scaleUp": up, "scaleDown": noted(down, f"Down slowly: an instance takes up to {service.startup_seconds} s to come back.")}
 
 
 def _bounds(service: Service, least: str, most: str) -> dict[str, Any]:
-    mean = service.plan.demand.mean_requests_per_second
-    what = f"the mean load of {mean:.4g} requests/s" if mean else "the peak, since the plan knows no mean"
     return {
-        least: noted(service.least_instances, f"So many instances carry {what}."),
+        least: noted(service.least_instances, least_line(service)),
         most: noted(service.pool.instances, "The plan's instances, spare ones included."),
     }
 

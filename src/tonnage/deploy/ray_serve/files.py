@@ -9,7 +9,7 @@ from tonnage.deploy.noted import noted, yaml_text
 from tonnage.deploy.ray_serve.engine_arguments import engine_arguments
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.testing import bench_command, compare_command
-from tonnage.deploy.told import argv_notes, carries_line, choice_line, head, limits_line
+from tonnage.deploy.told import argv_notes, carries_line, choice_line, head, least_line, limits_line
 from tonnage.errors import InputError, option
 
 ACCELERATORS = {
@@ -71,15 +71,13 @@ def deployment(service: Service) -> dict[str, Any]:
     target, most = service.target_in_flight, service.choice.concurrency_per_instance
     if target is None or most is None:
         return {"num_replicas": noted(service.pool.instances, "The plan's instances, spare ones included."), **drain}
-    mean = service.plan.demand.mean_requests_per_second
-    what = f"the mean load of {mean:.4g} requests/s" if mean else "the peak, since the plan knows no mean"
     scaling = {
-        "min_replicas": noted(service.least_instances, f"So many instances carry {what}."),
+        "min_replicas": noted(service.least_instances, least_line(service)),
         "max_replicas": noted(service.pool.instances, "The plan's instances, spare ones included."),
         "target_ongoing_requests": noted(
             target, f"Requests in flight of one instance at the {service.choice.sized_rate:.4g} requests/s that the plan counts on."
         ),
-        "downscale_delay_s": noted(max(300, service.startup_seconds), f"An instance takes up to {service.startup_seconds} s to come back."),
+        "downscale_delay_s": noted(service.scale_down_seconds, f"An instance takes up to {service.startup_seconds} s to come back."),
     }
     return {
         "autoscaling_config": scaling,

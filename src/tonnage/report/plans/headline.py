@@ -11,6 +11,7 @@ from tonnage.report.plans.costs import NAMES, owned_and_cheapest, priced, spread
 from tonnage.report.plans.deployments import deployments, systems
 from tonnage.report.plans.existing import running
 from tonnage.report.wording.at_peak import at_peak_text, peak_values
+from tonnage.report.wording.autoscaling import autoscaling_text
 from tonnage.report.wording.confidence import chance_text, confidence_text
 from tonnage.report.wording.cost import no_cost_text
 from tonnage.report.wording.fleet_check import fleet_check_text
@@ -36,6 +37,7 @@ def headline_rows(plan: Plan, best: Candidate) -> tuple[tuple[str, str], ...]:
         ("Finish", "" if plan.job is None else finish_text(plan.job)),
         ("At the peak", "" if best.at_peak is None else at_peak_text(best.at_peak, plan.scenario.limits_that_count)),
         ("Cost", cost_text(plan)),
+        ("Autoscaling", "" if plan.autoscaling is None else autoscaling_text(plan.autoscaling)),
         ("Risk", risk_text(plan, best)),
         ("Router", routers_text(plan.routers, plan.scenario.limits_that_count, serving)),
     )

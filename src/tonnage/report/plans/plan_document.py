@@ -12,6 +12,7 @@ from tonnage.report.numbers import number, plain
 from tonnage.report.plans import figures
 from tonnage.report.plans.answer import title
 from tonnage.report.plans.assumptions import assumptions_section
+from tonnage.report.plans.autoscaling_section import autoscaling_section
 from tonnage.report.plans.candidates import candidates_section, candidates_table, rejected_section
 from tonnage.report.plans.chosen import chosen_section
 from tonnage.report.plans.compared import compared
@@ -76,6 +77,7 @@ def _sections(plan: Plan) -> tuple[Section, ...]:
         _curve(plan),
         _cost(plan),
         job_section(plan),
+        autoscaling_section(plan),
         sensitivity_section(plan, _sensitivity(plan)),
         candidates_section(plan, _candidates(plan)),
         _where_it_goes(plan),
