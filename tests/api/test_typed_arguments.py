@@ -31,7 +31,7 @@ def test_every_leaf_is_an_argument_of_size_and_nothing_else_but_single_prices() 
 
 
 def test_every_argument_of_simulate_is_a_leaf_or_its_own() -> None:
-    assert set(get_type_hints(SimulateArguments)) - LEAVES == set(OWN) - {"requests"}
+    assert set(get_type_hints(SimulateArguments)) - LEAVES == set(OWN) - {"requests", "autoscale"}
 
 
 def test_every_argument_of_the_lesson_is_a_field_of_its_configuration() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import kubernetes_validate
@@ -11,6 +12,7 @@ import yaml
 from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
 from tonnage.deploy.kubernetes.files import files
 from tonnage.deploy.service import Service, service_of
+from tonnage.plan.autoscaling import Autoscaling, Held, OverHours, Proposal
 from tonnage.plan.plan import Plan
 
 OTHERS = ("keda.sh/", "monitoring.coreos.com/", "kustomize.config.k8s.io/")
@@ -104,3 +106,24 @@ def test_a_gpu_without_a_known_label_is_found_by_family_and_memory() -> None:
     terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"][0]["matchExpressions"]
     assert [term["operator"] for term in terms] == ["In", "Gt", "Lt"]
     assert int(terms[1]["values"][0]) < 270_000 < int(terms[2]["values"][0]) + 20_000
+
+
+def test_a_rule_that_the_plan_proposes_on_requests_in_flight_is_that_of_the_autoscaler() -> None:
+    run = OverHours(held=(Held(instances=2, hours=24.0),), limits=())
+    rule = Proposal(metric="outstanding", target=37.9, least=2, most=6, warm=1, start_s=90.0, hold_s=60.0, interval_s=15.0, run=run)
+    other = replace(rule, metric="rate", target=5.0, least=1, warm=0)
+    plan, checkpoint = PLANS["dense"]
+    scaled = Autoscaling(
+        hours=24.0, instances=6, simulated_instances=6, requests=1, broken_hours_share=0.0, fixed=run, proposals=(other, rule)
+    )
+    found = files(service_of(replace(plan, autoscaling=scaled), checkpoint=checkpoint))
+    keda, hpa = (yaml.safe_load(found[name])["spec"] for name in ("autoscaling.yaml", "autoscaling-without-keda.yaml"))
+    assert keda["triggers"][0]["metadata"]["threshold"] == "37"
+    assert (keda["minReplicaCount"], keda["maxReplicaCount"]) == (3, 8)
+    behaviour = keda["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
+    assert behaviour["scaleDown"]["stabilizationWindowSeconds"] == 60
+    assert hpa["metrics"][0]["pods"]["target"]["averageValue"] == "37"
+    assert hpa["minReplicas"] == 3
+    assert "simulated with a start of 90 s" in found["autoscaling.yaml"]
+    by_rate = files(service_of(replace(plan, autoscaling=replace(scaled, proposals=(other,))), checkpoint=checkpoint))
+    assert by_rate["autoscaling.yaml"] == files(service("dense"))["autoscaling.yaml"]

@@ -162,7 +162,7 @@ class Autoscaling(Shown):
     @property
     def saved_share(self) -> float | None:
         """Share of the fixed fleet's instance-hours that the first proposal saves; None without one."""
-        if self.best is None or self.fixed is None:
+        if self.best is None or self.fixed is None or self.fixed.instance_hours == 0:
             return None
         return 1.0 - self.best.run.instance_hours / self.fixed.instance_hours
 

@@ -1,0 +1,42 @@
+"""What a rule saves in the cloud is its instance-hours times the price of an hour, for a year."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.plan.candidates import candidate, plan_of
+from tonnage.cost.autoscaled import with_rent
+from tonnage.plan.autoscaling import Autoscaling, Held, OverHours, Proposal
+from tonnage.plan.demand import Demand, DemandSource
+from tonnage.spec.catalog.price_list import catalog_prices
+
+DEMAND = Demand(peak_requests_per_second=4.0, sizing_requests_per_second=4.0, source=DemandSource(kind="profile"))
+FIXED = OverHours(held=(Held(instances=4, hours=24.0),), limits=())
+HALF = OverHours(held=(Held(instances=1, hours=16.0), Held(instances=4, hours=8.0)), limits=())
+
+
+def scaled(run: OverHours) -> Autoscaling:
+    rule = Proposal(metric="rate", target=1.0, least=1, most=4, warm=0, start_s=60.0, hold_s=300.0, interval_s=15.0, run=run)
+    return Autoscaling(hours=24.0, instances=4, simulated_instances=4, requests=9, broken_hours_share=0.0, fixed=FIXED, proposals=(rule,))
+
+
+def test_it_is_the_share_of_the_fixed_fleet_at_the_prices_of_the_catalog() -> None:
+    found = with_rent(replace(plan_of(DEMAND, candidate(tp=2)), autoscaling=scaled(HALF)), catalog_prices())
+    assert found is not None
+    assert found.cost is not None
+    assert found.cost.scaled_usd_per_year == pytest.approx(found.cost.fixed_usd_per_year * 48 / 96)
+    assert found.cost.fixed_usd_per_year > 4 * 2 * 8760  # two GPUs an instance, for more than a dollar an hour
+    assert found.saved_share == pytest.approx(0.5)
+
+
+def test_nothing_is_said_without_a_price_or_a_rule() -> None:
+    plan = plan_of(DEMAND, candidate())
+    assert with_rent(plan, catalog_prices()) is None
+    alone = replace(scaled(HALF), proposals=(), reason="one-instance")
+    assert with_rent(replace(plan, autoscaling=alone), catalog_prices()) == alone
+    unpriced = replace(plan_of(DEMAND, candidate(gpu="unknown-gpu")), autoscaling=scaled(HALF))
+    found = with_rent(unpriced, catalog_prices())
+    assert found is not None
+    assert found.cost is None

@@ -1,0 +1,161 @@
+"""The rule that is proposed for a plan: it holds the limits when it is run again, and no higher target that was tried does."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.plan.candidates import plan_of
+from tonnage.api.size import ask
+from tonnage.plan.autoscaling import Autoscaling, Held, OverHours
+from tonnage.plan.demand import Demand, DemandSource
+from tonnage.plan.plan import Plan
+from tonnage.simulator.autoscaler import Autoscale
+from tonnage.sizing import fleet_over_hours
+from tonnage.sizing.autoscaling import SHARES, Kind, Search, _fleet, autoscaling, first_load
+from tonnage.sizing.fleet_over_hours import FleetOverHours, hardest_hours
+from tonnage.sizing.planner import size
+from tonnage.sizing.question import Question
+
+DAY = (0.4, 0.3, 0.2, 0.2, 0.2, 0.3, 0.5, 0.9, 1.3, 1.6, 1.7, 1.7, 1.6, 1.6, 1.7, 1.7, 1.6, 1.5, 1.3, 1.2, 1.0, 0.9, 0.7, 0.5)
+START_S = 180.0
+
+
+@cache
+def question(**changed: object) -> Question:
+    """A day of long prompts, for which three instances of two GPUs are needed at noon."""
+    asked = {"model": "llama-3.1-70b", "gpu": "h100", "precision": "fp8", "tp": 2, "engine": "vllm", "isl": "6000+-1000", "osl": "400+-100"}
+    asked |= {"profile": DAY, "ttft": "p95<=2s", **changed}
+    asked["profile"] = list(asked["profile"])
+    return replace(ask(**asked).questions[0], tune=False, deepen=False)
+
+
+@cache
+def plan() -> Plan:
+    return size(question())
+
+
+@cache
+def proposed() -> Autoscaling:
+    found = autoscaling(question(), plan(), start_s=START_S, workers=2)
+    assert found is not None
+    return found
+
+
+@cache
+def fleet() -> FleetOverHours:
+    assert plan().choice is not None
+    return _fleet(question(), plan().choice, proposed().instances)[0]
+
+
+def test_what_is_proposed_saves_and_holds_when_it_is_run_again() -> None:
+    found = proposed()
+    assert {one.metric for one in found.proposals} == {"outstanding", "rate"}
+    assert found.fixed is not None
+    assert found.fixed.instance_hours == pytest.approx(3 * 24, rel=0.001)
+    for one in found.proposals:
+        begins = -(-first_load(fleet().whole) // one.target) if one.metric == "rate" else 1
+        rule = Autoscale(
+            metric=one.metric,
+            target=one.target,
+            least=one.least,
+            most=one.most,
+            start_s=START_S,
+            hold_s=one.hold_s,
+            warm=one.warm,
+            first=int(begins),
+        )
+        again = fleet().run(fleet().whole, rule)
+        assert again.run == one.run
+        assert again.broken_hours == (0,)
+        assert one.run.limits[0].share <= 0.05
+        assert one.run.instance_hours < 0.9 * found.fixed.instance_hours
+    assert found.best == min(found.proposals, key=lambda one: one.run.instance_hours)
+    assert 0.1 < (found.saved_share or 0.0) < 0.9
+
+
+def test_a_day_cannot_be_served_with_fewer_instance_hours_than_its_load_asks_for() -> None:
+    """An instance that carries so much at the plan's confidence is held for at least the requests over that."""
+    choice = plan().choice
+    assert choice is not None
+    least = sum(DAY) / choice.requests_per_second_per_instance
+    assert all(one.run.instance_hours > least for one in proposed().proposals)
+
+
+def test_one_step_up_the_lattice_a_limit_breaks_or_it_is_the_last_step() -> None:
+    search = Search(fleet(), "rate", targets=[1.0] * len(SHARES), carries=1.0, start_s=START_S, broken_share=0.0)
+    assert plan().choice is not None
+    search.targets, search.carries = [share * plan().choice.sized_rate for share in SHARES], plan().choice.sized_rate
+    highest = search.highest(Kind())
+    assert highest is not None
+    assert highest.place == len(SHARES) - 1 or search.run(Kind(), highest.place + 1, fleet().hardest) is None
+
+
+def test_the_number_of_threads_does_not_matter_and_a_plan_keeps_it() -> None:
+    found = proposed()
+    assert autoscaling(question(), plan(), start_s=START_S, workers=1) == found
+    kept = replace(plan(), autoscaling=found)
+    document = json.loads(json.dumps(kept.to_json()))
+    assert document["autoscaling"]["saved_share"] == found.saved_share
+    assert Plan.from_json(document) == kept
+    assert "autoscaling" not in plan().to_json()
+
+
+def test_limits_that_may_be_broken_in_some_hours_take_fewer_instance_hours() -> None:
+    found = autoscaling(question(), plan(), start_s=START_S, broken_share=0.5)
+    assert found is not None
+    assert found.best is not None
+    assert proposed().best is not None
+    assert 0 < found.best.run.limits[0].broken_hours <= 12
+    assert found.best.run.instance_hours < proposed().best.run.instance_hours
+
+
+def test_a_fleet_that_cannot_be_scaled_says_why() -> None:
+    alone = question(profile=(0.1,) * 24)
+    found = autoscaling(alone, size(alone))
+    assert found is not None
+    assert found.reason == "one-instance"
+    assert not found.proposals
+    nothing = plan_of(Demand(peak_requests_per_second=1.0, sizing_requests_per_second=1.0, source=DemandSource(kind="peak")))
+    assert autoscaling(question(), nothing) is None
+
+
+def test_more_requests_than_are_simulated_are_shared_by_fewer_instances(monkeypatch) -> None:
+    monkeypatch.setattr(fleet_over_hours, "MOST_REQUESTS", 10_000)
+    large = replace(fleet(), instances=12, profile=tuple(4 * rate for rate in DAY))
+    assert large.simulated == 4
+    outcome = large.run(large.hardest, None)
+    assert [each.instances for each in outcome.run.held] == [12]
+    assert len(large.hardest) == pytest.approx(3600 * 4 * sum(hardest_hours(DAY)) * 4 / 12, rel=0.05)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=24, max_size=24).filter(any))
+def test_the_hardest_hours_hold_the_busiest_one_and_no_rise_that_the_day_does_not_have(profile: list[int]) -> None:
+    day = tuple(map(float, profile))
+    hours = hardest_hours(day)
+    assert max(hours) == max(day)
+    assert len(hours) <= 5
+    steepest = max(day[i] - day[i - 1] for i in range(24))
+    rises = [after - before for before, after in pairwise(hours)]
+    assert steepest == 0 or max(rises) == steepest
+
+
+def test_what_is_rented_at_once_is_paid_for_as_a_whole() -> None:
+    run = OverHours(held=(Held(instances=1, hours=10.0), Held(instances=5, hours=2.0)), limits=())
+    assert run.instance_hours == 20.0
+    assert run.rented_hours(1) == 20.0
+    assert run.rented_hours(4) == 10.0 + 2 * 2.0
+
+
+def test_the_load_at_first_is_that_of_the_first_hour() -> None:
+    whole = fleet().whole
+    assert first_load(whole) == pytest.approx(DAY[0], rel=0.1)
+    assert first_load(replace(whole, due_ps=np.arange(len(whole)) * 10**12)) == pytest.approx(1.0, rel=0.001)
