@@ -109,21 +109,22 @@ def summarize(requests: Requests, *, window: Window = "run") -> Summary:
             those two moments. Gap percentiles are always those of the whole run.
     """
     rows, done, seconds, words = _window(requests, window)
-    ends = requests.last_token_ns
-    due, first, last, osl = requests.due_ns[rows], requests.first_token_ns[rows], ends[rows], requests.osl[rows]
-    e2e = _statistics(last - due)
-    several = osl > 1
-    decode = (last - first)[several]
-    gaps = osl[several] - 1
+    whole = rows.size == len(requests)
+    columns = (requests.due_ns, requests.sent_ns, requests.first_token_ns, requests.last_token_ns, requests.osl)
+    due, sent, first, last, osl = columns if whole else (column[rows] for column in columns)
+    e2e, ttft = _statistics(last - due), _statistics(first - due)
+    decode, gaps = last - first, osl - 1
+    if not (gaps > 0).all():
+        decode, gaps = decode[gaps > 0], gaps[gaps > 0]
     rate = done.size / seconds if seconds > 0 else math.nan
     return Summary(
         requests_per_second=rate,
         output_tokens_per_second=int(requests.osl[done].sum()) / seconds if seconds > 0 else math.nan,
-        ttft_ms=_statistics(first - due),
+        ttft_ms=ttft,
         itl_ms=_gap_statistics(requests.gaps, int(decode.sum()), int(gaps.sum())),
         tpot_ms=_statistics(decode / gaps),
         e2e_ms=e2e,
-        ttft_from_send_ms=_statistics(first - requests.sent_ns[rows]),
+        ttft_from_send_ms=ttft if (sent == due).all() else _statistics(first - sent),
         requests=_by_status(requests),
         counted=int(rows.size),
         window_s=seconds,
@@ -192,18 +193,32 @@ def _window(requests: Requests, window: Window) -> tuple[NDArray[np.int64], NDAr
 
 
 def _statistics(nanoseconds: NDArray[np.int64] | NDArray[np.float64]) -> Latencies:
-    import numpy as np
-
     if not nanoseconds.size:
         return Latencies()
-    p50, p90, p95, p99 = (float(v) / 1e6 for v in np.percentile(nanoseconds, _PERCENTILES))
-    return latencies(mean=float(nanoseconds.mean()) / 1e6, p50=p50, p90=p90, p95=p95, p99=p99)
+    mean = float(nanoseconds.mean()) / 1e6
+    nanoseconds.sort()  # an array of its own, made for this
+    p50, p90, p95, p99 = (percentile_of_sorted(nanoseconds, p) / 1e6 for p in _PERCENTILES)
+    return latencies(mean=mean, p50=p50, p90=p90, p95=p95, p99=p99)
+
+
+def percentile_of_sorted(values: NDArray[np.int64] | NDArray[np.float64], percentile: float) -> float:
+    """The percentile of values in rising order, the same number as ``numpy.percentile`` in a fraction of its time.
+
+    Args:
+        values: one or more; integers below 2**53.
+        percentile: from 0 to 100.
+    """
+    place = (values.size - 1) * (percentile / 100)
+    below = min(int(place), values.size - 1)
+    low, high, share = values[below].item(), values[min(below + 1, values.size - 1)].item(), place - below
+    return float(low + (high - low) * share if share < 0.5 else high - (high - low) * (1 - share))
 
 
 def _gap_statistics(gaps: NDArray[np.int64], total_ns: int, count: int) -> Latencies:
     """Exact mean from the rows, percentiles from the histogram summed over output positions."""
     mean = total_ns / count / 1e6 if count else math.nan
-    p50, p90, p95, p99 = (gap_percentile_ns(gaps, p) / 1e6 for p in _PERCENTILES)
+    cumulated = gaps.sum(axis=0).cumsum()
+    p50, p90, p95, p99 = (_gap_at(cumulated, p) / 1e6 for p in _PERCENTILES)
     return latencies(mean=mean, p50=p50, p90=p90, p95=p95, p99=p99)
 
 
@@ -214,16 +229,18 @@ def gap_percentile_ns(gaps: NDArray[np.int64], percentile: float) -> float:
         gaps: counts of shape (POSITION_BUCKETS, GAP_BINS), or any number of buckets.
         percentile: from 0 to 100; the smallest gap that at least this share of all do not exceed.
     """
-    import numpy as np
+    return _gap_at(gaps.sum(axis=0).cumsum(), percentile)
 
-    cumulated = gaps.sum(axis=0).cumsum()
+
+def _gap_at(cumulated: NDArray[np.int64], percentile: float) -> float:
+    """The same of the number of gaps up to each bin."""
     count = int(cumulated[-1])
     if not count:
         return math.nan
     rank = max(1, math.ceil(round(percentile / 100 * count, 6)))
-    index = int(np.searchsorted(cumulated, rank))
-    low = gap_edges_ns()[index]
-    return float(low * (1 + GAP_BIN_WIDTH / 2)) if index else float(gap_edges_ns()[1] / 2)
+    index = int(cumulated.searchsorted(rank))
+    edges = gap_edges_ns()
+    return float(edges[index] * (1 + GAP_BIN_WIDTH / 2)) if index else float(edges[1] / 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

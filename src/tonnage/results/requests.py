@@ -7,6 +7,7 @@ the run; -1 where it did not happen.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -32,12 +33,14 @@ FAILED = 3
 STATUS_NAMES = ("completed", "rejected", "unfinished", "failed")
 
 
+@cache
 def gap_edges_ns() -> NDArray[np.int64]:
-    """Lower edges of the gap bins in nanoseconds, int64 of ``GAP_BINS``; the first is 0."""
+    """Lower edges of the gap bins in nanoseconds, int64 of ``GAP_BINS``; the first is 0. One array for all, which cannot be written."""
     import numpy as np
 
     edges: NDArray[np.int64] = np.rint(GAP_FLOOR_NS * (1.0 + GAP_BIN_WIDTH) ** np.arange(GAP_BINS)).astype(np.int64)
     edges[0] = 0
+    edges.setflags(write=False)
     return edges
 
 

@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from tonnage.perf.residuals import Residuals
     from tonnage.sizing.question import Question
 
-BISECTIONS = 40
+LOWEST, HIGHEST = 1, 999
+"""No chance is named beyond these, in per mille."""
 
-LOWEST, HIGHEST = 0.001, 0.999
-"""No chance is named beyond these."""
+SLACK = 1e-6
+"""A number of systems that was found for a level meets the limits with that chance, whatever the rounding of its rate."""
 
 PREDICTED = 0.04
 """Steps that take longer or shorter by no more than this share count as long as predicted."""
@@ -162,13 +163,11 @@ class Sureness:
     def meets(self, systems: int) -> float:
         """The chance that so many systems, spare ones left out, meet the limits, in whole per mille."""
         needed = self.load / self.layout.of(systems).instances * (1 - 1e-9)
-        low, high = LOWEST, HIGHEST
-        if self.correction * self.rate(high) >= needed:
-            return HIGHEST
-        for _ in range(BISECTIONS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self.correction * self.rate(middle) >= needed else (low, middle)
-        return math.floor(1e3 * low + 1e-3) / 1e3
+        low, high = LOWEST, HIGHEST + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.correction * self.rate(middle / 1e3 - SLACK) >= needed else (low, middle)
+        return low / 1e3
 
     def confidence(self) -> Confidence:
         """As the plan states it."""
@@ -191,7 +190,7 @@ def sureness(question: Question, carried: Carried, shown: int | None = None) -> 
         layout=fleet(trial.deployment.parallelism.gpus, trial.system.gpus),
         spare=question.spare,
         factor=next(iter(errors.values())).factor,
-        rate=lambda level: steps.rate(factors_at(errors, level)),
+        rate=lambda level: steps.rate(Slowdown(steps=errors["requests_s"].factor(level)) if steps.known else factors_at(errors, level)),
         nominal=carried.capacity.rate,
         metric=metric_of(carried.capacity.binds),
         shown=shown,
@@ -216,5 +215,6 @@ def at_confidence(question: Question, carried: Carried) -> Carried:
     slowdown = AS_PREDICTED if found.level is None else factors_at(errors, found.level)
     slo = tuple(replace(limit, seconds=limit.seconds * slowdown.steps / slowdown.of(limit)) for limit in instance.asked.slo)
     slow = Instance(instance.deployment, replace(instance.asked, step_factor=instance.asked.step_factor * slowdown.steps, slo=slo))
+    slow.fleets = instance.fleets
     capacity = replace(carried.capacity, rate=found.sized_rate, saturation=carried.capacity.saturation / slowdown.steps)
     return Carried(ready=replace(carried.ready, instance=slow), capacity=capacity)

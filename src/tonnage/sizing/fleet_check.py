@@ -65,7 +65,7 @@ def simulated_of(instance: Instance, instances: int) -> int:
 def fleet_summary(
     instance: Instance, rate: float, instances: int, router: str = "", replayed: Replayed | None = None
 ) -> tuple[Summary, int]:
-    """The metrics of a fleet, and the requests simulated.
+    """The metrics of a fleet, and the requests simulated; a fleet under drawn arrivals is simulated once.
 
     Args:
         instance: one of them.
@@ -75,10 +75,19 @@ def fleet_summary(
         replayed: traffic in place of ``rate``; all of its requests count.
     """
     router = router or instance.asked.router
-    if replayed is not None:
-        arrivals = TraceArrivals(recording=replayed.recording, lengths=replayed.lengths)
-        whole = instance.workload(arrivals, len(replayed.recording)).trace(instance.asked.seed)
-        return summarize(instance.together(whole, instances, router)), len(whole)
+    if replayed is None:
+        asked = (instance.asked.step_factor, rate, instances, router)
+        if asked not in instance.fleets:
+            instance.fleets[asked] = _drawn_summary(instance, rate, instances, router)
+        found: tuple[Summary, int] = instance.fleets[asked]
+        return found
+    arrivals = TraceArrivals(recording=replayed.recording, lengths=replayed.lengths)
+    whole = instance.workload(arrivals, len(replayed.recording)).trace(instance.asked.seed)
+    return summarize(instance.together(whole, instances, router)), len(whole)
+
+
+def _drawn_summary(instance: Instance, rate: float, instances: int, router: str) -> tuple[Summary, int]:
+    """The same under drawn arrivals."""
     shown = simulated_of(instance, instances)
     share = rate / instances
     in_flight = min(instance.in_flight, LOADED * share * instance.alone_e2e_s)

@@ -99,7 +99,10 @@ class Instance:
         self.trail: dict[float, float] = {}  # the strain on the limits at every rate that was run; 0 for a single client
         self.scan: Any = None  # the ``LoadScan`` of its loads, once begun
         self.slower: dict[float, float] = {}  # requests per second inside the limits, by the factor on the duration of every step
+        self.sharpened: set[Any] = set()  # what ``slower`` was found for, and with how much care
         self.saturated: float | None = None  # requests per second when always busy, once measured
+        self.fleets: dict[Any, Any] = {}  # the metrics of fleets of it, by what ``fleet_check.fleet_summary`` is asked for
+        self._alone: Summary | None = None
         isl, osl = math.ceil(asked.isl.mean), math.ceil(asked.osl.mean)
         price = estimated_instance(deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=isl)
         self.memory = price.memory
@@ -173,7 +176,12 @@ class Instance:
         return summary
 
     def alone(self) -> Summary:
-        """The metrics of a single client: what no load can beat."""
+        """The metrics of a single client: what no load can beat. The run is made once."""
+        if self._alone is None:
+            self._alone = self._by_itself()
+        return self._alone
+
+    def _by_itself(self) -> Summary:
         equal = self.asked.pairs is None and self.asked.isl.kind == self.asked.osl.kind == "fixed"
         summary = summarize(self.closed(1, ALONE_EQUAL if equal else ALONE_REQUESTS))
         return self.noted(0.0 if self.asked.load == "open" else summary.requests_per_second, summary)

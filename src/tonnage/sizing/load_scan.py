@@ -4,8 +4,8 @@ Which loads may be run, the random numbers of each run and its length depend on 
 the limits. What one limit makes of the runs is therefore comparable with what another makes of them: a looser limit never carries less.
 Every run is made once, when it is first asked for.
 
-The scan goes upwards from an eighth of saturation, in steps of half an octave (a factor of 1.41) and from half of saturation on of a
-quarter (1.19). Between the last load before the first one that breaks a limit and that one, the way is halved until one step of the
+The scan goes upwards from half of saturation, in steps of a quarter of an octave (a factor of 1.19); where that load breaks a limit, it
+goes downwards in steps of half an octave (1.41). Between the last load before the first one that breaks a limit and that one, the way is halved until one step of the
 lattice (1.1 %) is left. A load is run for longer and longer until a run is clear; the longest decides as it is, and the load that is
 found holds in it.
 """
@@ -42,7 +42,7 @@ PER_OCTAVE = 64
 """Loads of the lattice from one to the double: 1.1 % apart."""
 
 STRIDE, SPARSE = 16, 32
-"""Steps of the lattice between two loads of the upward scan, beyond half of saturation and below it."""
+"""Steps of the lattice between two loads of the scan, beyond half of saturation and below it."""
 
 WIDTH: dict[Care, int] = {QUICK: 2, SURE: 1}
 """Steps of the lattice between the load that is found and the next that breaks a limit."""
@@ -50,11 +50,11 @@ WIDTH: dict[Care, int] = {QUICK: 2, SURE: 1}
 ROUGH = 8
 """The same where loads in between are read off the latencies at both ends: 9 %."""
 
-LOWEST = 1 / 8
+LOWEST = 1 / 2
 """Share of saturation at which the scan begins; where a limit breaks there, it goes down instead."""
 
-DESCENTS = 18
-"""Most loads below the first one: the last is 1/512 of it."""
+DESCENTS = 22
+"""Most loads below the first one: the last is 1/2048 of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +95,7 @@ class LoadScan:
         """
         self.instance, self._most = instance, most
         self._runs: dict[tuple[int, int], Summary] = {}
+        self._probes: dict[tuple[int, int], Summary] = {}
 
     @cached_property
     def most(self) -> float:
@@ -193,14 +194,52 @@ class LoadScan:
                 return False
         return strain(self.summary(place, care), slo) <= 1.0
 
+    def surely_no_higher(self, slo: Slo, above: float) -> bool:
+        """Whether ``no_higher`` would say so, from runs above ``above`` alone: saturation need not be known for it.
+
+        A load beyond saturation breaks limits as well, and where saturation is below ``above``, so is everything else.
+        """
+        reached = place_of(above)
+        if not slo or not self._breaks(reached + 1, slo):
+            return False
+        low = STRIDE * (reached // STRIDE)
+        high = low + STRIDE
+        while high - low > 1:
+            if not self._breaks(high, slo):
+                return False
+            half = (low + high) // 2
+            while low < half <= reached:
+                low, half = half, (half + high) // 2
+            high = half
+        return True
+
+    def _breaks(self, place: int, slo: Slo) -> bool:
+        """Whether a load above another that is to be exceeded breaks a limit, by the longest runs where shorter ones are not clear."""
+        for level in range(SURE):
+            used = strain(self.probe(place, level), slo)
+            if used > BREAKS[level]:
+                return True
+            if used < HOLDS[level] and level > 0:
+                return False
+        return strain(self.probe(place, SURE), slo) > 1.0
+
+    def probe(self, place: int, level: int) -> Summary:
+        """As ``summary``, of a load that may lie beyond saturation, which need not be known."""
+        if (level, place) not in self._probes:
+            self._probes[level, place] = self._simulated(on_lattice(place), level)
+        return self._probes[level, place]
+
     def summary(self, place: int, level: int) -> Summary:
         """The metrics at a load, by a run of one of the ``LENGTHS``."""
         if (level, place) not in self._runs:
-            rate = self.rate(place)
-            self._runs[level, place] = summarize(middle(self.instance.open(rate, self._count(place, level), self.instance.asked.seed)))
+            rate, probed = self.rate(place), self._probes.get((level, place))
+            self._runs[level, place] = self._simulated(rate, level) if probed is None or place >= self.last else probed
             if level > 0:
                 self.instance.noted(rate, self._runs[level, place])
         return self._runs[level, place]
+
+    def _simulated(self, rate: float, level: int) -> Summary:
+        return summarize(middle(self.instance.open(rate, self._length(rate, level), self.instance.asked.seed)))
 
     def _below(self, end: int, slo: Slo, care: Care) -> int | None:
         """The highest load of the scan below ``end`` that holds; None where none does, ``DESCENTS`` lower ones included."""
@@ -237,7 +276,10 @@ class LoadScan:
         return self.summary(place, max((level for level, at in self._runs if at == place), default=0))
 
     def _count(self, place: int, level: int) -> int:
-        return round(LENGTHS[level] * self.instance.count(self.rate(place)))
+        return self._length(self.rate(place), level)
+
+    def _length(self, rate: float, level: int) -> int:
+        return round(LENGTHS[level] * self.instance.count(rate))
 
 
 def _share(below: Summary, above: Summary, limit: Limit) -> float:

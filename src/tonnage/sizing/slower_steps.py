@@ -89,6 +89,11 @@ class SlowerSteps:
         """Whether a scan of the load tells the rates."""
         return not self.question.offline and self.question.load == "open" and self.question.recording is None
 
+    @property
+    def known(self) -> bool:
+        """Whether the duration of the steps alone tells the rate: the limits have been looked at for it."""
+        return self.question.offline or (self._scanned and bool(self.instance.slower))
+
     def rate(self, slowdown: Slowdown) -> float:
         """Requests per second with times so much longer; 0 where hardly any load is inside the limits."""
         capacity, steps = self.capacity, slowdown.steps
@@ -111,7 +116,11 @@ class SlowerSteps:
         if self.question.offline or self.question.load == "closed":
             return
         if self._scanned:
-            self.instance.slower[slowdown.steps] = self._scan(slowdown, self.capacity.care if decisive else QUICK)
+            care = self.capacity.care if decisive else QUICK
+            asked = (slowdown.steps, *sorted(slowdown.latencies.items()), care)
+            if asked not in self.instance.sharpened:
+                self.instance.slower[slowdown.steps] = self._scan(slowdown, care)
+                self.instance.sharpened.add(asked)
             return
         for _ in range(PROBES):
             probe = self._unknown(1.0 / self._worst(slowdown))

@@ -116,7 +116,9 @@ def _may_carry_more(instance: Instance, best: Instance, above: float, slo: Slo) 
     if above >= STABLE * MARGIN * instance.saturation_estimate():
         return False
     scan, other, place = scan_of(instance), scan_of(best), place_of(above)
-    if slo and place < min(scan.last, other.last) and scan.summary(place, 0) == other.summary(place, 0):
+    if slo and place < other.last and scan.probe(place, 0) == other.summary(place, 0):
+        return False
+    if scan.surely_no_higher(slo, above):
         return False
     return scan.no_higher(slo, above, SURE) is None and scan.most > above
 
