@@ -147,6 +147,16 @@ class Instance:
         attention = 0.5 * isl * isl * float(c[ATTENTION])
         return self.deployment.parallelism.dp / (step * osl / batch + attention)
 
+    def budget_estimate(self) -> float:
+        """Closed form: requests per second with every step full of tokens, each at what a token costs least: what the token budget allows."""
+        c, knobs = self.step.coefficients, self.knobs
+        if knobs.scheduler == "static" or self.step.drafting is not None:
+            return math.inf
+        isl, osl, budget = self.asked.isl.mean, self.asked.osl.mean, knobs.max_num_tokens
+        token = min(batch_seconds(c, tokens, 1) / tokens for tokens in {budget, max(1, budget // 2), max(1, budget // 4)})
+        attention = 0.5 * isl * isl * float(c[ATTENTION])
+        return self.deployment.parallelism.dp / ((isl + osl) * token + attention)
+
     def _drafted_saturation(self) -> float:
         """The same with speculative decoding: fewer steps with more tokens each."""
         c, batch = self.step.coefficients, self.batch

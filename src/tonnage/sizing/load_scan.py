@@ -197,21 +197,28 @@ class LoadScan:
     def surely_no_higher(self, slo: Slo, above: float) -> bool:
         """Whether ``no_higher`` would say so, from runs above ``above`` alone: saturation need not be known for it.
 
-        A load beyond saturation breaks limits as well, and where saturation is below ``above``, so is everything else.
+        A load beyond saturation breaks limits as well, and where saturation is below ``above``, so is everything else. Where the load
+        just above clearly breaks a limit, higher ones do.
         """
         reached = place_of(above)
-        if not slo or not self._breaks(reached + 1, slo):
+        if not slo:
             return False
+        for level in range(SURE):
+            used = strain(self.probe(reached + 1, level), slo)
+            if used > BREAKS[level]:
+                return True
+            if used < HOLDS[level]:
+                return False
         low = STRIDE * (reached // STRIDE)
         high = low + STRIDE
-        while high - low > 1:
-            if not self._breaks(high, slo):
-                return False
+        while self._breaks(high, slo):
             half = (low + high) // 2
             while low < half <= reached:
                 low, half = half, (half + high) // 2
+            if high - low <= 1:
+                return True
             high = half
-        return True
+        return False
 
     def _breaks(self, place: int, slo: Slo) -> bool:
         """Whether a load above another that is to be exceeded breaks a limit, by the longest runs where shorter ones are not clear."""

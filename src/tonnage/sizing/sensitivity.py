@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 from tonnage.plan.limit import limit_of
 from tonnage.plan.reason import NothingMeetsLimits
 from tonnage.plan.sensitivity import Changed, Input, Relaxed, Sensitivity, Swing
+from tonnage.sizing.decisive import decided
 from tonnage.sizing.parallel import parallel
 from tonnage.sizing.search import answer, fleet_under, ranked
-from tonnage.sizing.search_space import prepared_trial
+from tonnage.sizing.search_space import Ready, prepared_trial
 from tonnage.spec.lengths import Lengths
 
 if TYPE_CHECKING:
@@ -129,14 +130,20 @@ def _bounded(changed: Changed, best: Candidate) -> Changed:
 def _again(asked: Question, found: Answer, workers: int | None) -> Answer:
     """The search run again among the deployments that take part, with the knobs that were found for them."""
     asked = replace(asked, tune=False, deepen=False)
-    return answer(asked, [prepared_trial(asked, trial, place) for place, trial in enumerate(_kept(found))], workers=workers, far=1.0)
+    kept = _kept(found)
+    prepared = {trial: prepared_trial(asked, trial, place) for place, trial in enumerate(sorted(kept, key=lambda trial: kept[trial]))}
+    ready = [one for trial in kept if isinstance(one := prepared[trial], Ready)]
+    if asked.load == "open" and not asked.offline and asked.recording is None and len(ready) == len(kept):
+        known = decided(asked, ready)
+        if known is not None:
+            return ranked(asked, sorted(known, key=lambda one: one.ready.place), (), workers)
+    return answer(asked, list(prepared.values()), workers=workers, far=1.0)
 
 
-def _kept(found: Answer) -> list[Trial]:
-    """The deployments that take part, as they were tuned, in the order of the search."""
+def _kept(found: Answer) -> dict[Trial, int]:
+    """The deployments that take part, as they were tuned, with their places in the search: the chosen one first, the best of the others next."""
     best = sorted(found.carried, key=lambda c: (-c.rate_per_gpu, c.ready.place))[:KEPT]
-    kept = {c.ready.place: c.ready.trial for c in (*best, found.carried[0])}
-    return [kept[place] for place in sorted(kept)]
+    return {c.ready.trial: c.ready.place for c in (found.carried[0], *best)}
 
 
 def cheapest_relaxed(question: Question, found: Answer, workers: int | None = None) -> Relaxed | None:

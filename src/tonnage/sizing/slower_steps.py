@@ -117,15 +117,18 @@ class SlowerSteps:
             return
         if self._scanned:
             care = self.capacity.care if decisive else QUICK
-            asked = (slowdown.steps, *sorted(slowdown.latencies.items()), care)
-            if asked not in self.instance.sharpened:
-                self.instance.slower[slowdown.steps] = self._scan(slowdown, care)
-                self.instance.sharpened.add(asked)
+            if _named(slowdown, care) not in self.instance.sharpened:
+                self.know(slowdown, self._scan(slowdown, care), care)
             return
         for _ in range(PROBES):
             probe = self._unknown(1.0 / self._worst(slowdown))
             if probe is None or not self._probed(probe):
                 break
+
+    def know(self, slowdown: Slowdown, rate: float, care: Care = SURE) -> None:
+        """Take requests per second with times so much longer as they were found by a scan of the load."""
+        self.instance.slower[slowdown.steps] = rate
+        self.instance.sharpened.add(_named(slowdown, care))
 
     def _scan(self, slowdown: Slowdown, care: Care) -> float:
         """The rate by the scan of the load under limits as many times as tight."""
@@ -160,6 +163,11 @@ class SlowerSteps:
         if recording is not None:
             noted_replay(self.instance, recording, max(1, round(recording.mean_rps / rate)), self.question.replays_lengths)
         return len(self.instance.trail) > known
+
+
+def _named(slowdown: Slowdown, care: Care) -> tuple[object, ...]:
+    """What a rate was found for."""
+    return (slowdown.steps, *sorted(slowdown.latencies.items()), care)
 
 
 def between(known: Mapping[float, float], factor: float) -> float:

@@ -113,7 +113,7 @@ def _more(instance: Instance, best: Instance, above: float, slo: Slo) -> float:
 
 def _may_carry_more(instance: Instance, best: Instance, above: float, slo: Slo) -> bool:
     """Whether an instance with other knobs needs a search: it is not the same at the load, and breaks no limit above it."""
-    if above >= STABLE * MARGIN * instance.saturation_estimate():
+    if above >= STABLE * MARGIN * min(instance.saturation_estimate(), instance.budget_estimate()):
         return False
     scan, other, place = scan_of(instance), scan_of(best), place_of(above)
     if slo and place < other.last and scan.probe(place, 0) == other.summary(place, 0):
