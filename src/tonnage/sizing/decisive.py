@@ -1,0 +1,79 @@
+"""The contest among a few deployments by the one load that decides their number of systems: that at the asked confidence.
+
+``search.compete`` finds what each deployment carries as predicted, and what it carries with times as long as the confidence allows for is
+found after that. Where only the number of systems is asked for, as in each figure of the sensitivity, the second is all that is needed. A
+deployment is scanned only as far as shows that it carries no more than another on the same GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tonnage.plan.limit import SATURATION
+from tonnage.sizing.bounds import Carried, bound_per_gpu
+from tonnage.sizing.capacity import Capacity, saturation, scan_of
+from tonnage.sizing.confidence import factors_at, step_errors
+from tonnage.sizing.limits import strain
+from tonnage.sizing.load_scan import SURE, Highest
+from tonnage.sizing.slower_steps import LEAST, SlowerSteps
+
+if TYPE_CHECKING:
+    from tonnage.sizing.question import Question
+    from tonnage.sizing.search_space import Ready
+
+
+def decided(question: Question, prepared: Sequence[Ready]) -> list[Carried] | None:
+    """The deployments that may need the fewest systems, each with what it carries at the asked confidence as its capacity.
+
+    Args:
+        question: an open loop without a recording.
+        prepared: the deployments, those that are likely to carry most per GPU first.
+
+    Returns:
+        None where the load as it is predicted has to be known: a deployment breaks a limit at any load, or carries next to nothing.
+    """
+    found: list[Carried] = []
+    for ready in prepared:
+        alone = ready.instance.alone()
+        if strain(alone, ready.instance.asked.slo) > 1.0:
+            return None
+        gpu = ready.trial.deployment.gpu
+        rivals = [other.rate_per_gpu for other in found if other.ready.trial.deployment.gpu == gpu]
+        most = max(rivals, default=0.0)
+        carried = Carried(ready=ready, capacity=_unknown(ready))
+        slowdown = factors_at(step_errors(question, carried), question.confidence)
+        if bound_per_gpu(ready) < most * slowdown.steps:
+            continue
+        tighter = slowdown.tightened(ready.instance.asked.slo)
+        if tighter and strain(alone, tighter) > 1.0:
+            return None
+        gpus = ready.trial.deployment.parallelism.gpus
+        highest = scan_of(ready.instance).highest(tighter, most * gpus * slowdown.steps, SURE)
+        if not isinstance(highest, Highest):
+            if most > 0.0:
+                continue
+            return None
+        rate = highest.rate / slowdown.steps
+        if rate < LEAST * saturation(ready.instance):
+            return None
+        capacity = replace(carried.capacity, rate=rate, saturation=max(saturation(ready.instance), highest.rate), summary=highest.summary)
+        carried = Carried(ready=ready, capacity=capacity)
+        SlowerSteps(question, carried).know(slowdown, rate)
+        found.append(carried)
+    return found
+
+
+def _unknown(ready: Ready) -> Capacity:
+    """A capacity of which nothing is known."""
+    return Capacity(
+        rate=0.0,
+        concurrency=0.0,
+        saturation=0.0,
+        summary=ready.instance.alone(),
+        binds=SATURATION,
+        reason=None,
+        simulated_requests=0,
+        care=SURE,
+    )
