@@ -15,6 +15,7 @@ from tonnage.sizing.existing import existing
 from tonnage.sizing.explain import explained
 from tonnage.sizing.notes import notes, provenance, understood
 from tonnage.sizing.offline import job_done
+from tonnage.sizing.parallel import parallel
 from tonnage.sizing.percentile import percentile_answer
 from tonnage.sizing.question import Question
 from tonnage.sizing.reachable import reachable
@@ -26,6 +27,8 @@ from tonnage.sizing.trace_capacity import replayed_at
 from tonnage.sizing.warnings import warnings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tonnage.plan.at_peak import AtPeak
     from tonnage.plan.curve import CurvePoint
     from tonnage.plan.existing import Existing
@@ -101,23 +104,27 @@ def _at_confidence(question: Question, found: Answer) -> Answer:
 
 
 def _deepened(question: Question, found: Answer, workers: int | None) -> dict[str, Any]:
-    """What is said of the choice alone, and what would change it."""
-    best, chosen = found.candidates[0], found.carried[0]
-    swings = sensitivity(question, found, workers)
-    deep: dict[str, Any] = {
-        "warnings": warnings(question, found, swings),
-        "sensitivity": swings,
-        "routers": behind_routers(question, found),
+    """What is said of the choice alone, and what would change it; side by side, but for a recording, whose runs are noted in order."""
+    parts: dict[str, Callable[[], Any]] = {
+        "sensitivity": lambda: sensitivity(question, found, workers),
+        "routers": lambda: behind_routers(question, found),
     }
     if not question.offline:
-        deep["explain"] = explained(chosen)
+        parts["explain"] = lambda: explained(found.carried[0])
     if question.load == "open" and not question.offline:
-        serving = best.pool.fleet.of(best.systems - question.spare).instances
-        peak = question.demand.sizing_requests_per_second / serving
-        replayed = replayed_at(question, chosen, serving) if question.recording is not None else None
-        curve = load_curve(chosen.ready.instance, chosen.capacity, peak, replayed)
-        deep["curve"] = tuple(_as_the_fleet(point, best.at_peak) for point in curve)
-    return deep
+        parts["curve"] = lambda: _curve(question, found)
+    deep = dict(parallel(lambda name: parts[name](), list(parts), workers if question.recording is None else 1))
+    return {**deep, "warnings": warnings(question, found, deep["sensitivity"])}
+
+
+def _curve(question: Question, found: Answer) -> tuple[CurvePoint, ...]:
+    """The latencies of the choice at every load."""
+    best, chosen = found.candidates[0], found.carried[0]
+    serving = best.pool.fleet.of(best.systems - question.spare).instances
+    peak = question.demand.sizing_requests_per_second / serving
+    replayed = replayed_at(question, chosen, serving) if question.recording is not None else None
+    curve = load_curve(chosen.ready.instance, chosen.capacity, peak, replayed)
+    return tuple(_as_the_fleet(point, best.at_peak) for point in curve)
 
 
 def _as_the_fleet(point: CurvePoint, peak: AtPeak | None) -> CurvePoint:

@@ -52,7 +52,7 @@ def behind_routers(question: Question, found: Answer) -> tuple[BehindRouter, ...
 
 
 def fewest(deployed: FleetAtPeak, by_division: int, router: str) -> int | None:
-    """The fewest systems seen to hold the limits behind a router, from ``by_division`` upwards or down to ``FEWER`` numbers below it.
+    """The fewest systems seen to hold the limits behind a router, from ``by_division`` upwards or, by halving, ``FEWER`` numbers downwards.
 
     The division counts on what one instance carries under random choice; behind a router that looks, fewer may do.
     """
@@ -61,8 +61,8 @@ def fewest(deployed: FleetAtPeak, by_division: int, router: str) -> int | None:
         return None
     least, span = verdict.systems, deployed.span
     step = max(by_division // span // 64, 1) * span
-    for _ in range(FEWER if least == by_division else 0):
-        if least - step < span or not deployed.run(least - step, router).holds:
-            break
-        least -= step
-    return least
+    saved, too_many, tried = 0, min(FEWER, (least - span) // step) + 1 if least == by_division else 1, 1
+    while too_many - saved > 1:
+        saved, too_many = (tried, too_many) if deployed.run(least - tried * step, router).holds else (saved, tried)
+        tried = (saved + too_many) // 2
+    return least - saved * step
