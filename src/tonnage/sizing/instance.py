@@ -148,7 +148,7 @@ class Instance:
         return self.deployment.parallelism.dp / (step * osl / batch + attention)
 
     def budget_estimate(self) -> float:
-        """Closed form: requests per second with every step full of tokens, each at what a token costs least: what the token budget allows."""
+        """Closed form: requests per second with every step as full of tokens as the budget allows, each token at the least it costs."""
         c, knobs = self.step.coefficients, self.knobs
         if knobs.scheduler == "static" or self.step.drafting is not None:
             return math.inf

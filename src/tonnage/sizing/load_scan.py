@@ -5,9 +5,9 @@ the limits. What one limit makes of the runs is therefore comparable with what a
 Every run is made once, when it is first asked for.
 
 The scan goes upwards from half of saturation, in steps of a quarter of an octave (a factor of 1.19); where that load breaks a limit, it
-goes downwards in steps of half an octave (1.41). Between the last load before the first one that breaks a limit and that one, the way is halved until one step of the
-lattice (1.1 %) is left. A load is run for longer and longer until a run is clear; the longest decides as it is, and the load that is
-found holds in it.
+goes downwards in steps of half an octave (1.41). Between the last load before the first one that breaks a limit and that one, the way is
+halved until one step of the lattice (1.1 %) is left. A load is run for longer and longer until a run is clear; the longest decides as it
+is, and the load that is found holds in it.
 """
 
 from __future__ import annotations

@@ -39,20 +39,21 @@ LOWER, LOWERED = 0.98, 10
 __all__ = ["Progress", "no_progress", "size"]
 
 
-def size(question: Question, *, progress: Progress = no_progress, workers: int | None = None) -> Plan:
+def size(question: Question, *, progress: Progress = no_progress, workers: int | None = None, prune: bool = True) -> Plan:
     """Answer the question.
 
     Args:
         question: what is asked.
         progress: called after each deployment.
         workers: threads to simulate on; the answer does not depend on it.
+        prune: as for ``search.answer``; the choice does not depend on it.
 
     Raises:
         InputError: the question contradicts itself.
     """
     question.check()
     prepared = prepare(question)
-    found = answer(question, prepared, progress=progress, workers=workers)
+    found = answer(question, prepared, progress=progress, workers=workers, prune=prune)
     have = existing(question, _at_confidence(question, found)) if question.have else None
     if have is not None and question.demand.of_existing and have.requests_per_second > 0:
         question, have, found = _for_what_they_carry(question, have, found)

@@ -67,6 +67,7 @@ def answer(
     progress: Progress = no_progress,
     workers: int | None = None,
     far: float = FAR,
+    prune: bool = True,
 ) -> Answer:
     """Find the candidates of a question among prepared deployments.
 
@@ -76,12 +77,14 @@ def answer(
         progress: called after each of them.
         workers: threads to simulate on.
         far: a deployment that carries less than the best one on its GPU over this factor is left out; 1 to look for the best alone.
+        prune: False to simulate every deployment and every setting of every knob in full, which is what ``benchmarks/pruning.py``
+            compares with: it takes many times as long, for the same answer.
 
     Raises:
         KeyboardInterrupt: passed on once the running simulations have ended.
     """
-    found, rejected = compete(question, prepared, progress=progress, workers=workers, far=far)
-    found = _tuned(question, found, workers)
+    found, rejected = compete(question, prepared, progress=progress, workers=workers, far=far, prune=prune)
+    found = _tuned(question, found, workers, prune)
     return ranked(question, found, rejected, workers)
 
 
@@ -92,6 +95,7 @@ def compete(
     progress: Progress = no_progress,
     workers: int | None = None,
     far: float = FAR,
+    prune: bool = True,
 ) -> tuple[list[Carried], list[Rejected]]:
     """Simulate what the closed forms do not rule out: the deployments inside the limits with the engines' own knobs, and the rejected."""
     outcomes: dict[int, Carried | Rejected] = {i: p for i, p in enumerate(prepared) if isinstance(p, Rejected)}
@@ -100,7 +104,7 @@ def compete(
     care = SURE if sum(isinstance(one, Ready) for one in prepared) <= TUNED else QUICK
     for wave in _waves(prepared, WAVE if far > 1 else 1):
         before = {gpu: list(others) for gpu, others in carried.items()}
-        jobs = [(ready, before.get(ready.trial.deployment.gpu.name, [])) for ready in wave]
+        jobs = [(ready, before.get(ready.trial.deployment.gpu.name, []) if prune else []) for ready in wave]
         for (ready, _), outcome in parallel(lambda job: _attempt(question, *job, care, far), jobs, workers):
             outcomes[prepared.index(ready)] = outcome
             done += 1
@@ -166,7 +170,7 @@ def _attempt(question: Question, ready: Ready, others: list[Carried], care: Care
     return ready.trial.rejected(far_behind(ready, others, capacity, far) or capacity.reason)
 
 
-def _tuned(question: Question, found: list[Carried], workers: int | None) -> list[Carried]:
+def _tuned(question: Question, found: list[Carried], workers: int | None, prune: bool) -> list[Carried]:
     """The best few, with their load found in longer runs, and with other knobs where these make one of them the best of all."""
     if question.load != "open" or question.offline or question.recording is not None:
         return found
@@ -176,7 +180,7 @@ def _tuned(question: Question, found: list[Carried], workers: int | None) -> lis
         capacity = open_capacity(ready.instance, care=SURE)
         return Carried(ready=ready, capacity=capacity) if capacity.reason is None else found[place]
 
-    best = sorted(range(len(found)), key=lambda i: (-found[i].rate_per_gpu, i))[:TUNED]
+    best = sorted(range(len(found)), key=lambda i: (-found[i].rate_per_gpu, i))[: TUNED if prune else None]
     for place, sure in parallel(surely, best, workers):
         found[place] = sure
     if not question.tune or not question.free_moves:
@@ -184,7 +188,8 @@ def _tuned(question: Question, found: list[Carried], workers: int | None) -> lis
     slow = {place: factors_at(step_errors(question, found[place]), question.confidence) for place in best}
     rates = {place: decisive_rate_per_gpu(found[place], slow[place]) for place in best}
     for place in sorted(best, key=lambda i: (-rates[i], i)):
-        found[place] = tuned(found[place], question.free_moves, slow[place], max(rates.values()), workers)
+        rival = max(rates.values()) if prune else 0.0
+        found[place] = tuned(found[place], question.free_moves, slow[place], rival, workers=workers, prune=prune)
         rates[place] = decisive_rate_per_gpu(found[place], slow[place])
     return found
 

@@ -141,7 +141,7 @@ def _again(asked: Question, found: Answer, workers: int | None) -> Answer:
 
 
 def _kept(found: Answer) -> dict[Trial, int]:
-    """The deployments that take part, as they were tuned, with their places in the search: the chosen one first, the best of the others next."""
+    """The deployments that take part, as they were tuned, with their places in the search: the chosen one, then those that carry most."""
     best = sorted(found.carried, key=lambda c: (-c.rate_per_gpu, c.ready.place))[:KEPT]
     return {c.ready.trial: c.ready.place for c in (found.carried[0], *best)}
 

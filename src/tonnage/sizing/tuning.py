@@ -39,7 +39,9 @@ def tuned(
     moves: Sequence[str] = MOVES,
     slowdown: Slowdown = AS_PREDICTED,
     rival: float = 0.0,
+    *,
     workers: int | None = None,
+    prune: bool = True,
 ) -> Carried:
     """The deployment with the knobs that carry most; as it is where none carries more, or no more than a rival does.
 
@@ -49,6 +51,7 @@ def tuned(
         slowdown: by how much longer times than predicted the knobs are compared: those that decide the number of systems.
         rival: requests per second and GPU with such times that other knobs must exceed to count.
         workers: threads to simulate on; the knobs found do not depend on it.
+        prune: False to search every setting in full, which finds the same.
     """
     ready, slo = carried.ready, slowdown.tightened(carried.ready.instance.asked.slo)
     best, most = ready.instance, scan_of(ready.instance).rate_within(slo)
@@ -57,7 +60,7 @@ def tuned(
     others = [instance for knobs in _settings(ready, moves) if (instance := _with(ready, knobs)) is not None]
     for start in range(0, len(others), WAVE):
         above = max(most, rival * slowdown.steps * ready.trial.deployment.parallelism.gpus)
-        more = partial(_more, best=best, above=above, slo=slo)
+        more = partial(_more, best=best, above=above, slo=slo) if prune else partial(_in_full, slo=slo)
         rates = dict(parallel(more, others[start : start + WAVE], workers))
         winner = max(others[start : start + WAVE], key=rates.__getitem__)
         if rates[winner] > above:
@@ -109,6 +112,11 @@ def _with(ready: Ready, knobs: EngineKnobs) -> Instance | None:
 def _more(instance: Instance, best: Instance, above: float, slo: Slo) -> float:
     """Requests per second that the instance carries; 0 where that is no more than ``above``."""
     return scan_of(instance).rate_within(slo, above) if _may_carry_more(instance, best, above, slo) else 0.0
+
+
+def _in_full(instance: Instance, slo: Slo) -> float:
+    """Requests per second that the instance carries."""
+    return scan_of(instance).rate_within(slo)
 
 
 def _may_carry_more(instance: Instance, best: Instance, above: float, slo: Slo) -> bool:

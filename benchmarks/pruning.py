@@ -1,0 +1,117 @@
+"""Random questions answered with and without pruning: how many answers are the same, and the CPU seconds of both.
+
+    python benchmarks/pruning.py [--questions 50] [--seed 1] [--minutes 60]
+
+Without pruning every deployment that fits is simulated up to its highest load, and every setting of every knob of each of them is searched
+in full. The answer is the deployment that is chosen, with its number of systems. "systems exactly" may differ by what the search itself
+leaves open, ``TOLERANCE``; an answer that differs is printed with both. The seconds are those of all threads; compilation is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tonnage.api.size import ask
+from tonnage.errors import InputError
+from tonnage.simulator.kernel import warm_up
+from tonnage.sizing.planner import size
+
+if TYPE_CHECKING:
+    from tonnage.plan.candidate import Candidate
+    from tonnage.sizing.question import Question
+
+TOLERANCE = 0.015
+"""Share by which the exact number of systems may differ: one step of the lattice of loads is 1.1 %."""
+
+MODELS = ("llama-3.1-8b", "qwen3-4b", "qwen3-14b", "qwen3-32b", "llama-3.1-70b", "gpt-oss-20b", "gpt-oss-120b", "qwen3-30b-a3b")
+GPUS = ("h100", "h200", "b200", "mi300x", "l40s", "a100")
+ENGINES = ("tensorrt-llm", "vllm", "sglang")
+LENGTHS = ((200, 2_000), (1_000, 8_000), (8_000, 60_000))
+"""Ranges of the prompts, each taken as often."""
+
+
+def drawn(rng: np.random.Generator) -> dict[str, Any]:
+    """The arguments of one question."""
+    low, high = LENGTHS[rng.integers(len(LENGTHS))]
+    isl, osl = (int(10 ** rng.uniform(np.log10(a), np.log10(b))) for a, b in ((low, high), (50, 1_000)))
+    spread = rng.random() < 0.5
+    limits: dict[str, Any] = {"ttft": f"p{rng.choice([50, 90, 95, 99])}<={10 ** rng.uniform(-0.7, 0.8) * max(1.0, isl / 8_000):.2g}s"}
+    other = rng.integers(4)
+    if other < 3:
+        limits[("tpot", "itl", "e2e")[other]] = ("p95<={:.3g}ms", "p99<={:.3g}ms", "mean<={:.3g}ms")[other].format(
+            (10 ** rng.uniform(1.2, 2.2), 10 ** rng.uniform(1.8, 3.0), 10 ** rng.uniform(1.2, 2.0) * osl + 1_000)[other]
+        )
+    return {
+        "model": str(rng.choice(MODELS)),
+        "gpu": ",".join(sorted(rng.choice(GPUS, size=rng.integers(1, 4), replace=False))),
+        "engine": ",".join(sorted(rng.choice(ENGINES, size=rng.integers(1, 3), replace=False))),
+        "isl": f"lognormal:{isl},{isl // 2}" if spread else isl,
+        "osl": f"lognormal:{osl},{osl // 2}" if spread else osl,
+        "peak_rps": float(f"{10 ** rng.uniform(0.0, 2.5) * min(1.0, 4_000 / isl):.3g}"),
+        **limits,
+    }
+
+
+def answered(question: Question, prune: bool) -> tuple[Candidate | None, float]:
+    """The choice, and the CPU seconds that it took."""
+    began = time.process_time()
+    plan = size(replace(question, deepen=False), prune=prune)
+    return plan.choice, time.process_time() - began
+
+
+def shown(choice: Candidate | None) -> str:
+    """One answer in words."""
+    if choice is None:
+        return "none"
+    knobs = choice.knobs
+    knob = "" if knobs is None else f", budget {knobs.max_num_tokens:,}, batch {knobs.max_batch_size:,}"
+    split = f"TP {choice.tp} EP {choice.ep}"
+    return f"{choice.systems} ({choice.systems_exact:.4f}) × {choice.gpu} {choice.precision} {split} {choice.engine}{knob}"
+
+
+def same(one: Candidate | None, other: Candidate | None) -> bool:
+    """Whether two answers are the same."""
+    if one is None or other is None:
+        return one is other
+    close = abs(one.systems_exact / other.systems_exact - 1.0) <= TOLERANCE
+    return one.identity == other.identity and one.systems == other.systems and close
+
+
+def main() -> None:
+    """Ask, compare, and print."""
+    parser = argparse.ArgumentParser(description="Answers with and without pruning")
+    parser.add_argument("--questions", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no further question after so long")
+    asked = parser.parse_args()
+    warm_up()
+    rng, began = np.random.default_rng(asked.seed), time.monotonic()
+    done = equal = systems = without_answer = 0
+    seconds = np.zeros(2)
+    while done < asked.questions and time.monotonic() - began < 60 * asked.minutes:
+        arguments = drawn(rng)
+        try:
+            question = ask(**arguments).questions[0]
+        except InputError as error:
+            print(f"left out: {error}")
+            continue
+        (pruned, fast), (whole, slow) = answered(question, True), answered(question, False)
+        done, equal = done + 1, equal + same(pruned, whole)
+        seconds += np.array((fast, slow))
+        systems += (pruned and pruned.systems) == (whole and whole.systems)
+        without_answer += pruned is None and whole is None
+        mark = "same" if same(pruned, whole) else "DIFFERENT"
+        print(f"{done:3} {mark}  {fast:6.1f} s, {slow:6.1f} s in full  {shown(pruned)}", flush=True)
+        if mark != "same":
+            print(f"    in full: {shown(whole)}\n    {arguments}", flush=True)
+    print(f"\n{equal} of {done} answers are the same; {systems} have the same number of systems; {without_answer} have no answer")
+    print(f"{seconds[0]:.0f} s of CPU with pruning, {seconds[1]:.0f} s without: {seconds[1] / max(seconds[0], 1e-9):.1f} times as long")
+
+
+if __name__ == "__main__":
+    main()
