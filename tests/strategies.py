@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 import numpy as np
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from tonnage.perf import step_terms as at
@@ -22,6 +23,12 @@ MS = 1_000_000_000
 """Picoseconds of a millisecond."""
 
 SCHEDULERS: tuple[Scheduler, ...] = get_args(Scheduler)
+
+
+def examples(share: float) -> settings:
+    """Settings of a property of which an example takes long: that share of the examples that the profile has (tests/conftest.py)."""
+    most = max(1, round(share * settings.default.max_examples))
+    return settings(max_examples=most, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def coefficient_array(**seconds: float) -> np.ndarray:

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.simulator.test_engine import engine_of, opened
 from tests.simulator.test_failures import S, conserved, one_at_a_time, spread
 from tests.simulator.test_kernel import assert_same
-from tests.strategies import SCHEDULERS, runs
+from tests.strategies import SCHEDULERS, examples, runs
 from tonnage.errors import InputError
 from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.simulator import reference
@@ -23,7 +23,7 @@ from tonnage.simulator.failures import RETRIES, Failures, Outages, outages_of
 from tonnage.simulator.fleet import simulate_fleet
 from tonnage.simulator.kernel.fleet import run_fleet
 
-EASY = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EASY = examples(0.25)
 
 
 @pytest.mark.parametrize("router", ["least-outstanding", "least-tokens", "round-robin"])

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.simulator.test_kernel import assert_same
 from tests.simulator.test_reference import KNOBS, SGLANG, TICK, VLLM
-from tests.strategies import MS, SCHEDULERS, Run, runs
+from tests.strategies import MS, SCHEDULERS, Run, examples, runs
 from tonnage.errors import InputError
 from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED
 from tonnage.simulator import reference
@@ -25,7 +25,7 @@ from tonnage.simulator.request import Request
 from tonnage.spec.workload import Trace
 
 ENGINES = [Engine, reference.Engine]
-EASY = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EASY = examples(0.3)
 
 
 def engine_of(kind: Any, r: Run) -> Any:

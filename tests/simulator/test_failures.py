@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.simulator.test_engine import MS, engine_of, opened
 from tests.simulator.test_fleet import KNOBS, engine_model
 from tests.simulator.test_kernel import assert_same
-from tests.strategies import SCHEDULERS, runs
+from tests.strategies import SCHEDULERS, examples, runs
 from tonnage.errors import InputError
 from tonnage.results.requests import COMPLETED, FAILED, REJECTED
 from tonnage.simulator import reference
@@ -26,7 +26,7 @@ from tonnage.simulator.router import ROUTERS
 from tonnage.spec.workload import Trace
 
 S = 1_000_000_000_000
-EASY = settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EASY = examples(0.25)
 
 
 @pytest.mark.parametrize("router", sorted(ROUTERS))

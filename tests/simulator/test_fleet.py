@@ -6,12 +6,12 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.simulator.test_engine import engine_of, opened
 from tests.simulator.test_kernel import assert_same
-from tests.strategies import SCHEDULERS, runs
+from tests.strategies import SCHEDULERS, examples, runs
 from tonnage.errors import InputError
 from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import COEFFICIENTS, HOST_STEP, NORM
@@ -26,7 +26,7 @@ from tonnage.simulator.router import ROUTERS
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.workload import Trace
 
-EASY = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+EASY = examples(0.3)
 
 
 @EASY

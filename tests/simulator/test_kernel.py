@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from itertools import product
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-from tests.strategies import MS, ROOFLINE, SCHEDULERS, Run, coefficient_array, runs
+from tests.strategies import MS, ROOFLINE, SCHEDULERS, Run, coefficient_array, examples, runs
 from tonnage.errors import InputError
 from tonnage.perf.step import Drafting, StepModel
 from tonnage.results.requests import COMPLETED, REJECTED, STATUS_NAMES, UNFINISHED, Requests
@@ -55,11 +56,20 @@ def both(trace, step, engine, blocks, **options):
     return requests, record, expected
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
-@pytest.mark.parametrize(
-    "change", [{}, {"overlap_schedule": True}, {"receive_interval": 7}, {"overlap_schedule": True, "receive_interval": 30}]
-)
-@pytest.mark.parametrize("stream", [0.0, 0.0003, 0.0041])
+def in_turn(first, *others):
+    """Every combination, for ``parametrize``: in the core all of the values before the last, each with one of the last, and by turns."""
+    cases = []
+    for places in product(*(range(len(values)) for values in (first, *others))):
+        quick = sum(places) % len(others[-1]) == 0
+        chosen = (values[place] for values, place in zip((first, *others), places, strict=True))
+        cases.append(pytest.param(*chosen, marks=() if quick else pytest.mark.accuracy))
+    return cases
+
+
+CHANGES = [{}, {"overlap_schedule": True}, {"receive_interval": 7}, {"overlap_schedule": True, "receive_interval": 30}]
+
+
+@pytest.mark.parametrize(("scheduler", "change", "stream"), in_turn(SCHEDULERS, CHANGES, [0.0, 0.0003, 0.0041]))
 def test_a_leap_over_thousands_of_steps_is_every_one_of_them(scheduler, change, stream):
     """Outputs of hundreds of tokens at a few requests in flight, where nearly every step is one of a leap."""
     lengths = {"isl": Lengths(kind="lognormal", mean=200, std=150), "osl": Lengths(kind="lognormal", mean=400, std=500)}
@@ -86,7 +96,7 @@ def test_a_leap_that_no_whole_number_holds_is_taken_in_steps() -> None:
 
 
 @pytest.mark.parametrize("scheduler", SCHEDULERS)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@examples(1.0)
 @given(data=st.data())
 def test_kernel_equals_reference(scheduler, data):
     compare(data.draw(runs((scheduler,))))
@@ -110,12 +120,10 @@ def compare(r: Run) -> None:
     event(f"windows: {r.windows.blocks > 0}")
 
 
-@pytest.mark.parametrize("scheduler", SCHEDULERS)
-@pytest.mark.parametrize("chunked", [False, True])
-@pytest.mark.parametrize(
-    "arrivals", [OpenLoop(rate=25.0), OpenLoop(rate=100.0, process="gamma", cv=4.0), ClosedLoop(concurrency=40, turnaround_s=0.0016)]
-)
-@pytest.mark.parametrize("blocks", [60, 300, 10_000])
+LOADS = [OpenLoop(rate=25.0), OpenLoop(rate=100.0, process="gamma", cv=4.0), ClosedLoop(concurrency=40, turnaround_s=0.0016)]
+
+
+@pytest.mark.parametrize(("scheduler", "chunked", "arrivals", "blocks"), in_turn(SCHEDULERS, [False, True], LOADS, [60, 300, 10_000]))
 def test_kernel_equals_reference_on_hundreds_of_requests(scheduler, chunked, arrivals, blocks):
     lengths = {"isl": Lengths(kind="lognormal", mean=200, std=150), "osl": Lengths(kind="normal", mean=60, std=30)}
     trace = Workload(**lengths, arrivals=arrivals, requests=300).trace(5)

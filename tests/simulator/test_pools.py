@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.simulator.test_reference import TICK, VLLM
-from tests.strategies import MS, runs
+from tests.strategies import MS, examples, runs
 from tonnage.errors import InputError
 from tonnage.results.requests import COMPLETED, REJECTED, Requests
 from tonnage.simulator import reference
@@ -38,9 +38,7 @@ def pools(
     return simulate_pools(trace, prefill, decode, link)
 
 
-@settings(
-    max_examples=40, deadline=None, phases=[Phase.explicit, Phase.reuse, Phase.generate], suppress_health_check=[HealthCheck.too_slow]
-)
+@settings(examples(0.4), phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(data=st.data())
 def test_kernel_and_reference_agree_with_transfers(data):
     first, second = (data.draw(runs(RECEIVING)) for _ in range(2))

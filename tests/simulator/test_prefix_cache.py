@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from tests.simulator.lru_oracle import lru_hits
-from tests.simulator.test_kernel import both
+from tests.simulator.test_kernel import both, in_turn
 from tests.strategies import MS, SCHEDULERS, Run, coefficient_array, shared_runs
 from tonnage.perf.step import StepModel
 from tonnage.simulator.reference import run_reference
@@ -47,8 +47,7 @@ def served(contents, isl, osl, *, due, knobs=ENGINE, blocks=1000, tiers=(), paus
 
 
 @pytest.mark.skipif(not MOONCAKE.exists(), reason="the trace is not part of the project")
-@pytest.mark.parametrize("blocks", [1_000, 3_000, 20_000])
-@pytest.mark.parametrize("scheduler", ["vllm", "sglang", "tensorrt-llm"])
+@pytest.mark.parametrize(("scheduler", "blocks"), in_turn(["vllm", "sglang", "tensorrt-llm"], [1_000, 3_000, 20_000]))
 def test_on_mooncakes_trace_an_engine_finds_what_the_oracle_finds(scheduler, blocks):
     """Requests one by one; of TensorRT-LLM's finds the whole blocks, since the oracle knows no parts."""
     rows = [json.loads(line) for line in MOONCAKE.read_text().splitlines()]
