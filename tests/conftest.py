@@ -1,7 +1,44 @@
-"""How far properties are searched: 40 examples each in ./check, and as many as one likes with a profile."""
+"""What all tests share: how far properties are searched, and which files begin.
 
+A property is tried on 40 examples in ./check, and on as many as one likes with a profile.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
 from hypothesis import settings
 
 settings.register_profile("core", max_examples=40, deadline=None)  # on a busy machine any example may take long
 settings.register_profile("thorough", max_examples=1000, deadline=None)  # ./check --hypothesis-profile=thorough
 settings.load_profile("core")
+
+LONGEST = ("tests/test_docs.py",)
+"""The files that take most CPU seconds, the longest first: begun first, none of them is left to one process at the end."""
+
+
+@pytest.fixture(scope="module")
+def plans_of_this_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """No question is searched for twice by the modules that use this; see ``tests/searched_once.py``."""
+    from tests.searched_once import searched_once
+
+    own = tmp_path_factory.getbasetemp()  # of this process; with several, they lie in a folder of the run
+    with searched_once((own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "plans"):
+        yield
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the one file that needs schemathesis where its plugin is not loaded: loading it takes every process seconds."""
+    return True if collection_path.name == "test_schema.py" and not config.pluginmanager.has_plugin("schemathesis") else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first, then those with the most tests; pytest-xdist gives them out in this order."""
+    files = {item: item.nodeid.partition("::")[0] for item in items}
+    tests = Counter(files.values())
+    places = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: (places.get(files[item], len(places)), -tests[files[item]], files[item]))

@@ -140,6 +140,7 @@ def output_of(command: str) -> tuple[int, str]:
     return code, said.getvalue()
 
 
+@pytest.mark.usefixtures("plans_of_this_run")
 @pytest.mark.parametrize("example", [e for e in EXAMPLES if "run by" not in e.comments], ids=lambda e: e.where)
 def test_command_prints_what_the_page_shows(example: Example) -> None:
     if "../shared/data" in example.command and not DATA.is_dir():

@@ -29,6 +29,7 @@ def children() -> set[int]:
     return found
 
 
+@pytest.mark.engines
 def test_a_fleet_is_measured_loses_an_instance_and_ends_with_all_its_processes() -> None:
     warm_up()
     told: list[str] = []

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "examples"
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.yaml"))
 DAY = datetime.date(2026, 11, 21)
+pytestmark = pytest.mark.usefixtures("plans_of_this_run")
 
 
 @pytest.fixture(autouse=True)

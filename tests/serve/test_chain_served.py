@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from benchmarks.chain import PAGE, run_chain
 from tests.test_docs import examples_of
 
@@ -14,6 +16,7 @@ SHORTER = {
 }
 
 
+@pytest.mark.engines
 def test_every_command_runs_and_the_slow_down_is_seen(tmp_path: Path) -> None:
     page = PAGE.read_text(encoding="utf-8")
     assert all(old in page for old in SHORTER)

@@ -47,6 +47,7 @@ def test_each_fault_is_seen_as_what_it_is(tmp_path: Path) -> None:
     assert direct.summary.counted + sum(kinds.values()) == 120
 
 
+@pytest.mark.engines
 def test_a_slow_instance_is_slow(tmp_path: Path) -> None:
     with fleet(tmp_path, [[], ["--fault", "slow factor=5"]]) as up:
         fast, slow = (measured(child.program.url, concurrency=2, request_count=16) for child in up.supervisor.children)
@@ -54,6 +55,7 @@ def test_a_slow_instance_is_slow(tmp_path: Path) -> None:
     assert 4 < ratio < 5.2
 
 
+@pytest.mark.engines
 def test_a_crash_ends_the_process_once(tmp_path: Path) -> None:
     with fleet(tmp_path, [[], ["--fault", "crash from=2s"]]) as up:
         child = up.supervisor.children[1]

@@ -4,6 +4,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,12 @@ from tonnage.perf.regime import Regime
 from tonnage.perf.residuals import LEVELS, Residuals
 from tonnage.plan.fleet import fleet
 from tonnage.plan.limit import SATURATION, Bound, bound_by
+from tonnage.plan.plan import Plan
 from tonnage.report.plans.plan_text import plan_text
 from tonnage.report.wording.confidence import confidence_text
 from tonnage.report.writers.terminal import terminal
 from tonnage.sizing.confidence import StepErrors, Sureness, factors_at, levels
+from tonnage.sizing.planner import size
 from tonnage.sizing.search import answer
 from tonnage.sizing.search_space import prepare
 from tonnage.sizing.slower_steps import metric_of
@@ -160,8 +163,11 @@ def test_every_way_of_asking_knows_the_confidence(tmp_path: Path, capsys: pytest
 ASKED: dict[str, Any] = {"model": "llama-3-8b", "isl": 500, "osl": 50, "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": "1"}
 
 
-def plan_of(**asked: Any) -> Any:
-    return api.size(**{**ASKED, "engine": "nim-2024", "tpot": "mean<=25ms", **asked})
+@cache
+def plan_of(**asked: Any) -> Plan:
+    """The plan without what is said of its choice alone."""
+    question = ask(**{**ASKED, "engine": "nim-2024", "tpot": "mean<=25ms", **asked}).questions[0]
+    return size(replace(question, deepen=False))
 
 
 @pytest.mark.parametrize("confidence", [50, 80, 95])
@@ -221,7 +227,7 @@ def test_the_whole_fleet_is_simulated_with_the_slower_steps() -> None:
 
 
 def test_the_plan_its_table_and_its_json_hold_the_confidence_of_every_candidate() -> None:
-    plan = plan_of(peak_rps=100, tp="1,2")
+    plan = api.size(**{**ASKED, "engine": "nim-2024", "tpot": "mean<=25ms", "peak_rps": 100, "tp": "1,2"})
     assert all(c.confidence is not None for c in plan.candidates)
     assert [c["confidence"]["meets"] for c in plan.to_json()["candidates"]] == [c.confidence.meets for c in plan.candidates]
     shown = terminal(plan_text((plan,)))

@@ -26,6 +26,9 @@ WORKING_HOURS = 8.0
 WORKING_DAYS = 5
 """Days a week on which users work where nothing else is given."""
 
+LEAST_RPS = 1e-300
+"""Least rate; below it, parts of it are no numbers any more."""
+
 LONGEST_JOB_S = 1e10
 """Seconds of the longest time that a job is given."""
 
@@ -306,7 +309,7 @@ def _offline(
 
 
 def _positive(value: float | None, where: str) -> float:
-    if value is None or not (math.isfinite(value) and 0 < value <= 1e9):
+    if value is None or not (math.isfinite(value) and LEAST_RPS <= value <= 1e9):
         raise InputError(f"{where}: {value} is not a rate; write requests per second above 0, at most 10⁹")
     return float(value)
 

@@ -29,8 +29,8 @@ def table_lines(table: Table, width: int) -> list[str]:
     kept = _kept(table, header, rows, width)
     right = [table.numeric[i] and i > 0 for i in kept]
     lines = _aligned([header[i] for i in kept], [[row[i] for i in kept] for row in rows], right, width)
-    lines += [table.rest] if len(rows) < len(table.rows) and table.rest else []
-    return [*lines, *([f"{CHOSEN} {table.mark}"] if marked else [])]
+    lines += textwrap.wrap(table.rest, width) if len(rows) < len(table.rows) else []
+    return [*lines, *(textwrap.wrap(f"{CHOSEN} {table.mark}", width) if marked else [])]
 
 
 def _kept(table: Table, header: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> list[int]:
