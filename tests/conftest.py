@@ -17,7 +17,20 @@ settings.register_profile("core", max_examples=40, deadline=None)  # on a busy m
 settings.register_profile("thorough", max_examples=1000, deadline=None)  # ./check --hypothesis-profile=thorough
 settings.load_profile("core")
 
-LONGEST = ("tests/test_docs.py",)
+LONGEST = (
+    "tests/test_docs.py",
+    "tests/sizing/test_sensitivity.py",
+    "tests/cli/test_absurd_numbers.py",
+    "tests/simulator/test_kernel.py",
+    "tests/cli/test_examples.py",
+    "tests/deploy/test_alerts.py",
+    "tests/cli/test_tables.py",
+    "tests/sizing/test_steadiness.py",
+    "tests/workload/test_fit.py",
+    "tests/cli/test_first_lines.py",
+    "tests/bench/test_measure.py",
+    "tests/report/writers/test_browser.py",
+)
 """The files that take most CPU seconds, the longest first: begun first, none of them is left to one process at the end."""
 
 

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import LONGEST
+
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "tonnage"
 MOST_LINES = 500
@@ -32,6 +34,10 @@ FLOORS_0_TO_4 = (
 )
 CALLS_OF_THE_MOMENT = {"now", "utcnow", "today", "urandom", "getenv", "perf_counter", "monotonic", "gethostname"}
 SEEDED = {"RandomState", "Generator", "SeedSequence", "PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937", "BitGenerator", "default_rng"}
+
+
+def test_the_files_that_begin_are_there() -> None:
+    assert [name for name in LONGEST if not (ROOT / name).is_file()] == []
 
 
 def sources() -> list[Path]:

@@ -74,6 +74,7 @@ def test_the_interval_holds_the_capacity_whatever_room_the_limit_leaves(limit: s
     assert all(each.interval[1] / each.interval[0] < 1.2 for each in found)
 
 
+@pytest.mark.accuracy
 def test_the_interval_of_random_arrivals_holds_the_load_of_long_runs_nine_times_in_ten() -> None:
     """Long runs meet the limit at 33.7/s; a search of short ones says an interval, which is to hold it at a confidence of 0.9."""
     found = [search("p95<=390ms", seed=1_000 * k, start=20.0, seconds=40) for k in range(1, 21)]

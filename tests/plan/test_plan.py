@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.plan.plans import PLANS, filled
+from tests.strategies import examples
 from tonnage.errors import InputError
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.document import Shown
@@ -18,11 +19,10 @@ from tonnage.plan.plan import SCHEMA, Plan
 from tonnage.plan.pool import Pool
 
 ANY = settings(
-    max_examples=60,
-    deadline=None,
-    phases=(Phase.reuse, Phase.generate),
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example],
+    examples(0.5), phases=(Phase.reuse, Phase.generate), suppress_health_check=[HealthCheck.too_slow, HealthCheck.large_base_example]
 )
+FEW = settings(ANY, max_examples=examples(0.2).max_examples)
+"""For what no value of the plan can change; to draw one takes a tenth of a second."""
 
 
 @ANY
@@ -40,7 +40,7 @@ def one_pool() -> st.SearchStrategy[Candidate]:
     return filled(Candidate, pools=st.tuples(filled(Pool)))
 
 
-@ANY
+@FEW
 @given(plan=PLANS, choice=one_pool())
 def test_the_choice_shows_the_names_of_its_only_pool(plan: Plan, choice: Candidate) -> None:
     document = replace(plan, candidates=(choice,)).to_json()
@@ -52,7 +52,7 @@ def test_the_choice_shows_the_names_of_its_only_pool(plan: Plan, choice: Candida
     assert {name: shown[name] for name in names} == {name: pool[name] for name in names}
 
 
-@ANY
+@FEW
 @given(plan=PLANS, first=filled(Pool), second=filled(Pool), choice=one_pool())
 def test_two_pools_show_only_what_adds_up(plan: Plan, first: Pool, second: Pool, choice: Candidate) -> None:
     both = replace(choice, pools=(first, second))
@@ -66,7 +66,7 @@ def test_two_pools_show_only_what_adds_up(plan: Plan, first: Pool, second: Pool,
         _ = both.gpu
 
 
-@ANY
+@FEW
 @given(plan=PLANS, choice=one_pool())
 def test_a_shown_name_that_contradicts_the_pool_is_refused(plan: Plan, choice: Candidate) -> None:
     document = replace(plan, candidates=(choice,)).to_json()

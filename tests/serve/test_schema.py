@@ -1,4 +1,7 @@
-"""Schemathesis against simulated instances and the gateway before them: whatever comes, no error is of our own making."""
+"""Schemathesis against simulated instances and the gateway before them: whatever comes, no error is of our own making.
+
+Read where its plugin is loaded (``pytest -p schemathesis -m engines``, as in ./check --engines); tests/conftest.py says why.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from tonnage.api.processes import gateway_before, processes, served_instances
 from tonnage.bench.scrape import fetch
 from tonnage.simulator.kernel import warm_up
 
+pytestmark = pytest.mark.engines
 MODEL = "llama-3.1-8b"
 TEXTS: dict[str, Any] = {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}
 COMMON: dict[str, Any] = {
