@@ -1,14 +1,11 @@
 """What requests see at the asked peak, and that a row of the table is what choosing it gives."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import tonnage
-from tonnage.api.size import ask
 from tonnage.plan.plan import Plan
-from tonnage.sizing.planner import size
 
 ASKED: dict[str, Any] = {
     "model": "llama-3.1-8b",
@@ -68,7 +65,7 @@ def test_choosing_a_row_gives_the_numbers_of_the_row(plan: Plan, place: int) -> 
     """A row that is not the choice is an estimate from the runs of one instance: it agrees within a few percent."""
     row = plan.candidates[place]
     asked = {**ASKED, "gpu": row.gpu, "precision": row.precision, "tp": row.tp, "engine": row.engine}
-    chosen = size(replace(ask(**asked).questions[0], deepen=row.checked)).choice
+    chosen = tonnage.size(**asked).choice
     assert chosen is not None
     assert chosen.checked
     assert row.checked or place > 0
