@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from itertools import product
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from tests.in_turn import in_turn
 from tests.strategies import MS, ROOFLINE, SCHEDULERS, Run, coefficient_array, examples, runs
 from tonnage.errors import InputError
 from tonnage.perf.step import Drafting, StepModel
@@ -54,16 +54,6 @@ def both(trace, step, engine, blocks, **options):
         np.testing.assert_array_equal(record.first_step, [job.first_step for job in expected.jobs])
         np.testing.assert_array_equal(record.last_step, [job.last_step for job in expected.jobs])
     return requests, record, expected
-
-
-def in_turn(first, *others):
-    """Every combination, for ``parametrize``: in the core all of the values before the last, each with one of the last, and by turns."""
-    cases = []
-    for places in product(*(range(len(values)) for values in (first, *others))):
-        quick = sum(places) % len(others[-1]) == 0
-        chosen = (values[place] for values, place in zip((first, *others), places, strict=True))
-        cases.append(pytest.param(*chosen, marks=() if quick else pytest.mark.accuracy))
-    return cases
 
 
 CHANGES = [{}, {"overlap_schedule": True}, {"receive_interval": 7}, {"overlap_schedule": True, "receive_interval": 30}]

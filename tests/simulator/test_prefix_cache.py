@@ -11,8 +11,9 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from tests.in_turn import in_turn
 from tests.simulator.lru_oracle import lru_hits
-from tests.simulator.test_kernel import both, in_turn
+from tests.simulator.test_kernel import both
 from tests.strategies import MS, SCHEDULERS, Run, coefficient_array, shared_runs
 from tonnage.perf.step import StepModel
 from tonnage.simulator.reference import run_reference

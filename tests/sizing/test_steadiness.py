@@ -11,6 +11,7 @@ from functools import cache
 
 import pytest
 
+from tests.in_turn import in_turn
 from tests.questions import question
 from tonnage.plan.candidate import Candidate
 from tonnage.sizing.planner import size
@@ -70,8 +71,7 @@ CHANGES: dict[str, Callable[[Question], Question]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(("change", "name"), in_turn(list(CHANGES), list(CASES)))
 def test_what_asks_for_less_needs_no_more(name: str, change: str) -> None:
     less, more = chosen(CHANGES[change](case(name))), first(name)
     assert less.systems <= more.systems
@@ -84,8 +84,7 @@ def test_another_seed_moves_the_answer_by_five_percent_at_most(name: str) -> Non
         assert chosen(replace(case(name), seed=seed)).systems_exact == pytest.approx(first(name).systems_exact, rel=0.05)
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("factor", [0.25, 4.0])
+@pytest.mark.parametrize(("name", "factor"), in_turn(list(CASES), [0.25, 4.0]))
 def test_n_times_the_load_needs_about_n_times_the_systems(name: str, factor: float) -> None:
     scaled = chosen(changed_question(case(name), "rate", factor - 1))
     assert scaled.systems_exact == pytest.approx(factor * first(name).systems_exact, rel=0.05)
