@@ -1,9 +1,18 @@
+import csv
+from pathlib import Path
+
 import pytest
 
 from tests.deployments import deployment
+from tonnage.api import deployment_of
 from tonnage.perf import provenance
-from tonnage.perf.provenance import coefficient_source, marks
+from tonnage.perf.provenance import coefficient_source, marks, sizes_of
 from tonnage.perf.terms_file import shipped
+from tonnage.spec.catalog import find_gpu, find_model, gpus, models
+from tonnage.spec.deployment import Deployment
+from tools.fit.modern.rows import facts_of, lines_of
+from tools.fit.silicon.dense_rows import RULES as DENSE
+from tools.fit.silicon.moe_rows import RULES as MOE
 
 
 def test_marks_say_what_was_not_measured() -> None:
@@ -52,3 +61,33 @@ def test_a_model_without_rows_is_marked_unless_one_of_the_same_sizes_has_them() 
 
     assert of_model("qwen3.5-397b-a17b") == of_model("deepseek-v3") == of_model("glm-5.1") == []
     assert of_model("kimi-k3") == ["kimi-k3: no measurements of this model"]
+
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+PLAIN = ("trtllm_static_batch.csv", "nim_inflight.csv", "trtllm_throughput.csv")
+
+
+def made(model: str, gpu: str, precision: str) -> Deployment:
+    return deployment_of(model=model, gpu=gpu, precision=precision, tp=1, engine="vllm")
+
+
+def measured() -> tuple[set[str], set[str]]:
+    """The models and the GPUs of all rows that a stage of the fit can read, from the files and from the rules of the others."""
+    rows = [row for name in PLAIN for row in csv.DictReader((DATA / name).read_text(encoding="utf-8").splitlines())]
+    points = lines_of(DATA / "modern" / "agg.csv.gz")
+    names = {row["model"] for row in rows} | {row["model"] for row in points} | {*DENSE.models.values(), *MOE.models.values()}
+    gpus = {row["gpu"] for row in rows} | {facts_of(row)["gpu"] for row in points} | {*DENSE.gpus.values(), *MOE.gpus.values()}
+    return {find_model(name).name for name in names}, {find_gpu(name).name for name in gpus}
+
+
+@pytest.mark.skipif(not (DATA / "modern" / "agg.csv.gz").is_file(), reason="../shared/data/modern is not there")
+def test_every_model_and_gpu_without_rows_is_marked() -> None:
+    """All of the catalog: a model in its own format on a measured GPU, and a measured model on every GPU that can run its format."""
+    of_models, of_gpus = measured()
+    sizes = {sizes_of(find_model(name)) for name in of_models}
+    assert (len(of_models), len(of_gpus)) > (25, 15)
+    marked = {model.name: marks(made(model.name, "b200", "")) for model in models()}
+    says = {name: f"{name}: no measurements of this model" in found for name, found in marked.items()}
+    assert [name for name, said in says.items() if said == (sizes_of(find_model(name)) in sizes)] == []
+    of_card = {gpu.name: marks(made("llama-3.1-8b", gpu.name, "fp16")) for gpu in gpus() if gpu.name not in of_gpus}
+    assert [name for name, found in of_card.items() if not any(mark.startswith(f"{name}: no") for mark in found)] == []
