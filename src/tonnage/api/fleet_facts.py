@@ -21,6 +21,7 @@ class FleetFacts:
 
     Attributes:
         failures: of instances, up to the arrival of the last request.
+        restarts: of instances between seasons.
         retried: times that a request in flight was sent to another instance.
         lost: requests that failed with their instance, or for which none was available.
         availability: share of the instances' time in which they worked.
@@ -30,6 +31,7 @@ class FleetFacts:
     """
 
     failures: int
+    restarts: int
     retried: int
     lost: int
     availability: float
@@ -48,6 +50,7 @@ def facts_of(routed: Routed, limits: Slo) -> FleetFacts:
     changed, served = routed.changed, routed.changed.served
     return FleetFacts(
         failures=changed.failures,
+        restarts=changed.restarts,
         retried=changed.retried,
         lost=int((routed.requests.status == FAILED).sum()),
         availability=changed.availability,

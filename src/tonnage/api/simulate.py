@@ -60,7 +60,7 @@ def simulate_sweep(
     asks = simulation_of(scenario, asked)
     if asks.pools is not None:
         return list(pooled_runs(asks, asks.pools, progress))
-    if asks.instances > 1 or asks.failures is not None or asks.autoscale is not None:
+    if asks.instances > 1 or asks.changes:
         return list(_fleets(asks, progress))
     points = [(asks.deployment, workload) for workload in asks.workloads]
     if asks.deployment.speculation is not None:
@@ -82,8 +82,7 @@ def answers_soon(scenario: ScenarioLike = None, **asked: Unpack[SimulateArgument
     from tonnage.simulator.simulate import answers_soon as soon
 
     asks = simulation_of(scenario, asked)
-    changing = asks.failures is not None or asks.autoscale is not None
-    return not changing and soon([(asks.deployment, workload) for workload in asks.workloads], asks.instances)
+    return not asks.changes and soon([(asks.deployment, workload) for workload in asks.workloads], asks.instances)
 
 
 def shares_prompts(scenario: ScenarioLike = None, **asked: Unpack[SimulateArguments]) -> bool:
@@ -115,8 +114,6 @@ def _shared_fleet(asks: Simulation, workload: Workload) -> Requests:
 def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRun]:
     """Each load on all instances behind the router."""
     from tonnage.api.fleet_facts import facts_of
-    from tonnage.perf.memory import memory_plan
-    from tonnage.perf.terms import step_model
     from tonnage.results.metrics import summarize
     from tonnage.simulator import reference
     from tonnage.simulator.engine import Engine
@@ -125,8 +122,7 @@ def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRu
     from tonnage.simulator.simulate import answers_soon as soon
 
     d = asks.deployment
-    memory, step, context = memory_plan(d), step_model(d), d.model.max_context
-    changing = asks.failures is not None or asks.autoscale is not None
+    changing = asks.changes
     plain = not changing and soon([(d, workload) for workload in asks.workloads], asks.instances)
     kind: Any = reference.Engine if plain else Engine
     for number, workload in enumerate(asks.workloads, 1):
@@ -134,7 +130,7 @@ def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRu
         if workload.shares:
             record = _shared_fleet(asks, workload)
         else:
-            engines = [kind(step, d.knobs, memory.blocks, windows=memory.windows, max_context=context) for _ in range(asks.instances)]
+            engines = _engines(asks, kind)
             trace = workload.trace(asks.seed)
             if plain:
                 served = simulate_fleet(trace, engines, asks.router, seed=asks.seed)
@@ -156,13 +152,30 @@ def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRu
         )
 
 
+def _engines(asks: Simulation, kind: Any) -> list[Any]:
+    """The engines of a fleet: for each setting that its seasons have, one of each instance."""
+    from tonnage.perf.memory import memory_plan
+    from tonnage.perf.terms import step_model
+
+    seasons, d = asks.seasons, asks.deployment
+    settings = [(d, d.model.max_context)] if seasons is None else list(zip(seasons.deployments, seasons.contexts, strict=True))
+    found = []
+    for one, context in settings:
+        memory, step = memory_plan(one), step_model(one)
+        found += [kind(step, one.knobs, memory.blocks, windows=memory.windows, max_context=context) for _ in range(asks.instances)]
+    return found
+
+
 def _changes(asks: Simulation, trace: Trace) -> Changes:
     """What changes in the fleet while it serves a trace."""
     from tonnage.simulator.changes import Changes
     from tonnage.simulator.failures import outages_of
+    from tonnage.simulator.seasons import restarts_of
 
-    failures = asks.failures
+    failures, seasons = asks.failures, asks.seasons
+    last = int(trace.due_ps[-1]) if len(trace) else 0
+    if seasons is not None:
+        return Changes(outages=restarts_of(seasons.by_hour, asks.instances, last, seasons.restarts), seasons=len(seasons.deployments))
     if failures is None:
         return Changes(autoscale=asks.autoscale)
-    last = int(trace.due_ps[-1]) if len(trace) else 0
     return Changes(outages=outages_of(failures, asks.instances, last, asks.seed), retry=failures.retry, autoscale=asks.autoscale)

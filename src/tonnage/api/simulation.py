@@ -17,6 +17,7 @@ from tonnage.api.lengths import LengthsFound, lengths_found, replays_lengths
 from tonnage.api.loads import loads_of, modulated_loads, window_of, workload_of
 from tonnage.api.pools import pools_of
 from tonnage.api.routers import BY_CONTENT, router_of
+from tonnage.api.seasons import Seasons, seasons_of
 from tonnage.api.sessions import sessions_of, tiers_of
 from tonnage.api.typed_arguments import LengthsArguments, SessionsArguments
 from tonnage.errors import InputError, InputErrors, option
@@ -117,6 +118,8 @@ class SimulateArguments(LengthsArguments, SessionsArguments, total=False):
     """How instances fail: "mtbf=30d repair=2h", with crews=N and retry=none|unanswered|all (``api.changes``)."""
     autoscale: str | None
     """How a controller scales them: "metric=outstanding target=20 min=1 max=8", with start, hold, interval, warm, link and boot."""
+    seasons: str | None
+    """Limits of the engine by the hour of the day: "8-20 max_num_tokens=2048; drain=60s start=2min" (``api.seasons``)."""
     profile: str | Path | Sequence[float] | None
     """24 or 168 hourly loads in requests per second, simulated with ``arrivals="profile"``; ``request_rate`` gives them another mean."""
     ttft: str | Sequence[str] | None
@@ -143,12 +146,16 @@ MOST_INSTANCES = 1_000
 
 OWN = (
     *("concurrency", "request_rate", "requests", "window", "batcher", "receive_interval", "batch_wait_steps", "batch_wait_ratio"),
-    *("overlap_schedule", "graph_tokens", "instances", "fail", "autoscale"),
+    *("overlap_schedule", "graph_tokens", "instances", "fail", "autoscale", "seasons"),
 )
 """Arguments that no scenario has; ``requests`` there is the size of a job."""
 
-LOADS = ("concurrency", "request_rate", "requests", "window", "batcher", "instances", "fail", "autoscale")
+LOADS = ("concurrency", "request_rate", "requests", "window", "batcher", "instances", "fail", "autoscale", "seasons")
 """Those that are no knobs of an engine."""
+
+
+CHANGING = ("fail", "autoscale", "seasons")
+"""What changes a fleet while it serves."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,6 +174,7 @@ class Simulation:
         failures: how the instances fail; None where they do not.
         autoscale: how a controller scales them; None where all serve all the time.
         limits: whose violations are counted.
+        seasons: settings of the engines by the hour; None where they are the same at all hours.
     """
 
     deployment: Deployment
@@ -180,6 +188,12 @@ class Simulation:
     failures: Failures | None = None
     autoscale: Autoscale | None = None
     limits: Slo = ()
+    seasons: Seasons | None = None
+
+    @property
+    def changes(self) -> bool:
+        """Whether the fleet changes while it serves."""
+        return self.failures is not None or self.autoscale is not None or self.seasons is not None
 
 
 def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simulation:
@@ -213,12 +227,13 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
     if sessions is not None:
         check_sessions(sessions, made)
         made = replace(made, workloads=tuple(replace(workload, sessions=sessions) for workload in made.workloads))
-    several = made.instances > 1 or made.pools is not None or made.failures is not None or made.autoscale is not None
+    several = made.instances > 1 or made.pools is not None or made.changes
     alone = not several and deployment.parallelism.dp == 1 and sessions is None
     workloads = with_classes(made.workloads, found.search.classes, deployment.knobs, made.limits, alone=alone)
     made = replace(made, workloads=workloads)
-    if made.workloads[0].shares and (made.failures is not None or made.autoscale is not None):
-        raise InputError(f"{option('fail')}, {option('autoscale')}: prompts that share something are simulated without either so far")
+    if made.workloads[0].shares and made.changes:
+        said = ", ".join(map(option, CHANGING))
+        raise InputError(f"{said}: prompts that share something are simulated without any of them so far")
     if made.router in BY_CONTENT and not made.workloads[0].shares:
         blind = ", ".join(name for name in ROUTERS if name not in BY_CONTENT)
         raise InputError(
@@ -269,9 +284,9 @@ def _simulation(found: Scenario, own: Mapping[str, Any], deployment: Deployment,
     window_s = window_of(own.get("window"), loads)
     check_context(deployment.model, lengths.isl, lengths.osl, lengths.pairs)
     pools = pools_of(own, found.search, deployment)
-    if pools is not None and (own.get("fail") is not None or own.get("autoscale") is not None):
+    if pools is not None and any(own.get(name) is not None for name in CHANGING):
         raise InputError(
-            f"{option('disaggregated')}: two pools neither fail nor scale so far; leave out {option('fail')}, {option('autoscale')}"
+            f"{option('disaggregated')}: two pools neither fail nor change so far; leave out {', '.join(map(option, CHANGING))}"
         )
     workloads = tuple(workload_of(lengths, load, own.get("requests"), window_s) for load in loads)
     return Simulation(
@@ -341,14 +356,21 @@ def _fleet(own: Mapping[str, Any], asked: str | None, deployment: Deployment, lo
     if autoscale is not None and "instances" in own:
         raise InputError(f"{option('instances')}: {option('autoscale')} says how many there are, with min and max; leave this out")
     instances = instances if autoscale is None else autoscale.instances
-    if instances == 1 and failures is None and autoscale is None:
+    seasons = None if own.get("seasons") is None else seasons_of(own["seasons"], deployment)
+    if seasons is not None and (failures is not None or autoscale is not None):
+        raise InputError(f"{option('seasons')}: simulated without {option('fail')} and {option('autoscale')} so far; leave these out")
+    if seasons is not None and instances * len(seasons.deployments) > MOST_INSTANCES:
+        raise InputError(
+            f"{option('seasons')}: {len(seasons.deployments)} settings of {instances} instances are more than {MOST_INSTANCES:,}"
+        )
+    if instances == 1 and failures is None and autoscale is None and seasons is None:
         return {}
     if isinstance(loads[0], ClosedLoop) or deployment.parallelism.dp > 1 or deployment.speculation is not None:
         raise InputError(
             f"{option('instances')}: several instances share an open loop ({option('request_rate')}), without attention ranks "
             "and speculative decoding so far"
         )
-    return {"instances": instances, "router": router, "failures": failures, "autoscale": autoscale}
+    return {"instances": instances, "router": router, "failures": failures, "autoscale": autoscale, "seasons": seasons}
 
 
 def _lengths(found: Scenario, faults: Faults) -> LengthsFound | None:

@@ -87,6 +87,10 @@ class Point:
     classes: str | None = about(
         'Classes of the traffic, the highest priority first, with shares and limits on the first token: "chat 0.7 ttft=1s, batch 0.3".'
     )
+    seasons: str | None = about(
+        'Limits of the engine by the hour of the day, such as "8-20 max_num_tokens=2048 max_batch_size=64; 22-6 max_model_len=32768; '
+        'drain=60s start=2min": instances restart a quarter at a time.'
+    )
     profile: Path | None = about("24 or 168 hourly loads in requests per second, for --arrivals profile; --request-rate sets their mean.")
     ttft: list[str] | None = about('Limit whose violations are counted, such as "p95<=500ms"; repeatable.')
     tpot: list[str] | None = about("The same for the mean time per output token of a request.")

@@ -25,6 +25,7 @@ class Changed:
 
     Attributes:
         failures: of instances; with a controller, of those that were held.
+        restarts: of instances between seasons.
         retried: times that a request in flight was sent to another instance.
         availability: share of the instances' time in which they worked; with a controller, of the time of their places.
         held_seconds: for how many seconds so many instances were held; broken ones too, but under a controller, which holds others in
@@ -33,6 +34,7 @@ class Changed:
     """
 
     failures: int
+    restarts: int
     retried: int
     availability: float
     held_seconds: Mapping[int, float]
@@ -68,11 +70,14 @@ class Changes:
         outages: failures and returns; None where nothing fails.
         retry: what becomes of requests in flight at a failure.
         autoscale: how the fleet is scaled; None where all instances serve all the time.
+        seasons: kinds of engines that take turns in each instance, one after the other among the engines of the fleet; ``outages`` are
+            then their restarts.
     """
 
     outages: Outages | None = None
     retry: Retry = "unanswered"
     autoscale: Autoscale | None = None
+    seasons: int = 1
 
     @property
     def some(self) -> bool:
@@ -103,12 +108,13 @@ class Changes:
         """What came of it, with the requests that were sent again and the instances that failed."""
         import numpy as np
 
-        scaled = self.autoscale is not None
-        held = {instances: last / PS_PER_S} if self.autoscale is None else held_seconds(scaler, self.autoscale, last)
+        scaled, restarting = self.autoscale is not None, self.seasons > 1
+        held = {instances // self.seasons: last / PS_PER_S} if self.autoscale is None else held_seconds(scaler, self.autoscale, last)
         return Changed(
-            failures=failed,
+            failures=0 if restarting else failed,
+            restarts=failed if restarting else 0,
             retried=retried,
-            availability=1.0 if self.outages is None else self.outages.availability(instances, last),
+            availability=1.0 if self.outages is None or restarting else self.outages.availability(instances, last),
             held_seconds=held,
             served=np.array(scaler.held) if scaled else np.zeros((0, 2), np.int32),
         )

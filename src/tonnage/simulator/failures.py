@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+FAILS, RETURNS, DRAINS = range(3)
+
 Retry = Literal["none", "unanswered", "all"]
 """Which requests in flight are sent again, from their beginning: none, those without a token (the rule of the gateway), or all."""
 
@@ -57,7 +59,7 @@ class Outages:
     Attributes:
         at: int64, picoseconds.
         instance: int64.
-        back: int64, 1 where the instance returns, 0 where it fails.
+        back: int64, ``RETURNS``, ``FAILS``, or ``DRAINS`` where it takes no new requests any more and ends those that it has.
     """
 
     at: NDArray[np.int64]

@@ -18,6 +18,7 @@ import numpy as np
 from tonnage.results.requests import FAILED, UNFINISHED
 from tonnage.simulator.autoscaler import NO_LOOK, look, next_look, place_fails, scaler_of
 from tonnage.simulator.changes import NO_CHANGES, Changes, Routed
+from tonnage.simulator.failures import DRAINS
 from tonnage.simulator.member import Member, view_of
 from tonnage.simulator.router import DEFAULT_ROUTER, NO_INSTANCE, ROUTERS, Request, check_fleet, memory_of
 from tonnage.units import PS_PER_NS
@@ -147,9 +148,12 @@ class _Fleet:
         outages, retry = self.changes.outages, self.changes.retry
         if outages is None:
             return
-        instance, back = int(outages.instance[self.outage]), bool(outages.back[self.outage])
+        instance, back = int(outages.instance[self.outage]), int(outages.back[self.outage])
         self.outage += 1
         scaled = len(self.scaler.counts) > 0
+        if back == DRAINS:
+            self.available[instance] = 0
+            return
         if back:
             if scaled:
                 self.scaler.broken[instance] = 0

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 WHY_NOT: dict[WhyNot, str] = {
     "one-instance": "one instance serves the peak, so that there is nothing to release",
     "attention-ranks": "none is proposed, because a controller is not simulated over data-parallel attention ranks",
-    "no-rule": "none is proposed, because no rule that was tried holds the limits with fewer instance-hours than the fixed fleet",
+    "no-rule": "none is proposed, because no rule that was tried holds the limits in every hour and saves instance-hours",
 }
 
 METRICS = {"outstanding": "requests in flight", "rate": "requests/s"}
@@ -28,7 +28,8 @@ def autoscaling_text(found: Autoscaling) -> str:
         return "" if found.reason is None else WHY_NOT[found.reason]
     saved = f"{number(best.run.instance_hours)} instance-hours of {number(found.fixed.instance_hours)} in {hours_text(found)}"
     cost = "" if found.cost is None else f"; {_rent(found)}"
-    return f"{bounds_text(best)}: {saved}, {percent(found.saved_share)} fewer; {'; '.join(broken_texts(best.run))}{cost}"
+    kept = "".join(f"; {text}" for text in broken_texts(best.run))
+    return f"{bounds_text(best)}: {saved}, {percent(found.saved_share)} fewer{kept}{cost}"
 
 
 def hours_text(found: Autoscaling) -> str:

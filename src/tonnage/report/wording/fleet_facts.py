@@ -17,6 +17,10 @@ class FleetFacts(Protocol):
         """Of instances."""
 
     @property
+    def restarts(self) -> int:
+        """Of instances between seasons."""
+
+    @property
     def retried(self) -> int:
         """Requests in flight that were sent to another instance."""
 
@@ -54,6 +58,8 @@ def fleet_lines(facts: FleetFacts | None) -> Iterator[str]:
             f"{counted(facts.failures, 'failure')}: instances worked {100 * facts.availability:.3f} % of the time; "
             f"{counted(facts.retried, 'request')} sent again, {facts.lost:,} lost"
         )
+    if facts.restarts:
+        yield f"{counted(facts.restarts, 'restart')} between seasons: {counted(facts.retried, 'request')} sent again, {facts.lost:,} lost"
     if facts.serving_mean is not None and facts.serving_most is not None:
         yield (
             f"{number(facts.instance_hours)} instance-hours; {facts.serving_mean:.2f} instances served on average, "

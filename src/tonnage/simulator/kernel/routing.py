@@ -13,6 +13,7 @@ from numba.extending import register_jitable
 from tonnage.results.requests import FAILED
 from tonnage.simulator import autoscaler, router
 from tonnage.simulator.autoscaler import NO_LOOK, look, next_look, place_fails
+from tonnage.simulator.failures import DRAINS
 from tonnage.simulator.kernel.arrivals import submit_routed
 from tonnage.simulator.kernel.driven import drive
 from tonnage.simulator.kernel.health import clear, take_away
@@ -134,6 +135,9 @@ def fail_or_return(f, view, memory, asked, at):
     i = outages.instance[told[0]]
     back = outages.back[told[0]]
     told[0] += 1
+    if back == DRAINS:
+        view.available[i] = 0
+        return
     if back > 0:
         if asked.scaler.counts.size > 0:
             asked.scaler.broken[i] = 0
