@@ -123,10 +123,11 @@ def test_violations_are_counted_by_request_and_by_hour() -> None:
         tuple(Limit(metric=m, statistic=s, seconds=x) for m, s, x in (("ttft", "p95", 2.0), ("e2e", "mean", 4.0), ("tpot", "p50", 1.0))),
     )
     assert (ttft.share, ttft.broken_hours, ttft.hours) == (3 / 8, 1, 2)
+    assert (ttft.worst_hour, ttft.worst_share) == (1, 3 / 4)
     assert (e2e.share, e2e.broken_hours) == (3 / 8, 1)
     assert (tpot.share, tpot.broken_hours) == (1 / 8, 0)
     facts = FleetFacts(
-        failures=1, retried=2, lost=1, availability=0.75, instance_hours=3.5, serving_mean=1.5, serving_most=2, violations=(ttft,)
+        failures=1, restarts=4, retried=2, lost=1, availability=0.75, instance_hours=3.5, serving_mean=1.5, serving_most=2, violations=(ttft,)
     )
     assert list(fleet_lines(facts)) == [
         "1 failure: instances worked 75.000 % of the time; 2 requests sent again, 1 lost",
