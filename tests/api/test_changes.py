@@ -127,10 +127,19 @@ def test_violations_are_counted_by_request_and_by_hour() -> None:
     assert (e2e.share, e2e.broken_hours) == (3 / 8, 1)
     assert (tpot.share, tpot.broken_hours) == (1 / 8, 0)
     facts = FleetFacts(
-        failures=1, restarts=4, retried=2, lost=1, availability=0.75, instance_hours=3.5, serving_mean=1.5, serving_most=2, violations=(ttft,)
+        failures=1,
+        restarts=4,
+        retried=2,
+        lost=1,
+        availability=0.75,
+        instance_hours=3.5,
+        serving_mean=1.5,
+        serving_most=2,
+        violations=(ttft,),
     )
     assert list(fleet_lines(facts)) == [
         "1 failure: instances worked 75.000 % of the time; 2 requests sent again, 1 lost",
+        "4 restarts between seasons: 2 requests sent again, 1 lost",
         "3.50 instance-hours; 1.50 instances served on average, at most 2",
         "TTFT p95 ≤ 2 s: broken in 1 of 2 hours; 37.5 % of the requests took longer or were lost",
     ]
