@@ -48,8 +48,8 @@ def drawn(rng: np.random.Generator) -> dict[str, Any]:
         )
     return {
         "model": str(rng.choice(MODELS)),
-        "gpu": ",".join(sorted(rng.choice(GPUS, size=rng.integers(1, 4), replace=False))),
-        "engine": ",".join(sorted(rng.choice(ENGINES, size=rng.integers(1, 3), replace=False))),
+        "gpu": ",".join(sorted(rng.choice(GPUS, size=rng.integers(1, 3), replace=False))),
+        "engine": str(rng.choice(ENGINES)),
         "isl": f"lognormal:{isl},{isl // 2}" if spread else isl,
         "osl": f"lognormal:{osl},{osl // 2}" if spread else osl,
         "peak_rps": float(f"{10 ** rng.uniform(0.0, 2.5) * min(1.0, 4_000 / isl):.3g}"),

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.results.metrics import DEFINITIONS, Summary, gap_percentile_ns, goodput, summarize
+from tonnage.results.metrics import DEFINITIONS, Summary, gap_percentile_ns, goodput, percentile_of_sorted, summarize
 from tonnage.results.requests import COMPLETED, FAILED, GAP_BINS, POSITION_BUCKETS, REJECTED, UNFINISHED, Requests, gap_edges_ns
 from tonnage.spec.deployment import METRICS, STATISTICS, Limit
 
@@ -172,6 +172,12 @@ def test_json_has_every_key_of_the_interface_and_each_is_defined() -> None:
         assert DEFINITIONS[name]
     for metric in METRICS:
         assert tuple(document[f"{metric}_ms"]) == STATISTICS
+
+
+@given(st.lists(st.integers(0, 2**50), min_size=1, max_size=40), st.sampled_from([0.0, 50.0, 90.0, 95.0, 99.0, 100.0]))
+def test_percentiles_are_those_of_numpy_to_the_last_bit(values: list[int], percentile: float) -> None:
+    for column in (np.sort(np.array(values)), np.sort(np.array(values) / 3.0)):
+        assert percentile_of_sorted(column, percentile) == float(np.percentile(column, percentile))
 
 
 @given(st.lists(st.integers(0, 10**11), min_size=1, max_size=400), st.sampled_from([50.0, 90.0, 95.0, 99.0]))

@@ -41,6 +41,12 @@ class Curve(LoadScan):
         found: Any = SimpleNamespace(statistic_ms=lambda metric, statistic: 1e3 * value)
         return found
 
+    def probe(self, place: int, level: int) -> Summary:
+        self.runs.append((level, place))
+        value = self.value(on_lattice(place), level)
+        found: Any = SimpleNamespace(statistic_ms=lambda metric, statistic: 1e3 * value)
+        return found
+
     def _record(self, place: int, level: int) -> Any:
         return SimpleNamespace(status=np.zeros(0), due_ns=np.zeros(0))
 
@@ -116,6 +122,22 @@ def test_a_load_to_exceed_changes_no_answer_above_it(shape: Any, tight: float, a
     assert ended in (whole, 0.0)
     if whole > above and noise < 0.05:
         assert ended == whole
+
+
+def test_what_carries_far_less_is_left_out_by_one_short_run() -> None:
+    scan = Curve(lambda rate, level: rate)
+    assert scan.surely_no_higher(limit(100.0), 300.0)
+    assert set(scan.runs) == {(0, place_of(300.0) + 1)}
+    assert not scan.surely_no_higher(limit(300.0), 100.0)
+
+
+@settings(deadline=None, max_examples=150)
+@given(shape=noisy, tight=st.floats(0.01, 30.0), above=st.floats(0.5, 1000.0))
+def test_what_is_left_out_without_knowing_saturation_carries_no_more(shape: Any, tight: float, above: float) -> None:
+    seed, noise, power, _ = shape
+    scan = Curve(made((seed, noise / 20, power, False)))
+    if scan.surely_no_higher(limit(tight), above):
+        assert rate_of(scan.highest(limit(tight), care=SURE)) <= above * 1.012
 
 
 def test_the_lattice() -> None:

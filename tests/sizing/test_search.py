@@ -41,6 +41,23 @@ def test_what_closed_forms_leave_out_would_not_have_been_chosen() -> None:
             assert all(c.gpus >= chosen.gpus for c in alone.candidates)
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"gpu": "h100,l40s", "tp": "1,2", "ttft": "p95<=200ms"},
+        {"isl": "lognormal:6000,3000", "osl": 50, "tp": "1", "engine": "vllm", "peak_rps": 40, "ttft": "p90<=2s", "tpot": "p95<=60ms"},
+    ],
+)
+def test_pruning_changes_no_answer(changed: dict[str, object]) -> None:
+    """Everything that bounds, limits of the search and rivals leave out, simulated in full; benchmarks/pruning.py asks many more."""
+    asked = replace(question(**changed), deepen=False)
+    pruned, whole = (size(asked, prune=prune).choice for prune in (True, False))
+    assert pruned is not None
+    assert whole is not None
+    assert (pruned.identity, pruned.systems) == (whole.identity, whole.systems)
+    assert pruned.systems_exact == pytest.approx(whole.systems_exact, rel=0.015)
+
+
 @pytest.mark.parametrize("load", ["open", "closed"])
 def test_every_load_gives_a_whole_plan(load: str) -> None:
     plan = size(question(tp="1", load=load))

@@ -2,7 +2,7 @@
 
 ``search.compete`` finds what each deployment carries as predicted, and what it carries with times as long as the confidence allows for is
 found after that. Where only the number of systems is asked for, as in each figure of the sensitivity, the second is all that is needed. A
-deployment is scanned only as far as shows that it carries no more than another on the same GPU.
+deployment is scanned only as far as shows that it carries no more per GPU than another that it compares with.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tonnage.sizing.slower_steps import LEAST, SlowerSteps
 
 if TYPE_CHECKING:
     from tonnage.sizing.question import Question
-    from tonnage.sizing.search_space import Ready
+    from tonnage.sizing.search_space import Ready, Trial
 
 
 def decided(question: Question, prepared: Sequence[Ready]) -> list[Carried] | None:
@@ -39,9 +39,7 @@ def decided(question: Question, prepared: Sequence[Ready]) -> list[Carried] | No
         alone = ready.instance.alone()
         if strain(alone, ready.instance.asked.slo) > 1.0:
             return None
-        gpu = ready.trial.deployment.gpu
-        rivals = [other.rate_per_gpu for other in found if other.ready.trial.deployment.gpu == gpu]
-        most = max(rivals, default=0.0)
+        most = max((other.rate_per_gpu for other in found if _compare(ready.trial, other.ready.trial)), default=0.0)
         carried = Carried(ready=ready, capacity=_unknown(ready))
         slowdown = factors_at(step_errors(question, carried), question.confidence)
         if bound_per_gpu(ready) < most * slowdown.steps:
@@ -49,8 +47,10 @@ def decided(question: Question, prepared: Sequence[Ready]) -> list[Carried] | No
         tighter = slowdown.tightened(ready.instance.asked.slo)
         if tighter and strain(alone, tighter) > 1.0:
             return None
-        gpus = ready.trial.deployment.parallelism.gpus
-        highest = scan_of(ready.instance).highest(tighter, most * gpus * slowdown.steps, SURE)
+        scan, above = scan_of(ready.instance), most * ready.trial.deployment.parallelism.gpus * slowdown.steps
+        if above > 0.0 and scan.surely_no_higher(tighter, above):
+            continue
+        highest = scan.highest(tighter, above, SURE)
         if not isinstance(highest, Highest):
             if most > 0.0:
                 continue
@@ -63,6 +63,13 @@ def decided(question: Question, prepared: Sequence[Ready]) -> list[Carried] | No
         SlowerSteps(question, carried).know(slowdown, rate)
         found.append(carried)
     return found
+
+
+def _compare(one: Trial, other: Trial) -> bool:
+    """Whether the one that carries more per GPU needs no more GPUs: on one GPU type, or in systems of one size that both fill."""
+    sizes = {each.system.gpus for each in (one, other)}
+    filled = all(each.system.gpus % each.deployment.parallelism.gpus == 0 for each in (one, other))
+    return one.deployment.gpu == other.deployment.gpu or (len(sizes) == 1 and filled)
 
 
 def _unknown(ready: Ready) -> Capacity:
