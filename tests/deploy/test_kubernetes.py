@@ -122,6 +122,7 @@ def test_a_rule_that_the_plan_proposes_on_requests_in_flight_is_that_of_the_auto
     assert (keda["minReplicaCount"], keda["maxReplicaCount"]) == (3, 8)
     behaviour = keda["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]
     assert behaviour["scaleDown"]["stabilizationWindowSeconds"] == 60
+    assert behaviour["scaleUp"]["policies"] == [{"type": "Pods", "value": 8, "periodSeconds": 15}]
     assert hpa["metrics"][0]["pods"]["target"]["averageValue"] == "37"
     assert hpa["minReplicas"] == 3
     assert "simulated with a start of 90 s" in found["autoscaling.yaml"]

@@ -32,7 +32,10 @@ def _behaviour(service: Service) -> dict[str, Any]:
     """Up at once, down slowly: an instance takes long to come back."""
     wait = service.scale_down_seconds
     down = {"stabilizationWindowSeconds": wait, "policies": [{"type": "Pods", "value": 1, "periodSeconds": 120}]}
-    up = {"stabilizationWindowSeconds": 0, "policies": [{"type": "Percent", "value": 100, "periodSeconds": 60}]}
+    at_once = {"type": "Percent", "value": 100, "periodSeconds": 60}
+    if service.scaling is not None:  # which was simulated without a limit of pods per period
+        at_once = {"type": "Pods", "value": service.pool.instances, "periodSeconds": 15}
+    up = {"stabilizationWindowSeconds": 0, "policies": [at_once]}
     return {"scaleUp": up, "scaleDown": noted(down, f"Down slowly: an instance takes up to {service.startup_seconds} s to come back.")}
 
 
