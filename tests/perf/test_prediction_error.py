@@ -92,6 +92,15 @@ def test_gpus_left_out_widen_the_intervals_of_datasheet_gpus() -> None:
     assert unseen == pytest.approx(2 * known, rel=0.15)
 
 
+def test_a_gpu_without_rows_is_less_sure_where_its_vendor_has_few_with_some() -> None:
+    asked = {"model": "llama-3.1-70b", "precision": "fp8", "tp": 8, "engine": "vllm"}
+    amd, nvidia = (regime_of(api.deployment_of(gpu=gpu, **asked), isl=1000, osl=1000, clients=16) for gpu in ("mi300x", "h200-sxm-141gb"))
+    assert (amd.known_gpu, amd.few_of_vendor, nvidia.few_of_vendor) == (True, True, False)
+    of_amd, of_nvidia = (width(shipped_residuals().interval("itl_ms", 1.0, found.on_unknown_gpu)) for found in (amd, nvidia))
+    assert of_amd > 1.5 * of_nvidia
+    assert width(shipped_residuals().interval("itl_ms", 1.0, amd)) < of_nvidia
+
+
 def test_the_shipped_table_covers_what_its_own_folds_held_out() -> None:
     table = shipped_residuals()
     assert {"ttft_ms", "ttft_p95_ms", "itl_ms", "e2e_ms", "requests_s"} <= set(table.quantiles)

@@ -157,6 +157,18 @@ FITTED_TERMS: tuple[FittedTerm, ...] = (
         groups=("architectures",),
         keys=("sequence",),
     ),
+    FittedTerm(
+        name="generation_blocks",
+        about="what scaling by blocks takes longer on a GPU generation, relative to others",
+        groups=("architectures",),
+        keys=("blocks",),
+    ),
+    FittedTerm(
+        name="generation_launch",
+        about="what a step with prompts launches one by one on a GPU generation, relative to others",
+        groups=("architectures",),
+        keys=("launch",),
+    ),
     FittedTerm(name="layer_s", about="launching a layer", unit="s", factor=("step_s", 1)),
     FittedTerm(name="layer_narrow_s", about="narrowing activations to 8 bits, per layer", unit="s"),
     FittedTerm(name="layer_fp4_s", about="what narrowing to 4 bits takes longer, per layer", unit="s"),

@@ -50,14 +50,14 @@ class HostTerms:
 
 def host_terms(groups: TermGroups, model: Model, precision: Precision, tp: int) -> HostTerms:
     """The host's terms for a model, in a precision as the GPU executes it."""
-    engine, kernels = groups.engine, groups.kernels
+    engine, kernels, launch = groups.engine, groups.kernels, groups.generation.get("launch", 1.0)
     return HostTerms(
         layers_s=_layer_s(groups, model, precision) * _launched_layers(groups, model) * groups.generation.get("layer", 1.0),
         step_s=engine["step_s"] + engine.get("schedule_s", 0.0),
         sequence_s=engine["sequence_s"] * engine.get(f"sequence_{kernels}", 1.0) * groups.generation.get("sequence", 1.0),
         prefill_s=_prefill_s(engine, model, tp),
-        launch_s=engine.get("launch_layer_s", 0.0) * engine.get(f"launch_layer_{kernels}", 1.0) * model.layers,
-        eager_s=engine.get("latent_prefill_s", 0.0) * sum(some.layers for some in model.by_kind if some.mixer.kind in WITH_LATENT),
+        launch_s=engine.get("launch_layer_s", 0.0) * engine.get(f"launch_layer_{kernels}", 1.0) * launch * model.layers,
+        eager_s=engine.get("latent_prefill_s", 0.0) * launch * sum(some.layers for some in model.by_kind if some.mixer.kind in WITH_LATENT),
         frontend_s=engine["frontend_s"],
     )
 
@@ -84,7 +84,7 @@ def _layer_s(groups: TermGroups, model: Model, precision: Precision) -> float:
     if precision.activation_bits == BITS_4 and not (precision.experts_only and model.is_moe):
         narrow += engine.get("layer_fp4_s", 0.0)
     if scaled_by_blocks(model, precision):
-        narrow += engine.get("layer_blocks_s", 0.0)
+        narrow += engine.get("layer_blocks_s", 0.0) * groups.generation.get("blocks", 1.0)
     if precision.kv_bits == BITS_8:
         narrow += engine.get(f"layer_kv_8bit_{groups.kernels}_s", 0.0)
     return engine["layer_s"] + narrow + (engine.get("layer_norms_s", 0.0) if model.head_norms else 0.0)

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 WITH_EXPERTS = ("tensorrt-llm-0.9", "tensorrt-llm-0.15")
 """Presets whose rows of the project's own files hold a mixture of experts."""
 
+MEASURED_VENDOR = "NVIDIA"
+"""The vendor that rows of many GPUs are of."""
+
 SMALL_BATCH, FEW_CLIENTS, MANY_CLIENTS = 8, 8, 64
 """Static batches and closed loops up to which a load is small or light, and from which a closed loop is heavy."""
 
@@ -44,6 +47,7 @@ def regime_of(deployment: Deployment, *, isl: float, osl: float, batch: int | No
         mix="prompt" if isl >= 2 * osl else "output",
         family="moe" if deployment.model.is_moe else "dense",
         known_gpu=own_terms or f"compute_{bits}" in terms["gpus"].get(gpu, {}) or gpu in terms["origins"].get("gpus", {}),
+        few_of_vendor=deployment.gpu.vendor != MEASURED_VENDOR,
         known_generation=own_terms or deployment.gpu.arch in terms["architectures"],
         known_model=own_terms or measured_model(deployment.model),
         newer_kinds=not deployment.model.kinds.isdisjoint((*WITH_STATE, *WITH_INDEXER)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 REGIME_WORDS = {"static", "small batch", "large batch", "loaded", "current", "calibrated", "light", "middle", "heavy", "open"} | {
     "prompt",
@@ -22,6 +22,7 @@ class Regime:
         mix: "prompt" where it is the longer part by at least two, "output" otherwise.
         family: "dense" or "moe".
         known_gpu: whether rows of this GPU, in as many bits, were in the fit.
+        few_of_vendor: whether its vendor's rows are of few GPUs: any but NVIDIA's.
         known_generation: whether anything is known of GPUs of its generation.
         known_model: whether rows of this model, or of one of the same sizes, were.
         newer_kinds: whether the model has indexers, compressed entries or states (``spec.layers``).
@@ -38,6 +39,7 @@ class Regime:
     mix: str
     family: str
     known_gpu: bool = True
+    few_of_vendor: bool = False
     known_generation: bool = True
     known_model: bool = True
     newer_kinds: bool = False
@@ -56,6 +58,11 @@ class Regime:
         if self.load in ("small batch", "large batch"):
             return "static"
         return "calibrated" if self.calibrated else "current" if self.current else "loaded"
+
+    @property
+    def on_unknown_gpu(self) -> Regime:
+        """The same on a GPU of which there is no row, of any engine."""
+        return replace(self, known_gpu=False, known_engine=False)
 
     def names(self) -> tuple[str, ...]:
         """Names of the regime in the table, from wide to narrow."""

@@ -76,6 +76,7 @@ DECODE = ("kv_bandwidth", "kv_8bit", "kv_single", "head_arithmetic", "head_8bit"
 LATENCY = ("allreduce_s", "latency", "power", "large", "dispatch", "bridge")
 BANDWIDTH = ("link", "efficiency", "tp", "bridge")
 LAYER = (
+    "generation_blocks",
     "generation_layer",
     "layer_s",
     "layer_narrow_s",
@@ -292,7 +293,7 @@ LAUNCHES = _term(
     unit="s",
     part="host",
     stages="times",
-    fed_by=("launch_layer_s", "launch_layer"),
+    fed_by=("launch_layer_s", "launch_layer", "generation_launch"),
 )
 COMM_SLOW = _term(
     "comm_slow",
@@ -326,7 +327,7 @@ EAGER = _term(
     "what a step with any prefill in it takes longer where no CUDA graph holds it",
     unit="s",
     part="host",
-    fed_by=("latent_prefill_s",),
+    fed_by=("latent_prefill_s", "generation_launch"),
 )
 SPARSE = _term(
     "sparse",

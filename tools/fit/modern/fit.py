@@ -101,11 +101,15 @@ def figures(rows: Sequence[Row], terms: Terms, without: str = "") -> Figures:
 
 
 def _inside(parts: ModernRows, without: str) -> float:
-    """The share of measured times per token that lie in the 80 % intervals of their predictions, in percent."""
+    """The share of measured times per token that lie in the 80 % intervals that a user would be given, in percent.
+
+    What is left out counts as a model, or as a GPU, of which there are no rows, and every engine as one that has none on that GPU.
+    """
     table, inside = shipped_residuals(), []
     for point, row, predicted, measured in zip(parts.points, parts.rows, parts.simulated("itl_ms"), parts.measured["itl_ms"], strict=True):
         regime = regime_of(point.deployment, isl=row["isl"], osl=row["osl"], clients=row["concurrency"])
-        low, high = table.interval("itl_ms", float(predicted), replace(regime, known_gpu=regime.known_gpu and without != "gpu"))
+        seen = regime if not without else replace(regime, known_model=False) if without == "model" else regime.on_unknown_gpu
+        low, high = table.interval("itl_ms", float(predicted), seen)
         inside.append(low <= measured <= high)
     return round(100 * float(np.mean(inside)), 0)
 
@@ -170,11 +174,19 @@ def refit(
     return found
 
 
-def _left_out(layout: ModernLayout, x: NDArray[np.float64], rows: list[Row], everything: list[Row], part: tuple[str, str]) -> Figures:
-    """The errors of a model or a GPU with terms that were fitted to the other points, from the solution for all."""
+def _left_out(
+    layout: ModernLayout, x: NDArray[np.float64], rows: Sequence[Row], everything: Sequence[Row], part: tuple[str, str]
+) -> Figures:
+    """The errors of a model or a GPU with terms that were fitted to the other points.
+
+    They are near the solution ``x`` for all points, unless a GPU of AMD is left out: then the other generation's points alone say what
+    AMD's share. Points that move no term of the stage leave ``x`` as it is.
+    """
     column, name = part
-    left_out = layout.terms(solve_modern(layout, [row for row in rows if row[column] != name], start=x))
-    return figures(thinned([row for row in everything if row[column] == name]), left_out, column)
+    kept, out = [row for row in rows if row[column] != name], [row for row in rows if row[column] == name]
+    if any(is_moved(row) for row in out):
+        x = solve_modern(layout, kept, start=None if column == "gpu" and out[0]["amd"] else x)
+    return figures(thinned([row for row in everything if row[column] == name]), layout.terms(x), column)
 
 
 OLDER = {

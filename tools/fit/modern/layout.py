@@ -1,7 +1,8 @@
 """The terms that the points of 2026 move: what AMD's generations and newer kinds of layers reach, and AMD's own engine.
 
-A term of a generation of AMD is what it was before, times what all of AMD share, times the generation's own small correction; so
-a generation without points has what the other one shows. A newer kind of layer has one efficiency for all models and engines. All
+A term of a generation of AMD is what it was before, times what all of AMD share, times the generation's own correction. The two are
+believed to be alike in size: what one generation shows is half taken for AMD's, and a generation without points is halfway between that
+and a GPU of NVIDIA. A newer kind of layer has one efficiency for all models and engines. All
 older terms are held.
 """
 
@@ -46,11 +47,13 @@ VENDOR: dict[str, float] = {
     "expert_memory": 0.2,
     "latency": 0.7,
     "link": 0.4,
+    "blocks": 1.0,
+    "launch": 0.7,
 }
 """The spread of what all generations of AMD share, relative to what a datasheet's estimate or an engine on NVIDIA gives."""
 
-OWN: dict[str, float] = {"compute_8": 0.15, "memory_8": 0.1, "layer": 0.2, "kv": 0.15, "expert_memory": 0.1, "latency": 0.3}
-"""The spread of a generation's own correction."""
+OWN: dict[str, float] = {term: VENDOR[term] for term in ("compute_8", "memory_8", "layer", "kv", "expert_memory", "latency", "blocks")}
+"""The spread of a generation's own correction: that of what both share."""
 
 GENERATIONS = ("CDNA3", "CDNA4")
 GIVER = "sglang-0.5.9"

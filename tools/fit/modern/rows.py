@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,8 +25,11 @@ from tools.fit.silicon.silicon_rows import SiliconRows, point_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from tonnage.perf.step import StepModel
+    from tonnage.spec.workload import Workload
+
 FILE = "agg.csv.gz"
-COLUMNS = ("source", "model", "gpu", "tp", "ep", "dp", "engine", "precision", "spec_decoding", "isl", "osl", "concurrency", "tier")
+COLUMNS = ("source", "model", "gpu", "tp", "ep", "dp", "engine", "precision", "spec_decoding", "isl", "osl", "concurrency", "tier", "date")
 SPREAD = 0.2
 """InferenceX draws lengths uniformly in 0.8 to 1.0 of the nominal ones (README of the data)."""
 
@@ -42,9 +46,11 @@ class ModernRules:
 
     gpus: dict[str, str]
     engines: dict[str, str]
+    versions: tuple[Rule, ...]
     formats: tuple[Rule, ...]
     caches: tuple[Rule, ...]
     runs: tuple[Rule, ...]
+    alone: tuple[Rule, ...]
     left_out: tuple[LeftOut, ...]
 
 
@@ -68,6 +74,11 @@ class ModernRows(SiliconRows):
         medians = column(rows, MEDIAN)
         if np.isfinite(medians).any():
             self.measured[MEDIAN] = medians
+
+    def workload(self, i: int, model: StepModel, *, turnaround_s: float) -> Workload:
+        """A closed loop with the lengths of the benchmark, and as many requests as it sent."""
+        load, sent = super().workload(i, model, turnaround_s=turnaround_s), self.rows[i].get("sent")
+        return replace(load, requests=math.ceil(sent / self.rows[i]["dp"])) if sent else load
 
     def predict(self, terms: dict[str, Any]) -> dict[str, NDArray[np.float64]]:
         """As for all rows; a median TTFT changes as the mean does."""
@@ -126,14 +137,16 @@ def lines_of(file: Path) -> list[dict[str, str]]:
 def facts_of(line: Mapping[str, str]) -> Row:
     """What a line says, by the names of this package."""
     gpu = rules().gpus.get(line["gpu"], line["gpu"].lower())
+    clients, rate = float(line["concurrency"]), _number(line, "output_tokens_per_s")
     tp, dp = (int(float(line[name] or 1)) for name in ("tp", "dp"))
     return {
         "source": line["source"],
         "model": find_model(line["model"]).name,
         "gpu": gpu,
         "amd": find_gpu(gpu).vendor == "AMD",
-        "dump": line["source"].startswith("inferencex"),
+        "dump": line["source"].startswith(("inferencex", "aiconfigurator")),
         "engine": line["engine"],
+        "day": _day(line["date"]),
         "precision": line["precision"],
         "kv": line.get("kv_precision", ""),
         "spec_decoding": line["spec_decoding"],
@@ -142,13 +155,20 @@ def facts_of(line: Mapping[str, str]) -> Row:
         "ep": int(float(line["ep"] or 1)),
         "isl": int(float(line["isl"])),
         "osl": int(float(line["osl"])),
-        "concurrency": int(float(line["concurrency"])),
+        "concurrency": max(int(clients), 1),
         "tier": line["tier"],
         "itl_ms": _number(line, "tpot_ms_mean", "tpot_ms_median"),
         "ttft_ms": _number(line, "ttft_ms_mean"),
         MEDIAN: None if line.get("ttft_ms_mean") else _number(line, "ttft_ms_median"),
-        "output_tok_s": _number(line, "output_tokens_per_s"),
+        "output_tok_s": rate and rate / min(clients, 1.0),  # of fewer clients than instances, the one that has a client
     }
+
+
+def _day(date: str) -> str:
+    """The day, or the month, of a run as ISO 8601 writes it; empty for a median over many runs."""
+    if ".." in date:
+        return ""
+    return date if "-" in date else f"{date[:4]}-{date[4:6]}-{date[6:]}"
 
 
 def _number(line: Mapping[str, str], *columns: str) -> float | None:
@@ -164,11 +184,12 @@ def row_of(facts: Row, rows: list[Row]) -> Verdict | None:
     row = facts | settings(rules().formats, facts)
     if "format" not in row:
         return Verdict(reason=f"precision {facts['precision']}", evidence=STATED)
-    row |= settings(rules().caches, row)
+    for part in (rules().caches, rules().runs, rules().alone):
+        row |= settings(part, row)
     cache = {"fp8_e4m3": "fp8", "fp8": "fp8", "auto": "fp16"}.get(row["kv"], row["cache"])
     row["precision"] = f"{row['format']}+kv-{cache}"
-    row |= settings(rules().runs, row)
-    row |= {"engine": rules().engines[row["engine"]], "family": row["engine"], "spread": SPREAD if row["dump"] else 0.0}
+    row |= {"family": row["engine"], "spread": SPREAD if row["dump"] else 0.0}
+    row |= {"engine": rules().engines[row["engine"]]} | settings(rules().versions, row)
     try:
         if memory_plan(point_of(row).deployment).blocks < 1:
             return Verdict(reason="no room for a KV cache", evidence=CONTRADICTS)

@@ -10,10 +10,13 @@ import numpy as np
 import pytest
 
 from tonnage.errors import InputError
+from tonnage.perf.step import StepModel
+from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.perf.terms_file import shipped
+from tonnage.spec.catalog import find_engine
 from tools.fit.modern.fit import is_moved, thinned
 from tools.fit.modern.layout import KINDS, modern_layout
-from tools.fit.modern.rows import lines_of, select_modern
+from tools.fit.modern.rows import ModernRows, lines_of, select_modern
 
 LINE = {
     "source": "inferencex-dump-2026-07-20",
@@ -37,7 +40,9 @@ LINE = {
     "tpot_ms_median": "20.0",
     "output_tokens_per_s": "3000.0",
     "tier": "B",
+    "date": "2025-09-29..2026-07-18",
 }
+CLOUDRIFT = {"source": "cloudrift-deplodock", "gpu": "H200-SXM", "model": "GLM-4.6", "tp": "8.0", "date": "2026-01"}
 
 
 def sample(folder: Path, *changes: dict[str, str]) -> Path:
@@ -74,6 +79,48 @@ def test_formats_are_those_of_the_checkpoints(tmp_path: Path, change: dict[str, 
 def test_attention_ranks_divide_the_gpus(tmp_path: Path) -> None:
     (row,) = select_modern(sample(tmp_path, {"tp": "8.0", "dp": "8.0", "ep": "8.0"})).rows
     assert (row["tp"], row["dp"], row["ep"]) == (1, 8, 8)
+
+
+@pytest.mark.parametrize(
+    ("change", "preset"),
+    [
+        ({}, "vllm-0.32"),
+        (CLOUDRIFT, "vllm-0.12"),
+        (CLOUDRIFT | {"date": "2026-03-09"}, "vllm-0.19"),
+        ({"model": "DeepSeek-R1", "engine": "tensorrt-llm", "gpu": "B200-SXM", "tp": "8.0", "date": "2025-12-15"}, "tensorrt-llm-1.1"),
+        ({"model": "DeepSeek-R1", "engine": "tensorrt-llm", "gpu": "B200-SXM", "tp": "8.0", "date": "20260522"}, "tensorrt-llm-1.2"),
+    ],
+)
+def test_a_run_of_a_known_day_has_the_preset_of_its_version(tmp_path: Path, change: dict[str, str], preset: str) -> None:
+    (row,) = select_modern(sample(tmp_path, change)).rows
+    assert find_engine(row["engine"]).name == preset
+
+
+@pytest.mark.parametrize(
+    ("change", "sent"),
+    [
+        (CLOUDRIFT, 128),
+        (CLOUDRIFT | {"date": "2025-11"}, 256),
+        (CLOUDRIFT | {"concurrency": "256.0"}, 256),
+        ({"gpu": "H200-SXM"}, 640),
+    ],
+)
+def test_a_run_is_simulated_with_as_many_requests_as_it_sent(tmp_path: Path, change: dict[str, str], sent: int) -> None:
+    parts = ModernRows(select_modern(sample(tmp_path, change)).rows)
+    step = StepModel(coefficients=np.zeros(COEFFICIENTS), frontend_s=0.0)
+    assert parts.workload(0, step, turnaround_s=0.0).requests == sent
+
+
+def test_tokens_of_one_client_before_eight_instances_are_those_of_the_one_that_serves_it(tmp_path: Path) -> None:
+    (row,) = select_modern(sample(tmp_path, {"concurrency": "0.125", "output_tokens_per_s": "15.0"})).rows
+    assert (row["concurrency"], row["output_tok_s"]) == (1, 120.0)
+
+
+def test_runs_that_the_older_stages_do_not_read_are_no_second_measurement(tmp_path: Path) -> None:
+    known = {"source": "aiconfigurator-silicon(db-dump/2026-04-27)", "engine": "sglang", "date": "2026-04-17", "gpu": "B300-SXM"}
+    found = select_modern(sample(tmp_path, known, known | {"model": "Qwen3.5-397B-A17B"}))
+    assert [row["model"] for row in found.rows] == ["qwen3.5-397b-a17b"]
+    assert found.rows[0]["spread"] == 0.2
 
 
 def test_what_is_left_out_is_counted_by_reason(tmp_path: Path) -> None:
