@@ -195,10 +195,22 @@ MODERN = """
 The points of `../shared/data/modern/agg.csv.gz` ([fit.md](fit.md#models-and-accelerators-of-2026)), without speculation. They are from
 InferenceX (SemiAnalysis, Apache-2.0), aiconfigurator and cloudrift deplodock, and most are medians over many runs and engine versions.
 The errors are medians of |predicted − measured| / measured over at most eight points of each model, GPU, engine and format, in percent;
-"bias" is the median of the signed error, and "inside" the share of measured times per token in the 80 % interval of their prediction as
-if a model left out were known; for models without rows they are wider ([intervals.md](intervals.md)). Only the terms of the last stage
-are fitted without what is left out: rows of DeepSeek R1, Kimi K2.5, MiniMax M2.5, gpt-oss and Llama 70B on NVIDIA are in older stages
-too, so that these five are left out in part. Of groups with fewer than 20 points nothing is claimed."""
+"bias" is the median of the signed error, and "inside" the share of measured times per token in the 80 % interval that a user is given who
+asks for a model, or a GPU, without rows ([intervals.md](intervals.md)). Only the terms of the last stage are fitted without what is left
+out: rows of DeepSeek R1, Kimi K2.5, MiniMax M2.5, gpt-oss and Llama 70B on NVIDIA are in older stages too, so that these five are left out
+in part. With a GPU of AMD its generation is left out. Of groups with fewer than 20 points nothing is claimed.
+
+Not explained, and in the tables all the same:
+
+- DeepSeek V4 Pro on vLLM for AMD takes three times as long a token as on SGLang or ATOM beside it (nightly images, 32 points), and SGLang on
+  MI355X six to twelve times as long at 8, 32 and 64 clients as at 4 and 16: medians over images of which some lacked kernels.
+- MI300X: MiniMax M2.5 takes 5 ms longer a token on four GPUs than on two, and FP8 by blocks is slow in all three models. No point of MI355X
+  shows either, so MI300X left out comes out too fast.
+- GLM-4.5-Air and GLM-4.6 (cloudrift, vLLM 0.11 to 0.14, an 8-bit cache): 14 to 28 ms a token more at contexts of 8,000 to 16,000 tokens
+  than the bytes of the cache take, on every GPU, and whatever the batch; Qwen3-Coder with a cache of 16 bits beside them has none of it.
+  GLM-4.5-Air ran as eight instances behind a proxy which did not spread clients evenly (TTFT of 54 s in the 99th percentile, median 4 s).
+- Kimi K2.5 on SGLang 0.5.9 with its defaults (10 points) takes twice as long a token as on vLLM 0.17 beside it, and as in InferenceX's runs.
+- MI350X: one point, five times as slow as MI355X."""
 
 MODERN_COLUMNS = ("TPOT", "TPOT bias", "tokens/s", "median TTFT", "mean TTFT", "TPOT inside")
 
@@ -219,6 +231,10 @@ def _modern() -> Iterator[str]:
         yield ""
         yield f"| | {' | '.join(MODERN_COLUMNS)} | points |"
         yield "|---" * (len(MODERN_COLUMNS) + 2) + "|"
+        if title.endswith("left out"):
+            points = sum(found["n"] for found in table.values())
+            inside = sum(found["n"] * found["TPOT inside"] for found in table.values()) / points
+            yield f"| all of them | | | | | | {inside:.1f} | {points} |"
         for name, found in table.items():
             shown = [(column, found.get(column)) for column in MODERN_COLUMNS]
             cells = ["–" if value is None else f"{value:+.1f}" if "bias" in column else f"{value:.1f}" for column, value in shown]

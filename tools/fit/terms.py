@@ -49,8 +49,10 @@ KINDS_OF_LAYERS: dict[str, float] = {
     "state_bandwidth": 0.6,
     "state_layer": 1.0,
     "sparse_layer": 1.0,
+    "state_prefill_s": 1e-3,
 }
-"""What the newer kinds of layers reach, of which this stage has no rows: estimates by analogy with gathers and small kernels."""
+"""What the newer kinds of layers reach, of which this stage has no rows: estimates by analogy with gathers and small kernels, and with
+what latent attention launches in a step with prompts (0.8 to 1.4 ms a layer)."""
 
 # Compute efficiencies are of a card of 1 W per TFLOP/s, memory efficiencies of 0.2 W per GB/s (``perf.terms``).
 GENERATIONS: dict[str, dict[str, Prior]] = {

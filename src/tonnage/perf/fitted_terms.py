@@ -99,6 +99,7 @@ FITTED_TERMS: tuple[FittedTerm, ...] = (
     ),
     FittedTerm(name="state_bandwidth", about="share of the memory bandwidth in reading and writing states", groups=("shared",)),
     FittedTerm(name="state_layer", about="launching a layer with a state, relative to others", groups=("shared",)),
+    FittedTerm(name="state_prefill_s", about="what a layer with a state launches in a step with prefill", unit="s", groups=("shared",)),
     FittedTerm(
         name="sparse_layer", about="launching a layer with an indexer or compressed entries, relative to latent ones", groups=("shared",)
     ),

@@ -35,7 +35,7 @@ class HostTerms:
     Attributes:
         layers_s, step_s, sequence_s, prefill_s: for all layers, per step, per sequence of a step, and per step with prefill.
         launch_s: to launch the kernels of a step with prefill one by one.
-        eager_s: what such a step takes longer for what latent attention launches.
+        eager_s: what such a step takes longer for what latent attention and layers with a state launch.
         frontend_s: see ``StepModel``.
     """
 
@@ -57,9 +57,16 @@ def host_terms(groups: TermGroups, model: Model, precision: Precision, tp: int) 
         sequence_s=engine["sequence_s"] * engine.get(f"sequence_{kernels}", 1.0) * groups.generation.get("sequence", 1.0),
         prefill_s=_prefill_s(engine, model, tp),
         launch_s=engine.get("launch_layer_s", 0.0) * engine.get(f"launch_layer_{kernels}", 1.0) * launch * model.layers,
-        eager_s=engine.get("latent_prefill_s", 0.0) * launch * sum(some.layers for some in model.by_kind if some.mixer.kind in WITH_LATENT),
+        eager_s=_eager_s(groups, model) * launch,
         frontend_s=engine["frontend_s"],
     )
+
+
+def _eager_s(groups: TermGroups, model: Model) -> float:
+    """Seconds that a step with prefill takes longer for what latent attention, and a scan over the states of a prompt, launch."""
+    each = dict.fromkeys(WITH_LATENT, groups.engine.get("latent_prefill_s", 0.0))
+    each |= dict.fromkeys(WITH_STATE, groups.shared.get("state_prefill_s", 0.0))
+    return sum(some.layers * each.get(some.mixer.kind, 0.0) for some in model.by_kind)
 
 
 def _launched_layers(groups: TermGroups, model: Model) -> float:

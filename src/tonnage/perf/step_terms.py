@@ -327,7 +327,7 @@ EAGER = _term(
     "what a step with any prefill in it takes longer where no CUDA graph holds it",
     unit="s",
     part="host",
-    fed_by=("latent_prefill_s", "generation_launch"),
+    fed_by=("latent_prefill_s", "state_prefill_s", "generation_launch"),
 )
 SPARSE = _term(
     "sparse",

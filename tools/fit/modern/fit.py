@@ -179,13 +179,15 @@ def _left_out(
 ) -> Figures:
     """The errors of a model or a GPU with terms that were fitted to the other points.
 
-    They are near the solution ``x`` for all points, unless a GPU of AMD is left out: then the other generation's points alone say what
-    AMD's share. Points that move no term of the stage leave ``x`` as it is.
+    They are near the solution ``x`` for all points, unless a GPU of AMD is left out: with it goes its whole generation (MI350X is the
+    chip of MI355X), so that the other generation's points alone say what AMD's share. Points that move no term leave ``x`` as it is.
     """
     column, name = part
-    kept, out = [row for row in rows if row[column] != name], [row for row in rows if row[column] == name]
+    out = [row for row in rows if row[column] == name]
+    of_amd = column == "gpu" and out[0]["amd"]
     if any(is_moved(row) for row in out):
-        x = solve_modern(layout, kept, start=None if column == "gpu" and out[0]["amd"] else x)
+        kept = [row for row in rows if row[column] != name and not (of_amd and find_gpu(row["gpu"]).arch == find_gpu(name).arch)]
+        x = solve_modern(layout, kept, start=None if of_amd else x)
     return figures(thinned([row for row in everything if row[column] == name]), layout.terms(x), column)
 
 

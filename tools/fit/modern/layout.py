@@ -31,6 +31,7 @@ KINDS: dict[str, float] = {
     "index": 0.5,
     "scan": 0.7,
     "state_bandwidth": 0.3,
+    "state_prefill_s": 0.7,
 }
 """The spread of the efficiencies of the newer kinds of layers."""
 
