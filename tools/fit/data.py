@@ -35,7 +35,7 @@ CURVE = (
 
 
 def read_data(folder: Path) -> dict[str, list[Row]]:
-    """The rows of every engine that are fitted.
+    """The rows of every engine that are fitted; those of NIM that are not steady by their own numbers are left out ("stated-by-source").
 
     Raises:
         InputError: a file is missing or damaged.
