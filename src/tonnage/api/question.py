@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 from tonnage.api.aims import aim_of, reserve_of, said_of_choice
@@ -16,17 +15,17 @@ from tonnage.api.faults import Faults
 from tonnage.api.lengths import lengths_found, replays_lengths
 from tonnage.api.people import check_day, says_no_load
 from tonnage.api.recordings import recording_from
-from tonnage.api.routers import router_of
 from tonnage.api.scaling import check_scaling
+from tonnage.api.shared_prompts import check_lengths, check_load, shared_blocks, sharing_of, sized_router
 from tonnage.errors import InputError, InputErrors, UnknownName, option
 from tonnage.perf.external.measured_steps import check_source, checked_source
 from tonnage.plan.cost import WAYS
 from tonnage.plan.demand import Demand
 from tonnage.plan.limit import limit_of
 from tonnage.plan.note import UseCaseDefaults
-from tonnage.simulator.router import SIZED_ROUTER
 from tonnage.sizing.demand import carried_by_existing, demand_of
-from tonnage.sizing.question import DECIDING, Owned, Question, check_context
+from tonnage.sizing.question import DECIDING, Owned, Question
+from tonnage.sizing.sharing import Sharing
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, gpu_of, system_of
 from tonnage.spec.deployment import METRICS, Limit, Slo, parse_limit
@@ -72,22 +71,31 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     _check_given(scenario, faults)
     models = [faults.named(option("model"), find_model, name) for name in _names(scenario.model, option("model"), faults)]
     recorded = faults.of(recording_of, scenario.demand)
-    recording = None if recorded is None else replace(recorded, blocks=())  # systems are sized without prefix caches
+    recording = None if recorded is None else shared_blocks(recorded, scenario)
     lengths = lengths_found(scenario.lengths, recording, faults)
+    sharing = None if lengths is None else faults.of(sharing_of, scenario, lengths, recording)
     demand = None if recording is None and scenario.demand.trace is not None else faults.of(_demand, scenario, recording)
     mode = _mode(scenario, demand)
     limits = _limits(scenario.limits, faults)
     _check_limits(limits, mode, demand, faults)
     for model in models if lengths is not None else ():
         if model is not None and lengths is not None:
-            faults.of(check_context, model, lengths.isl, lengths.osl, lengths.pairs)
-    rest = _search(scenario, faults)
+            faults.of(check_lengths, model, lengths, sharing)
+    rest = _search(scenario, faults, sharing)
+    faults.of(check_load, sharing, scenario, mode, rest["load"])
     _check_choice(scenario, mode, faults)
     faults.of(check_scaling, scenario, demand, mode)
     InputErrors.raise_if(faults.messages)
     if lengths is None or demand is None:
         raise InputError("nothing was asked")
-    asked: dict[str, Any] = {"isl": lengths.isl, "osl": lengths.osl, "pairs": lengths.pairs, "remarks": (*remarks, *lengths.remarks)}
+    whole = lengths.isl if sharing is None or sharing.recording is not None else sharing.best(lengths.osl).isl
+    asked: dict[str, Any] = {
+        "isl": whole,
+        "sharing": sharing,
+        "osl": lengths.osl,
+        "pairs": lengths.pairs,
+        "remarks": (*remarks, *lengths.remarks),
+    }
     asked |= {"demand": demand, "slo": limits, "mode": mode, "recording": recording, "replays_lengths": replays_lengths(scenario.lengths)}
     named = rest.pop("precisions")
     return tuple(
@@ -251,7 +259,7 @@ def _check_limits(limits: Slo, mode: Mode, demand: Demand | None, faults: Faults
                 )
 
 
-def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
+def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) -> dict[str, Any]:
     """What may be combined, and the rest that stands by itself."""
     asked = scenario.search
     bought = faults.named(option("system"), shapes, asked.system) or ()
@@ -281,7 +289,8 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
         "spare": scenario.spare or 0,
         "confidence": faults.of(confidence_asked, scenario.confidence),
         "seed": scenario.seed or 0,
-        "router": faults.of(partial(router_of, default=SIZED_ROUTER), asked.router),
+        "router": faults.of(sized_router, asked.router, sharing),
+        "prefix_caching": asked.prefix_caching,
         "have": have or (),
         "growth_per_month": growth,
         "speculation": faults.of(parse_speculation, asked.speculation),
@@ -297,7 +306,7 @@ def _search(scenario: Scenario, faults: Faults) -> dict[str, Any]:
     formats = len(DEFAULT_PRECISIONS if asked.precision is None else precisions)
     faults.of(check_source, chosen["step_source"], chosen["calibration"], math.prod(choices) * formats)
     _check_numbers(scenario, faults)
-    _check_shared(scenario, faults)
+    _check_unsized(scenario, faults)
     if scenario.prices is not None:
         _check_prices(scenario, faults)
     faults.of(places, scenario.where)
@@ -318,9 +327,8 @@ def _counts(values: Many | None, where: str, faults: Faults) -> tuple[int, ...]:
     return () if values is None else faults.of(whole_numbers, values, where) or ()
 
 
-def _check_shared(scenario: Scenario, faults: Faults) -> None:
-    """Refuse what prompts share and the memory that keeps it: the search has no prefix caches yet."""
-    asked = [one.name for one in fields(scenario.sessions) if getattr(scenario.sessions, one.name) is not None]
+def _check_unsized(scenario: Scenario, faults: Faults) -> None:
+    """Refuse what only a simulation has so far, and what belongs to two pools."""
     alone = [name for name in OF_SIMULATE if getattr(scenario.search, name) is not None]
     if alone or scenario.search.arrivals == "mmpp":
         named = ", ".join(map(option, alone or ["arrivals"]))
@@ -328,12 +336,6 @@ def _check_shared(scenario: Scenario, faults: Faults) -> None:
     pools = [name for name in ("kv_link", "kv_overlap") if getattr(scenario.search, name) is not None]
     if pools and not scenario.search.disaggregated:
         faults.say(f"{', '.join(map(option, pools))}: of two pools; add {option('disaggregated')}, or leave it out")
-    asked += [name for name in ("kv_tiers", "prefix_caching") if getattr(scenario.search, name) is not None]
-    if asked:
-        faults.say(
-            f"{', '.join(map(option, asked))}: systems are sized without prefix caches so far; give the mean prompt length in "
-            f"{option('isl')}, and see by `tonnage simulate` what the cache finds at the load of one instance"
-        )
 
 
 def _check_prices(scenario: Scenario, faults: Faults) -> None:

@@ -108,7 +108,18 @@ def tiers_of(text: str | None, deployment: Deployment) -> tuple[Tier, ...]:
 
     plan = memory_plan(deployment)
     block = plan.kv_bytes_per_token * deployment.knobs.tokens_per_block * deployment.parallelism.gpus
-    where, tiers = option("kv_tiers"), []
+    return tuple(Tier(blocks=int(size // block), block_ps=math.ceil(block * PS_PER_S / speed)) for size, speed in tier_sizes(text))
+
+
+def tier_sizes(text: str | None) -> tuple[tuple[int, int], ...]:
+    """The same as bytes and bytes per second of each tier, whatever the instance is.
+
+    Raises:
+        InputError: another form, or a tier without bandwidth.
+    """
+    if text is None:
+        return ()
+    where, sizes = option("kv_tiers"), []
     for part in text.split(","):
         match = _TIER.match(part)
         if not match:
@@ -116,5 +127,5 @@ def tiers_of(text: str | None, deployment: Deployment) -> tuple[Tier, ...]:
         size, bandwidth = parse_bytes(match.group(1), where), parse_bytes(match.group(2), where)
         if bandwidth < 1:
             raise InputError(f"{where}: '{part.strip()}' has no bandwidth; write such as host=256GB@50GB/s")
-        tiers.append(Tier(blocks=int(size // block), block_ps=math.ceil(block * PS_PER_S / bandwidth)))
-    return tuple(tiers)
+        sizes.append((size, bandwidth))
+    return tuple(sizes)

@@ -41,6 +41,8 @@ def size_disaggregated(asked: Asked, *, progress: Callable[[int, int, str], None
     question = asked.questions[0]
     if question.mode == "offline" or question.load == "closed":
         raise InputError(f"{option('disaggregated')}: two pools are sized for an open loop with latency limits")
+    if question.sharing is not None:
+        raise InputError(f"{option('disaggregated')}: two pools are sized for prompts that share nothing so far; leave out what they share")
     ready = [one.trial.deployment for one in prepare(question) if isinstance(one, Ready)]
     ready = [one for one in ready if one.parallelism.pp == 1 and one.knobs.scheduler != "static" and one.speculation is None]
     if len(ready) > MOST:

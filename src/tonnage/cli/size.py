@@ -133,7 +133,7 @@ def _answered(scenario: Path | None, asked: dict[str, Any], *, quiet: bool = Fal
     if scenario is None and "benchmarks" in asked:
         return (api.size_measured(**asked, command=command_line(), today=today()),)
     understood = api.ask(scenario, **asked)
-    compile_if_needed(quiet=quiet)
+    compile_if_needed(quiet=quiet, shares=any(question.sharing is not None for question in understood.questions))
     with progress_bar("sizing", quiet=quiet) as progress:
         return api.answer(understood, progress=progress, command=command_line(), today=today())
 

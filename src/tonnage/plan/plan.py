@@ -25,6 +25,7 @@ from tonnage.plan.job import JobDone
 from tonnage.plan.note import Note
 from tonnage.plan.pareto import ParetoPoint
 from tonnage.plan.percentile_answer import PercentileAnswer
+from tonnage.plan.prefix_cache import PrefixCache
 from tonnage.plan.provenance import Provenance
 from tonnage.plan.reachable import Reachable
 from tonnage.plan.rejected import Rejected
@@ -64,6 +65,7 @@ class Plan(Shown):
         warnings: rules of thumb that the answer runs against.
         fleet_check: the whole fleet simulated at its peak.
         routers: the same fleet behind its router and behind others; empty where one instance serves, or the load is no open one.
+        prefix_cache: what the caches of the choice find of its prompts; None where they share nothing, or nothing was chosen.
         job: when a job is done on the choice; None where it asks for no job, or nothing was chosen.
         existing: what systems that exist carry; None unless asked.
         cost: of the choice; None where nothing was chosen.
@@ -93,6 +95,7 @@ class Plan(Shown):
     warnings: tuple[Warning, ...] = ()
     fleet_check: FleetCheck | None = None
     routers: tuple[BehindRouter, ...] = ()
+    prefix_cache: PrefixCache | None = None
     job: JobDone | None = None
     existing: Existing | None = None
     cost: Cost | None = None

@@ -38,7 +38,7 @@ def _serving(question: Question, candidate: Candidate) -> int:
 def _of_choice(question: Question, candidate: Candidate, carried: Carried) -> AtPeak:
     load, count = question.demand.sizing_requests_per_second, _serving(question, candidate)
     fleet = FleetAtPeak(carried, load, question.recording, question.replays_lengths)
-    together = count if question.recording is not None else simulated_of(carried.ready.instance, count)
+    together = count if question.recording is not None else simulated_of(carried.ready.instance, count, load)
     return _made(candidate, load / count, fleet.summary(candidate.systems - question.spare)[0], together)
 
 

@@ -5,6 +5,7 @@ Closed forms decide where to look and what cannot work at all; ``load_scan`` mak
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,17 @@ STABLE = 0.98
 
 OVERLOAD = 1.3
 """Load over the closed-form estimate under which saturation is measured."""
+
+
+CLOSE, UNFOUND = 0.98, 0.5
+"""Share of a load that keeps pace with conversations to the next that does not, at which it is known; and the share of what an instance
+would carry without a cache that it is taken to carry in any case."""
+
+COMES = 0.8
+"""Share of the requests of a run that come while new conversations do; where fewer come, they wait for answers."""
+
+PACED, SLOWER = 30_000, 1.3
+"""Requests of a run in which that is seen, and how many times as long first tokens may take in its last third as in the second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,10 +142,38 @@ def saturation_rate(requests: Requests) -> float:
 
 def saturation(instance: Instance) -> float:
     """Requests per second that the instance completes when always busy, from a run under ``OVERLOAD``, which is made once."""
+    if instance.saturated is None and instance.asked.sharing is not None and instance.asked.sharing.follows:
+        instance.saturated = kept_pace(instance)
     if instance.saturated is None:
         requests = min(max(MINIMUM_REQUESTS, SATURATED_BATCHES * instance.in_flight), SATURATED_MOST)
         instance.saturated = saturation_rate(instance.open(OVERLOAD * instance.saturation_estimate(), requests, instance.asked.seed))
     return instance.saturated
+
+
+def kept_pace(instance: Instance) -> float:
+    """The highest load at which an instance completes the turns of conversations as they come, in requests per second.
+
+    An instance that is always busy lets conversations wait, and so loses their blocks before the next turn comes: what it then completes
+    is less than what it carries.
+    """
+    high, low = instance.saturation_estimate(), UNFOUND * instance.saturation_estimate(found=False)
+    while low < CLOSE * high:
+        rate = math.sqrt(low * high)
+        low, high = (rate, high) if _keeps_pace(instance, rate) else (low, rate)
+    return low
+
+
+def _keeps_pace(instance: Instance, rate: float) -> bool:
+    """Whether first tokens of the last third of a long run take no longer than those of the second.
+
+    A cache that is too small for the load loses more with every answer that takes longer, slowly at first.
+    """
+    warm = 0 if instance.shared is None else instance.shared.warm(rate)
+    record = instance.open(rate, max(PACED, 2 * warm), instance.asked.seed)
+    third = len(record) // 3
+    waits = record.first_token_ns - record.due_ns
+    before, last = float(waits[third : 2 * third].mean()), float(waits[2 * third :].mean())
+    return len(record) >= COMES * max(PACED, 2 * warm) and last <= SLOWER * before
 
 
 def _closed_capacity(instance: Instance, alone: Summary) -> Capacity:

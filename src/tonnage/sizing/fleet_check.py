@@ -7,7 +7,7 @@ a router that looks does better, and its fleet decides. The number of systems of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tonnage.plan.fleet import fleet
@@ -18,10 +18,12 @@ from tonnage.sizing.balanced import balanced_trace
 from tonnage.sizing.capacity import STABLE
 from tonnage.sizing.instance import LOADED, Instance, burst_factor, middle
 from tonnage.sizing.limits import statistic_s
+from tonnage.sizing.shared_load import replayed as recorded
 from tonnage.spec.workload import OpenLoop, TraceArrivals
 
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
+    from tonnage.results.requests import Requests
     from tonnage.sizing.bounds import Carried
     from tonnage.spec.deployment import Limit, Slo
     from tonnage.spec.recording import Recording
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
 MOST_INSTANCES = 256
 """Most engines that are simulated; of a larger fleet this many are, with their share of the load, and the plan says so."""
+
+FILLED, FEWEST_FILLED = 60_000, 8
+"""Requests that the caches of simulated instances take to fill, in all, and how many instances are simulated whatever they take."""
 
 LEAST_REQUESTS, LEAST_IN_ALL = 200, 12_000
 """Fewest requests of one instance, and of all of them together."""
@@ -57,15 +62,36 @@ class Replayed:
     lengths: bool = True
 
 
-def simulated_of(instance: Instance, instances: int) -> int:
-    """How many of the instances are simulated: each attention rank is an engine."""
-    return min(instances, max(MOST_INSTANCES // instance.deployment.parallelism.dp, 1))
+def simulated_of(instance: Instance, instances: int, rate: float) -> int:
+    """How many of the instances are simulated at that load of all: each attention rank is an engine, and each cache has to fill."""
+    most = max(MOST_INSTANCES // instance.deployment.parallelism.dp, 1)
+    warm = 0 if instance.shared is None else instance.shared.warm(rate / instances)
+    return min(instances, most, max(FILLED // warm, FEWEST_FILLED) if warm else most)
 
 
 def fleet_summary(
     instance: Instance, rate: float, instances: int, router: str = "", replayed: Replayed | None = None
 ) -> tuple[Summary, int]:
     """The metrics of a fleet, and the requests simulated; a fleet under drawn arrivals is simulated once.
+
+    The arguments are those of ``fleet_record``.
+    """
+    router = router or instance.asked.router
+    if replayed is not None:
+        record, simulated = fleet_record(instance, rate, instances, router, replayed)
+        return summarize(record), simulated
+    asked = (instance.asked.step_factor, rate, instances, router)
+    if asked not in instance.fleets:
+        record, simulated = fleet_record(instance, rate, instances, router)
+        instance.fleets[asked] = summarize(record), simulated
+    found: tuple[Summary, int] = instance.fleets[asked]
+    return found
+
+
+def fleet_record(
+    instance: Instance, rate: float, instances: int, router: str = "", replayed: Replayed | None = None
+) -> tuple[Requests, int]:
+    """The requests of a fleet that count, and how many were simulated.
 
     Args:
         instance: one of them.
@@ -75,29 +101,29 @@ def fleet_summary(
         replayed: traffic in place of ``rate``; all of its requests count.
     """
     router = router or instance.asked.router
-    if replayed is None:
-        asked = (instance.asked.step_factor, rate, instances, router)
-        if asked not in instance.fleets:
-            instance.fleets[asked] = _drawn_summary(instance, rate, instances, router)
-        found: tuple[Summary, int] = instance.fleets[asked]
-        return found
-    arrivals = TraceArrivals(recording=replayed.recording, lengths=replayed.lengths)
-    whole = instance.workload(arrivals, len(replayed.recording)).trace(instance.asked.seed)
-    return summarize(instance.together(whole, instances, router)), len(whole)
-
-
-def _drawn_summary(instance: Instance, rate: float, instances: int, router: str) -> tuple[Summary, int]:
-    """The same under drawn arrivals."""
-    shown = simulated_of(instance, instances)
+    if replayed is not None:
+        arrivals = TraceArrivals(recording=replayed.recording, lengths=replayed.lengths)
+        sharing = instance.asked.sharing
+        if sharing is not None and sharing.recording is not None:
+            whole = recorded(replace(sharing, recording=replayed.recording), replayed.recording.mean_rps, instance.asked.seed)
+        else:
+            whole = instance.workload(arrivals, len(replayed.recording)).trace(instance.asked.seed)
+        return instance.together(whole, instances, router), len(whole)
+    shown = simulated_of(instance, instances, rate)
     share = rate / instances
     in_flight = min(instance.in_flight, LOADED * share * instance.alone_e2e_s)
     burst = burst_factor(instance.asked.process, instance.asked.cv)
     each = burst * max(LEAST_REQUESTS, LIFETIMES * in_flight, LEAST_IN_ALL / shown)
     seed = instance.asked.seed + SEED_STEP
+    if instance.shared is not None:
+        warm, count = shown * instance.shared.warm(share), round(each * shown)
+        trace = instance.shared.trace(share * shown, count + warm, seed, router=router, whole=True)
+        record = instance.together(trace, shown, router)
+        return middle(instance.shared.counted(record, share * shown, warm, count)), len(record)
     drawn = OpenLoop(rate=share * shown, process=instance.asked.process, cv=instance.asked.cv)
     trace = balanced_trace(instance.workload(drawn, round(each * shown)), drawn, seed)
     record = instance.together(trace, shown, router)
-    return summarize(middle(record)), len(record)
+    return middle(record), len(record)
 
 
 class FleetAtPeak:
@@ -142,7 +168,7 @@ class FleetAtPeak:
         return FleetRun(
             systems=systems,
             instances=count,
-            simulated_instances=count if self.replayed is not None else simulated_of(instance, count),
+            simulated_instances=count if self.replayed is not None else simulated_of(instance, count, self.rate),
             router=router or instance.asked.router,
             requests=requests,
             holds=worst is None and self.could_carry(systems),

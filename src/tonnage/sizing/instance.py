@@ -19,6 +19,8 @@ from tonnage.simulator.ranks import pooled, rank_traces
 from tonnage.simulator.router import SIZED_ROUTER
 from tonnage.sizing.balanced import balanced_trace
 from tonnage.sizing.limits import strain
+from tonnage.sizing.shared_load import ANSWER, SEEN, SharedLoad, after, owners, parts_of, replayed, shared_out_as
+from tonnage.sizing.sharing import Sharing
 from tonnage.sizing.slower import slower
 from tonnage.spec.deployment import Deployment, Slo
 from tonnage.spec.lengths import Lengths, Pairs
@@ -40,8 +42,14 @@ LOADED = 3
 ALONE_REQUESTS = 100
 """Requests of the run of a single client: what no load can beat."""
 
+ALONE_COLD = 20
+"""Requests of a single client before those that count, where prompts share something."""
+
 ALONE_EQUAL = 8
 """The same where all requests are equal."""
+
+FOLLOWED = 2
+"""Length of a run of conversations, in times that of requests by themselves: a cache that is just too small loses what it holds slowly."""
 
 MOST_BURST = 16.0
 """Largest factor on the length of a run for bursty arrivals."""
@@ -67,6 +75,7 @@ class Asked:
         step_factor: every step takes this many times as long: what an error of the step model would do.
         gpus_per_system: stages of a pipeline beyond these are joined by the network.
         router: what gives requests to several of the instances, a name of ``simulator.router``.
+        sharing: what prompts share; ``isl`` is then the length of whole prompts. None where they share nothing.
     """
 
     isl: Lengths
@@ -80,6 +89,7 @@ class Asked:
     step_factor: float = 1.0
     gpus_per_system: int = 8
     router: str = SIZED_ROUTER
+    sharing: Sharing | None = None
 
 
 class Instance:
@@ -106,15 +116,41 @@ class Instance:
         isl, osl = math.ceil(asked.isl.mean), math.ceil(asked.osl.mean)
         price = estimated_instance(deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=isl)
         self.memory = price.memory
-        self.knobs = price.knobs
+        self.knobs = replace(price.knobs, prefix_caching=False) if self.memory.state_bytes else price.knobs
+        self.computed, common = self._computed()
         self.step: StepModel = slower(price.step, asked.step_factor)
-        held = min(self.memory.blocks // self.memory.request_blocks(isl + osl), self.knobs.max_batch_size)
+        held = min(self.memory.blocks // self.memory.request_blocks(max(isl - common, 1) + osl), self.knobs.max_batch_size)
         if self.knobs.scheduler == "static":
             held = self.memory.concurrent_requests(isl, osl)
         self._check_longest()
         self.batch = max(1, held)
         self.in_flight = self.batch * deployment.parallelism.dp
         self.alone_e2e_s = self.unloaded_ttft_s() + asked.osl.mean * self.unloaded_tpot_s()
+        self.shared = self._shared()
+
+    def _shared(self) -> SharedLoad | None:
+        """What comes to it where prompts share something."""
+        asked = self.asked
+        if asked.sharing is None:
+            return None
+        answer_s = ANSWER * self.alone_e2e_s
+        return SharedLoad(
+            sharing=asked.sharing,
+            osl=asked.osl,
+            process=asked.process,
+            cv=asked.cv,
+            router=asked.router,
+            answer_s=answer_s,
+            caches=self.knobs.prefix_caching,
+        )
+
+    def _computed(self) -> tuple[float, int]:
+        """Tokens of a prompt that have to be computed at best, and those whose blocks all requests hold together; both on average."""
+        sharing = self.asked.sharing
+        if sharing is None or not self.knobs.prefix_caching:
+            return self.asked.isl.mean, 0
+        best = sharing.best(self.asked.osl)
+        return max(best.computed, 1.0), math.floor(best.common)
 
     def _check_longest(self) -> None:
         """Refuse a deployment whose engine would turn requests away: the longest, or of an endless distribution the 99.9th percentile."""
@@ -128,23 +164,28 @@ class Instance:
             raise DoesNotFit(f"{whole:,} tokens exceed the token budget of {knobs.max_num_tokens:,} without chunked prefill")
 
     def unloaded_ttft_s(self) -> float:
-        """Closed form: prefill of one prompt of mean length, alone, and the front end, in seconds."""
-        tokens = round(self.asked.isl.mean)
-        return self.step.frontend_s + self.step.seconds(tokens, 1, 0, tokens * tokens, 0)
+        """Closed form: prefill of what is to be computed of one prompt of mean length, alone, and the front end, in seconds."""
+        tokens, new = round(self.asked.isl.mean), round(self.computed)
+        return self.step.frontend_s + self.step.seconds(new, 1, 0, new * (2 * tokens - new), 0)
 
     def unloaded_tpot_s(self) -> float:
         """Closed form: seconds of a decode step of one request halfway through its output, over the tokens that the step yields."""
         return self.step.seconds(0, 0, 1, 0, round(self.asked.isl.mean + self.asked.osl.mean / 2)) / self.step.tokens_per_step
 
-    def saturation_estimate(self) -> float:
-        """Closed form: requests per second with the batch always full, prefills riding along."""
+    def saturation_estimate(self, *, found: bool = True) -> float:
+        """Closed form: requests per second with the batch always full, prefills riding along.
+
+        Args:
+            found: whether a cache finds all that prompts share; otherwise it finds nothing.
+        """
         c = self.step.coefficients
         isl, osl, batch = self.asked.isl.mean, self.asked.osl.mean, self.batch
+        new = self.computed if found else isl
         if self.step.drafting is not None:
-            return self._drafted_saturation()
-        tokens = batch * (isl + osl) / osl
+            return self._drafted_saturation(new)
+        tokens = batch * (new + osl) / osl
         step = batch_seconds(c, round(tokens), batch) + context_seconds(c, batch) * batch * (isl + osl / 2)
-        attention = 0.5 * isl * isl * float(c[ATTENTION])
+        attention = 0.5 * new * (2 * isl - new) * float(c[ATTENTION])
         return self.deployment.parallelism.dp / (step * osl / batch + attention)
 
     def budget_estimate(self) -> float:
@@ -152,27 +193,30 @@ class Instance:
         c, knobs = self.step.coefficients, self.knobs
         if knobs.scheduler == "static" or self.step.drafting is not None:
             return math.inf
-        isl, osl, budget = self.asked.isl.mean, self.asked.osl.mean, knobs.max_num_tokens
+        isl, osl, new, budget = self.asked.isl.mean, self.asked.osl.mean, self.computed, knobs.max_num_tokens
         token = min(batch_seconds(c, tokens, 1) / tokens for tokens in {budget, max(1, budget // 2), max(1, budget // 4)})
-        attention = 0.5 * isl * isl * float(c[ATTENTION])
-        return self.deployment.parallelism.dp / ((isl + osl) * token + attention)
+        attention = 0.5 * new * (2 * isl - new) * float(c[ATTENTION])
+        return self.deployment.parallelism.dp / ((new + osl) * token + attention)
 
-    def _drafted_saturation(self) -> float:
+    def _drafted_saturation(self, new: float) -> float:
         """The same with speculative decoding: fewer steps with more tokens each."""
         c, batch = self.step.coefficients, self.batch
         isl, steps = self.asked.isl.mean, self.asked.osl.mean / self.step.tokens_per_step
         context = round(batch * (isl + self.asked.osl.mean / 2))
-        step = self.step.seconds(round(batch * isl / steps), 0, batch, 0, context) - float(c[HOST_PREFILL] + c[EAGER])
-        return self.deployment.parallelism.dp / (step * steps / batch + 0.5 * isl * isl * float(c[ATTENTION]))
+        step = self.step.seconds(round(batch * new / steps), 0, batch, 0, context) - float(c[HOST_PREFILL] + c[EAGER])
+        return self.deployment.parallelism.dp / (step * steps / batch + 0.5 * new * (2 * isl - new) * float(c[ATTENTION]))
 
     def count(self, rate: float) -> int:
         """Requests of a short run at that rate: several times what is in flight, one of few numbers so that runs share their draws."""
         in_flight = min(self.in_flight, math.ceil(LOADED * rate * self.alone_e2e_s))
         least = max(MINIMUM_REQUESTS, BATCHES_PER_RUN * in_flight) / 2 * burst_factor(self.asked.process, self.asked.cv)
+        least *= FOLLOWED if self.asked.sharing is not None and self.asked.sharing.follows else 1
         return MINIMUM_REQUESTS // 2 << math.ceil(math.log2(2 * least / MINIMUM_REQUESTS))
 
     def open(self, rate: float, requests: int, seed: int) -> Requests:
         """A run of an open loop at ``rate`` requests per second."""
+        if self.shared is not None:
+            return self._open_sharing(self.shared, rate, requests, seed)
         arrivals = OpenLoop(rate=rate, process=self.asked.process, cv=self.asked.cv)
         return self.serve(balanced_trace(self.workload(arrivals, requests), arrivals, seed))
 
@@ -188,12 +232,30 @@ class Instance:
     def alone(self) -> Summary:
         """The metrics of a single client: what no load can beat. The run is made once."""
         if self._alone is None:
-            self._alone = self._by_itself()
+            self._alone = self._by_itself() if self.asked.sharing is None else self._alone_sharing(self.asked.sharing)
         return self._alone
 
     def _by_itself(self) -> Summary:
         equal = self.asked.pairs is None and self.asked.isl.kind == self.asked.osl.kind == "fixed"
         summary = summarize(self.closed(1, ALONE_EQUAL if equal else ALONE_REQUESTS))
+        return self.noted(0.0 if self.asked.load == "open" else summary.requests_per_second, summary)
+
+    def _open_sharing(self, load: SharedLoad, rate: float, requests: int, seed: int) -> Requests:
+        """The same, without what came before the cache was warm, and after new conversations stopped coming."""
+        warm = load.warm(rate)
+        return load.counted(self.serve(load.trace(rate, requests + warm, seed)), rate, warm, requests)
+
+    def _alone_sharing(self, sharing: Sharing) -> Summary:
+        """The same with a cache that has seen what there is to be seen."""
+        if sharing.recording is not None:
+            trace = replayed(sharing, sharing.recording.mean_rps, self.asked.seed)
+            record = self.serve(replace(trace, due_ps=trace.due_ps * 0 - 1, concurrency=1))
+            warm = len(record) // 10
+        else:
+            prefixes = 0 if sharing.sessions is None else sharing.sessions.prefixes
+            warm = min(SEEN * prefixes + ALONE_COLD, MINIMUM_REQUESTS)
+            record = self.closed(1, warm + ALONE_REQUESTS)
+        summary = summarize(after(record, warm))
         return self.noted(0.0 if self.asked.load == "open" else summary.requests_per_second, summary)
 
     def closed(self, clients: int, requests: int) -> Requests:
@@ -213,9 +275,23 @@ class Instance:
     def serve(self, trace: Trace, step: StepModel | None = None) -> Requests:
         """A run of given requests, split over the attention ranks, with the instance's step model or another."""
         ranks = self.deployment.parallelism.dp
-        memory = self.memory
+        memory, sharing = self.memory, self.asked.sharing
+        if sharing is not None and trace.contents is not None:
+            tiers = sharing.tiers_of(self.deployment, memory)
+            found = [
+                run_recorded(part, step or self.step, self.knobs, memory.blocks, windows=memory.windows, most_steps=0, tiers=tiers)[0]
+                for part in self._ranks(trace)
+            ]
+            return found[0] if ranks == 1 else pooled(found)
         parts = [run(part, step or self.step, self.knobs, memory.blocks, windows=memory.windows) for part in rank_traces(trace, ranks)]
         return parts[0] if ranks == 1 else pooled(parts)
+
+    def _ranks(self, trace: Trace) -> list[Trace]:
+        """What each attention rank gets; the turns of a conversation stay together."""
+        ranks = self.deployment.parallelism.dp
+        if ranks == 1 or trace.contents is None:
+            return rank_traces(trace, ranks)
+        return parts_of(trace, owners(trace, ranks, "session", self.asked.seed), ranks)
 
     def together(self, trace: Trace, instances: int, router: str) -> Requests:
         """A run of given requests on so many of the instances behind a router.
@@ -225,6 +301,10 @@ class Instance:
         """
         if instances == 1:
             return self.serve(trace)
+        if trace.contents is not None and self.asked.sharing is not None:
+            rule = shared_out_as(self.asked.sharing, router)
+            each = parts_of(trace, owners(trace, instances, rule, self.asked.seed), instances)
+            return pooled([self.serve(part) for part in each])
         memory = self.memory
         engine = Engine(self.step, self.knobs, memory.blocks, windows=memory.windows, seed=trace.seed).machine
         return run_fleet(trace, [engine] * (instances * self.deployment.parallelism.dp), router, seed=self.asked.seed).requests
@@ -232,13 +312,19 @@ class Instance:
     def recorded(self, rate: float, requests: int, most_steps: int) -> StepRecord:
         """The engine steps of an open loop at ``rate``, the first ``most_steps`` of one attention rank."""
         arrivals = OpenLoop(rate=rate, process=self.asked.process, cv=self.asked.cv)
-        trace = self.workload(arrivals, requests).trace(self.asked.seed, stretch=True)
-        first, memory = rank_traces(trace, self.deployment.parallelism.dp)[0], self.memory
+        if self.shared is None:
+            trace = self.workload(arrivals, requests).trace(self.asked.seed, stretch=True)
+        else:
+            trace = self.shared.trace(rate, requests, self.asked.seed)
+        first, memory = self._ranks(trace)[0], self.memory
         return run_recorded(first, self.step, self.knobs, memory.blocks, windows=memory.windows, most_steps=most_steps)[1]
 
     def workload(self, arrivals: Simulated, requests: int) -> Workload:
         """The question's lengths under any arrivals."""
-        return Workload(isl=self.asked.isl, osl=self.asked.osl, arrivals=arrivals, requests=requests, pairs=self.asked.pairs)
+        asked, sharing = self.asked, self.asked.sharing
+        if sharing is not None and sharing.sessions is not None and sharing.new is not None:
+            return Workload(isl=sharing.new, osl=asked.osl, arrivals=arrivals, requests=requests, sessions=sharing.sessions)
+        return Workload(isl=asked.isl, osl=asked.osl, arrivals=arrivals, requests=requests, pairs=asked.pairs)
 
 
 def burst_factor(process: Process, cv: float) -> float:

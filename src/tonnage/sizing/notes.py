@@ -11,6 +11,7 @@ from tonnage.plan.limit import limit_of
 from tonnage.plan.note import FrontEnds, KnobsChanged, LimitsDoNotCount, NoLimit, Note, QueuedFromStart, RandomSplit, RestsOn
 from tonnage.plan.provenance import Provenance
 from tonnage.plan.understood import Understood
+from tonnage.sizing.prefix_cache import said_of
 from tonnage.sizing.tuning import changes
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.engine import default_knobs
@@ -37,7 +38,7 @@ def understood(question: Question) -> Understood:
         dps=question.dps,
         eps=question.eps,
         engines=question.engines,
-        isl=str(question.isl),
+        isl=str(question.isl if question.sharing is None or question.sharing.new is None else question.sharing.new),
         osl=str(question.osl),
         mean_isl=question.isl.mean,
         mean_osl=question.osl.mean,
@@ -54,6 +55,7 @@ def understood(question: Question) -> Understood:
         seed=question.seed,
         speculation="" if question.speculation is None else str(question.speculation),
         router=question.router,
+        shares=said_of(question),
     )
 
 

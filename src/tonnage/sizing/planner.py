@@ -17,6 +17,7 @@ from tonnage.sizing.notes import notes, provenance, understood
 from tonnage.sizing.offline import job_done
 from tonnage.sizing.parallel import parallel
 from tonnage.sizing.percentile import percentile_answer
+from tonnage.sizing.prefix_cache import prefix_cache
 from tonnage.sizing.question import Question
 from tonnage.sizing.reachable import reachable
 from tonnage.sizing.routers import behind_routers
@@ -70,6 +71,7 @@ def size(question: Question, *, progress: Progress = no_progress, workers: int |
         provenance=provenance(question, found.candidates),
         pareto=() if question.offline else pareto(found.candidates),
         fleet_check=found.check,
+        prefix_cache=prefix_cache(question, found),
         job=job_done(question, found.carried[0].ready.instance, found.candidates[0].instances) if found.candidates else None,
         existing=have,
         **deep,

@@ -11,6 +11,7 @@ from tonnage.plan.confidence import CONFIDENCE
 from tonnage.plan.demand import Demand
 from tonnage.plan.note import Note
 from tonnage.simulator.router import SIZED_ROUTER
+from tonnage.sizing.sharing import Sharing
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.deployment import LimitMetric, Slo
 from tonnage.spec.hardware import Gpu, System
@@ -83,6 +84,8 @@ class Question:
         speculation: speculative decoding that is tried beside none; None to try none.
         step_source: whose step times price the candidates; None for the fitted terms.
         router: what gives requests to the instances, a name of ``simulator.router``.
+        sharing: what prompts share; ``isl`` is then the length of whole prompts. None where they share nothing.
+        prefix_caching: whether engines keep the KV blocks of earlier prompts; None leaves it to the engine.
     """
 
     model: Model
@@ -123,6 +126,8 @@ class Question:
     speculation: Speculation | None = None
     step_source: StepSource | None = None
     router: str = SIZED_ROUTER
+    sharing: Sharing | None = None
+    prefix_caching: bool | None = None
 
     @property
     def limits(self) -> Slo:

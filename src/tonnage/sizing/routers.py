@@ -36,7 +36,7 @@ def behind_routers(question: Question, found: Answer) -> tuple[BehindRouter, ...
     load = question.demand.sizing_requests_per_second
     predicted, sure = FleetAtPeak(carried, load, question.recording, question.replays_lengths), fleet_under(question, carried)
     rows = []
-    for router in list(dict.fromkeys((question.router, *OTHERS)))[:3]:
+    for router in list(dict.fromkeys((question.router, *_others(question))))[:3]:
         summary = predicted.summary(systems, router)[0]
         rows.append(
             BehindRouter(
@@ -49,6 +49,16 @@ def behind_routers(question: Question, found: Answer) -> tuple[BehindRouter, ...
             )
         )
     return tuple(rows)
+
+
+def _others(question: Question) -> tuple[str, ...]:
+    """The routers to compare with; where prompts share something, those whose own rule is simulated."""
+    sharing = question.sharing
+    if sharing is None:
+        return OTHERS
+    if sharing.recording is not None:
+        return ("random", "prefix-aware", "round-robin")
+    return ("random", "session", "round-robin") if sharing.follows else ("random", "round-robin")
 
 
 def fewest(deployed: FleetAtPeak, by_division: int, router: str) -> int | None:

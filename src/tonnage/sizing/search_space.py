@@ -12,6 +12,7 @@ from tonnage.plan.reason import CannotRun, PrecisionUnsupported, Reason, TooMany
 from tonnage.plan.rejected import Rejected, rejected
 from tonnage.sizing.instance import Asked, Instance
 from tonnage.sizing.question import PP_DEGREES, Question
+from tonnage.sizing.sharing import Sharing
 from tonnage.sizing.token_budget import fitted
 from tonnage.spec.catalog import find_engine, system_of
 from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism
@@ -119,6 +120,8 @@ def _knobs(question: Question, default: EngineKnobs) -> Iterator[EngineKnobs]:
     chunked = default.chunked_prefill if question.chunked_prefill is None else question.chunked_prefill
     default = replace(default, stream_interval=question.stream_interval or default.stream_interval)
     default = replace(default, front_ends=question.front_ends or default.front_ends)
+    caches = default.prefix_caching if question.prefix_caching is None else question.prefix_caching
+    default = replace(default, prefix_caching=caches)
     for batch in question.max_batch_sizes or (default.max_batch_size,):
         for tokens in question.max_num_tokens or (default.max_num_tokens,):
             yield replace(default, max_batch_size=batch, max_num_tokens=tokens, chunked_prefill=chunked)
@@ -138,7 +141,14 @@ def asked(question: Question, gpus_per_system: int, load: str | None = None) -> 
         step_factor=question.step_factor,
         gpus_per_system=gpus_per_system,
         router=question.router,
+        sharing=_sharing(question),
     )
+
+
+def _sharing(question: Question) -> Sharing | None:
+    """What prompts share, with the load of the whole fleet, of which an instance sees its part."""
+    rate = question.demand.sizing_requests_per_second
+    return None if question.sharing is None else replace(question.sharing, fleet_rate=rate)
 
 
 def prepare(question: Question) -> list[Ready | Rejected]:

@@ -80,6 +80,10 @@ def changed_question(question: Question, name: Input, change: float) -> Question
         return replace(question, demand=scaled, recording=stretched)
     if name == "step_time":
         return replace(question, step_factor=question.step_factor * factor)
+    if question.sharing is not None:
+        sharing = question.sharing.scaled(factor) if name == "isl" else question.sharing
+        osl = question.osl.scaled(factor) if name == "osl" else question.osl
+        return replace(question, isl=sharing.best(osl).isl, osl=osl, sharing=sharing)
     lengths: Lengths = getattr(question, name)
     pairs = None if question.pairs is None else question.pairs.scaled(**{name: factor})
     return replace(question, **{name: lengths.scaled(factor)}, pairs=pairs)  # type: ignore[arg-type]

@@ -16,6 +16,7 @@ from tonnage.report.wording.confidence import chance_text, confidence_text
 from tonnage.report.wording.cost import no_cost_text
 from tonnage.report.wording.fleet_check import fleet_check_text
 from tonnage.report.wording.job import finish_text
+from tonnage.report.wording.prefix_cache import prefix_cache_text
 from tonnage.report.wording.routers import routers_text
 from tonnage.report.wording.sensitivity import riskiest_text
 from tonnage.report.wording.standby import standby_text
@@ -39,6 +40,7 @@ def headline_rows(plan: Plan, best: Candidate) -> tuple[tuple[str, str], ...]:
         ("Cost", cost_text(plan)),
         ("Autoscaling", "" if plan.autoscaling is None else autoscaling_text(plan.autoscaling)),
         ("Risk", risk_text(plan, best)),
+        ("Prefix cache", prefix_cache_text(plan.prefix_cache, best.systems)),
         ("Router", routers_text(plan.routers, plan.scenario.limits_that_count, serving)),
     )
 

@@ -55,10 +55,7 @@ def note_text(note: notes.Note) -> str:
             sums = [f"{f'{p.count} × ' if p.count > 1 else ''}{whole(p.tokens)} {PARTS[p.part]}" for p in note.parts]
             return f"Every prompt is {note.tokens:,} tokens longer than what is asked: {' + '.join(sums)}."
         case notes.RandomSplit():
-            return (
-                "What one instance carries is found with arrivals of its own, as random choice leaves them; "
-                f"the whole fleet at its peak is simulated behind {NAMES.get(note.router, note.router)}."
-            )
+            return _split(note)
         case notes.RestsOn():
             return f"The chosen prediction rests in part on: {'; '.join(note.marks)}."
         case notes.LimitsDoNotCount():
@@ -101,6 +98,19 @@ def _measured(note: Measured) -> str:
             )
         case _:
             assert_never(note)
+
+
+def _split(note: notes.RandomSplit) -> str:
+    """How the requests of a fleet come to one instance."""
+    if note.router == "session":
+        return (
+            "What one instance carries is found with conversations of its own, as hashing shares them out; "
+            "the whole fleet at its peak is simulated in the same way."
+        )
+    return (
+        "What one instance carries is found with arrivals of its own, as random choice leaves them; "
+        f"the whole fleet at its peak is simulated behind {NAMES.get(note.router, note.router)}."
+    )
 
 
 def _front_ends(note: notes.FrontEnds) -> str:

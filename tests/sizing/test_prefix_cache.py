@@ -1,0 +1,184 @@
+"""Sizing with prefix caches: what an instance is found to carry, held against ``simulate``, and what must not depend on a cache."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tonnage
+from tests.questions import question
+from tonnage.api.size import ask
+from tonnage.errors import InputErrors
+from tonnage.plan.plan import Plan
+from tonnage.report.wording.prefix_cache import prefix_cache_text
+from tonnage.simulator.reference import Engine
+from tonnage.simulator.shared_fleet import simulate_shared_fleet
+from tonnage.sizing.fleet_check import fleet_record
+from tonnage.sizing.instance import Instance
+from tonnage.sizing.planner import size
+from tonnage.sizing.question import Question
+from tonnage.sizing.search_space import Ready, prepare
+from tonnage.sizing.shared_load import hit_rate
+
+PREFIX: dict[str, Any] = {"tp": "1", "engine": "vllm", "isl": 300, "osl": 40, "shared_prefix": 2_000, "ttft": "p95<=200ms"}
+CHAT: dict[str, Any] = {
+    "tp": "1",
+    "engine": "vllm",
+    "isl": 200,
+    "osl": 40,
+    "turns": 6,
+    "think_time": "exponential:20s",
+    "ttft": "p95<=500ms",
+}
+
+
+def asked(**changed: Any) -> Question:
+    return replace(question(**changed), tune=False, deepen=False)
+
+
+@cache
+def planned(**changed: Any) -> Plan:
+    return size(asked(**changed))
+
+
+def instance_of(one: Question) -> Instance:
+    return next(found.instance for found in prepare(one) if isinstance(found, Ready))
+
+
+@pytest.mark.parametrize("load", [PREFIX, CHAT], ids=["prefix", "conversations"])
+def test_simulate_holds_the_limits_at_the_load_that_is_found_and_breaks_them_a_little_above(load: dict[str, Any]) -> None:
+    """``simulate`` draws its requests by itself and begins with an empty cache, so a tenth is left to the limits."""
+    choice = planned(**load).choice
+    assert choice is not None
+    rate, limit = choice.requests_per_second_per_instance, 200 if load is PREFIX else 500
+    own = {name: value for name, value in load.items() if name not in ("ttft", "tp")}
+    base: dict[str, Any] = {"model": "llama-3.1-8b", "gpu": "h100", "precision": "fp8", "tp": 1, "requests": 20_000, **own}
+
+    def p95(factor: float) -> float:
+        return tonnage.simulate(**base, request_rate=factor * rate).summary.statistic_ms("ttft", "p95")
+
+    assert p95(0.98) <= 1.1 * limit
+    assert p95(1.15) > limit
+
+
+def test_the_more_prompts_share_the_fewer_systems() -> None:
+    """Equally long prompts that draw one of fewer prefixes, and at last no cache at all."""
+    plans = [planned(**PREFIX, shared_prefixes=count) for count in (1, 60, 400)] + [planned(**PREFIX, prefix_caching=False)]
+    rates = [plan.choice.requests_per_second_per_instance for plan in plans if plan.choice is not None]
+    systems = [plan.choice.systems_exact for plan in plans if plan.choice is not None]
+    assert len(rates) == 4
+    assert rates == sorted(rates, reverse=True)
+    assert rates[0] > 2 * rates[-1]
+    assert systems == sorted(systems)
+
+
+def test_whole_prompts_without_a_cache_are_prompts_as_long() -> None:
+    shared, whole = planned(**PREFIX, prefix_caching=False), planned(**{**PREFIX, "isl": 2_300, "shared_prefix": None})
+    assert shared.choice is not None
+    assert whole.choice is not None
+    assert shared.choice.requests_per_second_per_instance == whole.choice.requests_per_second_per_instance
+    assert shared.choice.ttft_ms == whole.choice.ttft_ms
+    assert shared.prefix_cache is None
+    assert whole.prefix_cache is None
+    with_cache = planned(**PREFIX).prefix_cache
+    assert with_cache is not None
+    assert with_cache.without_requests_per_second_per_instance == whole.choice.requests_per_second_per_instance
+
+
+def test_what_shares_nothing_is_the_question_without_a_cache(tmp_path: Path) -> None:
+    assert question(turns=1) == question()
+    lines = [{"timestamp": 100 * i, "input_length": 1_000, "output_length": 20, "hash_ids": [2 * i, 2 * i + 1]} for i in range(50)]
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    found = question(trace=str(trace), isl=None, osl=None, peak_rps=None)
+    assert found.sharing is None
+    assert found.recording is not None
+    assert found.recording.blocks == ()
+    lines[7]["hash_ids"] = [0, 99]
+    trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert question(trace=str(trace), isl=None, osl=None, peak_rps=None).sharing is not None
+
+
+def test_a_recording_is_shared_out_by_its_prefixes_or_at_random(tmp_path: Path) -> None:
+    """Conversations of ten requests, each a block longer than the one before: every instance but one has to compute it anew."""
+    turns = [(i + 20 * turn, [1_000 * i + place for place in range(turn + 2)]) for turn in range(10) for i in range(20)]
+    lines = [
+        {"timestamp": 50 * at, "input_length": 512 * len(ids), "output_length": 10, "hash_ids": ids} for at, (_, ids) in enumerate(turns)
+    ]
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    base: dict[str, Any] = {"tp": "1", "engine": "vllm", "trace": str(trace), "isl": None, "osl": None, "peak_rps": None, "ttft": "p95<=3s"}
+    kept, spread = planned(**base, router="prefix-aware").prefix_cache, planned(**base, router="random").prefix_cache
+    assert kept is not None
+    assert spread is not None
+    assert kept.hit_rate > 1.5 * spread.hit_rate > 0
+    assert (kept.other_router, spread.other_router) == ("random", "prefix-aware")
+    assert kept.other_hit_rate == pytest.approx(spread.hit_rate)
+
+
+def test_a_router_that_looks_at_the_load_finds_what_random_choice_finds() -> None:
+    """Four instances behind least outstanding in the plain simulator, and as the compiled loop shares them out."""
+    one = instance_of(asked(**{**CHAT, "osl": 8, "peak_rps": 40, "router": "least-outstanding"}))
+    shared = one.shared
+    assert shared is not None
+    trace = shared.trace(40.0, 6_000, 3, router="session", whole=True)
+    engines = [Engine(one.step, one.knobs, one.memory.blocks, contents=trace.contents) for _ in range(4)]
+    looked = simulate_shared_fleet(trace, engines, "least-outstanding").requests
+    drawn = fleet_record(one, 40.0, 4)[0]
+    late = looked.due_ns > np.percentile(looked.due_ns, 60)
+    found = looked.cached_tokens[late].sum() / looked.isl[late].sum()
+    assert hit_rate(drawn) == pytest.approx(found, abs=0.04)
+    assert hit_rate(fleet_record(one, 40.0, 4, "session")[0]) > 1.5 * found
+
+
+def test_a_plan_says_what_the_cache_finds_and_reads_it_again() -> None:
+    plan = planned(**PREFIX)
+    assert plan.choice is not None
+    assert plan.prefix_cache is not None
+    assert plan.prefix_cache.hit_rate == pytest.approx(2_000 / 2_300, abs=0.01)
+    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+    text = prefix_cache_text(plan.prefix_cache, plan.choice.systems)
+    assert text.startswith("87% of prompt tokens come from the cache behind random choice; without it ")
+    assert plan.scenario.shares == "2000 shared tokens"
+    assert plan.scenario.mean_isl == 2_300
+
+
+def test_memory_below_the_cache_is_found_too() -> None:
+    many = {**PREFIX, "shared_prefixes": 600, "ttft": "p95<=500ms"}
+    small, large = planned(**many).prefix_cache, planned(**many, kv_tiers="host=512GB@50GB/s").prefix_cache
+    assert small is not None
+    assert large is not None
+    assert large.one_instance > 1.2 * small.one_instance
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"router": "session"}, "looks at what prompts share, and these share nothing"),
+        ({"kv_tiers": "host=1GB@1GB/s"}, "these share nothing"),
+        ({"turns": 3, "load": "closed"}, "conversations are sized as an open loop"),
+        ({"turns": 3, "peak_rps": None, "requests": 1e6, "within": "1h", "ttft": None}, "follow no other"),
+        ({"turns": 900}, "more than the context of"),
+    ],
+)
+def test_what_cannot_be_sized_is_refused_in_one_line(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputErrors, match=said) as refused:
+        question(**changed)
+    assert len(refused.value.lines) == 1
+
+
+def test_two_pools_and_several_use_cases_are_refused_by_name() -> None:
+    from tonnage import api
+    from tonnage.errors import InputError
+
+    base: dict[str, Any] = {"model": "llama-3.1-8b", "isl": 200, "osl": 50, "shared_prefix": 500, "peak_rps": 10, "ttft": "p95<=1s"}
+    with pytest.raises(InputError, match="share nothing so far"):
+        api.size_disaggregated(ask(**base, gpu="h100", precision="fp8", tp=1, engine="vllm"))
+    with pytest.raises(InputError, match="share nothing so far"):
+        api.size_use_cases([{}, {}], **base)
