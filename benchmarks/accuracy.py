@@ -206,9 +206,10 @@ Not explained, and in the tables all the same:
   on MI355X six to twelve times as long at 8, 32 and 64 clients as at 4 and 16: medians over images of which some lacked kernels.
 - MI300X: MiniMax M2.5 takes 5 ms longer a token on four GPUs than on two, and FP8 by blocks is slow in all three models. No point of MI355X
   shows either, so MI300X left out comes out too fast.
-- GLM-4.5-Air and GLM-4.6 (cloudrift, vLLM 0.11 to 0.14, an 8-bit cache): 14 to 28 ms a token more at contexts of 8,000 to 16,000 tokens
-  than the bytes of the cache take, on every GPU, and whatever the batch; Qwen3-Coder with a cache of 16 bits beside them has none of it.
-  GLM-4.5-Air ran as eight instances behind a proxy which did not spread clients evenly (TTFT of 54 s in the 99th percentile, median 4 s).
+- GLM-4.5-Air and GLM-4.6 (cloudrift, vLLM 0.11 to 0.14, an 8-bit cache) take 5 to 32 ms a token longer than predicted at contexts of 8,000
+  to 16,000 tokens, on every GPU and hardly more for more clients; Qwen3-Coder with a cache of 16 bits does not on H100, H200 and RTX PRO.
+  GLM-4.6 in FP8 takes 3 to 4 ms longer on Hopper for one client of 1,000 tokens too, and is slower there than in 16 bits. GLM-4.5-Air
+  ran as eight instances behind a proxy that did not spread clients evenly (TTFT of 54 s in the 99th percentile, median 4 s).
 - Kimi K2.5 on SGLang 0.5.9 with its defaults (10 points) takes twice as long a token as on vLLM 0.17 beside it.
 - MI350X: one point, five times as slow as MI355X."""
 
