@@ -40,7 +40,7 @@ Progress = Callable[[int, int, str], None]
 """Takes the points done, the points in all, and the name of the point that ended."""
 
 SOON_TOKENS = 1_500_000
-"""Output tokens that the plain simulator makes in some five seconds: 2.2 to 5 µs each, where the compiler takes 15 s or more (CPU time
+"""Output tokens that the plain simulator makes in some five seconds: 2.2 to 5 µs each, where the compiler takes about as long (CPU time
 of one core, 2026-11-22)."""
 
 LOOK_TOKENS = 3

@@ -7,14 +7,14 @@ the engine submits requests from outside.
 from __future__ import annotations
 
 from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED
-from tonnage.simulator.kernel.inlined import part, small
+from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.memory import NEVER
 from tonnage.simulator.kernel.queue import push_back, push_sorted
 from tonnage.simulator.kernel.schedulers import never_fits
 from tonnage.simulator.kernel.shared import first_of, follow, next_row, put_on_its_way, take_first
 
 
-@small()
+@part()
 def submit(m, r, sent):
     """Put the request of a row on its way to the engine; without sessions rows are sent in the order of their times."""
     s = m.state
@@ -25,7 +25,7 @@ def submit(m, r, sent):
     s.coming += 1
 
 
-@small()
+@part()
 def submit_routed(m, r):
     """Put the request of that row on its way to the engine, behind those that a router sent there before."""
     s = m.state
@@ -38,7 +38,7 @@ def submit_routed(m, r):
     s.coming += 1
 
 
-@small()
+@part()
 def answer(m, r, free_at):
     """The client of a request that became free at ``free_at`` sends the next one of its session or of the closed loop, if there is one."""
     s = m.state
@@ -49,7 +49,7 @@ def answer(m, r, free_at):
             submit(m, following, s.program_free)
 
 
-@small()
+@part()
 def take_coming(m):
     """The first of those on their way is there; its row."""
     s = m.state
@@ -81,7 +81,7 @@ def take_arrivals(m, until):
             push_back(m, r)
 
 
-@small()
+@part()
 def tell(m, r, tokens, status):
     """Write to the log what happened to a request now: so many tokens, and the status after them."""
     i = m.state.logged

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from tonnage.simulator.kernel.inlined import part, small
+from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.memory import NEVER
 
 
-@small()
+@part()
 def blocks_of(tokens, block):
     """KV blocks that hold so many tokens."""
     return (tokens + block - 1) // block
 
 
-@small()
+@part()
 def windows_of(cfg, tokens):
     """KV blocks that a sequence which grows to so many tokens holds for its sliding windows."""
     if tokens >= cfg.window_tokens:
@@ -20,7 +20,7 @@ def windows_of(cfg, tokens):
     return blocks_of(cfg.window_blocks * tokens, cfg.window_tokens)
 
 
-@small()
+@part()
 def too_long(cfg, isl, osl):
     """Whether a request exceeds the context or all blocks of an idle engine, whatever its scheduler."""
     longest = isl + osl + cfg.drafted
@@ -29,7 +29,7 @@ def too_long(cfg, isl, osl):
     return cfg.max_context > 0 and isl + osl > cfg.max_context
 
 
-@small()
+@part()
 def held(m, slot, generated):
     """Blocks of a request that decodes: those of its context and its windows, or those once taken."""
     if m.cfg.grows == 0:
@@ -37,7 +37,7 @@ def held(m, slot, generated):
     return blocks_of(slot.isl + generated - 1, m.cfg.block_tokens) + slot.windows
 
 
-@small()
+@part()
 def growth(m, slot):
     """Blocks that a decoding request needs for its next token and guesses."""
     context = slot.isl + m.state.round - slot.base

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tonnage.simulator.kernel.inlined import part, small
+from tonnage.simulator.kernel.inlined import part
 
 PLACE_2, PIECE_2 = 23, 39
 """Bits of a place and of a piece in a name; one bit says whether it is the name of a whole block or of one's beginning."""
@@ -18,7 +18,7 @@ EMPTY = -1
 FACTOR = 0x9E3779B97F4A7C15
 
 
-@small()
+@part()
 def name_of(piece, place, begins):
     """A name as one number."""
     return (piece << (PLACE_2 + 1)) | (place << 1) | begins
@@ -67,21 +67,21 @@ def drop(c, name):
     c.names[i] = EMPTY
 
 
-@small()
+@part()
 def unlink(c, block):
     """Take a block out of its ring."""
     c.after[c.before[block]] = c.after[block]
     c.before[c.after[block]] = c.before[block]
 
 
-@small()
+@part()
 def link(c, before, block):
     """Put a block into a ring behind another one."""
     after = c.after[before]
     c.after[before], c.before[block], c.after[block], c.before[after] = block, before, after, block
 
 
-@small()
+@part()
 def ring_of(c, block):
     """The entry at which the ring of a block of a tier begins."""
     tier = 0

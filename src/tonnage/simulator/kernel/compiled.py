@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tonnage.simulator.kernel import routing
-from tonnage.simulator.kernel.driven import VERSION, compiled, drive, drive_shared
+from tonnage.simulator.kernel.driven import VERSION, Loop, compiled, drive, drive_shared
+from tonnage.simulator.kernel.reference_to import by_reference
 
 __all__ = ["drive", "drive_fleet", "drive_shared", "is_compiled"]
 
@@ -15,9 +16,10 @@ def _build_fleet(version: int) -> Callable[..., Any]:
     """The loop of a fleet, with ``version`` as part of its key in numba's cache."""
 
     def drive_fleet(f, view, memory, asked, until):
-        routing.route(f, view, memory, asked, until)
+        fleet = by_reference(f)
+        routing.route(fleet, view, memory, by_reference(asked), until)
         if until == f.rows.sent.size and f.stop[0] == 0:
-            routing.drain(f)
+            routing.drain(fleet)
         return version
 
     return drive_fleet
@@ -29,11 +31,15 @@ drive_fleet = compiled(_build_fleet(VERSION))
 
 def is_compiled(loop: Any = drive) -> bool:
     """Whether a run starts at once: compiled in this process, or found in numba's cache on disk."""
-    if loop.signatures:
-        return True
+    parts = loop.parts if isinstance(loop, Loop) else (loop,)
+    return all(part.signatures or _is_on_disk(part) for part in parts)
+
+
+def _is_on_disk(part: Any) -> bool:
+    """Whether numba's cache has it, for this processor."""
     try:
-        cache = loop._cache
+        cache = part._cache
         index = cache._cache_file._load_index()
-        return any(key[1:] == cache._index_key(None, loop.targetctx.codegen())[1:] for key in index)
+        return any(key[1:] == cache._index_key(None, part.targetctx.codegen())[1:] for key in index)
     except (AttributeError, OSError):
         return False

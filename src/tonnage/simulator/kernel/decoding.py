@@ -11,26 +11,26 @@ from __future__ import annotations
 import numpy as np
 
 from tonnage.results.requests import POSITION_BUCKETS
-from tonnage.simulator.kernel.inlined import part, small
+from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.memory import NEVER
 
 CELLS_2 = 7
 """128 cells of ``Tallies.coarse`` for a factor of two: finer than the bins, so that the right bin is never far."""
 
 
-@small()
+@part()
 def cell_of(number, cells_2):
     """Place of a number of 1 or more among 2 to the power of ``cells_2`` cells for each factor of two: the first bits of its float."""
     return (np.float64(number).view(np.int64) >> (52 - cells_2)) - (1023 << cells_2)
 
 
-@small()
+@part()
 def bucket_of(position):
     """Bucket of the gap after that output token, counted from 1."""
     return min(cell_of(position, 0), POSITION_BUCKETS - 1)
 
 
-@small()
+@part()
 def bin_of(tallies, gap):
     """Bin of a gap."""
     edges = tallies.edges
@@ -44,7 +44,7 @@ def bin_of(tallies, gap):
     return place
 
 
-@small()
+@part()
 def crossing(base, bucket):
     """The round at which a request leaves a bucket for the next."""
     return base + (2 << bucket) if bucket < POSITION_BUCKETS - 1 else NEVER
@@ -129,7 +129,7 @@ def count_gaps(m):
     s.counted = s.round
 
 
-@small()
+@part()
 def see_gap(m, gap):
     """The gap of the rounds from now on; those before are counted if it lies in another bin."""
     s, edges = m.state, m.tallies.edges

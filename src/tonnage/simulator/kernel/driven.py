@@ -1,7 +1,8 @@
 """The loop of one engine behind numba, compiled on first use and kept on disk where there is a place for it.
 
 It holds no interpreter lock, so that threads run several engines at once, and it allocates nothing, so that numba's counting of
-references (``_nrt``) is left out: it made the loop ten times slower. The loop of a fleet calls it as it stands: it is compiled once.
+references (``_nrt``) is left out: it made the loop ten times slower. Python and the loop of a fleet call it by its address, so that it
+is compiled once.
 """
 
 from __future__ import annotations
@@ -9,16 +10,22 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from numba import njit
+from numba import njit, typeof, types
 
 from tonnage import units
 from tonnage.perf import step, step_terms
 from tonnage.results import requests
 from tonnage.simulator import autoscaler, happened, ratio, router
 from tonnage.simulator.kernel import loop
+from tonnage.simulator.kernel.inlined import WHOLE
+from tonnage.simulator.kernel.memory import NOBODY
+from tonnage.simulator.kernel.reference_to import LOOPS, Reference, advance_at, by_reference
 from tonnage.simulator.kernel.schedulers import CODES
+
+if TYPE_CHECKING:
+    from tonnage.simulator.kernel.memory import Machine
 
 
 def _fingerprint() -> int:
@@ -28,13 +35,14 @@ def _fingerprint() -> int:
     return zlib.crc32(b"".join([repr(CODES).encode(), *(file.read_bytes() for file in files)]))
 
 
-def compiled(drive: Callable[..., Any]) -> Any:
-    """A loop behind numba, kept on disk if any place for it can be written."""
+def compiled(function: Callable[..., Any], **options: Any) -> Any:
+    """A function behind numba, kept on disk if any place for it can be written."""
     compiler: Any = njit
+    options |= {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True, **WHOLE}
     try:
-        return compiler(nogil=True, cache=True, _nrt=False)(drive)
+        return compiler(cache=True, **options)(function)
     except RuntimeError:  # no place for a cache
-        return compiler(nogil=True, _nrt=False)(drive)
+        return compiler(**options)(function)
 
 
 def _build(version: int) -> Callable[..., Any]:
@@ -50,7 +58,7 @@ def _build(version: int) -> Callable[..., Any]:
 def _build_shared(version: int) -> Callable[..., Any]:
     """The loop of one engine whose requests have something in common, which nobody cancels."""
 
-    def drive_shared(m, until):
+    def drive_shared(m, until, cancelled):
         loop.advance(m, until)
         loop.settle(m)
         return version
@@ -58,10 +66,61 @@ def _build_shared(version: int) -> Callable[..., Any]:
     return drive_shared
 
 
+def _build_entry(version: int) -> Callable[..., Any]:
+    """What Python calls: it takes a machine apart and calls the loop at an address."""
+
+    def enter(address, m, until, cancelled):
+        advance_at(address, by_reference(m), until, cancelled)
+        return version
+
+    return enter
+
+
+class Loop:
+    """A compiled loop, for machines of one type: those with a prefix cache, or those without.
+
+    Attributes:
+        parts: what is compiled of it, by itself each: the loop, and its entry from Python.
+    """
+
+    def __init__(self, build: Callable[[int], Callable[..., Any]], version: int) -> None:
+        """Nothing is compiled yet."""
+        body = compiled(build(version), no_cpython_wrapper=True)
+        self.parts: tuple[Any, Any] = (body, compiled(_build_entry(version)))
+        self._address = 0
+
+    @property
+    def signatures(self) -> list[Any]:
+        """For which arguments it is compiled in this process, or loaded."""
+        return list(self.parts[0].signatures)
+
+    def address(self, m: Machine) -> int:
+        """Where the loop is in memory, for ``advance_at``; it is compiled or loaded when it is first asked for.
+
+        Args:
+            m: any machine of its type.
+        """
+        if self._address == 0:
+            body, entry = self.parts
+            kind: Any = typeof(m)
+            signature = (Reference(kind), types.int64, types.int64)
+            LOOPS.add(signature[0])
+            body.compile(signature)
+            entry.compile((types.int64, kind, types.int64, types.int64))
+            entry.disable_compile()  # machines of another type are refused: the address is that of a loop for this one
+            made = body.overloads[signature]
+            self._address = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
+        return self._address
+
+    def __call__(self, m: Machine, until: int, cancelled: int = NOBODY) -> None:
+        """``loop.drive``: up to an instant; ``cancelled`` is the row of a request to let go of instead, else NOBODY."""
+        self.parts[1](self._address or self.address(m), m, until, cancelled)
+
+
 VERSION = _fingerprint()
 
-drive = compiled(_build(VERSION))
-"""``loop.drive``: takes a ``Machine``, an instant, and the row of a request to let go of (else NOBODY, or IN_A_FLEET)."""
+drive = Loop(_build, VERSION)
+"""``loop.drive`` of machines without a cache."""
 
-drive_shared = compiled(_build_shared(VERSION))
-"""``loop.advance`` of a ``Machine`` with a cache up to an instant; it is compiled when prompts first have something in common."""
+drive_shared = Loop(_build_shared, VERSION)
+"""``loop.advance`` of machines with a cache; it is compiled when prompts first have something in common."""

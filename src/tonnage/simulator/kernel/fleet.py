@@ -18,7 +18,7 @@ from tonnage.simulator.autoscaler import Scaler, scaler_of
 from tonnage.simulator.changes import NO_CHANGES, Changes, Routed
 from tonnage.simulator.failures import RETRIES
 from tonnage.simulator.kernel.build import COARSE, EDGES, NO_LOG, NO_WATCH, idle, plain, ring_size, rows_for
-from tonnage.simulator.kernel.compiled import drive_fleet
+from tonnage.simulator.kernel.compiled import drive, drive_fleet
 from tonnage.simulator.kernel.members import Fleet
 from tonnage.simulator.kernel.memory import CLOSELY, NEVER, ROUTED, SLOT, STATE, STEP, Lists, Machine, Prices, Tallies
 from tonnage.simulator.kernel.record import requests_of
@@ -181,6 +181,7 @@ def _fleet(trace: Trace, engines: Sequence[Machine], closely: bool, changing: bo
         idle=state.copy() if changing else np.zeros(0, STATE),
         again=np.zeros(len(trace) if changing else 0, np.int64),
         stop=np.zeros(1, np.int64),
+        loop=drive.address(engines[0]),
     )
 
 

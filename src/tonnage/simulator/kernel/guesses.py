@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from tonnage.simulator.kernel.decoding import bin_of, bucket_of
-from tonnage.simulator.kernel.inlined import part, small
+from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.memory import NEVER
 
 
-@small()
+@part()
 def mixed(bits):
     """``acceptance.mixed`` on 64 bits that wrap by themselves."""
     bits += np.uint64(0x9E3779B97F4A7C15)
@@ -18,7 +18,7 @@ def mixed(bits):
     return bits ^ (bits >> np.uint64(31))
 
 
-@small()
+@part()
 def accepted(cfg, request, generated, most):
     """How many of at most so many guesses after ``generated`` tokens are right before the first wrong one."""
     stream, below = mixed(np.uint64(cfg.seed) ^ np.uint64(request)), cfg.below

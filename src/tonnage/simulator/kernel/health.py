@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from tonnage.simulator.kernel.driven import drive
 from tonnage.simulator.kernel.inlined import called
 from tonnage.simulator.kernel.members import member, put_event
 from tonnage.simulator.kernel.memory import NEVER, NOBODY
+from tonnage.simulator.kernel.reference_to import advance_at
 from tonnage.simulator.kernel.watch import push
 
 
@@ -21,7 +19,7 @@ def take_away(f, i, at):
     leaps = m.cfg.leaps
     m.cfg.leaps = 0
     m.state.watched = at
-    drive(m, np.int64(at), np.int64(NOBODY))
+    advance_at(f.loop, m, at, NOBODY)
     m.cfg.leaps = leaps
     s, count = m.state, 0
     for k in range(s.running):

@@ -11,7 +11,7 @@ import math
 
 from tonnage.simulator.kernel.blocks import rounds_with_blocks
 from tonnage.simulator.kernel.decoding import see_gap
-from tonnage.simulator.kernel.inlined import part, small
+from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.memory import NEVER
 from tonnage.simulator.ratio import RATIO_DECAY, RATIO_LEAST
 
@@ -22,14 +22,14 @@ FAR = float(1 << 61)
 """A leap of more picoseconds than this is not taken: products must stay below 2**63."""
 
 
-@small()
+@part()
 def slope(m):
     """By how many picoseconds a step is longer than the one before."""
     batch = m.step.decode_sequences
     return m.prices.c[batch] * batch if m.step.prefill_tokens == 0 else 0
 
 
-@small()
+@part()
 def after(first, longer, steps):
     """How long so many steps take, the first of which takes ``first``, and each of the others ``longer`` more than the one before."""
     return steps * first + longer * (steps * (steps - 1) // 2)
@@ -77,7 +77,7 @@ def steps_ahead(m):
     return most
 
 
-@small()
+@part()
 def steps_until_heard(m, longer, most):
     """The step at whose end the engine has heard of the next arrival, or ``most``."""
     s, receive = m.state, m.cfg.receive
@@ -90,7 +90,7 @@ def steps_until_heard(m, longer, most):
     return min(step, most)
 
 
-@small()
+@part()
 def leap(m, steps, began):
     """All but the first of so many steps, of which the first began then: tokens and blocks of those who decode."""
     s, more, longer = m.state, steps - 1, slope(m)
@@ -113,7 +113,7 @@ def leap(m, steps, began):
         more -= rounds
 
 
-@small()
+@part()
 def record_more(m, more, began):
     """Keep the further steps of a leap whose first began then, if there is room."""
     s, steps, longer = m.state, m.tallies.steps, slope(m)

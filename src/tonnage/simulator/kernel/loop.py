@@ -5,7 +5,7 @@ from __future__ import annotations
 from tonnage.simulator.kernel.arrivals import take_arrivals
 from tonnage.simulator.kernel.cancel import cancel
 from tonnage.simulator.kernel.decoding import count_gaps
-from tonnage.simulator.kernel.inlined import small
+from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.leaps import after, leap, slope, steps_ahead
 from tonnage.simulator.kernel.memory import BETWEEN, IN_A_FLEET, NEVER, UNDER_WAY
 from tonnage.simulator.kernel.price import price
@@ -16,7 +16,7 @@ from tonnage.simulator.kernel.watch import book
 from tonnage.simulator.ratio import RATIO_START
 
 
-@small()
+@part()
 def advance(m, until):
     """Do all that happens up to and including ``until``, but for a step that begins then: more may arrive at that instant.
 
@@ -52,7 +52,7 @@ def advance(m, until):
         end_steps(m, steps, s.ends - (lasts + (steps - 1) * longer))
 
 
-@small()
+@part()
 def end_steps(m, steps, began):
     """So many steps have ended, of which the last began then."""
     s, start = m.state, m.state.now
@@ -71,7 +71,7 @@ def end_steps(m, steps, began):
         book(m)
 
 
-@small()
+@part()
 def wake(m, until):
     """An idle engine goes on when the next request reaches it; False where none does by then, or the window ends first."""
     s = m.state
@@ -86,7 +86,7 @@ def wake(m, until):
     return True
 
 
-@small()
+@part()
 def begin_step(m):
     """Put the next step together and price it. If the window ends before clients have its tokens, it never happens."""
     s, step = m.state, m.step
@@ -106,7 +106,7 @@ def begin_step(m):
         record(m)
 
 
-@small()
+@part()
 def record(m):
     """Keep a step that begins, if there is room."""
     s, step, steps = m.state, m.step, m.tallies.steps
@@ -123,7 +123,7 @@ def record(m):
         steps[row, 8] = s.queued
 
 
-@small()
+@part()
 def drive(m, until, cancelled):
     """Let go of the request of that row, or for NOBODY advance; then note what all have generated. For IN_A_FLEET advance alone."""
     s = m.state
@@ -135,7 +135,7 @@ def drive(m, until, cancelled):
         settle(m)
 
 
-@small()
+@part()
 def settle(m):
     """Note what all who decode have generated, and count their gaps."""
     s = m.state

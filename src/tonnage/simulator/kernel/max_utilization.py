@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tonnage.simulator.kernel import tensorrt_llm
 from tonnage.simulator.kernel.blocks import blocks_of, grow_all, growth, growth_of_all, windows_of
-from tonnage.simulator.kernel.inlined import part, small
+from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.memory import NEVER
 from tonnage.simulator.kernel.prompts import add_decoding, add_filling
 from tonnage.simulator.kernel.queue import enter
@@ -15,7 +15,7 @@ GROWS, BUDGETED, GUESSES, NAMES, PARTIAL = True, True, True, None, False
 fits_no_step = tensorrt_llm.never_fits
 
 
-@small()
+@part()
 def never_fits(cfg, isl, osl):
     """Also, without chunks, prompt and output beyond the budget."""
     return fits_no_step(cfg, isl, osl) or (isl + osl > cfg.max_tokens and cfg.chunked == 0)

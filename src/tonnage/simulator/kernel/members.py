@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tonnage.simulator.kernel.inlined import small
+from numba import njit
+
+from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.memory import UNDER_WAY, Lists, Log, Machine, Prices, Rows, Tallies, Watch
+from tonnage.simulator.kernel.reference_to import by_reference, whole
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,6 +32,7 @@ class Fleet(NamedTuple):
         idle: the state of each engine at time 0; without entries where none fails or is released.
         again: room for the rows that an engine had when it failed; without entries likewise.
         stop: as that of a ``Machine``.
+        loop: address of the compiled loop of one engine.
     """
 
     cfg: Any
@@ -46,29 +50,31 @@ class Fleet(NamedTuple):
     idle: Any
     again: NDArray[np.int64]
     stop: NDArray[np.int64]
+    loop: int
 
 
-@small()
+@njit(inline="always")
 def member(f, i):
     """The ``i``-th engine."""
     lists, prices, tallies, kind = f.lists, f.prices, f.tallies, f.cfg[i].kind
-    return Machine(
+    machine = Machine(
         f.cfg[i],
         f.state[i],
         f.step[i],
         f.slots[i],
-        f.rows,
+        whole(f.rows),
         Lists(lists.running[i], lists.ends[i], lists.crosses[i], lists.filling[i], lists.take[i], lists.spare[i]),
         Prices(prices.model[kind], prices.drafter[kind], prices.a[kind], prices.c[kind]),
         Tallies(tallies.gaps, tallies.edges, tallies.coarse, tallies.positions[i], tallies.moved[i], tallies.phases[i], tallies.steps),
-        f.log,
-        f.watch,
+        whole(f.log),
+        whole(f.watch),
         f.stop,
         None,
     )
+    return by_reference(machine)
 
 
-@small()
+@part()
 def next_event(m, now):
     """The instant after ``now``, to which it was advanced, before which no request of an engine ends."""
     s = m.state
@@ -79,7 +85,7 @@ def next_event(m, now):
     return s.next_arrival
 
 
-@small()
+@part()
 def put_event(f, i, at):
     """The next event of the ``i``-th engine is then."""
     events = f.events
@@ -93,7 +99,7 @@ def put_event(f, i, at):
         events[place] = earliest
 
 
-@small()
+@part()
 def first_engine(f):
     """The engine of the earliest event."""
     events, place = f.events, 1

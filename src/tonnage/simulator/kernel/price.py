@@ -8,23 +8,24 @@ import numpy as np
 from numba.extending import register_jitable
 
 from tonnage.perf import step
-from tonnage.simulator.kernel.inlined import part, small
+from tonnage.simulator.kernel.inlined import PART, part
 from tonnage.simulator.kernel.shared import transfers
 from tonnage.units import PS_PER_S
 
-attention_seconds: Any = register_jitable(step.attention_seconds)
-tabulated_seconds: Any = register_jitable(step.tabulated_seconds)
-batch_seconds: Any = register_jitable(step.batch_seconds)
-context_seconds: Any = register_jitable(step.context_seconds)
-launched: Any = register_jitable(step.launched)
-step_seconds: Any = register_jitable(step.step_seconds)
-verify_seconds: Any = register_jitable(step.verify_seconds)
-drafted_batch_seconds: Any = register_jitable(step.drafted_batch_seconds)
-drafted_context_seconds: Any = register_jitable(step.drafted_context_seconds)
-drafted_step_seconds: Any = register_jitable(step.drafted_step_seconds)
+jitable: Any = register_jitable(**PART)
+attention_seconds: Any = jitable(step.attention_seconds)
+tabulated_seconds: Any = jitable(step.tabulated_seconds)
+batch_seconds: Any = jitable(step.batch_seconds)
+context_seconds: Any = jitable(step.context_seconds)
+launched: Any = jitable(step.launched)
+step_seconds: Any = jitable(step.step_seconds)
+verify_seconds: Any = jitable(step.verify_seconds)
+drafted_batch_seconds: Any = jitable(step.drafted_batch_seconds)
+drafted_context_seconds: Any = jitable(step.drafted_context_seconds)
+drafted_step_seconds: Any = jitable(step.drafted_step_seconds)
 
 
-@small()
+@part()
 def whole_ps(seconds):
     """Seconds as whole picoseconds, half to even."""
     return np.int64(np.rint(seconds * float(PS_PER_S)))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from tonnage.simulator.kernel.inlined import part, small
+from tonnage.simulator.kernel.inlined import part
 
 
-@small()
+@part()
 def add_decoding(m):
     """Count the decoding requests into a step, one token each."""
     m.step.decode_sequences = m.state.decoding
     m.step.context_tokens = m.state.context
 
 
-@small()
+@part()
 def add_prompt(m, slot, new):
     """Count the next ``new`` tokens of a request into a step, as a prompt."""
     m.step.prefill_tokens += new

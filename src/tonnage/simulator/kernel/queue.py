@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tonnage.simulator.kernel.blocks import windows_of
-from tonnage.simulator.kernel.inlined import part, small
+from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.memory import NEVER
 
 
-@small()
+@part()
 def push_back(m, r):
     """Put a request at the end of the queue."""
     s = m.state
@@ -37,7 +37,7 @@ def push_sorted(m, r):
     s.queued += 1
 
 
-@small()
+@part()
 def push_front(m, r):
     """Put a request in front of the queue."""
     s = m.state
@@ -49,7 +49,7 @@ def push_front(m, r):
     s.queued += 1
 
 
-@small()
+@part()
 def pop_front(m):
     """Take the first request out of the queue."""
     s = m.state
@@ -75,7 +75,7 @@ def leave_queue(m, r):
         following[before] = following[r]
 
 
-@small()
+@part()
 def received(m, r):
     """Tokens of a waiting request that came with their KV cache: its prompt, if another engine computed it and it was never lost."""
     return m.rows.isl[r] if m.rows.generated[r] > 0 and m.rows.preemptions[r] == 0 else 0
@@ -108,7 +108,7 @@ def enter(m):
     return i
 
 
-@small()
+@part()
 def give_back(m, i):
     """Nobody has the slot any more."""
     m.lists.spare[m.state.spare] = i

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from numba.extending import register_jitable
 
 from tonnage.results.requests import FAILED
@@ -15,18 +14,18 @@ from tonnage.simulator import autoscaler, router
 from tonnage.simulator.autoscaler import NO_LOOK, look, next_look, place_fails
 from tonnage.simulator.failures import DRAINS
 from tonnage.simulator.kernel.arrivals import submit_routed
-from tonnage.simulator.kernel.driven import drive
 from tonnage.simulator.kernel.health import clear, take_away
-from tonnage.simulator.kernel.inlined import called, small
+from tonnage.simulator.kernel.inlined import PART, called, part
 from tonnage.simulator.kernel.members import first_engine, member, next_event, put_event
 from tonnage.simulator.kernel.memory import IN_A_FLEET, NEVER, NOBODY
+from tonnage.simulator.kernel.reference_to import advance_at
 from tonnage.simulator.kernel.watch import deliver
 from tonnage.simulator.router import ROUTERS, Request
 
 _controller = [autoscaler.wake_and_release, autoscaler.asked_for, autoscaler.scale_up, autoscaler.scale_down, look, next_look, place_fails]
 _functions: list[Any] = [router.mixed, router.draw, router.nth_available, router.least, *ROUTERS.values(), *_controller]
 for _function in _functions:
-    register_jitable(_function)
+    register_jitable(**PART)(_function)
 
 CODES = {name: code for code, name in enumerate(ROUTERS)}
 SEES_TOKENS = frozenset({"least-tokens", "least-kv"})
@@ -36,7 +35,7 @@ SEES_TOKENS = frozenset({"least-tokens", "least-kv"})
 def _one_of(code: int, this: Any, others: Any) -> Any:
     """One more router before the others."""
 
-    @small()
+    @part()
     def choose(asked, view, request, memory):
         if asked == code:
             return this(view, request, memory)
@@ -45,7 +44,7 @@ def _one_of(code: int, this: Any, others: Any) -> Any:
     return choose
 
 
-@small()
+@part()
 def _none(asked, view, request, memory):
     return -1
 
@@ -60,11 +59,11 @@ def go_on(f, i, until):
     """Advance the ``i``-th engine, as far as a router can tell, and note its next event."""
     m = member(f, i)
     m.state.watched = until
-    drive(m, until, np.int64(IN_A_FLEET))
+    advance_at(f.loop, m, until, IN_A_FLEET)
     put_event(f, i, next_event(m, until))
 
 
-@small()
+@part()
 def send(f, i, r):
     """Send the request of a row to the ``i``-th engine."""
     submit_routed(member(f, i), r)
@@ -72,7 +71,7 @@ def send(f, i, r):
     f.watch.tokens[i] += f.rows.isl[r] + f.rows.osl[r]
 
 
-@small()
+@part()
 def see_all(f, view, at):
     """Advance every engine, step by step, to see its tokens and blocks."""
     for i in range(f.cfg.size):
@@ -162,7 +161,7 @@ def fail_or_return(f, view, memory, asked, at):
             status[r] = FAILED
 
 
-@small()
+@part()
 def route(f, view, memory, asked, until):
     """Route the requests up to that row: ``asked`` has the router's code, whether it sees every step, and sessions; who got which."""
     while f.place[0] < until and f.stop[0] == 0:
@@ -175,10 +174,10 @@ def route(f, view, memory, asked, until):
         f.place[0] += 1
 
 
-@small()
+@part()
 def drain(f):
     """All that is left to do, with nobody coming any more."""
     for i in range(f.cfg.size):
         m = member(f, i)
         m.state.watched = NEVER
-        drive(m, np.int64(NEVER), np.int64(NOBODY))
+        advance_at(f.loop, m, NEVER, NOBODY)

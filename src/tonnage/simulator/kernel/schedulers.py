@@ -18,7 +18,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, get_args
 
-from tonnage.simulator.kernel.inlined import part, small
+from tonnage.simulator.kernel.inlined import part
 from tonnage.spec.deployment import Scheduler
 
 SCHEDULERS: dict[str, ModuleType] = {name: import_module(f"{__package__}.{name.replace('-', '_')}") for name in get_args(Scheduler)}
@@ -40,7 +40,7 @@ def _one_of(code: int, this: Any, others: Any) -> Any:
 
 
 def _fits(code: int, this: Any, others: Any) -> Any:
-    @small()
+    @part()
     def never_fits(cfg, isl, osl):
         if cfg.scheduler == code:
             return this(cfg, isl, osl)

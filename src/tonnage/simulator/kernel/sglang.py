@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tonnage.simulator.kernel.blocks import blocks_of, grow_all, growth_of_all, held, too_long, windows_of
 from tonnage.simulator.kernel.decoding import leave_decoding
-from tonnage.simulator.kernel.inlined import part, small
+from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.memory import NEVER
 from tonnage.simulator.kernel.prefix_cache import COMPUTED
 from tonnage.simulator.kernel.prompts import add_decoding, add_prompt
@@ -15,7 +15,7 @@ from tonnage.simulator.ratio import MOST_NEW, RATIO, RATIO_DECAY, RATIO_LEAST, R
 GROWS, BUDGETED, GUESSES, NAMES, PARTIAL = True, False, True, COMPUTED, False
 
 
-@small()
+@part()
 def never_fits(cfg, isl, osl):
     """Also one that leaves no token beside itself and a block: it would not be admitted to an idle engine."""
     longest = isl + osl + cfg.drafted
@@ -37,7 +37,7 @@ def schedule(m):
     s.steady = 1 if s.full > 0 or s.queued == 0 or s.running == m.cfg.slots else 0
 
 
-@small()
+@part()
 def still_to_come(m):
     """What the decoding requests may still make, each up to MOST_NEW tokens."""
     total = 0
@@ -86,7 +86,7 @@ def admit(m):
             break
 
 
-@small()
+@part()
 def take_prompt(m, i, new):
     """Allocate for the next ``new`` tokens of a filling request and count them into the step; their whole blocks in tokens."""
     size, slot = m.cfg.block_tokens, m.slots[i]

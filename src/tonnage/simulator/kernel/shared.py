@@ -16,6 +16,7 @@ from numba.core import types
 from numba.extending import overload
 
 from tonnage.simulator.kernel import prefix_cache, sessions
+from tonnage.simulator.kernel.inlined import PART
 
 
 def _two_forms(without: Callable[..., Any], within: Callable[..., Any]) -> Any:
@@ -25,11 +26,11 @@ def _two_forms(without: Callable[..., Any], within: Callable[..., Any]) -> Any:
         raise NotImplementedError
 
     def choose(m: Any, *_: Any) -> Callable[..., Any]:
-        return without if isinstance(m.types[m.fields.index("cache")], types.NoneType) else within
+        return without if isinstance(m.type_of("cache"), types.NoneType) else within
 
     setattr(choose, "__signature__", inspect.signature(without))  # noqa: B010 — a function's type does not declare it
     # Not inline="always": numba 0.68 then loses statements of the loop around.
-    options: Any = {"forceinline": True, "_nrt": False}
+    options: Any = {"forceinline": True, **PART}
     overload(asked, jit_options=options)(choose)
     return asked
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tonnage.simulator.kernel.blocks import blocks_of, too_long, windows_of
-from tonnage.simulator.kernel.inlined import part, small
+from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.queue import enter
 
 GROWS = False
@@ -12,7 +12,7 @@ GROWS = False
 BUDGETED, GUESSES, NAMES, PARTIAL = False, False, None, False
 
 
-@small()
+@part()
 def never_fits(cfg, isl, osl):
     """Whether a request could not be served even by an idle engine."""
     return too_long(cfg, isl, osl)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tonnage.simulator.kernel.blocks import blocks_of, too_long, windows_of
-from tonnage.simulator.kernel.inlined import part, small
+from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.prefix_cache import COMPLETE
 from tonnage.simulator.kernel.prompts import add_decoding, add_filling
 from tonnage.simulator.kernel.queue import enter
@@ -15,13 +15,13 @@ GROWS = False
 BUDGETED, GUESSES, NAMES, PARTIAL = True, True, COMPLETE, True
 
 
-@small()
+@part()
 def never_fits(cfg, isl, osl):
     """Also a prompt beyond the token budget that cannot be cut, or not even into one block."""
     return too_long(cfg, isl, osl) or (isl > cfg.max_tokens and (cfg.chunked == 0 or cfg.max_tokens < cfg.block_tokens))
 
 
-@small()
+@part()
 def admit_first(m):
     """Let the first of the queue in if there are blocks for all that it may become; whether there are."""
     cfg, s = m.cfg, m.state
@@ -66,7 +66,7 @@ def schedule(m):
         compute_all(m)
 
 
-@small()
+@part()
 def compute_all(m):
     """Take the blocks of the prompts that the step computes."""
     for f in range(m.state.filling):

@@ -7,7 +7,7 @@ from tonnage.simulator.kernel.arrivals import answer, tell, tell_tokens
 from tonnage.simulator.kernel.blocks import held
 from tonnage.simulator.kernel.decoding import bin_of, bucket_of, count_gaps, join_decoding, leave_decoding, see_gap
 from tonnage.simulator.kernel.guesses import hand_out_guesses
-from tonnage.simulator.kernel.inlined import part, small
+from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.memory import ENDS, HANDED_ON, NEVER, TOKENS
 from tonnage.simulator.kernel.queue import give_back
 from tonnage.simulator.kernel.shared import catch_up, filled, released
@@ -27,7 +27,7 @@ def streamed(m, ends):
     return max(m.state.seen, ends) + sequences * m.cfg.stream
 
 
-@small()
+@part()
 def end_step(m):
     """Hand out the tokens of a step."""
     s = m.state
@@ -47,7 +47,7 @@ def end_step(m):
         tell_tokens(m)
 
 
-@small()
+@part()
 def end_round(m):
     """A token for everyone who decodes, and the gap before it; with guesses also the right ones of these."""
     s = m.state
@@ -79,7 +79,7 @@ def end_pause(m):
     s.counted += 1
 
 
-@small()
+@part()
 def end_filling(m):
     """Count what was computed of prompts; those complete have their first token, or the next one after a pre-emption.
 
@@ -113,7 +113,7 @@ def end_filling(m):
     s.filling = kept
 
 
-@small()
+@part()
 def end_requests(m):
     """Requests with their last token leave, and their clients go on."""
     s, lists = m.state, m.lists
@@ -131,7 +131,7 @@ def end_requests(m):
     s.next_end = soonest
 
 
-@small()
+@part()
 def end_request(m, k):
     """The ``k``-th that runs has its last token."""
     s, rows, i = m.state, m.rows, m.lists.running[k]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tonnage.simulator.kernel.blocks import blocks_of, grow_all, growth, growth_of_all, held, too_long, windows_of
 from tonnage.simulator.kernel.decoding import leave_decoding
-from tonnage.simulator.kernel.inlined import part, small
+from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.memory import NEVER
 from tonnage.simulator.kernel.prefix_cache import SCHEDULED
 from tonnage.simulator.kernel.prompts import add_decoding, add_filling
@@ -14,7 +14,7 @@ from tonnage.simulator.kernel.shared import catch_up, compute, find, found_block
 GROWS, BUDGETED, GUESSES, NAMES, PARTIAL = True, True, True, SCHEDULED, False
 
 
-@small()
+@part()
 def never_fits(cfg, isl, osl):
     """Also, without chunks, prompt and output beyond the budget."""
     return too_long(cfg, isl, osl) or (isl + osl > cfg.max_tokens and cfg.chunked == 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.simulator.kernel.inlined import part, small
+from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.memory import CLOSELY
 
 
@@ -52,7 +52,7 @@ def pop(watch):
         late[i, j] = late[last, j]
 
 
-@small()
+@part()
 def deliver(watch, until):
     """Take off what clients have by now."""
     while watch.under_way[0] > 0 and watch.late[0, 0] <= until:
