@@ -50,7 +50,7 @@ def main() -> None:
     asked = parser.parse_args()
     questions = {" ".join(asked.question): asked.question} if asked.question else QUESTIONS
     checkouts = [HERE] if asked.baseline is None else [asked.baseline.resolve(), HERE]
-    print(f"{'median of ' + str(asked.rounds):28} {'':10} {'cold cpu':>9} {'warm cpu':>9} {'cold wall':>10} {'warm wall':>10} {'wait s':>7}")
+    print(f"{f'median of {asked.rounds}':28} {'':10} {'cold cpu':>9} {'warm cpu':>9} {'cold wall':>10} {'warm wall':>10} {'wait s':>7}")
     for name, words in questions.items():
         found: list[list[tuple[float, ...]]] = [[] for _ in checkouts]
         for _ in range(asked.rounds):

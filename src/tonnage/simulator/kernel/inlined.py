@@ -10,6 +10,7 @@ The parts allocate nothing (``driven.py``).
 
 from __future__ import annotations
 
+import ctypes
 from functools import partial
 from typing import Any
 
@@ -17,9 +18,13 @@ import numba
 from numba import njit
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
+from numba.extending import register_jitable
 
 KNOWN = numba.__version__.startswith("0.68.")
 """Whether this is a version for which the classes below were written."""
+
+
+_REFUSED = ctypes.cast(ctypes.pythonapi.PyErr_BadArgument, ctypes.c_void_p).value or 0
 
 
 class _PartLibrary(JITCodeLibrary):
@@ -42,9 +47,9 @@ class _PartLibrary(JITCodeLibrary):
         self._finalized = True
 
     def get_pointer_to_function(self, name):
-        """There is no machine code."""
+        """What Python would call: there is no machine code, and a call from Python is a TypeError."""
         self._ensure_finalized()
-        return 0
+        return _REFUSED
 
     @property
     def codegen(self):
@@ -88,3 +93,6 @@ part: Any = partial(njit, forceinline=True, **PART)
 
 called: Any = partial(njit, **PART)
 """For a larger one that may stay a function of its own: the registers of the loop are better left to the rest of it."""
+
+jitable: Any = partial(register_jitable, **PART)
+"""For a function of plain numbers that Python calls too, as it stands."""

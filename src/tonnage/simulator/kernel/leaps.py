@@ -11,7 +11,7 @@ import math
 
 from tonnage.simulator.kernel.blocks import rounds_with_blocks
 from tonnage.simulator.kernel.decoding import see_gap
-from tonnage.simulator.kernel.inlined import part
+from tonnage.simulator.kernel.inlined import jitable, part
 from tonnage.simulator.kernel.memory import NEVER
 from tonnage.simulator.ratio import RATIO_DECAY, RATIO_LEAST
 
@@ -29,7 +29,7 @@ def slope(m):
     return m.prices.c[batch] * batch if m.step.prefill_tokens == 0 else 0
 
 
-@part()
+@jitable()
 def after(first, longer, steps):
     """How long so many steps take, the first of which takes ``first``, and each of the others ``longer`` more than the one before."""
     return steps * first + longer * (steps * (steps - 1) // 2)

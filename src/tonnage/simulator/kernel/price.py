@@ -5,24 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba.extending import register_jitable
 
 from tonnage.perf import step
-from tonnage.simulator.kernel.inlined import PART, part
+from tonnage.simulator.kernel.inlined import jitable, part
 from tonnage.simulator.kernel.shared import transfers
 from tonnage.units import PS_PER_S
 
-jitable: Any = register_jitable(**PART)
-attention_seconds: Any = jitable(step.attention_seconds)
-tabulated_seconds: Any = jitable(step.tabulated_seconds)
-batch_seconds: Any = jitable(step.batch_seconds)
-context_seconds: Any = jitable(step.context_seconds)
-launched: Any = jitable(step.launched)
-step_seconds: Any = jitable(step.step_seconds)
-verify_seconds: Any = jitable(step.verify_seconds)
-drafted_batch_seconds: Any = jitable(step.drafted_batch_seconds)
-drafted_context_seconds: Any = jitable(step.drafted_context_seconds)
-drafted_step_seconds: Any = jitable(step.drafted_step_seconds)
+attention_seconds: Any = jitable()(step.attention_seconds)
+tabulated_seconds: Any = jitable()(step.tabulated_seconds)
+batch_seconds: Any = jitable()(step.batch_seconds)
+context_seconds: Any = jitable()(step.context_seconds)
+launched: Any = jitable()(step.launched)
+step_seconds: Any = jitable()(step.step_seconds)
+verify_seconds: Any = jitable()(step.verify_seconds)
+drafted_batch_seconds: Any = jitable()(step.drafted_batch_seconds)
+drafted_context_seconds: Any = jitable()(step.drafted_context_seconds)
+drafted_step_seconds: Any = jitable()(step.drafted_step_seconds)
 
 
 @part()

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from numba.extending import register_jitable
-
 from tonnage.results.requests import FAILED
 from tonnage.simulator import autoscaler, router
 from tonnage.simulator.autoscaler import NO_LOOK, look, next_look, place_fails
 from tonnage.simulator.failures import DRAINS
 from tonnage.simulator.kernel.arrivals import submit_routed
 from tonnage.simulator.kernel.health import clear, take_away
-from tonnage.simulator.kernel.inlined import PART, called, part
+from tonnage.simulator.kernel.inlined import called, jitable, part
 from tonnage.simulator.kernel.members import first_engine, member, next_event, put_event
 from tonnage.simulator.kernel.memory import IN_A_FLEET, NEVER, NOBODY
 from tonnage.simulator.kernel.reference_to import advance_at
@@ -25,7 +23,7 @@ from tonnage.simulator.router import ROUTERS, Request
 _controller = [autoscaler.wake_and_release, autoscaler.asked_for, autoscaler.scale_up, autoscaler.scale_down, look, next_look, place_fails]
 _functions: list[Any] = [router.mixed, router.draw, router.nth_available, router.least, *ROUTERS.values(), *_controller]
 for _function in _functions:
-    register_jitable(**PART)(_function)
+    jitable()(_function)
 
 CODES = {name: code for code, name in enumerate(ROUTERS)}
 SEES_TOKENS = frozenset({"least-tokens", "least-kv"})

@@ -1,0 +1,82 @@
+"""How the loops are compiled: what is passed by reference, what has machine code, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from numba import njit, typeof, types
+from numba.core.errors import TypingError
+
+from tonnage.perf.step import StepModel
+from tonnage.perf.step_terms import COEFFICIENTS
+from tonnage.simulator.engine import Engine
+from tonnage.simulator.kernel import inlined, warm_up
+from tonnage.simulator.kernel.blocks import blocks_of
+from tonnage.simulator.kernel.compiled import drive
+from tonnage.simulator.kernel.memory import Machine
+from tonnage.simulator.kernel.reference_to import Reference, advance_at, by_reference
+from tonnage.spec.deployment import EngineKnobs
+
+KNOBS = EngineKnobs(
+    scheduler="vllm",
+    max_batch_size=1,
+    max_num_tokens=8,
+    chunked_prefill=True,
+    tokens_per_block=1,
+    kv_rule="gpu_memory_utilization",
+    kv_fraction=0.9,
+)
+
+
+def machine() -> Machine:
+    return Engine(StepModel(coefficients=np.ones(COEFFICIENTS), frontend_s=0.0), KNOBS, 20).machine
+
+
+def test_the_pinned_numba_is_one_that_the_quick_pipeline_was_written_for() -> None:
+    assert inlined.KNOWN
+    assert {"pipeline_class"} <= inlined.PART.keys() & inlined.WHOLE.keys()
+
+
+def test_a_loop_is_compiled_once_and_has_an_address() -> None:
+    warm_up()
+    body, entry = drive.parts
+    (made,) = body.overloads.values()
+    assert made.library.get_pointer_to_function(made.fndesc.llvm_func_name) == drive.address(machine()) > 0
+    assert len(entry.signatures) == 1
+
+
+def test_a_part_of_a_loop_is_not_called_from_python() -> None:
+    with pytest.raises(TypeError):
+        blocks_of(5, 2)
+    assert blocks_of.py_func(5, 2) == 3
+
+
+def test_a_machine_of_another_type_is_refused() -> None:
+    warm_up()
+    m = machine()
+    with pytest.raises(TypeError, match="No matching definition"):
+        drive(m._replace(stop=np.zeros(1, np.int32)), 0)
+
+
+def test_a_reference_knows_the_fields_of_its_tuple() -> None:
+    to = Reference(typeof(machine()))
+    assert to.type_of("nothing") is None
+    assert to.type_of("stop") == types.Array(types.int64, 1, "C")
+    assert isinstance(to.type_of("rows"), Reference)
+    assert to.type_of("rows").type_of("preemptions") == types.Array(types.int32, 1, "C")
+    assert to == Reference(typeof(machine())) != Reference(typeof(machine()._replace(stop=np.zeros(1, np.int32))))
+
+
+def test_no_loop_is_called_with_what_it_was_not_compiled_for() -> None:
+    class Other(NamedTuple):
+        numbers: Any
+        name: int
+
+    @njit
+    def call(address, other):
+        return advance_at(address, by_reference(other), 0, 0)
+
+    with pytest.raises(TypingError, match="no loop for a machine of the type"):
+        call(drive.address(machine()), Other(np.zeros(1), 1))
