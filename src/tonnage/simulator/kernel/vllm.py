@@ -58,7 +58,7 @@ def schedule(m):
         add_filling(m, slot, new)
 
 
-@small()
+@part()
 def cut(m, tokens):
     """New tokens of a request in a step that lacks so many: a long prompt is cut into chunks while others are there."""
     if 0 < m.cfg.longest_chunk < tokens and m.state.running + m.state.queued > 1:
