@@ -95,5 +95,5 @@ called: Any = partial(njit, forceinline=False, **PART)
 """For a larger one that may stay a function of its own: the registers of the loop are better left to the rest of it. What is not said here
 numba takes from the caller."""
 
-jitable: Any = partial(register_jitable, forceinline=False, **PART)
+jitable: Any = partial(register_jitable, forceinline=True, **PART)
 """For a function of plain numbers that Python calls too, as it stands."""
