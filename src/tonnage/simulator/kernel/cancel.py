@@ -5,12 +5,12 @@ from __future__ import annotations
 from tonnage.simulator.happened import CANCELLED
 from tonnage.simulator.kernel.blocks import held
 from tonnage.simulator.kernel.decoding import leave_decoding
-from tonnage.simulator.kernel.inlined import called, part
+from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.memory import NEVER, UNDER_WAY
 from tonnage.simulator.kernel.queue import give_back, leave_queue
 
 
-@called()
+@part()
 def cancel(m, r):
     """Let go of a request that the engine has received and that has not ended; a step that is under way lasts as long as before."""
     s, lists = m.state, m.lists

@@ -19,7 +19,7 @@ from tonnage.perf import step, step_terms
 from tonnage.results import requests
 from tonnage.simulator import autoscaler, happened, ratio, router
 from tonnage.simulator.kernel import loop
-from tonnage.simulator.kernel.inlined import WHOLE
+from tonnage.simulator.kernel.inlined import LOOP, WHOLE
 from tonnage.simulator.kernel.memory import NOBODY
 from tonnage.simulator.kernel.reference_to import LOOPS, Reference, advance_at, by_reference
 from tonnage.simulator.kernel.schedulers import CODES
@@ -38,7 +38,8 @@ def _fingerprint() -> int:
 def compiled(function: Callable[..., Any], **options: Any) -> Any:
     """A function behind numba, kept on disk if any place for it can be written."""
     compiler: Any = njit
-    options |= {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True, **WHOLE}
+    options |= {"nogil": True, "_nrt": False, "no_cfunc_wrapper": True}
+    options = WHOLE | options
     try:
         return compiler(cache=True, **options)(function)
     except RuntimeError:  # no place for a cache
@@ -85,7 +86,7 @@ class Loop:
 
     def __init__(self, build: Callable[[int], Callable[..., Any]], version: int) -> None:
         """Nothing is compiled yet."""
-        body = compiled(build(version), no_cpython_wrapper=True)
+        body = compiled(build(version), no_cpython_wrapper=True, **LOOP)
         self.parts: tuple[Any, Any] = (body, compiled(_build_entry(version)))
         self._address = 0
 

@@ -81,8 +81,19 @@ class _Whole(Compiler):
         super().__init__(typing_context, target_context, library, *others)
 
 
+class _Loop(_Whole):
+    """Whoever writes to an array does not write to the machine, which has only its address: so addresses are not read again."""
+
+    def __init__(self, typing_context, target_context, library, args, return_type, flags, *others):
+        flags.noalias = True
+        super().__init__(typing_context, target_context, library, args, return_type, flags, *others)
+
+
 WHOLE: dict[str, Any] = {"pipeline_class": _Whole} if KNOWN else {}
-"""Options of a loop."""
+"""Options of what Python calls."""
+
+LOOP: dict[str, Any] = {"pipeline_class": _Loop} if KNOWN else {}
+"""Options of a loop whose only array-like argument is a machine by reference."""
 
 PART: dict[str, Any] = {"_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 PART |= {"pipeline_class": _Part} if KNOWN else {}
