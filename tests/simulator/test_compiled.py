@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,9 +13,10 @@ from numba.core.errors import TypingError
 from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.simulator.engine import Engine
-from tonnage.simulator.kernel import inlined, warm_up
+from tonnage.simulator.kernel import driven, inlined, warm_up
 from tonnage.simulator.kernel.blocks import blocks_of
 from tonnage.simulator.kernel.compiled import drive
+from tonnage.simulator.kernel.driven import Loop
 from tonnage.simulator.kernel.memory import Machine
 from tonnage.simulator.kernel.reference_to import Reference, advance_at, by_reference
 from tonnage.spec.deployment import EngineKnobs
@@ -80,3 +82,12 @@ def test_no_loop_is_called_with_what_it_was_not_compiled_for() -> None:
 
     with pytest.raises(TypingError, match="no loop for a machine of the type"):
         call(drive.address(machine()), Other(np.zeros(1), 1))
+
+
+def test_threads_that_come_at_once_find_one_loop() -> None:
+    warm_up()
+    fresh = Loop(driven._build, driven.VERSION)
+    m = machine()
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: fresh.address(m), range(4)))
+    assert len(set(found)) == 1

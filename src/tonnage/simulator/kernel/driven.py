@@ -7,6 +7,7 @@ is compiled once.
 
 from __future__ import annotations
 
+import threading
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -89,6 +90,7 @@ class Loop:
         body = compiled(build(version), no_cpython_wrapper=True, **LOOP)
         self.parts: tuple[Any, Any] = (body, compiled(_build_entry(version)))
         self._address = 0
+        self._once = threading.Lock()
 
     @property
     def signatures(self) -> list[Any]:
@@ -101,16 +103,17 @@ class Loop:
         Args:
             m: any machine of its type.
         """
-        if self._address == 0:
-            body, entry = self.parts
-            kind: Any = typeof(m)
-            signature = (Reference(kind), types.int64, types.int64)
-            LOOPS.add(signature[0])
-            body.compile(signature)
-            entry.compile((types.int64, kind, types.int64, types.int64))
-            entry.disable_compile()  # machines of another type are refused: the address is that of a loop for this one
-            made = body.overloads[signature]
-            self._address = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
+        with self._once:
+            if self._address == 0:
+                body, entry = self.parts
+                kind: Any = typeof(m)
+                signature = (Reference(kind), types.int64, types.int64)
+                LOOPS.add(signature[0])
+                body.compile(signature)
+                entry.compile((types.int64, kind, types.int64, types.int64))
+                entry.disable_compile()  # machines of another type are refused: the address is that of a loop for this one
+                made = body.overloads[signature]
+                self._address = made.library.get_pointer_to_function(made.fndesc.llvm_func_name)
         return self._address
 
     def __call__(self, m: Machine, until: int, cancelled: int = NOBODY) -> None:
