@@ -188,7 +188,7 @@ def test_hardware_of_an_unknown_generation_is_less_sure_than_an_unknown_gpu_of_a
     for gpu in (str(machine.hardware), str(ada)):
         low, high = api.simulate(**{**machine.what, "gpu": gpu}, **asked).to_json()["intervals"]["e2e_ms"]
         widths.append(math.log(high / low))
-    assert widths[0] > 2 * widths[1]
+    assert widths[0] > 1.3 * widths[1]
 
 
 def test_every_term_of_ones_own_is_described() -> None:
