@@ -13,6 +13,7 @@ from tonnage.api import simulate
 from tonnage.cli.main import run as command
 from tonnage.errors import InputError
 from tonnage.results.requests import COMPLETED, REJECTED
+from tonnage.simulator.reference import run_reference
 from tonnage.simulator.kernel import run
 from tonnage.spec.workload import Trace
 
@@ -46,6 +47,10 @@ def test_the_one_that_entered_last_is_paused():
 def test_a_request_that_could_not_be_computed_again_is_rejected():
     assert run(trace_of((0, 60, 5)), TICK, OWN, 1000).status.tolist() == [REJECTED]
     assert run(trace_of((0, 60, 5)), TICK, replace(OWN, chunked_prefill=True), 1000).status.tolist() == [COMPLETED]
+    whole_blocks = replace(OWN, chunked_prefill=True, max_num_tokens=10, tokens_per_block=16)
+    asked = trace_of((0, 4, 6), (0, 4, 7), (0, 4, 6)), TICK, whole_blocks, 1000
+    for record in (run(*asked), run_reference(*asked).requests):
+        assert record.status.tolist() == [COMPLETED, REJECTED, COMPLETED], "a chunk is a whole block, and none fits into the budget"
 
 
 @pytest.mark.parametrize("scheduler", ["vllm", "tensorrt-llm", "sglang", "max-utilization"])

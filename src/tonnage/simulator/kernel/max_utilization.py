@@ -17,8 +17,8 @@ fits_no_step = tensorrt_llm.never_fits
 
 @part()
 def never_fits(cfg, isl, osl):
-    """Also, without chunks, prompt and output beyond the budget."""
-    return fits_no_step(cfg, isl, osl) or (isl + osl > cfg.max_tokens and cfg.chunked == 0)
+    """Also prompt and output beyond a budget that cannot be cut."""
+    return fits_no_step(cfg, isl, osl) or (isl + osl > cfg.max_tokens and (cfg.chunked == 0 or cfg.max_tokens < cfg.block_tokens))
 
 
 @part()

@@ -22,8 +22,8 @@ class MaxUtilization(TensorRtLlm):
     CACHES = False
 
     def never_fits(self, job: Job) -> bool:
-        """Also, without chunks, prompt and output beyond the budget: a paused request computes both again."""
-        return super().never_fits(job) or (not self.knobs.chunked_prefill and job.isl + job.osl > self.knobs.max_num_tokens)
+        """Also prompt and output beyond a budget that cannot be cut: a paused request computes both again."""
+        return super().never_fits(job) or (not self.cuts and job.isl + job.osl > self.knobs.max_num_tokens)
 
     def schedule(self) -> Step:
         """Blocks for those who decode, then admission, then decodes and prompts."""

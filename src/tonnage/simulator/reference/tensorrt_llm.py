@@ -31,8 +31,12 @@ class TensorRtLlm(Batcher):
 
     def never_fits(self, job: Job) -> bool:
         """Also a prompt beyond the token budget that cannot be cut, or not even into one block."""
-        cuts = self.knobs.chunked_prefill and self.knobs.max_num_tokens >= self.knobs.tokens_per_block
-        return super().never_fits(job) or (job.isl > self.knobs.max_num_tokens and not cuts)
+        return super().never_fits(job) or (job.isl > self.knobs.max_num_tokens and not self.cuts)
+
+    @property
+    def cuts(self) -> bool:
+        """Whether a prompt can be cut into chunks: each is whole blocks of what the budget leaves."""
+        return self.knobs.chunked_prefill and self.knobs.max_num_tokens >= self.knobs.tokens_per_block
 
     def schedule(self) -> Step:
         """Admit, then decodes, then prompts."""
