@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-settings.register_profile("core", max_examples=40, deadline=None, derandomize="CI" in os.environ)  # on a busy machine any example may take long
+settings.register_profile("core", max_examples=40, deadline=None, derandomize="CI" in os.environ)  # a busy machine may take long for any
 settings.register_profile("thorough", max_examples=1000, deadline=None)  # ./check --hypothesis-profile=thorough
 settings.load_profile("core")
 

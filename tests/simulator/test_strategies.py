@@ -13,8 +13,8 @@ from tonnage.api import simulate
 from tonnage.cli.main import run as command
 from tonnage.errors import InputError
 from tonnage.results.requests import COMPLETED, REJECTED
-from tonnage.simulator.reference import run_reference
 from tonnage.simulator.kernel import run
+from tonnage.simulator.reference import run_reference
 from tonnage.spec.workload import Trace
 
 OWN = replace(VLLM, scheduler="max-utilization", chunked_prefill=False, tokens_per_block=1, max_batch_size=8, max_num_tokens=64)
