@@ -105,7 +105,8 @@ def test_benchmarks_alone_take_the_place_of_the_simulation(capsys: pytest.Captur
     assert plan["provenance"]["benchmarks"].startswith(str(ROOT))
 
 
-def test_every_leaf_is_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_leaf_is_a_flag(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")  # at 80 the longest name takes two lines
     run(["size", "--help"])
     text = capsys.readouterr().out
     assert [leaf.name for leaf in leaves() if f"{flag(leaf.path)} " not in text] == []
