@@ -38,7 +38,7 @@ os.environ["PYTHONPATH"] = str(ROOT / "src")
 
 from benchmarks.prefix_traffic import Reused, reused  # noqa: E402 — the paths above are needed first
 from tonnage.api.bench import bench  # noqa: E402
-from tonnage.api.processes import gateway_before, served_instances  # noqa: E402
+from tonnage.api.running.processes import gateway_before, served_instances  # noqa: E402
 from tonnage.serve.supervision.ports import free_ports  # noqa: E402
 from tonnage.serve.supervision.program import Program  # noqa: E402
 from tonnage.serve.supervision.supervisor import Supervisor  # noqa: E402

@@ -31,7 +31,7 @@ os.environ["PYTHONPATH"] = str(ROOT / "src")
 
 from tests.calibration.test_own_terms import TRUTH, Machine  # noqa: E402 — the two paths above are needed first
 from tonnage import api  # noqa: E402
-from tonnage.api.deployment import deployment_of  # noqa: E402
+from tonnage.api.asked.deployment import deployment_of  # noqa: E402
 from tonnage.perf.terms import step_model  # noqa: E402
 
 TRIES = 3

@@ -23,7 +23,7 @@ os.environ["PYTHONPATH"] = str(ROOT / "src")
 from benchmarks.balance import cpu_s  # noqa: E402 — the paths above are needed first
 from tests.serve.openvino.tiny_gguf import MILLIONS_56, write_gguf  # noqa: E402
 from tonnage.api.bench import bench  # noqa: E402
-from tonnage.api.processes import gateway_before, served_instances  # noqa: E402
+from tonnage.api.running.processes import gateway_before, served_instances  # noqa: E402
 from tonnage.serve.supervision.supervisor import Supervisor  # noqa: E402
 
 MODEL = "tiny"

@@ -34,7 +34,7 @@ from tests.gateway.fakes import post  # noqa: E402
 from tests.gateway.hostile import OVERSIZE, Used, asks, drips, leaves, reads_slowly, status_of, used_by  # noqa: E402
 from tests.gateway.test_bounds import SMUGGLED  # noqa: E402
 from tests.gateway.test_workers import workers_of  # noqa: E402
-from tonnage.api.processes import gateway_before, served_instances  # noqa: E402
+from tonnage.api.running.processes import gateway_before, served_instances  # noqa: E402
 from tonnage.serve.supervision.child import Child  # noqa: E402
 from tonnage.serve.supervision.program import Program  # noqa: E402
 from tonnage.serve.supervision.supervisor import Supervisor  # noqa: E402

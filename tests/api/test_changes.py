@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tonnage.api.changes import autoscale_of, failures_of
-from tonnage.api.deployment import deployment_of
+from tonnage.api.asked.changes import autoscale_of, failures_of
+from tonnage.api.asked.deployment import deployment_of
+from tonnage.api.asked.simulation import simulation_of
 from tonnage.api.fleet_facts import FleetFacts
-from tonnage.api.simulation import simulation_of
 from tonnage.errors import InputError, InputErrors
 from tonnage.perf.start import BOOT_S, LINK_BYTES_S, start_seconds, weight_bytes
 from tonnage.report.wording.fleet_facts import fleet_lines

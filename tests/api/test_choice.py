@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.plan.candidates import candidate, plan_of
 from tests.questions import question
-from tonnage.api.aims import aim_of, budget_of, reserve_of
-from tonnage.api.choice import chosen
+from tonnage.api.asked.aims import aim_of, budget_of, reserve_of
+from tonnage.api.asked.choice import chosen
 from tonnage.cost.candidates import outlay
 from tonnage.cost.cost import traffic_of
 from tonnage.errors import InputError

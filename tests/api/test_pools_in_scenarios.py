@@ -8,7 +8,7 @@ import pytest
 
 import tonnage
 from tonnage import api
-from tonnage.api.simulation import simulation_of
+from tonnage.api.asked.simulation import simulation_of
 from tonnage.api.sized_pools import size_disaggregated
 from tonnage.cli.main import run
 from tonnage.errors import InputError, InputErrors
@@ -56,7 +56,7 @@ def test_size_finds_the_ratio_of_the_pools_of_the_file(file: Path, monkeypatch: 
     def remembered(*_: object, **more: object) -> None:
         given.update(more)
 
-    monkeypatch.setattr("tonnage.sizing.pools.size_pools", remembered)
+    monkeypatch.setattr("tonnage.sizing.fleet.pools.size_pools", remembered)
     found = size_disaggregated(api.ask(file))
     assert (given["link_bytes_s"], given["overlap"]) == (5e9, True)
     assert [one.reason for one in found] == ["no number of instances meets the limits"]

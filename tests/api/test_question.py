@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tonnage import api
-from tonnage.api.question import check_leaf, growth_of, owned, places
+from tonnage.api.asked.question import check_leaf, growth_of, owned, places
 from tonnage.errors import InputError, InputErrors
 from tonnage.report.wording.demand import demand_text
 from tonnage.report.wording.notes import note_text

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.engines.shapes import REQUESTS, answer, differences, parts, shape
-from tonnage.api.processes import served_instances
+from tonnage.api.running.processes import served_instances
 from tonnage.bench.scrape import fetch
 from tonnage.serve.published import VLLM
 from tonnage.serve.supervision.supervisor import Supervisor

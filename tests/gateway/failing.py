@@ -15,7 +15,7 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tonnage.api.processes import gateway_before, served_instances
+from tonnage.api.running.processes import gateway_before, served_instances
 from tonnage.serve.supervision.child import Child
 from tonnage.serve.supervision.supervisor import Supervisor
 from tonnage.simulator.kernel import warm_up

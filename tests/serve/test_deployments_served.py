@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.deployments import deployment
-from tonnage.api.serve import Deployed, engines_of
+from tonnage.api.running.serve import Deployed, engines_of
 from tonnage.results.requests import COMPLETED
 from tonnage.serve.clock import WallClock
 from tonnage.serve.fleet import Fleet

@@ -12,7 +12,7 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
 
-from tonnage.api.processes import gateway_before, processes, served_instances
+from tonnage.api.running.processes import gateway_before, processes, served_instances
 from tonnage.bench.scrape import fetch
 from tonnage.simulator.kernel import warm_up
 

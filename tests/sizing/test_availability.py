@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.plan.candidates import candidate
 from tonnage.errors import InputError
 from tonnage.plan.confidence import Confidence
-from tonnage.sizing.availability import Failures
-from tonnage.sizing.standby import with_standby
+from tonnage.sizing.fleet.availability import Failures
+from tonnage.sizing.fleet.standby import with_standby
 
 FAILURES = st.builds(
     Failures,

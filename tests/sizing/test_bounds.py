@@ -4,10 +4,11 @@ import pytest
 
 from tests.questions import question
 from tonnage.report.wording.reasons import reason_text
-from tonnage.sizing.bounds import MARGIN, Carried, beaten, bound_per_gpu, exceeded, far_behind
-from tonnage.sizing.capacity import find_capacity, saturation
-from tonnage.sizing.instance import Instance
-from tonnage.sizing.search_space import Ready, prepare
+from tonnage.sizing.loads.bounds import MARGIN, Carried, beaten, bound_per_gpu, exceeded, far_behind
+from tonnage.sizing.loads.capacity import find_capacity, saturation
+from tonnage.sizing.loads.instance import Instance
+from tonnage.sizing.loads.ready import Ready
+from tonnage.sizing.search.search_space import prepare
 
 
 def ready(**changed: object) -> list[Ready]:

@@ -14,9 +14,9 @@ from tonnage.plan.limit import SATURATION
 from tonnage.report.wording.limits import bound_text
 from tonnage.report.wording.reasons import reason_text
 from tonnage.results.metrics import summarize
-from tonnage.sizing.capacity import find_capacity, saturation
-from tonnage.sizing.instance import Asked, Instance, middle
-from tonnage.sizing.limits import worst_limit
+from tonnage.sizing.loads.capacity import find_capacity, saturation
+from tonnage.sizing.loads.instance import Asked, Instance, middle
+from tonnage.sizing.loads.limits import worst_limit
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.speculation import parse_speculation
 from tonnage.spec.workload import Lengths

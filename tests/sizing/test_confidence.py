@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage import api
-from tonnage.api.arguments import confidence_asked
+from tonnage.api.asked.arguments import confidence_asked
 from tonnage.api.size import ask
 from tonnage.cli.main import run
 from tonnage.errors import InputError
@@ -25,11 +25,11 @@ from tonnage.plan.plan import Plan
 from tonnage.report.plans.plan_text import plan_text
 from tonnage.report.wording.confidence import confidence_text
 from tonnage.report.writers.terminal import terminal
-from tonnage.sizing.confidence import StepErrors, Sureness, factors_at, levels
+from tonnage.sizing.loads.confidence import StepErrors, Sureness, factors_at, levels
+from tonnage.sizing.loads.slower_steps import metric_of
 from tonnage.sizing.planner import size
-from tonnage.sizing.search import answer
-from tonnage.sizing.search_space import prepare
-from tonnage.sizing.slower_steps import metric_of
+from tonnage.sizing.search.search import answer
+from tonnage.sizing.search.search_space import prepare
 from tonnage.spec.calibration import SCHEMA
 from tonnage.spec.deployment import parse_limit
 

@@ -11,12 +11,12 @@ from tests.questions import question
 from tonnage.plan.plan import Plan
 from tonnage.report.wording.existing import existing_text
 from tonnage.report.wording.limits import bound_text
-from tonnage.sizing.existing import existing, months_left
-from tonnage.sizing.fleet_check import fleet_summary
-from tonnage.sizing.limits import worst_limit
+from tonnage.sizing.fleet.existing import existing, months_left
+from tonnage.sizing.loads.fleet_check import fleet_summary
+from tonnage.sizing.loads.limits import worst_limit
 from tonnage.sizing.planner import size
-from tonnage.sizing.search import answer
-from tonnage.sizing.search_space import prepare
+from tonnage.sizing.search.search import answer
+from tonnage.sizing.search.search_space import prepare
 
 VARIED = {"isl": "1000+-300", "osl": "100+-30"}
 """Equal lengths end together, so that behind least outstanding a fleet may break a limit at a load and hold it at a higher one."""

@@ -9,10 +9,11 @@ from tests.questions import question
 from tonnage.perf.step import step_seconds
 from tonnage.report.wording.limits import limit_text
 from tonnage.simulator.steps import CONTEXT_TOKENS, PREFILL_TOKENS
-from tonnage.sizing.bounds import Carried
-from tonnage.sizing.capacity import find_capacity
 from tonnage.sizing.explain import explained, memory_parts, step_terms
-from tonnage.sizing.search_space import Ready, prepare
+from tonnage.sizing.loads.bounds import Carried
+from tonnage.sizing.loads.capacity import find_capacity
+from tonnage.sizing.loads.ready import Ready
+from tonnage.sizing.search.search_space import prepare
 
 
 def carried(**changed: object) -> Carried:

@@ -13,11 +13,12 @@ from tonnage.report.wording.routers import routers_text
 from tonnage.results.latencies import Latencies
 from tonnage.results.metrics import summarize
 from tonnage.simulator.ranks import pooled, split_trace
-from tonnage.sizing.fleet_check import check, fleet_summary
+from tonnage.sizing.fleet.routers import fewest
+from tonnage.sizing.loads.fleet_check import check, fleet_summary
+from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.planner import size
-from tonnage.sizing.routers import fewest
-from tonnage.sizing.search import answer, fleet_under
-from tonnage.sizing.search_space import Ready, prepare
+from tonnage.sizing.search.search import answer, fleet_under
+from tonnage.sizing.search.search_space import prepare
 from tonnage.spec.workload import OpenLoop
 
 

@@ -8,13 +8,14 @@ import pytest
 
 from tests.deployments import deployment
 from tests.questions import question
-from tonnage.api.simulation import simulation_of
+from tonnage.api.asked.simulation import simulation_of
 from tonnage.perf.terms import step_model
 from tonnage.plan.note import FrontEnds
 from tonnage.plan.plan import Plan
 from tonnage.report.wording.notes import note_text
+from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.planner import size
-from tonnage.sizing.search_space import Ready, prepare, trials
+from tonnage.sizing.search.search_space import prepare, trials
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.deployment import Parallelism
 from tonnage.spec.engine import default_knobs

@@ -12,10 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.questions import question
-from tonnage.sizing.instance import Instance
-from tonnage.sizing.limits import worst_limit
-from tonnage.sizing.load_scan import HOLDS, LENGTHS, QUICK, SURE, Broken, Highest, LoadScan, on_lattice, place_of
-from tonnage.sizing.search_space import Ready, prepare
+from tonnage.sizing.loads.instance import Instance
+from tonnage.sizing.loads.limits import worst_limit
+from tonnage.sizing.loads.load_scan import HOLDS, LENGTHS, QUICK, SURE, Broken, Highest, LoadScan, on_lattice, place_of
+from tonnage.sizing.loads.ready import Ready
+from tonnage.sizing.search.search_space import prepare
 from tonnage.spec.deployment import Limit
 
 if TYPE_CHECKING:

@@ -14,11 +14,12 @@ from tonnage.report.wording.limits import bound_text
 from tonnage.report.wording.notes import note_text
 from tonnage.report.writers.terminal import terminal
 from tonnage.results.latencies import Latencies
-from tonnage.sizing import offline
-from tonnage.sizing.offline import finish_s, makespan_s, most_within, queued
+from tonnage.sizing.loads import offline
+from tonnage.sizing.loads.offline import finish_s, makespan_s, most_within, queued
+from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
-from tonnage.sizing.search_space import Ready, prepare
+from tonnage.sizing.search.search_space import prepare
 
 
 def job(requests: int = 20_000, within: str = "30s", **changed: object) -> Question:

@@ -13,8 +13,8 @@ from tonnage.api import deployment_of
 from tonnage.errors import InputError
 from tonnage.results.metrics import summarize
 from tonnage.simulator.disaggregated import simulate_disaggregated
-from tonnage.sizing.limits import strain
-from tonnage.sizing.pools import grows, least, size_pools
+from tonnage.sizing.fleet.pools import grows, least, size_pools
+from tonnage.sizing.loads.limits import strain
 from tonnage.spec.deployment import parse_limit
 from tonnage.spec.lengths import Lengths
 from tonnage.spec.workload import OpenLoop, Workload

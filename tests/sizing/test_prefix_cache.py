@@ -19,12 +19,13 @@ from tonnage.plan.plan import Plan
 from tonnage.report.wording.prefix_cache import prefix_cache_text
 from tonnage.simulator.reference import Engine
 from tonnage.simulator.shared_fleet import simulate_shared_fleet
-from tonnage.sizing.fleet_check import fleet_record
-from tonnage.sizing.instance import Instance
+from tonnage.sizing.loads.fleet_check import fleet_record
+from tonnage.sizing.loads.instance import Instance
+from tonnage.sizing.loads.ready import Ready
+from tonnage.sizing.loads.shared_load import hit_rate
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
-from tonnage.sizing.search_space import Ready, prepare
-from tonnage.sizing.shared_load import hit_rate
+from tonnage.sizing.search.search_space import prepare
 
 PREFIX: dict[str, Any] = {"tp": "1", "engine": "vllm", "isl": 300, "osl": 40, "shared_prefix": 2_000, "ttft": "p95<=200ms"}
 CHAT: dict[str, Any] = {

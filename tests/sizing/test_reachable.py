@@ -10,9 +10,10 @@ import pytest
 from tests.questions import question
 from tonnage.plan.plan import Plan
 from tonnage.report.wording.reachable import reachable_text
+from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
-from tonnage.sizing.search_space import Ready, prepare
+from tonnage.sizing.search.search_space import prepare
 
 
 def answered(asked: Question) -> Plan:

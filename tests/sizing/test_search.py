@@ -7,9 +7,10 @@ import pytest
 
 from tests.questions import question
 from tonnage.report.wording.reasons import reason_text
+from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.planner import size
-from tonnage.sizing.search import answer
-from tonnage.sizing.search_space import Ready, prepare
+from tonnage.sizing.search.search import answer
+from tonnage.sizing.search.search_space import prepare
 
 WIDE = {"gpu": "h100,l40s", "precision": "fp16,fp8", "tp": "1,2,4,8", "engine": "tensorrt-llm-0.15,vllm", "ttft": "p95<=200ms"}
 

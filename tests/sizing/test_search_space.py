@@ -3,7 +3,8 @@
 from tests.questions import question
 from tonnage.plan.rejected import Rejected
 from tonnage.report.wording.reasons import reason_text
-from tonnage.sizing.search_space import Ready, prepare, trials
+from tonnage.sizing.loads.ready import Ready
+from tonnage.sizing.search.search_space import prepare, trials
 
 
 def test_a_model_too_large_for_a_system_is_pipelined_over_several() -> None:

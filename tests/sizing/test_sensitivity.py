@@ -10,9 +10,10 @@ from tonnage.plan.plan import Plan
 from tonnage.plan.reason import BrokenAtAnyLoad
 from tonnage.report.wording.reasons import reason_text
 from tonnage.report.wording.sensitivity import relaxed_text
+from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
-from tonnage.sizing.search_space import Ready, prepare
+from tonnage.sizing.search.search_space import prepare
 from tonnage.sizing.sensitivity import CHANGE, changed_question
 
 ASKED = {**SMALL, "tp": "1,2", "precision": "fp8", "engine": "tensorrt-llm-0.15", "peak_rps": 3000, "ttft": "p95<=100ms"}

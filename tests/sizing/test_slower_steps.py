@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.questions import question
-from tonnage.sizing.bounds import Carried
-from tonnage.sizing.capacity import STABLE, find_capacity
-from tonnage.sizing.instance import Instance
-from tonnage.sizing.search_space import Ready, prepare
-from tonnage.sizing.slower_steps import LEAST, Slowdown, SlowerSteps, between, rate_at, rising
+from tonnage.sizing.loads.bounds import Carried
+from tonnage.sizing.loads.capacity import STABLE, find_capacity
+from tonnage.sizing.loads.instance import Instance
+from tonnage.sizing.loads.ready import Ready
+from tonnage.sizing.loads.slower_steps import LEAST, Slowdown, SlowerSteps, between, rate_at, rising
+from tonnage.sizing.search.search_space import prepare
 
 
 def by(factor: float) -> Slowdown:

@@ -8,12 +8,13 @@ import pytest
 
 from tests.questions import question
 from tonnage.plan.reason import BrokenAtAnyLoad
-from tonnage.sizing.fleet_check import Replayed, fleet_summary
-from tonnage.sizing.limits import worst_limit
+from tonnage.sizing.loads.fleet_check import Replayed, fleet_summary
+from tonnage.sizing.loads.limits import worst_limit
+from tonnage.sizing.loads.ready import Ready
+from tonnage.sizing.loads.trace_capacity import replay_capacity
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
-from tonnage.sizing.search_space import Ready, prepare
-from tonnage.sizing.trace_capacity import replay_capacity
+from tonnage.sizing.search.search_space import prepare
 from tonnage.spec.recording import Recording
 
 

@@ -5,16 +5,17 @@ from dataclasses import replace
 import pytest
 
 from tests.questions import question
-from tonnage.sizing.bounds import Carried
-from tonnage.sizing.capacity import find_capacity, open_capacity, scan_of
-from tonnage.sizing.instance import Instance
-from tonnage.sizing.limits import worst_limit
-from tonnage.sizing.load_scan import SURE
+from tonnage.sizing.loads.bounds import Carried
+from tonnage.sizing.loads.capacity import find_capacity, open_capacity, scan_of
+from tonnage.sizing.loads.instance import Instance
+from tonnage.sizing.loads.limits import worst_limit
+from tonnage.sizing.loads.load_scan import SURE
+from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.question import MOVES
-from tonnage.sizing.search import answer
-from tonnage.sizing.search_space import Ready, prepare, trials
-from tonnage.sizing.token_budget import fitted
-from tonnage.sizing.tuning import _settings, changes, tuned
+from tonnage.sizing.search.search import answer
+from tonnage.sizing.search.search_space import prepare, trials
+from tonnage.sizing.search.token_budget import fitted
+from tonnage.sizing.search.tuning import _settings, changes, tuned
 
 GAPS = {"isl": 6000, "osl": 200, "tp": "1", "ttft": "p95<=3s", "itl": "p99<=60ms"}
 

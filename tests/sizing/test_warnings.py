@@ -11,8 +11,8 @@ from tonnage.plan.warning import LengthToShorten
 from tonnage.report.wording.warnings import warning_text
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
-from tonnage.sizing.search import Answer, answer
-from tonnage.sizing.search_space import prepare
+from tonnage.sizing.search.search import Answer, answer
+from tonnage.sizing.search.search_space import prepare
 from tonnage.sizing.warnings import length_to_shorten, link_share, warnings
 from tonnage.spec.catalog import find_model, find_score
 

@@ -4,24 +4,25 @@ Each function takes what the command of the same name takes, with the same meani
 instead of printing them.
 """
 
-from tonnage.api.arguments import check_given, slo
+from tonnage.api.asked.arguments import check_given, slo
+from tonnage.api.asked.costs import prices_of
+from tonnage.api.asked.deployment import deployment_of
 from tonnage.api.calibrate import calibrate
-from tonnage.api.costs import prices_of
-from tonnage.api.demo import demo
-from tonnage.api.deploy import deploy
-from tonnage.api.deployment import deployment_of
-from tonnage.api.engine_asked import EngineAsked
 from tonnage.api.facts import MemoryReport, PrecisionReport, catalog, memory, precisions
-from tonnage.api.gateway import gateway_settings
-from tonnage.api.gateway_file import gateway_from
-from tonnage.api.gateway_plan import planned_backends
-from tonnage.api.gateway_proxy import proxy_command
 from tonnage.api.lesson import lesson
+from tonnage.api.running.demo import demo
+from tonnage.api.running.deploy import deploy
+from tonnage.api.running.engine_asked import EngineAsked
+from tonnage.api.running.gateway import gateway_settings
+from tonnage.api.running.gateway_file import gateway_from
+from tonnage.api.running.gateway_plan import planned_backends
+from tonnage.api.running.gateway_proxy import proxy_command
+from tonnage.api.running.serve import serve_simulated
+from tonnage.api.running.serve_apart import serve_apart
+from tonnage.api.running.serve_engine import machine_profiles, prepare_engine, serve_engine, this_machine
+from tonnage.api.running.serve_openvino import serve_openvino
+from tonnage.api.running.watch import watch
 from tonnage.api.score import score, score_models, several_models
-from tonnage.api.serve import serve_simulated
-from tonnage.api.serve_apart import serve_apart
-from tonnage.api.serve_engine import machine_profiles, prepare_engine, serve_engine, this_machine
-from tonnage.api.serve_openvino import serve_openvino
 from tonnage.api.services import simulate_service, size_servers
 from tonnage.api.simulate import answers_soon, shares_prompts, simulate, simulate_sweep
 from tonnage.api.simulated_run import SimulatedRun, write_runs
@@ -30,7 +31,6 @@ from tonnage.api.sized_pools import size_disaggregated
 from tonnage.api.sweep import read_grid, sweep
 from tonnage.api.timeline import check_timeline, lesson_timeline, run_timeline, write_timeline
 from tonnage.api.use_cases import size_use_cases
-from tonnage.api.watch import watch
 from tonnage.api.workload import describe_workload, fit_workload
 
 __all__ = [

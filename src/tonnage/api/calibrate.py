@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.api.arguments import stated
+from tonnage.api.asked.arguments import stated
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def _of_plan(plan: str | Path, given: dict[str, Any]) -> tuple[dict[str, Any], d
     Raises:
         InputError: no plan, or something that a plan says was given as well.
     """
-    from tonnage.api.planned import planned
+    from tonnage.api.running.planned import planned
 
     for name in ("model", "gpu", "precision", "tp", "engine"):
         if name in given:

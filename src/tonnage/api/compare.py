@@ -73,8 +73,8 @@ def compare_plan(
         InputError: no run folder, an INVALID one, no plan, or one that chose nothing or predicted nothing.
         DataError: a file of the run folder is damaged.
     """
-    from tonnage.api.planned import planned
-    from tonnage.api.routers import BY_CONTENT
+    from tonnage.api.asked.routers import BY_CONTENT
+    from tonnage.api.running.planned import planned
     from tonnage.results.invalid_runs import InvalidRuns
     from tonnage.simulator.router import ROUTERS
     from tonnage.validation.replay import ROUTER, replay

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from tonnage.api.deployment import deployment_of
+from tonnage.api.asked.deployment import deployment_of
 from tonnage.errors import InputError, option
 from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.engine import EngineSpec

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from tonnage.api.arguments import whole_numbers, with_signature
+from tonnage.api.asked.arguments import whole_numbers, with_signature
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tonnage.api.asked.simulation import Simulation
     from tonnage.api.simulated_run import SimulatedRun
-    from tonnage.api.simulation import Simulation
     from tonnage.simulator.disaggregated import Disaggregated
     from tonnage.sizing.planner import Progress
 

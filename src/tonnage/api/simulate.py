@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Unpack
 
-from tonnage.api.arguments import with_signature
-from tonnage.api.documents import ScenarioLike
+from tonnage.api.asked.arguments import with_signature
+from tonnage.api.asked.documents import ScenarioLike
+from tonnage.api.asked.simulation import SimulateArguments, Simulation, simulation_of
 from tonnage.api.pooled_runs import pooled_runs
 from tonnage.api.simulated_run import SimulatedRun
-from tonnage.api.simulation import SimulateArguments, Simulation, simulation_of
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from tonnage.api.arguments import Many, listed, slo, spare_of, whole_numbers, with_signature
-from tonnage.api.costs import places_of, prices_of, with_prices
-from tonnage.api.documents import ScenarioLike, document_of, plain
-from tonnage.api.typed_arguments import SizeArguments
+from tonnage.api.asked.arguments import Many, listed, slo, spare_of, whole_numbers, with_signature
+from tonnage.api.asked.costs import places_of, prices_of, with_prices
+from tonnage.api.asked.documents import ScenarioLike, document_of, plain
+from tonnage.api.asked.typed_arguments import SizeArguments
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.plan.plan import Measured, Plan
 from tonnage.spec.scenario import Scenario
@@ -57,7 +57,7 @@ def ask(scenario: ScenarioLike = None, **asked: Unpack[SizeArguments]) -> Asked:
     Raises:
         InputErrors: everything that cannot be used, each with its place.
     """
-    from tonnage.api.question import questions_of
+    from tonnage.api.asked.question import questions_of
     from tonnage.spec.scenario_file import displaced
 
     document, source = document_of(scenario)
@@ -128,9 +128,9 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
     Raises:
         InputError: the benchmarks cannot be used for the question.
     """
-    from tonnage.api.choice import chosen
-    from tonnage.api.people import with_day
-    from tonnage.api.scaling import with_autoscaling
+    from tonnage.api.asked.choice import chosen
+    from tonnage.api.asked.people import with_day
+    from tonnage.api.asked.scaling import with_autoscaling
     from tonnage.cost.planned import with_cost
     from tonnage.sizing.planner import no_progress
     from tonnage.sizing.planner import size as search
@@ -227,7 +227,7 @@ def size_measured(
     Raises:
         InputError: anything that cannot be used, in one line.
     """
-    from tonnage.api.question import demand_asked, owned
+    from tonnage.api.asked.question import demand_asked, owned
     from tonnage.spec.scenario import DemandAsked
     from tonnage.spec.scenario_file import scenario_of
 
@@ -261,10 +261,10 @@ def size_measured(
 
 def _of_existing(exists: Sequence[Owned], asked: DemandAsked, plan_for: Callable[[Demand], Plan]) -> Plan:
     """The plan of measured points with what systems that exist carry by them; for that load where none is asked for."""
-    from tonnage.api.people import check_day, says_no_load, with_day
-    from tonnage.api.question import demand_asked
+    from tonnage.api.asked.people import check_day, says_no_load, with_day
+    from tonnage.api.asked.question import demand_asked
     from tonnage.sizing.demand import carried_by_existing
-    from tonnage.sizing.existing import measured_existing
+    from tonnage.sizing.fleet.existing import measured_existing
 
     alone = says_no_load(asked)
     check_day(asked)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tonnage.api.aims import said_of_choice
-from tonnage.api.pools import link_asked
+from tonnage.api.asked.aims import said_of_choice
+from tonnage.api.asked.pools import link_asked
 from tonnage.errors import InputError, TonnageError, option
 from tonnage.results.pools import SizedPools
 
@@ -31,7 +31,8 @@ def size_disaggregated(asked: Asked, *, progress: Callable[[int, int, str], None
     Raises:
         InputError: several models, a job, or more deployments than are looked at.
     """
-    from tonnage.sizing.search_space import Ready, prepare
+    from tonnage.sizing.loads.ready import Ready
+    from tonnage.sizing.search.search_space import prepare
 
     if len(asked.questions) > 1:
         raise InputError(f"{option('model')}: several are compared; name one for two pools")
@@ -57,7 +58,7 @@ def size_disaggregated(asked: Asked, *, progress: Callable[[int, int, str], None
 
 
 def _sized(deployment: Deployment, question: Question, search: SearchAsked) -> SizedPools:
-    from tonnage.sizing.pools import FEWEST, MOST, size_pools
+    from tonnage.sizing.fleet.pools import FEWEST, MOST, size_pools
     from tonnage.spec.workload import OpenLoop, Workload
 
     d, rate = deployment, question.demand.peak_requests_per_second

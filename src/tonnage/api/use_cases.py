@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
-from tonnage.api.aims import said_of_choice
-from tonnage.api.arguments import with_signature
+from tonnage.api.asked.aims import said_of_choice
+from tonnage.api.asked.arguments import with_signature
+from tonnage.api.asked.typed_arguments import SizeArguments
 from tonnage.api.size import Asked, answer, ask
-from tonnage.api.typed_arguments import SizeArguments
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
     from datetime import date
 
-    from tonnage.api.documents import ScenarioLike
+    from tonnage.api.asked.documents import ScenarioLike
     from tonnage.plan.use_cases import UseCases
     from tonnage.sizing.planner import Progress
 

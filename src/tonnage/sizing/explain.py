@@ -13,7 +13,7 @@ from tonnage.plan.explanation import Explanation, StepTerm
 from tonnage.plan.limit import SATURATION, THROUGHPUT, LimitUse, limit_of
 from tonnage.plan.memory import MemoryPart, MemoryUse
 from tonnage.simulator.steps import CONTEXT_TOKENS, DECODE_SEQUENCES, DURATION, PAIRS_2, PREFILL_SEQUENCES, PREFILL_TOKENS
-from tonnage.sizing.limits import statistic_s
+from tonnage.sizing.loads.limits import statistic_s
 from tonnage.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.perf.step import Drafting
-    from tonnage.sizing.bounds import Carried
-    from tonnage.sizing.instance import Instance
+    from tonnage.sizing.loads.bounds import Carried
+    from tonnage.sizing.loads.instance import Instance
 
 MOST_STEPS = 50_000
 """Most engine steps that the mean is taken over."""

@@ -11,8 +11,8 @@ from tonnage.plan.limit import limit_of
 from tonnage.plan.note import FrontEnds, KnobsChanged, LimitsDoNotCount, NoLimit, Note, QueuedFromStart, RandomSplit, RestsOn
 from tonnage.plan.provenance import Provenance
 from tonnage.plan.understood import Understood
-from tonnage.sizing.prefix_cache import said_of
-from tonnage.sizing.tuning import changes
+from tonnage.sizing.fleet.prefix_cache import said_of
+from tonnage.sizing.search.tuning import changes
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.step_times import FITTED
@@ -20,7 +20,7 @@ from tonnage.version import VERSION
 
 if TYPE_CHECKING:
     from tonnage.sizing.question import Question
-    from tonnage.sizing.search import Answer
+    from tonnage.sizing.search.search import Answer
 
 
 FRONT_END_ENDS = 0.85

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from tonnage.plan.fleet import fleet
 from tonnage.plan.percentile_answer import PercentileAnswer
-from tonnage.sizing.capacity import find_capacity
-from tonnage.sizing.instance import Instance
-from tonnage.sizing.search_space import asked
+from tonnage.sizing.loads.capacity import find_capacity
+from tonnage.sizing.loads.instance import Instance
+from tonnage.sizing.search.search_space import asked
 
 if TYPE_CHECKING:
     from tonnage.sizing.question import Question
-    from tonnage.sizing.search import Answer
+    from tonnage.sizing.search.search import Answer
 
 
 def percentile_answer(question: Question, found: Answer) -> PercentileAnswer | None:

@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.plan.pareto import pareto
 from tonnage.plan.plan import Plan
-from tonnage.sizing.at_peak import at_peaks
-from tonnage.sizing.confidence import at_confidence
-from tonnage.sizing.curve import load_curve
 from tonnage.sizing.demand import carried_by_existing
-from tonnage.sizing.existing import existing
 from tonnage.sizing.explain import explained
+from tonnage.sizing.fleet.at_peak import at_peaks
+from tonnage.sizing.fleet.existing import existing
+from tonnage.sizing.fleet.prefix_cache import prefix_cache
+from tonnage.sizing.fleet.routers import behind_routers
+from tonnage.sizing.loads.confidence import at_confidence
+from tonnage.sizing.loads.curve import load_curve
+from tonnage.sizing.loads.offline import job_done
+from tonnage.sizing.loads.trace_capacity import replayed_at
 from tonnage.sizing.notes import notes, provenance, understood
-from tonnage.sizing.offline import job_done
 from tonnage.sizing.parallel import parallel
 from tonnage.sizing.percentile import percentile_answer
-from tonnage.sizing.prefix_cache import prefix_cache
 from tonnage.sizing.question import Question
-from tonnage.sizing.reachable import reachable
-from tonnage.sizing.routers import behind_routers
-from tonnage.sizing.search import Answer, Progress, answer, no_progress, ranked
-from tonnage.sizing.search_space import prepare
+from tonnage.sizing.search.reachable import reachable
+from tonnage.sizing.search.search import Answer, Progress, answer, no_progress, ranked
+from tonnage.sizing.search.search_space import prepare
 from tonnage.sizing.sensitivity import sensitivity
-from tonnage.sizing.trace_capacity import replayed_at
 from tonnage.sizing.warnings import warnings
 
 if TYPE_CHECKING:

@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING
 from tonnage.plan.limit import limit_of
 from tonnage.plan.reason import NothingMeetsLimits
 from tonnage.plan.sensitivity import Changed, Input, Relaxed, Sensitivity, Swing
-from tonnage.sizing.decisive import decided
+from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.parallel import parallel
-from tonnage.sizing.search import answer, fleet_under, ranked
-from tonnage.sizing.search_space import Ready, prepared_trial
+from tonnage.sizing.search.decisive import decided
+from tonnage.sizing.search.search import answer, fleet_under, ranked
+from tonnage.sizing.search.search_space import prepared_trial
 from tonnage.spec.lengths import Lengths
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
+    from tonnage.sizing.loads.ready import Trial
     from tonnage.sizing.question import Question
-    from tonnage.sizing.search import Answer
-    from tonnage.sizing.search_space import Trial
+    from tonnage.sizing.search.search import Answer
 
 CHANGE = 0.2
 """How far every input is moved, down and up."""

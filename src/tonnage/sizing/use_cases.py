@@ -17,11 +17,11 @@ from tonnage.errors import DoesNotFit
 from tonnage.plan.identity import Identity
 from tonnage.plan.limit import Breach
 from tonnage.plan.use_cases import Arrangement, CaseAtPeak, Chosen, NotShared, PoolSystems, UseCasePool, UseCases
-from tonnage.sizing.confidence import at_confidence
-from tonnage.sizing.mixture import Case, Mixture, MixtureRun
-from tonnage.sizing.narrowed import narrowed
-from tonnage.sizing.search import answer
-from tonnage.sizing.search_space import prepare
+from tonnage.sizing.loads.confidence import at_confidence
+from tonnage.sizing.loads.mixture import Case, Mixture, MixtureRun
+from tonnage.sizing.search.narrowed import narrowed
+from tonnage.sizing.search.search import answer
+from tonnage.sizing.search.search_space import prepare
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate

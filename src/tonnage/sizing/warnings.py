@@ -17,18 +17,18 @@ from tonnage.plan.warning import (
     Warning,
     WideOverPcie,
 )
-from tonnage.sizing.capacity import STABLE, find_capacity, open_capacity
-from tonnage.sizing.instance import Instance
-from tonnage.sizing.limits import binding_limit
-from tonnage.sizing.load_scan import SURE
+from tonnage.sizing.loads.capacity import STABLE, find_capacity, open_capacity
+from tonnage.sizing.loads.instance import Instance
+from tonnage.sizing.loads.limits import binding_limit
+from tonnage.sizing.loads.load_scan import SURE
 from tonnage.spec.catalog import QualityScore, find_score, models
 
 if TYPE_CHECKING:
     from tonnage.plan.sensitivity import Sensitivity
-    from tonnage.sizing.bounds import Carried
-    from tonnage.sizing.capacity import Capacity
+    from tonnage.sizing.loads.bounds import Carried
+    from tonnage.sizing.loads.capacity import Capacity
     from tonnage.sizing.question import Question
-    from tonnage.sizing.search import Answer
+    from tonnage.sizing.search.search import Answer
     from tonnage.spec.deployment import Slo
 
 LARGE = 13e9

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from tonnage.errors import DoesNotFit, InputError
 from tonnage.perf.prediction_error import intervals_of, regime_of
-from tonnage.sizing.capacity import find_capacity
-from tonnage.sizing.instance import Asked, Instance
+from tonnage.sizing.loads.capacity import find_capacity
+from tonnage.sizing.loads.instance import Asked, Instance
 from tonnage.spec.deployment import Limit
 from tonnage.spec.lengths import Lengths, parse_lengths
 from tonnage.spec.workload import Process

@@ -1,0 +1,457 @@
+"""What ``tonnage bench`` is asked, checked before anything is sent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tonnage.api.asked.arguments import Many, lengths_of, rates, seed_of, whole_numbers
+from tonnage.api.asked.recordings import recording_from
+from tonnage.bench.benchmark import Wanted
+from tonnage.bench.conversation_file import read_conversations
+from tonnage.bench.endpoints import find_endpoint
+from tonnage.bench.exports import check_export
+from tonnage.bench.load import PATTERNS, Question, Talk
+from tonnage.bench.nvml import Nvml
+from tonnage.bench.prompt_file import FilePrompts, read_prompts
+from tonnage.bench.prompts import CHARACTERS_PER_TOKEN, Prompts, TokenizerFile, prompts
+from tonnage.bench.scrape import fetch, samples
+from tonnage.bench.setup import Setup
+from tonnage.bench.tls import tls_context
+from tonnage.bench.validity import ERROR_RATE, PERCENTILES
+from tonnage.bench.wire.request import Target, parse_url, request_head
+from tonnage.errors import InputError, UnknownName, option
+from tonnage.spec.deployment import METRICS, Slo, parse_limit
+from tonnage.spec.pause import parse_pause
+from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Pairs, Process, TraceArrivals
+from tonnage.units import parse_duration
+
+if TYPE_CHECKING:
+    import ssl
+
+
+MOST_WORKERS = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """A measurement that was asked for, checked, and not begun yet.
+
+    Attributes:
+        setup: the server, and how to ask it.
+        questions: the loads, one after another.
+        wanted: what is to be said of each.
+        scenario: what was asked, for the run folders.
+        metrics_urls: pages of Prometheus metrics to read while a load runs.
+        exports: formats of other tools that each run folder is written in, too.
+        gpus: of this machine, read while a load runs; None for none.
+    """
+
+    setup: Setup
+    questions: tuple[Question, ...]
+    wanted: Wanted
+    scenario: dict[str, Any]
+    metrics_urls: tuple[str, ...] = ()
+    exports: tuple[str, ...] = ()
+    gpus: Nvml | None = None
+
+    def folder(self, output: Path, question: Question) -> Path:
+        """Where one load is written: the folder itself, or one inside it for each point of a sweep."""
+        if len(self.questions) == 1:
+            return output
+        load = question.arrivals
+        return output / (f"concurrency-{load.concurrency}" if isinstance(load, ClosedLoop) else f"rate-{load.rate:g}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchArguments:
+    """What a measurement is asked, as people write it.
+
+    Attributes:
+        url: of the server, such as "http://127.0.0.1:8000".
+        model: the name that the server knows it by.
+        isl, osl: prompt and output lengths in tokens: a number or a distribution; not needed where a trace has them.
+        endpoint_type: "chat", "completions", "responses", "embeddings" or "generate".
+        streaming: whether replies are streamed.
+        concurrency: clients of a closed loop, one load each ("1,2,5"); or
+        request_rate: requests per second of an open loop, one load each.
+        arrival_pattern: "poisson", "constant", "gamma" (with ``cv``) or "burst" (with ``burst_size``).
+        cv: standard deviation of the gaps over their mean.
+        burst_size: requests that come at one moment.
+        trace: a file of recorded requests, sent as they came.
+        conversation_num: conversations per load, of several turns each; a turn carries the whole conversation, with the real answers.
+        conversation_turns: turns of each: a number or a distribution.
+        conversation_turn_delay: pause between an answer and the next turn: "2s" or "exponential:2s".
+        conversation_file: a file of conversations, instead of drawn ones.
+        request_count: requests per load; or
+        benchmark_duration: after so long nothing more is sent ("60s").
+        benchmark_grace_period: what is in flight then is waited for so long.
+        warmup_request_count: requests before each load that are not recorded.
+        ramp: clients of a closed loop begin one after another over so long.
+        tokenizer: a local tokenizer.json, for exact prompt lengths.
+        characters_per_token: what stands for a token without one.
+        shared_prefix: tokens at the beginning that all prompts share.
+        prompt_file: prompts to send as they stand: .txt, .jsonl, or ShareGPT's .json.
+        pin_output: whether outputs are held at their length by min_tokens and ignore_eos.
+        extra_inputs: further fields of the request, as "name:value", the value in JSON or plain.
+        header: further headers, as "Name: value".
+        api_key_env: the environment variable that holds the key; it is never written anywhere.
+        ca_file: certificates to trust instead of the system's.
+        request_timeout: of one request.
+        reuse_connections: whether connections are kept.
+        workers: client processes, with one clock and one record; of a closed loop at most as many as it has clients.
+        metrics_url: pages of Prometheus metrics to read while a load runs; "none" for not even the server's own /metrics.
+        gpu_metrics: whether the GPUs of this machine are read while a load runs (needs nvidia-ml-py).
+        percentiles: those that there must be samples enough for.
+        slo: limits that goodput is counted against, such as "ttft p95<=500ms".
+        max_error_rate: share of requests that may fail in a valid run.
+        tokens: whether the moments of single tokens are kept.
+        export: formats of other tools to write, too: "genai-perf", "aiperf" or "vllm".
+        seed: of every draw.
+    """
+
+    url: str
+    model: str
+    isl: str | float | None = None
+    osl: str | float | None = None
+    endpoint_type: str = "chat"
+    streaming: bool = True
+    concurrency: Many | None = None
+    request_rate: str | float | Iterable[float] | None = None
+    arrival_pattern: str = "poisson"
+    cv: float = 1.0
+    burst_size: int | None = None
+    trace: str | None = None
+    conversation_num: int | None = None
+    conversation_turns: str | float | None = None
+    conversation_turn_delay: str | None = None
+    conversation_file: Path | None = None
+    request_count: int | None = None
+    benchmark_duration: str | None = None
+    benchmark_grace_period: str = "30s"
+    warmup_request_count: int = 0
+    ramp: str | None = None
+    tokenizer: Path | None = None
+    characters_per_token: float = CHARACTERS_PER_TOKEN
+    shared_prefix: int = 0
+    prompt_file: Path | None = None
+    pin_output: bool = True
+    extra_inputs: Sequence[str] = ()
+    header: Sequence[str] = ()
+    api_key_env: str = "OPENAI_API_KEY"
+    ca_file: Path | None = None
+    request_timeout: str = "10min"
+    reuse_connections: bool = True
+    workers: int = 1
+    metrics_url: Sequence[str] = ()
+    gpu_metrics: bool = False
+    percentiles: Sequence[int] = ()
+    slo: Sequence[str] = ()
+    max_error_rate: float = ERROR_RATE
+    tokens: bool = True
+    export: Sequence[str] = ()
+    seed: int = 0
+
+
+def prepare_bench(**asked: Any) -> Bench:
+    """Everything about a measurement checked, before anything is sent.
+
+    Args:
+        asked: the fields of ``BenchArguments`` by name.
+
+    Raises:
+        InputError: anything that cannot be used, in one line.
+    """
+    a = BenchArguments(**asked)
+    target = parse_url(a.url)
+    endpoint = find_endpoint(a.endpoint_type, model=a.model, streaming=a.streaming, pinned=a.pin_output, extra=_extra(a.extra_inputs))
+    arrivals, pairs = _arrivals(a.concurrency, a.request_rate, a.trace, a.arrival_pattern, a.cv)
+    made = _prompts(a.prompt_file, a.tokenizer, a.characters_per_token, a.shared_prefix, a.seed)
+    talk = _talk(a, made)
+    if talk is not None:
+        endpoint.talk((), "", 1)
+    question = _question(a, arrivals[0], pairs, made, talk, embeds=endpoint.kind == "embeddings")
+    if a.export and not (a.tokens and a.streaming):
+        raise InputError(f"{option('export')}: needs the moments of single tokens; stream the replies and keep {option('tokens')}")
+    headers = _headers(a.header)
+    setup = Setup(
+        target=target,
+        endpoint=endpoint,
+        prompts=made,
+        head=request_head(target, endpoint.path, key=os.environ.get(a.api_key_env, ""), headers=headers),
+        timeout_s=_positive("request_timeout", a.request_timeout),
+        tls=_tls(target, a.ca_file),
+        reuse=a.reuse_connections,
+        ca_file=a.ca_file,
+        workers=_workers(a.workers, arrivals) if talk is None else _alone(a.workers),
+        talks=talk is not None,
+        warmup=checked_count("warmup_request_count", a.warmup_request_count, least=0) or 0,
+        headers=tuple(name for name, _ in headers),
+    )
+    return Bench(
+        setup=setup,
+        questions=tuple(_with(question, load) for load in arrivals),
+        wanted=Wanted(percentiles=_percentiles(a.percentiles), error_rate=a.max_error_rate, slo=_slo(a.slo), tokens=a.tokens, seed=a.seed),
+        scenario=_scenario(target, question, setup),
+        metrics_urls=_pages(target, a.metrics_url),
+        exports=tuple(check_export(name) for name in a.export),
+        gpus=Nvml() if a.gpu_metrics else None,
+    )
+
+
+def _talk(a: BenchArguments, made: Prompts | FilePrompts) -> Talk | None:
+    """The conversations that were asked for, or None.
+
+    Raises:
+        InputError: what belongs to conversations without them, or what does not go with them.
+    """
+    names = ("conversation_num", "conversation_turns", "conversation_turn_delay", "conversation_file")
+    given = [name for name in names if getattr(a, name) is not None]
+    if not given:
+        return None
+    for name in ("prompt_file", "trace", "request_count", "burst_size"):
+        if getattr(a, name) is not None:
+            raise InputError(f"{option(name)}: belongs to single requests; leave it out beside {option(given[0])}")
+    file = None
+    if a.conversation_file is not None:
+        if a.conversation_turns is not None or a.isl is not None:
+            raise InputError(f"{option('conversation_file')}: says the turns and their lengths; leave out the other")
+        file = read_conversations(a.conversation_file, counter=made.counter, characters=made.characters)
+        if a.osl is None and not all(turn.osl for turn in file.turns):
+            raise InputError(f"{option('osl')}: missing; the file does not say how long the answers are, for example 200")
+    elif a.conversation_turns is None:
+        raise InputError(f"{option('conversation_turns')}: missing; give how many turns a conversation has, for example 4 or uniform:2-6")
+    count = checked_count("conversation_num", a.conversation_num, least=1)
+    if file is None and count is None and a.benchmark_duration is None:
+        raise InputError(f"{option('conversation_num')}: missing; give how many, or a {option('benchmark_duration')} such as 60s")
+    return Talk(
+        turns=lengths_of(1 if a.conversation_turns is None else a.conversation_turns, option("conversation_turns")),
+        file=file,
+        pause=parse_pause(a.conversation_turn_delay or "0s", option("conversation_turn_delay")),
+        count=count,
+        pinned=a.osl is not None,
+    )
+
+
+def _alone(workers: int) -> int:
+    if workers != 1:
+        raise InputError(f"{option('workers')}: conversations are held by one client process; leave it out")
+    return 1
+
+
+def _question(
+    a: BenchArguments, load: Arrivals, pairs: Pairs | None, made: Prompts | FilePrompts, talk: Talk | None, *, embeds: bool
+) -> Question:
+    """The load as it was asked for, with lengths from flags, a trace, or the prompts of a file."""
+    osl = 1 if embeds and a.osl is None else a.osl
+    listed = _listed(made, a.isl, osl) if isinstance(made, FilePrompts) else None
+    known = pairs is not None or listed is not None or (talk is not None and talk.file is not None)
+    if not known and (a.isl is None or osl is None):
+        raise InputError(f"{option('isl')}, {option('osl')}: missing; give the lengths in tokens, for example 1000 and 200")
+    requests = checked_count("request_count", a.request_count, least=1)
+    if requests is None and a.benchmark_duration is None and a.trace is None and talk is None:
+        raise InputError(f"{option('request_count')}: missing; give how many requests, or a {option('benchmark_duration')} such as 60s")
+    return Question(
+        isl=lengths_of(1 if a.isl is None else a.isl, option("isl")),
+        osl=lengths_of(1 if osl is None else osl, option("osl")),
+        pairs=pairs if a.isl is None and osl is None else None,
+        listed=listed,
+        arrivals=load,
+        burst=_burst(a.arrival_pattern, a.burst_size, load),
+        requests=requests,
+        seconds=None if a.benchmark_duration is None else _positive("benchmark_duration", a.benchmark_duration),
+        grace_s=parse_duration(a.benchmark_grace_period, option("benchmark_grace_period")),
+        ramp_s=0.0 if a.ramp is None else parse_duration(a.ramp, option("ramp")),
+        seed=seed_of(a.seed),
+        talk=talk,
+    )
+
+
+def _prompts(file: Path | None, tokenizer: Path | None, characters: float, shared: int, seed: int) -> Prompts | FilePrompts:
+    """What gives each request its prompt."""
+    characters = _characters(characters)
+    if file is None:
+        return prompts(seed=seed, tokenizer=tokenizer, characters=characters, shared_tokens=shared)
+    if shared:
+        raise InputError(f"{option('shared_prefix')}: prompts of a file are sent as they stand; leave it out")
+    return read_prompts(file, counter=TokenizerFile(tokenizer) if tokenizer is not None else None, characters=characters)
+
+
+def _listed(made: FilePrompts, isl: object, osl: str | float | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Lengths of the prompts of a file, and of their outputs as the file or ``osl`` says."""
+    if isl is not None:
+        raise InputError(f"{option('isl')}: prompts of a file have the length that they have; leave it out")
+    if osl is None and not all(made.osl):
+        raise InputError(f"{option('osl')}: missing; the file does not say how long the outputs are, for example 200")
+    if osl is None:
+        return made.isl, made.osl
+    import numpy as np
+
+    drawn = lengths_of(osl, option("osl")).draw(len(made.isl), np.random.default_rng(0))
+    return made.isl, tuple(int(value) for value in drawn)
+
+
+def _arrivals(
+    concurrency: Many | None, request_rate: Any, trace: str | None, pattern: str, cv: float
+) -> tuple[tuple[Arrivals, ...], Pairs | None]:
+    """The loads, and the pairs of lengths of a trace."""
+    given = [name for name, value in (("concurrency", concurrency), ("request_rate", request_rate), ("trace", trace)) if value is not None]
+    if len(given) != 1:
+        names = ", ".join(option(name) for name in ("concurrency", "request_rate", "trace"))
+        raise InputError(f"{names}: give exactly one of them, such as a concurrency of 16")
+    if pattern not in PATTERNS:
+        raise UnknownName("arrival pattern", pattern, PATTERNS)
+    if trace is not None:
+        recording = recording_from(trace, option("trace"))
+        return (TraceArrivals(recording=recording, lengths=False),), recording.pairs()
+    if concurrency is not None:
+        return tuple(ClosedLoop(concurrency=n) for n in whole_numbers(concurrency, option("concurrency"))), None
+    process: Process = "constant" if pattern == "constant" else "gamma" if pattern == "gamma" else "poisson"
+    return tuple(OpenLoop(rate=rate, process=process, cv=cv) for rate in rates(request_rate, option("request_rate"))), None
+
+
+def _workers(count: int, loads: Sequence[Arrivals]) -> int:
+    """Client processes: not more than the smallest load has clients."""
+    checked = checked_count("workers", count, least=1) or 1
+    if checked > MOST_WORKERS:
+        raise InputError(f"{option('workers')}: {checked} are more than {MOST_WORKERS}; one for each core is enough")
+    return min([checked, *(load.concurrency for load in loads if isinstance(load, ClosedLoop))])
+
+
+def _pages(target: Target, urls: Sequence[str]) -> tuple[str, ...]:
+    """Pages to read while a load runs; without any named, the server's own where it has metrics that are known."""
+    if list(urls) == ["none"]:
+        return ()
+    if urls:
+        for url in urls:
+            if not url.startswith(("http://", "https://")):
+                raise InputError(f"{option('metrics_url')}: '{url}' is not a URL; write for example http://127.0.0.1:8002/metrics")
+        return tuple(urls)
+    own = f"{'https' if target.tls else 'http'}://{target.authority}/metrics"
+    return (own,) if samples(fetch(own, timeout_s=1.0)) else ()
+
+
+def _with(question: Question, load: Arrivals) -> Question:
+    if isinstance(load, TraceArrivals):
+        load = replace(load, lengths=question.pairs is not None)
+        count = question.requests or len(load.recording)
+        return replace(question, arrivals=load, pairs=None, requests=min(count, len(load.recording)))
+    return replace(question, arrivals=load)
+
+
+def _burst(pattern: str, size: int | None, load: Arrivals) -> int:
+    if pattern != "burst":
+        if size is not None:
+            raise InputError(f"{option('burst_size')}: belongs to arrivals in bursts; set {option('arrival_pattern')} to burst")
+        return 0
+    if not isinstance(load, OpenLoop):
+        raise InputError(f"{option('arrival_pattern')}: bursts need a {option('request_rate')}")
+    return checked_count("burst_size", 8 if size is None else size, least=2) or 0
+
+
+def checked_count(name: str, value: int | None, *, least: int) -> int | None:
+    """A whole number that is not below the least.
+
+    Raises:
+        InputError: it is, or it is above 10⁹.
+    """
+    if value is not None and not least <= value <= 10**9:
+        raise InputError(f"{option(name)}: {value} is not possible; write a whole number from {least}")
+    return value
+
+
+def _positive(name: str, text: str) -> float:
+    seconds = parse_duration(text, option(name))
+    if seconds <= 0:
+        raise InputError(f"{option(name)}: '{text}' is no time; write for example 60s")
+    return seconds
+
+
+def _characters(value: float) -> float:
+    if not 0.5 <= value <= 100:
+        raise InputError(f"{option('characters_per_token')}: {value:g} is not possible; English text has about 4")
+    return value
+
+
+def _percentiles(values: Sequence[int]) -> tuple[int, ...]:
+    for value in values:
+        if value not in PERCENTILES:
+            raise InputError(f"{option('percentiles')}: {value} is not one of {', '.join(map(str, PERCENTILES))}")
+    return tuple(values)
+
+
+def _slo(limits: Sequence[str]) -> Slo:
+    """Limits such as "ttft p95<=500ms"."""
+    found = []
+    for text in limits:
+        name, _, rest = text.strip().partition(" ")
+        metric = next((m for m in METRICS if m == name.lower()), None)
+        if metric is None or not rest.strip():
+            raise InputError(f"{option('slo')}: '{text}' is not a limit; write for example \"ttft p95<=500ms\"")
+        found.append(parse_limit(metric, rest))
+    return tuple(found)
+
+
+def _extra(texts: Sequence[str]) -> dict[str, Any]:
+    """Further fields of the request's body."""
+    import json
+
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, colon, value = text.partition(":")
+        if not colon or not name:
+            raise InputError(f"{option('extra_inputs')}: '{text}' is not a field; write name:value, such as temperature:0")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value
+    return found
+
+
+def _headers(texts: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    found = []
+    for text in texts:
+        name, colon, value = text.partition(":")
+        if not colon or not name.replace("-", "").isalnum():
+            raise InputError(f"{option('header')}: '{name}' is not a header; write 'Name: value'")
+        found.append((name, value.strip()))
+    return tuple(found)
+
+
+def _tls(target: Target, ca_file: Path | None) -> ssl.SSLContext | None:
+    if not target.tls:
+        if ca_file is not None:
+            raise InputError(f"{option('ca_file')}: the server's address is not https; leave it out")
+        return None
+    try:
+        return tls_context(ca_file)
+    except OSError as error:
+        raise InputError(f"{option('ca_file')}: {ca_file} cannot be used ({error.strerror or error}); give certificates in PEM") from None
+
+
+def _scenario(target: Target, question: Question, setup: Setup) -> dict[str, Any]:
+    """What was asked, without any key."""
+    return {
+        **dict.fromkeys(("gpu", "precision", "tp", "engine")),  # what no client can see: whoever reads the run says it
+        "url": f"{'https' if target.tls else 'http'}://{target.authority}{target.path}",
+        "model": setup.endpoint.model,
+        "endpoint_type": setup.endpoint.kind,
+        "streaming": setup.endpoint.streaming,
+        "isl": str(question.isl) if question.listed is None else "of the prompts",
+        "osl": str(question.osl) if question.listed is None else "of the prompts",
+        **({} if question.talk is None else _talk_scenario(question.talk)),
+        "requests": question.requests,
+        "seconds": question.seconds,
+        "warmup_requests": setup.warmup,
+        "seed": question.seed,
+    }
+
+
+def _talk_scenario(talk: Talk) -> dict[str, Any]:
+    """The conversations, for the run folder."""
+    pause = f"{'exponential:' if talk.pause.exponential else ''}{talk.pause.mean_s:g}s"
+    source = {"file": talk.file.source} if talk.file is not None else {"turns": str(talk.turns)}
+    return {"conversations": {"number": talk.count, **source, "pause": pause}}

@@ -1,0 +1,205 @@
+"""The choice among finished candidates: by what the asker wants least of, inside what may be spent, drawn and filled.
+
+The search ends with every deployment that meets the limits, each at the fewest systems, and its first one checked as a whole fleet. Here
+what stands by for failures is added, prices and power are read, and the candidates are put into another order. Where another one comes
+first, the same question is asked again for that deployment alone, so that its fleet is checked and everything that a plan says of its
+choice is said of it; if that takes more systems, the order is made again. The search's own first candidate is checked too and stays in
+the race: a choice by cost is never dearer than it, and one by GPUs never larger.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tonnage.api.asked.aims import Reserve, aim_of, reserve_of
+from tonnage.cost.candidates import Outlay, outlay
+from tonnage.cost.cost import traffic_of
+from tonnage.cost.planned import catalog_id
+from tonnage.errors import InputError, option
+from tonnage.plan.aim import Aim
+from tonnage.plan.candidate import Candidate, by_gpus_needed, mean_latency
+from tonnage.plan.footprint import footprint
+from tonnage.plan.pareto import pareto
+from tonnage.plan.reason import OverBudget, OverPower, OverRacks, Reason
+from tonnage.plan.rejected import Rejected, rejected
+from tonnage.sizing.fleet.standby import shifted, with_standby
+from tonnage.sizing.search.narrowed import narrowed
+
+if TYPE_CHECKING:
+    from tonnage.plan.cost import Where
+    from tonnage.plan.plan import Plan
+    from tonnage.sizing.question import Question
+    from tonnage.spec.prices import Prices
+    from tonnage.spec.scenario import Scenario
+
+MOST_CHECKED = 12
+"""Most candidates whose fleet is checked before one is chosen."""
+
+Search = Callable[["Question"], "Plan"]
+"""What answers a question, as ``sizing.planner.size`` does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Race:
+    """What candidates are compared by.
+
+    Attributes:
+        question, scenario: what was asked.
+        aim: what the choice aims at; the fewest GPUs where nothing was said of it.
+        reserve: what stands by; None for nothing beyond ``question.spare``.
+        prices, where: the price list, and the ways of serving that were asked for.
+    """
+
+    question: Question
+    aim: Aim
+    reserve: Reserve | None
+    prices: Prices
+    where: tuple[Where, ...]
+
+    def prepared(self, candidate: Candidate) -> Candidate:
+        """The candidate with what stands by for failures."""
+        if self.reserve is None:
+            return candidate
+        asked, load = self.reserve, self.question.demand.sizing_requests_per_second
+        return with_standby(
+            candidate,
+            load=load,
+            spare=self.question.spare,
+            unit=asked.unit,
+            asked=asked.asked,
+            failures=asked.failures,
+            spare_instances=asked.spare_instances,
+        )
+
+    def outlay(self, plan: Plan, candidate: Candidate) -> Outlay:
+        """What a candidate costs and draws."""
+        model = catalog_id(plan.scenario.model)
+        return outlay(candidate, traffic_of(plan), self.prices, spare=self.question.spare, model=model, where=self.where)
+
+    def key(self, candidate: Candidate, spent: Outlay) -> tuple[object, ...]:
+        """What the candidates are sorted by: the objective first, then as the search sorts them."""
+        watts = math.inf if spent.system_watts is None else spent.system_watts * candidate.systems
+        own, cheapest = (math.inf if usd is None else usd for usd in (spent.own_usd_per_year, spent.cheapest_usd_per_year))
+        aimed: dict[str, tuple[float, ...]] = {
+            "gpus": (),
+            "cost": (cheapest, own),
+            "power": (watts,),
+            "latency": (mean_latency(candidate),),
+        }
+        unsure, *rest = by_gpus_needed(candidate)
+        return (unsure, *aimed[self.aim.objective], *rest)
+
+    def broken(self, candidate: Candidate, spent: Outlay) -> Reason | None:
+        """What a candidate exceeds of what may be spent, drawn or filled; None where it exceeds nothing."""
+        aim = self.aim
+        if aim.budget_usd is not None:
+            usd = spent.purchase_usd if aim.budget_of == "purchase" else spent.cheapest_usd_per_year
+            if usd is None or usd > aim.budget_usd * (1 + 1e-9):
+                return self._over_budget(candidate, usd, aim.budget_usd)
+        watts = spent.system_watts
+        kw = None if watts is None else watts * candidate.systems / 1e3
+        if aim.max_kw is not None and (kw is None or kw > aim.max_kw * (1 + 1e-9)):
+            return OverPower(kw=kw, most_kw=aim.max_kw)
+        if aim.max_racks is not None:
+            racks = None if watts is None else footprint(candidate.systems, watts, spent.watts_from, rack_kw=aim.rack_kw).racks
+            if racks is None or racks > aim.max_racks:
+                return OverRacks(racks=racks, most_racks=aim.max_racks, rack_kw=aim.rack_kw)
+        return None
+
+    def _over_budget(self, candidate: Candidate, usd: float | None, most: float) -> OverBudget:
+        """That it costs too much, with what the budget buys of it."""
+        of = self.aim.budget_of
+        if usd is None or of != "purchase":
+            return OverBudget(usd=usd, budget_usd=most, budget_of=of)
+        systems = math.floor(most / (usd / candidate.systems) + 1e-9)
+        serving = candidate.pool.fleet.of(max(0, systems - (candidate.systems - _serving(candidate, self.question.spare))))
+        carried = serving.instances * candidate.sized_rate
+        return OverBudget(usd=usd, budget_usd=most, budget_of=of, most_systems=systems, most_requests_per_second=carried)
+
+
+def _serving(candidate: Candidate, spare: int) -> int:
+    """Systems that carry load."""
+    return candidate.systems - spare - (0 if candidate.standby is None else candidate.standby.extra_systems)
+
+
+def chosen(question: Question, plan: Plan, scenario: Scenario, *, prices: Prices, where: tuple[Where, ...], search: Search) -> Plan:
+    """The plan with the choice that was asked for.
+
+    Args:
+        question: what was asked.
+        plan: the finished answer, the fewest GPUs first.
+        scenario: its ``choice`` and ``standby``.
+        prices, where: the price list, and the ways of serving that were asked for.
+        search: what answers a question.
+
+    Raises:
+        InputError: a cost is to be the least and no candidate has a price.
+    """
+    aim, reserve = aim_of(scenario.choice), reserve_of(scenario.standby)
+    if (aim is None and reserve is None) or not plan.candidates:
+        return plan
+    race = Race(question=question, aim=aim or Aim(), reserve=reserve, prices=prices, where=where)
+    first = race.prepared(plan.candidates[0])
+    running = [first, *(race.prepared(each) for each in plan.candidates[1:])]
+    deep: dict[int, Plan] = {id(first): plan}
+    out: list[Rejected] = []
+    while True:
+        spent = {id(each): race.outlay(plan, each) for each in running}
+        _check_priced(race.aim, list(spent.values()))
+        running.sort(key=lambda each: race.key(each, spent[id(each)]))
+        broken = {id(each): race.broken(each, spent[id(each)]) for each in running}
+        best = next((each for each in running if broken[id(each)] is None), None)
+        if best is None or id(best) in deep or len(deep) > MOST_CHECKED:
+            break
+        again = search(narrowed(question, best))
+        place = running.index(best)
+        if again.choice is None or again.choice.identity != best.identity:
+            running.pop(place)
+            out += [rejected(best.identity, each.reason) for each in again.rejected[:1]]
+            continue
+        running[place] = race.prepared(again.choice)
+        deep[id(running[place])] = again
+    if best is not None and id(best) not in deep:
+        best = next(each for each in running if broken[id(each)] is None and id(each) in deep)
+    over = [rejected(each.identity, why) for each in running if (why := broken[id(each)]) is not None]
+    kept = [each for each in running if broken[id(each)] is None and each is not best]
+    candidates = () if best is None else (best, *kept)
+    return _made(plan, None if best is None else deep[id(best)], candidates, (*over, *out, *plan.rejected), aim)
+
+
+def _check_priced(aim: Aim, spent: list[Outlay]) -> None:
+    """Refuse to look for the least of what is known of no candidate.
+
+    Raises:
+        InputError: no price, or no power, is known.
+    """
+    if aim.objective == "cost" and all(each.cheapest_usd_per_year is None for each in spent):
+        raise InputError(f"{option('objective')}: cost cannot decide, as none of the deployments has a price; give {option('price')}")
+    if aim.objective == "power" and all(each.system_watts is None for each in spent):
+        raise InputError(f"{option('objective')}: power cannot decide, as that of none of the systems is known")
+
+
+def _made(plan: Plan, deep: Plan | None, candidates: tuple[Candidate, ...], out: tuple[Rejected, ...], aim: Aim | None) -> Plan:
+    """The plan with other candidates, and all that it says of its choice taken from the answer that was asked for that one alone."""
+    if deep is None:
+        nothing: dict[str, Any] = {"curve": (), "explain": None, "sensitivity": None, "warnings": (), "fleet_check": None, "job": None}
+        return replace(plan, candidates=(), rejected=out, pareto=(), aim=aim, percentile_answer=None, **nothing)
+    known = candidates[0].standby
+    return replace(
+        plan,
+        candidates=candidates,
+        rejected=out,
+        notes=deep.notes if deep is not plan else plan.notes,
+        percentile_answer=deep.percentile_answer,
+        curve=deep.curve,
+        pareto=pareto(candidates) if plan.pareto else (),
+        explain=deep.explain,
+        sensitivity=shifted(deep.sensitivity, 0 if known is None else known.extra_systems),
+        warnings=deep.warnings,
+        fleet_check=deep.fleet_check,
+        job=deep.job,
+        aim=aim,
+    )

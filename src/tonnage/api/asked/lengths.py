@@ -1,0 +1,107 @@
+"""Lengths as they were asked for: words turned into tokens, the parts of a prompt added up, pairs kept together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tonnage.api.asked.faults import Faults
+from tonnage.errors import option
+from tonnage.plan.note import LengthInCharacters, LengthInWords, Note, Part, PromptPart, PromptParts, Which
+from tonnage.spec.length_files import read_pairs
+from tonnage.spec.lengths import CHARACTERS_PER_TOKEN, WORDS_PER_TOKEN, Lengths, Pairs, parse_lengths, parse_part
+from tonnage.spec.recording import Recording
+from tonnage.spec.scenario import LengthsAsked
+from tonnage.spec.use_cases import mixture_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LengthsFound:
+    """Lengths of one request, drawn apart or in pairs, and what was understood on the way."""
+
+    isl: Lengths
+    osl: Lengths
+    pairs: Pairs | None
+    remarks: tuple[Note, ...]
+
+
+def replays_lengths(asked: LengthsAsked) -> bool:
+    """Whether a trace's own lengths count: they do unless others were given."""
+    return asked.isl is None and asked.osl is None and asked.pairs is None and asked.mixture is None
+
+
+def lengths_found(asked: LengthsAsked, recording: Recording | None, faults: Faults) -> LengthsFound | None:
+    """Lengths with everything added up; None where a text among them is none."""
+    words = WORDS_PER_TOKEN if asked.words_per_token is None else asked.words_per_token
+    if not 0.01 <= words <= 100:
+        faults.say(f"{option('words_per_token')}: {words:g} is not possible; write words of one token, 0.75 for English")
+        return None
+    if twice := _given_twice(asked):
+        faults.say(twice)
+        return None
+    before = len(faults.messages)
+    added, remarks = _added(asked, words, faults)
+    pairs = faults.of(read_pairs, asked.pairs, option("pairs")) if asked.pairs is not None else None
+    pairs = pairs if asked.mixture is None else faults.of(mixture_of, asked.mixture, option("mixture"))
+    if pairs is None and recording is not None and replays_lengths(asked):
+        pairs = recording.pairs()
+        if pairs is None:
+            faults.say(f"{option('isl')}, {option('osl')}: {recording.source} has no lengths; give them, or add the columns isl and osl")
+    if pairs is not None:
+        longer = pairs.longer(added)
+        isl, osl = longer.lengths()
+        return LengthsFound(isl=isl, osl=osl, pairs=longer, remarks=tuple(remarks))
+    if asked.isl is None or asked.osl is None:
+        return None
+    texts: tuple[tuple[Which, str], ...] = (("isl", _text(asked.isl)), ("osl", _text(asked.osl)))
+    isl_own, osl_own = (faults.of(parse_lengths, text, option(name), words) for name, text in texts)
+    if isl_own is None or osl_own is None or len(faults.messages) > before:
+        return None
+    remarks += _in_words(texts, (isl_own, osl_own), words)
+    remarks += _in_characters(texts, (isl_own, osl_own))
+    return LengthsFound(isl=isl_own.longer(added), osl=osl_own, pairs=None, remarks=tuple(remarks))
+
+
+def _given_twice(asked: LengthsAsked) -> str:
+    """What is wrong where lengths are said in more than one way; empty where they are not."""
+    single = asked.isl is not None or asked.osl is not None
+    if asked.mixture is not None and (single or asked.pairs is not None):
+        others = ", ".join(option(name) for name in ("isl", "osl", "pairs"))
+        return f"{option('mixture')} and {others}: both are given; the mixture is the lengths"
+    if asked.pairs is not None and single:
+        return f"{option('pairs')} and {option('isl')}, {option('osl')}: both are given; the pairs are the lengths"
+    return ""
+
+
+def _text(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.15g}"
+
+
+def _in_words(texts: tuple[tuple[Which, str], ...], lengths: tuple[Lengths, ...], words: float) -> list[Note]:
+    """A note on each length that was written in words."""
+    return [
+        LengthInWords(which=name, written=text, tokens=found.mean, words_per_token=words)
+        for (name, text), found in zip(texts, lengths, strict=True)
+        if "word" in text
+    ]
+
+
+def _in_characters(texts: tuple[tuple[Which, str], ...], lengths: tuple[Lengths, ...]) -> list[Note]:
+    """A note on each length that was written in characters."""
+    return [
+        LengthInCharacters(which=name, written=text, tokens=found.mean, characters_per_token=CHARACTERS_PER_TOKEN)
+        for (name, text), found in zip(texts, lengths, strict=True)
+        if "char" in text.lower()
+    ]
+
+
+def _added(asked: LengthsAsked, words: float, faults: Faults) -> tuple[int, list[Note]]:
+    """Tokens of system prompt, passages and history together, and how they add up."""
+    given: dict[Part, float | str | None] = {"system_prompt": asked.system_prompt, "retrieved": asked.retrieved, "history": asked.history}
+    found = []
+    for name, value in given.items():
+        if value is not None:
+            part = faults.of(parse_part, _text(value), option(name), words)
+            if part is not None:
+                found.append(PromptPart(part=name, count=part[0], tokens=part[1]))
+    total = round(sum(part.count * part.tokens for part in found))
+    return total, [PromptParts(tokens=total, parts=tuple(found))] if found else []

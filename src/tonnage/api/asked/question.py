@@ -1,0 +1,496 @@
+"""From what was written to what is asked: names looked up, files read, texts understood; every error at once."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tonnage.api.asked.aims import aim_of, reserve_of, said_of_choice
+from tonnage.api.asked.arguments import Many, confidence_asked, listed, slo, spare_of, whole_numbers
+from tonnage.api.asked.costs import overrides_of
+from tonnage.api.asked.faults import Faults
+from tonnage.api.asked.lengths import lengths_found, replays_lengths
+from tonnage.api.asked.people import check_day, says_no_load
+from tonnage.api.asked.recordings import recording_from
+from tonnage.api.asked.scaling import check_scaling
+from tonnage.api.asked.shared_prompts import check_lengths, check_load, shared_blocks, sharing_of, sized_router
+from tonnage.errors import InputError, InputErrors, UnknownName, option
+from tonnage.perf.external.measured_steps import check_source, checked_source
+from tonnage.plan.cost import WAYS
+from tonnage.plan.demand import Demand
+from tonnage.plan.limit import limit_of
+from tonnage.plan.note import UseCaseDefaults
+from tonnage.sizing.demand import carried_by_existing, demand_of
+from tonnage.sizing.question import DECIDING, Owned, Question
+from tonnage.sizing.sharing import Sharing
+from tonnage.spec.calibration import read_calibration
+from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, gpu_of, system_of
+from tonnage.spec.deployment import METRICS, Limit, Slo, parse_limit
+from tonnage.spec.hardware import Gpu, System
+from tonnage.spec.lengths import WORDS_PER_TOKEN, parse_lengths
+from tonnage.spec.model import Model
+from tonnage.spec.precision import PRECISIONS, Precision, find_precision
+from tonnage.spec.recording import Recording, load_profile
+from tonnage.spec.scenario import DemandAsked, LengthsAsked, LimitsAsked, Mode, Scenario, UseCase
+from tonnage.spec.speculation import parse_speculation
+from tonnage.spec.use_cases import Defaults, with_defaults
+from tonnage.spec.workload import checked_cv
+from tonnage.units import format_duration, parse_duration
+
+DEFAULT_GPUS = "h100-sxm-80gb,h200-sxm-141gb,a100-sxm-80gb,l40s"
+DEFAULT_PRECISIONS = ("fp16", "fp8")
+"""What is tried of a model that is published in 16 bits."""
+ALONE: UseCase = "chatbot"
+"""What systems that exist are taken to serve where nothing is said of the requests."""
+MOST_FRONT_ENDS = 1_000
+EVERY = "all"
+"""What stands for every number format; BF16 is as fast as FP16."""
+OF_SIMULATE = ("long_prefill_token_threshold", "queue_order", "classes", "shed", "mmpp")
+"""What of the search ``tonnage simulate`` alone understands."""
+DEFAULT_TPS = "1,2,4,8"
+DEFAULT_ENGINES = "tensorrt-llm,vllm"
+
+
+def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, object] | None = None) -> tuple[Question, ...]:
+    """What a scenario asks, once per model.
+
+    Args:
+        written: the scenario as it was written; its use case's defaults are filled in here.
+        source: the file that it came from, for messages.
+        flags: the arguments given beside the file, for messages.
+
+    Raises:
+        InputErrors: everything that cannot be used.
+    """
+    scenario, defaults = with_defaults(_alone(written))
+    remarks = () if defaults is None else (_note(defaults),)
+    faults = Faults(source, flags)
+    _check_given(scenario, faults)
+    models = [faults.named(option("model"), find_model, name) for name in _names(scenario.model, option("model"), faults)]
+    recorded = faults.of(recording_of, scenario.demand)
+    recording = None if recorded is None else shared_blocks(recorded, scenario)
+    lengths = lengths_found(scenario.lengths, recording, faults)
+    sharing = None if lengths is None else faults.of(sharing_of, scenario, lengths, recording)
+    demand = None if recording is None and scenario.demand.trace is not None else faults.of(_demand, scenario, recording)
+    mode = _mode(scenario, demand)
+    limits = _limits(scenario.limits, faults)
+    _check_limits(limits, mode, demand, faults)
+    for model in models if lengths is not None else ():
+        if model is not None and lengths is not None:
+            faults.of(check_lengths, model, lengths, sharing)
+    rest = _search(scenario, faults, sharing)
+    faults.of(check_load, sharing, scenario, mode, rest["load"])
+    _check_choice(scenario, mode, faults)
+    faults.of(check_scaling, scenario, demand, mode)
+    InputErrors.raise_if(faults.messages)
+    if lengths is None or demand is None:
+        raise InputError("nothing was asked")
+    whole = lengths.isl if sharing is None or sharing.recording is not None else sharing.best(lengths.osl).isl
+    asked: dict[str, Any] = {
+        "isl": whole,
+        "sharing": sharing,
+        "osl": lengths.osl,
+        "pairs": lengths.pairs,
+        "remarks": (*remarks, *lengths.remarks),
+    }
+    asked |= {"demand": demand, "slo": limits, "mode": mode, "recording": recording, "replays_lengths": replays_lengths(scenario.lengths)}
+    named = rest.pop("precisions")
+    return tuple(
+        Question(model=model, precisions=named or usual_precisions(model, rest["gpus"]), **asked, **rest)
+        for model in models
+        if model is not None
+    )
+
+
+def usual_precisions(model: Model, gpus: Sequence[Gpu]) -> tuple[Precision, ...]:
+    """The formats that are tried where none is named.
+
+    They are FP16 and FP8 where the model is published in 16 bits; else the published one, and FP16 beside it where one of the GPUs
+    cannot compute in that.
+    """
+    own = find_precision(model.usual_precision)
+    if own.weight_format in DEFAULT_PRECISIONS[:1]:
+        return tuple(find_precision(name) for name in DEFAULT_PRECISIONS)
+    return (own,) if all(gpu.supports(own) for gpu in gpus) else (own, find_precision(DEFAULT_PRECISIONS[0]))
+
+
+def _alone(written: Scenario) -> Scenario:
+    """The scenario; where it names a model and systems that exist and says nothing of their load, that of a chat."""
+    said = written.use_case, written.lengths.isl, written.lengths.osl, written.lengths.pairs or written.lengths.mixture
+    if _of_existing(written) and all(part is None for part in said):
+        return replace(written, use_case=ALONE)
+    return written
+
+
+def _of_existing(scenario: Scenario) -> bool:
+    """Whether the question is what systems that exist carry, without any load that is asked for."""
+    return scenario.have is not None and says_no_load(scenario.demand)
+
+
+def _demand(scenario: Scenario, recording: Recording | None) -> Demand:
+    """The demand, or that there is none beside systems that exist.
+
+    Raises:
+        InputError: what is given contradicts itself, is too little, or needs today's load.
+    """
+    if not _of_existing(scenario):
+        return demand_asked(scenario.demand, recording)
+    needing = next((name for name in ("growth", "benchmarks") if getattr(scenario, name) is not None), None)
+    if needing is not None:
+        raise InputError(f"{option(needing)}: needs today's load beside {option('have')}; add for example {option('peak_rps')} 20")
+    check_day(scenario.demand)
+    return carried_by_existing()
+
+
+def _note(defaults: Defaults) -> UseCaseDefaults:
+    """What a use case set, as a note of the plan."""
+    limits = tuple(map(limit_of, defaults.limits))
+    return UseCaseDefaults(use_case=defaults.use_case, mode=defaults.mode, isl=defaults.isl, osl=defaults.osl, limits=limits)
+
+
+def _check_given(scenario: Scenario, faults: Faults) -> None:
+    """Refuse a question that leaves out what it cannot do without."""
+    asked, replayed = scenario.lengths, scenario.demand.trace is not None or scenario.lengths.pairs is not None
+    replayed = replayed or asked.mixture is not None
+    needed = {"model": scenario.model, "isl": asked.isl or replayed, "osl": asked.osl or replayed}
+    missing = [name for name, value in needed.items() if value is None or value is False]
+    if missing:
+        said = f"{option('model')} llama-3.1-8b {option('isl')} 2000 {option('osl')} 200"
+        example = "model: llama-3.1-8b, lengths: {isl: 2000, osl: 200}" if faults.source else said
+        keys = ", ".join(faults.keys.get(name, option(name)) for name in missing)
+        faults.messages.append(f"{f'{faults.source}: ' if faults.source else ''}{keys}: missing; for example {example}")
+
+
+def _names(values: Many | None, where: str, faults: Faults) -> tuple[str, ...]:
+    return () if values is None else faults.of(listed, values, where) or ()
+
+
+def _mode(scenario: Scenario, demand: Demand | None) -> Mode:
+    if scenario.mode is not None:
+        return scenario.mode
+    return "offline" if demand is not None and demand.offline_requests is not None else "streaming"
+
+
+def recording_of(asked: DemandAsked) -> Recording | None:
+    """The trace that a demand names, stretched to its mean.
+
+    Raises:
+        InputError: the file is none.
+    """
+    if asked.trace is None:
+        return None
+    recording = recording_from(asked.trace, option("trace"))
+    if asked.mean_rps is not None and 0 < asked.mean_rps < 1e9:
+        return recording.at_mean(asked.mean_rps)
+    return recording
+
+
+def demand_asked(asked: DemandAsked, recording: Recording | None = None) -> Demand:
+    """The demand that a scenario asks for.
+
+    Raises:
+        InputError: what is given contradicts itself, or is too little.
+    """
+    profile = asked.profile
+    hours = load_profile(profile, option("profile")) if isinstance(profile, str) else profile
+    return demand_of(
+        peak_rps=asked.peak_rps,
+        mean_rps=asked.mean_rps,
+        percentile=asked.peak_percentile,
+        factor=asked.peak_factor,
+        users=asked.users,
+        requests_per_user_day=asked.requests_per_user_day,
+        working_hours=asked.working_hours,
+        working_days=asked.working_days,
+        calls_per_year=asked.calls_per_year,
+        requests_per_call=asked.requests_per_call,
+        profile=hours,
+        trace=recording,
+        requests=asked.requests,
+        within_s=None if asked.within is None else parse_duration(asked.within, option("within")),
+    )
+
+
+def _limits(asked: LimitsAsked, faults: Faults) -> Slo:
+    """Every limit that can be read; none twice."""
+    found: list[Limit] = []
+    for metric in METRICS:
+        texts = getattr(asked, metric) or ()
+        for text in [texts] if isinstance(texts, str) else texts:
+            limit = faults.of(parse_limit, metric, text)
+            if limit is not None and any((other.metric, other.statistic) == (metric, limit.statistic) for other in found):
+                faults.say(f"{option(metric)}: {limit.statistic} is limited twice; keep one of them")
+            elif limit is not None:
+                found.append(limit)
+    return tuple(found)
+
+
+def _check_limits(limits: Slo, mode: Mode, demand: Demand | None, faults: Faults) -> None:
+    """Refuse limits that contradict the mode or each other."""
+    idle = [str(limit) for limit in limits if limit.metric not in DECIDING[mode]]
+    if idle:
+        what = (
+            "only the throughput of a job counts"
+            if mode == "offline"
+            else f"nobody sees the first tokens, the last one decides ({option('e2e')})"
+        )
+        faults.say(f"{option('mode')}: {mode} contradicts the limit {', '.join(idle)}: {what}; leave one of them out")
+    elif mode == "offline" and demand is not None and demand.offline_requests is None:
+        faults.say(f"{option('mode')}: offline asks for a job; give {option('requests')} and {option('within')} instead of a rate")
+    if demand is not None and demand.offline_requests is not None and mode != "offline":
+        faults.say(
+            f"{option('mode')}: {mode} contradicts {option('requests')} and {option('within')}, which make a job; "
+            f"give a rate, or {option('mode')} offline"
+        )
+    for first in limits:
+        for last in limits:
+            if (
+                first.metric in ("ttft", "tpot")
+                and last.metric == "e2e"
+                and first.statistic == last.statistic
+                and first.seconds > last.seconds
+            ):
+                faults.say(
+                    f"{option(first.metric)}: {first} contradicts {last}: the whole answer would be done before; "
+                    f"lower it below {format_duration(last.seconds)} or leave it out"
+                )
+
+
+def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) -> dict[str, Any]:
+    """What may be combined, and the rest that stands by itself."""
+    asked = scenario.search
+    bought = faults.named(option("system"), shapes, asked.system) or ()
+    own = asked.gpu is None and (scenario.have is not None or bool(asked.system))
+    gpus = () if own else _names(asked.gpu or DEFAULT_GPUS, option("gpu"), faults)
+    precisions = _names(asked.precision, option("precision"), faults)
+    precisions = tuple(name for name in PRECISIONS if name != "bf16") if precisions == (EVERY,) else precisions
+    engines = _names(DEFAULT_ENGINES if asked.engine is None else asked.engine, option("engine"), faults)
+    have = faults.named(option("have"), owned, scenario.have) if scenario.have is not None else ()
+    growth = faults.of(growth_of, scenario.growth) if scenario.growth is not None else None
+    chosen: dict[str, Any] = {
+        "gpus": tuple(faults.named(option("gpu"), find_gpu, name) for name in gpus),
+        "precisions": tuple(faults.named(option("precision"), find_precision, name) for name in precisions),
+        "engines": tuple(engine.name for name in engines if (engine := faults.named(option("engine"), find_engine, name))),
+        "tps": faults.of(whole_numbers, DEFAULT_TPS if asked.tp is None else asked.tp, option("tp")),
+        "pps": _counts(asked.pp, option("pp"), faults),
+        "dps": _counts(asked.dp, option("dp"), faults),
+        "eps": _counts(asked.ep, option("ep"), faults),
+        "max_batch_sizes": _counts(asked.max_batch_size, option("max_batch_size"), faults),
+        "max_num_tokens": _counts(asked.max_num_tokens, option("max_num_tokens"), faults),
+        "chunked_prefill": asked.chunked_prefill,
+        "stream_interval": asked.stream_interval,
+        "front_ends": asked.front_ends,
+        "load": asked.load or "open",
+        "process": "poisson" if asked.arrivals in (None, "mmpp", "trace", "profile") else asked.arrivals,
+        "cv": 1.0 if asked.cv is None else asked.cv,
+        "spare": scenario.spare or 0,
+        "confidence": faults.of(confidence_asked, scenario.confidence),
+        "seed": scenario.seed or 0,
+        "router": faults.of(sized_router, asked.router, sharing),
+        "prefix_caching": asked.prefix_caching,
+        "have": have or (),
+        "growth_per_month": growth,
+        "speculation": faults.of(parse_speculation, asked.speculation),
+        "calibration": None if asked.coefficients is None else faults.of(read_calibration, asked.coefficients),
+        "step_source": None if asked.step_model is None else faults.of(checked_source, asked.step_model),
+    }
+    chosen["systems"] = bought
+    if bought:
+        chosen["gpus"] = tuple(dict.fromkeys((*chosen["gpus"], *map(gpu_of, bought))))
+    if have:
+        chosen["gpus"] = tuple(dict.fromkeys((*chosen["gpus"], *(gpu_of(each.system) for each in have))))
+    choices = [len(chosen[kind] or ()) for kind in ("gpus", "engines", "tps")]
+    formats = len(DEFAULT_PRECISIONS if asked.precision is None else precisions)
+    faults.of(check_source, chosen["step_source"], chosen["calibration"], math.prod(choices) * formats)
+    _check_numbers(scenario, faults)
+    _check_unsized(scenario, faults)
+    if scenario.prices is not None:
+        _check_prices(scenario, faults)
+    faults.of(places, scenario.where)
+    return chosen
+
+
+def _check_choice(scenario: Scenario, mode: Mode, faults: Faults) -> None:
+    """Refuse what is said of the choice, or of what stands by, where it cannot be or decides nothing."""
+    aim, reserve = faults.of(aim_of, scenario.choice), faults.of(reserve_of, scenario.standby)
+    if _of_existing(scenario) and (aim is not None or reserve is not None):
+        name = said_of_choice(scenario) or "objective"
+        faults.say(f"{option(name)}: {option('have')} without a load chooses nothing; give the load too, such as {option('peak_rps')} 20")
+    if aim is not None and aim.objective == "latency" and mode == "offline":
+        faults.say(f"{option('objective')}: latency decides nothing of a job; write gpus, cost or power")
+
+
+def _counts(values: Many | None, where: str, faults: Faults) -> tuple[int, ...]:
+    return () if values is None else faults.of(whole_numbers, values, where) or ()
+
+
+def _check_unsized(scenario: Scenario, faults: Faults) -> None:
+    """Refuse what only a simulation has so far, and what belongs to two pools."""
+    alone = [name for name in OF_SIMULATE if getattr(scenario.search, name) is not None]
+    if alone or scenario.search.arrivals == "mmpp":
+        named = ", ".join(map(option, alone or ["arrivals"]))
+        faults.say(f"{named}: systems are sized without this so far; leave it out, and see by `tonnage simulate` what one instance does")
+    pools = [name for name in ("kv_link", "kv_overlap") if getattr(scenario.search, name) is not None]
+    if pools and not scenario.search.disaggregated:
+        faults.say(f"{', '.join(map(option, pools))}: of two pools; add {option('disaggregated')}, or leave it out")
+
+
+def _check_prices(scenario: Scenario, faults: Faults) -> None:
+    """Refuse prices that cannot be."""
+    from tonnage.spec.catalog.price_list import problems
+
+    found = faults.of(overrides_of, scenario)
+    if found is not None:
+        overrides, where = found
+        at = f"{faults.source}: " if faults.source and "prices" in faults.keys else ""
+        faults.messages += [f"{at}{problem}" for problem in problems(overrides, where)]
+
+
+def _check_numbers(scenario: Scenario, faults: Faults) -> None:
+    """Refuse numbers out of range that stand by themselves."""
+    asked = scenario.search
+    if scenario.spare is not None:
+        faults.of(spare_of, scenario.spare)
+    if scenario.seed is not None and scenario.seed < 0:
+        faults.say(f"{option('seed')}: {scenario.seed} is negative; write a whole number from 0")
+    if asked.stream_interval is not None and asked.stream_interval < 1:
+        faults.say(f"{option('stream_interval')}: {asked.stream_interval} is not a number of tokens; write 1 or more")
+    if asked.front_ends is not None and not 1 <= asked.front_ends <= MOST_FRONT_ENDS:
+        faults.say(f"{option('front_ends')}: {asked.front_ends} is not a number of them; write 1 to {MOST_FRONT_ENDS:,}")
+    if asked.cv is not None:
+        faults.of(checked_cv, asked.cv)
+    if asked.arrivals == "trace" and scenario.demand.trace is None:
+        faults.say(f"{option('arrivals')}: trace needs a file of recorded requests; give {option('trace')}")
+    if scenario.demand.trace is not None and (asked.arrivals not in (None, "trace") or asked.load == "closed"):
+        faults.say(f"{option('trace')} and {option('arrivals')}, {option('load')}: a trace brings its own arrivals; leave the others out")
+    if scenario.growth is not None and scenario.have is None:
+        faults.say(f"{option('growth')}: goes with {option('have')}, to say when those systems no longer suffice")
+
+
+_OWNED = re.compile(r"^(\d{1,6})\s*[x×]\s*(.+)$")
+_GROWTH = re.compile(r"^([+-]?\d+(?:\.\d*)?)\s*%\s*(?:/|per|a|p\.?)?\s*(month|year|m|y|a)\.?$", re.IGNORECASE)
+
+
+def owned(text: str | None) -> tuple[Owned, ...]:
+    """Read "3xdgx-h100", or several with commas between.
+
+    Raises:
+        InputError: not a number of known systems.
+    """
+    found: list[Owned] = []
+    for part in listed(text or "", option("have")):
+        match = _OWNED.match(part)
+        if not match or int(match.group(1)) < 1:
+            raise InputError(f"{option('have')}: '{part}' is not a number of systems; write for example 3xdgx-h100, 3x4xl40s or 16xh100")
+        found += _held(int(match.group(1)), match.group(2))
+    return tuple(sorted(found, key=lambda each: each.system.gpus))
+
+
+def _held(count: int, name: str) -> list[Owned]:
+    """So many systems of a name; of a GPU's name so many GPUs, in whole systems of the catalog and a smaller one for the rest.
+
+    Raises:
+        UnknownName: neither a system nor a GPU.
+    """
+    try:
+        return [Owned(count=count, system=find_system(name))]
+    except UnknownName as error:
+        try:
+            gpu = find_gpu(name)
+        except UnknownName:
+            raise error from None
+    whole, rest = divmod(count, system_of(gpu).gpus)
+    full = [Owned(count=whole, system=system_of(gpu))] if whole else []
+    return full + ([Owned(count=1, system=find_system(f"{rest}x{gpu.name}"))] if rest else [])
+
+
+def shapes(values: Many | None) -> tuple[System, ...]:
+    """The servers to buy in, one of each GPU at most.
+
+    Raises:
+        UnknownName: no such server.
+        InputError: two of one GPU.
+    """
+    found: list[System] = []
+    for name in () if values is None else listed(values, option("system")):
+        system = find_system(name)
+        other = next((each.name for each in found if each.gpu == system.gpu), None)
+        if other is not None:
+            raise InputError(f"{option('system')}: {other} and {system.name} hold the same GPU; ask for one of them at a time")
+        found.append(system)
+    return tuple(found)
+
+
+def growth_of(text: float | str | None) -> float:
+    """Read "5%/month" or "60%/year" as the share by which a load grows in a month.
+
+    Raises:
+        InputError: neither form, or a load that shrinks to nothing.
+    """
+    match = _GROWTH.match(str(text).strip())
+    share = float(match.group(1)) / 100 if match else -1.0
+    if not match or not -1 < share <= 100:
+        raise InputError(f"{option('growth')}: '{text}' is not a growth; write for example 5%/month or 60%/year")
+    return share if match.group(2).lower().startswith("m") else (1 + share) ** (1 / 12) - 1
+
+
+def places(values: Many | None) -> tuple[str, ...]:
+    """Where the load may be served: some of on-prem, cloud, hybrid, api and hybrid-api.
+
+    Raises:
+        InputError: another place.
+    """
+    found = () if values is None else listed(values, option("where"))
+    for name in found:
+        if name not in WAYS:
+            raise InputError(f"{option('where')}: '{name}' is not a place; choose from {', '.join(WAYS)}")
+    return found
+
+
+def check_leaf(name: str, text: str, context: Mapping[str, Any]) -> None:
+    """Refuse one answer by itself, before the whole question is there.
+
+    Args:
+        name: the leaf.
+        text: what was answered.
+        context: earlier answers of the same form, such as ``calls_per_year`` for ``requests_per_call``.
+
+    Raises:
+        InputError: it could not be used.
+    """
+    from tonnage.spec.scenario_file import scenario_of
+
+    scenario = scenario_of({}, {**context, name: text})
+    faults = Faults()
+    if name == "model":
+        for one in _names(scenario.model, option("model"), faults):
+            faults.named(option("model"), find_model, one)
+    elif name in LengthsAsked.__dataclass_fields__:
+        lengths_found(
+            replace(scenario.lengths, isl=scenario.lengths.isl or 1, osl=1) if name not in ("pairs", "mixture") else scenario.lengths,
+            None,
+            faults,
+        )
+        if name == "osl":
+            faults.of(parse_lengths, text, option("osl"), WORDS_PER_TOKEN)
+    elif name in DemandAsked.__dataclass_fields__:
+        _check_demand_leaf(name, scenario.demand, faults)
+    elif name in METRICS:
+        faults.of(slo, **{name: text})
+    else:
+        _search(scenario, faults)
+    InputErrors.raise_if(faults.messages)
+
+
+_COMPLETED: dict[str, dict[str, Any]] = {"users": {"requests_per_user_day": 1.0}, "requests": {"within": "1h"}}
+"""What a leaf needs beside it to be checked alone."""
+
+
+def _check_demand_leaf(name: str, asked: DemandAsked, faults: Faults) -> None:
+    completed = replace(asked, **_COMPLETED.get(name, {}))
+    recording = faults.of(recording_of, completed)
+    if recording is not None or completed.trace is None:
+        faults.of(demand_asked, completed, recording)

@@ -1,0 +1,131 @@
+"""Understands what requests share and how they follow one another, and the memory below the KV cache that keeps what is shared."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING
+
+from tonnage.api.asked.lengths import LengthsFound
+from tonnage.errors import InputError, option
+from tonnage.simulator.tiers import Tier
+from tonnage.spec.lengths import WORDS_PER_TOKEN, Lengths, parse_lengths, parse_part
+from tonnage.spec.pause import Pause, parse_pause
+from tonnage.spec.scenario import Scenario, SessionsAsked
+from tonnage.spec.sessions import Sessions
+from tonnage.units import PS_PER_S, parse_bytes
+
+if TYPE_CHECKING:
+    from tonnage.spec.deployment import Deployment
+
+MOST_TURNS, MOST_CALLS, MOST_PREFIXES = 1_000, 100, 1_000_000
+
+_TIER = re.compile(r"^\s*(?:[a-z]+\s*=)?\s*([^@=]+)@\s*([^@=]+?)\s*/\s*s\s*$", re.IGNORECASE)
+
+
+def sessions_of(scenario: Scenario, lengths: LengthsFound) -> Sessions | None:
+    """The sessions that a scenario asks for; None where requests have nothing to do with one another.
+
+    Args:
+        scenario: what was asked.
+        lengths: of what each turn adds and of its answer.
+
+    Raises:
+        InputError: a value that cannot be, or one that says nothing without another.
+    """
+    asked = scenario.sessions
+    if asked == SessionsAsked():
+        return None
+    words = scenario.lengths.words_per_token or WORDS_PER_TOKEN
+    prefix = _prefix(asked, words)
+    turns = Lengths(mean=1.0) if asked.turns is None else _turns(asked.turns)
+    calls = 0 if asked.tool_calls is None else asked.tool_calls
+    if not 0 <= calls <= MOST_CALLS:
+        raise InputError(f"{option('tool_calls')}: {calls} is not possible; write 0 to {MOST_CALLS}")
+    if asked.think_time is not None and turns.longest <= 1:
+        raise InputError(f"{option('think_time')}: is the time between two turns; give {option('turns')} too")
+    if not calls and (asked.tool_delay is not None or asked.tool_tokens is not None):
+        raise InputError(f"{option('tool_delay')}, {option('tool_tokens')}: belong to tools; give {option('tool_calls')} too")
+    result = None if asked.tool_tokens is None else parse_lengths(_text(asked.tool_tokens), option("tool_tokens"), words)
+    return Sessions(
+        prefix_tokens=prefix,
+        prefix_share=1.0 if asked.shared_prefix_share is None else asked.shared_prefix_share,
+        prefixes=1 if asked.shared_prefixes is None else asked.shared_prefixes,
+        turns=turns,
+        think=_pause(asked.think_time, "think_time"),
+        tool_calls=calls,
+        tool=_pause(asked.tool_delay, "tool_delay"),
+        tool_tokens=result,
+    )
+
+
+def _prefix(asked: SessionsAsked, words: float) -> int:
+    """Tokens of the shared prefix; its share and number are checked with it."""
+    share, number = asked.shared_prefix_share, asked.shared_prefixes
+    if asked.shared_prefix is None:
+        if share is not None or number is not None:
+            raise InputError(f"{option('shared_prefix')}: missing; say how many tokens are shared, for example 1000")
+        return 0
+    count, tokens = parse_part(_text(asked.shared_prefix), option("shared_prefix"), words)
+    if round(count * tokens) < 1:
+        raise InputError(f"{option('shared_prefix')}: '{asked.shared_prefix}' is below one token; write 1 or more")
+    if share is not None and not 0 < share <= 1:
+        raise InputError(f"{option('shared_prefix_share')}: {share:g} is not a share; write a number above 0, at most 1")
+    if number is not None and not 1 <= number <= MOST_PREFIXES:
+        raise InputError(f"{option('shared_prefixes')}: {number} is not possible; write 1 to {MOST_PREFIXES:,}")
+    return round(count * tokens)
+
+
+def _turns(value: float | str) -> Lengths:
+    turns = parse_lengths(_text(value), option("turns"))
+    if turns.longest > MOST_TURNS:
+        raise InputError(f"{option('turns')}: '{value}' is more than {MOST_TURNS:,} turns of one conversation; write fewer")
+    return turns
+
+
+def _pause(text: str | None, name: str) -> Pause:
+    return Pause() if text is None else parse_pause(text, option(name))
+
+
+def _text(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.15g}"
+
+
+def tiers_of(text: str | None, deployment: Deployment) -> tuple[Tier, ...]:
+    """Memory below the KV cache of an instance, such as "host=256GB@50GB/s,disk=4TB@6GB/s": size and bandwidth of each tier.
+
+    Args:
+        text: as above; None for none.
+        deployment: whose KV blocks are kept: those of all GPUs of the instance together.
+
+    Raises:
+        InputError: another form, or a tier without bandwidth.
+        DoesNotFit: the weights exceed the memory.
+    """
+    if text is None:
+        return ()
+    from tonnage.perf.memory import memory_plan
+
+    plan = memory_plan(deployment)
+    block = plan.kv_bytes_per_token * deployment.knobs.tokens_per_block * deployment.parallelism.gpus
+    return tuple(Tier(blocks=int(size // block), block_ps=math.ceil(block * PS_PER_S / speed)) for size, speed in tier_sizes(text))
+
+
+def tier_sizes(text: str | None) -> tuple[tuple[int, int], ...]:
+    """The same as bytes and bytes per second of each tier, whatever the instance is.
+
+    Raises:
+        InputError: another form, or a tier without bandwidth.
+    """
+    if text is None:
+        return ()
+    where, sizes = option("kv_tiers"), []
+    for part in text.split(","):
+        match = _TIER.match(part)
+        if not match:
+            raise InputError(f"{where}: '{part.strip()}' is not a tier; write size and bandwidth, such as host=256GB@50GB/s")
+        size, bandwidth = parse_bytes(match.group(1), where), parse_bytes(match.group(2), where)
+        if bandwidth < 1:
+            raise InputError(f"{where}: '{part.strip()}' has no bandwidth; write such as host=256GB@50GB/s")
+        sizes.append((size, bandwidth))
+    return tuple(sizes)

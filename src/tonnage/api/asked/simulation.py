@@ -1,0 +1,451 @@
+"""Understands what ``tonnage.simulate`` is asked: one deployment and its loads, from a scenario and arguments beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from tonnage.api.asked.arguments import Many, listed, rates, seed_of, slo, whole_numbers
+from tonnage.api.asked.changes import autoscale_of, failures_of
+from tonnage.api.asked.classes import with_classes
+from tonnage.api.asked.deployment import deployment_of, scheduler_of
+from tonnage.api.asked.documents import ScenarioLike, document_of, plain
+from tonnage.api.asked.faults import Faults
+from tonnage.api.asked.lengths import LengthsFound, lengths_found, replays_lengths
+from tonnage.api.asked.loads import loads_of, modulated_loads, window_of, workload_of
+from tonnage.api.asked.pools import pools_of
+from tonnage.api.asked.routers import BY_CONTENT, router_of
+from tonnage.api.asked.seasons import Seasons, seasons_of
+from tonnage.api.asked.sessions import sessions_of, tiers_of
+from tonnage.api.asked.typed_arguments import LengthsArguments, SessionsArguments
+from tonnage.errors import InputError, InputErrors, option
+from tonnage.simulator.autoscaler import Autoscale
+from tonnage.simulator.failures import Failures
+from tonnage.simulator.router import ROUTERS
+from tonnage.simulator.tiers import Tier
+from tonnage.sizing.question import check_context
+from tonnage.spec.deployment import Deployment, Slo
+from tonnage.spec.scenario import DemandAsked, LimitsAsked, Scenario
+from tonnage.spec.sessions import Sessions
+from tonnage.spec.use_cases import with_defaults
+from tonnage.spec.workload import Arrivals, ClosedLoop, HourlyArrivals, Process, Simulated, TraceArrivals, Workload
+
+if TYPE_CHECKING:
+    from tonnage.simulator.disaggregated import Disaggregated  # imports numba, and the gateway does without
+
+DEFAULTS = {"gpu": "h100-sxm-80gb", "engine": "tensorrt-llm"}
+KNOBS = (
+    *("max_batch_size", "max_num_tokens", "chunked_prefill", "prefix_caching", "stream_interval", "front_ends"),
+    "long_prefill_token_threshold",
+)
+"""Engine knobs that a scenario has."""
+
+
+class SimulateArguments(LengthsArguments, SessionsArguments, total=False):
+    """Everything that ``tonnage.simulate`` takes by name, in place of what a scenario says."""
+
+    model: str
+    """Catalog id, or path of a Hugging Face ``config.json``."""
+    gpu: str | None
+    """GPU id (default: h100-sxm-80gb)."""
+    precision: str | None
+    """Number format (default: the one that the model is published in, FP16 for 16 bits)."""
+    tp: int | str | None
+    """Tensor-parallel degree (default: 1)."""
+    dp: int | str | None
+    """Data-parallel attention ranks of a mixture of experts (default: 1); loads are those of all ranks."""
+    ep: int | str | None
+    """Expert-parallel degree (default: 1)."""
+    engine: str | None
+    """Engine preset (default: tensorrt-llm)."""
+    concurrency: int | str | Iterable[int] | None
+    """Clients of a closed loop; several, "1,2,5", are several points."""
+    request_rate: str | float | Iterable[float] | None
+    """Requests per second of an open loop; several are several points."""
+    requests: int | None
+    """Requests per point (default: 1,000, and in a closed loop at least 10 per client)."""
+    window: str | None
+    """In a closed loop: count what completes within this time of a common start, such as "216s"."""
+    arrivals: Process | Literal["mmpp", "trace", "profile"] | None
+    """Arrival process of an open loop (default: poisson); "trace" replays the trace, stretched to a rate that is given."""
+    trace: str | Path | None
+    """File of recorded requests, replayed with its lengths unless others are given; sets ``arrivals``."""
+    mmpp: str | None
+    """States of a Markov-modulated Poisson process, "2/s for 60s, 20/s for 10s", with ``arrivals="mmpp"``; a rate gives another mean."""
+    cv: float | None
+    """Coefficient of variation of gamma arrivals (default: 1)."""
+    seed: int | None
+    """Seed of every random draw (default: 0)."""
+    batcher: Literal["static", "in-flight", "one-prefill", "max-utilization"] | None
+    """Batching (default: the engine's own)."""
+    max_batch_size: int | None
+    """Sequences that run at once (default: the engine's own, as for all knobs)."""
+    max_num_tokens: int | None
+    """Token budget of one step."""
+    chunked_prefill: bool | None
+    """Whether a prompt may be split over several steps."""
+    prefix_caching: bool | None
+    """Whether KV blocks of earlier prompts are used again (default: yes)."""
+    kv_tiers: str | None
+    """Memory below the KV cache, such as "host=256GB@50GB/s,disk=4TB@6GB/s"."""
+    stream_interval: int | None
+    """Output tokens in one streamed message."""
+    front_ends: int | None
+    """API servers of an instance (default: 1, and with data-parallel attention one for each rank)."""
+    receive_interval: int | None
+    """SGLang's ``scheduler_recv_interval``."""
+    batch_wait_steps: int | None
+    """TensorRT-LLM's ``batch_wait_timeout_iters``."""
+    batch_wait_ratio: float | None
+    """TensorRT-LLM's ``batch_wait_max_tokens_ratio``."""
+    overlap_schedule: bool | None
+    """Whether a step is scheduled while the one before it runs."""
+    queue_order: Literal["fcfs", "shortest-first", "priority", "deadline"] | None
+    """Which of those that wait goes first (default: fcfs)."""
+    long_prefill_token_threshold: int | None
+    """vLLM: most tokens of one prompt in a step while other requests are there (default: no limit)."""
+    classes: str | None
+    """Classes of the traffic, the highest priority first: "chat 0.7 ttft=1s, batch 0.3"."""
+    shed: bool | None
+    """Whether requests whose first token cannot come within its limit any more are rejected (default: no)."""
+    graph_tokens: int | None
+    """Tokens up to which steps with prompts run as CUDA graphs."""
+    instances: int | None
+    """Instances behind a router, under one open loop (default: 1)."""
+    fail: str | None
+    """How instances fail: "mtbf=30d repair=2h", with crews=N and retry=none|unanswered|all (``api.changes``)."""
+    autoscale: str | None
+    """How a controller scales them: "metric=outstanding target=20 min=1 max=8", with start, hold, interval, warm, link and boot."""
+    seasons: str | None
+    """Limits of the engine by the hour of the day: "8-20 max_num_tokens=2048; drain=60s start=2min" (``api.seasons``)."""
+    profile: str | Path | Sequence[float] | None
+    """24 or 168 hourly loads in requests per second, simulated with ``arrivals="profile"``; ``request_rate`` gives them another mean."""
+    ttft: str | Sequence[str] | None
+    """Limit whose violations a fleet's run counts, such as "p95<=500ms"; so for ``tpot`` and ``e2e``."""
+    tpot: str | Sequence[str] | None
+    e2e: str | Sequence[str] | None
+    router: str | None
+    """Which instance gets a request, a name of ``simulator.router`` (default: least-outstanding)."""
+    disaggregated: str | None
+    """Prefill and decode apart: instances of each pool, such as "1:2"."""
+    kv_link: str | None
+    """Bytes per second that a GPU sends to the other pool, such as "50GB/s" (default: NVLink within one domain, else 50GB/s)."""
+    kv_overlap: bool | None
+    """Whether a layer's KV cache is sent as soon as it is computed (default: no)."""
+    speculation: str | None
+    """Speculative decoding, such as "eagle k=3 acceptance=0.7"; every point is then run without it too."""
+    coefficients: str | Path | None
+    """File that ``calibrate`` wrote (default: the shipped terms)."""
+    step_model: str | Path | None
+    """Source of the step times: "fitted", "aiconfigurator", or a CSV (``spec.step_times_file``)."""
+
+
+MOST_INSTANCES = 1_000
+
+OWN = (
+    *("concurrency", "request_rate", "requests", "window", "batcher", "receive_interval", "batch_wait_steps", "batch_wait_ratio"),
+    *("overlap_schedule", "graph_tokens", "instances", "fail", "autoscale", "seasons"),
+)
+"""Arguments that no scenario has; ``requests`` there is the size of a job."""
+
+LOADS = ("concurrency", "request_rate", "requests", "window", "batcher", "instances", "fail", "autoscale", "seasons")
+"""Those that are no knobs of an engine."""
+
+
+CHANGING = ("fail", "autoscale", "seasons")
+"""What changes a fleet while it serves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Simulation:
+    """One deployment and the loads that it is simulated under.
+
+    Attributes:
+        deployment: one instance.
+        workloads: one per point.
+        window_s: seconds in which completions count; None for the whole run.
+        seed: of every random draw.
+        instances: of the deployment, which share each load; 1 is an instance by itself.
+        router: what shares it.
+        pools: two pools in its place.
+        tiers: memory below the KV cache of each instance.
+        failures: how the instances fail; None where they do not.
+        autoscale: how a controller scales them; None where all serve all the time.
+        limits: whose violations are counted.
+        seasons: settings of the engines by the hour; None where they are the same at all hours.
+    """
+
+    deployment: Deployment
+    workloads: tuple[Workload, ...]
+    window_s: float | None
+    seed: int
+    instances: int = 1
+    router: str = "least-outstanding"
+    pools: Disaggregated | None = None
+    tiers: tuple[Tier, ...] = ()
+    failures: Failures | None = None
+    autoscale: Autoscale | None = None
+    limits: Slo = ()
+    seasons: Seasons | None = None
+
+    @property
+    def changes(self) -> bool:
+        """Whether the fleet changes while it serves."""
+        return self.failures is not None or self.autoscale is not None or self.seasons is not None
+
+
+def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simulation:
+    """Understand a scenario as a simulation: its model, lengths and knobs, and the one deployment that its search names.
+
+    The load is given by name: a scenario's demand is what all instances together carry.
+
+    Raises:
+        InputErrors: everything that cannot be used, or several deployments where one is simulated.
+    """
+    from tonnage.spec.scenario_file import displaced, scenario_of
+
+    document, source = document_of(scenario)
+    given = plain(asked)
+    own = {name: given.pop(name) for name in OWN if name in given}
+    if given.get("trace") is not None and given.get("arrivals") is None:
+        given["arrivals"] = "trace"
+    written = scenario_of(displaced(document, given), given, source)
+    found, _ = with_defaults(written)
+    faults = Faults(source, given)
+    lengths = _lengths(found, faults)
+    deployment = _deployment(found, own, faults)
+    sessions = faults.of(sessions_of, found, lengths) if lengths is not None else None
+    tiers = faults.of(tiers_of, found.search.kv_tiers, deployment) if deployment is not None else None
+    faults.of(seed_of, found.seed or 0)
+    faults.of(_check_load, found, own)
+    InputErrors.raise_if(faults.messages)
+    if lengths is None or deployment is None:
+        raise InputError("nothing was asked")
+    made = _simulation(found, own, deployment, lengths)
+    if sessions is not None:
+        check_sessions(sessions, made)
+        made = replace(made, workloads=tuple(replace(workload, sessions=sessions) for workload in made.workloads))
+    several = made.instances > 1 or made.pools is not None or made.changes
+    alone = not several and deployment.parallelism.dp == 1 and sessions is None
+    workloads = with_classes(made.workloads, found.search.classes, deployment.knobs, made.limits, alone=alone)
+    made = replace(made, workloads=workloads)
+    if made.workloads[0].shares and made.changes:
+        said = ", ".join(map(option, CHANGING))
+        raise InputError(f"{said}: prompts that share something are simulated without any of them so far")
+    if made.router in BY_CONTENT and not made.workloads[0].shares:
+        blind = ", ".join(name for name in ROUTERS if name not in BY_CONTENT)
+        raise InputError(
+            f"{option('router')}: {made.router} looks at what prompts share, and these share nothing; give {option('turns')}, "
+            f"{option('shared_prefix')} or a trace with hash_ids, or choose one of {blind}"
+        )
+    if tiers and not made.workloads[0].shares:
+        raise InputError(f"{option('kv_tiers')}: keep what prompts share, and these share nothing; give {option('turns')} or the like")
+    return replace(made, tiers=tiers or ())
+
+
+def check_sessions(sessions: Sessions, asked: Simulation) -> None:
+    """Refuse sessions that an instance could not serve to their ends, or that nobody can share out.
+
+    Raises:
+        InputError: conversations longer than the model's context, recorded traffic, pairs of lengths or attention ranks.
+    """
+    model, workload, whose = asked.deployment.model, asked.workloads[0], ", ".join(option(n) for n in ("turns", "shared_prefix"))
+    if isinstance(workload.arrivals, TraceArrivals) or workload.pairs is not None:
+        raise InputError(f"{whose}: recorded requests have their own; give {option('isl')} and {option('osl')} without a trace or pairs")
+    if asked.pools is not None:
+        raise InputError(f"{whose}: two pools are simulated without shared prompts so far; leave out {option('disaggregated')}")
+    if asked.deployment.parallelism.dp > 1:
+        raise InputError(f"{whose}: attention ranks with KV caches of their own are simulated without shared prompts so far")
+    if (longest := sessions.longest(workload.isl, workload.osl)) > model.max_context:
+        raise InputError(
+            f"{whose}: a conversation comes to {longest:,} tokens, more than the context of {model.name}, {model.max_context:,}; "
+            "ask for fewer turns or shorter ones"
+        )
+
+
+def _simulation(found: Scenario, own: Mapping[str, Any], deployment: Deployment, lengths: LengthsFound) -> Simulation:
+    from tonnage.perf.terms import client_turnaround_s
+
+    cv = 1.0 if found.search.cv is None else found.search.cv
+    loads: Sequence[Simulated]
+    if found.search.arrivals == "trace":
+        loads = _replayed(found, own)
+    elif found.search.arrivals == "profile":
+        loads = _by_the_hour(found, own)
+    elif found.search.arrivals == "mmpp":
+        loads = modulated_loads(found.search.mmpp, own)
+    elif found.search.mmpp is not None:
+        raise InputError(f"{option('mmpp')}: belongs to {option('arrivals')} mmpp; add that, or leave it out")
+    else:
+        process = found.search.arrivals or "poisson"
+        loads = loads_of(own.get("concurrency"), own.get("request_rate"), process, cv, client_turnaround_s(deployment))
+    window_s = window_of(own.get("window"), loads)
+    check_context(deployment.model, lengths.isl, lengths.osl, lengths.pairs)
+    pools = pools_of(own, found.search, deployment)
+    if pools is not None and any(own.get(name) is not None for name in CHANGING):
+        raise InputError(
+            f"{option('disaggregated')}: two pools neither fail nor change so far; leave out {', '.join(map(option, CHANGING))}"
+        )
+    workloads = tuple(workload_of(lengths, load, own.get("requests"), window_s) for load in loads)
+    return Simulation(
+        deployment=deployment,
+        workloads=workloads,
+        window_s=window_s,
+        seed=found.seed or 0,
+        pools=pools,
+        limits=limits_asked(found.limits),
+        **_fleet(own, found.search.router, deployment, loads),
+    )
+
+
+def limits_asked(asked: LimitsAsked) -> Slo:
+    """The limits whose violations are counted.
+
+    Raises:
+        InputError: one that cannot be read.
+    """
+    return slo(ttft=asked.ttft, itl=asked.itl, tpot=asked.tpot, e2e=asked.e2e)
+
+
+def _replayed(found: Scenario, own: Mapping[str, Any]) -> list[Arrivals]:
+    """The trace of the demand, once as it came, or stretched to each rate that is given.
+
+    Raises:
+        InputError: there is no trace, or the load is a closed loop.
+    """
+    from tonnage.api.asked.question import recording_of
+
+    recording = recording_of(found.demand)
+    if recording is None:
+        raise InputError(f"{option('arrivals')}: trace needs a file of recorded requests; give a scenario whose demand has a trace")
+    if own.get("concurrency") is not None:
+        raise InputError(f"{option('concurrency')}: clients of a closed loop replay no trace; give {option('request_rate')} or neither")
+    rate = own.get("request_rate")
+    stretched = [recording] if rate is None else [recording.at_mean(each) for each in rates(rate, option("request_rate"))]
+    return [TraceArrivals(recording=each, lengths=replays_lengths(found.lengths)) for each in stretched]
+
+
+def _by_the_hour(found: Scenario, own: Mapping[str, Any]) -> list[Simulated]:
+    """The profile of the demand, as it is or with each mean that is given.
+
+    Raises:
+        InputError: there is no profile, or the load is a closed loop.
+    """
+    from tonnage.api.asked.question import demand_asked
+
+    hours = demand_asked(found.demand).profile if found.demand.profile is not None else None
+    if hours is None or own.get("concurrency") is not None:
+        raise InputError(f"{option('arrivals')}: profile needs the hourly loads of {option('profile')} and an open loop")
+    once, rate = HourlyArrivals(hours=tuple(hours)), own.get("request_rate")
+    return [once] if rate is None else [once.at_mean(each) for each in rates(rate, option("request_rate"))]
+
+
+def _fleet(own: Mapping[str, Any], asked: str | None, deployment: Deployment, loads: Sequence[Simulated]) -> dict[str, Any]:
+    """How many instances there are, and what is between them.
+
+    Raises:
+        InputError: no such router or number, or a load that a router does not share.
+    """
+    instances, router = own.get("instances", 1), router_of(asked, by_content=True)
+    if isinstance(instances, bool) or not isinstance(instances, int) or not 1 <= instances <= MOST_INSTANCES:
+        raise InputError(f"{option('instances')}: {instances} is not possible; write a whole number from 1 to {MOST_INSTANCES:,}")
+    failures = None if own.get("fail") is None else failures_of(own["fail"])
+    autoscale = None if own.get("autoscale") is None else autoscale_of(own["autoscale"], deployment)
+    if autoscale is not None and "instances" in own:
+        raise InputError(f"{option('instances')}: {option('autoscale')} says how many there are, with min and max; leave this out")
+    instances = instances if autoscale is None else autoscale.instances
+    seasons = None if own.get("seasons") is None else seasons_of(own["seasons"], deployment)
+    if seasons is not None and (failures is not None or autoscale is not None):
+        raise InputError(f"{option('seasons')}: simulated without {option('fail')} and {option('autoscale')} so far; leave these out")
+    if seasons is not None and instances * len(seasons.deployments) > MOST_INSTANCES:
+        raise InputError(
+            f"{option('seasons')}: {len(seasons.deployments)} settings of {instances} instances are more than {MOST_INSTANCES:,}"
+        )
+    if instances == 1 and failures is None and autoscale is None and seasons is None:
+        return {}
+    if isinstance(loads[0], ClosedLoop) or deployment.parallelism.dp > 1 or deployment.speculation is not None:
+        raise InputError(
+            f"{option('instances')}: several instances share an open loop ({option('request_rate')}), without attention ranks "
+            "and speculative decoding so far"
+        )
+    return {"instances": instances, "router": router, "failures": failures, "autoscale": autoscale, "seasons": seasons}
+
+
+def _lengths(found: Scenario, faults: Faults) -> LengthsFound | None:
+    from tonnage.api.asked.question import recording_of
+
+    asked, trace = found.lengths, found.demand.trace
+    recording = faults.of(recording_of, found.demand) if trace is not None and replays_lengths(asked) else None
+    whole = asked.pairs is not None or asked.mixture is not None or trace is not None
+    missing = [name for name in ("isl", "osl") if getattr(asked, name) is None and not whole]
+    missing = [*(["model"] if found.model is None else []), *missing]
+    if missing:
+        said = f"{option('model')} llama-3.1-8b {option('isl')} 2000 {option('osl')} 200"
+        faults.say(f"{', '.join(option(name) for name in missing)}: missing; for example {said}")
+    return lengths_found(asked, recording, faults)
+
+
+def _deployment(found: Scenario, own: Mapping[str, Any], faults: Faults) -> Deployment | None:
+    """The one deployment that the scenario's search names."""
+    search = found.search
+    names: dict[str, Any] = {"model": faults.of(_one, found.model, "model") if found.model is not None else None}
+    names |= {name: faults.of(_one, getattr(search, name) or default, name) for name, default in DEFAULTS.items()}
+    names["precision"] = "" if search.precision is None else faults.of(_one, search.precision, "precision")
+    degrees: dict[str, Any] = {name: faults.of(_degree, getattr(search, name), name) for name in ("tp", "pp", "dp", "ep")}
+    if degrees.pop("pp") not in (None, 1):
+        faults.say(f"{option('pp')}: an engine in pipeline stages is sized, not simulated on its own; use {option('pp')} 1")
+    if any(value is None for value in (*names.values(), *degrees.values())):
+        return None
+    knobs = {name: faults.of(_knob, getattr(search, name), name) for name in KNOBS}
+    knobs |= {name: own.get(name) for name in OWN if name not in LOADS}
+    knobs |= {"queue_order": search.queue_order, "shed": search.shed}
+    knobs["scheduler"] = faults.of(scheduler_of, own.get("batcher"), names["engine"])
+    whose: dict[str, Any] = {"coefficients": search.coefficients, "step_model": search.step_model, "speculation": search.speculation}
+    return faults.of(deployment_of, **names, **degrees, knobs=knobs, **whose)
+
+
+def _one(values: Many, name: str) -> str:
+    """The only one of the values.
+
+    Raises:
+        InputError: there are several.
+    """
+    found = listed(values, option(name))
+    if len(found) > 1:
+        raise InputError(f"{option(name)}: {', '.join(found)} are several; one deployment is simulated, so name one of them")
+    return found[0]
+
+
+def _degree(values: Many | None, name: str) -> int:
+    return 1 if values is None else whole_numbers(_one(values, name), option(name))[0]
+
+
+def _knob(value: Any, name: str) -> Any:
+    """A knob of the engine: a switch as it is, a number from whatever a scenario may write."""
+    if value is None or isinstance(value, bool | int):
+        return value
+    return whole_numbers(_one(value, name), option(name))[0]
+
+
+def _check_load(found: Scenario, own: Mapping[str, Any]) -> None:
+    """Refuse a scenario whose demand would have to be the load: that is what all instances together carry.
+
+    Raises:
+        InputError: no load is given for the one that is simulated, with the peak of the demand where it has one.
+    """
+    if (
+        found.search.arrivals in ("trace", "profile", "mmpp")
+        or found.demand == DemandAsked()
+        or own.get("concurrency") is not None
+        or own.get("request_rate") is not None
+    ):
+        return
+    from tonnage.api.asked.question import demand_asked, recording_of
+
+    peak = demand_asked(found.demand, recording_of(found.demand)).peak_requests_per_second
+    raise InputError(
+        f"{option('concurrency')}, {option('request_rate')}: neither given; the demand of {peak:g} requests/s at its peak is for all "
+        "instances together, so say what comes to the one that is simulated"
+    )

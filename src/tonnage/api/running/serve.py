@@ -1,0 +1,192 @@
+"""``tonnage serve``: which simulated engine is served, from names, numbers and a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tonnage.api.asked.deployment import deployment_of
+from tonnage.api.running.planned import planned
+from tonnage.errors import InputError, option
+
+if TYPE_CHECKING:
+    from tonnage.serve.faults import Fault
+    from tonnage.serve.server import Served
+    from tonnage.simulator.engine import Engine
+    from tonnage.spec.deployment import Deployment
+
+NEWEST = "vllm"
+"""The engine whose rules are followed where none is named."""
+
+DEFAULT_OSL = 128
+"""Output tokens of a request that sets no limit: a simulated model has no end of its own."""
+
+CHARACTERS_PER_TOKEN = 4.0
+
+
+def serve_simulated(
+    *,
+    model: str | None = None,
+    gpu: str | None = None,
+    precision: str | None = None,
+    tp: int | None = None,
+    rules: str | None = None,
+    plan: str | Path | None = None,
+    instances: int | None = None,
+    router: str = "least-outstanding",
+    speed: float = 1.0,
+    tokenizer: str | Path | None = None,
+    default_osl: int = DEFAULT_OSL,
+    max_waiting: int = 0,
+    served_model_name: str | None = None,
+    coefficients: str | Path | None = None,
+    emulate: str = "vllm",
+    fault: Sequence[str] = (),
+    seed: int = 0,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+) -> Served:
+    """What to serve.
+
+    Args:
+        model, gpu, precision, tp: the deployment by catalog names (default: h100-sxm-80gb, the published format, TP 1).
+        rules: engine preset whose scheduler and step times are simulated (default: the newest of vLLM).
+        plan: a plan as ``tonnage size --json`` wrote it: its choice in place of all these, and its number of instances.
+        instances: how many engines there are behind the router.
+        router: which instance gets a request (``simulator.router``).
+        speed: how many times as fast as the wall's the simulated time runs.
+        tokenizer: local ``tokenizer.json`` that counts prompts; 4 characters a token without one.
+        default_osl: output tokens of a request that sets no limit.
+        max_waiting: requests that may wait when another comes; 0 for no limit.
+        served_model_name: the name that clients use (default: the model's).
+        coefficients: file that ``calibrate`` wrote.
+        emulate: the engine whose errors, replies and names of metrics clients see: vllm, tensorrt-llm or sglang.
+        fault: what goes wrong, such as "slow factor=5 instance=1 from=10s" (``serve.faults``).
+        seed: of which requests faults meet.
+        host, port: where to listen.
+
+    Raises:
+        InputError: anything that cannot be used, in one line.
+    """
+    from tonnage.serve.dialect import DIALECTS
+    from tonnage.serve.server import Served
+
+    if emulate not in DIALECTS:
+        raise InputError(f"{option('emulate')}: no engine is emulated as '{emulate}'; there are {', '.join(DIALECTS)}")
+    _check(router, speed=speed, instances=instances or 1, default_osl=default_osl)
+    asked = _deployed(plan, model=model, gpu=gpu, precision=precision, tp=tp, engine=rules, coefficients=coefficients)
+    deployment, count = asked.deployment, instances or asked.instances
+    return Served(
+        engine=engines_of(asked),
+        instances=count,
+        router=router,
+        model=served_model_name or deployment.model.name,
+        max_context=deployment.model.max_context,
+        default_osl=default_osl,
+        most_waiting=max_waiting,
+        count=_counter(tokenizer),
+        speed=speed,
+        faults=_faults(fault, count),
+        seed=seed,
+        ranks=deployment.parallelism.dp,
+        dialect=DIALECTS[emulate],
+        host=host,
+        port=port,
+    )
+
+
+def _check(router: str, **numbers: float) -> None:
+    """Refuse a router that there is not, and numbers that are not above 0."""
+    from tonnage.simulator.router import ROUTERS
+
+    if router not in ROUTERS:
+        raise InputError(f"{option('router')}: no router is called '{router}'; there are {', '.join(ROUTERS)}")
+    for name, value in numbers.items():
+        if not value > 0:
+            raise InputError(f"{option(name)}: {value} is not possible; write a number above 0")
+
+
+def _faults(texts: Sequence[str], instances: int) -> tuple[Fault, ...]:
+    """The faults, of instances that there are."""
+    from tonnage.serve.faults import parse_fault
+
+    found = tuple(parse_fault(text) for text in texts)
+    for text, one in zip(texts, found, strict=True):
+        if one.instance is not None and one.instance >= instances:
+            raise InputError(f'{option("fault")}: "{text}": there is no instance {one.instance}; they count from 0 to {instances - 1}')
+        if one.kind == "crash" and instances > 1:
+            raise InputError(
+                f'{option("fault")}: "{text}": a crash ends a process; add {option("processes")}, so that each instance has one'
+            )
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deployed:
+    """What is simulated.
+
+    Attributes:
+        deployment: one instance.
+        instances: how many.
+        gpus_per_system: GPUs of one of the systems that they stand in.
+        prompt_tokens: mean prompt that is expected, which pipeline stages need.
+    """
+
+    deployment: Deployment
+    instances: int
+    gpus_per_system: int
+    prompt_tokens: int
+
+
+def engines_of(asked: Deployed) -> Callable[[], Engine]:
+    """What makes idle engines: an instance, or one attention rank of it.
+
+    Pipeline stages are one engine with longer rounds (``perf.pipeline``), guesses of a drafter are part of its steps.
+
+    Raises:
+        InputError: a deployment that cannot be simulated.
+    """
+    from tonnage.perf.pipeline import estimated_instance
+    from tonnage.simulator.engine import Engine
+
+    deployment = asked.deployment
+    one = estimated_instance(deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=asked.prompt_tokens)
+    context, blocks, windows = deployment.model.max_context, one.memory.blocks, one.memory.windows
+    return lambda: Engine(one.step, one.knobs, blocks, windows=windows, max_context=context)
+
+
+def _deployed(plan: str | Path | None, **said: Any) -> Deployed:
+    """The deployment and the number of its instances, by names or of a plan."""
+    if plan is None:
+        if said["model"] is None:
+            raise InputError(f"{option('model')}: is needed; give a catalog id, or a plan ({option('plan')})")
+        gpu = said["gpu"] or "h100-sxm-80gb"
+        found = deployment_of(
+            model=said["model"],
+            gpu=gpu,
+            precision=said["precision"] or "",
+            tp=said["tp"] or 1,
+            engine=said["engine"] or NEWEST,
+            coefficients=said["coefficients"],
+        )
+        return Deployed(deployment=found, instances=1, gpus_per_system=found.parallelism.gpus, prompt_tokens=1)
+    given = next((name for name in ("model", "gpu", "precision", "tp", "engine") if said[name] is not None), None)
+    if given is not None:
+        raise InputError(f"{option('rules' if given == 'engine' else given)}: a plan says it; leave one of the two out")
+    choice = planned(plan, coefficients=said["coefficients"])
+    return Deployed(
+        deployment=choice.deployment,
+        instances=choice.instances,
+        gpus_per_system=choice.gpus_per_system,
+        prompt_tokens=choice.prompt_tokens,
+    )
+
+
+def _counter(tokenizer: str | Path | None) -> Callable[[str], int]:
+    if tokenizer is None:
+        return lambda text: round(len(text) / CHARACTERS_PER_TOKEN)
+    from tonnage.bench.prompts import TokenizerFile
+
+    return TokenizerFile(Path(tokenizer)).count

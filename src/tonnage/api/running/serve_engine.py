@@ -1,0 +1,374 @@
+"""``tonnage serve --engine auto|vllm|tensorrt-llm|sglang|triton|nim``: real engines as they are, on the GPUs of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tonnage.api.running.engine_asked import EngineAsked
+from tonnage.errors import InputError, option
+
+if TYPE_CHECKING:
+    from tonnage.api.running.planned import Planned
+    from tonnage.plan.launch import Command
+    from tonnage.serve.launch.commands import Ports
+    from tonnage.serve.launch.profile import Profile
+    from tonnage.serve.launch.start import Start
+    from tonnage.serve.machine.machine import Device, Machine
+    from tonnage.serve.supervision.program import Program
+    from tonnage.spec.model import Model
+
+
+def this_machine(described: Path | None = None) -> Machine:
+    """This machine, or the one that a file describes."""
+    from tonnage.serve.machine.detect import detect
+    from tonnage.serve.machine.machine import read_machine
+
+    return detect() if described is None else read_machine(described)
+
+
+def machine_profiles(asked: EngineAsked, machine: Machine, *, installed: bool = False) -> tuple[Profile, ...]:
+    """Every profile of the model on the machine, in the order in which they are preferred.
+
+    Args:
+        asked: the model, and what limits the choice.
+        machine: where.
+        installed: whether only engines count that are installed here.
+
+    Raises:
+        InputError: no model, or a machine whose GPUs the catalog does not have.
+    """
+    from tonnage.serve.launch.choice import ENGINES as ORDER
+    from tonnage.serve.launch.choice import ordered
+    from tonnage.serve.launch.profiles import profiles
+    from tonnage.spec.precision import PRECISIONS
+
+    _check_gpus(machine)
+    model, own = _model(asked)
+    families: tuple[str, ...] = ORDER if asked.engine == "auto" else (asked.engine,)
+    if installed:
+        families = _installed(asked, families)
+    if unknown := next((family for family in families if family not in ORDER), None):
+        raise InputError(f"{option('list_profiles')}: {unknown} has no profiles of ours; there are those of {', '.join(ORDER)}")
+    found = profiles(
+        model,
+        machine,
+        engines=families,
+        precisions=[asked.precision] if asked.precision else [name for name in PRECISIONS if name != "fp16" or own == "fp16"],
+        checkpoint=lambda precision: _checkpoint(asked, model, own, precision),
+        context=asked.max_model_len,
+    )
+    return ordered([one for one in found if asked.tp in (None, one.tp)])
+
+
+def prepare_engine(asked: EngineAsked, machine: Machine, *, ports: Ports | None = None, dry: bool = False) -> Start:
+    """What is started on a machine; everything that cannot work is refused here, before anything starts.
+
+    Args:
+        asked: what is to be served.
+        machine: where.
+        ports: gives so many free ports (default: those of 127.0.0.1).
+        dry: whether it is only shown, so that the engine need not be installed.
+
+    Raises:
+        InputError: naming what is wrong: another GPU, a format that it cannot run, a driver that is too old, no such engine here.
+        DoesNotFit: the memory does not hold the model.
+    """
+    from tonnage.serve.supervision.ports import free_ports
+
+    give = ports or free_ports
+    if asked.engine == "triton":
+        return _triton(asked, machine, give, dry=dry)
+    if asked.plan is not None:
+        return _planned(asked, machine, give, dry=dry)
+    if asked.engine == "nim":
+        raise InputError(f"{option('plan')}: NIM is started from a plan; give one, or take {option('engine')} auto")
+    return _by_profile(asked, machine, give, dry=dry) if machine.devices else _on_cpu(asked, machine, give, dry=dry)
+
+
+def _by_profile(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
+    """By the profile that was named, or that comes first."""
+    from tonnage.plan.launch import command
+    from tonnage.serve.launch.choice import RULE, chosen
+    from tonnage.serve.launch.placed import placed, usable
+    from tonnage.serve.launch.profiles import deployed
+    from tonnage.spec.catalog import find_engine, find_gpu
+
+    found = chosen(machine_profiles(asked, machine, installed=not dry), asked.profile)
+    model, _ = _model(asked)
+    engine = find_engine(found.preset)
+    knobs = deployed(model, find_gpu(machine.gpu), engine, found.precision, found.tp)
+    set_knobs = {name: getattr(asked, name) for name in ("max_batch_size", "max_num_tokens") if getattr(asked, name)}
+    started = command(
+        engine.launch,
+        checkpoint=found.checkpoint,
+        parallelism=knobs.parallelism,
+        knobs=replace(knobs.knobs, **set_knobs),
+        max_context=found.context,
+        kv_8bit=knobs.precision.kv == "fp8",
+    )
+    groups = placed(usable(machine, asked.gpu_numbers), found.tp, asked.instances or 1)
+    told = f"{found.name}, as was asked." if asked.profile else f"{found.name}, by NIM's order: {RULE}."
+    return _start(asked, started, family=found.family, preset=found.preset, model=model.name, groups=groups, why=told, ports=ports, dry=dry)
+
+
+def _planned(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
+    """By a plan: its command, word by word."""
+    from tonnage.api.running.planned import planned
+    from tonnage.serve.launch.placed import check_planned, placed, usable
+    from tonnage.spec.catalog import find_engine
+
+    for name in ("model", "precision", "tp", "profile", "max_model_len", "max_batch_size", "max_num_tokens"):
+        if getattr(asked, name) is not None:
+            raise InputError(f"{option(name)}: a plan says it; leave one of the two out")
+    choice = planned(asked.plan or "")
+    pool = choice.plan.candidates[0].pool
+    family = find_engine(pool.engine_preset or pool.engine.partition(" + ")[0]).family
+    if asked.engine not in ("auto", family):
+        raise InputError(
+            f"{option('engine')}: the plan is for {family}; take {family} or auto, or size with {option('engine')} {asked.engine}"
+        )
+    check_planned(pool, machine, choice.deployment)
+    started = _plan_command(asked, choice)
+    groups = placed(usable(machine, asked.gpu_numbers), pool.parallelism.gpus, asked.instances, wanted=pool.instances)
+    verb = "is" if len(groups) == 1 else "are"
+    here = f"{len(groups)} of the plan's {pool.instances} instances {verb} on this machine." if len(groups) < pool.instances else ""
+    why = f"{pool.engine} in {pool.precision} with {pool.parallelism}, as the plan chose."
+    preset = pool.engine_preset or pool.engine
+    return _start(
+        asked, started, family=family, preset=preset, model=pool.model, groups=groups, why=why, ports=ports, dry=dry, notes=(here,)
+    )
+
+
+def _plan_command(asked: EngineAsked, choice: Planned) -> Command:
+    """The plan's command with the checkpoints in their places."""
+    from tonnage.deploy.checkpoint import checkpoint_of
+    from tonnage.plan.launch import Command, needs_drafter, with_drafter
+    from tonnage.serve.launch.checkpoints import check_folder
+
+    pool = choice.plan.candidates[0].pool
+    started = Command(argv=pool.launch, file=pool.launch_file)
+    if not started.argv:
+        raise InputError(f"{option('plan')}: no command is known that starts {pool.engine}")
+    nim = started.argv[0] == "docker"
+    if nim and asked.checkpoint is None:
+        raise InputError(f"{option('checkpoint')}: name the image of NIM as owner/name:tag, such as meta/llama-3.1-8b-instruct:1.8.4")
+    loaded = asked.checkpoint if nim and asked.checkpoint else checkpoint_of(pool.model, pool.precision, asked.checkpoint)
+    if not nim:
+        check_folder(loaded)
+    argv = tuple(loaded if word == pool.model else word.replace(f"/{pool.model}", f"/{loaded}") for word in started.argv)
+    started = Command(argv=argv, file=started.file)
+    if needs_drafter(started):
+        if asked.drafter is None:
+            raise InputError(f"{option('drafter')}: the plan decodes speculatively ({pool.engine}); name the drafter's checkpoint")
+        started = with_drafter(started, asked.drafter)
+    return started
+
+
+def _on_cpu(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
+    """Without a GPU only vLLM runs, by its build for CPUs."""
+    from tonnage.serve.launch.on_cpu import KV_CACHE_GB, SETTINGS, check_memory, cpu_command, cpu_environment
+
+    if asked.engine not in ("auto", "vllm"):
+        notes = "".join(f"; {note}" for note in machine.notes)
+        raise InputError(
+            f"{option('engine')}: {asked.engine} needs a GPU, and a driver shows none on this machine ({machine.label}){notes}"
+        )
+    for name in ("gpus", "tp", "profile", "precision"):
+        if getattr(asked, name) is not None:
+            raise InputError(f"{option(name)}: says nothing on a machine without a GPU; leave it out")
+    model, _ = _model(asked)
+    checkpoint = _checkpoint(asked, model, "", model.usual_precision) or asked.model or ""
+    count, cache = asked.instances or 1, asked.kv_cache_gb or KV_CACHE_GB
+    check_memory(machine, checkpoint, kv_cache_gb=cache, instances=count)
+    knobs = {name: value for name in SETTINGS if (value := getattr(asked, name)) is not None}
+    more = cpu_environment(cache, asked.threads or 0)
+    groups: tuple[tuple[Device, ...], ...] = ((),) * count
+    return _start(
+        asked,
+        cpu_command(checkpoint, knobs),
+        family="vllm",
+        preset="vllm on the CPU",
+        model=model.name,
+        groups=groups,
+        why="vLLM on the CPU, because no driver shows a GPU here.",
+        ports=ports,
+        dry=dry,
+        more=more,
+        notes=machine.notes,
+    )
+
+
+def _triton(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
+    """A model repository as it is."""
+    from tonnage.serve.launch.commands import triton_started
+    from tonnage.serve.launch.placed import placed, usable
+    from tonnage.serve.launch.start import Start
+
+    if asked.model is None:
+        raise InputError(f"{option('model')}: is needed; give the folder of a model repository, which tonnage deploy writes for triton")
+    program = _program("triton", asked, dry=dry)
+    count = asked.instances or 1
+    groups = placed(usable(machine, asked.gpu_numbers), asked.tp or 1, count) if machine.devices else ((),) * count
+    return Start(
+        engine="triton",
+        model=Path(asked.model).name,
+        why="A model repository says by itself how its models run.",
+        instances=triton_started(Path(asked.model), program=program, groups=groups, environment=asked.environment, ports=ports),
+        startup_seconds=STARTUP_S,
+        notes=("It speaks KServe's API below /v2; the gateway passes that on.",),
+    )
+
+
+def _start(
+    asked: EngineAsked,
+    started: Command,
+    *,
+    family: str,
+    preset: str,
+    model: str,
+    groups: tuple[tuple[Device, ...], ...],
+    why: str,
+    ports: Ports,
+    dry: bool,
+    more: dict[str, str] | None = None,
+    notes: tuple[str, ...] = (),
+) -> Start:
+    """The instances of a command."""
+    from tonnage.plan.launch import with_metrics
+    from tonnage.serve.launch.commands import engine_started, nim_started
+    from tonnage.serve.launch.placed import across
+    from tonnage.serve.launch.start import Start
+
+    program = _program(family, asked, dry=dry)
+    environment = {**(more or {}), **asked.environment}
+    name = asked.served_model_name or model
+    if family == "tensorrt-llm":
+        name = started.argv[1].rstrip("/").rsplit("/", 1)[-1]  # it knows no other
+    if family == "nim":
+        instances = nim_started(started, program=program, name=name, groups=groups, environment=environment, ports=ports)
+    else:
+        instances = engine_started(started, family, program=program, name=name, groups=groups, environment=environment, ports=ports)
+    return Start(
+        engine=preset,
+        model=name,
+        why=why,
+        instances=instances,
+        file=with_metrics(started.file),
+        startup_seconds=STARTUP_S,
+        notes=tuple(note for note in (*notes, across(groups)) if note),
+    )
+
+
+def _program(family: str, asked: EngineAsked, *, dry: bool) -> str:
+    """The path of the program that starts an engine; its bare name in a dry run on a machine that does not have it."""
+    from tonnage.serve.launch.installed import COMMANDS, found_command, needed_command
+
+    if dry:
+        return found_command(family, asked.engine_path) or COMMANDS[family]
+    return needed_command(family, asked.engine_path)
+
+
+STARTUP_S = 1_800.0
+"""Seconds that an instance is given to serve: fetching a large checkpoint and compiling take long, and one that fails ends by itself."""
+
+
+def _installed(asked: EngineAsked, families: Sequence[str]) -> tuple[str, ...]:
+    """The engines that are installed here.
+
+    Raises:
+        InputError: none is.
+    """
+    from tonnage.serve.launch.installed import found_command, needed_command
+
+    found = tuple(family for family in families if found_command(family, asked.engine_path))
+    if not found and len(families) == 1:
+        needed_command(families[0], asked.engine_path)
+    if not found:
+        raise InputError(
+            f"{option('engine')}: none of {', '.join(families)} is installed here; install one, or give the folder of its environment as "
+            f"{option('engine_path')}"
+        )
+    return found
+
+
+def _check_gpus(machine: Machine) -> None:
+    if not machine.devices:
+        notes = "".join(f"; {note}" for note in machine.notes)
+        raise InputError(f"{option('engine')}: no driver shows a GPU on this machine ({machine.label}){notes}")
+    if not machine.gpu:
+        kinds = ", ".join(sorted({one.gpu or f"{one.name} (not in the catalog)" for one in machine.devices}))
+        raise InputError(f"{option('gpus')}: profiles are of GPUs of one kind that the catalog has, and this machine has {kinds}")
+
+
+def _model(asked: EngineAsked) -> tuple[Model, str]:
+    """The model, and the number format of the checkpoint where that lies on this machine; "" otherwise."""
+    from tonnage.serve.launch.checkpoints import check_folder
+    from tonnage.spec.catalog import find_model
+
+    if asked.model is None:
+        raise InputError(f"{option('model')}: is needed; give a name of the catalog, the folder of a checkpoint, or {option('plan')}")
+    if Path(asked.model).is_dir():
+        check_folder(asked.model, where="model")
+        found = find_model(str(Path(asked.model) / "config.json"))
+        return replace(found, name=Path(asked.model).resolve().name), found.released or "fp16"
+    return find_model(asked.model), ""
+
+
+def _checkpoint(asked: EngineAsked, model: Model, own: str, precision: str) -> str:
+    """What is loaded in a number format; "" where nobody named one."""
+    from tonnage.deploy.checkpoint import checkpoint_of
+    from tonnage.serve.launch.checkpoints import check_folder
+    from tonnage.spec.precision import find_precision
+
+    def same(first: str, second: str) -> bool:
+        return first == second or {first, second} <= {"fp16", "bf16"}
+
+    if asked.checkpoint is not None and (asked.precision is None or same(asked.precision, precision)):
+        check_folder(asked.checkpoint)
+        return asked.checkpoint if asked.precision or same(own or model.usual_precision, precision) else ""
+    if own:
+        return str(asked.model) if same(own, precision) else ""
+    try:
+        return checkpoint_of(model.name, find_precision(precision).name, None)
+    except InputError:
+        return ""
+
+
+def serve_engine(
+    start: Start,
+    *,
+    router: str = "least-outstanding",
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    logs: Path | None = None,
+    told: Callable[[str], None],
+) -> None:
+    """Start the instances and the gateway before them, and serve until SIGINT or SIGTERM.
+
+    Args:
+        start: what is started.
+        router: policy of the gateway.
+        host, port: of the gateway.
+        logs: folder for what the processes print, and for the engine's configuration file (default: one that is removed at the end).
+        told: takes lines about progress and restarts.
+
+    Raises:
+        InputError, TonnageError: a process does not serve.
+    """
+    from tonnage.api.running.serve_apart import serve_programs
+
+    def programs(folder: Path) -> list[Program]:
+        file = ""
+        if start.file:
+            from tonnage.deploy.noted import yaml_text
+            from tonnage.plan.launch import FILE
+
+            path = folder / FILE
+            path.write_text(yaml_text(start.file), encoding="utf-8")
+            file = str(path)
+        return [one.program(place, file) for place, one in enumerate(start.instances)]
+
+    serve_programs(programs, router=router, host=host, port=port, logs=logs, ready_s=start.startup_seconds, told=told)

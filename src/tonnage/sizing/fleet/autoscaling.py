@@ -1,0 +1,252 @@
+"""A rule by which a controller scales the fleet of a plan: the fewest instance-hours inside the limits, found by simulation.
+
+The target of a rule is what one instance sees at a share of the load that it carries at the confidence of the plan: that rate, or the
+requests that are then in flight. Instance-hours fall and latencies grow with the share, so that the highest one that holds the limits is
+found by halving a fixed lattice, in the hours with the busiest load and the steepest rise. Then other holds, warm instances and a higher
+minimum are tried, each with that share and higher ones. What is found is run over all hours, with a lower share where it breaks a limit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tonnage.perf.start import start_seconds
+from tonnage.plan.autoscaling import Autoscaling, Proposal
+from tonnage.simulator.autoscaler import Autoscale
+from tonnage.sizing.fleet.fleet_over_hours import FleetOverHours, Outcome
+from tonnage.sizing.loads.confidence import at_confidence
+from tonnage.sizing.parallel import parallel
+from tonnage.sizing.search.narrowed import narrowed
+from tonnage.sizing.search.search import answer
+from tonnage.sizing.search.search_space import prepare
+
+if TYPE_CHECKING:
+    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.plan import Plan
+    from tonnage.simulator.autoscaler import Metric as Look
+    from tonnage.sizing.question import Question
+    from tonnage.spec.workload import Trace
+
+SHARES = tuple(step / 10 for step in range(3, 12))
+"""Loads of an instance that its target stands for, as shares of what it carries, from 0.3 to 1.1."""
+
+HOLD_S = 300.0
+HOLDS_S = (60.0, 900.0)
+"""The hold that Kubernetes has by default, and others that are tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A rule but for its target."""
+
+    hold_s: float = HOLD_S
+    warm: int = 0
+    least: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """A rule that holds the limits in a part of the hours, with the place of its target in ``SHARES``."""
+
+    kind: Kind
+    place: int
+    outcome: Outcome
+
+    @property
+    def hours(self) -> float:
+        """Instance-hours."""
+        return self.outcome.run.instance_hours
+
+
+class Search:
+    """The search for a rule for one metric.
+
+    Attributes:
+        runs: how many were made.
+    """
+
+    def __init__(
+        self, fleet: FleetOverHours, metric: Look, *, targets: Sequence[float], carries: float, start_s: float, broken_share: float
+    ) -> None:
+        """``targets`` are those of ``SHARES``, ``carries`` the requests per second of one instance."""
+        self.fleet, self.metric, self.targets, self.carries = fleet, metric, targets, carries
+        self.start_s, self.broken_share, self.runs = start_s, broken_share, 0
+        self.fixed: dict[int, Outcome] = {}
+
+    def rule(self, kind: Kind, place: int, trace: Trace) -> Autoscale:
+        """The rule over the simulated instances."""
+        most = self.fleet.simulated
+        return Autoscale(
+            metric=self.metric,
+            target=self.targets[place],
+            least=kind.least,
+            most=most,
+            start_s=self.start_s,
+            hold_s=kind.hold_s,
+            warm=kind.warm,
+            first=min(most, max(kind.least, math.ceil(first_load(trace) / self.carries / SHARES[place]))),
+        )
+
+    def run(self, kind: Kind, place: int, trace: Trace) -> Tried | None:
+        """The rule over a part of the hours; None where it breaks a limit in more hours than it may."""
+        self.runs += 1
+        fixed, outcome = self.as_fixed(trace), self.fleet.run(trace, self.rule(kind, place, trace))
+        allowed = math.floor(self.broken_share * outcome.hours + 1e-9)
+        holds = all(hours <= allowed + own for hours, own in zip(outcome.broken_hours, fixed.broken_hours, strict=True))
+        return Tried(kind=kind, place=place, outcome=outcome) if holds else None
+
+    def as_fixed(self, trace: Trace) -> Outcome:
+        """All instances all the time over a part of the hours."""
+        if id(trace) not in self.fixed:
+            self.fixed[id(trace)] = self.fleet.run(trace, None)
+        return self.fixed[id(trace)]
+
+    def best(self) -> Tried | None:
+        """The rule with the fewest instance-hours over all hours."""
+        found = self.highest(Kind())
+        for kind in self.kinds():
+            found = self.better(kind, found)
+        return None if found is None else self.over_all(found)
+
+    def kinds(self) -> list[Kind]:
+        """What is tried beside the usual rule."""
+        most = self.fleet.simulated
+        others = [Kind(hold_s=hold) for hold in HOLDS_S] + [Kind(warm=1)]
+        return others + [Kind(least=least) for least in dict.fromkeys((2, math.ceil(most / 2))) if 1 < least < most]
+
+    def highest(self, kind: Kind) -> Tried | None:
+        """The rule of a kind with the highest target that holds."""
+        found: Tried | None = None
+        low, high = -1, len(SHARES)
+        while high - low > 1:
+            middle = (low + high) // 2
+            tried = self.run(kind, middle, self.fleet.hardest)
+            low, high, found = (low, middle, found) if tried is None else (middle, high, tried)
+        return found
+
+    def better(self, kind: Kind, found: Tried | None) -> Tried | None:
+        """The rule of another kind where it holds with fewer instance-hours than what was found."""
+        if found is None:
+            return self.highest(kind)
+        place = found.place if kind.hold_s < found.kind.hold_s else found.place + 1
+        while place < len(SHARES):
+            tried = self.run(kind, place, self.fleet.hardest)
+            if tried is None or tried.hours >= found.hours:
+                break
+            found, place = tried, place + 1
+        return found
+
+    def over_all(self, found: Tried) -> Tried | None:
+        """The rule over all hours, its target lowered until it holds; None where it does not hold with fewer instance-hours than fixed."""
+        if self.fleet.whole is self.fleet.hardest:
+            return found if found.hours < self.as_fixed(self.fleet.whole).run.instance_hours else None
+        for place in range(found.place, -1, -1):
+            tried = self.run(found.kind, place, self.fleet.whole)
+            if tried is not None:
+                return tried if tried.hours < self.as_fixed(self.fleet.whole).run.instance_hours else None
+        return None
+
+
+def first_load(trace: Trace) -> float:
+    """Requests per second of the first hour, or of all of a shorter trace."""
+    from tonnage.spec.hourly import HOUR_S
+    from tonnage.units import PS_PER_S
+
+    hour = int(HOUR_S * PS_PER_S)
+    first = int((trace.due_ps < hour).sum())
+    return first * PS_PER_S / min(hour, max(int(trace.due_ps[-1]), 1))
+
+
+def autoscaling(
+    question: Question, plan: Plan, *, broken_share: float = 0.0, start_s: float | None = None, workers: int | None = None
+) -> Autoscaling | None:
+    """What is proposed for a plan's choice; None where the plan chose nothing.
+
+    Args:
+        question: that the plan answers, with a profile or a recording.
+        plan: the answer.
+        broken_share: of the hours, in which limits may be broken.
+        start_s: seconds from a decision until a new instance serves; None for those of ``perf.start``.
+        workers: threads to simulate on; the answer does not depend on it.
+    """
+    choice = plan.choice
+    if choice is None:
+        return None
+    demand = question.demand
+    hours = demand.source.trace_seconds / 3600 if demand.source.trace_seconds else float(len(demand.profile or ()))
+    spare = question.spare + (0 if choice.standby is None else choice.standby.extra_systems)
+    serving, load = choice.pool.fleet.of(choice.systems - spare).instances, demand.sizing_requests_per_second
+    instances = min(serving, math.ceil(round(load / choice.sized_rate, 9)))
+    base = Autoscaling(hours=hours, instances=instances, simulated_instances=0, requests=0, broken_hours_share=broken_share, fixed=None)
+    if choice.dp > 1:
+        return replace(base, reason="attention-ranks")
+    if instances == 1:
+        return replace(base, reason="one-instance")
+    fleet, carries = _fleet(question, choice, instances)
+    start_s = start_seconds(fleet.instance.deployment) if start_s is None else start_s
+    return _proposed(base, fleet, carries, start_s, workers)
+
+
+def _fleet(question: Question, choice: Candidate, instances: int) -> tuple[FleetOverHours, float]:
+    """The choice as a fleet over the hours of the question, and the requests per second that one instance carries."""
+    alone = narrowed(question, choice)
+    found = answer(replace(alone, deepen=False), prepare(alone), far=1)
+    carried = next(one for each, one in zip(found.candidates, found.carried, strict=True) if each.pool.identity == choice.pool.identity)
+    sure, demand = at_confidence(alone, carried).ready.instance, question.demand
+    profile = demand.profile or ()
+    room = demand.sizing_requests_per_second / max(profile) if profile else 1.0
+    fleet = FleetOverHours(
+        instance=sure,
+        limits=carried.ready.instance.asked.slo,
+        instances=instances,
+        profile=() if question.recording is not None else tuple(rate * max(room, 1.0) for rate in profile),
+        recording=question.recording,
+        lengths=question.replays_lengths,
+    )
+    return fleet, choice.sized_rate
+
+
+def _proposed(base: Autoscaling, fleet: FleetOverHours, carries: float, start_s: float, workers: int | None) -> Autoscaling:
+    """The rules that were found for each metric, the fewest instance-hours first."""
+    rates = [share * carries for share in SHARES]
+    in_flight = dict(parallel(lambda rate: rate * (fleet.instance.measured(rate).e2e_ms.mean or 0.0) / 1e3, rates, workers))
+    whole, _ = fleet.whole, (fleet.hardest, fleet.machine)  # made once, before threads share them
+    looks: tuple[tuple[Look, list[float]], ...] = (("outstanding", [in_flight[rate] for rate in rates]), ("rate", rates))
+    searches = [
+        Search(fleet, metric, targets=targets, carries=carries, start_s=start_s, broken_share=base.broken_hours_share)
+        for metric, targets in looks
+    ]
+    fixed = searches[0].as_fixed(whole)
+    for search in searches:
+        search.fixed = {id(whole): fixed}
+    found = dict(parallel(Search.best, searches, workers))
+    proposals = [_proposal(search, best) for search in searches if (best := found[search]) is not None]
+    return replace(
+        base,
+        simulated_instances=fleet.simulated,
+        requests=len(whole),
+        fixed=fixed.run,
+        proposals=tuple(sorted(proposals, key=lambda one: one.run.instance_hours)),
+        tried=sum(search.runs for search in searches),
+        reason=None if proposals else "no-rule",
+    )
+
+
+def _proposal(search: Search, found: Tried) -> Proposal:
+    """What was found, in instances of the whole fleet."""
+    fleet = search.fleet
+    rule, times = search.rule(found.kind, found.place, fleet.whole), fleet.instances / fleet.simulated
+    return Proposal(
+        metric=rule.metric,
+        target=rule.target,
+        least=math.ceil(rule.least * times),
+        most=fleet.instances,
+        warm=math.ceil(rule.warm * times),
+        start_s=rule.start_s,
+        hold_s=rule.hold_s,
+        interval_s=rule.interval_s,
+        run=found.outcome.run,
+    )

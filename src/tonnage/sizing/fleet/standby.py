@@ -1,0 +1,91 @@
+"""The units that stand by for failures, added to what a candidate needs for its peak."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from tonnage.plan.candidate import Candidate
+from tonnage.plan.confidence import Confidence
+from tonnage.plan.sensitivity import Changed, Sensitivity
+from tonnage.plan.standby import Standby, Unit
+from tonnage.sizing.fleet.availability import Failures
+
+
+def with_standby(
+    candidate: Candidate,
+    *,
+    load: float,
+    spare: int,
+    unit: Unit = "system",
+    asked: float | None = None,
+    failures: Failures | None = None,
+    spare_instances: int = 0,
+) -> Candidate:
+    """The candidate with as many systems more as failures ask for.
+
+    Args:
+        candidate: of one pool; its number of systems holds ``spare`` systems already.
+        load: requests per second at the peak.
+        spare: systems in addition to those that the load needs.
+        unit: what fails at once. An instance that spans several systems is down when one of them is.
+        asked: probability that enough units work; None to add none for it.
+        failures: how units fail; None where that is not known.
+        spare_instances: instances in addition to those that the load needs.
+
+    Raises:
+        InputError: the repairers cannot keep up with the failures.
+    """
+    if len(candidate.pools) != 1:
+        return candidate
+    fleet = candidate.pool.fleet
+    unit = "instance" if fleet.systems_per_instance > 1 else unit
+    serving = fleet.of(candidate.systems - spare)
+    instances = min(serving.instances, math.ceil(round(load / candidate.sized_rate, 9)))
+    needed = serving.systems if unit == "system" else instances
+    systems = max(candidate.systems, fleet.holding(instances + spare_instances).systems)
+    if failures is not None and asked is not None:
+        units = failures.standing(needed, asked)
+        systems = max(systems, units if unit == "system" else fleet.holding(units).systems)
+    whole = fleet.of(systems)
+    standing = systems if unit == "system" else whole.instances
+    known = Standby(
+        unit=unit,
+        needed=needed,
+        standing=standing,
+        extra_systems=systems - candidate.systems,
+        mtbf_hours=None if failures is None else failures.mtbf_hours,
+        repair_hours=None if failures is None else failures.repair_hours,
+        repairers=None if failures is None else failures.repairers,
+        asked=asked,
+        availability=None if failures is None else failures.availability(standing, needed),
+    )
+    more = (candidate.headroom_to_saturation + 1) * whole.instances / candidate.instances - 1
+    grown = replace(candidate.on(systems=systems, instances=whole.instances), standby=known, headroom_to_saturation=more)
+    return replace(grown, confidence=_confidence(candidate.confidence, known, spare, failures))
+
+
+def _confidence(sure: Confidence | None, known: Standby, spare: int, failures: Failures | None) -> Confidence | None:
+    """The systems at each confidence, with what stands by for each of these numbers."""
+    if sure is None:
+        return None
+
+    def grown(count: int) -> int:
+        if known.unit == "system" and failures is not None and known.asked is not None:
+            return max(count, failures.standing(count - spare, known.asked))
+        return count + known.extra_systems
+
+    return replace(sure, systems={level: None if count is None else grown(count) for level, count in sure.systems.items()})
+
+
+def shifted(found: Sensitivity | None, extra: int) -> Sensitivity | None:
+    """The sensitivity with what stands by added to every number of systems: as many as of the plan itself."""
+    if found is None or not extra:
+        return found
+
+    def more(one: Changed) -> Changed:
+        return one if one.systems is None else replace(one, systems=one.systems + extra)
+
+    swings = tuple(replace(swing, low=more(swing.low), high=more(swing.high)) for swing in found.swings)
+    relaxed = None if found.relaxed is None else replace(found.relaxed, systems=found.relaxed.systems + extra)
+    return replace(found, systems=found.systems + extra, swings=swings, relaxed=relaxed)

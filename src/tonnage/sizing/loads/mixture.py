@@ -1,0 +1,236 @@
+"""One pool of instances under the requests of several use cases at once: whether every limit of each of them holds.
+
+The arrivals of the use cases, each at its own peak and with its own lengths, are merged into one stream, which is split at random over
+the instances of the pool. TTFT, TPOT and E2E are read per use case, off its own requests. A run's record pools the gaps between tokens; but
+no more gaps of one use case can be longer than some time than of all together. If a share s of all gaps is its own, its p-th percentile
+is at most the (1 − (1 − p)/s)-th of all, to 1 %: that bound is what a limit on ITL is held against.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tonnage.plan.limit import Breach, LimitUse, limit_of
+from tonnage.plan.use_cases import CaseAtPeak
+from tonnage.results.latencies import Latencies
+from tonnage.results.metrics import gap_percentile_ns, summarize
+from tonnage.simulator.ranks import pooled, split_trace
+from tonnage.sizing.loads.balanced import balanced_trace
+from tonnage.sizing.loads.capacity import STABLE
+from tonnage.sizing.loads.fleet_check import LEAST_IN_ALL, LEAST_REQUESTS, LIFETIMES, MOST_INSTANCES, SEED_STEP
+from tonnage.sizing.loads.instance import LOADED, MEASURED, Instance, burst_factor
+from tonnage.spec.workload import OpenLoop, Trace
+from tonnage.units import PS_PER_NS
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tonnage.results.metrics import Summary
+    from tonnage.results.requests import Requests
+    from tonnage.sizing.loads.bounds import Carried
+    from tonnage.spec.deployment import Limit, Slo
+
+FEWEST_OF_A_CASE = 1_000
+"""Fewest requests of one use case in a run, so that a p99 is over ten requests at least."""
+
+MOST_OF_A_RUN = 400_000
+"""Most requests of a run of rare and frequent requests together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One use case, and what one instance of the deployment does with it alone.
+
+    Attributes:
+        name: of the use case.
+        rate: requests per second at its peak.
+        asked: its limits as they were asked.
+        carried: the deployment with steps as slow as the asked confidence allows for, and limits tighter by what latencies are off beyond
+            that; its capacity is what the number of systems counts on.
+        predicted: the deployment by the prediction as it is.
+    """
+
+    name: str
+    rate: float
+    asked: Slo
+    carried: Carried
+    predicted: Carried
+
+    @property
+    def instances_exact(self) -> float:
+        """Instances that it takes alone."""
+        return self.rate / self.carried.capacity.rate
+
+
+class Mixture:
+    """A deployment under several use cases, for any number of instances."""
+
+    def __init__(self, cases: Sequence[Case], *, as_predicted: bool = False) -> None:
+        """``as_predicted`` leaves out the errors that the asked confidence allows for."""
+        self.cases = tuple(cases)
+        self.as_predicted = as_predicted
+        self.parts = tuple(case.predicted if as_predicted else case.carried for case in cases)
+
+    @cached_property
+    def instance(self) -> Instance:
+        """The instance that serves all of them, with the slowest steps of any."""
+        asked = [part.ready.instance.asked for part in self.parts]
+        whole = math.fsum(case.rate for case in self.cases)
+        prompts = math.fsum(case.rate * one.isl.mean for case, one in zip(self.cases, asked, strict=True)) / whole
+        slowest = max(asked, key=lambda one: one.step_factor)
+        longest = max(asked, key=lambda one: one.isl.longest + one.osl.longest)
+        mean = replace(longest.isl, kind="fixed", mean=prompts, std=0.0, bins=(), plus=0.0, written="")
+        return Instance(
+            self.parts[0].ready.instance.deployment, replace(longest, isl=mean, pairs=None, step_factor=slowest.step_factor, slo=())
+        )
+
+    @property
+    def instances_exact(self) -> float:
+        """Instances by what one carries of each use case alone, as if their shares of its time added up."""
+        return math.fsum(case.instances_exact for case in self.cases)
+
+    def could_carry(self, instances: int) -> bool:
+        """Whether so many complete the load within ``STABLE`` of saturation."""
+        busy = math.fsum(case.rate / part.capacity.saturation for case, part in zip(self.cases, self.parts, strict=True))
+        return busy <= STABLE * instances * (1 + 1e-6)
+
+    def run(self, instances: int) -> MixtureRun:
+        """So many instances under the peaks of all use cases at once."""
+        trace, owners = self._trace(instances)
+        seed = self.parts[0].ready.instance.asked.seed + SEED_STEP
+        shown = min(instances, MOST_INSTANCES)
+        record = pooled([self.instance.serve(part) for part in split_trace(trace, shown, "random", seed)])
+        return MixtureRun(mixture=self, record=record, owners=owners, stable=self.could_carry(instances))
+
+    def _trace(self, instances: int) -> tuple[Trace, NDArray[np.int64]]:
+        """The merged arrivals of as many instances as are simulated, and whose each request is."""
+        import numpy as np
+
+        shown = min(instances, MOST_INSTANCES)
+        share, whole = shown / instances, math.fsum(case.rate for case in self.cases)
+        count = self._requests(instances, shown)
+        traces = []
+        for place, (case, part) in enumerate(zip(self.cases, self.parts, strict=True)):
+            one = part.ready.instance
+            arrivals = OpenLoop(rate=case.rate * share, process=one.asked.process, cv=one.asked.cv)
+            of_case = max(1, round(count * case.rate / whole))
+            traces.append(balanced_trace(one.workload(arrivals, of_case), arrivals, one.asked.seed + SEED_STEP + 1_000 * place))
+        due = np.concatenate([trace.due_ps for trace in traces])
+        order = np.argsort(due, kind="stable")
+        step = np.arange(len(due)) * PS_PER_NS
+        apart = (
+            np.maximum.accumulate(due[order] // PS_PER_NS * PS_PER_NS - step) + step
+        )  # one nanosecond at least: a record keeps the order
+        isl, osl = (np.concatenate([getattr(trace, name) for trace in traces])[order] for name in ("isl", "osl"))
+        owners = np.concatenate([np.full(len(trace), place) for place, trace in enumerate(traces)])[order]
+        return Trace(due_ps=apart, isl=isl, osl=osl, concurrency=0, turnaround_ps=0, seed=traces[0].seed), owners
+
+    def _requests(self, instances: int, shown: int) -> int:
+        """Requests of a run: as many as of a fleet of one use case, and enough of the rarest."""
+        whole = math.fsum(case.rate for case in self.cases)
+        alone = math.fsum(case.rate / whole * part.ready.instance.alone_e2e_s for case, part in zip(self.cases, self.parts, strict=True))
+        in_flight = min(self.instance.in_flight, LOADED * whole / instances * alone)
+        burst = max(burst_factor(part.ready.instance.asked.process, part.ready.instance.asked.cv) for part in self.parts)
+        count = burst * shown * max(LEAST_REQUESTS, LIFETIMES * in_flight, LEAST_IN_ALL / shown)
+        rarest = min(case.rate for case in self.cases) / whole
+        return round(min(max(count, FEWEST_OF_A_CASE / rarest), max(count, MOST_OF_A_RUN)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixtureRun:
+    """A simulated pool: its record, and whose each request is.
+
+    Attributes:
+        mixture: of what.
+        record: of all requests, in order of arrival.
+        owners: the place of the use case of each.
+        stable: whether the pool completes the load.
+    """
+
+    mixture: Mixture
+    record: Requests
+    owners: NDArray[np.int64]
+    stable: bool
+
+    def of(self, place: int) -> Requests:
+        """The requests of one use case that arrived in the ``MEASURED`` part of the run; the gaps stay those of all."""
+        import numpy as np
+
+        count = len(self.record)
+        rows = np.flatnonzero(self.owners == place)
+        rows = rows[(rows >= int(MEASURED[0] * count)) & (rows < int(MEASURED[1] * count))]
+        columns = {f.name: getattr(self.record, f.name)[rows] for f in fields(self.record) if f.name not in ("gaps", "window_ns")}
+        return replace(self.record, **columns)
+
+    def summary(self, place: int) -> Summary:
+        """The metrics of one use case; percentiles of its single gaps are upper bounds."""
+        found = summarize(self.of(place))
+        return replace(found, itl_ms=self._gaps(place, found.itl_ms.mean))
+
+    def _gaps(self, place: int, mean: float | None) -> Latencies:
+        """Upper bounds of the percentiles of one use case's gaps, in milliseconds: its gaps are a known share of all."""
+        import numpy as np
+
+        own = int(np.maximum(self.record.osl[self.owners == place] - 1, 0).sum())
+        counted = int(self.record.gaps.sum())
+        if not own or not counted:
+            return Latencies()
+        bounds = {}
+        for p in (50, 90, 95, 99):
+            most = min(1.0, (1 - p / 100) * own / counted)
+            bounds[f"p{p}"] = gap_percentile_ns(self.record.gaps, 100 * (1 - most)) / 1e6
+        return Latencies(mean=mean, **bounds)
+
+    @cached_property
+    def uses(self) -> tuple[tuple[LimitUse, ...], ...]:
+        """Every limit of every use case, with its value in the confidence that was asked for."""
+        return tuple(tuple(self._use(place, i) for i in range(len(case.asked))) for place, case in enumerate(self.mixture.cases))
+
+    def _use(self, place: int, which: int) -> LimitUse:
+        asked: Limit = self.mixture.cases[place].asked[which]
+        tighter = asked if self.mixture.as_predicted else self.mixture.parts[place].ready.instance.asked.slo[which]
+        value = self._summaries[place].statistic_ms(asked.metric, asked.statistic) * asked.seconds / tighter.seconds
+        known = None if math.isnan(value) else value
+        return LimitUse(limit=limit_of(asked), value_ms=known, used=None if known is None else known / 1e3 / asked.seconds)
+
+    @cached_property
+    def _summaries(self) -> tuple[Summary, ...]:
+        return tuple(self.summary(place) for place in range(len(self.mixture.cases)))
+
+    @cached_property
+    def worst(self) -> tuple[str, Breach] | None:
+        """The use case and its limit that is exceeded by the largest factor; None where all hold."""
+        over = [
+            (use.used, case.name, use)
+            for case, uses in zip(self.mixture.cases, self.uses, strict=True)
+            for use in uses
+            if use.used is not None and use.used > 1
+        ]
+        if not over:
+            return None
+        _, name, use = max(over, key=lambda each: each[0] or 0.0)
+        return name, Breach(limit=use.limit, value_ms=use.value_ms)
+
+    @property
+    def holds(self) -> bool:
+        """Whether every limit of every use case holds, and the pool completes the load."""
+        return self.stable and self.worst is None
+
+    def at_peak(self, predicted: MixtureRun) -> tuple[CaseAtPeak, ...]:
+        """What each use case sees: its limits here, at the asked confidence, its latencies in the run by the prediction as it is."""
+        return tuple(
+            CaseAtPeak(
+                name=case.name,
+                requests_per_second=case.rate,
+                limits=uses,
+                ttft_ms=found.ttft_ms,
+                tpot_ms=found.tpot_ms,
+                e2e_ms=found.e2e_ms,
+            )
+            for case, uses, found in zip(self.mixture.cases, self.uses, predicted._summaries, strict=True)
+        )

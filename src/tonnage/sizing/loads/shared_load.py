@@ -1,0 +1,258 @@
+"""The requests that an instance, or a fleet, gets of a workload whose prompts share something.
+
+An instance behind a router that keeps conversations together gets whole ones, whose turns follow one another as in ``tonnage simulate``.
+Behind a router that looks at no content it gets every turn of the fleet with the same small chance: a prompt then finds only what was
+computed here of its conversation. Such turns come on a schedule, with ``ANSWER`` times the time of a lone answer between them.
+
+A run begins with an empty cache. Its first requests, until conversations have run once and every prefix was seen, are left out of the
+statistics.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tonnage.sizing.loads.balanced import balanced_trace
+from tonnage.sizing.sharing import AFFINE, Sharing
+from tonnage.spec.contents import Contents
+from tonnage.spec.recording import Recording
+from tonnage.spec.session_trace import session_trace
+from tonnage.spec.sessions import Drawn, Sessions, contents_of, draw
+from tonnage.spec.workload import OpenLoop, Trace, TraceArrivals, Workload, unit_gaps
+from tonnage.units import LONGEST_S, NS_PER_S, PS_PER_S, to_ps
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from tonnage.results.requests import Requests
+    from tonnage.spec.lengths import Lengths
+    from tonnage.spec.workload import Process
+
+    Ints = NDArray[np.int64]
+
+ANSWER = 1.5
+"""Time of an answer under load over that of a lone one, where the turns of a conversation come on a schedule."""
+
+MOST_WARM = 40_000
+"""Most requests before the statistics begin; where a cache takes more to fill, it is found colder than it would be."""
+
+SEEN = 3
+"""Requests for each shared prefix after which all but 5 % of them were seen."""
+
+MOST_DILUTED = 64
+"""Of more instances than these, a conversation's turns all but never come to the same one."""
+
+WITHIN_S = 0.5 * LONGEST_S
+"""Longest time over which the requests of a run come, in seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedLoad:
+    """What comes to an instance, or to a fleet of it, whatever the rate.
+
+    Attributes:
+        sharing: what prompts share.
+        osl: lengths of outputs.
+        process, cv: arrivals of requests that follow no other.
+        router: what gives requests to the instances.
+        answer_s: seconds that an answer takes, where the turns of a conversation come on a schedule.
+        caches: whether a cache keeps anything; otherwise none has to fill.
+    """
+
+    sharing: Sharing
+    osl: Lengths
+    process: Process
+    cv: float
+    router: str
+    answer_s: float
+    caches: bool = True
+
+    def warm(self, rate: float) -> int:
+        """Requests at ``rate`` after which a cache is as full as it gets: conversations have run once, prefixes were seen."""
+        asked = self.sharing.sessions
+        if asked is None:
+            return 0
+        prefixes = SEEN * asked.prefixes if asked.prefix_tokens and self.caches else 0
+        pauses = max(asked.turns.mean, 1.0) * (asked.think.mean_s + asked.tool_calls * asked.tool.mean_s)
+        lasts = 0.0 if asked.single else pauses + asked.requests * self.answer_s
+        return round(min(prefixes + rate * lasts, MOST_WARM))
+
+    def trace(self, rate: float, requests: int, seed: int, *, router: str = "", whole: bool = False) -> Trace:
+        """The requests of an open loop at ``rate`` requests per second.
+
+        Args:
+            rate: of these requests.
+            requests: how many; fewer where they would come over more time than can be simulated. A recording has its own number.
+            seed: of every random draw.
+            router: in place of the one that was asked for.
+            whole: whether they are those of a whole fleet, which are still to be shared out.
+        """
+        sharing, sessions = self.sharing, self.sharing.sessions
+        if sessions is None or sharing.new is None:
+            return replayed(sharing, rate, seed)
+        arrivals = OpenLoop(rate=rate, process=self.process, cv=self.cv)
+        requests = max(1, min(requests, round(rate * WITHIN_S)))
+        workload = Workload(isl=sharing.new, osl=self.osl, arrivals=arrivals, requests=requests, sessions=sessions)
+        if sessions.single:
+            return _single(workload, arrivals, sessions, seed)
+        if (router or self.router) in AFFINE or (not whole and rate >= sharing.fleet_rate):
+            return session_trace(workload, sessions, seed)
+        share = 1.0 if whole else max(rate / sharing.fleet_rate, 1 / MOST_DILUTED)
+        return _scheduled(workload, replace(arrivals, rate=rate / share), seed, share, to_ps(self.answer_s))
+
+    def counted(self, record: Requests, rate: float, warm: int, requests: int) -> Requests:
+        """Of a run of ``warm`` and ``requests`` more, those after the warm ones that came while new conversations did.
+
+        Turns that wait for answers come later than the run's last conversation begins, when there is less and less to do.
+        """
+        if not self.sharing.follows:
+            return after(record, warm)
+        ends = (warm + requests) / rate * NS_PER_S
+        return after(record, warm, int(np.searchsorted(record.due_ns, ends, side="right")))
+
+
+def replayed(sharing: Sharing, rate: float, seed: int) -> Trace:
+    """A recording, stretched to ``rate`` requests per second.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if sharing.recording is None:
+        raise ValueError("sharing: no recording")
+    whole = TraceArrivals(recording=replace(sharing.recording.at_mean(rate), blocks=()))
+    return replace(whole_trace(whole, seed), contents=_contents_of_blocks(sharing.recording.blocks, sharing.recording.isl))
+
+
+def whole_trace(arrivals: TraceArrivals, seed: int) -> Trace:
+    """All requests of a recording, with their own lengths."""
+    pairs = arrivals.recording.pairs()
+    if pairs is None:
+        raise ValueError("sharing: a recording without lengths")
+    isl, osl = pairs.lengths()
+    return Workload(isl=isl, osl=osl, arrivals=arrivals, requests=len(arrivals.recording)).trace(seed)
+
+
+@lru_cache(maxsize=8)
+def _contents_of_blocks(blocks: tuple[tuple[int, ...], ...], isl: tuple[int, ...]) -> Contents | None:
+    made = Recording(due_ns=(0,) * len(isl), isl=isl, osl=(1,) * len(isl), blocks=blocks)
+    return made.contents(range(len(isl)))
+
+
+def _single(workload: Workload, arrivals: OpenLoop, asked: Sessions, seed: int) -> Trace:
+    """Requests that follow no other, in exactly the asked share of which a shared prefix stands first."""
+    base = balanced_trace(replace(workload, sessions=None), arrivals, seed)
+    rng, count = np.random.default_rng([seed, 5]), len(base)
+    prefix = rng.integers(0, asked.prefixes, count)
+    prefix[rng.permutation(count)[round(asked.prefix_share * count) :]] = -1
+    isl = base.isl + np.where(prefix >= 0, asked.prefix_tokens, 0)
+    nobody = np.full(count, -1)
+    drawn = Drawn(session=np.arange(count), isl=isl, osl=base.osl, pause_ps=nobody, prefix=prefix)
+    return replace(base, isl=isl, contents=contents_of(drawn, asked.prefix_tokens))
+
+
+def _scheduled(workload: Workload, fleet: OpenLoop, seed: int, share: float, answer_ps: int) -> Trace:
+    """A share of all turns, each drawn apart, at the times at which they come if every answer takes equally long.
+
+    Sessions began before the run does, so that from its beginning on it has turns of every place in a conversation.
+    """
+    streams = [np.random.default_rng(one) for one in np.random.SeedSequence([seed, 3]).spawn(8)]
+    asked = workload.sessions or Sessions()
+    longest = max(asked.turns.longest, 1) * (1 + asked.tool_calls)
+    pause_s = 4 * (asked.think.mean_s + asked.tool_calls * asked.tool.mean_s) * max(asked.turns.longest, 1)
+    lasts = pause_s + longest * answer_ps / PS_PER_S
+    sessions = math.ceil((1.2 * workload.requests / share + lasts * fleet.rate) / asked.requests) + 20
+    found = draw(asked, sessions, workload.isl, workload.osl, streams)
+    begins = unit_gaps(fleet, sessions, streams[6]).cumsum() * (PS_PER_S * asked.requests / fleet.rate) - lasts * PS_PER_S
+    first = found.pause_ps < 0
+    waits = np.where(first, 0, found.pause_ps + answer_ps).astype(np.float64).cumsum()
+    due = begins[found.session] + waits - waits[first][found.session]
+    here = np.flatnonzero((due >= 0) & (streams[7].random(len(due)) < share))
+    rows = here[np.argsort(due[here], kind="stable")][: workload.requests]
+    kept = Drawn(*(column[rows] for column in found))
+    when = np.rint(due[rows]).astype(np.int64)
+    contents = contents_of(kept, asked.prefix_tokens)
+    return Trace(due_ps=when, isl=kept.isl, osl=kept.osl, concurrency=0, turnaround_ps=0, seed=seed, contents=contents)
+
+
+def parts_of(trace: Trace, owner: Ints, parts: int) -> list[Trace]:
+    """The requests of each owner, from 0 to ``parts``, with what they have in common; owners of none are left out.
+
+    A turn that follows another goes where its conversation began.
+    """
+    if trace.pause_ps is not None:
+        firsts = np.flatnonzero(trace.pause_ps < 0)
+        owner = owner[firsts][(trace.pause_ps < 0).cumsum() - 1]
+    rows = [np.flatnonzero(owner == one) for one in range(parts)]
+    return [_rows(trace, chosen, trace.seed * parts + one) for one, chosen in enumerate(rows) if chosen.size]
+
+
+def shared_out_as(sharing: Sharing, router: str) -> str:
+    """The router whose rule stands for a router: it does not look at the load, and finds as much of the prompts or less."""
+    if router == "prefix-aware" and sharing.recording is None:
+        return "session" if sharing.follows else "random"
+    return router if router in ("round-robin", "prefix-aware", "session") else "random"
+
+
+def owners(trace: Trace, instances: int, router: str, seed: int) -> Ints:
+    """The instance of each request by the rule of ``shared_out_as``: in turn, where its prompt was sent before, or drawn at random.
+
+    The turns of a conversation are drawn together where they follow one another.
+    """
+    if router == "round-robin":
+        return np.arange(len(trace)) % instances
+    if router == "prefix-aware" and trace.pause_ps is None and trace.contents is not None:
+        return _by_prefix(trace, trace.contents, instances)
+    return np.random.default_rng([seed, instances, 7]).integers(0, instances, len(trace))
+
+
+def _by_prefix(trace: Trace, contents: Contents, instances: int) -> Ints:
+    """Where most of a prompt was sent before, if that is half of it; else where the fewest prompt tokens were sent."""
+    where: dict[int, set[int]] = {}
+    sent, owner = [0] * instances, np.empty(len(trace), np.int64)
+    for row, isl in enumerate(trace.isl.tolist()):
+        pieces, until = contents.of(row)
+        left, matched = set(range(instances)), 0
+        for piece, end in zip(pieces, until, strict=True):
+            there = left & where.get(piece, set())
+            if not there:
+                break
+            left, matched = there, min(end, isl)
+        among = left if 2 * matched >= isl else range(instances)
+        place = min(among, key=lambda i: (sent[i], i))
+        for piece in pieces:
+            where.setdefault(piece, set()).add(place)
+        sent[place] += max(isl - matched if 2 * matched >= isl else isl, 1)
+        owner[row] = place
+    return owner
+
+
+def _rows(trace: Trace, rows: Ints, seed: int) -> Trace:
+    contents, lengths = trace.contents, np.diff(trace.contents.starts if trace.contents is not None else np.zeros(1, np.int64))
+    if contents is not None:
+        counts = lengths[rows]
+        starts = np.concatenate([[0], counts.cumsum()]).astype(np.int64)
+        places = np.repeat(contents.starts[rows] - starts[:-1], counts) + np.arange(starts[-1])
+        contents = Contents(starts=starts, piece=contents.piece[places], until=contents.until[places])
+    pauses = None if trace.pause_ps is None else trace.pause_ps[rows]
+    return replace(
+        trace, due_ps=trace.due_ps[rows], isl=trace.isl[rows], osl=trace.osl[rows], seed=seed, contents=contents, pause_ps=pauses
+    )
+
+
+def after(requests: Requests, first: int, last: int | None = None) -> Requests:
+    """The requests from a place on, up to another, in order of arrival; the gaps stay those of the whole run."""
+    if first <= 0 and last is None:
+        return requests
+    rows = slice(first, last)
+    columns = {f.name: getattr(requests, f.name)[rows] for f in fields(requests) if f.name not in ("gaps", "window_ns")}
+    return replace(requests, **columns)
+
+
+def hit_rate(requests: Requests) -> float:
+    """Share of the prompt tokens that were found in a cache."""
+    return float(requests.cached_tokens.sum()) / max(int(requests.isl.sum()), 1)

@@ -1,0 +1,166 @@
+"""The search space: every deployment that a question allows, and what can be said of it before any simulation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+from tonnage.errors import InputError
+from tonnage.plan.reason import CannotRun, PrecisionUnsupported, TooManyStages, VendorUnsupported, WiderThanSystem
+from tonnage.plan.rejected import Rejected
+from tonnage.sizing.loads.instance import Asked, Instance
+from tonnage.sizing.loads.ready import Ready, Trial, runs_on
+from tonnage.sizing.question import PP_DEGREES, Question
+from tonnage.sizing.search.token_budget import fitted
+from tonnage.sizing.sharing import Sharing
+from tonnage.spec.catalog import find_engine, system_of
+from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism
+from tonnage.spec.engine import default_knobs
+from tonnage.spec.hardware_file import ANY_VENDOR
+
+MOST_SYSTEMS_PER_INSTANCE = 4
+"""Most systems that an instance spans where pipeline degrees are tried that nobody asked for."""
+
+DEGREES = (("tp",), ("dp",), ("ep",))
+"""What a rejected candidate shows anyway, so that its reason need not name it."""
+
+
+def trials(question: Question) -> Iterator[Trial]:
+    """Every combination that the question allows; pipelines only where they are asked for."""
+    owned = {one.gpu: one for one in question.systems} | {o.system.gpu: o.system for o in question.have}
+    splits = tuple(splits_of(question))
+    guesses = (None,) if question.speculation is None else (None, question.speculation)
+    for gpu, engine, precision, parallelism, speculation in product(question.gpus, question.engines, question.precisions, splits, guesses):
+        system = owned.get(gpu.name) or system_of(gpu)
+        for knobs in _knobs(question, default_knobs(find_engine(engine), gpu, parallelism.dp)):
+            deployment = Deployment(
+                model=question.model,
+                gpu=gpu,
+                precision=precision,
+                parallelism=parallelism,
+                engine=engine,
+                knobs=knobs,
+                calibration=question.calibration,
+                speculation=speculation,
+                step_source=question.step_source,
+            )
+            yield Trial(deployment=deployment, system=system)
+
+
+def splits_of(question: Question) -> Iterator[Parallelism]:
+    """How an instance may be split.
+
+    Where neither degree was asked for, a mixture of experts is also tried with whole experts on every GPU, its attention
+    in tensor parallel, and with latent attention, whose cache tensor parallelism cannot split, in ranks of one GPU.
+    """
+    model, chosen = question.model, question.dps or question.eps
+    for pp, tp in product(question.pps or (1,), question.tps):
+        for dp, ep in product(question.dps or (1,), question.eps or (1,)):
+            yield Parallelism(tp=tp, pp=pp, dp=dp, ep=ep)
+        if model.is_moe and not chosen and tp > 1 and pp == 1 and model.experts % tp == 0:
+            yield Parallelism(tp=tp, ep=tp)
+            if model.has_latent_cache:
+                yield Parallelism(dp=tp, ep=tp)
+
+
+def _knobs(question: Question, default: EngineKnobs) -> Iterator[EngineKnobs]:
+    """The engine's own knobs, with those that the asker set in their place."""
+    chunked = default.chunked_prefill if question.chunked_prefill is None else question.chunked_prefill
+    default = replace(default, stream_interval=question.stream_interval or default.stream_interval)
+    default = replace(default, front_ends=question.front_ends or default.front_ends)
+    caches = default.prefix_caching if question.prefix_caching is None else question.prefix_caching
+    default = replace(default, prefix_caching=caches)
+    for batch in question.max_batch_sizes or (default.max_batch_size,):
+        for tokens in question.max_num_tokens or (default.max_num_tokens,):
+            yield replace(default, max_batch_size=batch, max_num_tokens=tokens, chunked_prefill=chunked)
+
+
+def asked(question: Question, gpus_per_system: int, load: str | None = None) -> Asked:
+    """What one instance is asked to carry."""
+    return Asked(
+        isl=question.isl,
+        osl=question.osl,
+        slo=question.limits,
+        load=load or question.load,
+        process=question.process,
+        cv=question.cv,
+        seed=question.seed,
+        pairs=question.pairs,
+        step_factor=question.step_factor,
+        gpus_per_system=gpus_per_system,
+        router=question.router,
+        sharing=_sharing(question),
+    )
+
+
+def _sharing(question: Question) -> Sharing | None:
+    """What prompts share, with the load of the whole fleet, of which an instance sees its part."""
+    rate = question.demand.sizing_requests_per_second
+    return None if question.sharing is None else replace(question.sharing, fleet_rate=rate)
+
+
+def prepare(question: Question) -> list[Ready | Rejected]:
+    """Every trial with its step model, or why it cannot be; with pipelines where nothing else fits and none were asked for."""
+    tried = list(trials(question))
+    outcomes = [prepared_trial(question, trial, place) for place, trial in enumerate(tried)]
+    if question.pps:
+        return outcomes
+    kinds = {_kind(trial): trial for trial in tried}
+    fitting = {_kind(found.trial) for found in outcomes if isinstance(found, Ready)}
+    for kind, trial in kinds.items():
+        if kind not in fitting:
+            longer = _pipelined(question, trial, len(outcomes))
+            outcomes += [longer] if longer is not None else []
+    return outcomes
+
+
+def _kind(trial: Trial) -> tuple[str, str, str]:
+    d = trial.deployment
+    return d.gpu.name, d.precision.name, runs_on(d)
+
+
+def prepared_trial(question: Question, trial: Trial, place: int) -> Ready | Rejected:
+    """One trial with its step model, or why it cannot be."""
+    d = trial.deployment
+    if (lacking := _lacking(d)) is not None:
+        return trial.rejected(lacking)
+    if d.parallelism.stage_gpus > trial.system.gpus:
+        p, system = d.parallelism, trial.system
+        return trial.rejected(WiderThanSystem(tp=p.tp, dp=p.dp, system=system.name, system_gpus=system.gpus))
+    if d.parallelism.pp > d.model.layers:
+        return trial.rejected(TooManyStages(pp=d.parallelism.pp, model=d.model.name, layers=d.model.layers))
+    try:
+        instance = Instance(d, asked(question, trial.system.gpus))
+        knobs = fitted(instance) if question.tune and "tokens" in question.free_moves else d.knobs
+        changed = trial if knobs == d.knobs else replace(trial, deployment=replace(d, knobs=knobs))
+        if changed is not trial:
+            instance = Instance(changed.deployment, instance.asked)
+    except InputError as error:
+        return trial.rejected(CannotRun(error=error.reason if error.path in DEGREES else str(error)))
+    return Ready(trial=changed, instance=instance, place=place, first=trial)
+
+
+def _lacking(d: Deployment) -> VendorUnsupported | PrecisionUnsupported | None:
+    """What hardware or engine cannot do; None where both can."""
+    engine = find_engine(d.engine)
+    if d.gpu.vendor not in (ANY_VENDOR, *engine.vendors):
+        return VendorUnsupported(engine=d.engine, vendor=d.gpu.vendor)
+    lacks = d.gpu.lacks(d.precision)
+    if lacks:
+        return PrecisionUnsupported(subject=d.gpu.arch, lacks=lacks)
+    return PrecisionUnsupported(subject=engine.name, lacks=f"no {d.precision.weight_format}") if engine.lacks(d.precision) else None
+
+
+def _pipelined(question: Question, trial: Trial, place: int) -> Ready | None:
+    """The shortest pipeline of the widest tensor-parallel groups that fits; None where none does."""
+    for pp in PP_DEGREES[1:]:
+        for tp in sorted((tp for tp in question.tps if tp <= trial.system.gpus), reverse=True):
+            if tp * pp > MOST_SYSTEMS_PER_INSTANCE * trial.system.gpus:
+                continue
+            knobs = replace(trial.deployment.knobs, front_ends=question.front_ends or 1)
+            deployment = replace(trial.deployment, parallelism=Parallelism(tp=tp, pp=pp), knobs=knobs)
+            found = prepared_trial(question, replace(trial, deployment=deployment), place)
+            if isinstance(found, Ready):
+                return found
+    return None
