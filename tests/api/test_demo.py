@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.api.running import demo
+from tonnage.api import demo
 from tonnage.errors import InputError
 from tonnage.simulator.kernel import warm_up
 
