@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tonnage.report.wording.lengths import as_written, length_text
+from tonnage.report.wording.lengths import as_written, in_tokens, length_text
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,8 @@ from tonnage.report.wording.lengths import as_written, length_text
         ("lognormal:600,400", "600 ± 400 tokens (lognormal)"),
         ("uniform:20-120", "20 to 120 tokens"),
         ("lengths.csv", "lengths.csv tokens"),
+        ("8000chars", "8,000 characters"),
+        ("3500words", "3,500 words"),
     ],
 )
 def test_length_text(written: str, said: str) -> None:
@@ -26,3 +28,8 @@ def test_length_text(written: str, said: str) -> None:
 @pytest.mark.parametrize(("written", "text"), [("200", "200"), ("100000", "100,000"), ("uniform:500-3500", "uniform:500-3500"), ("", "")])
 def test_plain_numbers_have_their_thousands_separated(written: str, text: str) -> None:
     assert as_written(written) == text
+
+
+@pytest.mark.parametrize(("written", "text"), [("8000chars", "2,000 (8000chars)"), ("200", "200"), ("1500words", "2,000 (1500words)")])
+def test_what_is_not_written_in_tokens_is_shown_in_them(written: str, text: str) -> None:
+    assert in_tokens(written, 2000.0) == text

@@ -11,7 +11,7 @@ from tonnage.report.numbers import ABSENT, counted, number, usd
 from tonnage.report.plans.deployments import of_pools, split, systems
 from tonnage.report.wording.aim import first_text
 from tonnage.report.wording.confidence import chance_text
-from tonnage.report.wording.lengths import as_written
+from tonnage.report.wording.lengths import in_tokens
 from tonnage.report.wording.limits import bound_text
 from tonnage.report.wording.reasons import reason_text
 
@@ -47,7 +47,8 @@ def candidates_table(plan: Plan) -> Table | None:
     costs = yearly_costs(plan)
     priced, sure = any(cost is not None for cost in costs), any(c.confidence is not None for c in found)
     header = (*IDENTITY, *CARRIED, *(CONFIDENCE if sure else ()), *LATENCIES, *(("USD a year",) if priced else ()), "bound by")
-    lengths = f"{plan.scenario.model}, {as_written(plan.scenario.isl)}/{as_written(plan.scenario.osl)} tokens"
+    asked = plan.scenario
+    lengths = f"{asked.model}, {in_tokens(asked.isl, asked.mean_isl)}/{in_tokens(asked.osl, asked.mean_osl)} tokens"
     notes = [SURE] * sure + [MARKED] * any(c.marks for c in found)
     rows = tuple(_row(c, cost, priced=priced, sure=sure) for c, cost in zip(found, costs, strict=True))
     known = [i for i, name in enumerate(header) if name not in LATENCIES or any(row[i] != ABSENT for row in rows)]

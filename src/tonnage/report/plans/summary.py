@@ -17,7 +17,7 @@ from tonnage.report.wording.demand import demand_text
 from tonnage.report.wording.deployments import load_text, memory_text
 from tonnage.report.wording.existing import day_text, existing_text
 from tonnage.report.wording.fleet_check import fleet_check_text
-from tonnage.report.wording.lengths import as_written
+from tonnage.report.wording.lengths import in_tokens
 from tonnage.report.wording.limits import bound_text, limit_text
 from tonnage.report.wording.pace import pace_text
 from tonnage.report.wording.reachable import reachable_text
@@ -35,7 +35,7 @@ def question_lines(plan: Plan) -> Facts:
     asked = plan.scenario
     return Facts(
         rows=(
-            ("Question", f"{asked.model}, {as_written(asked.isl)} tokens in, {as_written(asked.osl)} out"),
+            ("Question", f"{asked.model}, {in_tokens(asked.isl, asked.mean_isl)} tokens in, {in_tokens(asked.osl, asked.mean_osl)} out"),
             ("Demand", demand_text(plan.demand)),
             ("Limits", ", ".join(map(limit_text, asked.limits)) or "none"),
             *((("Aim", aim_text(plan.aim)),) if plan.aim is not None else ()),

@@ -8,6 +8,7 @@ from tonnage.report.numbers import plain
 
 _SPREAD = re.compile(r"(normal|lognormal|uniform):(\d+(?:\.\d+)?),(\d+(?:\.\d+)?)")
 _EITHER = re.compile(r"(\d+(?:\.\d+)?)\+-(\d+(?:\.\d+)?)")
+_OTHERWISE = re.compile(r"(\d+(?:\.\d+)?)(words|chars)")
 _RANGE = re.compile(r"uniform:(\d+(?:\.\d+)?)-(\d+(?:\.\d+)?)")
 
 
@@ -21,9 +22,16 @@ def length_text(written: str) -> str:
         return f"{plain(float(found[1]))} ± {plain(float(found[2]))} tokens (normal)"
     if (found := _SPREAD.fullmatch(written)) is not None:
         return f"{plain(float(found[2]))} ± {plain(float(found[3]))} tokens ({found[1]})"
+    if (found := _OTHERWISE.fullmatch(written)) is not None:
+        return f"{plain(float(found[1]))} {'words' if found[2] == 'words' else 'characters'}"
     return f"{written} tokens"
 
 
 def as_written(written: str) -> str:
     """A length as it was written, a plain number with its thousands separated: "2,000", "uniform:500-3500"."""
     return f"{int(written):,}" if written.isascii() and written.isdigit() else written
+
+
+def in_tokens(written: str, mean: float) -> str:
+    """A length as it was written, in tokens: "2,000", "uniform:500-3500"; "2,000 (8000chars)" where it was written in something else."""
+    return f"{mean:,.0f} ({written})" if written.endswith(("chars", "words")) else as_written(written)
