@@ -9,6 +9,7 @@ the errors over all rows are in sample, and the held-out ones are printed from t
 from __future__ import annotations
 
 import datetime
+import os
 import platform
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from beside_aiconfigurator import comparison
 from held_out import held_out_in_short
+from points_of_2026 import of_2026, of_2026_in_short
 
 from tonnage import api
 from tonnage.perf.residuals import shipped_residuals
@@ -61,11 +63,9 @@ percent, on measurements that were left out: the fit was repeated without them, 
 - **The number of systems** follows from the requests/s that one instance carries. On deployments of a kind that was measured it is off
   by about 5 %, on average and in either direction. The demand that you enter is usually less certain than that.
 - **The time per token** is off by 5 to 7 % for dense models, and by 11 % for mixtures of experts on the engines of 2025.
-- **Models and GPUs of 2026** ([below](#models-and-accelerators-of-2026)): the time per token of a model that was left out is off by 5 to
-  27 % (median error), by 10 % for half of them; that of a GPU of NVIDIA that was left out by 7 to 10 %. MI300X left out is 28 % too fast,
-  and MI355X 50 % too slow: a generation of AMD tells little of another, while MI325X and MI350X share theirs with a measured one.
-- **The TTFT** is the least certain figure: 5 to 9 % where the engine and the load are of a measured kind, and 14 to 21 % on current
-  engines. Where a limit on the TTFT binds, leave it some room, or measure.
+{of_2026}
+- **The TTFT** is the least certain figure: it is off by 5 to 9 % where the engine and the load are of a measured kind, by 14 to 21 % on the
+  engines of 2025, and by more for models of 2026 (see above). Where a limit on the TTFT binds, leave it some room, or measure.
 - **Every answer carries these errors with it.** "P(meets the limits)" and "systems at confidence" are computed from them, and from the
   scatter of the simulation. Where too few systems would be expensive, take the number at 95 %. [intervals.md](intervals.md) explains
   where the intervals come from, and how often they held.
@@ -81,13 +81,13 @@ def _page(data: Path) -> Iterator[str]:
     today = datetime.datetime.now(tz=datetime.UTC).date()
     yield "# Accuracy"
     yield ""
-    yield PLANNERS.format(table="\n".join(held_out_in_short()))
+    yield PLANNERS.format(table="\n".join(held_out_in_short()), of_2026="\n".join(of_2026_in_short()))
     yield ""
     yield "## About the figures"
     yield ""
-    yield f"Generated on {today} by `benchmarks/accuracy.py` on {platform.machine()}, Python {platform.python_version()};"
-    yield "run it again to check. All figures are in percent. MAPE is the mean of |predicted − measured| / measured, bias the mean of"
-    yield "(predicted − measured) / measured."
+    yield f"Generated on {today} by `benchmarks/accuracy.py` on {os.cpu_count()} cores of {platform.machine()},"
+    yield f"Python {platform.python_version()}; run it again to check. All figures are in percent. MAPE is the mean of"
+    yield "|predicted − measured| / measured, bias the mean of (predicted − measured) / measured."
     yield ""
     yield "The coefficients were fitted to these files ([fit.md](fit.md)), so that the errors in the first part are in sample."
     yield "What to expect on hardware, models and precisions that were not in the fit is in the second part."
@@ -97,7 +97,7 @@ def _page(data: Path) -> Iterator[str]:
         yield from _file(data / name, title)
     yield from _silicon()
     yield from _held_out()
-    yield from _modern()
+    yield from of_2026()
     yield from _coverage()
     yield from comparison(data, list(FILES))
     yield from _cases()
@@ -177,7 +177,8 @@ def _held_out() -> Iterator[str]:
     yield ""
     yield "## Held out"
     yield ""
-    yield "Fitted without the rows that are scored; printed by the fit, stored with the coefficients."
+    yield "Fitted without the rows that are scored. `./fit ../shared/data --silicon silicon_sample.csv` prints these figures, and"
+    yield "stores them in `terms.json`, from which they are printed here."
     for title, folds in report.items():
         metrics = list(next(iter(folds.values())))
         yield ""
@@ -187,59 +188,6 @@ def _held_out() -> Iterator[str]:
         yield "|---" * (len(metrics) + 1) + "|"
         for name, errors in folds.items():
             yield f"| {name} | {' | '.join(f'{errors[m]:.1f}' for m in metrics)} |"
-
-
-MODERN = """
-## Models and accelerators of 2026
-
-The points of `../shared/data/modern/agg.csv.gz` ([fit.md](fit.md#models-and-accelerators-of-2026)), without speculation. They are from
-InferenceX (SemiAnalysis, Apache-2.0), aiconfigurator and cloudrift deplodock, and most are medians over many runs and engine versions.
-The errors are medians of |predicted − measured| / measured over at most eight points of each model, GPU, engine and format, in percent;
-"bias" is the median of the signed error, and "inside" the share of measured times per token in the 80 % interval that a user is given who
-asks for a model, or a GPU, without rows ([intervals.md](intervals.md)). Only the terms of the last stage are fitted without what is left
-out: rows of DeepSeek R1, Kimi K2.5, MiniMax M2.5, gpt-oss and Llama 70B on NVIDIA are in older stages too, so that these five are left out
-in part. With a GPU of AMD its generation is left out. Of groups with fewer than 20 points nothing is claimed.
-
-Not explained, and in the tables all the same:
-
-- DeepSeek V4 Pro on vLLM for AMD takes three times as long a token as on SGLang or ATOM beside it (nightly images, 32 points), and SGLang
-  on MI355X six to twelve times as long at 8, 32 and 64 clients as at 4 and 16: medians over images of which some lacked kernels.
-- MI300X: MiniMax M2.5 takes 5 ms longer a token on four GPUs than on two, and FP8 by blocks is slow in all three models. No point of MI355X
-  shows either, so MI300X left out comes out too fast.
-- GLM-4.5-Air and GLM-4.6 (cloudrift, vLLM 0.11 to 0.14, an 8-bit cache) take 5 to 32 ms a token longer than predicted at contexts of 8,000
-  to 16,000 tokens, on every GPU and hardly more for more clients; Qwen3-Coder with a cache of 16 bits does not on H100, H200 and RTX PRO.
-  GLM-4.6 in FP8 takes 3 to 4 ms longer on Hopper for one client of 1,000 tokens too, and is slower there than in 16 bits. GLM-4.5-Air
-  ran as eight instances behind a proxy that did not spread clients evenly (TTFT of 54 s in the 99th percentile, median 4 s).
-- Kimi K2.5 on SGLang 0.5.9 with its defaults (10 points) takes twice as long a token as on vLLM 0.17 beside it.
-- MI350X: one point, five times as slow as MI355X."""
-
-MODERN_COLUMNS = ("TPOT", "TPOT bias", "tokens/s", "median TTFT", "mean TTFT", "TPOT inside")
-
-
-def _modern() -> Iterator[str]:
-    """The section on the points of 2026, from what the fit stored."""
-    report = shipped().get("report", {}).get("modern")
-    if not report:
-        return
-    yield MODERN
-    yield ""
-    yield f"{report['rows']:,} points are usable, {report['read']} of them are read, and {report['free_terms']} terms are free."
-    tables = [(f"a {column} left out", report["held_out"][column]) for column in ("model", "gpu")]
-    tables += [(f"in sample, by {column}", report["in_sample"][column]) for column in ("model", "gpu", "family")]
-    for title, table in tables:
-        yield ""
-        yield f"### Points of 2026, {title}"
-        yield ""
-        yield f"| | {' | '.join(MODERN_COLUMNS)} | points |"
-        yield "|---" * (len(MODERN_COLUMNS) + 2) + "|"
-        if title.endswith("left out"):
-            points = sum(found["n"] for found in table.values())
-            inside = sum(found["n"] * found["TPOT inside"] for found in table.values()) / points
-            yield f"| all of them | | | | | | {inside:.1f} | {points} |"
-        for name, found in table.items():
-            shown = [(column, found.get(column)) for column in MODERN_COLUMNS]
-            cells = ["–" if value is None else f"{value:+.1f}" if "bias" in column else f"{value:.1f}" for column, value in shown]
-            yield f"| {name} | {' | '.join(cells)} | {found['n']} |"
 
 
 def _coverage() -> Iterator[str]:

@@ -1,0 +1,126 @@
+"""The points of 2026 on docs/accuracy.md: one entry for planners, and the section with the errors that the fit stored."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterator, Mapping
+
+from tonnage.perf.terms_file import shipped
+from tonnage.spec.catalog import find_gpu
+from tools.fit.modern.fit import FEWEST
+
+COLUMNS = ("TPOT", "TPOT bias", "tokens/s", "median TTFT", "mean TTFT", "TPOT inside")
+Figures = Mapping[str, float]
+
+IN_SHORT = """\
+- **Models and GPUs of 2026** ([below](#models-and-accelerators-of-2026)): the median error of the time per token is {models} % for models
+that were left out, one by one, and {half} % or less for half of them. With a GPU of NVIDIA left out it is {nvidia}. A generation of AMD
+tells little of another: {amd}. MI325X and MI350X share theirs with a measured one. Few points of 2026 state a TTFT; where at least
+{fewest} points of a model do, its median error with that model left out is {ttft} %."""
+WIDEST = 140
+
+SECTION = """
+## Models and accelerators of 2026
+
+The points of `../shared/data/modern/agg.csv.gz` ([fit.md](fit.md#models-and-accelerators-of-2026)), without speculation. They are from
+InferenceX (SemiAnalysis, Apache-2.0), aiconfigurator and cloudrift deplodock, and most are medians over many runs and engine versions.
+`./fit ../shared/data --silicon silicon_sample.csv` computes these tables and stores them in `terms.json`, as it does those above. The
+errors are medians of |predicted − measured| / measured over at most eight points of each model, GPU, engine and format, in percent;
+"bias" is the median of the signed error, and "inside" the share of measured times per token in the 80 % interval that a user is given who
+asks for a model, or a GPU, without rows ([intervals.md](intervals.md)). In the tables in sample it is the share in the interval of a
+model and a GPU that have rows. Only the terms of the last stage are fitted without what is left out: rows of DeepSeek R1, Kimi K2.5,
+MiniMax M2.5, gpt-oss and Llama 70B on NVIDIA are in older stages too, so that these five are left out in part. With a GPU of AMD its
+generation is left out. A model or a GPU with fewer than 20 points is not left out, and of such groups nothing is claimed. Where an
+error is that of fewer points than the last column says, their number stands in brackets.
+
+Not explained, and in the tables all the same:
+
+- DeepSeek V4 Pro on vLLM for AMD (nightly images, 32 points) takes more than twice as long a token as on SGLang or ATOM under the same load
+  on MI355X. In an early image of SGLang for MI355X, at TP 8 in FP8 (six points), a token takes 11 to 21 times as long as in the later ones
+  in FP4.
+- MI300X: MiniMax M2.5 at four clients takes 4 to 5 ms longer a token on four GPUs than on two, and FP8 by blocks is slow in all three
+  models. No point of MI355X shows either, so MI300X left out comes out too fast.
+- GLM-4.5-Air and GLM-4.6 (cloudrift, vLLM 0.11 to 0.14, an 8-bit cache) take 5 to 32 ms a token longer than predicted at contexts of 8,000
+  to 16,000 tokens, on every GPU and hardly more for more clients; Qwen3-Coder with a cache of 16 bits does not on H100, H200 and RTX PRO.
+  GLM-4.6 in FP8 takes 3 to 4 ms longer on Hopper for one client of 1,000 tokens too, and is slower there than in 16 bits. GLM-4.5-Air
+  ran as eight instances behind a proxy that did not spread clients evenly (TTFT of 54 s in the 99th percentile, median 4 s).
+- Kimi K2.5 on SGLang 0.5.9 with its defaults (10 points on B200) takes 1.2 to 2 times as long a token as on vLLM 0.17 under the same load.
+- MI350X: one point (Kimi K2.5, 73.6 ms a token), four times as slow as MI355X under a similar load."""
+
+
+def of_2026_in_short() -> list[str]:
+    """The entry for planners: what to expect of a model or a GPU of 2026 that nobody measured for this fit."""
+    held_out = shipped()["report"]["modern"]["held_out"]
+    models, gpus = held_out["model"], held_out["gpu"]
+    errors = sorted(found["TPOT"] for found in models.values())
+    nvidia = {name: found["TPOT"] for name, found in gpus.items() if find_gpu(name).vendor == "NVIDIA"}
+    amd = [_too(name, found) for name, found in gpus.items() if find_gpu(name).vendor == "AMD"]
+    ttft = [found[m] for found in models.values() for m in ("median TTFT", "mean TTFT") if found.get(f"{m} n", 0) >= FEWEST]
+    said = IN_SHORT.format(
+        models=_range(errors),
+        half=math.ceil(errors[(len(errors) - 1) // 2]),
+        nvidia=_listed([f"{error:.0f} % ({_short(name)})" for name, error in sorted(nvidia.items(), key=lambda one: one[1])]),
+        amd=_listed(amd),
+        fewest=FEWEST,
+        ttft=_range(ttft),
+    )
+    return textwrap.wrap(said, WIDEST, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def of_2026() -> Iterator[str]:
+    """The lines of the section."""
+    report = shipped()["report"]["modern"]
+    yield SECTION
+    yield ""
+    yield f"{report['rows']:,} points are usable, {report['read']} of them are read, and {report['free_terms']} terms are free."
+    tables = [(f"a {_column(column)} left out", report["held_out"][column]) for column in ("model", "gpu")]
+    tables += [(f"in sample, by {_column(column)}", report["in_sample"][column]) for column in ("model", "gpu", "family")]
+    for title, table in tables:
+        yield ""
+        yield f"### Points of 2026, {title}"
+        yield ""
+        yield f"| | {' | '.join(COLUMNS)} | points |"
+        yield "|---" * (len(COLUMNS) + 2) + "|"
+        if title.endswith("left out"):
+            points = sum(found["n"] for found in table.values())
+            inside = sum(found["n"] * found["TPOT inside"] for found in table.values()) / points
+            yield f"| all of them | | | | | | {inside:.1f} | {points} |"
+        for name, found in table.items():
+            yield f"| {name} | {' | '.join(_cell(column, found) for column in COLUMNS)} | {found['n']} |"
+
+
+def _cell(column: str, found: Figures) -> str:
+    """One error, with the number of its points where it is not that of the row."""
+    if column not in found:
+        return "–"
+    count = found.get(f"{column} n", found["n"])
+    shown = f"{found[column]:+.1f}" if "bias" in column else f"{found[column]:.1f}"
+    return shown if count == found["n"] else f"{shown} ({count})"
+
+
+def _column(name: str) -> str:
+    """A column's name as prose writes it."""
+    return {"gpu": "GPU", "family": "engine"}.get(name, name)
+
+
+def _listed(words: list[str]) -> str:
+    """Words as a sentence lists them."""
+    return f"{', '.join(words[:-1])} and {words[-1]}" if len(words) > 1 else "".join(words)
+
+
+def _range(values: list[float]) -> str:
+    """The least and the greatest of some figures, in whole percent."""
+    return f"{min(values):.0f} to {max(values):.0f}"
+
+
+def _short(name: str) -> str:
+    """A GPU without its memory and socket, as people say it: B200, RTX PRO 6000."""
+    words = name.upper().split("-")
+    return " ".join(words[:3]) if words[0] == "RTX" else words[0]
+
+
+def _too(name: str, found: Figures) -> str:
+    """How far, and in which direction, the predictions for a GPU are off."""
+    direction = "too fast" if found["TPOT bias"] < 0 else "too slow"
+    return f"with {_short(name)} left out it is {found['TPOT']:.0f} % (mostly {direction})"
