@@ -41,10 +41,11 @@ Not explained, and in the tables all the same:
   in FP4.
 - MI300X: MiniMax M2.5 at four clients takes 4 to 5 ms longer a token on four GPUs than on two, and FP8 by blocks is slow in all three
   models. No point of MI355X shows either, so MI300X left out comes out too fast.
-- GLM-4.5-Air and GLM-4.6 (cloudrift, vLLM 0.11 to 0.14, an 8-bit cache) take 5 to 32 ms a token longer than predicted at contexts of 8,000
-  to 16,000 tokens, on every GPU and hardly more for more clients; Qwen3-Coder with a cache of 16 bits does not on H100, H200 and RTX PRO.
-  GLM-4.6 in FP8 takes 3 to 4 ms longer on Hopper for one client of 1,000 tokens too, and is slower there than in 16 bits. GLM-4.5-Air
-  ran as eight instances behind a proxy that did not spread clients evenly (TTFT of 54 s in the 99th percentile, median 4 s).
+- GLM-4.5-Air and GLM-4.6 (cloudrift, vLLM 0.11 to 0.14, an 8-bit cache) take 4 to 35 ms a token longer than predicted with prompts and
+  outputs of 8,000 tokens, in 27 of 28 runs, on every GPU and little more for more clients; Qwen3-Coder with a cache of 16 bits does not on
+  H100, H200 and RTX PRO. GLM-4.6 in FP8 takes 3 to 4 ms longer on Hopper for one client with a prompt of 1,000 tokens too, and is slower
+  there (15.0 ms on H200) than in 16 bits (13.2). GLM-4.5-Air ran as eight instances behind a proxy that did not spread clients evenly
+  (TTFT of 54 s in the 99th percentile, median 4 s).
 - Kimi K2.5 on SGLang 0.5.9 with its defaults (10 points on B200) takes 1.2 to 2 times as long a token as on vLLM 0.17 under the same load.
 - MI350X: one point (Kimi K2.5, 73.6 ms a token), four times as slow as MI355X under a similar load."""
 
