@@ -10,6 +10,7 @@ numbers. Comments above a block:
     <!-- within 20 % or 2 -->        or by how much
     <!-- file: some/config.json -->  the block is a file that commands of the page may read
     <!-- run by: tests/test_x.py --> the block's commands are run there: they install something, or need a server
+    <!-- tier: accuracy -->          the block's commands are run by ./check --accuracy, because they take long
 
     PYTHONPATH=src python -m tests.test_docs    writes today's output and flags into the pages
 """
@@ -28,6 +29,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,7 +40,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
 PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").glob("*.md") if p.name != "design.md")]
 HOSTS = {"huggingface.co", "keepachangelog.com", "semver.org", "127.0.0.1:8000"}
-COMMENT = re.compile(r"^<!-- (exit|within|run by:|file:)\s*(.*?) -->$")
+COMMENT = re.compile(r"^<!-- (exit|within|run by:|tier:|file:)\s*(.*?) -->$")
 WIDEST = 140
 README, COURSE, ACCURACY = ROOT / "README.md", ROOT / "docs" / "course.md", ROOT / "docs" / "accuracy.md"
 
@@ -140,8 +142,14 @@ def output_of(command: str) -> tuple[int, str]:
     return code, said.getvalue()
 
 
+def _runs() -> list[Any]:
+    """The examples that are run here, each in its tier: core, where the page names no other."""
+    here = [example for example in EXAMPLES if "run by" not in example.comments]
+    return [pytest.param(e, id=e.where, marks=[getattr(pytest.mark, tier)] if (tier := e.comments.get("tier")) else []) for e in here]
+
+
 @pytest.mark.usefixtures("plans_of_this_run")
-@pytest.mark.parametrize("example", [e for e in EXAMPLES if "run by" not in e.comments], ids=lambda e: e.where)
+@pytest.mark.parametrize("example", _runs())
 def test_command_prints_what_the_page_shows(example: Example) -> None:
     if "../shared/data" in example.command and not DATA.is_dir():
         pytest.skip(f"{example.where} not run: ../shared/data is absent")
@@ -161,6 +169,8 @@ def test_what_is_not_run_here_is_run_by_a_test() -> None:
         test = example.comments.get("run by")
         program = shlex.split(example.command)[0].removeprefix("./")
         assert test is None or program in (ROOT / test).read_text(encoding="utf-8"), example.where
+        assert example.comments.get("tier") in (None, "accuracy"), example.where
+        assert example.page != README or "tier" not in example.comments, "what README shows is run before every commit"
 
 
 PYTHON = [(page, block) for page in PAGES for block in re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.M | re.S)]

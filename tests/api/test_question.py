@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.strategies import examples
 from tonnage import api
 from tonnage.api.asked.question import check_leaf, growth_of, owned, places
 from tonnage.errors import InputError, InputErrors
@@ -258,7 +259,7 @@ def answers(draw: st.DrawFn) -> dict[str, Any]:
     return {name: draw(values_of(LEAVES[name])) for name in names}
 
 
-@settings(max_examples=300, deadline=None)
+@examples(3.0)
 @given(answers())
 def test_any_answers_are_a_question_or_input_errors(given_: dict[str, Any]) -> None:
     demand = {} if {"mean_rps", "users", "calls_per_year", "trace", "requests"} & given_.keys() else {"peak_rps": 5}

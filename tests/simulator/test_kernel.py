@@ -59,7 +59,7 @@ def both(trace, step, engine, blocks, **options):
 CHANGES = [{}, {"overlap_schedule": True}, {"receive_interval": 7}, {"overlap_schedule": True, "receive_interval": 30}]
 
 
-@pytest.mark.parametrize(("scheduler", "change", "stream"), in_turn(SCHEDULERS, CHANGES, [0.0, 0.0003, 0.0041]))
+@pytest.mark.parametrize(("scheduler", "change", "stream"), in_turn(SCHEDULERS, CHANGES, [0.0, 0.0003, 0.0041], one_of=6))
 def test_a_leap_over_thousands_of_steps_is_every_one_of_them(scheduler, change, stream):
     """Outputs of hundreds of tokens at a few requests in flight, where nearly every step is one of a leap."""
     lengths = {"isl": Lengths(kind="lognormal", mean=200, std=150), "osl": Lengths(kind="lognormal", mean=400, std=500)}
@@ -113,7 +113,9 @@ def compare(r: Run) -> None:
 LOADS = [OpenLoop(rate=25.0), OpenLoop(rate=100.0, process="gamma", cv=4.0), ClosedLoop(concurrency=40, turnaround_s=0.0016)]
 
 
-@pytest.mark.parametrize(("scheduler", "chunked", "arrivals", "blocks"), in_turn(SCHEDULERS, [False, True], LOADS, [60, 300, 10_000]))
+@pytest.mark.parametrize(
+    ("scheduler", "chunked", "arrivals", "blocks"), in_turn(SCHEDULERS, [False, True], LOADS, [60, 300, 10_000], one_of=6)
+)
 def test_kernel_equals_reference_on_hundreds_of_requests(scheduler, chunked, arrivals, blocks):
     lengths = {"isl": Lengths(kind="lognormal", mean=200, std=150), "osl": Lengths(kind="normal", mean=60, std=30)}
     trace = Workload(**lengths, arrivals=arrivals, requests=300).trace(5)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.strategies import examples
 from tonnage.simulator.router import NO_INSTANCE, ROUTERS, Memory, Request, View, memory_of
 
 Router = Callable[[View, Request, Memory], int]
@@ -53,6 +54,7 @@ def test_only_available_instances_are_chosen_and_one_always_is(name: str, view: 
 
 
 @pytest.mark.parametrize("name", NAMES)
+@examples(0.4)
 @given(asked=st.lists(st.tuples(views(), requests()), min_size=1, max_size=12))
 def test_lists_and_arrays_give_the_same_choices(name: str, asked: list[tuple[View, Request]]) -> None:
     size = min(len(view.available) for view, _ in asked)
@@ -134,6 +136,7 @@ def test_a_faster_instance_holds_more_requests() -> None:
     assert ROUTERS["power-of-two"](view, Request(0, -1, 1), memory_of(2)) == 0
 
 
+@pytest.mark.accuracy
 def test_compiled_routers_choose_as_plain_ones() -> None:
     import numba
 

@@ -52,7 +52,7 @@ def instance_of(one: Question) -> Instance:
     return next(found.instance for found in prepare(one) if isinstance(found, Ready))
 
 
-@pytest.mark.parametrize("load", [PREFIX, CHAT], ids=["prefix", "conversations"])
+@pytest.mark.parametrize("load", [pytest.param(PREFIX, id="prefix"), pytest.param(CHAT, id="conversations", marks=pytest.mark.accuracy)])
 def test_simulate_holds_the_limits_at_the_load_that_is_found_and_breaks_them_a_little_above(load: dict[str, Any]) -> None:
     """``simulate`` draws its requests by itself and begins with an empty cache, so a tenth is left to the limits."""
     choice = planned(**load).choice
@@ -68,12 +68,14 @@ def test_simulate_holds_the_limits_at_the_load_that_is_found_and_breaks_them_a_l
     assert p95(1.15) > limit
 
 
-def test_the_more_prompts_share_the_fewer_systems() -> None:
-    """Equally long prompts that draw one of fewer prefixes, and at last no cache at all."""
-    plans = [planned(**PREFIX, shared_prefixes=count) for count in (1, 60, 400)] + [planned(**PREFIX, prefix_caching=False)]
+@pytest.mark.parametrize("counts", [(400,), pytest.param((60, 400), marks=pytest.mark.accuracy)])
+def test_the_more_prompts_share_the_fewer_systems(counts: tuple[int, ...]) -> None:
+    """Equally long prompts that draw one of fewer prefixes, first the only one, and at last no cache at all."""
+    some = [planned(**PREFIX, shared_prefixes=count) for count in counts]
+    plans = [planned(**PREFIX), *some, planned(**PREFIX, prefix_caching=False)]
     rates = [plan.choice.requests_per_second_per_instance for plan in plans if plan.choice is not None]
     systems = [plan.choice.systems_exact for plan in plans if plan.choice is not None]
-    assert len(rates) == 4
+    assert len(rates) == len(counts) + 2
     assert rates == sorted(rates, reverse=True)
     assert rates[0] > 2 * rates[-1]
     assert systems == sorted(systems)
@@ -123,6 +125,7 @@ def test_a_recording_is_shared_out_by_its_prefixes_or_at_random(tmp_path: Path) 
     assert kept.other_hit_rate == pytest.approx(spread.hit_rate)
 
 
+@pytest.mark.accuracy
 def test_a_router_that_looks_at_the_load_finds_what_random_choice_finds() -> None:
     """Four instances behind least outstanding in the plain simulator, and as the compiled loop shares them out."""
     one = instance_of(asked(**{**CHAT, "osl": 8, "peak_rps": 40, "router": "least-outstanding"}))
@@ -150,6 +153,7 @@ def test_a_plan_says_what_the_cache_finds_and_reads_it_again() -> None:
     assert plan.scenario.mean_isl == 2_300
 
 
+@pytest.mark.accuracy
 def test_memory_below_the_cache_is_found_too() -> None:
     many = {**PREFIX, "shared_prefixes": 600, "ttft": "p95<=500ms"}
     small, large = planned(**many).prefix_cache, planned(**many, kv_tiers="host=512GB@50GB/s").prefix_cache

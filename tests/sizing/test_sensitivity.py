@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 import tonnage
+from tests.in_turn import in_turn
 from tests.questions import SMALL, question
 from tonnage.plan.plan import Plan
 from tonnage.plan.reason import BrokenAtAnyLoad
@@ -29,8 +30,7 @@ def plan(asked: Question) -> Plan:
     return size(asked)
 
 
-@pytest.mark.parametrize("place", range(4))
-@pytest.mark.parametrize("sign", [-1, 1])
+@pytest.mark.parametrize(("place", "sign"), in_turn(range(4), [-1, 1]))
 def test_a_swing_is_the_plan_run_again_with_the_same_knobs(plan: Plan, asked: Question, place: int, sign: int) -> None:
     assert plan.sensitivity is not None
     swing = plan.sensitivity.swings[place]
