@@ -35,9 +35,15 @@ def test_every_kind_of_endpoint_is_measured(tmp_path: Path) -> None:
             assert (last >= first).all()
 
 
-def test_times_are_never_before_those_of_the_server(tmp_path: Path) -> None:
+def test_times_are_never_before_those_of_the_server_nor_long_after(tmp_path: Path) -> None:
+    """Three runs at most: a machine that does other things delays a run, and a client that stamps late is late in all of them."""
+    assert any(median_lag_ns(tmp_path / name) < 50e6 for name in ("first", "second", "third"))
+
+
+def median_lag_ns(folder: Path) -> float:
+    """How long after the server wrote them the first tokens of a run were seen, which is never before."""
     with exact_server(Schedule(ttft_s=0.02, itl_s=0.005), seconds=60) as url:
-        found = run(url, tmp_path / "run", question(ClosedLoop(concurrency=16), osl="20", requests=96))
+        found = run(url, folder, question(ClosedLoop(concurrency=16), osl="20", requests=96))
         number, received, first, last, tokens = server_log(url).T
     ours, start = found.requests, found.observed.start_ns
     assert sorted(number) == list(range(96))
@@ -45,8 +51,8 @@ def test_times_are_never_before_those_of_the_server(tmp_path: Path) -> None:
     assert (received >= ours.sent_ns[number] + start).all()
     assert (ours.first_token_ns[number] + start >= first).all()
     assert (ours.last_token_ns[number] + start >= last).all()
-    assert np.median(ours.first_token_ns[number] + start - first) < 50e6
     assert int(ours.gaps.sum()) == 96 * 19
+    return float(np.median(ours.first_token_ns[number] + start - first))
 
 
 @pytest.mark.parametrize(

