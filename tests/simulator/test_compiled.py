@@ -18,6 +18,7 @@ from tonnage.simulator.kernel.blocks import blocks_of
 from tonnage.simulator.kernel.compiled import drive
 from tonnage.simulator.kernel.driven import Loop
 from tonnage.simulator.kernel.memory import Machine
+from tonnage.simulator.kernel.passes import QuickCompiler
 from tonnage.simulator.kernel.reference_to import Reference, advance_at, by_reference
 from tonnage.spec.deployment import EngineKnobs
 
@@ -91,3 +92,25 @@ def test_threads_that_come_at_once_find_one_loop() -> None:
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: fresh.address(m), range(4)))
     assert len(set(found)) == 1
+
+
+def test_the_type_of_a_call_is_found_once_and_numba_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    usual: Any = types.Function.get_call_type
+    asked: list[str] = []
+
+    def find(self: Any, *args: Any) -> Any:
+        asked.append(str(self))
+        return usual(self, *args)
+
+    monkeypatch.setattr(types.Function, "get_call_type", find)
+
+    def sums(a: int, b: int) -> int:
+        return ((a + b) + (a + b)) + max(a + b, b + a)
+
+    assert njit(sums)(2, 3) == 15
+    often = asked.count("Function(<built-in function add>)")
+    asked.clear()
+    assert njit(pipeline_class=QuickCompiler)(sums)(2, 3) == 15
+    assert asked.count("Function(<built-in function add>)") == 1 < often
+    found: Any = types.Function.get_call_type
+    assert found is find

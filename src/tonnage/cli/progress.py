@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 AFTER = "tuning knobs, simulating whole fleets, changing one input at a time"
 """What goes on when every candidate has been simulated: its length is not known, so that the bar only moves."""
@@ -32,14 +32,21 @@ def progress_bar(title: str, *, quiet: bool = False) -> Iterator[Callable[[int, 
         yield update
 
 
-def compile_if_needed(*, quiet: bool = False, shares: bool = False) -> None:
+def compile_if_needed(*, quiet: bool = False, shares: bool = False, fleet: bool = False) -> None:
     """Compile the simulator's kernel with a visible line (none if ``quiet``), the first time on this machine.
 
-    ``shares`` as in ``warm_up``.
+    Args:
+        quiet: as said.
+        shares: as in ``warm_up``.
+        fleet: whether the loop of fleets is needed as well, which a second process then compiles.
     """
+    from tonnage.cli.beside import fleet_compiled_beside
     from tonnage.simulator.kernel import warm_up
     from tonnage.simulator.simulate import is_compiled_for
 
-    if not is_compiled_for(shares=shares):
+    if is_compiled_for(shares=shares):
+        return
+    if not quiet:
         print("tonnage: compiling the simulator for this machine (once) …", file=sys.stderr, flush=True)
+    with fleet_compiled_beside() if fleet else nullcontext():
         warm_up(shares=shares)

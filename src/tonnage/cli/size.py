@@ -133,7 +133,8 @@ def _answered(scenario: Path | None, asked: dict[str, Any], *, quiet: bool = Fal
     if scenario is None and "benchmarks" in asked:
         return (api.size_measured(**asked, command=command_line(), today=today()),)
     understood = api.ask(scenario, **asked)
-    compile_if_needed(quiet=quiet, shares=any(question.sharing is not None for question in understood.questions))
+    shares = any(question.sharing is not None for question in understood.questions)
+    compile_if_needed(quiet=quiet, shares=shares, fleet=not shares)
     with progress_bar("sizing", quiet=quiet) as progress:
         return api.answer(understood, progress=progress, command=command_line(), today=today())
 
@@ -146,7 +147,7 @@ def _several(scenarios: Sequence[Path], asked: dict[str, Any], output: Output) -
     output.form.check(FORMS_OF_USE_CASES, "several use cases")
     if output.disaggregated:
         raise InputError(f"{option('disaggregated')}: two pools are sized for one use case; give one scenario")
-    compile_if_needed(quiet=bool(output.quiet))
+    compile_if_needed(quiet=bool(output.quiet), fleet=True)
     with progress_bar("sizing", quiet=bool(output.quiet)) as progress:
         found = api.size_use_cases(scenarios, progress=progress, command=command_line(), today=today(), **asked)
     if output.output is not None:

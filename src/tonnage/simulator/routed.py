@@ -9,13 +9,14 @@ from tonnage.simulator.changes import NO_CHANGES, Changes, Routed
 from tonnage.simulator.engine import Engine
 from tonnage.simulator.fleet import simulate_fleet
 from tonnage.simulator.kernel.compiled import drive_fleet, is_compiled
-from tonnage.simulator.kernel.fleet import run_fleet
+from tonnage.simulator.kernel.fleet import compile_for, run_fleet
 from tonnage.simulator.router import DEFAULT_ROUTER
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from tonnage.simulator.kernel.memory import Machine
     from tonnage.spec.workload import Trace
 
 SOON = 60_000
@@ -51,6 +52,18 @@ def simulate_routed(
 
 def warm_up_fleet() -> None:
     """Compile the loop of fleets, or load it from numba's cache, by a run of one request."""
+    trace, machine = _one_request()
+    run_fleet(trace, [machine], "round-robin")
+
+
+def compile_fleet() -> None:
+    """As ``warm_up_fleet``, but without the loop of one engine, for another process to find: nothing runs."""
+    trace, machine = _one_request()
+    compile_for(trace, [machine])
+
+
+def _one_request() -> tuple[Trace, Machine]:
+    """A request, and an engine that takes it."""
     import numpy as np
 
     from tonnage.perf.step import StepModel
@@ -69,4 +82,4 @@ def warm_up_fleet() -> None:
         kv_fraction=0.9,
     )
     engine = Engine(StepModel(coefficients=np.ones(COEFFICIENTS), frontend_s=0.0), knobs, 2)
-    run_fleet(Trace(due_ps=np.zeros(1, np.int64), isl=one, osl=one, concurrency=0, turnaround_ps=0), [engine.machine], "round-robin")
+    return Trace(due_ps=np.zeros(1, np.int64), isl=one, osl=one, concurrency=0, turnaround_ps=0), engine.machine

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from numba.core.caching import NullCache
+
 from tonnage.simulator.kernel import routing
 from tonnage.simulator.kernel.driven import VERSION, Loop, compiled, drive, drive_shared
 from tonnage.simulator.kernel.reference_to import by_reference
 
-__all__ = ["drive", "drive_fleet", "drive_shared", "is_compiled"]
+__all__ = ["drive", "drive_fleet", "drive_shared", "is_compiled", "is_kept"]
 
 
 def _build_fleet(version: int) -> Callable[..., Any]:
@@ -33,6 +35,11 @@ def is_compiled(loop: Any = drive) -> bool:
     """Whether a run starts at once: compiled in this process, or found in numba's cache on disk."""
     parts = loop.parts if isinstance(loop, Loop) else (loop,)
     return all(part.signatures or _is_on_disk(part) for part in parts)
+
+
+def is_kept(part: Any) -> bool:
+    """Whether what is compiled is written to disk, where another process finds it."""
+    return not isinstance(part._cache, NullCache)
 
 
 def _is_on_disk(part: Any) -> bool:

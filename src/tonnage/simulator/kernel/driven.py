@@ -97,6 +97,11 @@ class Loop:
         """For which arguments it is compiled in this process, or loaded."""
         return list(self.parts[0].signatures)
 
+    def expected(self, m: Machine) -> int:
+        """Allow that what is compiled calls the loop of such machines at an address, without compiling it; 0, where nothing lies."""
+        LOOPS.add(Reference(typeof(m)))
+        return 0
+
     def address(self, m: Machine) -> int:
         """Where the loop is in memory, for ``advance_at``; it is compiled or loaded when it is first asked for.
 

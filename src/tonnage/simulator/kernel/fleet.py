@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numba import typeof, types
 
 from tonnage.errors import InputError
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS
@@ -95,20 +96,8 @@ def run_fleet(
     check_fleet(trace, engines, router)
     check_trace(trace)
     changes.check(len(engines))
-    closely, count, last = router in SEES_TOKENS, len(engines), changes.last(trace)
-    fleet = _fleet(trace, engines, closely, changes.some)
-    none, down = np.zeros(0, np.int64), changes.outages
-    asked = Asked(
-        code=CODES[router],
-        closely=int(closely),
-        retry=RETRIES[changes.retry],
-        sessions=none if sessions is None else plain(sessions, np.int64),
-        chosen=np.empty(len(trace), np.int64),
-        outages=Down(none, none, none) if down is None else Down(*(plain(each, np.int64) for each in (down.at, down.instance, down.back))),
-        scaler=scaler_of(changes.autoscale, last),
-        told=np.zeros(3, np.int64),
-    )
-    view, memory = _view(fleet, weight, changes.available(count)), _memory(count, seed)
+    count, last = len(engines), changes.last(trace)
+    fleet, view, memory, asked = _arguments(trace, engines, router, seed, weight, sessions, changes, drive.address)
     for until in range(0, len(trace) + AT_ONCE, AT_ONCE):
         sent = min(until, len(trace))
         drive_fleet(fleet, view, memory, asked, sent)
@@ -122,6 +111,43 @@ def run_fleet(
         chosen=asked.chosen,
         changed=changes.changed(count, last, int(asked.told[1]), int(asked.told[2]), asked.scaler),
     )
+
+
+def compile_for(trace: Trace, engines: Sequence[Machine]) -> None:
+    """Compile the loop of fleets, or load it, without that of one engine, which it calls; nothing is simulated.
+
+    Args:
+        trace, engines: any that ``run_fleet`` takes.
+    """
+    arguments = _arguments(trace, engines, "round-robin", 0, None, None, NO_CHANGES, drive.expected)
+    drive_fleet.compile((*map(typeof, arguments), types.int64))
+
+
+def _arguments(
+    trace: Trace,
+    engines: Sequence[Machine],
+    router: str,
+    seed: int,
+    weight: Sequence[float] | None,
+    sessions: NDArray[np.int64] | None,
+    changes: Changes,
+    address: Callable[[Machine], int],
+) -> tuple[Fleet, View, Memory, Asked]:
+    """What the loop of fleets takes before the number of requests; ``address`` says where the loop of one engine is."""
+    closely, count = router in SEES_TOKENS, len(engines)
+    fleet = _fleet(trace, engines, closely, changes.some, address(engines[0]))
+    none, down = np.zeros(0, np.int64), changes.outages
+    asked = Asked(
+        code=CODES[router],
+        closely=int(closely),
+        retry=RETRIES[changes.retry],
+        sessions=none if sessions is None else plain(sessions, np.int64),
+        chosen=np.empty(len(trace), np.int64),
+        outages=Down(none, none, none) if down is None else Down(*(plain(each, np.int64) for each in (down.at, down.instance, down.back))),
+        scaler=scaler_of(changes.autoscale, changes.last(trace)),
+        told=np.zeros(3, np.int64),
+    )
+    return fleet, _view(fleet, weight, changes.available(count)), _memory(count, seed), asked
 
 
 def _view(fleet: Fleet, weight: Sequence[float] | None, available: list[int]) -> View:
@@ -138,8 +164,8 @@ def _memory(count: int, seed: int) -> Memory:
     return Memory(*columns)
 
 
-def _fleet(trace: Trace, engines: Sequence[Machine], closely: bool, changing: bool) -> Fleet:
-    """The engines of a fleet, idle at time 0, and the rows of the trace; whether engines may fail or be released."""
+def _fleet(trace: Trace, engines: Sequence[Machine], closely: bool, changing: bool, loop: int) -> Fleet:
+    """The engines of a fleet, idle at time 0, and the rows of the trace; whether engines may fail or be released; their loop's address."""
     count, most = len(engines), max(len(m.slots) for m in engines)
     due, isl, osl = (plain(column, np.int64) for column in (trace.due_ps, trace.isl, trace.osl))
     cfg, kinds = _settings(engines, closely)
@@ -181,7 +207,7 @@ def _fleet(trace: Trace, engines: Sequence[Machine], closely: bool, changing: bo
         idle=state.copy() if changing else np.zeros(0, STATE),
         again=np.zeros(len(trace) if changing else 0, np.int64),
         stop=np.zeros(1, np.int64),
-        loop=drive.address(engines[0]),
+        loop=loop,
     )
 
 

@@ -17,8 +17,9 @@ from typing import Any
 import numba
 from numba import njit
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
 from numba.extending import register_jitable
+
+from tonnage.simulator.kernel.passes import QuickCompiler
 
 KNOWN = numba.__version__.startswith("0.68.")
 """Whether this is a version for which the classes below were written."""
@@ -68,12 +69,12 @@ class _WholeLibrary(JITCodeLibrary):
         manager.run(self._final_module, builder)
 
 
-class _Part(Compiler):
+class _Part(QuickCompiler):
     def __init__(self, typing_context, target_context, library, *others):
         super().__init__(typing_context, target_context, library or _PartLibrary(target_context.codegen(), "part"), *others)
 
 
-class _Whole(Compiler):
+class _Whole(QuickCompiler):
     def __init__(self, typing_context, target_context, library, *others):
         if library is None:
             library = _WholeLibrary(target_context.codegen(), "whole")
