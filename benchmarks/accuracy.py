@@ -90,7 +90,9 @@ def _page(data: Path) -> Iterator[str]:
     yield "|predicted − measured| / measured, bias the mean of (predicted − measured) / measured."
     yield ""
     yield "The coefficients were fitted to these files ([fit.md](fit.md)), so that the errors in the first part are in sample."
-    yield "What to expect on hardware, models and precisions that were not in the fit is in the second part."
+    yield "What to expect on hardware, models and precisions that were not in the fit is in the second part. Rows of silicon_sample.csv"
+    yield "that the fit leaves out only because they contradict the predictions are in no other figure than those of their own stratum,"
+    yield '"unexplained rows", in the first part. Whoever measures as they did will see errors as large as theirs.'
     yield ""
     yield "## In sample"
     for name, title in FILES.items():
