@@ -9,7 +9,7 @@ from __future__ import annotations
 from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED
 from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.memory import NEVER
-from tonnage.simulator.kernel.queue import push_back, push_sorted
+from tonnage.simulator.kernel.ranks import queue
 from tonnage.simulator.kernel.schedulers import never_fits
 from tonnage.simulator.kernel.shared import first_of, follow, next_row, put_on_its_way, take_first
 
@@ -75,10 +75,8 @@ def take_arrivals(m, until):
             if m.cfg.reporting > 0:
                 tell(m, r, 0, REJECTED)
             answer(m, r, arrival)
-        elif m.cfg.shortest > 0:
-            push_sorted(m, r)
         else:
-            push_back(m, r)
+            queue(m, r)
 
 
 @part()

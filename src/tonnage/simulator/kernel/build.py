@@ -71,13 +71,14 @@ def settings(
     max_context: int,
     seed: int,
     leaps: bool = True,
+    ranks: bool = False,
 ) -> Any:
-    """The record of an engine's settings.
+    """The record of an engine's settings; ``ranks`` says whether its requests have theirs (``ranks.py``).
 
     Raises:
-        InputError: an engine to which requests differ by class or deadline; those are run by the reference.
+        InputError: an engine to which requests differ by class or deadline, and which is not told of them.
     """
-    if knobs.ranks:
+    if knobs.ranks and not ranks:
         whose = ", ".join(map(option, ("queue_order", "shed")))
         raise InputError(f"{whose}: priorities and deadlines are simulated on one instance by itself so far; leave them out")
     drafting, drafted = step.drafting, 0 if step.drafting is None else step.drafting.tokens

@@ -68,6 +68,17 @@ def _build_shared(version: int) -> Callable[..., Any]:
     return drive_shared
 
 
+def _build_ranked(version: int) -> Callable[..., Any]:
+    """The loop of one engine that looks at classes or deadlines, whose requests nobody cancels."""
+
+    def drive_ranked(m, until, cancelled):
+        loop.advance(m, until)
+        loop.settle(m)
+        return version
+
+    return drive_ranked
+
+
 def _build_entry(version: int) -> Callable[..., Any]:
     """What Python calls: it takes a machine apart and calls the loop at an address."""
 
@@ -133,3 +144,6 @@ drive = Loop(_build, VERSION)
 
 drive_shared = Loop(_build_shared, VERSION)
 """``loop.advance`` of machines with a cache; it is compiled when prompts first have something in common."""
+
+drive_ranked = Loop(_build_ranked, VERSION)
+"""``loop.advance`` of machines with ranks; it is compiled when priorities or deadlines are first asked for in a run that is not small."""

@@ -5,12 +5,15 @@ same requests decode: each step reads one token more of each, so that a step of 
 where the n-th ends is a sum of an arithmetic series of whole numbers. It is the same instant to which n steps one by one lead.
 """
 
+# ruff: noqa: PLW0108 — numba asks for a function of Python, and those that are called are compiled ones
+
 from __future__ import annotations
 
 import math
 
 from tonnage.simulator.kernel.blocks import rounds_with_blocks
 from tonnage.simulator.kernel.decoding import see_gap
+from tonnage.simulator.kernel.forms import two_forms
 from tonnage.simulator.kernel.inlined import jitable, part
 from tonnage.simulator.kernel.memory import NEVER
 from tonnage.simulator.ratio import RATIO_DECAY, RATIO_LEAST
@@ -72,6 +75,7 @@ def steps_ahead(m):
         most = max(steps_within(s.lasts, longer, cfg.window - (s.seen_next - s.lasts), most), 1)
     if s.next_arrival < NEVER:
         most = steps_until_heard(m, longer, most)
+    most = steps_until_shed(m, longer, most)
     if cfg.grows > 0 and most > 1:
         most = 1 + rounds_with_blocks(m, most - 1)
     return most
@@ -88,6 +92,19 @@ def steps_until_heard(m, longer, most):
     if receive > 1:
         step += (receive - (s.unheard + step) % receive) % receive
     return min(step, most)
+
+
+@part()
+def steps_until_late(m, longer, most):
+    """The step at whose end a request that waits may be rejected because its first token cannot come in time any more, or ``most``."""
+    s, note = m.state, m.ranks.note
+    if note.shed == 0 or s.queued == 0 or note.soonest == NEVER:
+        return most
+    return min(most, 1 + steps_within(s.lasts, longer, note.soonest - s.now, most))
+
+
+steps_until_shed = two_forms("ranks", lambda m, longer, most: most, lambda m, longer, most: steps_until_late(m, longer, most))
+"""``steps_until_late`` of an engine that looks at limits."""
 
 
 @part()

@@ -11,6 +11,7 @@ from tonnage.simulator.kernel.memory import BETWEEN, IN_A_FLEET, NEVER, UNDER_WA
 from tonnage.simulator.kernel.price import price
 from tonnage.simulator.kernel.schedulers import schedule
 from tonnage.simulator.kernel.shared import forget_transfers
+from tonnage.simulator.kernel.shedding import shed
 from tonnage.simulator.kernel.tokens import end_requests, end_step, streamed
 from tonnage.simulator.kernel.watch import book
 from tonnage.simulator.ratio import RATIO_START
@@ -31,6 +32,7 @@ def advance(m, until):
             if reporting and s.logged + s.coming + m.cfg.slots > m.log.at.size:
                 break
             take_arrivals(m, s.began if overlap else s.now)
+            shed(m)
             if s.running == 0 and s.queued == 0:
                 if not wake(m, until):
                     break

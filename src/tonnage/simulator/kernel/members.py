@@ -70,6 +70,7 @@ def member(f, i):
         whole(f.watch),
         f.stop,
         None,
+        None,
     )
     return by_reference(machine)
 

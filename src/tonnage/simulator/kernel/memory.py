@@ -236,7 +236,8 @@ class Watch(NamedTuple):
 class Machine(NamedTuple):
     """One engine. ``stop`` has one element: another thread that sets it to 1 ends the run between two steps.
 
-    ``cache`` is a ``prefix_cache.Cache`` where requests have something in common or follow one another, else None.
+    ``cache`` is a ``prefix_cache.Cache`` where requests have something in common or follow one another, else None; ``ranks`` is a
+    ``ranks.Ranks`` where they have classes or deadlines that the engine looks at, else None.
     """
 
     cfg: Any
@@ -251,3 +252,4 @@ class Machine(NamedTuple):
     watch: Watch
     stop: NDArray[np.int64]
     cache: Any = None
+    ranks: Any = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tonnage.simulator.kernel.blocks import blocks_of
 from tonnage.simulator.kernel.inlined import part
 
 
@@ -29,3 +30,19 @@ def add_filling(m, slot, new):
         m.step.context_tokens += tokens
     else:
         add_prompt(m, slot, new)
+
+
+@part()
+def cut(m, tokens):
+    """New tokens of a request in a step that lacks so many: a long prompt is cut into chunks while others are there."""
+    if 0 < m.cfg.longest_chunk < tokens and m.state.running + m.state.queued > 1:
+        return m.cfg.longest_chunk
+    return tokens
+
+
+@part()
+def chunk(m, i, budget):
+    """New tokens of a filling request in a step with so many left, and the blocks that they need."""
+    slot = m.slots[i]
+    new = min(cut(m, slot.isl + slot.generated - slot.computed), budget)
+    return new, max(blocks_of(slot.computed + new, m.cfg.block_tokens) + slot.windows - slot.blocks, 0)

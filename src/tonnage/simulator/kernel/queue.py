@@ -38,6 +38,15 @@ def push_sorted(m, r):
 
 
 @part()
+def push(m, r):
+    """Put a request that arrives into the queue of an engine that looks at neither classes nor deadlines."""
+    if m.cfg.shortest > 0:
+        push_sorted(m, r)
+    else:
+        push_back(m, r)
+
+
+@part()
 def push_front(m, r):
     """Put a request in front of the queue."""
     s = m.state

@@ -14,7 +14,8 @@ from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.simulator.kernel.build import check_engine, machine, plain, rows_for, send, settings
 from tonnage.simulator.kernel.build_cache import cache_of, send_first_turns
-from tonnage.simulator.kernel.compiled import drive, drive_shared
+from tonnage.simulator.kernel.build_ranks import ranks_of
+from tonnage.simulator.kernel.compiled import drive, drive_ranked, drive_shared
 from tonnage.simulator.kernel.memory import NEVER, Machine, Rows
 from tonnage.simulator.kernel.record import requests_of
 from tonnage.simulator.steps import StepRecord
@@ -57,7 +58,7 @@ def run(
 
     Raises:
         InputError: due times out of order, lengths below one token, an engine without slots, tokens or blocks, or whose
-            steps do not hold a token and its guesses.
+            steps do not hold a token and its guesses; priorities or deadlines with what they are not compiled with (``build_ranks.py``).
     """
     return run_recorded(trace, step, knobs, kv_blocks, windows=windows, window_ps=window_ps, max_context=max_context, most_steps=0)[0]
 
@@ -84,7 +85,17 @@ def run_recorded(
     """
     check_engine(step, knobs, kv_blocks)
     check_trace(trace)
-    cfg = settings(step, knobs, kv_blocks, windows=windows, window_ps=window_ps, max_context=max_context, seed=trace.seed, leaps=leaps)
+    cfg = settings(
+        step,
+        knobs,
+        kv_blocks,
+        windows=windows,
+        window_ps=window_ps,
+        max_context=max_context,
+        seed=trace.seed,
+        leaps=leaps,
+        ranks=knobs.ranks,
+    )
     due, isl, osl = (plain(column, np.int64) for column in (trace.due_ps, trace.isl, trace.osl))
     if trace.concurrency > 0:
         due = np.empty(len(trace), np.int64)
@@ -95,10 +106,12 @@ def run_recorded(
     numbers = isl if step.drafting is None else np.arange(len(trace))  # only guesses ask for them
     rows = rows_for(isl, osl, numbers, due, steps=most_steps > 0)
     m = machine(cfg, step, rows, steps=most_steps, stop=stop)
+    if knobs.ranks:
+        m = m._replace(ranks=ranks_of(trace, knobs, len(m.slots), drafted=step.drafting is not None))
     if trace.contents is not None:
         return _run_shared(m._replace(cache=cache_of(trace, trace.contents, knobs, windows, cfg, tiers)), trace, window_ps)
     send(m, _first(m, trace) if trace.concurrency > 0 else len(trace))
-    drive(m, NEVER, -1)
+    (drive if m.ranks is None else drive_ranked)(m, NEVER)
     count = int(m.state["arrived"] + m.state["coming"])
     if window_ps >= 0:
         count = int(np.searchsorted(m.rows.sent[:count], window_ps, side="right"))
@@ -149,11 +162,12 @@ def check_trace(trace: Trace) -> None:
         raise InputError("arrivals: due times are 0 or more and in order")
 
 
-def warm_up(*, shares: bool = False) -> None:
+def warm_up(*, shares: bool = False, ranks: bool = False) -> None:
     """Compile the loop, or load it from numba's cache, by a run of one request.
 
     Args:
-        shares: whether it is the loop of requests that have something in common.
+        shares: whether it is the loop of requests that have something in common …
+        ranks: … or of those that differ by class or deadline to their engine.
     """
     one = np.ones(1, np.int64)
     contents = of_rows([[(0, ENDLESS)]]) if shares else None
@@ -166,6 +180,7 @@ def warm_up(*, shares: bool = False) -> None:
         tokens_per_block=1,
         kv_rule="free_gpu_memory_fraction",
         kv_fraction=0.9,
+        shed=ranks,
     )
     collects = gc.isenabled()
     gc.disable()  # the compiler makes millions of objects that stay, which the collector would visit again and again: a quarter of the time

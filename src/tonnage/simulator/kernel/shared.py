@@ -1,83 +1,61 @@
 """What the loop asks of a prefix cache and of sessions, chosen when it is compiled: nothing at all for a machine that has none.
 
-Each function has two forms. Which one becomes part of the loop is decided by the type of ``Machine.cache``, so that workloads whose
-requests have nothing in common are compiled and run as if there were no caches.
+Each function has two forms (``forms.py``), so that workloads whose requests have nothing in common are compiled and run as if there were
+no caches.
 """
 
 # ruff: noqa: PLW0108 — numba asks for a function of Python here, and those that are called are compiled ones
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from typing import Any
-
-from numba.core import types
-from numba.extending import overload
-
 from tonnage.simulator.kernel import prefix_cache, sessions
-from tonnage.simulator.kernel.inlined import PART
+from tonnage.simulator.kernel.forms import two_forms
 
 
-def _two_forms(without: Callable[..., Any], within: Callable[..., Any]) -> Any:
-    """A function for compiled code alone, with one form for machines without a cache and one for those with it."""
-
-    def asked(*args: Any) -> Any:
-        raise NotImplementedError
-
-    def choose(m: Any, *_: Any) -> Callable[..., Any]:
-        return without if isinstance(m.type_of("cache"), types.NoneType) else within
-
-    setattr(choose, "__signature__", inspect.signature(without))  # noqa: B010 — a function's type does not declare it
-    # Not inline="always": numba 0.68 then loses statements of the loop around.
-    options: Any = {"forceinline": True, **PART}
-    overload(asked, jit_options=options)(choose)
-    return asked
-
-
-find = _two_forms(lambda m, r, tokens: 0, lambda m, r, tokens: prefix_cache.look_up(m, r, tokens))
+find = two_forms("cache", lambda m, r, tokens: 0, lambda m, r, tokens: prefix_cache.look_up(m, r, tokens))
 """Tokens that a waiting request finds which is to compute so many."""
 
-found_blocks = _two_forms(lambda m: 0, lambda m: m.cache.note.found)
+found_blocks = two_forms("cache", lambda m: 0, lambda m: m.cache.note.found)
 """Blocks that it finds."""
 
-no_longer_free = _two_forms(lambda m: 0, lambda m: m.cache.note.found - m.cache.note.kept + m.cache.note.idle)
+no_longer_free = two_forms("cache", lambda m: 0, lambda m: m.cache.note.found - m.cache.note.kept + m.cache.note.idle)
 """Blocks that are not free any more when it has these."""
 
-hold = _two_forms(lambda m, i: None, lambda m, i: prefix_cache.hold(m, i))
+hold = two_forms("cache", lambda m, i: None, lambda m, i: prefix_cache.hold(m, i))
 """The request that was looked at last has the slot now, with what it found."""
 
-compute = _two_forms(lambda m, i, tokens: None, lambda m, i, tokens: prefix_cache.compute(m, i, tokens))
+compute = two_forms("cache", lambda m, i, tokens: None, lambda m, i, tokens: prefix_cache.compute(m, i, tokens))
 """So many tokens of a filling request will be in the cache after the step that is put together."""
 
-catch_up = _two_forms(lambda m, ahead: None, lambda m, ahead: prefix_cache.catch_up(m, ahead))
+catch_up = two_forms("cache", lambda m, ahead: None, lambda m, ahead: prefix_cache.catch_up(m, ahead))
 """Note the blocks of those who decode, before anybody looks for one."""
 
-filled = _two_forms(lambda m, i: None, lambda m, i: prefix_cache.filled(m, i))
+filled = two_forms("cache", lambda m, i: None, lambda m, i: prefix_cache.filled(m, i))
 """Something of a prompt was computed."""
 
-released = _two_forms(
+released = two_forms(
+    "cache",
     lambda m, i, blocks, tokens, ended: blocks, lambda m, i, blocks, tokens, ended: prefix_cache.released(m, i, blocks, tokens, ended)
 )
 """A request that had so many blocks and computed so many tokens lets go of them; how many are free by that."""
 
-transfers = _two_forms(lambda m: 0, lambda m: m.cache.note.waits)
+transfers = two_forms("cache", lambda m: 0, lambda m: m.cache.note.waits)
 """Picoseconds for which the step that is put together waits for blocks from tiers below the cache."""
 
-forget_transfers = _two_forms(lambda m: None, lambda m: prefix_cache.forget_transfers(m))
+forget_transfers = two_forms("cache", lambda m: None, lambda m: prefix_cache.forget_transfers(m))
 """They are counted into the step."""
 
-follow = _two_forms(lambda m, r, free_at: True, lambda m, r, free_at: sessions.follow(m, r, free_at))
+follow = two_forms("cache", lambda m, r, free_at: True, lambda m, r, free_at: sessions.follow(m, r, free_at))
 """The next turn of the request's session is sent, if there is one; True where there is none, so that its client is free."""
 
-next_row = _two_forms(lambda m: m.state.arrived + m.state.coming, lambda m: sessions.next_row(m))
+next_row = two_forms("cache", lambda m: m.state.arrived + m.state.coming, lambda m: sessions.next_row(m))
 """The row that the client of a closed loop sends next; beyond the last where there is none."""
 
-put_on_its_way = _two_forms(lambda m, r: None, lambda m, r: sessions.push(m, r))
+put_on_its_way = two_forms("cache", lambda m, r: None, lambda m, r: sessions.push(m, r))
 """A row that is sent is one of those on their way."""
 
-first_of = _two_forms(lambda m: m.state.arrived, lambda m: m.cache.row[0])
+first_of = two_forms("cache", lambda m: m.state.arrived, lambda m: m.cache.row[0])
 """The row that arrives first."""
 
-take_first = _two_forms(lambda m, r: m.rows.next[r] if m.cfg.routed > 0 and m.state.coming > 0 else r + 1, lambda m, r: sessions.pop(m))
+take_first = two_forms("cache", lambda m, r: m.rows.next[r] if m.cfg.routed > 0 and m.state.coming > 0 else r + 1, lambda m, r: sessions.pop(m))
 """The row of the next one on its way, when this one has arrived and those left are counted."""

@@ -1,14 +1,19 @@
 """The scheduler of vLLM V1, compiled; the rules are those of ``reference/vllm.py``."""
 
+# ruff: noqa: PLW0108 — numba asks for a function of Python, and those that are called are compiled ones
+
 from __future__ import annotations
 
 from tonnage.simulator.kernel.blocks import blocks_of, grow_all, growth, growth_of_all, held, too_long, windows_of
 from tonnage.simulator.kernel.decoding import leave_decoding
+from tonnage.simulator.kernel.forms import two_forms
 from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.memory import NEVER
 from tonnage.simulator.kernel.prefix_cache import SCHEDULED
-from tonnage.simulator.kernel.prompts import add_decoding, add_filling
-from tonnage.simulator.kernel.queue import enter, lose, push_front, received
+from tonnage.simulator.kernel.prompts import add_decoding, add_filling, chunk, cut
+from tonnage.simulator.kernel.queue import enter, lose, received
+from tonnage.simulator.kernel.ranked_pre_emption import continue_by_rank
+from tonnage.simulator.kernel.ranks import queue_again, ranked
 from tonnage.simulator.kernel.shared import catch_up, compute, find, found_blocks, hold, no_longer_free, released
 
 GROWS, BUDGETED, GUESSES, NAMES, PARTIAL = True, True, True, SCHEDULED, False
@@ -59,14 +64,6 @@ def schedule(m):
 
 
 @part()
-def cut(m, tokens):
-    """New tokens of a request in a step that lacks so many: a long prompt is cut into chunks while others are there."""
-    if 0 < m.cfg.longest_chunk < tokens and m.state.running + m.state.queued > 1:
-        return m.cfg.longest_chunk
-    return tokens
-
-
-@part()
 def continue_running(m):
     """Allocate for the running requests; whether anyone was pre-empted.
 
@@ -90,7 +87,7 @@ def continue_running(m):
 
 
 @part()
-def continue_with_less(m):
+def continue_in_turn(m):
     """The same one by one where blocks run out; whether anyone was pre-empted."""
     s, lists, drafted = m.state, m.lists, m.cfg.drafted
     k, f, budget = 0, 0, m.cfg.max_tokens
@@ -114,17 +111,13 @@ def continue_with_less(m):
     return True
 
 
-@part()
-def chunk(m, i, budget):
-    """New tokens of a filling request in a step with so many left, and the blocks that they need."""
-    slot = m.slots[i]
-    new = min(cut(m, slot.isl + slot.generated - slot.computed), budget)
-    return new, max(blocks_of(slot.computed + new, m.cfg.block_tokens) + slot.windows - slot.blocks, 0)
+continue_with_less = two_forms("ranks", lambda m: continue_in_turn(m), lambda m: continue_by_rank(m) if ranked(m) else continue_in_turn(m))
+"""The same where blocks run out; whether anyone was pre-empted."""
 
 
 @part()
 def preempt_last(m):
-    """Free all blocks of the last running request and put it at the front of the waiting ones."""
+    """Free all blocks of the last running request and let it wait again: in front of all, or where it ranks."""
     s = m.state
     k = s.running - 1
     i = m.lists.running[k]
@@ -138,4 +131,4 @@ def preempt_last(m):
         s.free += released(m, i, m.slots[i].blocks, m.slots[i].computed, 0)
         last = m.slots[i].last
     s.running = k
-    push_front(m, lose(m, i, last))
+    queue_again(m, lose(m, i, last))

@@ -1,0 +1,128 @@
+"""Classes and deadlines, compiled: where a request that comes, or has lost its blocks, goes in the queue.
+
+The loop has this for machines with ``Machine.ranks`` alone. Rows are in the order in which requests are sent, so that of two requests of
+one class, or with one deadline, the lower row goes first.
+"""
+
+# ruff: noqa: PLW0108 — numba asks for a function of Python, and those that are called are compiled ones
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tonnage.simulator.kernel.forms import two_forms
+from tonnage.simulator.kernel.inlined import part
+from tonnage.simulator.kernel.memory import NEVER, record_of
+from tonnage.simulator.kernel.price import drafted_step_seconds, step_seconds, whole_ps
+from tonnage.simulator.kernel.queue import push, push_back, push_front
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+BY_TIME, BY_CLASS, BY_DEADLINE = range(3)
+"""Orders of a queue: as without ranks, by class, or by deadline."""
+
+NOTE = record_of(
+    "order",  # BY_TIME, BY_CLASS or BY_DEADLINE
+    "shed",  # whether a request is rejected whose first token cannot come in time any more
+    "sorted",  # whether the queue is always in order: SGLang puts those that it retracts last
+    "soonest",  # the lowest of ``Ranks.latest`` of those that wait and have had no token, or less
+)
+
+
+class Ranks(NamedTuple):
+    """What an engine knows of its requests, by row, in whole numbers of 64 bits.
+
+    Attributes:
+        note: a record of the type ``NOTE``.
+        priority: the class; the lower, the sooner.
+        ttft: the limit on the time to first token in picoseconds, -1 for none.
+        key: what orders the queue: the class or the deadline; known from the arrival on.
+        latest: the last instant at which a step of its prompt alone would be in time, NEVER without a limit; likewise.
+        given: new tokens of each that runs, in the order in which they entered, while a step is put together anew.
+    """
+
+    note: Any
+    priority: NDArray[np.int64]
+    ttft: NDArray[np.int64]
+    key: NDArray[np.int64]
+    latest: NDArray[np.int64]
+    given: NDArray[np.int64]
+
+
+@part()
+def ranked(m):
+    """Whether requests go by class or deadline."""
+    return m.ranks.note.order > BY_TIME
+
+
+@part()
+def goes_first(m, r, other):
+    """Whether a request ranks before another one."""
+    key = m.ranks.key
+    return key[r] < key[other] or (key[r] == key[other] and r < other)
+
+
+@part()
+def price_alone(m, isl):
+    """Picoseconds of a step that computes a prompt alone and whole."""
+    model, drafter, cfg, tokens, pairs = m.prices.model, m.prices.drafter, m.cfg, float(isl), float(isl * isl)
+    if cfg.drafted > 0:
+        return whole_ps(drafted_step_seconds(model, drafter, float(cfg.drafted), float(cfg.passes), tokens, 1.0, 0.0, pairs, 0.0))
+    return whole_ps(step_seconds(model, tokens, 1.0, 0.0, pairs, 0.0))
+
+
+@part()
+def queue_new(m, r):
+    """A request arrives: its rank and its limit are known from now on, and it waits."""
+    ranks, note = m.ranks, m.ranks.note
+    deadline = NEVER if ranks.ttft[r] < 0 else m.rows.sent[r] + ranks.ttft[r]
+    ranks.key[r] = deadline if note.order == BY_DEADLINE else ranks.priority[r]
+    ranks.latest[r] = NEVER
+    if note.shed > 0 and deadline < NEVER:
+        ranks.latest[r] = deadline - price_alone(m, m.rows.isl[r]) - m.cfg.stream
+        note.soonest = min(note.soonest, ranks.latest[r])
+    if ranked(m):
+        push_by_rank(m, r)
+    else:
+        push(m, r)
+
+
+@part()
+def queue_lost(m, r):
+    """A request that has lost its blocks waits again."""
+    if m.rows.generated[r] == 0:
+        m.ranks.note.soonest = min(m.ranks.note.soonest, m.ranks.latest[r])
+    if ranked(m):
+        push_by_rank(m, r)
+    else:
+        push_front(m, r)
+
+
+@part()
+def push_by_rank(m, r):
+    """Put a request in front of the first that ranks behind it."""
+    s, following = m.state, m.rows.next
+    if s.queued == 0 or (m.ranks.note.sorted > 0 and goes_first(m, s.tail, r)):
+        push_back(m, r)
+        return
+    before, at, left = -1, s.head, s.queued
+    while left > 0 and goes_first(m, at, r):
+        before, at, left = at, following[at], left - 1
+    if left == 0:
+        push_back(m, r)
+        return
+    following[r] = at
+    if before < 0:
+        s.head = r
+    else:
+        following[before] = r
+    s.queued += 1
+
+
+queue = two_forms("ranks", lambda m, r: push(m, r), lambda m, r: queue_new(m, r))
+"""A request that arrives waits."""
+
+queue_again = two_forms("ranks", lambda m, r: push_front(m, r), lambda m, r: queue_lost(m, r))
+"""A request that has lost its blocks waits in front of all, or where it ranks."""
