@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from tonnage.perf import step_terms as at
 from tonnage.perf.step import Drafting, StepModel
 from tonnage.perf.step_terms import COEFFICIENTS
+from tonnage.simulator.ranked import is_for_reference
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.contents import ENDLESS, of_rows
 from tonnage.spec.deployment import EngineKnobs, Scheduler, Windows
 from tonnage.spec.pause import Pause
 from tonnage.spec.sessions import Sessions
+from tonnage.spec.traffic_classes import TrafficClass, with_classes
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Trace, Workload
 
 MS = 1_000_000_000
@@ -209,3 +211,24 @@ def runs(draw: st.DrawFn, schedulers: tuple[Scheduler, ...] = SCHEDULERS) -> Run
         knobs = replace(knobs, max_num_tokens=budget, long_prefill_token_threshold=0)
     kept = Windows(blocks=draw(st.sampled_from([0, 0, 1, 3])), tokens=draw(st.sampled_from([0, 1, longest // 2, longest])))
     return Run(trace=trace, step=step, knobs=knobs, kv_blocks=blocks, windows=kept, window_ps=window, max_context=context)
+
+
+@st.composite
+def ranked_runs(draw: st.DrawFn, schedulers: tuple[Scheduler, ...] = SCHEDULERS) -> Run:
+    """The same with classes, deadlines and shedding in all combinations, often in little memory."""
+    run = draw(runs(schedulers))
+    classes = (
+        TrafficClass(name="a", share=0.4, ttft_s=draw(st.sampled_from([None, 0.001, 0.05, 0.5]))),
+        TrafficClass(name="b", share=0.6, ttft_s=draw(st.sampled_from([None, 0.02, 0.2]))),
+    )
+    order = draw(st.sampled_from(["priority", "deadline", "priority", "fcfs", "shortest-first"]))
+    knobs = replace(run.knobs, queue_order=order, shed=draw(st.sampled_from([False, False, True])))
+    kv_blocks = run.kv_blocks
+    if draw(st.booleans()):
+        longest = int((run.trace.isl + run.trace.osl).max())
+        kv_blocks = -(-round(draw(st.sampled_from([1.0, 1.1, 1.3, 1.7, 2.0, 2.5])) * longest) // knobs.tokens_per_block)
+        knobs = replace(knobs, max_batch_size=draw(st.sampled_from([20, 8, 4])), max_num_tokens=max(knobs.max_num_tokens, longest))
+    step = run.step
+    if is_for_reference(knobs, drafted=step.drafting is not None, shares=False):
+        step = replace(step, drafting=None)
+    return replace(run, trace=with_classes(run.trace, classes, draw(st.integers(0, 100))), knobs=knobs, kv_blocks=kv_blocks, step=step)

@@ -10,15 +10,16 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
 from tests.in_turn import in_turn
-from tests.strategies import MS, ROOFLINE, SCHEDULERS, Run, coefficient_array, examples, runs
+from tests.strategies import MS, ROOFLINE, SCHEDULERS, Run, coefficient_array, examples, ranked_runs, runs
 from tonnage.errors import InputError
 from tonnage.perf.step import Drafting, StepModel
 from tonnage.results.requests import COMPLETED, REJECTED, STATUS_NAMES, UNFINISHED, Requests
 from tonnage.simulator.kernel import compiled, run, run_recorded
 from tonnage.simulator.kernel.leaps import steps_within
 from tonnage.simulator.reference import run_reference
-from tonnage.simulator.steps import PREFILL_TOKENS, STEP_COLUMNS
+from tonnage.simulator.steps import DECODE_SEQUENCES, IN_ENGINE, PREFILL_SEQUENCES, PREFILL_TOKENS, STEP_COLUMNS
 from tonnage.spec.deployment import EngineKnobs, Windows
+from tonnage.spec.traffic_classes import TrafficClass, with_classes
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Trace, Workload
 
 ENGINE = EngineKnobs(
@@ -100,12 +101,27 @@ def test_kernel_equals_reference_on_a_thousand_runs(scheduler, data):
     compare(data.draw(runs((scheduler,))))
 
 
+@examples(1.0)
+@given(r=ranked_runs())
+def test_kernel_equals_reference_with_classes_deadlines_and_shedding(r):
+    compare(r)
+
+
+@pytest.mark.accuracy
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+@settings(max_examples=1_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_kernel_equals_reference_on_a_thousand_runs_with_classes(scheduler, data):
+    compare(data.draw(ranked_runs((scheduler,))))
+
+
 def compare(r: Run) -> None:
     requests, _, _ = both(r.trace, r.step, r.knobs, r.kv_blocks, windows=r.windows, window_ps=r.window_ps, max_context=r.max_context)
     for status in np.unique(requests.status):
         event(STATUS_NAMES[status])
     if requests.preemptions.any():
         event("pre-empted")
+    event(f"order: {r.knobs.queue_order}, shed: {r.knobs.shed}")
     event(f"guesses: {r.step.drafting is not None}")
     event(f"windows: {r.windows.blocks > 0}")
 
@@ -133,6 +149,33 @@ def test_kernel_equals_reference_with_windows_and_guesses_in_little_memory(sched
     guessing = replace(MODEL, drafting=Drafting(tokens=3, acceptance=0.6, passes=1, coefficients=0.1 * ROOFLINE))
     for step in (MODEL, guessing):
         both(trace, step, replace(ENGINE, scheduler=scheduler), blocks, windows=Windows(blocks=9, tokens=300))
+
+
+CLASSES = (TrafficClass(name="a", share=0.5, ttft_s=0.4), TrafficClass(name="b", share=0.3, ttft_s=4.0), TrafficClass(name="c", share=0.2))
+
+
+@pytest.mark.parametrize(("scheduler", "order", "shed"), in_turn(SCHEDULERS, ["priority", "deadline", "fcfs"], [False, True]))
+def test_kernel_equals_reference_on_hundreds_of_requests_of_three_classes(scheduler, order, shed):
+    lengths = {"isl": Lengths(kind="lognormal", mean=200, std=150), "osl": Lengths(kind="normal", mean=60, std=30)}
+    trace = with_classes(Workload(**lengths, arrivals=OpenLoop(rate=60.0), requests=300).trace(5), CLASSES, 1)
+    engine = replace(ENGINE, scheduler=scheduler, queue_order=order, shed=shed or order == "fcfs")
+    requests, _, _ = both(trace, MODEL, engine, 120)
+    assert (requests.status == REJECTED).any() == engine.shed
+
+
+@pytest.mark.parametrize("order", ["priority", "deadline"])
+def test_who_is_left_out_of_a_step_by_a_pre_emption_before_it_waits_one_more(order):
+    """In little memory: some steps compute fewer sequences than run, all of them of vLLM's ranked queue; and the tokens come later."""
+    lengths = {"isl": Lengths(kind="lognormal", mean=100, std=80), "osl": Lengths(kind="normal", mean=120, std=60)}
+    plain = Workload(**lengths, arrivals=ClosedLoop(concurrency=20), requests=100).trace(5)
+    trace = with_classes(plain, CLASSES, 1)
+    left_out = {}
+    for queue_order in ("fcfs", order):
+        requests, record, _ = both(trace, MODEL, replace(ENGINE, queue_order=queue_order, tokens_per_block=1), 1200)
+        sequences = record.steps[:, PREFILL_SEQUENCES] + record.steps[:, DECODE_SEQUENCES]
+        left_out[queue_order] = int((sequences < record.steps[:, IN_ENGINE]).sum())
+        assert requests.preemptions.any()
+    assert left_out["fcfs"] == 0 < left_out[order]
 
 
 def test_pre_emption_happens_and_costs_time() -> None:

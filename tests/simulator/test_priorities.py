@@ -1,4 +1,4 @@
-"""Classes, deadlines and shedding, which the reference alone simulates: small cases by hand, and what must always hold."""
+"""Classes, deadlines and shedding: small cases by hand, and what must always hold; the kernel is held against it in ``test_kernel.py``."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from tests.simulator.test_reference import TICK, VLLM
-from tests.strategies import MS, Run, runs
+from tests.strategies import MS, ranked_runs, runs
 from tonnage import simulate
 from tonnage.cli.main import run as command
 from tonnage.errors import InputError
+from tonnage.perf.step import Drafting
+from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.simulator import kernel
+from tonnage.simulator.engine import Engine
+from tonnage.simulator.kernel.compiled import drive_ranked
 from tonnage.simulator.reference import run_reference
+from tonnage.spec.contents import ENDLESS, of_rows
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.traffic_classes import TrafficClass, with_classes
 from tonnage.spec.workload import Trace
@@ -66,19 +70,6 @@ def test_what_cannot_have_its_first_token_in_time_is_rejected_and_blocks_nobody(
     assert record.status.tolist() == [COMPLETED, REJECTED, REJECTED, COMPLETED, COMPLETED]
     assert record.first_token_ns[3] - record.due_ns[3] == 18_000_000
     assert record.first_token_ns[4] == 23_000_000
-
-
-@st.composite
-def ranked_runs(draw: st.DrawFn) -> Run:
-    """Any engine and trace, with classes, deadlines and shedding in all combinations."""
-    run = draw(runs())
-    classes = (
-        TrafficClass(name="a", share=0.3, ttft_s=draw(st.sampled_from([None, 0.001, 0.05]))),
-        TrafficClass(name="b", share=0.7, ttft_s=draw(st.sampled_from([None, 0.02]))),
-    )
-    order = draw(st.sampled_from(["fcfs", "priority", "priority", "deadline"]))
-    knobs = replace(run.knobs, queue_order=order, shed=draw(st.booleans()))
-    return replace(run, trace=with_classes(run.trace, classes, draw(st.integers(0, 100))), knobs=knobs)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -157,7 +148,10 @@ def test_classes_are_printed_and_counted_as_rejected(capsys):
         ({"shed": True}, "needs a limit on the first token"),
         ({"queue_order": "deadline", "classes": "a 1"}, "none of the classes"),
         ({"classes": "a 1", "instances": 2}, "one instance by itself"),
-        ({"queue_order": "priority", "classes": "a 1", "requests": 1_000_000}, "readable simulator"),
+        (
+            {"queue_order": "priority", "classes": "a 1", "requests": 1_000_000, "speculation": "eagle k=3 acceptance=0.7"},
+            "readable simulator",
+        ),
         ({"long_prefill_token_threshold": 100, "engine": "sglang"}, "vLLM does"),
         ({"long_prefill_token_threshold": 100, "speculation": "eagle k=3 acceptance=0.7"}, "speculative decoding"),
     ],
@@ -168,5 +162,27 @@ def test_what_cannot_be_is_refused_in_one_line(more, said):
 
 
 def test_the_kernel_refuses_what_only_the_reference_knows():
+    ranked = replace(ONE_SLOT, queue_order="deadline")
+    trace = trace_of((0, 4, 4, 0, 20), (0, 4, 4, 0, 10))
+    guessing = replace(TICK, drafting=Drafting(tokens=2, acceptance=0.5, passes=0, coefficients=np.zeros(COEFFICIENTS)))
+    shared = replace(trace, contents=of_rows([[(0, ENDLESS)], [(0, ENDLESS)]]))
+    for asked, step in ((trace, guessing), (shared, TICK)):
+        with pytest.raises(InputError, match="readable simulator has them"):
+            kernel.run(asked, step, ranked, 100)
     with pytest.raises(InputError, match="one instance by itself"):
-        kernel.run(trace_of((0, 4, 4, 0, -1)), TICK, replace(ONE_SLOT, shed=True), 100)
+        Engine(TICK, ranked, 100)
+
+
+def test_guesses_with_priorities_are_simulated_by_the_reference_beside_compiled_runs():
+    """The answer without speculation, which is compared, is a run of its own."""
+    found = simulate(**ASKED | {"requests": 40}, speculation="eagle k=3 acceptance=0.7", queue_order="priority", classes=TWO)
+    assert sum(one.completed for one in found.classes) == 40
+
+
+def test_large_runs_with_deadlines_are_compiled():
+    """12 million output tokens, for which the reference takes a minute of CPU."""
+    found = simulate(**ASKED | {"requests": 200_000}, max_batch_size=8, queue_order="deadline", shed=True, classes=TWO)
+    chat, batch = found.classes
+    assert chat.requests + batch.requests == 200_000
+    assert chat.rejected > batch.rejected > 0
+    assert drive_ranked.signatures

@@ -24,7 +24,7 @@ from tonnage.api.running.serve_openvino import serve_openvino
 from tonnage.api.running.watch import watch
 from tonnage.api.score import score, score_models, several_models
 from tonnage.api.services import simulate_service, size_servers
-from tonnage.api.simulate import answers_soon, shares_prompts, simulate, simulate_sweep
+from tonnage.api.simulate import answers_soon, loop_asked, simulate, simulate_sweep
 from tonnage.api.simulated_run import SimulatedRun, write_runs
 from tonnage.api.size import Asked, answer, ask, size, size_measured, size_models
 from tonnage.api.sized_pools import size_disaggregated
@@ -55,6 +55,7 @@ __all__ = [
     "gateway_settings",
     "lesson",
     "lesson_timeline",
+    "loop_asked",
     "machine_profiles",
     "memory",
     "planned_backends",
@@ -71,7 +72,6 @@ __all__ = [
     "serve_openvino",
     "serve_simulated",
     "several_models",
-    "shares_prompts",
     "simulate",
     "simulate_service",
     "simulate_sweep",

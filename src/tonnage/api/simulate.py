@@ -85,13 +85,14 @@ def answers_soon(scenario: ScenarioLike = None, **asked: Unpack[SimulateArgument
     return not asks.changes and soon([(asks.deployment, workload) for workload in asks.workloads], asks.instances)
 
 
-def shares_prompts(scenario: ScenarioLike = None, **asked: Unpack[SimulateArguments]) -> bool:
-    """Whether the requests of the simulation have something in common, or follow one another.
+def loop_asked(scenario: ScenarioLike = None, **asked: Unpack[SimulateArguments]) -> dict[str, bool]:
+    """Which compiled loop the simulation takes, as the arguments of ``kernel.warm_up``.
 
     Raises:
         InputErrors: everything that cannot be used, each with its place.
     """
-    return any(workload.shares for workload in simulation_of(scenario, asked).workloads)
+    asks = simulation_of(scenario, asked)
+    return {"shares": any(workload.shares for workload in asks.workloads), "ranks": asks.deployment.knobs.ranks}
 
 
 def _shared_fleet(asks: Simulation, workload: Workload) -> Requests:

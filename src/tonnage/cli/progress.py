@@ -32,21 +32,21 @@ def progress_bar(title: str, *, quiet: bool = False) -> Iterator[Callable[[int, 
         yield update
 
 
-def compile_if_needed(*, quiet: bool = False, shares: bool = False, fleet: bool = False) -> None:
+def compile_if_needed(*, quiet: bool = False, shares: bool = False, ranks: bool = False, fleet: bool = False) -> None:
     """Compile the simulator's kernel with a visible line (none if ``quiet``), the first time on this machine.
 
     Args:
         quiet: as said.
-        shares: as in ``warm_up``.
+        shares, ranks: as in ``warm_up``.
         fleet: whether the loop of fleets is needed as well, which a second process then compiles.
     """
     from tonnage.cli.beside import fleet_compiled_beside
     from tonnage.simulator.kernel import warm_up
     from tonnage.simulator.simulate import is_compiled_for
 
-    if is_compiled_for(shares=shares):
+    if is_compiled_for(shares=shares, ranks=ranks):
         return
     if not quiet:
         print("tonnage: compiling the simulator for this machine (once) …", file=sys.stderr, flush=True)
     with fleet_compiled_beside() if fleet else nullcontext():
-        warm_up(shares=shares)
+        warm_up(shares=shares, ranks=ranks)

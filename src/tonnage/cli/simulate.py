@@ -252,7 +252,7 @@ def _points(scenario: Path | None, asked: dict[str, Any], *, json: bool) -> None
     if output is not None:
         check_free(output)
     if not api.answers_soon(scenario, **asked):
-        compile_if_needed(shares=api.shares_prompts(scenario, **asked))
+        compile_if_needed(**api.loop_asked(scenario, **asked))
     with progress_bar("simulating") as progress:
         runs = api.simulate_sweep(scenario, **asked, progress=progress)
     if output is not None:

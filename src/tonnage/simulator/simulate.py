@@ -18,7 +18,8 @@ from tonnage.perf.memory import memory_plan
 from tonnage.perf.terms import step_model
 from tonnage.simulator.kernel import is_compiled, run_recorded, warm_up
 from tonnage.simulator.kernel.build import check_engine
-from tonnage.simulator.kernel.compiled import drive_shared
+from tonnage.simulator.kernel.compiled import drive_ranked, drive_shared
+from tonnage.simulator.ranked import is_for_reference
 from tonnage.simulator.ranks import pooled, rank_traces
 from tonnage.simulator.reference import run_reference
 from tonnage.simulator.steps import StepRecord
@@ -101,8 +102,8 @@ def simulate_many(
             if progress is not None:
                 progress(done, len(points), _name(point[1]))
         return found
-    for shares in {workload.shares for _, workload in points}:
-        warm_up(shares=shares)
+    for shares, ranks in {_loop(point) for point in points if not _is_plain(point)}:
+        warm_up(shares=shares, ranks=ranks)
     stop = np.zeros(1, np.int64)
     pool = ThreadPoolExecutor(max_workers=workers or min(len(points), os.cpu_count() or 1) or 1)
     try:
@@ -117,13 +118,13 @@ def simulate_many(
 def answers_soon(points: Sequence[Point], instances: int = 1) -> bool:
     """Whether the plain simulator answers before the compiler would: nothing is compiled yet, and few tokens are asked for.
 
-    Priorities and deadlines are always its business: they are not compiled.
+    What is not compiled at all is always its business.
 
     Args:
         points: pairs of a deployment and a workload.
         instances: that share each workload, and are looked at whenever a request comes.
     """
-    if any(deployment.knobs.ranks for deployment, _ in points):
+    if all(map(_is_plain, points)):
         return True
     work = 0.0
     for _, workload in points:
@@ -131,13 +132,27 @@ def answers_soon(points: Sequence[Point], instances: int = 1) -> bool:
             return False
         outputs = workload.osl.mean if workload.pairs is None else sum(workload.pairs.osl) / len(workload.pairs.osl)
         work += workload.requests * (outputs + LOOK_TOKENS * (instances - 1))
-    compiled = is_compiled_for(shares=any(workload.shares for _, workload in points))
-    return work <= SOON_TOKENS and not compiled
+    loops = {_loop(point) for point in points if not _is_plain(point)}
+    return work <= SOON_TOKENS and not all(is_compiled_for(shares=shares, ranks=ranks) for shares, ranks in loops)
 
 
-def is_compiled_for(*, shares: bool) -> bool:
-    """Whether the loop is compiled for requests that have something in common, or for those that have nothing."""
+def is_compiled_for(*, shares: bool = False, ranks: bool = False) -> bool:
+    """Whether a loop is compiled; the arguments are those of ``warm_up``."""
+    if ranks:
+        return is_compiled(drive_ranked)
     return is_compiled(drive_shared) if shares else is_compiled()
+
+
+def _loop(point: Point) -> tuple[bool, bool]:
+    """Which loop runs a point: whether its requests have something in common, and whether they differ to their engine."""
+    deployment, workload = point
+    return workload.shares, deployment.knobs.ranks
+
+
+def _is_plain(point: Point) -> bool:
+    """Whether the reference alone simulates a point."""
+    deployment, workload = point
+    return is_for_reference(deployment.knobs, drafted=deployment.speculation is not None, shares=workload.shares)
 
 
 def caching_knobs(deployment: Deployment) -> EngineKnobs:
@@ -188,6 +203,8 @@ def simulate_recorded(
 
 
 def _one(point: Point, seed: int, window_s: float | None, stop: NDArray[np.int64], tiers: Sequence[Tier]) -> Requests:
+    if _is_plain(point):
+        return _plainly(point, seed, window_s, tiers)
     deployment, workload = point
     memory, ranks = memory_plan(deployment), deployment.parallelism.dp
     parts = [

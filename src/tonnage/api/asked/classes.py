@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError, option
+from tonnage.simulator.ranked import is_for_reference
 from tonnage.spec.traffic_classes import TrafficClass
 from tonnage.units import parse_duration
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 EXAMPLE = '"chat 0.7 ttft=1s, batch 0.3"'
 MOST_CLASSES = 100
 MOST_TOKENS = 20_000_000
-"""Output tokens of a run with priorities or deadlines, which the readable simulator makes in about a minute."""
+"""Output tokens of a run with priorities or deadlines where they are not compiled: the readable simulator makes them in about a minute."""
 
 
 def classes_of(text: str | None) -> tuple[TrafficClass, ...]:
@@ -57,7 +58,9 @@ def _share(text: str, where: str) -> float:
     return share
 
 
-def with_classes(workloads: Sequence[Workload], asked: str | None, knobs: EngineKnobs, limits: Slo, *, alone: bool) -> tuple[Workload, ...]:
+def with_classes(
+    workloads: Sequence[Workload], asked: str | None, knobs: EngineKnobs, limits: Slo, *, alone: bool, drafted: bool
+) -> tuple[Workload, ...]:
     """Workloads whose requests have these classes; with deadlines and no classes, all have the tightest limit on the TTFT.
 
     Args:
@@ -66,6 +69,7 @@ def with_classes(workloads: Sequence[Workload], asked: str | None, knobs: Engine
         knobs: the engine's, which say whether priorities or deadlines count.
         limits: those that the run is held against.
         alone: whether one instance by itself is simulated, without attention ranks and sessions.
+        drafted: whether it has speculative decoding.
 
     Raises:
         InputError: classes that cannot be, or that are not simulated with what else is asked.
@@ -86,8 +90,9 @@ def with_classes(workloads: Sequence[Workload], asked: str | None, knobs: Engine
     if not alone:
         whose = ", ".join(option(name) for name in ("classes", "queue_order", "shed"))
         raise InputError(f"{whose}: classes are simulated on one instance by itself so far, and without sessions; leave the others out")
-    for workload in workloads if knobs.ranks else ():
-        _check_size(workload)
+    for workload in workloads:
+        if is_for_reference(knobs, drafted=drafted, shares=workload.shares):
+            _check_size(workload)
     return tuple(replace(workload, classes=classes) for workload in workloads)
 
 
@@ -101,5 +106,5 @@ def _check_size(workload: Workload) -> None:
     if workload.requests * outputs > MOST_TOKENS:
         raise InputError(
             f"{option('requests')}: {workload.requests:,} with {outputs:,.0f} output tokens each are more than the {MOST_TOKENS:,} for "
-            "which the readable simulator runs priorities and deadlines; ask for fewer"
+            "which the readable simulator runs priorities and deadlines with speculative decoding or shared prompts; ask for fewer"
         )

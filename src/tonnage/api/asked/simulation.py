@@ -229,7 +229,8 @@ def simulation_of(scenario: ScenarioLike, asked: Mapping[str, object]) -> Simula
         made = replace(made, workloads=tuple(replace(workload, sessions=sessions) for workload in made.workloads))
     several = made.instances > 1 or made.pools is not None or made.changes
     alone = not several and deployment.parallelism.dp == 1 and sessions is None
-    workloads = with_classes(made.workloads, found.search.classes, deployment.knobs, made.limits, alone=alone)
+    drafted = deployment.speculation is not None
+    workloads = with_classes(made.workloads, found.search.classes, deployment.knobs, made.limits, alone=alone, drafted=drafted)
     made = replace(made, workloads=workloads)
     if made.workloads[0].shares and made.changes:
         said = ", ".join(map(option, CHANGING))

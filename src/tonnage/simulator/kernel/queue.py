@@ -1,8 +1,11 @@
 """The queue of an engine, compiled: requests that wait, linked by ``Rows.next``, and slots for those that leave it to run."""
 
+# ruff: noqa: PLW0108 — numba asks for a function of Python, and those that are called are compiled ones
+
 from __future__ import annotations
 
 from tonnage.simulator.kernel.blocks import windows_of
+from tonnage.simulator.kernel.forms import two_forms
 from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.memory import NEVER
 
@@ -91,11 +94,22 @@ def received(m, r):
 
 
 @part()
+def wait_no_more(m, r):
+    """Note that a request has left a queue that goes by rank."""
+    m.ranks.waits[r] = 0
+
+
+entered = two_forms("ranks", lambda m, r: None, lambda m, r: wait_no_more(m, r))
+"""``wait_no_more`` of an engine that looks at classes or deadlines."""
+
+
+@part()
 def enter(m):
     """The first of the queue gets a slot and computes its prompt; the slot."""
     s, rows, lists = m.state, m.rows, m.lists
     r = s.head
     pop_front(m)
+    entered(m, r)
     s.spare -= 1
     i = lists.spare[s.spare]
     slot = m.slots[i]

@@ -58,7 +58,7 @@ def last_in_rank(m):
 
 @part()
 def preempt(m, k, served):
-    """Free all blocks of the ``k``-th that runs, which has the one for its next token if it is ``served``; it waits again where it ranks."""
+    """Free all blocks of the ``k``-th that runs, with the one for its next token if it is ``served``; it waits again where it ranks."""
     s, lists, i = m.state, m.lists, m.lists.running[k]
     slot = m.slots[i]
     last = slot.last

@@ -36,10 +36,12 @@ class Ranks(NamedTuple):
 
     Attributes:
         note: a record of the type ``NOTE``.
-        priority: the class; the lower, the sooner.
+        priority: the class, counted from 0; the lower, the sooner.
         ttft: the limit on the time to first token in picoseconds, -1 for none.
         key: what orders the queue: the class or the deadline; known from the arrival on.
         latest: the last instant at which a step of its prompt alone would be in time, NEVER without a limit; likewise.
+        waits: whether it is in the queue, in 8 bits.
+        newest: by class, the last that arrived, -1 at first: the next one of its class goes a little behind it.
         given: new tokens of each that runs, in the order in which they entered, while a step is put together anew.
     """
 
@@ -48,6 +50,8 @@ class Ranks(NamedTuple):
     ttft: NDArray[np.int64]
     key: NDArray[np.int64]
     latest: NDArray[np.int64]
+    waits: NDArray[np.int8]
+    newest: NDArray[np.int64]
     given: NDArray[np.int64]
 
 
@@ -84,7 +88,8 @@ def queue_new(m, r):
         ranks.latest[r] = deadline - price_alone(m, m.rows.isl[r]) - m.cfg.stream
         note.soonest = min(note.soonest, ranks.latest[r])
     if ranked(m):
-        push_by_rank(m, r)
+        push_by_rank(m, r, ranks.newest[ranks.priority[r]])
+        ranks.newest[ranks.priority[r]] = r
     else:
         push(m, r)
 
@@ -95,22 +100,29 @@ def queue_lost(m, r):
     if m.rows.generated[r] == 0:
         m.ranks.note.soonest = min(m.ranks.note.soonest, m.ranks.latest[r])
     if ranked(m):
-        push_by_rank(m, r)
+        push_by_rank(m, r, -1)
     else:
         push_front(m, r)
 
 
 @part()
-def push_by_rank(m, r):
-    """Put a request in front of the first that ranks behind it."""
-    s, following = m.state, m.rows.next
-    if s.queued == 0 or (m.ranks.note.sorted > 0 and goes_first(m, s.tail, r)):
+def push_by_rank(m, r, near):
+    """Put a request in front of the first that ranks behind it.
+
+    In a queue that is in order, that one is looked for from ``near`` on, if ``near`` waits and goes first: else each request that comes
+    would pass all of a class that waits long.
+    """
+    s, following, ranks = m.state, m.rows.next, m.ranks
+    ranks.waits[r] = 1
+    if s.queued == 0 or (ranks.note.sorted > 0 and goes_first(m, s.tail, r)):
         push_back(m, r)
         return
-    before, at, left = -1, s.head, s.queued
-    while left > 0 and goes_first(m, at, r):
-        before, at, left = at, following[at], left - 1
-    if left == 0:
+    before, at = -1, s.head
+    if ranks.note.sorted > 0 and near >= 0 and ranks.waits[near] > 0 and goes_first(m, near, r):
+        before, at = near, following[near]
+    while at != s.tail and goes_first(m, at, r):
+        before, at = at, following[at]
+    if goes_first(m, at, r):
         push_back(m, r)
         return
     following[r] = at

@@ -11,7 +11,6 @@ from __future__ import annotations
 from tonnage.simulator.kernel import prefix_cache, sessions
 from tonnage.simulator.kernel.forms import two_forms
 
-
 find = two_forms("cache", lambda m, r, tokens: 0, lambda m, r, tokens: prefix_cache.look_up(m, r, tokens))
 """Tokens that a waiting request finds which is to compute so many."""
 
@@ -35,7 +34,8 @@ filled = two_forms("cache", lambda m, i: None, lambda m, i: prefix_cache.filled(
 
 released = two_forms(
     "cache",
-    lambda m, i, blocks, tokens, ended: blocks, lambda m, i, blocks, tokens, ended: prefix_cache.released(m, i, blocks, tokens, ended)
+    lambda m, i, blocks, tokens, ended: blocks,
+    lambda m, i, blocks, tokens, ended: prefix_cache.released(m, i, blocks, tokens, ended),
 )
 """A request that had so many blocks and computed so many tokens lets go of them; how many are free by that."""
 
@@ -57,5 +57,7 @@ put_on_its_way = two_forms("cache", lambda m, r: None, lambda m, r: sessions.pus
 first_of = two_forms("cache", lambda m: m.state.arrived, lambda m: m.cache.row[0])
 """The row that arrives first."""
 
-take_first = two_forms("cache", lambda m, r: m.rows.next[r] if m.cfg.routed > 0 and m.state.coming > 0 else r + 1, lambda m, r: sessions.pop(m))
+take_first = two_forms(
+    "cache", lambda m, r: m.rows.next[r] if m.cfg.routed > 0 and m.state.coming > 0 else r + 1, lambda m, r: sessions.pop(m)
+)
 """The row of the next one on its way, when this one has arrived and those left are counted."""

@@ -30,6 +30,7 @@ def shed_late(m):
                 s.tail = before
             s.queued -= 1
             rows.status[r] = REJECTED
+            ranks.waits[r] = 0
             answer(m, r, s.now)
         else:
             if rows.generated[r] == 0:
