@@ -17,7 +17,7 @@ from tonnage.results.requests import COMPLETED, REJECTED, STATUS_NAMES, UNFINISH
 from tonnage.simulator.kernel import compiled, run, run_recorded
 from tonnage.simulator.kernel.leaps import steps_within
 from tonnage.simulator.reference import run_reference
-from tonnage.simulator.steps import DECODE_SEQUENCES, IN_ENGINE, PREFILL_SEQUENCES, PREFILL_TOKENS, STEP_COLUMNS
+from tonnage.simulator.steps import DECODE_SEQUENCES, IN_ENGINE, PREFILL_SEQUENCES, PREFILL_TOKENS, START, STEP_COLUMNS
 from tonnage.spec.deployment import EngineKnobs, Windows
 from tonnage.spec.traffic_classes import TrafficClass, with_classes
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Trace, Workload
@@ -171,10 +171,14 @@ def test_who_is_left_out_of_a_step_by_a_pre_emption_before_it_waits_one_more(ord
     trace = with_classes(plain, CLASSES, 1)
     left_out = {}
     for queue_order in ("fcfs", order):
-        requests, record, _ = both(trace, MODEL, replace(ENGINE, queue_order=queue_order, tokens_per_block=1), 1200)
+        engine = replace(ENGINE, queue_order=queue_order, tokens_per_block=1)
+        requests, record, _ = both(trace, MODEL, engine, 1200)
         sequences = record.steps[:, PREFILL_SEQUENCES] + record.steps[:, DECODE_SEQUENCES]
-        left_out[queue_order] = int((sequences < record.steps[:, IN_ENGINE]).sum())
+        rows = np.flatnonzero(sequences < record.steps[:, IN_ENGINE])
+        left_out[queue_order] = len(rows)
         assert requests.preemptions.any()
+        for instant in record.steps[rows[:2], START]:  # they keep what they have when the window ends in such a step
+            both(trace, MODEL, engine, 1200, window_ps=int(instant) + 1)
     assert left_out["fcfs"] == 0 < left_out[order]
 
 

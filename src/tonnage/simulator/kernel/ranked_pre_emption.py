@@ -90,6 +90,7 @@ def list_filling(m, served):
             slot.computed = slot.isl + slot.generated - 1
             slot.blocks = held(m, slot, slot.generated)
             slot.last = s.seen
+            m.rows.generated[slot.row] = slot.generated  # what ``settle`` notes of those who decode
             lists.ends[k] = NEVER
             lists.crosses[k] = NEVER
         if lists.ends[k] == NEVER:
