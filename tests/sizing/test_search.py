@@ -45,7 +45,7 @@ def test_what_closed_forms_leave_out_would_not_have_been_chosen() -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        {"gpu": "h100,l40s", "tp": "1,2", "ttft": "p95<=200ms"},
+        pytest.param({"gpu": "h100,l40s", "tp": "1,2", "ttft": "p95<=200ms"}, marks=pytest.mark.accuracy),
         {"isl": "lognormal:6000,3000", "osl": 50, "tp": "1", "engine": "vllm", "peak_rps": 40, "ttft": "p90<=2s", "tpot": "p95<=60ms"},
     ],
 )
