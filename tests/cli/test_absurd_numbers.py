@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.in_turn import in_turn
 from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.results import folder_files
@@ -87,8 +88,7 @@ def check(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
         assert all(line.startswith("tonnage: ") for line in lines)
 
 
-@pytest.mark.parametrize("value", ABSURD)
-@pytest.mark.parametrize("flag", SIMULATED)
+@pytest.mark.parametrize(("flag", "value"), in_turn(tuple(SIMULATED), ABSURD, one_of=2))
 def test_no_number_breaks_a_simulation(flag: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
     check(command("simulate", SIMULATE, flag, SIMULATED[flag], value), capsys)
 
@@ -99,8 +99,7 @@ def test_no_number_breaks_the_lesson(flag: str, value: str, capsys: pytest.Captu
     check(["simulate", "--ticks", flag, value], capsys)
 
 
-@pytest.mark.parametrize("value", ABSURD)
-@pytest.mark.parametrize("flag", SIZED)
+@pytest.mark.parametrize(("flag", "value"), in_turn(tuple(SIZED), ABSURD, one_of=2))
 def test_no_number_breaks_a_sizing(flag: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
     check(command("size", SIZE, flag, SIZED[flag], value), capsys)
 
