@@ -127,7 +127,7 @@ def test_this_checkout_runs_from_its_pins_within_600_megabytes(tmp_path: Path) -
         assert sum(path.lstat().st_size for path in (ROOT / ".venv").rglob("*") if not path.is_dir()) <= 600e6
 
 
-@pytest.mark.parametrize("name", ["core", "dev", "fit", "vllm", "aiconfigurator", "ray"])
+@pytest.mark.parametrize("name", ["core", "dev", "fit", "vllm", "aiconfigurator", "ray", "router"])
 def test_every_requirement_is_pinned_and_comes_from_no_address(name: str) -> None:
     text = (ROOT / "requirements" / f"{name}.txt").read_text()
     for logical in text.replace("\\\n", " ").splitlines():

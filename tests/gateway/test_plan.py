@@ -13,8 +13,11 @@ import pytest
 
 from tests.deploy.plans import dense, experts
 from tonnage import api
+from tonnage.api.running.gateway_proxy import VERSION
 from tonnage.cli.main import run
 from tonnage.errors import InputError
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -109,3 +112,8 @@ def test_what_it_does_not_have_is_refused_rather_than_lost(given: dict[str, Any]
     settings = api.gateway_settings(**{"backends": ["a:1"], "policy": "round-robin", **given})
     with pytest.raises(InputError, match="vllm-router"):
         api.proxy_command("vllm-router", settings)
+
+
+def test_the_version_whose_flags_these_are_is_the_one_that_is_tested() -> None:
+    pins = (ROOT / "requirements" / "router.txt").read_text(encoding="utf-8").splitlines()
+    assert f"vllm-router=={VERSION}" in pins
