@@ -5,17 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 
-def lru_hits(contents: list[tuple[int, ...]], tokens: list[int], outputs: list[int], *, blocks: int, size: int) -> list[int]:
+def lru_hits(contents: list[tuple[int, ...]], tokens: list[int], outputs: list[int], *, blocks: int, size: int, parts: bool) -> list[int]:
     """Prompt tokens that each request finds.
 
     Every block has a stamp, the moment at which it was let go, and of the blocks that are not in use the one with the smallest is
-    taken. A request lets go of all its blocks at once, the last of its context first.
+    taken. A request lets go of all its blocks at once, the last of its context first. One that is not full goes before all others then,
+    unless its part can be found.
 
     Args:
         contents: of each request the ids of the blocks of its prompt, of which one follows from those before.
         tokens: of each prompt.
         outputs: tokens of each answer, of which the last is never in the cache.
         blocks, size: of the cache.
+        parts: whether parts of a block can be found.
     """
     stamp = np.arange(blocks)
     holds: list[object] = [None] * blocks
@@ -42,7 +44,7 @@ def lru_hits(contents: list[tuple[int, ...]], tokens: list[int], outputs: list[i
                 holds[where[name]] = None
             where[name], holds[mine[place]] = mine[place], name
         for block in reversed(mine):
-            stamp[block] = clock
+            stamp[block] = clock if parts or holds[block] is not None else -clock
             clock += 1
         found.append(hits * size)
     return found

@@ -63,7 +63,7 @@ def test_on_mooncakes_trace_an_engine_finds_what_the_oracle_finds(scheduler, blo
         contents=of_blocks(ids, isl, 512),
     )
     found = run_reference(trace, STEP, replace(ENGINE, scheduler=scheduler, tokens_per_block=512), blocks).requests.cached_tokens
-    expected = lru_hits(ids, isl, osl, blocks=blocks, size=512)
+    expected = lru_hits(ids, isl, osl, blocks=blocks, size=512, parts=scheduler == "tensorrt-llm")
     assert (found // 512 * 512).tolist() == expected
     print(f"{scheduler}, {blocks} blocks: {sum(expected) / sum(isl):.2%} of the prompt tokens found, exactly")
 
@@ -134,6 +134,21 @@ def test_a_tier_gives_back_what_the_cache_had_to_forget_and_the_step_waits_for_i
     assert without.requests.cached_tokens[2] == 16
     assert tiered.requests.cached_tokens[2] == 80
     assert tiered.steps[2][1] - without.steps[2][1] == 4 * 7 * MS
+
+
+@pytest.mark.parametrize(("scheduler", "found"), [("vllm", 48), ("sglang", 48), ("tensorrt-llm", 49)])
+def test_a_block_that_is_not_full_is_taken_before_those_that_can_be_found(scheduler, found):
+    """The first prompt leaves three full blocks and a part of one, and six more prompts a part of one each, by which ten blocks are used.
+
+    Of five blocks the six take the same one again and again, but where its part can be found: that one has the others forgotten.
+    """
+    others = range(1, 7)
+    contents = [[(0, ENDLESS)], *([(number, ENDLESS)] for number in others), [(0, 49), (7, ENDLESS)]]
+    lengths = [[49, *(10 for _ in others), 60], [1] * 8]
+    run = served(contents, *lengths, due=[each * SECOND for each in range(8)], knobs=replace(ENGINE, scheduler=scheduler), blocks=10)
+    assert run.requests.cached_tokens.tolist()[-1] == found
+    tight = served(contents, *lengths, due=[each * SECOND for each in range(8)], knobs=replace(ENGINE, scheduler=scheduler), blocks=5)
+    assert tight.requests.cached_tokens.tolist()[-1] == (0 if scheduler == "tensorrt-llm" else 48)
 
 
 @pytest.mark.accuracy

@@ -158,11 +158,12 @@ def let_begin(c, block, name, until):
 
 @part()
 def let_go(c, block):
-    """One holder less; whether nobody holds the block now."""
+    """One holder less; whether nobody holds the block now. One in which nobody can find anything is the next to be taken."""
     c.refs[block] -= 1
     if c.refs[block] > 0:
         return 0
-    link(c, c.before[c.name.size], block)
+    useless = c.name[block] == EMPTY and c.begun[block] == EMPTY
+    link(c, c.name.size if useless else c.before[c.name.size], block)
     return 1
 
 

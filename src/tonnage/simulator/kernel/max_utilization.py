@@ -63,7 +63,7 @@ def grow_running(m):
             slot = m.slots[lists.running[k]]
             more = max(growth(m, slot), 0)
             while more > s.free and k < s.running:
-                preempt_last(m)
+                preempt_last(m, k)
             if k == s.running:
                 break
             s.free -= more

@@ -1,8 +1,8 @@
 """The prefix cache of an engine, compiled; the rules are those of ``reference/prefix_cache.py`` and of each scheduler there.
 
 Requests that decode take blocks as their contexts grow. How many these are is counted step by step as without a cache; which ones they
-are does not matter until somebody looks for a name, and so it is made up for then (``catch_up``), and when a request leaves. The blocks
-that are taken are the first of the list in any case, and what is let go in the meantime joins its end.
+are does not matter until somebody looks for a name or lets go of blocks, and so it is made up for then (``catch_up``): the blocks that
+are taken are the first of the list in any case, which is the same list until then.
 
 A machine without a cache (``Machine.cache`` is None) is compiled without any of this: ``shared.py`` chooses.
 """
@@ -235,6 +235,24 @@ def catch_up(m, ahead):
             i = lists.running[k]
             slot = m.slots[i]
             follow_up(m, i, slot.isl + s.round - slot.base - 1 + ahead, m.cache.note.names == SCHEDULED)
+
+
+@called()
+def catch_up_before(m, k):
+    """The same within the pass that takes the blocks of the next step: the first ``k`` that run have taken theirs."""
+    s, lists, f = m.state, m.lists, 0
+    if m.cache.note.on == 0:
+        return
+    names = m.cache.note.names == SCHEDULED
+    for j in range(s.running):
+        i = lists.running[j]
+        slot = m.slots[i]
+        if lists.ends[j] < NEVER:
+            follow_up(m, i, slot.isl + s.round - slot.base - (0 if j < k else 1), names)
+        else:
+            if j < k:
+                follow_up(m, i, slot.computed + lists.take[f], names)
+            f += 1
 
 
 @called()

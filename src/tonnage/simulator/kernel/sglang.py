@@ -130,6 +130,7 @@ def retract(m):
         if fewer > 0 or (fewer == 0 and slot.isl >= best.isl):
             least = k
     i = lists.running[least]
+    catch_up(m, 0)
     leave_decoding(m, least)
     s.running -= 1
     for k in range(least, s.running):

@@ -29,6 +29,9 @@ compute = two_forms("cache", lambda m, i, tokens: None, lambda m, i, tokens: pre
 catch_up = two_forms("cache", lambda m, ahead: None, lambda m, ahead: prefix_cache.catch_up(m, ahead))
 """Note the blocks of those who decode, before anybody looks for one."""
 
+catch_up_before = two_forms("cache", lambda m, k: None, lambda m, k: prefix_cache.catch_up_before(m, k))
+"""The same before blocks are let go while those of the next step are taken, which the first ``k`` that run have."""
+
 filled = two_forms("cache", lambda m, i: None, lambda m, i: prefix_cache.filled(m, i))
 """Something of a prompt was computed."""
 

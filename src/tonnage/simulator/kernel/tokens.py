@@ -118,6 +118,7 @@ def end_requests(m):
     """Requests with their last token leave, and their clients go on."""
     s, lists = m.state, m.lists
     kept, soonest = 0, NEVER
+    catch_up(m, 0)
     for k in range(s.running):
         if lists.ends[k] <= s.round:
             end_request(m, k)

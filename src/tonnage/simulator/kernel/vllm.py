@@ -14,7 +14,7 @@ from tonnage.simulator.kernel.prompts import add_decoding, add_filling, chunk, c
 from tonnage.simulator.kernel.queue import enter, lose, received
 from tonnage.simulator.kernel.ranked_pre_emption import continue_by_rank
 from tonnage.simulator.kernel.ranks import queue_again, ranked
-from tonnage.simulator.kernel.shared import catch_up, compute, find, found_blocks, hold, no_longer_free, released
+from tonnage.simulator.kernel.shared import catch_up, catch_up_before, compute, find, found_blocks, hold, no_longer_free, released
 
 GROWS, BUDGETED, GUESSES, NAMES, PARTIAL = True, True, True, SCHEDULED, False
 
@@ -100,7 +100,7 @@ def continue_in_turn(m):
             lists.take[f] = new
             f += 1
         while more > s.free and k < s.running:
-            preempt_last(m)
+            preempt_last(m, k)
         if k == s.running:
             break
         s.free -= more
@@ -116,8 +116,9 @@ continue_with_less = two_forms("ranks", lambda m: continue_in_turn(m), lambda m:
 
 
 @part()
-def preempt_last(m):
-    """Free all blocks of the last running request and let it wait again: in front of all, or where it ranks."""
+def preempt_last(m, scheduled):
+    """Free all blocks of the last running request, when the first ones are scheduled; it waits again in front of all, or where it ranks."""
+    catch_up_before(m, scheduled)
     s = m.state
     k = s.running - 1
     i = m.lists.running[k]
