@@ -1,6 +1,7 @@
 """What an instance carries with slower steps: read from its runs, against searches of its own, and never more than with faster ones."""
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -88,12 +89,18 @@ def test_a_hair_above_a_single_client_counts_as_none() -> None:
 
 
 trails = st.dictionaries(st.floats(0.1, 9.0), st.floats(0.05, 4.0), min_size=1, max_size=8)
-STEPS = blank({}, rate=5.0, saturation=10.0)
+
+
+@cache
+def steps_of_no_trail() -> SlowerSteps:
+    """Made when it is first asked for: an import that simulates would compile the simulator while tests are collected."""
+    return blank({}, rate=5.0, saturation=10.0)
 
 
 @given(trails, st.floats(0.5, 3.0), st.floats(0.5, 3.0))
 def test_slower_steps_never_carry_more(trail: dict[float, float], a: float, b: float) -> None:
-    STEPS.instance.trail.clear()
-    STEPS.instance.trail.update({0.0: 0.04, **trail})
+    steps = steps_of_no_trail()
+    steps.instance.trail.clear()
+    steps.instance.trail.update({0.0: 0.04, **trail})
     fast, slow = sorted((a, b))
-    assert STEPS.rate(by(slow)) <= STEPS.rate(by(fast)) * (1 + 1e-9)
+    assert steps.rate(by(slow)) <= steps.rate(by(fast)) * (1 + 1e-9)
