@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -105,10 +108,9 @@ def test_benchmarks_alone_take_the_place_of_the_simulation(capsys: pytest.Captur
     assert plan["provenance"]["benchmarks"].startswith(str(ROOT))
 
 
-def test_every_leaf_is_a_flag(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "120")  # at 80 the longest name takes two lines
-    run(["size", "--help"])
-    text = capsys.readouterr().out
+def test_every_leaf_is_a_flag() -> None:
+    wide = {**os.environ, "COLUMNS": "120"}  # at 80 the longest name takes two lines
+    text = subprocess.run([sys.executable, "-m", "tonnage", "size", "--help"], env=wide, capture_output=True, text=True, check=True).stdout
     assert [leaf.name for leaf in leaves() if f"{flag(leaf.path)} " not in text] == []
 
 
