@@ -53,7 +53,7 @@ class QuickCompiler(Compiler):
 
     def define_pipelines(self):
         """Numba's passes in their order, less those that are not used."""
-        (usual,) = (DefaultPassBuilder.define_nopython_pipeline(self.state),)
+        usual = DefaultPassBuilder.define_nopython_pipeline(self.state)
         manager = PassManager("quick")
         for each, description in usual.passes:
             if each not in UNUSED:
