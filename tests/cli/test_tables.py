@@ -44,7 +44,7 @@ VERBS = {
     "calibrate": [["calibrate", "examples/nim-llama-3-8b-h100-fp8.csv"]],
     "report": [["report", "PLANS"], ["report", "RUN"], ["report", "SWEEP"]],
     "compare": [["compare", "RUN", "SIMULATED"]],
-    "bench": [["bench", "selftest", "--streams", "1,4"]],
+    "bench": [["bench", "selftest", "--streams", "8,16"]],
 }
 MADE = {
     "PLANS": lambda folder: _plans(folder / "plans.json"),
