@@ -1,6 +1,6 @@
 """Write docs/accuracy.md: predictions against every measured file, the held-out errors of the fit, and the course's cases.
 
-    PYTHONPATH=src:. .venv/bin/python benchmarks/accuracy.py ../shared/data > docs/accuracy.md
+    ./benchmark accuracy ../shared/data > docs/accuracy.md
 
 Nothing in it is tuned for the course's cases; the measured files are those that the fit saw (`docs/fit.md`), so
 the errors over all rows are in sample, and the held-out ones are printed from the fit's own report.
@@ -15,10 +15,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from beside_aiconfigurator import comparison
-from held_out import held_out_in_short
-from points_of_2026 import of_2026, of_2026_in_short
-
+from benchmarks.beside_aiconfigurator import comparison
+from benchmarks.held_out import held_out_in_short
+from benchmarks.points_of_2026 import of_2026, of_2026_in_short
 from tonnage import api
 from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import shipped
@@ -85,7 +84,7 @@ def _page(data: Path) -> Iterator[str]:
     yield ""
     yield "## About the figures"
     yield ""
-    yield f"Generated on {today} by `benchmarks/accuracy.py` on {os.cpu_count()} cores of {platform.machine()},"
+    yield f"Generated on {today} by `./benchmark accuracy` on {os.cpu_count()} cores of {platform.machine()},"
     yield f"Python {platform.python_version()}; run it again to check. All figures are in percent. MAPE is the mean of"
     yield "|predicted − measured| / measured, bias the mean of (predicted − measured) / measured."
     yield ""

@@ -1,6 +1,6 @@
 """Debian's Prometheus on a simulated deployment: the rules that ``deploy`` writes, with windows divided by 60, and what ``watch`` shows.
 
-    PYTHONPATH=src python benchmarks/alerts_live.py
+    ./benchmark alerts_live
 
 An engine of the plan is served and loaded. After a while its steps take 15 times as long, and a minute later they are as before. Printed
 is when each alert fires and clears, in seconds from the first request, beside the limits that ``watch`` calls broken. The exit code is 1
@@ -24,19 +24,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+import yaml
 
-import yaml  # noqa: E402 — the two paths above are needed first
-
-from tests.deploy.plans import DENSE_CHECKPOINT, dense  # noqa: E402
-from tonnage import api  # noqa: E402
-from tonnage.api.bench import bench  # noqa: E402
-from tonnage.bench.scrape import fetch  # noqa: E402
-from tonnage.deploy.alerts import rules  # noqa: E402
-from tonnage.deploy.noted import plain  # noqa: E402
-from tonnage.deploy.service import Service, service_of  # noqa: E402
-from tonnage.serve.supervision.ports import free_ports  # noqa: E402
+from tests.deploy.plans import DENSE_CHECKPOINT, dense
+from tonnage import api
+from tonnage.api.bench import bench
+from tonnage.bench.scrape import fetch
+from tonnage.deploy.alerts import rules
+from tonnage.deploy.noted import plain
+from tonnage.deploy.service import Service, service_of
+from tonnage.serve.supervision.ports import free_ports
 
 FASTER = 60
 """What every window is divided by."""

@@ -1,7 +1,7 @@
 """Three simulated workers, one of them five times slower, behind this gateway, vllm-router and nginx: makespan, latency, CPU.
 
-    .venv-check/bin/python benchmarks/balance.py [--router PATH/TO/vllm-router] [--nginx PATH/TO/nginx] [--repeats 3]
-    .venv-check/bin/python benchmarks/balance.py --only prefixes     or --only makespan
+    ./benchmark balance [--router PATH/TO/vllm-router] [--nginx PATH/TO/nginx] [--repeats 3]
+    ./benchmark balance --only prefixes     or --only makespan
 
 Every balancer gets the same workers and the same loads, one after another, repeated in turn, and the median counts:
 
@@ -32,17 +32,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
-os.environ["PYTHONPATH"] = str(ROOT / "src")
+from benchmarks.prefix_traffic import Reused, reused
+from tonnage.api.bench import bench
+from tonnage.api.running.processes import gateway_before, served_instances
+from tonnage.serve.supervision.ports import free_ports
+from tonnage.serve.supervision.program import Program
+from tonnage.serve.supervision.supervisor import Supervisor
+from tonnage.simulator.kernel import warm_up
 
-from benchmarks.prefix_traffic import Reused, reused  # noqa: E402 — the paths above are needed first
-from tonnage.api.bench import bench  # noqa: E402
-from tonnage.api.running.processes import gateway_before, served_instances  # noqa: E402
-from tonnage.serve.supervision.ports import free_ports  # noqa: E402
-from tonnage.serve.supervision.program import Program  # noqa: E402
-from tonnage.serve.supervision.supervisor import Supervisor  # noqa: E402
-from tonnage.simulator.kernel import warm_up  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
 
 MODEL = "llama-3.1-8b"
 ISL, OSL = 200, 50

@@ -1,8 +1,8 @@
 """What the load client costs and how true it is, against the exact server on this machine.
 
-    .venv-check/bin/python benchmarks/bench_client.py --aiperf AIPERF    everything, with AIPerf beside it: the path of its program
-    .venv-check/bin/python benchmarks/bench_client.py                    streams, poisson, frozen, fuzz, memory, interrupted, starved
-    .venv-check/bin/python benchmarks/bench_client.py streams            one of them
+    ./benchmark bench_client --aiperf AIPERF    everything, with AIPerf beside it: the path of its program
+    ./benchmark bench_client                    streams, poisson, frozen, fuzz, memory, interrupted, starved
+    ./benchmark bench_client streams            one of them
 
 Wants an otherwise idle machine: other programs make lateness larger, and every wake-up dearer.
 """
@@ -25,24 +25,20 @@ from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
-os.environ["PYTHONPATH"] = str(ROOT / "src")
-
-from tests.bench.corpus import STREAM  # noqa: E402 — the two paths above are needed first
-from tests.bench.live import Run, question, run  # noqa: E402
-from tonnage.bench.endpoints import find_endpoint  # noqa: E402
-from tonnage.bench.exact.schedule import Schedule  # noqa: E402
-from tonnage.bench.exact.serve import exact_server  # noqa: E402
-from tonnage.bench.reply import Reply  # noqa: E402
-from tonnage.bench.selftest import server_log  # noqa: E402
-from tonnage.bench.steady import find_steady  # noqa: E402
-from tonnage.bench.validity import Validity, judge  # noqa: E402
-from tonnage.bench.wire.broken import BrokenReply  # noqa: E402
-from tonnage.results.metrics import summarize  # noqa: E402
-from tonnage.results.requests import COMPLETED, UNFINISHED  # noqa: E402
-from tonnage.results.store import read_run  # noqa: E402
-from tonnage.spec.workload import ClosedLoop, OpenLoop  # noqa: E402
+from tests.bench.corpus import STREAM
+from tests.bench.live import Run, question, run
+from tonnage.bench.endpoints import find_endpoint
+from tonnage.bench.exact.schedule import Schedule
+from tonnage.bench.exact.serve import exact_server
+from tonnage.bench.reply import Reply
+from tonnage.bench.selftest import server_log
+from tonnage.bench.steady import find_steady
+from tonnage.bench.validity import Validity, judge
+from tonnage.bench.wire.broken import BrokenReply
+from tonnage.results.metrics import summarize
+from tonnage.results.requests import COMPLETED, UNFINISHED
+from tonnage.results.store import read_run
+from tonnage.spec.workload import ClosedLoop, OpenLoop
 
 Client = Callable[[str, list[str], Path], float]
 """Measures a load of a server with files in a folder, and gives the mean TTFT that it says, in milliseconds."""

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from own_estimates import estimate
-
+from benchmarks.own_estimates import estimate
 from tonnage.perf.external.aiconfigurator import PACKAGE, installed_version
 from tonnage.perf.terms_file import shipped
 from tonnage.report.metric_names import METRICS as NAMES

@@ -1,8 +1,8 @@
 """The chain of docs/chain.md from an empty folder: every command of the page as it stands there, and what the calibration found.
 
-    .venv-check/bin/python benchmarks/chain.py             runs it, and prints predicted, measured and calibrated for every load
-    .venv-check/bin/python benchmarks/chain.py --write     and writes today's output into the page
-    .venv-check/bin/python benchmarks/chain.py --gpu h100-sxm-80gb     with another GPU in place of the page's
+    ./benchmark chain             runs it, and prints predicted, measured and calibrated for every load
+    ./benchmark chain --write     and writes today's output into the page
+    ./benchmark chain --gpu h100-sxm-80gb     with another GPU in place of the page's
 
 The page serves a simulated GPU that is slower by a factor of which the plan knows nothing. What the calibration finds of it is the mean
 over the loads of calibrated over shipped prediction, beside measured over shipped. The last row is a load that was not calibrated on.
@@ -26,15 +26,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+from tests.test_docs import Example, examples_of
+from tests.tolerance import distance, words_and_numbers
+from tonnage.api.compare import compare_plan
+from tonnage.report.numbers import counted
+from tonnage.serve.faults import parse_fault
+from tonnage.serve.supervision.ports import free_ports
 
-from tests.test_docs import Example, examples_of  # noqa: E402 — the two paths above are needed first
-from tests.tolerance import distance, words_and_numbers  # noqa: E402
-from tonnage.api.compare import compare_plan  # noqa: E402
-from tonnage.report.numbers import counted  # noqa: E402
-from tonnage.serve.faults import parse_fault  # noqa: E402
-from tonnage.serve.supervision.ports import free_ports  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
 
 PAGE = ROOT / "docs" / "chain.md"
 PORT = "8000"
@@ -133,7 +132,7 @@ def _words(command: str) -> list[str]:
 
 
 def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT / "src"), "COLUMNS": "110"}
+    return {**os.environ, "COLUMNS": "110"}
 
 
 def _run(command: str, folder: Path) -> str:

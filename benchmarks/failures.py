@@ -1,7 +1,7 @@
 """One of three simulated workers, a process of its own, is killed or frozen under load behind the gateway: what became of every request.
 
-    .venv-check/bin/python benchmarks/failures.py                   both
-    .venv-check/bin/python benchmarks/failures.py --seconds 30      with so much load before and after
+    ./benchmark failures                   both
+    ./benchmark failures --seconds 30      with so much load before and after
 
 24 clients stream 50 tokens each in a closed loop, and the workers take turns. A frozen worker (kill -STOP) goes on after six seconds; a
 killed one is started again by its supervisor. The gateway cuts a stream that is silent for three seconds (--idle-timeout 3).
@@ -10,18 +10,12 @@ killed one is started again by its supervisor. The gateway cuts a stream that is
 from __future__ import annotations
 
 import argparse
-import os
 import signal
-import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
-os.environ["PYTHONPATH"] = str(ROOT / "src")
-
-from tests.gateway.failing import fail_one  # noqa: E402 — the paths above are needed first
-from tonnage.simulator.kernel import warm_up  # noqa: E402
+from tests.gateway.failing import fail_one
+from tonnage.simulator.kernel import warm_up
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
 """The highest load of a server whose capacity is known, searched over the wire: the exact server with a queue before its slots.
 
-    .venv-check/bin/python benchmarks/find_max.py [SEARCHES] [--slo "ttft p95<=500ms"] [--duration 20s]
+    ./benchmark find_max [SEARCHES] [--slo "ttft p95<=500ms"] [--duration 20s]
 
 Each search begins at another load and sends requests at constant gaps, so that the limit is met up to the capacity: slots over the time
 of a request. Four minutes each at most, mostly spent waiting; wants a machine that is otherwise idle.
@@ -9,18 +9,11 @@ of a request. Four minutes each at most, mostly spent waiting; wants a machine t
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 import time
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
-os.environ["PYTHONPATH"] = str(ROOT / "src")
-
-from tonnage.api.bench import prepare_bench, run_find_max  # noqa: E402 — the two paths above are needed first
-from tonnage.bench.exact.schedule import Schedule  # noqa: E402
-from tonnage.bench.exact.serve import exact_server  # noqa: E402
+from tonnage.api.bench import prepare_bench, run_find_max
+from tonnage.bench.exact.schedule import Schedule
+from tonnage.bench.exact.serve import exact_server
 
 SLOTS, TOKENS = 8, 16
 SCHEDULE = Schedule(ttft_s=0.05, itl_s=0.01, slots=SLOTS)

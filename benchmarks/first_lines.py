@@ -1,6 +1,6 @@
 """Thirty questions of all kinds: are the first ten lines enough to act, and does any of their numbers contradict the plan?
 
-    python benchmarks/first_lines.py [--only WORDS] [--show]
+    ./benchmark first_lines [--only WORDS] [--show]
 
 For each question the answer is printed as a terminal shows it (110 columns) and as JSON. The first ten lines must hold the number of
 systems, the probability and the systems at each confidence, the latencies at the peak (of a job, when it is done), the cost and the risk

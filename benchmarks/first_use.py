@@ -1,6 +1,6 @@
 """What the first question on a machine waits for: the same question without compiled code and with it.
 
-    python benchmarks/first_use.py [--rounds 3] [--baseline PATH_TO_ANOTHER_CHECKOUT] [-- words of a question]
+    ./benchmark first_use [--rounds 3] [--baseline PATH_TO_ANOTHER_CHECKOUT] [-- words of a question]
 
 Each cold run is a process with an empty folder for numba's cache, and the warm run after it finds what that left there. The wait for the
 compiler is the difference; the target is 8 s on a machine of two cores that is otherwise idle. On a busy one only the CPU seconds

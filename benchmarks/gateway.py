@@ -1,8 +1,8 @@
 """What the gateway adds before the exact server on this machine: CPU per streamed token, CPU per request, latency.
 
-    .venv-check/bin/python benchmarks/gateway.py                  everything
-    .venv-check/bin/python benchmarks/gateway.py 64 256           the streams at these numbers of clients
-    .venv-check/bin/python benchmarks/gateway.py --backends 4     before four exact servers
+    ./benchmark gateway                  everything
+    ./benchmark gateway 64 256           the streams at these numbers of clients
+    ./benchmark gateway --backends 4     before four exact servers
 
 The CPU is the gateway's own process, user and system, between the first request and the last; the server and the client run beside it.
 """
@@ -21,17 +21,13 @@ from pathlib import Path
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
-os.environ["PYTHONPATH"] = str(ROOT / "src")
-
-from tests.bench.live import Run, question, run  # noqa: E402 — the two paths above are needed first
-from tonnage.bench.exact.schedule import Schedule  # noqa: E402
-from tonnage.bench.exact.serve import exact_server  # noqa: E402
-from tonnage.bench.steady import find_steady  # noqa: E402
-from tonnage.bench.validity import judge  # noqa: E402
-from tonnage.results.metrics import summarize  # noqa: E402
-from tonnage.spec.workload import ClosedLoop  # noqa: E402
+from tests.bench.live import Run, question, run
+from tonnage.bench.exact.schedule import Schedule
+from tonnage.bench.exact.serve import exact_server
+from tonnage.bench.steady import find_steady
+from tonnage.bench.validity import judge
+from tonnage.results.metrics import summarize
+from tonnage.spec.workload import ClosedLoop
 
 TOKENS = 64
 

@@ -1,6 +1,6 @@
 """What a gateway holds and how it answers while clients idle, drip, send too much, smuggle and leave.
 
-    .venv-check/bin/python benchmarks/hostile.py [--idle 10000]
+    ./benchmark hostile [--idle 10000]
 
 About 30 seconds. The backend is the exact server of bench selftest; the gateway is a process of its own, and memory is its resident set.
 """
@@ -9,17 +9,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import os
-import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
-os.environ["PYTHONPATH"] = str(ROOT / "src")
-
-from tests.gateway.hostile import gateway_process, withstand  # noqa: E402 — the paths above are needed first
-from tonnage.bench.exact.schedule import Schedule  # noqa: E402
-from tonnage.bench.exact.serve import exact_server  # noqa: E402
+from tests.gateway.hostile import gateway_process, withstand
+from tonnage.bench.exact.schedule import Schedule
+from tonnage.bench.exact.serve import exact_server
 
 
 def main() -> None:

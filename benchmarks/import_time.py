@@ -1,13 +1,12 @@
 """CPU seconds of what everybody waits for: `import tonnage`, `tonnage --help`, and the launcher's own share.
 
-    .venv-check/bin/python benchmarks/import_time.py
+    ./benchmark import_time
 
 Prints the median and the least of some runs beside the budget of docs/design.md.
 """
 
 from __future__ import annotations
 
-import os
 import resource
 import statistics
 import subprocess
@@ -23,7 +22,7 @@ def cpu_seconds(command: list[str]) -> tuple[float, float]:
     """CPU and wall seconds of one command and its children."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     wall = time.perf_counter() - began
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, wall

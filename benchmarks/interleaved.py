@@ -20,7 +20,8 @@ HERE = Path(__file__).resolve().parents[1]
 def child(script: Path, checkout: Path, caches: Path, arguments: list[str]) -> dict[str, float]:
     """What ``script --child`` prints when it runs on the sources of that checkout."""
     cache = caches / str(abs(hash(checkout)))
-    environment = {**os.environ, "PYTHONPATH": str(checkout / "src"), "NUMBA_CACHE_DIR": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
+    path = os.pathsep.join((str(checkout / "src"), str(HERE)))
+    environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, str(script), "--child", *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment, cwd=checkout)
     measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])

@@ -1,6 +1,6 @@
 """CPU seconds of the simulator's kernel for a few loads and every scheduler, and requests per CPU second.
 
-    python benchmarks/kernel.py [--baseline PATH_TO_ANOTHER_CHECKOUT] [--rounds 7] [--only WORDS]
+    ./benchmark kernel [--baseline PATH_TO_ANOTHER_CHECKOUT] [--rounds 7] [--only WORDS]
 
 With ``--baseline`` both checkouts take turns in processes of their own, and the last column is new over old. Compilation and the
 drawing of the load are not counted; ``compile`` is the CPU seconds of the first call in a process that finds no compiled code.
@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from interleaved import measure, print_table
+from benchmarks.interleaved import measure, print_table
 
 REPEATS = 3
 LOADS: dict[str, dict[str, Any]] = {

@@ -1,6 +1,6 @@
 """Our exports, opened by the readers of the tools whose files they are.
 
-    .venv-check/bin/python benchmarks/opened_by_peers.py AIPERF_PYTHON VLLM_PYTHON
+    ./benchmark opened_by_peers AIPERF_PYTHON VLLM_PYTHON
 
 A short run against the exact server is exported; AIPerf's own models read report and records and check them, and the reader of
 ``vllm bench sweep`` takes the result file. Prints what each of them read, beside what the run folder says.
@@ -13,12 +13,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
-
-from tonnage.api.bench import bench  # noqa: E402 — the two paths above are needed first
-from tonnage.bench.exact.schedule import Schedule  # noqa: E402
-from tonnage.bench.exact.serve import exact_server  # noqa: E402
+from tonnage.api.bench import bench
+from tonnage.bench.exact.schedule import Schedule
+from tonnage.bench.exact.serve import exact_server
 
 AIPERF = """
 import json, sys

@@ -1,6 +1,6 @@
 """Tokens/s of a real model of 56 million parameters on the CPU, with and without the gateway before it.
 
-    .venv-check-openvino/bin/python benchmarks/openvino_gateway.py [--rounds 6] [--clients 16] [--requests 64]
+    ./benchmark openvino_gateway [--rounds 6] [--clients 16] [--requests 64]
 
 One OpenVINO instance serves a GGUF with random weights, made for the run. The same closed loop of streams goes to it straight and through
 the gateway, in turn (straight, through, through, straight, …), since the speed of a machine drifts. Printed are the tokens/s of each, the
@@ -10,21 +10,15 @@ ratio of their medians, and the CPU of the gateway for each token. The exit code
 from __future__ import annotations
 
 import argparse
-import os
 import statistics
-import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
-os.environ["PYTHONPATH"] = str(ROOT / "src")
-
-from benchmarks.balance import cpu_s  # noqa: E402 — the paths above are needed first
-from tests.serve.openvino.tiny_gguf import MILLIONS_56, write_gguf  # noqa: E402
-from tonnage.api.bench import bench  # noqa: E402
-from tonnage.api.running.processes import gateway_before, served_instances  # noqa: E402
-from tonnage.serve.supervision.supervisor import Supervisor  # noqa: E402
+from benchmarks.balance import cpu_s
+from tests.serve.openvino.tiny_gguf import MILLIONS_56, write_gguf
+from tonnage.api.bench import bench
+from tonnage.api.running.processes import gateway_before, served_instances
+from tonnage.serve.supervision.supervisor import Supervisor
 
 MODEL = "tiny"
 ISL, OSL = 32, 64

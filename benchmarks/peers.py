@@ -1,6 +1,6 @@
 """Requests per CPU second of other simulators beside Tonnage's, under one load, in one run: Llama-2-7B, A100, 512/128, Poisson 4/s.
 
-    python benchmarks/peers.py [--inference-lab FOLDER] [--fleet-sim ENVIRONMENT] [--rounds 3]
+    ./benchmark peers [--inference-lab FOLDER] [--fleet-sim ENVIRONMENT] [--rounds 3]
 
 Nothing is downloaded here. The others are installed beforehand, each by itself:
 

@@ -1,4 +1,4 @@
-"""One run of vllm-sr-sim's fleet simulator under the load of ``benchmarks/peers.py``; prints a line of JSON.
+"""One run of vllm-sr-sim's fleet simulator under the load of ``./benchmark peers``; prints a line of JSON.
 
 ENVIRONMENT/bin/python benchmarks/peers_fleet_sim.py REQUESTS
 """

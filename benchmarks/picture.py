@@ -1,6 +1,6 @@
 """Draws docs/images/curve.svg: the course's measured curve and the prediction of it, limits marked.
 
-    PYTHONPATH=src .venv/bin/python benchmarks/picture.py
+    ./benchmark picture
 
 How well deployments are predicted that were left out of the fit is in docs/accuracy.md.
 """

@@ -1,6 +1,6 @@
 """How fast the compiled loop is where prompts share something, beside where they share nothing, in CPU seconds of one core.
 
-    python benchmarks/prefix_cache.py [--requests N]
+    ./benchmark prefix_cache [--requests N]
 
 Llama-2-7B on an A100 under vLLM at 4 requests/s: 512 tokens in and 128 out; and conversations of four turns over ten system prompts of 500
 tokens, 100 tokens in and 128 out a turn, 30 s apart. The first run on a machine compiles both loops, which is not counted.

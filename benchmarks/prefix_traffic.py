@@ -1,6 +1,6 @@
 """Conversations of several turns over workers that keep the KV cache of a part of them: how much of the prompts a balancer lets be reused.
 
-``benchmarks/balance.py --only prefixes`` runs it. A worker is this file as a program:
+``./benchmark balance --only prefixes`` runs it. A worker is this file as a program:
 
     python benchmarks/prefix_traffic.py PORT
 

@@ -1,6 +1,6 @@
 """Random questions answered with and without pruning: how many answers are the same, and the CPU seconds of both.
 
-    python benchmarks/pruning.py [--questions 50] [--seed 1] [--minutes 60]
+    ./benchmark pruning [--questions 50] [--seed 1] [--minutes 60]
 
 Without pruning every deployment that fits is simulated up to its highest load, and every setting of every knob of each of them is searched
 in full. The answer is the deployment that is chosen, with its number of systems. "systems exactly" may differ by what the search itself

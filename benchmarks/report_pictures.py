@@ -1,6 +1,6 @@
 """Makes the pictures of reports in docs/images, in Debian's Chromium: of a plan at 1100 and 390 pixels, and of a measured run.
 
-PYTHONPATH=src:. .venv-check/bin/python benchmarks/report_pictures.py
+./benchmark report_pictures
 """
 
 from __future__ import annotations

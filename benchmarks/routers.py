@@ -1,6 +1,6 @@
 """What a router is worth, simulated: a slow worker, equal instances, equal lengths, mixed GPUs, engines and models, instances that fail.
 
-    python benchmarks/routers.py [--only WORDS]
+    ./benchmark routers [--only WORDS]
 
 Llama-3.1-8B on vLLM, 1,000 tokens in, 200 out (both normal, with a deviation of a quarter), Poisson arrivals, seed 1. The same requests
 come at the same instants behind every router. "slow" is the share of the requests that the slow instances get. ``balance.py`` measures

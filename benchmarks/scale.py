@@ -1,6 +1,6 @@
 """What a simulated request costs as runs grow: from ten thousand requests to ten million, with long outputs, and over a thousand instances.
 
-    python benchmarks/scale.py [--fleet | --week]
+    ./benchmark scale [--fleet | --week]
 
 Llama-2-7B on an A100, 512 tokens in, Poisson arrivals. Each run is a process of its own that finds the compiled kernel; it prints the
 nanoseconds of CPU of a request without the drawing of the load, and the peak memory of the whole process, load and record included.
@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from kernel import run_of
+
+from benchmarks.kernel import run_of
 
 LEAST_REQUESTS = 2_000_000
 """Requests that are simulated at least, in several runs where one has fewer."""

@@ -1,9 +1,9 @@
 """What ``bench`` measures of a simulated server, beside what the simulator makes of the same due times and lengths.
 
-    .venv-check/bin/python benchmarks/served.py                    both models, 2,000 requests each over five loads: a quarter of an hour
-    .venv-check/bin/python benchmarks/served.py --each             2,000 requests for each load but the single client: three quarters
-    .venv-check/bin/python benchmarks/served.py --only 8b          one of the models
-    .venv-check/bin/python benchmarks/served.py --streams 64,256   up to how many streams this machine keeps time
+    ./benchmark served                    both models, 2,000 requests each over five loads: a quarter of an hour
+    ./benchmark served --each             2,000 requests for each load but the single client: three quarters
+    ./benchmark served --only 8b          one of the models
+    ./benchmark served --streams 64,256   up to how many streams this machine keeps time
 
 The loads are closed loops of 1, 16 and 64 clients, and Poisson arrivals at 50 and 80 % of what the simulated instance carries when 512
 clients keep it busy. TTFT may differ by 3 % or 2 ms, whichever is more, TPOT and requests/s by 2 %, while the client's verdict is VALID.
@@ -24,17 +24,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
-
-from tonnage import simulate  # noqa: E402 — the two paths above are needed first
-from tonnage.api import deployment_of  # noqa: E402
-from tonnage.bench.scrape import fetch  # noqa: E402
-from tonnage.results.metrics import Summary, summarize  # noqa: E402
-from tonnage.results.store import read_run  # noqa: E402
-from tonnage.spec.deployment import Deployment  # noqa: E402
-from tonnage.validation.replay import replay  # noqa: E402
-from tonnage.watch.page import Page  # noqa: E402
+from tonnage import simulate
+from tonnage.api import deployment_of
+from tonnage.bench.scrape import fetch
+from tonnage.results.metrics import Summary, summarize
+from tonnage.results.store import read_run
+from tonnage.spec.deployment import Deployment
+from tonnage.validation.replay import replay
+from tonnage.watch.page import Page
 
 ISL, OSL = 1000, 200
 GPUS_PER_SYSTEM = 8
@@ -85,8 +82,7 @@ def tonnage(*words: str) -> list[str]:
 def serving(asked: Served) -> Iterator[str]:
     """A server in a process of its own; its address."""
     command = tonnage("serve", *asked.flags, "--port", "0")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         try:
             yield next(line.split()[-1].removesuffix("/v1") for line in process.stderr or () if "http://" in line)
         finally:
@@ -97,7 +93,7 @@ def measured(address: str, model: str, load: list[str], folder: Path) -> tuple[s
     """Measure one load into a run folder; the client's verdict, and its reasons."""
     command = tonnage("bench", "--url", address, "--model", model, "--endpoint-type", "completions", "--streaming")
     command += ["--isl", str(ISL), "--osl", str(OSL), *load, "--artifact-dir", str(folder), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 3):
         raise SystemExit(done.stderr)
     validity = json.loads(done.stdout)["validity"]

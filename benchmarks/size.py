@@ -1,6 +1,6 @@
 """CPU seconds, and seconds on the clock, of a few questions to ``tonnage size``, compilation not counted.
 
-    python benchmarks/size.py [--baseline PATH_TO_ANOTHER_CHECKOUT] [--rounds 3] [--only WORDS]
+    ./benchmark size [--baseline PATH_TO_ANOTHER_CHECKOUT] [--rounds 3] [--only WORDS]
 
 With ``--baseline`` both checkouts take turns in processes of their own, and the last column is new over old. The CPU seconds are those of
 the whole command with all its threads; the clock says how long a user waits, and means something on an idle machine alone.
@@ -19,7 +19,7 @@ import sys
 import time
 from pathlib import Path
 
-from interleaved import measure, print_table
+from benchmarks.interleaved import measure, print_table
 
 OVER_FOUR = "--gpu h100,h200,b200,mi300x --isl 2000 --osl 500 --peak-rps 50 --ttft p95<=1s --tpot p95<=40ms"
 

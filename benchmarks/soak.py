@@ -1,7 +1,7 @@
 """Mixed load with faults through a gateway for a while: does it keep memory or descriptors?
 
-    .venv-check/bin/python benchmarks/soak.py                               ten minutes
-    .venv-check/bin/python benchmarks/soak.py --seconds 120 --workers 2
+    ./benchmark soak                               ten minutes
+    ./benchmark soak --seconds 120 --workers 2
 
 Three simulated instances, processes of their own, refuse, fail and cut a few per cent of their requests; one after another is killed, or
 frozen for three seconds, every 20 seconds. Clients stream, ask for whole answers, leave, read slowly, drip, send too much and smuggle. The
@@ -15,7 +15,6 @@ import argparse
 import asyncio
 import hashlib
 import itertools
-import os
 import random
 import signal
 import sys
@@ -25,20 +24,16 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "src")]
-os.environ["PYTHONPATH"] = str(ROOT / "src")
-
-from tests.gateway.failing import samples  # noqa: E402 — the paths above are needed first
-from tests.gateway.fakes import post  # noqa: E402
-from tests.gateway.hostile import OVERSIZE, Used, asks, drips, leaves, reads_slowly, status_of, used_by  # noqa: E402
-from tests.gateway.test_bounds import SMUGGLED  # noqa: E402
-from tests.gateway.test_workers import workers_of  # noqa: E402
-from tonnage.api.running.processes import gateway_before, served_instances  # noqa: E402
-from tonnage.serve.supervision.child import Child  # noqa: E402
-from tonnage.serve.supervision.program import Program  # noqa: E402
-from tonnage.serve.supervision.supervisor import Supervisor  # noqa: E402
-from tonnage.simulator.kernel import warm_up  # noqa: E402
+from tests.gateway.failing import samples
+from tests.gateway.fakes import post
+from tests.gateway.hostile import OVERSIZE, Used, asks, drips, leaves, reads_slowly, status_of, used_by
+from tests.gateway.test_bounds import SMUGGLED
+from tests.gateway.test_workers import workers_of
+from tonnage.api.running.processes import gateway_before, served_instances
+from tonnage.serve.supervision.child import Child
+from tonnage.serve.supervision.program import Program
+from tonnage.serve.supervision.supervisor import Supervisor
+from tonnage.simulator.kernel import warm_up
 
 MODEL, KEY = "llama-3.1-8b", "soak"
 FAULTS = ["--fault", "cut share=0.03 after=5", "--fault", "429 share=0.02", "--fault", "500 share=0.02"]

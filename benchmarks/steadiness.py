@@ -1,6 +1,6 @@
 """How steady answers are: random questions at a given GPU, engine and format, each asked again with one thing changed.
 
-    python benchmarks/steadiness.py [--questions 20] [--seed 0] [--verbose]
+    ./benchmark steadiness [--questions 20] [--seed 0] [--verbose]
 
 For each change it prints how often the number of systems, and the exact one, went the wrong way, and by how much at most; for N times
 the load and for another seed, how far the answer moved. Looser limits, less load, a lower confidence and faster steps must never need

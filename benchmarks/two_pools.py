@@ -1,6 +1,6 @@
 """How well two pools are predicted: TPOT and TTFT of the disaggregated points of ``shared/data/modern``, without speculation.
 
-    PYTHONPATH=src:. python benchmarks/two_pools.py [--most N] [--csv FILE] [--silicon silicon_sample.csv]
+    ./benchmark two_pools [--most N] [--csv FILE] [--silicon silicon_sample.csv]
 
 Points: InferenceX database dump of 2026-07-20 (median TPOT) and InferenceX-app fixtures (DeepSeek R1: TTFT too); SemiAnalysis, Apache-2.0,
 attribution to InferenceX. With ``--silicon`` instead the two-pool rows of aiconfigurator-core 0.12's file that state their workers: means

@@ -1,4 +1,4 @@
-"""The first ten lines of an answer are enough to act, and contradict nothing: a few of the questions of ``benchmarks/first_lines.py``."""
+"""The first ten lines of an answer are enough to act, and contradict nothing: a few of the questions of ``./benchmark first_lines``."""
 
 from dataclasses import replace
 

@@ -1,6 +1,6 @@
 """Questions asked again with one thing changed, at a given GPU, engine and format: answers move the right way, and by no noise.
 
-``benchmarks/steadiness.py`` asks many more, drawn at random, and prints the figures.
+``./benchmark steadiness`` asks many more, drawn at random, and prints the figures.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def answer(
         progress: called after each of them.
         workers: threads to simulate on.
         far: a deployment that carries less than the best one on its GPU over this factor is left out; 1 to look for the best alone.
-        prune: False to simulate every deployment and every setting of every knob in full, which is what ``benchmarks/pruning.py``
+        prune: False to simulate every deployment and every setting of every knob in full, which is what ``./benchmark pruning``
             compares with: it takes many times as long, for the same answer.
 
     Raises:

@@ -1,0 +1,43 @@
+"""./benchmark lists the benchmarks and runs one; those that the pages name are there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NAMED = re.compile(r"\./benchmark (\w+)")
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+
+
+def benchmark(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([ROOT / "benchmark", *arguments], capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.fixture(scope="module")
+def listed() -> dict[str, str]:
+    done = benchmark()
+    assert done.returncode == 0
+    return dict(line.split(maxsplit=1) for line in done.stdout.splitlines()[2:])
+
+
+def test_the_list_says_what_each_is_for(listed: dict[str, str]) -> None:
+    assert len(listed) > 20
+    assert listed["scale"].startswith("What a simulated request costs")
+    assert "prefix_traffic" not in listed  # a part of balance
+
+
+def test_every_one_that_a_page_or_a_benchmark_names_is_listed(listed: dict[str, str]) -> None:
+    files = [*PAGES, *sorted((ROOT / "benchmarks").glob("*.py"))]
+    named = {(file.name, name) for file in files for name in NAMED.findall(file.read_text(encoding="utf-8"))}
+    assert len(named) > 50
+    assert {(file, name) for file, name in named if name not in listed} == set()
+
+
+def test_an_unknown_one_is_one_line_and_exit_code_2() -> None:
+    done = benchmark("speed")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "benchmark: there is no benchmark 'speed'; ./benchmark lists those that there are\n"
