@@ -1,6 +1,6 @@
 """CPU seconds of questions in one checkout, or in two that take turns, so that a noisy machine slows both alike.
 
-Each run is a child process that is given the checkout's ``src`` as its path and a cache of compiled code of its own, and prints a
+Each run is a child process that is given the checkout's ``src`` as its path and a cache of byte code and machine code, and prints a
 JSON object of {name: CPU seconds}. The first run of each checkout compiles and is thrown away.
 """
 
@@ -21,7 +21,8 @@ def child(script: Path, checkout: Path, caches: Path, arguments: list[str]) -> d
     """What ``script --child`` prints when it runs on the sources of that checkout."""
     cache = caches / str(abs(hash(checkout)))
     path = os.pathsep.join((str(checkout / "src"), str(HERE)))
-    environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(cache), "PYTHONPYCACHEPREFIX": str(cache)}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # some containers set it, and then every run would compile the sources again
     command = [sys.executable, str(script), "--child", *arguments]
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment, cwd=checkout)
     measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])

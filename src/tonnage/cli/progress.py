@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -30,6 +31,20 @@ def progress_bar(title: str, *, quiet: bool = False) -> Iterator[Callable[[int, 
                 bar.update(task, total=None, name=AFTER if total else name)
 
         yield update
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """For what imports and reads catalogs: nothing of it becomes garbage, and the collector does not visit it, now or later."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if gc.get_freeze_count() == 0:
+            gc.freeze()  # the first time: what a program that calls this again leaves behind is collected as ever
+        if collects:
+            gc.enable()
 
 
 def compile_if_needed(*, quiet: bool = False, shares: bool = False, ranks: bool = False, fleet: bool = False) -> None:

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from tonnage.cli.flags import GROUPS, OUTPUT, Flag, about, flags_of, given, scenario_flags, with_flags
 from tonnage.cli.printing import FORMS_OF_USE_CASES, Form, print_answer, print_plans, print_use_cases
-from tonnage.cli.progress import compile_if_needed, progress_bar
+from tonnage.cli.progress import compile_if_needed, progress_bar, without_collection
 from tonnage.cli.services import is_service, size_service
 from tonnage.errors import DONE, NO_ANSWER, InputError, option
 
@@ -123,18 +123,19 @@ def _check_output(path: Path | None) -> None:
 
 def _answered(scenario: Path | None, asked: dict[str, Any], *, quiet: bool = False) -> tuple[Plan, ...]:
     """One plan for each model, from measured points alone where only these were given."""
-    from tonnage import api
-    from tonnage.cli.provenance import command_line, today
+    with without_collection():
+        from tonnage import api
+        from tonnage.cli.provenance import command_line, today
 
-    if scenario is None and not asked and sys.stdin.isatty() and sys.stdout.isatty():
-        from tonnage.cli.ask import ask
+        if scenario is None and not asked and sys.stdin.isatty() and sys.stdout.isatty():
+            from tonnage.cli.ask import ask
 
-        asked = ask()
-    if scenario is None and "benchmarks" in asked:
-        return (api.size_measured(**asked, command=command_line(), today=today()),)
-    understood = api.ask(scenario, **asked)
-    shares = any(question.sharing is not None for question in understood.questions)
-    compile_if_needed(quiet=quiet, shares=shares, fleet=not shares)
+            asked = ask()
+        if scenario is None and "benchmarks" in asked:
+            return (api.size_measured(**asked, command=command_line(), today=today()),)
+        understood = api.ask(scenario, **asked)
+        shares = any(question.sharing is not None for question in understood.questions)
+        compile_if_needed(quiet=quiet, shares=shares, fleet=not shares)
     with progress_bar("sizing", quiet=quiet) as progress:
         return api.answer(understood, progress=progress, command=command_line(), today=today())
 
