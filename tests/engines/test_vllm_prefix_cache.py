@@ -222,4 +222,4 @@ def test_vllm_finds_what_the_simulator_says(options: tuple[str, ...], model: Pat
     assert queries == held.trace.isl.sum()
     assert abs(measured - replayed) < POINTS
     assert abs(measured - predicted) < POINTS
-    assert (endless - measured > 2 * POINTS) == tight  # too few blocks cost more hits than the test allows for
+    assert (endless - measured > POINTS) == tight  # with too few blocks, a cache without an end would be further off than is allowed
