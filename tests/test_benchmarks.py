@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 from pathlib import Path
@@ -28,6 +29,12 @@ def test_the_list_says_what_each_is_for(listed: dict[str, str]) -> None:
     assert len(listed) > 20
     assert listed["scale"].startswith("What a simulated request costs")
     assert "prefix_traffic" not in listed  # a part of balance
+
+
+@pytest.mark.accuracy
+def test_each_finds_what_it_imports(listed: dict[str, str]) -> None:
+    for name in listed:
+        assert callable(importlib.import_module(f"benchmarks.{name}").main), name
 
 
 def test_every_one_that_a_page_or_a_benchmark_names_is_listed(listed: dict[str, str]) -> None:

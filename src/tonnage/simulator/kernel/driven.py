@@ -69,7 +69,10 @@ def _build_shared(version: int) -> Callable[..., Any]:
 
 
 def _build_ranked(version: int) -> Callable[..., Any]:
-    """The loop of one engine that looks at classes or deadlines, whose requests nobody cancels."""
+    """The loop of one engine that looks at classes or deadlines, whose requests nobody cancels.
+
+    Of another name than the one above, since ``is_compiled`` finds a loop in numba's cache by its function.
+    """
 
     def drive_ranked(m, until, cancelled):
         loop.advance(m, until)

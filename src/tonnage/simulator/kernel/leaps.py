@@ -5,8 +5,6 @@ same requests decode: each step reads one token more of each, so that a step of 
 where the n-th ends is a sum of an arithmetic series of whole numbers. It is the same instant to which n steps one by one lead.
 """
 
-# ruff: noqa: PLW0108 — numba asks for a function of Python, and those that are called are compiled ones
-
 from __future__ import annotations
 
 import math

@@ -1,7 +1,5 @@
 """The queue of an engine, compiled: requests that wait, linked by ``Rows.next``, and slots for those that leave it to run."""
 
-# ruff: noqa: PLW0108 — numba asks for a function of Python, and those that are called are compiled ones
-
 from __future__ import annotations
 
 from tonnage.simulator.kernel.blocks import windows_of

@@ -4,8 +4,6 @@ The loop has this for machines with ``Machine.ranks`` alone. Rows are in the ord
 one class, or with one deadline, the lower row goes first.
 """
 
-# ruff: noqa: PLW0108 — numba asks for a function of Python, and those that are called are compiled ones
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple

@@ -4,8 +4,6 @@ Each function has two forms (``forms.py``), so that workloads whose requests hav
 no caches.
 """
 
-# ruff: noqa: PLW0108 — numba asks for a function of Python here, and those that are called are compiled ones
-
 from __future__ import annotations
 
 from tonnage.simulator.kernel import prefix_cache, sessions

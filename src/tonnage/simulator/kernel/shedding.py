@@ -1,7 +1,5 @@
 """Requests that cannot have their first token in time any more, compiled: they are rejected before a step is put together."""
 
-# ruff: noqa: PLW0108 — numba asks for a function of Python, and those that are called are compiled ones
-
 from __future__ import annotations
 
 from tonnage.results.requests import REJECTED

@@ -1,7 +1,5 @@
 """The scheduler of vLLM V1, compiled; the rules are those of ``reference/vllm.py``."""
 
-# ruff: noqa: PLW0108 — numba asks for a function of Python, and those that are called are compiled ones
-
 from __future__ import annotations
 
 from tonnage.simulator.kernel.blocks import blocks_of, grow_all, growth, growth_of_all, held, too_long, windows_of
