@@ -187,7 +187,9 @@ def _predicted_beside(understood: Asked) -> tuple[Candidate, ...]:
     """The same question predicted in a closed loop, the way that benchmarks are run: what measured points are compared with."""
     from tonnage.sizing.planner import size as search
 
-    return search(replace(understood.questions[0], load="closed", deepen=False, tune=False)).candidates
+    question = understood.questions[0]
+    equal = replace(question, isl=question.isl.at_mean(), osl=question.osl.at_mean())
+    return search(replace(equal, load="closed", deepen=False, tune=False)).candidates
 
 
 def size_measured(

@@ -31,12 +31,13 @@ from tonnage.plan.reachable import Reachable
 from tonnage.plan.rejected import Rejected
 from tonnage.plan.routers import BehindRouter
 from tonnage.plan.sensitivity import Sensitivity
+from tonnage.plan.tail import Unreached
 from tonnage.plan.understood import Understood
 from tonnage.plan.warning import Warning
 from tonnage.spec.scenario import Scenario
 from tonnage.spec.typed_values import FORBID
 
-SCHEMA = "tonnage-plan/3"
+SCHEMA = "tonnage-plan/4"
 
 MOST_GPUS = 2
 """GPUs of the candidate with the lowest latency, at most, in times those of the choice."""
@@ -64,6 +65,7 @@ class Plan(Shown):
         sensitivity: what would change the answer.
         warnings: rules of thumb that the answer runs against.
         fleet_check: the whole fleet simulated at its peak.
+        tail: the confidence that no number of the chosen systems reaches, and what would; None where they reach every one that is named.
         routers: the same fleet behind its router and behind others; empty where one instance serves, or the load is no open one.
         prefix_cache: what the caches of the choice find of its prompts; None where they share nothing, or nothing was chosen.
         job: when a job is done on the choice; None where it asks for no job, or nothing was chosen.
@@ -94,6 +96,7 @@ class Plan(Shown):
     sensitivity: Sensitivity | None = None
     warnings: tuple[Warning, ...] = ()
     fleet_check: FleetCheck | None = None
+    tail: Unreached | None = None
     routers: tuple[BehindRouter, ...] = ()
     prefix_cache: PrefixCache | None = None
     job: JobDone | None = None

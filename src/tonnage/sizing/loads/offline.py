@@ -43,7 +43,6 @@ def offline_capacity(instance: Instance, requests: int, seconds: float) -> Capac
     return Capacity(
         rate=rate,
         concurrency=float(instance.in_flight),
-        saturation=max(rate, len(record) / makespan_s(record)),
         summary=summary,
         binds=THROUGHPUT,
         reason=None,
@@ -101,7 +100,7 @@ def queued(instance: Instance, requests: int) -> Requests:
     """A run of requests that are all queued at time 0, in the engine's own process, without a front end."""
     import numpy as np
 
-    trace = instance.workload(OpenLoop(rate=1.0), requests).trace(instance.asked.seed)
+    trace = instance.workload(OpenLoop(rate=1.0), requests).trace(instance.traffic.seed)
     return instance.serve(replace(trace, due_ps=np.zeros(requests, dtype=np.int64)), instance.step.in_process)
 
 
