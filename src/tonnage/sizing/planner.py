@@ -103,10 +103,9 @@ Parts = dict[str, Callable[[], Any]]
 def _parts(search: Search, best: Sized) -> Parts:
     """What is said of the choice alone, and what would change it."""
     question = search.question
-    alone = replace(search, workers=1, progress=no_progress)
-    parts: Parts = {"sensitivity": lambda: sensitivity(alone, best), "prefix_cache": lambda: prefix_cache(best)}
+    parts: Parts = {"sensitivity": lambda: sensitivity(search, best), "prefix_cache": lambda: prefix_cache(best)}
     if not question.offline:
-        parts |= {"explain": lambda: explained(best), "routers": lambda: behind_routers(best), "tail": lambda: unreached(alone, best)}
+        parts |= {"explain": lambda: explained(best), "routers": lambda: behind_routers(best), "tail": lambda: unreached(search, best)}
     if question.load == "open" and not question.offline:
         parts["curve"] = lambda: load_curve(best)
     return parts

@@ -15,6 +15,7 @@ from tonnage.plan.reason import NothingMeetsLimits
 from tonnage.plan.sensitivity import Changed, Input, Relaxed, Sensitivity, Swing
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.parallel import parallel
+from tonnage.sizing.search.search import no_progress
 
 if TYPE_CHECKING:
     from tonnage.sizing.loads.instance import Care
@@ -73,7 +74,8 @@ def again(search: Search, question: Question, *, care: Care = SURE) -> Answer:
 
     With ``QUICK`` short runs decide where rounding up to systems leaves no doubt about their number.
     """
-    another = replace(search, question=replace(question, have=(), growth_per_month=None), rows=False, seeds=(), care=care)
+    asked = replace(question, have=(), growth_per_month=None)
+    another = replace(search, question=asked, progress=no_progress, workers=1, rows=False, seeds=(), care=care)
     found = another.answer()
     if care == QUICK and found.best is not None and found.best.in_doubt:
         return replace(another, care=SURE).answer()

@@ -69,7 +69,7 @@ FOLLOWED = 2
 WITHIN_S = 3_000_000
 """Longest time over which the requests of a run come, in seconds: 35 days, of the 53 that a fleet is simulated for."""
 
-MOST_BURST = 16.0
+MOST_BURST = 4.0
 """Largest factor on the length of a run for bursty arrivals."""
 
 MEASURED = (0.2, 0.97)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 USUAL = 0.85 / MARGIN
 """Share of what closed forms allow an instance that it usually carries, to know of how many instances to begin with."""
 
-DOUBT = 0.05
-"""Share by which the load of an instance may be off that short runs find: twice its scatter."""
+DOUBT, MANY = 0.04, 8
+"""Share by which the load of an instance may be off that short runs find: twice its scatter; and from how many systems on a few do not matter."""
 
 HAIR = 1 - 1e-9
 """Rounding that is left out of account where a load divides evenly."""
@@ -192,8 +192,8 @@ class Contender:
                 low, systems = systems, asked
 
     def in_doubt(self, systems: int, rate: float) -> bool:
-        """Whether the scatter of short runs could change a number of systems that follows from the load of an instance."""
-        return any(self.layout.carrying(self.load, rate * factor).systems != systems for factor in (1 - DOUBT, 1 + DOUBT))
+        """Whether the scatter of short runs could change a number of systems that follows from the load of an instance; of many by a few."""
+        return systems <= MANY * self.layout.systems_per_instance and any(self.layout.carrying(self.load, rate * factor).systems != systems for factor in (1 - DOUBT, 1 + DOUBT))
 
     def settled(self, slowdown: Slowdown, *, router: str = "") -> int | None:
         """The systems of ``needed``, from short runs where these leave no doubt; None where no number does."""

@@ -215,42 +215,36 @@ class Contest:
 
     def held(self, contenders: Sequence[Contender], *, tune: bool = True) -> list[Sized]:
         """The deployments that were sized, best first."""
-        found = self._tried(contenders, [])
-        question = self.search.question
-        drawn = question.load == "open" and not question.offline and question.recording is None
-        if tune and drawn and question.tune and question.free_moves and found:
-            for one in self._near(contenders, found):
-                best = min(found, key=self.search.key)
-                if self.search.prune and self._most(one) <= GAIN * self.search.aim.rate_to_save(one, best):
-                    continue
-                others = variants(one, self.outcomes[one.ready.place], everything=not self.search.prune)
-                found = self._tried([Contender(question=question, ready=each, runs=self.search.runs) for each in others], found, GAIN)
-        return sorted(found, key=self.search.key)
-
-    def _tried(self, contenders: Sequence[Contender], found: list[Sized], gain: float = 1.0) -> list[Sized]:
-        """The deployments with those that were sized among more of them; these have to carry so many times what would be enough."""
-        search = self.search
+        search, question = self.search, self.search.question
         order = sorted(contenders, key=lambda one: (search.aim.at_best(one, one.bound(self._slowdown(one))), one.ready.place))
         wave = WAVE if self.care == SURE and search.rows else 1
         for start in range(0, len(order), wave):
-            best = min(found, key=search.key, default=None) if search.prune else None
-            for one, outcome in parallel(lambda one: self._attempt(one, best, gain), order[start : start + wave], search.workers):
-                before = self.outcomes.get(one.ready.place)
-                if not isinstance(before, Sized) or (isinstance(outcome, Sized) and search.key(outcome) < search.key(before)):
-                    self.outcomes[one.ready.place] = outcome
+            best = self._best() if search.prune else None
+            for one, outcome in parallel(lambda one: self._attempt(one, best), order[start : start + wave], search.workers):
+                self._note(one, outcome)
                 search.progress(len(self.outcomes), self.total, one.ready.trial.name)
-            sized = {one.ready.place: one for one in found}
-            sized |= {place: one for place, one in self.outcomes.items() if isinstance(one, Sized)}
-            found = [sized[place] for place in sorted(sized)]
-        return found
+        if tune and question.tune and question.free_moves and self._best() is not None:
+            if question.load == "open" and not question.offline and question.recording is None:
+                self._tune(contenders)
+        return sorted((one for one in self.outcomes.values() if isinstance(one, Sized)), key=search.key)
+
+    def _best(self) -> Sized | None:
+        """The best so far."""
+        return min((one for one in self.outcomes.values() if isinstance(one, Sized)), key=self.search.key, default=None)
+
+    def _note(self, one: Contender, outcome: Outcome) -> None:
+        """Keep the outcome of a deployment, of several with different knobs the best."""
+        before = self.outcomes.get(one.ready.place)
+        if not isinstance(before, Sized) or (isinstance(outcome, Sized) and self.search.key(outcome) < self.search.key(before)):
+            self.outcomes[one.ready.place] = outcome
 
     def _slowdown(self, one: Contender) -> Slowdown:
         return one.as_asked if self.level is None else one.slowdown(self.level)
 
-    def _attempt(self, one: Contender, best: Sized | None, gain: float) -> Outcome:
-        """The deployment at its fewest systems, or why it is left out."""
+    def _attempt(self, one: Contender, best: Sized | None, needed: float | None = None) -> Outcome:
+        """The deployment at its fewest systems, or why it is left out; ``needed`` in place of what an instance has to carry to be the best."""
         slowdown, gpus = self._slowdown(one), one.ready.trial.deployment.parallelism.gpus
-        needed = 0.0 if best is None else gain * self.search.aim.rate_to_beat(one, best)
+        needed = needed if needed is not None else 0.0 if best is None else self.search.aim.rate_to_beat(one, best)
         if best is not None and (bound := one.bound(slowdown)) <= needed:
             return Outdone(at_most_per_gpu=bound / gpus, other=best.ready.trial.identity, needed_per_gpu=needed / gpus)
         found = self.search.aim.sized(one, slowdown, needed, self.care)
@@ -264,6 +258,30 @@ class Contest:
             return NotSure(breach=one.alone_at(slowdown), step_factor=slowdown.steps / one.as_asked.steps)
         return Sized(contender=one, level=self.level, systems=systems, capacity=capacity, care=self.care)
 
+    def _tune(self, contenders: Sequence[Contender]) -> None:
+        """Try other knobs of the deployments that need the fewest GPUs or came nearest to it, where these could save a system."""
+        aim, prune = self.search.aim, self.search.prune
+        for one in self._near(contenders):
+            best = self._best()
+            needed = 0.0 if best is None or not prune else GAIN * aim.rate_to_save(one, best)
+            if self._most(one) <= needed:
+                continue
+            start = self._attempt(one, best, needed) if prune else None
+            for way in variants(one, self.outcomes[one.ready.place], everything=not prune):
+                self._along(one, way, start)
+
+    def _along(self, base: Contender, way: Sequence[Ready], start: Outcome | None) -> None:
+        """Try settings of a deployment that lead further and further away from its own, until one strains the limits no less."""
+        used = _used(start)
+        for ready in way:
+            one, best = replace(base, ready=ready), self._best()
+            needed = 0.0 if best is None or not self.search.prune else GAIN * self.search.aim.rate_to_save(one, best)
+            outcome = self._attempt(one, best, needed)
+            self._note(one, outcome)
+            if self.search.prune and not isinstance(outcome, Sized) and _used(outcome) >= used:
+                return
+            used = min(used, _used(outcome))
+
     def _reaches(self, one: Contender, capacity: Capacity, systems: int) -> bool:
         """Whether what is left at the confidence is more than next to nothing of what is predicted."""
         if capacity.rate >= LEAST * one.bound(one.as_asked) or one.question.offline or not one.question.limits:
@@ -276,22 +294,26 @@ class Contest:
         busy = one.saturation(slowdown) if isinstance(outcome, Sized) else CLOSED * one.instance.saturation_estimate() / slowdown.steps
         return min(one.bound(slowdown), BUSIER * busy)
 
-    def _near(self, contenders: Sequence[Contender], found: list[Sized]) -> list[Contender]:
+    def _near(self, contenders: Sequence[Contender]) -> list[Contender]:
         """The deployments that need the fewest GPUs, or came nearest to it."""
-        best = min(found, key=self.search.key)
         by_place = {one.ready.place: one for one in contenders}
         tried = [by_place[place] for place, outcome in self.outcomes.items() if place in by_place and isinstance(outcome, Sized | Behind)]
-        tried.sort(key=lambda one: self._distance(one, best))
+        tried.sort(key=self._distance)
         return tried if not self.search.prune else tried[:TUNED]
 
-    def _distance(self, one: Contender, best: Sized) -> tuple[float, int]:
+    def _distance(self, one: Contender) -> tuple[float, int]:
         """How far a deployment is from needing the fewest GPUs: GPUs exactly, or by how much a limit breaks at the load that it would take."""
-        outcome = self.outcomes[one.ready.place]
-        if isinstance(outcome, Sized):
+        outcome, best = self.outcomes[one.ready.place], self._best()
+        if isinstance(outcome, Sized) and best is not None:
             return (outcome.gpus_exact / best.gpus_exact, one.ready.place)
-        if isinstance(outcome, Behind) and outcome.breach.value_ms:
-            return (outcome.breach.value_ms / outcome.breach.limit.milliseconds, one.ready.place)
-        return (math.inf, one.ready.place)
+        return (_used(outcome), one.ready.place)
+
+
+def _used(outcome: Outcome | None) -> float:
+    """By how much a limit breaks at the load that a deployment would have to carry; infinite where that is not known."""
+    if not isinstance(outcome, Behind) or not outcome.breach.value_ms:
+        return math.inf
+    return outcome.breach.value_ms / outcome.breach.limit.milliseconds
 
 
 def _outnumbered(one: Sized, best: Sized) -> Rejected:

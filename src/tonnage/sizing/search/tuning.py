@@ -31,22 +31,28 @@ PER_TOKEN = ("tpot", "itl")
 """Metrics of the time from one token to the next."""
 
 
-def variants(one: Contender, outcome: Sized | Reason, *, everything: bool = False) -> list[Ready]:
-    """The deployment with other knobs that may carry more; ``everything`` for all settings, whatever ends its load."""
+def variants(one: Contender, outcome: Sized | Reason, *, everything: bool = False) -> list[list[Ready]]:
+    """The deployment with other knobs that may carry more, by the ways that lead further and further from its own.
+
+    ``everything`` for all settings, whatever ends its load.
+    """
     bound = _ends(outcome)
     smaller, larger = everything or bound in PER_TOKEN, everything or bound not in PER_TOKEN
     in_flight = math.inf if everything else LOADED * one.bound(one.as_asked) * one.instance.alone_e2e_s
-    found = []
-    for knobs in _settings(one.ready, one.question.free_moves, smaller=smaller, larger=larger):
-        if knobs.max_batch_size < one.ready.trial.deployment.knobs.max_batch_size and knobs.max_batch_size > in_flight:
-            continue  # so many requests are never there at once
-        deployment = replace(one.ready.trial.deployment, knobs=knobs)
-        try:
-            instance = one.runs.instance(deployment, one.instance.traffic)
-        except InputError:
-            continue
-        found.append(replace(one.ready, trial=replace(one.ready.trial, deployment=deployment), instance=instance))
-    return found
+    ways = []
+    for settings in _ways(one.ready, one.question.free_moves, smaller=smaller, larger=larger):
+        way = []
+        for knobs in settings:
+            deployment = replace(one.ready.trial.deployment, knobs=knobs)
+            if knobs.max_batch_size < one.ready.trial.deployment.knobs.max_batch_size and knobs.max_batch_size > in_flight:
+                continue  # so many requests are never there at once
+            try:
+                instance = one.runs.instance(deployment, one.instance.traffic)
+            except InputError:
+                continue
+            way.append(replace(one.ready, trial=replace(one.ready.trial, deployment=deployment), instance=instance))
+        ways.append(way)
+    return ways
 
 
 def _ends(outcome: Sized | Reason) -> str:
@@ -64,20 +70,21 @@ def changes(ready: Ready, default: EngineKnobs) -> tuple[KnobChange, ...]:
     return tuple(KnobChange(knob=name, default=own, chosen=chosen) for name, own, chosen in pairs if own != chosen)
 
 
-def _settings(ready: Ready, moves: tuple[str, ...], *, smaller: bool, larger: bool) -> Iterator[EngineKnobs]:
-    """The knobs that differ in one from those that the search began with, but for the deployment's own.
+def _ways(ready: Ready, moves: tuple[str, ...], *, smaller: bool, larger: bool) -> Iterator[list[EngineKnobs]]:
+    """The knobs that differ in one from those that the search began with, but for the deployment's own, nearest first.
 
     They do not depend on the value of a limit, so that a looser limit has the same to choose from.
     """
     first, own = ready.first.deployment.knobs, ready.trial.deployment.knobs
     batch, slots = first.max_batch_size, ready.instance.batch == ready.instance.knobs.max_batch_size
-    found: list[EngineKnobs] = [first]
+    ways: list[list[EngineKnobs]] = [[first]]
     if "tokens" in moves:
-        ways = {tokens: tokens < first.max_num_tokens for tokens in TOKENS if tokens != first.max_num_tokens}
-        found += [replace(first, max_num_tokens=tokens) for tokens, less in ways.items() if (smaller if less else larger)]
+        down = sorted((tokens for tokens in TOKENS if tokens < first.max_num_tokens), reverse=True) if smaller else []
+        up = sorted(tokens for tokens in TOKENS if tokens > first.max_num_tokens) if larger else []
+        ways += [[replace(first, max_num_tokens=tokens) for tokens in way] for way in (down, up)]
     if "batch" in moves:
-        sizes = (*((batch // 2, batch // 4) if smaller else ()), *((2 * batch,) if slots and larger else ()))
-        found += [replace(first, max_batch_size=size) for size in sizes if BATCH[0] <= size <= BATCH[1]]
+        down, up = [batch // 2, batch // 4] if smaller else [], [2 * batch] if slots and larger else []
+        ways += [[replace(first, max_batch_size=size) for size in way if BATCH[0] <= size <= BATCH[1]] for way in (down, up)]
     if "chunk" in moves and larger:
-        found.append(replace(first, chunked_prefill=not first.chunked_prefill))
-    yield from (knobs for knobs in found if knobs != own)
+        ways.append([replace(first, chunked_prefill=not first.chunked_prefill)])
+    yield from (way for way in ([knobs for knobs in each if knobs != own] for each in ways) if way)
