@@ -187,11 +187,11 @@ def test_energy_does_not_depend_on_how_many_systems_share_the_load(serving: Serv
         assert 0 <= many.utilisation <= few.utilisation <= 1
 
 
-def test_power_of_a_system_is_its_own_or_that_of_its_gpus() -> None:
+def test_power_of_a_system_is_its_own_or_estimated_from_its_gpus() -> None:
     assert system_watts("h100-sxm-80gb", "dgx-h100") == (10_200, "highest power of dgx-h100, 10,200 W")
     watts, source = system_watts("l40s", "8xl40s")
-    assert watts == 8 * 350
-    assert "without the rest of the server" in source
+    assert watts == pytest.approx(1.8 * 8 * 350)
+    assert source == "1.8 × the TDP of its 8 × l40s, 5,040 W, an estimate"
     assert system_watts("my-gpu", "my-box")[0] is None
     assert energy_of(replace(COURSE_SERVING, system_watts=None), COURSE_TRAFFIC, PRICES, 8) is None
 

@@ -15,7 +15,7 @@ def instance_types() -> dict[str, System]:
 
     found: dict[str, System] = {}
     for offer in catalog_prices().cloud:
-        if not offer.machine_gpus or not offer.terms:
+        if len(offer.machine_gpus) != 1 or not offer.terms:
             continue
         name = offer.offer.removeprefix(offer.provider).split(f" {offer.terms}")[0].strip()
         if " " in name or not any(map(str.isdigit, name)) or name.lower() in found or _is_gpu(name):
@@ -23,7 +23,7 @@ def instance_types() -> dict[str, System]:
         found[name.lower()] = System(
             name=name,
             gpu=offer.gpu,
-            gpus=offer.machine_gpus,
+            gpus=offer.machine_gpus[0],
             max_power_w=None,
             source=f"a machine type of {offer.provider}: {offer.usd_per_gpu_hour.source}",
             date=offer.usd_per_gpu_hour.date,
