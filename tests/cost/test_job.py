@@ -80,17 +80,16 @@ def test_every_instance_of_a_rented_machine_works() -> None:
 
 @given(
     st.integers(1, 3_000_000),
-    st.floats(0.05, 20.0),
-    st.floats(0.0, 2_000.0),
+    st.tuples(st.floats(0.05, 20.0), st.floats(0.0, 2_000.0)),
     servings(),
     price_lists(),
     st.lists(st.floats(0.5, 400.0), min_size=2, max_size=8),
 )
 def test_a_looser_deadline_never_costs_more(
-    requests: int, each: float, fixed: float, serving: Serving, prices: Prices, hours: list[float]
+    requests: int, line: tuple[float, float], serving: Serving, prices: Prices, hours: list[float]
 ) -> None:
     """384, 461, 538, 845 and 1,310 USD were asked for 5, 6, 8, 12 and 24 hours of one job on one fleet."""
-    costs = []
+    costs, (each, fixed) = [], line
     for allowed in sorted(3_600 * hour for hour in hours):
         within = math.floor((allowed - fixed) / each)
         if within < 1:

@@ -130,7 +130,8 @@ def test_every_gpu_that_is_tried_without_being_asked_for_has_a_system_a_power_an
     assert bought.value > 5_000 * system.gpus
     watts, source = system_watts(gpu, system.name)
     assert watts is not None
-    assert (("an estimate" in source) or (system.max_power_w is not None)) and 500 < watts / system.gpus < 3_000
+    assert source.endswith("an estimate") == (system.max_power_w is None)
+    assert 500 < watts / system.gpus < 3_000
     tiers = PRICES.cloud_tiers(gpu)
     assert tiers[0].machine_gpus == smallest
     assert 0.5 < tiers[0].offer.usd_per_gpu_hour.value < 20

@@ -19,7 +19,6 @@ from tonnage.plan.serving import Serving
 from tonnage.plan.traffic import HOURS_PER_YEAR, Traffic
 from tonnage.spec.prices import Prices, stale
 
-
 LEAST_HOURS = 1.0
 """Shortest rental of a machine: it covers the minutes of starting and of loading the model, and the minimum that some clouds charge."""
 

@@ -210,7 +210,7 @@ def cloud(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int
     rents = rents_of(serving, prices)
     if isinstance(rents, NoCost):
         return WayCost(where="cloud", total_usd_per_year=None, reason=rents)
-    return cheapest_split([_mixed("cloud", traffic, serving, prices, rent, min_instances, systems=0) for rent in rents])
+    return cheapest_split([_mixed("cloud", traffic, serving, prices, rent=rent, min_instances=min_instances, systems=0) for rent in rents])
 
 
 def hybrid(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 1) -> WayCost:
@@ -221,8 +221,12 @@ def hybrid(traffic: Traffic, serving: Serving, prices: Prices, min_instances: in
     rents = rents_of(serving, prices)
     if isinstance(rents, NoCost):
         return WayCost(where="hybrid", total_usd_per_year=None, reason=rents)
-    splits = ((rent, count) for rent in rents for count in _corners(traffic, serving, rent, min_instances))
-    return cheapest_split([_mixed("hybrid", traffic, serving, prices, rent, min_instances, systems=count) for rent, count in splits])
+    splits = [
+        _mixed("hybrid", traffic, serving, prices, rent=rent, min_instances=min_instances, systems=count)
+        for rent in rents
+        for count in _corners(traffic, serving, rent, min_instances)
+    ]
+    return cheapest_split(splits)
 
 
 def cheapest_split(splits: Sequence[WayCost]) -> WayCost:
@@ -251,7 +255,7 @@ def with_spare(systems: int, serving: Serving) -> int:
     return systems + serving.spare if systems else 0
 
 
-def _mixed(where: Where, traffic: Traffic, serving: Serving, prices: Prices, rent: Rent, min_instances: int, *, systems: int) -> WayCost:
+def _mixed(where: Where, traffic: Traffic, serving: Serving, prices: Prices, *, rent: Rent, min_instances: int, systems: int) -> WayCost:
     """A year with so many owned systems, the spare ones beside them, and the rest rented."""
     bought = with_spare(systems, serving)
     owned = system_parts(serving, prices, bought) if systems else ()
