@@ -94,8 +94,9 @@ def same_as_text(note: notes.SameAs) -> str:
 
 def course_way_text(note: notes.CourseWay) -> str:
     """Our cost per 1,000 requests, and the course's."""
+    systems = number(note.systems_exact, 4).removesuffix(".000")
     return (
-        f"{note.usd_per_1000_requests:,.2f} USD per 1,000 requests is the cost of exactly {number(note.systems_exact, 4)} systems over the "
+        f"{note.usd_per_1000_requests:,.2f} USD per 1,000 requests is the cost of exactly {systems} systems over the "
         f"fleet's requests. NVIDIA's course divides it by what one system would carry if it were full all year ({HOURS_PER_YEAR:,} h, "
         f"{whole(note.one_system_requests_per_year)} requests): {note.course_usd_per_1000_requests:,.2f}."
     )
