@@ -124,7 +124,7 @@ def test_command_prints_gains_and_words(capsys: pytest.CaptureFixture[str]) -> N
     assert run(["catalog", "precisions", "--model", "llama-3.1-8b", "--gpu", "l40s"]) == 0
     printed = capsys.readouterr().out
     row = next(line for line in printed.splitlines() if line.startswith("awq*"))
-    assert row.split()[-5:] == ["high", "none", "low", "10", "min"]
+    assert row.split()[-6:] == ["high", "none", "low", "tens", "of", "minutes"]
     assert "nvfp4: Ada has no FP4 matrix units" in printed
     assert "not fitted" in printed
 
