@@ -34,7 +34,7 @@ def usd(cost: WayCost) -> float:
 def hour_by_hour(traffic: Traffic, serving: Serving, prices: Prices, fewest: int, owned_systems: int) -> float:
     """A year with so many owned systems that carry load and the spare ones beside them, hour by hour, on the machines that cost least."""
     sizes = {size for offer in prices.cloud for size in offer.machine_gpus}
-    large = {size for size in sizes if size >= serving.gpus_per_instance} or sizes
+    large = {size for size in sizes if size >= serving.gpus_per_instance} or {size for size in sizes if size == max(sizes)}
     found = []
     for size in (*large, None):
         price = next((o.usd_per_gpu_hour.value for o in prices.cloud if (size in o.machine_gpus if size else not o.machine_gpus)), None)

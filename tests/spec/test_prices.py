@@ -98,6 +98,7 @@ def test_a_machine_holds_the_instance_where_one_is_offered() -> None:
     assert offer(PRICES, "l4", 4) == "GCP g2-standard-48 on-demand us-central1"
     assert {tier.machine_gpus for tier in PRICES.cloud_tiers("l40s", 8)} == {8, 10}
     assert offer(PRICES, "gb300-279gb", 8) == "OCI BM.GPU.GB300.4 on-demand", "no larger machine is offered"
+    assert [tier.machine_gpus for tier in PRICES.cloud_tiers("h100-sxm-80gb", 16)] == [8], "of several machines, the largest"
     aws = PRICES.with_overrides({"cloud_offer": "AWS"})
     assert [offer(aws, "a10g-24gb", gpus) for gpus in (1, 4, 8)] == [
         "AWS g5.xlarge on-demand us-east-1",

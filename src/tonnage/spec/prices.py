@@ -223,7 +223,7 @@ class Prices:
 
         The user's own offers count alone, and so do those whose names begin with ``cloud_offer``, each size with the first of them.
         Otherwise every provider counts with the cheapest of its on-demand offers. Machines with fewer GPUs than an instance takes
-        (``gpus``) are left out where larger ones are offered.
+        (``gpus``) are left out where larger ones are offered; where an instance takes several, they are the largest.
         """
         every = [offer for offer in self.cloud if offer.gpu == gpu]
         own = [offer for offer in every if offer.usd_per_gpu_hour.given]
@@ -267,13 +267,13 @@ def _on_demand(offers: Sequence[CloudOffer]) -> list[CloudOffer]:
 def _by_size(offers: Sequence[CloudOffer], gpus: int) -> dict[int | None, tuple[CloudOffer, ...]]:
     """The offers in their order by the size of the machines, the smallest first, without those that are too small.
 
-    All sizes count where none is large enough.
+    Only the largest counts where none is large enough: what an instance takes is spread over few fast links between machines.
     """
     found: dict[int | None, tuple[CloudOffer, ...]] = {}
     for size in sorted({size for offer in offers for size in offer.machine_gpus}):
         found[size] = tuple(offer for offer in offers if size in offer.machine_gpus)
-    if any(size is not None and size >= gpus for size in found):
-        found = {size: those for size, those in found.items() if size is not None and size >= gpus}
+    enough = min(gpus, max((size for size in found if size), default=gpus))
+    found = {size: those for size, those in found.items() if size and size >= enough}
     unknown = tuple(offer for offer in offers if not offer.machine_gpus)
     return {**found, None: unknown} if unknown else found
 

@@ -138,7 +138,7 @@ def find_gpu(name_or_path: str) -> Gpu:
 
 
 def machine_meant(name: str) -> System | None:
-    """The system that a GPU's name stands for, such as "gb200-nvl72" and "p5.48xlarge"; None where it is a GPU's own, or a file's."""
+    """The system that a GPU's name means, such as "gb200-nvl72" and "p5.48xlarge"; None where it is a GPU's own, or a file's."""
     return None if is_hardware_file(name) or gpu_spelled(name) else system_spelled(name)
 
 
