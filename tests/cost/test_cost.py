@@ -151,6 +151,10 @@ def test_energy_is_power_times_utilisation_times_pue() -> None:
     energy = energy_of(serving, traffic, PRICES.with_overrides({"power_usd_per_kwh": 0.2, "pue": 1.5}), 16)
     assert energy is not None
     assert energy.utilisation == 10 / 80
+    idle = energy_of(serving, replace(traffic, mean_requests_per_second=0.31), PRICES, 16)
+    assert idle is not None
+    assert "× utilisation 12% ×" in energy.how
+    assert "× utilisation 0.39% ×" in idle.how, "a bill of more than nothing is no product of 0 %"
     assert math.isclose(energy.kwh_per_year, 2 * 10.2 * (10 / 80) * 8_760 * 1.5)
     assert energy.usd_per_year is not None
     assert math.isclose(energy.usd_per_year, energy.kwh_per_year * 0.2)

@@ -193,8 +193,9 @@ def energy_of(serving: Serving, traffic: Traffic, prices: Prices, instances: int
     kwh = systems * serving.system_watts / 1_000 * busy * prices.pue.value
     power = prices.power_usd_per_kwh
     whole = "" if traffic.mean_requests_per_second is not None else " (only the peak is known: taken as busy all year)"
+    shown = f"{utilisation:.0%}" if utilisation >= 0.01 else f"{100 * utilisation:.2g}%"
     how = (
-        f"estimate: {systems:,.4g} × {serving.watts_from} × utilisation {utilisation:.0%}{whole} × {HOURS_PER_YEAR:,} h × PUE "
+        f"estimate: {systems:,.4g} × {serving.watts_from} × utilisation {shown}{whole} × {HOURS_PER_YEAR:,} h × PUE "
         f"{prices.pue.value:g}{f' × {amount(power)} USD/kWh' if power else ''}"
     )
     return Energy(
