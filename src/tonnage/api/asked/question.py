@@ -27,7 +27,7 @@ from tonnage.sizing.demand import carried_by_existing, demand_of
 from tonnage.sizing.question import DECIDING, Owned, Question
 from tonnage.sizing.sharing import Sharing
 from tonnage.spec.calibration import read_calibration
-from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, gpu_of, system_of
+from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, gpu_of, machine_meant, system_of
 from tonnage.spec.deployment import METRICS, Limit, Slo, parse_limit
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.lengths import WORDS_PER_TOKEN, parse_lengths
@@ -320,7 +320,7 @@ def _search(scenario: Scenario, faults: Faults, sharing: Sharing | None = None) 
         "calibration": None if asked.coefficients is None else faults.of(read_calibration, asked.coefficients),
         "step_source": None if asked.step_model is None else faults.of(checked_source, asked.step_model),
     }
-    chosen["systems"] = bought
+    chosen["systems"] = bought = (*bought, *filter(None, map(machine_meant, gpus)))
     if bought:
         chosen["gpus"] = tuple(dict.fromkeys((*chosen["gpus"], *map(gpu_of, bought))))
     if have:
