@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -132,7 +133,7 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
     from tonnage.api.asked.people import with_day
     from tonnage.api.asked.scaling import with_autoscaling
     from tonnage.cost.planned import with_cost
-    from tonnage.sizing.planner import no_progress
+    from tonnage.sizing.planner import Runs, no_progress
     from tonnage.sizing.planner import size as search
 
     scenario = understood.scenario
@@ -140,9 +141,10 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
         raise InputError(f"{option('disaggregated')}: two pools have no plan; tonnage.api.size_disaggregated sizes them")
     prices, where = prices_of(scenario), places_of(scenario)
     own = _measured_beside(understood)
-    plans = [search(question, progress=progress or no_progress) for question in understood.questions]
+    runs = Runs()
+    plans = [search(question, progress=progress or no_progress, runs=runs) for question in understood.questions]
     plans = [
-        chosen(asked, plan, scenario, prices=prices, where=where, search=search)
+        chosen(asked, plan, scenario, prices=prices, where=where, search=partial(search, runs=runs))
         for asked, plan in zip(understood.questions, plans, strict=True)
     ]
     plans = [with_day(plan, scenario.demand) for plan in plans]
