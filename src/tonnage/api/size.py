@@ -129,7 +129,7 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
     Raises:
         InputError: the benchmarks cannot be used for the question.
     """
-    from tonnage.api.asked.choice import chosen
+    from tonnage.api.asked.choice import chosen, with_runner_up
     from tonnage.api.asked.people import with_day
     from tonnage.api.asked.scaling import with_autoscaling
     from tonnage.cost.planned import with_cost
@@ -145,6 +145,10 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
     plans = [search(question, progress=progress or no_progress, runs=runs) for question in understood.questions]
     plans = [
         chosen(asked, plan, scenario, prices=prices, where=where, search=partial(search, runs=runs))
+        for asked, plan in zip(understood.questions, plans, strict=True)
+    ]
+    plans = [
+        with_runner_up(asked, plan, prices=prices, where=where, search=partial(search, runs=runs))
         for asked, plan in zip(understood.questions, plans, strict=True)
     ]
     plans = [with_day(plan, scenario.demand) for plan in plans]

@@ -30,6 +30,7 @@ from tonnage.plan.provenance import Provenance
 from tonnage.plan.reachable import Reachable
 from tonnage.plan.rejected import Rejected
 from tonnage.plan.routers import BehindRouter
+from tonnage.plan.runner_up import RunnerUp
 from tonnage.plan.sensitivity import Sensitivity
 from tonnage.plan.tail import Unreached
 from tonnage.plan.understood import Understood
@@ -72,6 +73,7 @@ class Plan(Shown):
         existing: what systems that exist carry; None unless asked.
         cost: of the choice; None where nothing was chosen.
         aim: what the choice aims at and must not exceed; None where nothing was said of it, and the fewest GPUs are chosen.
+        runner_up: the best deployment on another GPU type; None where none was tried or meets the limits.
         measured: the answer of the scenario's own benchmarks; None where it names none.
         autoscaling: by which rule the choice is scaled over its hours; None, and not in the JSON, unless asked.
     """
@@ -103,6 +105,7 @@ class Plan(Shown):
     existing: Existing | None = None
     cost: Cost | None = None
     aim: Aim | None = None
+    runner_up: RunnerUp | None = None
     measured: Measured | None = None
     autoscaling: Autoscaling | None = None
 

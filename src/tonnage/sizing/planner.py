@@ -19,7 +19,7 @@ from tonnage.sizing.notes import notes, provenance, understood
 from tonnage.sizing.parallel import parallel
 from tonnage.sizing.percentile import percentile_answer
 from tonnage.sizing.question import Question
-from tonnage.sizing.search.aims import AIMS
+from tonnage.sizing.search.aims import ShortestAnswers
 from tonnage.sizing.search.candidate import candidate
 from tonnage.sizing.search.reachable import reachable
 from tonnage.sizing.search.search import Progress, Search, no_progress
@@ -63,9 +63,9 @@ def size(
     seeds: tuple[Ready, ...] = ()
     if question.have:
         have, question, seeds = existing(question, runs, workers)
-    search = Search(
-        question=question, runs=runs, progress=progress, workers=workers, prune=prune, aim=AIMS[question.objective](), seeds=seeds
-    )
+    search = Search(question=question, runs=runs, progress=progress, workers=workers, prune=prune, seeds=seeds)
+    if question.objective == "latency" and (fewest := replace(search, rows=False).answer().best) is not None:
+        search = replace(search, aim=ShortestAnswers(fewest))
     found = search.answer()
     candidates = _candidates(question, found, workers)
     best = found.best

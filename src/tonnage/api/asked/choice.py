@@ -24,6 +24,7 @@ from tonnage.plan.footprint import footprint
 from tonnage.plan.pareto import pareto
 from tonnage.plan.reason import OverBudget, OverPower, OverRacks, Reason
 from tonnage.plan.rejected import Rejected, rejected
+from tonnage.plan.runner_up import RunnerUp
 from tonnage.sizing.fleet.standby import shifted, with_standby
 from tonnage.sizing.search.narrowed import narrowed
 
@@ -172,10 +173,47 @@ def chosen(question: Question, plan: Plan, scenario: Scenario, *, prices: Prices
     return _made(plan, deep, candidates, (*over, *out, *plan.rejected), aim)
 
 
+def with_runner_up(question: Question, plan: Plan, *, prices: Prices, where: tuple[Where, ...], search: Search) -> Plan:
+    """The plan with the best deployment on another GPU type; arguments as of ``chosen``."""
+    choice = plan.choice
+    others = {each.gpu: each for each in reversed(plan.candidates) if choice is not None and each.gpu != choice.gpu}
+    if choice is None or not others or question.offline or plan.demand.of_existing:
+        return plan
+    race = Race(question=question, aim=Aim(), reserve=None, prices=prices, where=where)
+
+    def cost(candidate: Candidate) -> float | None:
+        return race.outlay(plan, candidate).own_usd_per_year
+
+    def order(candidate: Candidate) -> tuple[object, ...]:
+        usd = cost(candidate)
+        return (usd is None, usd or 0.0, *by_gpus_needed(candidate))
+
+    own = cost(choice)
+    for near in sorted(others.values(), key=order):
+        other = search(replace(_of_gpu(question, near), deepen=False)).choice
+        if other is None:
+            continue
+        usd = cost(other)
+        found = RunnerUp(
+            deployment=other.identity,
+            system=other.system,
+            systems=other.systems,
+            gpus=other.gpus,
+            systems_exact=other.systems_exact,
+            usd_per_year=usd,
+            more_usd_per_year=None if usd is None or own is None else usd - own,
+        )
+        return replace(plan, runner_up=found)
+    return plan
+
+
 def _alone(question: Question, candidate: Candidate) -> Question:
     """The question for the GPU type of a candidate; where the shortest answers are asked for, for the deployment itself."""
-    if question.objective == "latency":
-        return narrowed(question, candidate)
+    return narrowed(question, candidate) if question.objective == "latency" else _of_gpu(question, candidate)
+
+
+def _of_gpu(question: Question, candidate: Candidate) -> Question:
+    """The question for the GPU type of a candidate alone."""
     gpus = tuple(gpu for gpu in question.gpus if gpu.name == candidate.gpu)
     return replace(question, gpus=gpus, have=(), growth_per_month=None)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from tonnage.plan.plan import MOST_GPUS
+from tonnage.plan.reason import NeedsMoreGpus
 from tonnage.sizing.search.contender import Sized
 
 if TYPE_CHECKING:
-    from tonnage.spec.scenario import Objective
     from tonnage.plan.reason import Reason
     from tonnage.sizing.loads.capacity import Capacity
     from tonnage.sizing.loads.confidence import Slowdown
@@ -105,7 +105,9 @@ class MostLoad:
 
 @dataclass(frozen=True, slots=True)
 class ShortestAnswers:
-    """The lowest mean E2E at the peak, on the fewest systems that meet the limits there."""
+    """The lowest mean E2E at the peak, on the fewest systems that meet the limits there, of those on at most so many GPUs."""
+
+    fewest: Sized
 
     def at_best(self, one: Contender, bound: float) -> Key:
         """That of an empty engine."""
@@ -121,13 +123,16 @@ class ShortestAnswers:
 
     def sized(self, one: Contender, slowdown: Slowdown, above: float, care: Care) -> tuple[int, Capacity] | Reason:
         """The fewest systems that carry the load."""
-        return one.needed(slowdown, care=care)
+        found = one.needed(slowdown, care=care)
+        if not isinstance(found, tuple):
+            return found
+        gpus = (found[0] + one.question.spare) * one.ready.trial.system.gpus
+        if gpus <= MOST_GPUS * self.fewest.gpus:
+            return found
+        exactly, other = one.layout.exactly(one.load, found[1].rate), self.fewest.ready.trial.identity
+        return NeedsMoreGpus(gpus=gpus, systems_exact=exactly, other=other, other_gpus=self.fewest.gpus)
 
     def key(self, one: Sized) -> Key:
         """Seconds of an answer at the peak, then GPUs."""
         seen = one.contender.at_peak().seen(one.systems)
         return (1e-3 * seen.summary.statistic_ms("e2e", "mean"), one.gpus, one.gpus_exact)
-
-
-AIMS: dict[Objective, Callable[[], Aim]] = {"gpus": FewestGpus, "cost": FewestGpus, "power": FewestGpus, "latency": ShortestAnswers}
-"""What deployments of each GPU type compete for; between GPU types prices and power decide (``api.asked.choice``)."""
