@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -28,12 +29,13 @@ def deploy(
     plan
         File with the plan's JSON, which tonnage size wrote with --output.
     target
-        What runs the engines: compose or triton for one machine; kubernetes, kserve, llm-d, dynamo, ray-serve or nim for a cluster.
+        What runs the engines: compose or triton for single machines; kubernetes, kserve, llm-d, dynamo, ray-serve or nim for a cluster.
+        One that does not run the plan's choice gets the nearest of the plan's deployments that it does run, and says so.
     output
         The folder to write; it must not exist, or be empty.
     checkpoint
-        What the engines load: owner/name at a hub, or a folder inside the container (default: the model's published checkpoint, where
-        it has the plan's number format). For nim the image, owner/name:tag.
+        What the engines load: owner/name at a hub, or a folder of an instance (default: the published checkpoint that the catalog knows in
+        the plan's number format, or else the 16-bit one, quantised by the engine). For nim also an image, owner/name:tag.
     drafter
         Checkpoint of the drafter, where the plan decodes speculatively with one.
     json
@@ -41,11 +43,12 @@ def deploy(
     """
     from tonnage import api
 
-    files = api.deploy(plan, target=target, output=output, checkpoint=checkpoint, drafter=drafter)
+    found = api.deploy(plan, target=target, output=output, checkpoint=checkpoint, drafter=drafter)
     if json:
         from tonnage.results.store import json_text
 
-        sys.stdout.write(json_text({"folder": str(output), "target": target, "files": list(files)}))
+        sys.stdout.write(json_text({"folder": str(output), "target": target, **asdict(found)}))
         return
-    print("\n".join(f"{output}/{name}" for name in files))
+    print("\n".join(f"{output}/{name}" for name in found.files))
+    print("\n".join(found.notes))
     print(f"{output}/README.md says how to start it, test it and compare it with the plan")

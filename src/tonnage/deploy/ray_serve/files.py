@@ -9,8 +9,8 @@ from tonnage.deploy.noted import noted, yaml_text
 from tonnage.deploy.ray_serve.engine_arguments import engine_arguments
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.testing import bench_command, compare_command
-from tonnage.deploy.told import argv_notes, carries_line, choice_line, head, least_line, limits_line
-from tonnage.errors import InputError, option
+from tonnage.deploy.told import argv_notes, head, least_line, summary
+from tonnage.plan.pool import Pool
 
 ACCELERATORS = {
     "v100-sxm2-32gb": "V100",
@@ -31,19 +31,15 @@ ACCELERATORS = {
 """What Ray calls a GPU, by catalog id (documentation of ``ray.serve.llm.LLMConfig``, read 2026-11-22)."""
 
 
-def files(service: Service) -> dict[str, str]:
-    """The text of each file by its name.
+def lacks(pool: Pool, family: str) -> str:
+    """Why Ray Serve cannot run a pool, as a clause; empty where it can."""
+    if pool.dp > 1:
+        return "ray-serve places ranks of attention by a builder of its own, which is not written yet"
+    return "" if pool.gpu in ACCELERATORS else f"Ray has no name for {pool.gpu}"
 
-    Raises:
-        InputError: an engine that Ray Serve LLM does not run, several ranks of attention, or a GPU that it has no name for.
-    """
-    where = option("target")
-    if service.family != "vllm":
-        raise InputError(f"{where}: ray-serve is written for vllm, and the plan's engine is {service.pool.engine}; take kubernetes")
-    if service.pool.dp > 1:
-        raise InputError(f"{where}: ray-serve places ranks of attention by a builder of its own, which is not written yet; take kubernetes")
-    if service.gpu.name not in ACCELERATORS:
-        raise InputError(f"{where}: Ray has no name for {service.gpu.name}; there are {', '.join(ACCELERATORS)}")
+
+def files(service: Service) -> dict[str, str]:
+    """The text of each file by its name."""
     return {"serve.yaml": yaml_text(application(service), head=head(service)), "README.md": readme(service)}
 
 
@@ -90,12 +86,10 @@ def readme(service: Service) -> str:
     """The page in Markdown."""
     return f"""# {service.served} with Ray Serve
 
-{choice_line(service)}.
-Limits: {limits_line(service)}.
-{carries_line(service)}
+{summary(service)}
 
-The engine loads `{service.checkpoint}`. The cluster's nodes need `ray[llm]`, which brings a vLLM of its own: look at `vllm --version`,
-since the plan is for {service.pool.engine_preset}. A gated model needs `HF_TOKEN` in the environment in which Ray was started.
+The cluster's nodes need `ray[llm]`, which brings a vLLM of its own: look at `vllm --version`, since the plan is for
+{service.pool.engine_preset}. A gated model needs `HF_TOKEN` in the environment in which Ray was started.
 
 ```sh
 serve deploy serve.yaml
