@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
@@ -93,6 +94,21 @@ def test_a_plan_of_fp8_becomes_files_without_a_further_flag(
     if target == "ray-serve":
         (application,) = yaml.safe_load(files["serve.yaml"])["applications"]
         assert application["args"]["llm_configs"][0]["model_loading_config"]["model_id"] == model
+
+
+@pytest.mark.parametrize("page", [README, README.parent / "docs" / "deploy.md"], ids=lambda page: page.name)
+def test_a_page_shows_what_the_command_prints(
+    plans: dict[str, Path], page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    block = re.split(r"^(?:\$ )?\./tonnage deploy ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)[1].split("```")[0]
+    command, *shown = block.splitlines()
+    (tmp_path / "plan.json").write_bytes(plans["readme"].read_bytes())
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    assert run(["deploy", *shlex.split(command)]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert {line for line in shown if line != "…"} <= set(printed)
+    assert (tmp_path / shlex.split(command)[-1] / "README.md").is_file()
 
 
 def one_of(model: str, precision: str, engine: str) -> Plan:

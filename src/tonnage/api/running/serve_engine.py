@@ -132,19 +132,19 @@ def _planned(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -
             f"{option('engine')}: the plan is for {family}; take {family} or auto, or size with {option('engine')} {asked.engine}"
         )
     check_planned(pool, machine, choice.deployment)
-    started = _plan_command(asked, choice)
+    started, loads = _plan_command(asked, choice)
     groups = placed(usable(machine, asked.gpu_numbers), pool.parallelism.gpus, asked.instances, wanted=pool.instances)
     verb = "is" if len(groups) == 1 else "are"
     here = f"{len(groups)} of the plan's {pool.instances} instances {verb} on this machine." if len(groups) < pool.instances else ""
     why = f"{pool.engine} in {pool.precision} with {pool.parallelism}, as the plan chose."
     preset = pool.engine_preset or pool.engine
     return _start(
-        asked, started, family=family, preset=preset, model=pool.model, groups=groups, why=why, ports=ports, dry=dry, notes=(here,)
+        asked, started, family=family, preset=preset, model=pool.model, groups=groups, why=why, ports=ports, dry=dry, notes=(here, loads)
     )
 
 
-def _plan_command(asked: EngineAsked, choice: Planned) -> Command:
-    """The plan's command with the checkpoints in their places."""
+def _plan_command(asked: EngineAsked, choice: Planned) -> tuple[Command, str]:
+    """The plan's command with the checkpoints in their places, and what is loaded where nobody named it."""
     from tonnage.deploy.checkpoint import loading
     from tonnage.plan.launch import Command, needs_drafter, with_drafter
     from tonnage.serve.launch.checkpoints import check_folder
@@ -178,7 +178,7 @@ def _plan_command(asked: EngineAsked, choice: Planned) -> Command:
         if asked.drafter is None:
             raise InputError(f"{option('drafter')}: the plan decodes speculatively ({pool.engine}); name the drafter's checkpoint")
         started = with_drafter(started, asked.drafter)
-    return started
+    return started, "" if found.named else found.told.replace("`", "")
 
 
 def _on_cpu(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
