@@ -40,7 +40,7 @@ def test_every_model_and_format_has_a_checkpoint_or_the_engines_own_quantisation
                     assert found.checkpoint.startswith(f"/models/{model}-")
                     for command in found.make:
                         assert found.checkpoint in shlex.split(command)
-                    assert found.make or "No tool is known here" in found.told
+                    assert found.make or "No tool that creates one is known" in found.told
 
 
 @pytest.mark.parametrize(

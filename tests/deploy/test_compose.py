@@ -81,4 +81,4 @@ def test_of_several_machines_each_runs_its_own_instances_and_the_first_balances_
     jobs = {job["job_name"]: job["static_configs"][0]["targets"] for job in yaml.safe_load(texts["prometheus.yaml"])["scrape_configs"]}
     assert jobs["engines"] == backends
     assert jobs["gpus"] == ["machine-1:9400", "machine-2:9400", "machine-3:9400"]
-    assert "The last machine has 4 alone" in texts["README.md"].replace("\n", " ")
+    assert "On the last machine, start only 4 instances" in texts["README.md"].replace("\n", " ")

@@ -39,7 +39,7 @@ def test_a_folder_with_the_plan_in_it_is_written(plan: Path, tmp_path: Path, cap
     assert "tonnage bench" in block
     assert "tonnage compare run plan.json" in block
     assert [path for path in folder.parent.iterdir() if path != folder] == []
-    assert (said["checkpoint"], said["notes"]) == (DENSE_CHECKPOINT, [f"The engine loads `{DENSE_CHECKPOINT}`, as was asked."])
+    assert (said["checkpoint"], said["notes"]) == (DENSE_CHECKPOINT, [f"The engine loads `{DENSE_CHECKPOINT}`, given with `--checkpoint`."])
 
 
 def test_what_is_there_is_left_alone(plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,9 +86,9 @@ def test_what_cannot_be_is_refused_by_name(
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"gpu": "mi300x", "system": "8x mi300x"}, "its GPUs are mi300x by AMD"),
-        ({"launch": ()}, "for which no command or image is known"),
-        ({"gpus_per_system": 0}, "takes 1 GPUs of several systems"),
+        ({"gpu": "mi300x", "system": "8x mi300x"}, "supports only NVIDIA GPUs, not mi300x by AMD"),
+        ({"launch": ()}, "no command or image is known for vllm-0.32"),
+        ({"gpus_per_system": 0}, "an instance of 1 GPUs spans several systems"),
     ],
 )
 def test_a_plan_that_no_target_can_hold_is_refused(changed: dict[str, object], said: str) -> None:

@@ -80,13 +80,13 @@ def test_a_plan_of_fp8_becomes_files_without_a_further_flag(
         taken, choice = written.choice.pool, plan.choice.pool
         assert (taken.gpu, taken.precision) == (choice.gpu, choice.precision)
         assert find_engine(taken.engine_preset).family in TARGETS[target].engines
-        told = "The plan's choice does not run here"
+        told = "These files do not deploy the plan's choice"
         page = " ".join(files["README.md"].split())
         more = taken.systems - choice.systems
         beside = f"{more} more than the choice" if more else "as many as the choice"
         for text in (page, said):
             assert told in text
-            assert f"It takes {taken.systems} systems, {beside}." in text
+            assert f"It needs {taken.systems} systems, {beside}." in text
             assert f"{choice.engine} on {choice.gpu}, {choice.systems} × {choice.system}" in text
     if target == "compose":
         backends = gateway_from(folder / "gateway.yaml", {}).backends
@@ -138,7 +138,7 @@ def one_of(model: str, precision: str, engine: str) -> Plan:
 def test_any_plan_becomes_files_or_is_refused_in_a_line(model: str, precision: str, engine: str, target: str) -> None:
     plan, runs, family = one_of(model, precision, engine), TARGETS[target], find_engine(engine).family
     if family not in runs.engines or runs.lacks(plan.candidates[0].pool, family):
-        with pytest.raises(InputError, match=r"^target: [^\n]+; size with engine [^\n]+$"):
+        with pytest.raises(InputError, match=r"^target: [^\n]+; size again with engine [^\n]+$"):
             deployed(plan, target)
         return
     service = deployed(plan, target)
@@ -155,8 +155,8 @@ def test_what_runs_nowhere_in_the_plan_says_what_to_ask_of_size() -> None:
     with pytest.raises(InputError) as refused:
         deployed(dense("sglang-0.5.9"), "ray-serve")
     assert str(refused.value) == (
-        "target: ray-serve runs vllm alone, and the choice's engine is sglang-0.5.9, and nothing else in the plan runs there; "
-        "size with engine vllm"
+        "target: ray-serve runs only vllm, not sglang-0.5.9, and no other deployment of the plan runs on ray-serve; "
+        "size again with engine vllm"
     )
 
 
@@ -166,7 +166,7 @@ def test_a_named_checkpoint_wins_and_holds_the_number_format() -> None:
     plan = replace(experts(), candidates=(halved, replace(halved, pools=(other,))))
     assert deployed(plan, "kubernetes", checkpoint="my/own").checkpoint == "my/own"
     assert deployed(plan, "ray-serve").pool.precision == "fp16"
-    with pytest.raises(InputError, match="nothing else in the plan runs there"):
+    with pytest.raises(InputError, match="no other deployment of the plan runs on ray-serve"):
         deployed(plan, "ray-serve", checkpoint="my/own-fp8")
 
 

@@ -32,4 +32,4 @@ def test_what_ray_does_not_run() -> None:
     pool = dense().candidates[0].pool
     assert lacks(pool, "vllm") == ""
     assert lacks(replace(pool, gpu="b300-sxm-270gb"), "vllm") == "Ray has no name for b300-sxm-270gb"
-    assert "ranks of attention" in lacks(replace(pool, dp=2), "vllm")
+    assert "data-parallel attention" in lacks(replace(pool, dp=2), "vllm")

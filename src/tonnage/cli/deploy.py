@@ -20,7 +20,7 @@ def deploy(
     drafter: str | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
-    """Write the files that deploy the choice of a plan: complete, commented with the plan's numbers, with a page that says how to go on.
+    """Write the files that deploy a plan: complete, commented with the plan's numbers, with a README that lists the next steps.
 
     Nothing is started and nothing is fetched. The folder is written as a whole or not at all.
 
@@ -29,13 +29,13 @@ def deploy(
     plan
         File with the plan's JSON, which tonnage size wrote with --output.
     target
-        What runs the engines: compose or triton for single machines; kubernetes, kserve, llm-d, dynamo, ray-serve or nim for a cluster.
-        One that does not run the plan's choice gets the nearest of the plan's deployments that it does run, and says so.
+        Target: compose or triton for single machines; kubernetes, kserve, llm-d, dynamo, ray-serve or nim for a cluster. If the target
+        cannot run the plan's choice, deploy writes the nearest other deployment of the plan and prints how many systems it needs.
     output
         The folder to write; it must not exist, or be empty.
     checkpoint
-        What the engines load: owner/name at a hub, or a folder of an instance (default: the published checkpoint that the catalog knows in
-        the plan's number format, or else the 16-bit one, quantised by the engine). For nim also an image, owner/name:tag.
+        Checkpoint that the engines load: owner/name on Hugging Face, or a folder inside the instance (default: the published checkpoint in
+        the plan's number format, or the 16-bit one, which the engine quantises at start). For nim also an image, owner/name:tag.
     drafter
         Checkpoint of the drafter, where the plan decodes speculatively with one.
     json

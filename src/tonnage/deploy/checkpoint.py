@@ -1,4 +1,4 @@
-"""What an engine loads for a plan's number format: a published checkpoint, one that it quantises at its start, or one that must be made."""
+"""The checkpoint of a plan: published, quantised by the engine at start, or a folder with the command that fills it."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tonnage.spec.engine import EngineSpec
 from tonnage.spec.precision import SPARSE, Precision, find_precision
 
 FOLDER = "/models"
-"""Where an instance finds checkpoints that are not fetched from a hub."""
+"""Folder of local checkpoints inside an instance."""
 
-GATED = "It is gated: ask for access at its page."
+GATED = "It is gated: request access on its page, and give a token."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loading:
-    """What an engine loads.
+    """The checkpoint that an engine loads.
 
     Attributes:
-        checkpoint: a name at a hub, or a folder of the instance.
-        told: what it is and why, as sentences in Markdown.
-        words: further words of the engine's command, by which it quantises what it loads.
-        make: commands that make what is loaded, to be run first, a line each; empty where it is there, or nothing known makes it.
-        named: whether the caller named it.
+        checkpoint: Hugging Face name, or a folder inside the instance.
+        told: description and reason, as sentences in Markdown.
+        words: arguments added to the engine's command, which make it quantise the checkpoint at start.
+        make: commands that create the checkpoint, one per line; empty if it is published, or if no tool for it is known.
+        named: whether the caller chose the checkpoint.
     """
 
     checkpoint: str
@@ -39,23 +39,23 @@ class Loading:
 
 
 def loading(model: str, precision: str, engine: str, *, vendor: str = "NVIDIA", asked: str | None = None) -> Loading:
-    """What an engine loads.
+    """The checkpoint that an engine loads.
 
     Args:
         model: catalog id, or path of a config.json.
         precision: the plan's number format.
         engine: preset.
-        vendor: of the GPUs.
-        asked: what the caller named, which is taken as it is; None for what the catalog knows.
+        vendor: vendor of the GPUs.
+        asked: the caller's checkpoint, used unchanged; None to choose one from the catalog.
 
     Raises:
-        InputError: what was named is no name.
-        UnknownName: no such model, number format or preset.
+        InputError: ``asked`` is not a checkpoint name.
+        UnknownName: unknown model, number format or preset.
     """
     if asked is not None:
         if not asked.strip() or asked.startswith("-") or any(letter.isspace() for letter in asked.strip()):
             raise InputError(f"{option('checkpoint')}: '{asked}' is no name of a checkpoint; write owner/name or a folder")
-        return Loading(checkpoint=asked.strip(), told=f"The engine loads `{asked.strip()}`, as was asked.", named=True)
+        return Loading(checkpoint=asked.strip(), told=f"The engine loads `{asked.strip()}`, given with `--checkpoint`.", named=True)
     wanted, spec = find_precision(precision), find_engine(engine)
     found = published(model, wanted, spec, vendor)
     if found is not None:
@@ -64,10 +64,10 @@ def loading(model: str, precision: str, engine: str, *, vendor: str = "NVIDIA", 
 
 
 def published(model: str, wanted: Precision, engine: EngineSpec, vendor: str = "NVIDIA") -> Checkpoint | None:
-    """The published checkpoint of a model in a number format that an engine reads; None where none is known.
+    """The published checkpoint of a model in a number format that an engine reads; None if none is known.
 
-    One whose other matrices have another format than the plan's counts where there is none in the very format. TensorRT-LLM gets those of
-    NVIDIA's own tool first: its scales per tensor run on every GPU with FP8, unlike scales per block.
+    A checkpoint in exactly the plan's format is preferred; one that keeps other matrices wider or narrower is the second choice. For
+    TensorRT-LLM, checkpoints of NVIDIA's Model Optimizer are preferred: per-tensor scales run on every GPU with FP8, block scales do not.
     """
 
     def rank(one: Checkpoint) -> tuple[bool, bool]:
@@ -83,52 +83,52 @@ def _same(first: str, second: str) -> bool:
 
 
 def _of_published(found: Checkpoint, wanted: Precision) -> str:
-    licence = f"licence: {found.licence}" if found.licence else "its licence is not known here"
-    told = [f"The engine loads `{found.repository}`, {found.model} in {found.format}; {licence}."]
+    told = [f"The engine loads `{found.repository}`: {found.model} in {found.format}, licence {found.licence or 'unknown'}."]
     if not _same(found.format, wanted.weights):
-        told.append(f"The plan counts on {wanted.weights}: for this checkpoint's own numbers size again with `--precision {found.format}`.")
+        told.append(f"The plan assumes {wanted.weights}; for the numbers of this checkpoint, size again with `--precision {found.format}`.")
     if found.gated:
         told.append(GATED)
     return " ".join(told)
 
 
 def _made_at_start(model: str, wanted: Precision, engine: EngineSpec) -> Loading | None:
-    """The 16-bit checkpoint, with what makes the engine quantise it; None where it cannot."""
+    """The 16-bit checkpoint, with the arguments that make the engine quantise it; None if the engine cannot."""
     words = () if engine.launch is None else engine.launch.quantizing(wanted.weights)
     if not words or (wanted.experts_only and not find_model(model).is_moe):
         return None
     half = _half(model)
     name = half.repository if half else _folder(model, HALF[1])
     told = (
-        f"The engine loads `{name}` in 16 bits and makes {wanted.weights} of it at its start (`{shlex.join(words)}`): no checkpoint of "
-        f"{model} in {wanted.weights} that {engine.name} reads is known."
+        f"The engine loads `{name}` in 16 bits and quantises it to {wanted.weights} at start (`{shlex.join(words)}`), because no published "
+        f"{wanted.weights} checkpoint of {model} is known that {engine.name} reads."
     )
     if half is None:
-        told += " Put the model's 16-bit checkpoint in that folder of every instance."
+        told += " Put the model's 16-bit checkpoint into this folder of every instance."
     elif half.gated:
         told += f" {GATED}"
     return Loading(checkpoint=name, told=told, words=words)
 
 
 def _made_first(model: str, wanted: Precision, engine: EngineSpec) -> Loading:
-    """A folder, with what makes the checkpoint in it."""
+    """A folder, with the command that creates the checkpoint in it."""
     folder = _folder(model, wanted.weights)
-    told = f"The engine loads `{folder}`: no checkpoint of {model} in {wanted.weights} that {engine.name} reads is known."
+    told = f"The engine loads the folder `{folder}`: no published {wanted.weights} checkpoint of {model} is known that {engine.name} reads."
     maker = find_maker(wanted.weights, engine)
     if maker is None:
         return Loading(
-            checkpoint=folder, told=f"{told} No tool is known here that makes one: put yours there, or name it with `--checkpoint`."
+            checkpoint=folder,
+            told=f"{told} No tool that creates one is known: put your own into this folder of every instance, or give `--checkpoint`.",
         )
     tool, made = maker
     return Loading(
         checkpoint=folder,
-        told=f"{told} Make it with {tool.tool}, and put it in that folder of every instance:",
+        told=f"{told} Create it with {tool.tool}, and put it into this folder of every instance:",
         make=(tool.command.format(repository=source_of(model), scheme=made.scheme, folder=folder),),
     )
 
 
 def source_of(model: str) -> str:
-    """What a tool quantises: the 16-bit checkpoint of a model, or where none is published the author's own, or a folder."""
+    """The checkpoint that a tool quantises: the 16-bit one, or the author's own if there is none in 16 bits, or a folder."""
     half = _half(model)
     return half.repository if half else next((one.repository for one in find_checkpoints(model)), _folder(model, HALF[1]))
 
@@ -138,6 +138,6 @@ def _half(model: str) -> Checkpoint | None:
 
 
 def _folder(model: str, weights: str) -> str:
-    """Where a checkpoint lies that is made by hand."""
+    """The folder of a checkpoint that the user creates."""
     name = Path(model).parent.name or Path(model).stem if model.endswith(".json") else model
     return f"{FOLDER}/{re.sub(r'[^A-Za-z0-9._-]+', '-', f'{name}-{weights}')}"

@@ -37,7 +37,7 @@ def cluster_page(
     block = "\n".join([*commands, bench_command(service, url, instances=instances), compare_command(instances=asked)])
     table = "\n".join(f"| {name} | {what} |" for name, what in rows)
     if service.local:
-        needs += f" The claim `{service.name}-model-cache` is mounted at {FOLDER}: the checkpoint's folder belongs in it."
+        needs += f" The claim `{service.name}-model-cache` is mounted at {FOLDER}: put the checkpoint's folder into it."
     told = f"\n{paragraph(further)}\n" if further else ""
     return f"""# {service.served} with {runs_on}
 

@@ -35,11 +35,11 @@ does before it answers (imports, compilation, CUDA graphs). These are allowances
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instead:
-    """A deployment is written in place of a plan's choice.
+    """The plan's choice, if another deployment of the plan is written in its place.
 
     Attributes:
-        choice: of the plan.
-        why: why it is not written itself, as a clause.
+        choice: the plan's choice.
+        why: reason why the target cannot run it, as a clause.
     """
 
     choice: Candidate
@@ -56,10 +56,10 @@ class Service:
         family: of the engine, such as "vllm".
         image: of its container, with the tag of the preset's version.
         image_source: where the image's name comes from.
-        loading: what the engine loads.
+        loading: the checkpoint.
         gpu: that it runs on.
         signals: the metrics that the engine publishes.
-        instead: of what the plan chose it is written; None where it is the choice.
+        instead: the plan's choice and the reason against it; None if this is the choice.
     """
 
     plan: Plan
@@ -75,12 +75,12 @@ class Service:
 
     @property
     def checkpoint(self) -> str:
-        """What the engine loads: a name at a hub, or a folder of the instance."""
+        """Hugging Face name of the checkpoint, or its folder inside the instance."""
         return self.loading.checkpoint
 
     @property
     def local(self) -> bool:
-        """Whether the checkpoint is a folder, which nothing fetches."""
+        """Whether the checkpoint is a folder, which the user fills."""
         return self.checkpoint.startswith("/")
 
     @property
@@ -112,11 +112,11 @@ class Service:
 
     @property
     def per_machine(self) -> int:
-        """Instances of a machine; the last one may have fewer."""
+        """Instances per machine; the last machine may have fewer."""
         return min(self.pool.instances, self.pool.gpus_per_system // self.gpus)
 
     def machine_of(self, place: int) -> str:
-        """The name of the machine of an instance, counted from 0; this machine's own address where there is one alone."""
+        """Host of an instance, counted from 0: a placeholder name, or 127.0.0.1 if the plan has one machine."""
         return f"machine-{place // self.per_machine + 1}" if self.pool.systems > 1 else "127.0.0.1"
 
     @property
@@ -126,7 +126,7 @@ class Service:
 
     @property
     def checkpoint_bytes(self) -> int:
-        """Weights in the checkpoint of an instance: those of its GPUs, or more where the engine quantises at its start."""
+        """Bytes of the checkpoint: the weights of all GPUs of an instance, or their 16-bit form if the engine quantises at start."""
         share = 16 / find_precision(self.pool.precision).weight_bits if self.loading.words else 1.0
         return math.ceil(share * self.weight_bytes)
 
@@ -219,32 +219,32 @@ class Service:
 
 
 def obstacle(candidate: Candidate) -> str:
-    """Why no target is written for a deployment, as a clause; empty where one is."""
+    """The reason why no target can run a deployment, as a clause; empty if one can."""
     if len(candidate.pools) > 1:
-        return "it has separate pools for prefill and decode, which no target is written for yet"
+        return "the choice has separate pools for prefill and decode, which deploy does not support yet"
     pool = candidate.pool
     engine = find_engine(pool.engine_preset or pool.engine)
     if not pool.launch or engine.family not in SIGNALS or find_image(engine.name) is None:
-        return f"its engine is {pool.engine}, for which no command or image is known"
+        return f"no command or image is known for {pool.engine}"
     gpu = find_gpu(pool.gpu)
     if gpu.vendor != "NVIDIA":
-        return f"its GPUs are {gpu.name} by {gpu.vendor}; files are written for those of NVIDIA alone so far"
+        return f"deploy supports only NVIDIA GPUs, not {gpu.name} by {gpu.vendor}"
     if pool.parallelism.gpus > pool.gpus_per_system:
-        return f"an instance takes {pool.parallelism.gpus} GPUs of several systems, which no target is written for yet"
+        return f"an instance of {pool.parallelism.gpus} GPUs spans several systems, which deploy does not support yet"
     return ""
 
 
 def service_of(
     plan: Plan, *, checkpoint: str | None = None, drafter: str | None = None, candidate: Candidate | None = None, why: str = ""
 ) -> Service:
-    """What a plan deploys.
+    """A deployment of a plan.
 
     Args:
-        plan: whose choice is deployed.
-        checkpoint: what the engine loads, a name at a hub or a folder of the instance; by default what the catalog knows.
-        drafter: checkpoint of the drafter, where the plan decodes speculatively with one.
-        candidate: another of the plan's deployments, in place of its choice.
-        why: why not the choice, as a clause.
+        plan: the plan.
+        checkpoint: Hugging Face name, or a folder inside the instance (default: from the catalog).
+        drafter: checkpoint of the drafter, if the plan decodes speculatively with one.
+        candidate: the deployment (default: the plan's choice).
+        why: reason against the choice, as a clause, if ``candidate`` is another deployment.
 
     Raises:
         InputError: the plan chose nothing, or something for which no command or image is known.
@@ -254,7 +254,7 @@ def service_of(
         raise InputError(f"{option('plan')}: chose nothing, because no deployment met its limits")
     taken = candidate or choice
     if found := obstacle(taken):
-        raise InputError(f"{option('plan')}: cannot be deployed: {found}")
+        raise InputError(f"{option('plan')}: cannot be deployed, because {found}; size again for other GPUs or another engine")
     pool = _with_drafter(taken.pool, drafter)
     engine, gpu = find_engine(pool.engine_preset or pool.engine), find_gpu(pool.gpu)
     image = find_image(engine.name)
@@ -274,7 +274,7 @@ def service_of(
 
 
 def around(plan: Plan, candidate: Candidate) -> Plan:
-    """The plan as if it had chosen another of its deployments, without what it says of its own choice alone."""
+    """The plan with another deployment as its choice, without the results that hold only for the former choice."""
     others = tuple(one for one in plan.candidates if one is not candidate)
     told = tuple(note for note in plan.notes if not isinstance(note, RestsOn | KnobsChanged | FrontEnds))
     return replace(

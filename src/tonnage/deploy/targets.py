@@ -1,4 +1,4 @@
-"""The targets that files are written for, and which of a plan's deployments each of them gets."""
+"""The deployment targets, and the choice of one of the plan's deployments for each target."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ from tonnage.spec.precision import find_precision
 
 
 def _nothing(pool: Pool, family: str) -> str:
-    """A target without limits of its own."""
+    """No limits besides those of every target."""
     return ""
 
 
 def _as_elsewhere(service: Service) -> Loading:
-    """A target whose engine loads what it loads without it."""
+    """The same checkpoint as on every other target."""
     return service.loading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What runs engines.
+    """A deployment target.
 
     Attributes:
-        files: the text of each file by its name.
-        engines: families that it runs.
-        lacks: why it cannot run a pool of one of these families, as a clause; empty where it can.
-        loads: what its engine loads.
+        files: writes the text of each file, by name.
+        engines: supported engine families.
+        lacks: reason why a pool of a supported engine cannot run there, as a clause; empty if it can.
+        loads: checkpoint of the engine on this target.
     """
 
     files: Callable[[Service], dict[str, str]]
@@ -90,13 +90,13 @@ def find_target(name: str) -> Target:
 
 
 def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter: str | None = None) -> Service:
-    """What a target gets of a plan: its choice, or the nearest of its deployments that the target runs.
+    """The deployment that a target runs: the plan's choice, or the nearest other deployment of the plan.
 
-    Nearest is, in this order, the same GPU, the same number format, and what comes first in the plan. With a checkpoint named only
-    deployments in the choice's format count, since that is what was named.
+    Nearest means, in this order: the same GPU, the same number format, the first in the plan. With ``checkpoint``, only deployments in the
+    choice's number format count, because the checkpoint is in that format.
 
     Raises:
-        InputError: no such target, nothing was chosen, or no deployment of the plan runs there.
+        InputError: unknown target, a plan without a choice, or no deployment of the plan that the target runs.
     """
     runs, choice = find_target(target), plan.choice
     if choice is None:
@@ -111,8 +111,8 @@ def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter:
 
     others = [one for one in plan.candidates if not _why_not(runs, target, one) and (checkpoint is None or _same_format(one, choice))]
     if not others:
-        engines = f" or {option('engine')} ".join(runs.engines)
-        raise InputError(f"{option('target')}: {why}, and nothing else in the plan runs there; size with {option('engine')} {engines}")
+        ask = f"{option('engine')} " + f" or {option('engine')} ".join(runs.engines) + (" on NVIDIA GPUs" if obstacle(choice) else "")
+        raise InputError(f"{option('target')}: {why}, and no other deployment of the plan runs on {target}; size again with {ask}")
     taken = service_of(plan, checkpoint=checkpoint, drafter=drafter, candidate=min(others, key=distance), why=why)
     return _loaded(runs, taken)
 
@@ -126,11 +126,11 @@ def _same_format(first: Candidate, second: Candidate) -> bool:
 
 
 def _why_not(runs: Target, target: str, candidate: Candidate) -> str:
-    """Why a target does not run a deployment, as a clause; empty where it does."""
+    """The reason why a target cannot run a deployment, as a clause; empty if it can."""
     if found := obstacle(candidate):
         return found
     pool = candidate.pool
     family = find_engine(pool.engine_preset or pool.engine).family
     if family not in runs.engines:
-        return f"{target} runs {' and '.join(runs.engines)} alone, and the choice's engine is {pool.engine}"
+        return f"{target} runs only {' and '.join(runs.engines)}, not {pool.engine}"
     return runs.lacks(pool, family)

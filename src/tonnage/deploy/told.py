@@ -23,35 +23,36 @@ def _pool_line(pool: Pool) -> str:
 
 
 def instead_line(service: Service) -> str:
-    """That this is not the plan's choice, why, and what the choice takes; empty where it is."""
+    """The reason why this is not the plan's choice, and the difference in systems; empty if it is the choice."""
     if service.instead is None:
         return ""
     choice, pool = service.instead.choice, service.pool
     told = (
-        f"The plan's choice does not run here: {service.instead.why}. In place of {'; '.join(map(_pool_line, choice.pools))}, these "
-        f"files hold the nearest of the plan's deployments that does: {_pool_line(pool)}. It takes "
-        f"{_against(pool.systems, choice.systems)}."
+        f"These files do not deploy the plan's choice ({'; '.join(map(_pool_line, choice.pools))}): {service.instead.why}. They deploy "
+        f"the nearest other deployment of the plan: {_pool_line(pool)}. It needs {_against(pool.systems, choice.systems)}."
     )
     if not service.choice.checked:
         again = f"`--gpu {pool.gpu} --engine {pool.engine_preset}`"
-        told += f" That number is an estimate, since the whole fleet was simulated for the choice alone: size again with {again}."
+        told += (
+            f" The number of systems is an estimate, because only the choice's fleet was simulated; to check it, size again with {again}."
+        )
     return told
 
 
 def _against(systems: int, chosen: int) -> str:
-    """Systems beside those of the choice."""
+    """The number of systems, compared with the choice."""
     more = systems - chosen
     than = f"{abs(more)} {'more' if more > 0 else 'fewer'} than" if more else "as many as"
     return f"{systems} system{'' if systems == 1 else 's'}, {than} the choice"
 
 
 def paragraph(text: str) -> str:
-    """Sentences on lines of a page."""
+    """A paragraph of a page, wrapped."""
     return textwrap.fill(text, WIDTH, break_on_hyphens=False, break_long_words=False)
 
 
 def summary(service: Service) -> str:
-    """The beginning of every page: what is deployed, its limits, what it carries, and what the engine loads."""
+    """The first paragraphs of every page: deployment, limits, capacity and checkpoint."""
     told = [f"{choice_line(service)}.", f"Limits: {limits_line(service)}.", carries_line(service)]
     instead = instead_line(service)
     made = ["", *(f"    {line}" for line in service.loading.make)] if service.loading.make else []

@@ -67,7 +67,7 @@ class Launch:
         file_flag: the flag of the configuration file; empty where everything has a flag.
         file_keys: pairs of a setting that only the file has and its key, with dots between the levels; a leading "not " turns it round.
         speculation: pairs of a method of speculative decoding (``spec.speculation.METHODS``) and what it adds; others cannot be started.
-        quantize: pairs of a number format of the weights and the words by which the engine makes it at its start, of a 16-bit checkpoint.
+        quantize: pairs of a number format and the arguments that make the engine quantise a 16-bit checkpoint to it at start.
         source, date: where the names come from and when they were taken down.
     """
 
@@ -94,7 +94,7 @@ class Launch:
         return dict(self.speculation).get(method)
 
     def quantizing(self, weights: str) -> tuple[str, ...]:
-        """The words by which the engine makes a number format at its start; empty where it does not."""
+        """The arguments that make the engine quantise to a number format at start; empty if it cannot."""
         return dict(self.quantize).get(weights, ())
 
 

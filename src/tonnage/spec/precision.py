@@ -91,7 +91,7 @@ class Precision:
 
     @property
     def weights(self) -> str:
-        """The name without what is said about the KV cache, such as "nvfp4+experts"."""
+        """The name without the KV format, such as "nvfp4+experts"."""
         return "+".join(part for part in self.name.split("+") if not part.startswith(KV))
 
 

@@ -10,12 +10,12 @@ from tonnage.errors import InputError, option
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deployed:
-    """What was written.
+    """The result of ``deploy``.
 
     Attributes:
-        files: by their paths inside the folder.
-        checkpoint: what the engines load.
-        notes: what is deployed where that is not the plan's choice, what is loaded, and what must be made first, as sentences.
+        files: paths of the written files inside the folder.
+        checkpoint: checkpoint that the engines load.
+        notes: sentences on the deployment, if it is not the plan's choice, on the checkpoint, and the commands that create it.
     """
 
     files: tuple[str, ...]
@@ -24,22 +24,22 @@ class Deployed:
 
 
 def deploy(plan: str | Path, *, target: str, output: str | Path, checkpoint: str | None = None, drafter: str | None = None) -> Deployed:
-    """Write the files that deploy the choice of a plan, or the nearest of its deployments that the target runs.
+    """Write the files that deploy the choice of a plan, or the nearest other deployment of the plan that the target runs.
 
     Args:
         plan: file that ``tonnage size --output`` wrote.
         target: what runs the engines, a name of ``tonnage.deploy.targets.TARGETS``.
         output: folder that is written, which must not exist or be empty.
-        checkpoint: what the engines load, a name at a hub or a folder of an instance (default: what the catalog knows for the plan's number
-            format: a published checkpoint, a 16-bit one that the engine quantises, or a folder and the command that fills it).
+        checkpoint: Hugging Face name, or a folder inside the instance (default, from the catalog: a published checkpoint in the plan's
+            number format, a 16-bit one that the engine quantises at start, or a folder and the command that fills it).
         drafter: checkpoint of the drafter, where the plan decodes speculatively with one.
 
     Returns:
-        The files that were written, and what must be known of them.
+        The written files, with notes.
 
     Raises:
-        InputError: no plan, or one of which no deployment runs there; an unknown target; a folder that cannot be written. Nothing is left
-            behind.
+        InputError: no plan, no deployment of the plan that runs on the target, an unknown target, or a folder that cannot be written.
+            Nothing is left behind.
     """
     from tonnage.deploy.folder import write_folder
     from tonnage.deploy.targets import deployed, target_files

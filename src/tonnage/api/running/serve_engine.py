@@ -144,7 +144,7 @@ def _planned(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -
 
 
 def _plan_command(asked: EngineAsked, choice: Planned) -> tuple[Command, str]:
-    """The plan's command with the checkpoints in their places, and what is loaded where nobody named it."""
+    """The plan's command with the checkpoints filled in, and a note on a checkpoint that the caller did not choose."""
     from tonnage.deploy.checkpoint import loading
     from tonnage.plan.launch import Command, needs_drafter, with_drafter
     from tonnage.serve.launch.checkpoints import check_folder
@@ -167,8 +167,8 @@ def _plan_command(asked: EngineAsked, choice: Planned) -> tuple[Command, str]:
     loaded = found.checkpoint
     if loaded.startswith("/") and not found.named and not Path(loaded).is_dir():
         raise InputError(
-            f"{option('checkpoint')}: the plan runs {pool.model} in {pool.precision}, and no checkpoint of it that {pool.engine} reads is "
-            "known; name one"
+            f"{option('checkpoint')}: no published {pool.precision} checkpoint of {pool.model} is known that {pool.engine} reads; give one "
+            "as owner/name or as a folder"
         )
     if not nim:
         check_folder(loaded)

@@ -20,7 +20,7 @@ IMAGES = {
 
 EXPORTER_PORT = 9400
 WATCHING = "watching"
-"""The profile of what runs on the first of several machines alone."""
+"""Compose profile of the services that run only on the first of several machines."""
 
 
 def compose(service: Service) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def compose(service: Service) -> dict[str, Any]:
 
 def _about(service: Service) -> str:
     if service.pool.systems > 1:
-        return f"What the instances of each of {service.pool.systems} machines share, {service.per_machine} on each."
+        return f"Common settings of the {service.per_machine} instances on each of {service.pool.systems} machines."
     return f"What all {service.per_machine} instances share." if service.per_machine > 1 else "The engine."
 
 
@@ -80,12 +80,12 @@ def _instance(service: Service, place: int) -> dict[str, Any]:
 
 
 def _published(port: int, inside: int, *, several: bool) -> str:
-    """A port of the machine itself alone, or, where several machines reach one another, of its network."""
+    """A published port: on 127.0.0.1, or on all interfaces if the plan has several machines."""
     return f"{port}:{inside}" if several else f"127.0.0.1:{port}:{inside}"
 
 
 def watching(*, several: bool) -> dict[str, Any]:
-    """Prometheus, Grafana and NVIDIA's exporter of what the GPUs do; of several machines the first alone watches."""
+    """Prometheus, Grafana and NVIDIA's GPU exporter; with several machines, Prometheus and Grafana run only on the first."""
     first = {"profiles": [WATCHING]} if several else {}
     every = {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
     return {

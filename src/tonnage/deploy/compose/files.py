@@ -16,7 +16,7 @@ from tonnage.plan.launch import FILE
 
 
 def files(service: Service) -> dict[str, str]:
-    """The text of each file by its name; with several machines the same for each of them."""
+    """The text of each file by its name; several machines get the same files."""
     gpus = f'DCGM_FI_DEV_GPU_UTIL{{deployment="{service.name}"}}'
     found = {
         "compose.yaml": yaml_text(compose(service), head=head(service)),

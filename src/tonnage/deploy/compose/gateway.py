@@ -13,7 +13,7 @@ FIRST_PORT = 8001
 
 GATEWAY_PORT = 8080
 
-MACHINES = "The names of the machines stand for their addresses; write those in their place."
+MACHINES = "Placeholder names: replace them by the addresses of the machines."
 
 
 def gateway(service: Service) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def gateway(service: Service) -> dict[str, Any]:
 
 
 def address(service: Service, place: int) -> str:
-    """Where an instance answers, counted from 0."""
+    """Host and port of an instance, counted from 0."""
     return f"{service.machine_of(place)}:{FIRST_PORT + place % service.per_machine}"
 
 

@@ -45,14 +45,15 @@ def _start(service: Service) -> str:
 
 
 def _needs(service: Service) -> str:
-    """What the machine needs, and how several of them share the plan."""
+    """Requirements of the machine, and the steps for several machines."""
     if service.pool.systems == 1:
         return "The machine needs Docker with NVIDIA's container toolkit, and tonnage."
     last = service.pool.instances % service.per_machine
-    fewer = f" The last machine has {last} alone: name `instance-1` to `instance-{last}` behind `up` there." if last else ""
+    fewer = f" On the last machine, start only {last} instances: add `instance-1` to `instance-{last}` after `up`." if last else ""
     return paragraph(
-        f"Compose knows one machine, and the plan has {service.pool.systems}. Copy this folder to each of them, and write their addresses "
-        "in place of `machine-1` and so on in `gateway.yaml` and `prometheus.yaml`. The commands below are for the first, which has the "
-        f"gateway, Prometheus and Grafana; on the others only `docker compose up` runs, without `--profile`.{fewer} Each needs Docker with "
-        "NVIDIA's container toolkit, the first tonnage too. The engines' ports have no keys: keep them on a network of their own."
+        f"Docker Compose manages one machine, and the plan has {service.pool.systems}. Copy this folder to each machine, and replace "
+        "`machine-1` and so on in `gateway.yaml` and `prometheus.yaml` by the machines' addresses. Run the commands below on the first "
+        f"machine, which also runs the gateway, Prometheus and Grafana; on the others run `docker compose up` without `--profile`.{fewer} "
+        "Every machine needs Docker with NVIDIA's container toolkit; the first one also needs tonnage. The engines' ports are not "
+        "protected by keys: keep them on a private network."
     )

@@ -52,9 +52,9 @@ METRICS_PORT = 9090
 
 
 def lacks(pool: Pool, family: str) -> str:
-    """Why Dynamo cannot run a pool, as a clause; empty where it can."""
+    """The reason why Dynamo cannot run a pool, as a clause; empty if it can."""
     if pool.dp > 1 and family != "tensorrt-llm":
-        return "dynamo runs attention ranks as workers of their own, which is not written yet"
+        return "dynamo runs data-parallel attention ranks as separate workers, which deploy does not write yet"
     return ""
 
 
@@ -153,7 +153,7 @@ def arguments(service: Service) -> list[str]:
 
 
 def worker_file(service: Service) -> dict[str, Any]:
-    """TensorRT-LLM's configuration as Dynamo's worker lays it over its own, by whole sections: that of the KV cache says its share too."""
+    """TensorRT-LLM's configuration for Dynamo's worker, which replaces whole sections: kv_cache_config therefore repeats its fraction."""
     found, knobs = dict(service.pool.launch_file), service.pool.knobs
     if knobs is not None and "kv_cache_config" in found:
         found["kv_cache_config"] = {"free_gpu_memory_fraction": knobs.kv_fraction, **found["kv_cache_config"]}

@@ -30,7 +30,7 @@ OWN = ("--tensor-parallel-size",)
 
 
 def files(service: Service) -> dict[str, str]:
-    """The text of each file by its name: KServe's own template of vLLM where it fits, else the plan's command in a custom predictor."""
+    """The text of each file by its name: KServe's vLLM template if it fits, else a custom predictor with the plan's command."""
     templated = service.family == "vllm" and service.pool.dp == service.pool.pp == 1
     made, read = (inference_service(service), READ) if templated else (custom_service(service), CUSTOM_READ)
     written = {
@@ -112,7 +112,7 @@ def custom_service(service: Service) -> dict[str, Any]:
     """The instances as a custom predictor: the engine's own container, in a plain Deployment that KServe makes."""
     engine = {**container(service), "name": "kserve-container"}
     spec = {**pod(service), "containers": [engine]}
-    told = "A plain Deployment, whose replicas KServe leaves to the autoscaler beside it."
+    told = "A plain Deployment; KEDA, not KServe, sets its replicas."
     annotations = {"serving.kserve.io/deploymentMode": "Standard", "serving.kserve.io/autoscalerClass": "external"}
     replicas = {
         "minReplicas": noted(service.pool.instances, "The plan's instances, spare ones included; the autoscaler moves this number."),
@@ -176,7 +176,7 @@ def custom_page(service: Service) -> str:
         instances=1,
         rows=rows,
         further=(
-            f"KServe's template for LLMs is of vLLM on the GPUs of one pod, and the plan has {service.pool.engine}: this is a custom "
-            "predictor, without that template's scheduler. The port-forward leads to one pod, which gets its share of the plan's peak."
+            f"KServe's LLM template covers only vLLM with tensor parallelism. This deployment runs {service.pool.engine} as a custom "
+            "predictor, without the template's scheduler. The port-forward reaches one pod, which gets its share of the plan's peak."
         ),
     )

@@ -45,7 +45,7 @@ plan's instances run.
 
 def _needs(service: Service) -> str:
     keda = "; autoscaling needs KEDA" if service.target_in_flight is not None else ""
-    folder = f" The claim `{service.name}-model-cache` is mounted at {FOLDER}: the checkpoint's folder belongs in it."
+    folder = f" The claim `{service.name}-model-cache` is mounted at {FOLDER}: put the checkpoint's folder into it."
     needs = f"The cluster needs NVIDIA's GPU operator, a storage class with ReadWriteMany and kube-prometheus-stack{keda}."
     return needs + (folder if service.local else "")
 

@@ -31,7 +31,7 @@ FREE = {
     "vllm": "nvcr.io/nim/nvidia/vllm-model-free-nim:2.1.0",
     "sglang": "nvcr.io/nim/nvidia/sglang-model-free-nim:2.1.0",
 }
-"""Images that take any model, by engine (docs.nvidia.com/nim, support matrix and release notes of 2.1.0, read 2026-11-23)."""
+"""Model-free images, by engine (docs.nvidia.com/nim, support matrix and release notes of 2.1.0, read 2026-11-23)."""
 
 FORMATS = {"fp16": "bf16", "bf16": "bf16", "fp8": "fp8", "mxfp4": "mxfp4", "nvfp4": "nvfp4"}
 """What a profile's name calls a number format."""
@@ -44,13 +44,13 @@ SOURCE = (
 
 
 def lacks(pool: Pool, family: str) -> str:
-    """Why NIM cannot run a pool, as a clause; empty where it can."""
-    return "nim has no profile with attention ranks" if pool.dp > 1 else ""
+    """The reason why NIM cannot run a pool, as a clause; empty if it can."""
+    return "nim has no profile with data-parallel attention" if pool.dp > 1 else ""
 
 
 def loads(service: Service) -> Loading:
-    """What NIM loads: an image of the model brings it."""
-    return replace(service.loading, told="The image brings the model, as was asked.") if _named(service) else service.loading
+    """The checkpoint on NIM: a model-specific image contains it."""
+    return replace(service.loading, told="The image given with `--checkpoint` contains the model.") if _named(service) else service.loading
 
 
 def files(service: Service) -> dict[str, str]:
@@ -68,7 +68,7 @@ def files(service: Service) -> dict[str, str]:
 
 
 def image(service: Service) -> str:
-    """The image of the model, where one was named as owner/name:tag, else the one that takes any model."""
+    """The model-specific image if the caller gave one (owner/name:tag), else the model-free image."""
     return f"nvcr.io/nim/{service.checkpoint}" if _named(service) else FREE[service.family]
 
 
@@ -84,7 +84,7 @@ def instances(service: Service) -> dict[str, Any]:
 
 
 def environment(service: Service) -> list[Any]:
-    """What NIM is told by variables: the model, its profile, the context, and the engine's other flags."""
+    """Environment variables: model, profile, context, and the engine's other flags."""
     skipped, launch = SAID[service.family], service.pool.launch
     context = launch[launch.index(skipped[0]) + 1]
     start = 3 if service.family == "vllm" else launch.index("--model-path") + 2
@@ -95,7 +95,7 @@ def environment(service: Service) -> list[Any]:
     if not _named(service):
         keys["HF_TOKEN"] = {"name": "hf-token", "key": "token", "optional": True}
     path = service.checkpoint if service.local else f"hf://{service.checkpoint}"
-    model = [] if _named(service) else [noted({"name": "NIM_MODEL_PATH", "value": path}, "What the image, which takes any model, serves.")]
+    model = [] if _named(service) else [noted({"name": "NIM_MODEL_PATH", "value": path}, "The model that the model-free image serves.")]
     profile = f"{service.family}-{stored}-tp{service.pool.tp}-pp{service.pool.pp}"
     told = "The checkpoint's format and the plan's degrees; list-model-profiles in the container shows whether it has this one."
     return [

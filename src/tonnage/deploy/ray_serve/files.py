@@ -32,9 +32,9 @@ ACCELERATORS = {
 
 
 def lacks(pool: Pool, family: str) -> str:
-    """Why Ray Serve cannot run a pool, as a clause; empty where it can."""
+    """The reason why Ray Serve cannot run a pool, as a clause; empty if it can."""
     if pool.dp > 1:
-        return "ray-serve places ranks of attention by a builder of its own, which is not written yet"
+        return "ray-serve needs another builder for data-parallel attention, which deploy does not write yet"
     return "" if pool.gpu in ACCELERATORS else f"Ray has no name for {pool.gpu}"
 
 

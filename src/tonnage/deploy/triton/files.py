@@ -43,17 +43,17 @@ LIMITS = ("--max_batch_size", "--max_num_tokens", "--max_seq_len")
 
 
 def lacks(pool: Pool, family: str) -> str:
-    """Why Triton cannot run a pool, as a clause; empty where it can."""
+    """The reason why Triton cannot run a pool, as a clause; empty if it can."""
     if pool.dp > 1 or pool.pp > 1:
-        return "triton is written for instances split by tensors alone"
+        return "deploy supports triton only with tensor parallelism"
     weights = find_precision(pool.precision).weights
     if family == "tensorrt-llm" and weights not in FORMATS:
-        return f"triton's backend of TensorRT-LLM runs compiled engines, and none are compiled in {weights}"
+        return f"triton's TensorRT-LLM backend needs a compiled engine, which does not exist in {weights}"
     return ""
 
 
 def loads(service: Service) -> Loading:
-    """What Triton's engine loads: TensorRT-LLM's backend takes an engine that is compiled of the 16-bit checkpoint."""
+    """The checkpoint on Triton: the TensorRT-LLM backend needs an engine compiled from the 16-bit checkpoint."""
     if service.family != "tensorrt-llm":
         return service.loading
     name = service.checkpoint if service.loading.named else source_of(service.pool.model)
@@ -64,9 +64,9 @@ def loads(service: Service) -> Loading:
         service.loading,
         checkpoint=name,
         told=(
-            f"TensorRT-LLM's backend runs an engine that is compiled of `{name}` on the plan's GPUs. The plan counts on TensorRT-LLM's "
-            "PyTorch backend, which NVIDIA recommends in its place (Triton 26.09): measure before you rely on it. Compile it in this "
-            "folder, in the image below, with `quantize.py` of TensorRT-LLM's `examples/quantization`:"
+            f"Triton's TensorRT-LLM backend runs an engine compiled from `{name}` on the plan's GPUs. The plan assumes TensorRT-LLM's "
+            "PyTorch backend, which NVIDIA recommends instead (Triton 26.09): measure before you rely on the plan. Compile the engine in "
+            "this folder, inside the image below, with `quantize.py` from TensorRT-LLM's `examples/quantization`:"
         ),
         make=(
             f"python quantize.py --model_dir {name} {words} --tp_size {pool.tp} --output_dir converted",

@@ -54,11 +54,11 @@ curl --fail --retry 100 --retry-connrefused --retry-delay 10 http://127.0.0.1:80
 
 def _further(service: Service) -> str:
     machines = service.pool.systems
-    several = f", {service.per_machine} on each of the {machines} machines, to which this folder is copied" if machines > 1 else ""
+    several = f" ({service.per_machine} per machine; copy this folder to all {machines} machines)" if machines > 1 else ""
     return paragraph(
-        f"The second command starts one of the plan's {service.pool.instances} instances, on {gpu_words(service)}; say other GPUs and "
-        f"ports for each further one{several}, and put `tonnage gateway` before them. Where tritonserver is installed without a "
-        "container, `tonnage serve --engine triton --model repository` starts it."
+        f"The second command starts one of the plan's {service.pool.instances} instances, on {gpu_words(service)}. Start each further "
+        f"instance{several} with other GPUs and ports, and put `tonnage gateway` in front of them. If tritonserver is installed without a "
+        "container, start it with `tonnage serve --engine triton --model repository`."
     )
 
 
@@ -66,8 +66,7 @@ def _what(service: Service) -> str:
     if service.family == "vllm":
         return "vLLM's backend batches by itself and streams; Triton hands every request on."
     return paragraph(
-        "A tokenizer before the engine and a detokenizer behind it make one model of the three; it answers as a whole, so that `bench` "
-        "measures E2E and no TTFT."
+        "The model is an ensemble of a tokenizer, the engine and a detokenizer. It does not stream: `bench` measures E2E, but no TTFT."
     )
 
 

@@ -1,4 +1,4 @@
-"""The published checkpoints of models, and what makes one that nobody publishes.
+"""Published checkpoints of the models, and the tools that create unpublished ones.
 
 ``checkpoints.yaml`` names them by model; ``quantisation.yaml`` says which engines read which kind, where each name was seen, and which
 tool makes a format.
@@ -28,14 +28,14 @@ HALF = ("fp16", "bf16")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """One way in which checkpoints are quantised, as their ``config.json`` names it.
+    """A quantisation method of checkpoints, as in ``quantization_config`` of their ``config.json``.
 
     Attributes:
-        name: under which ``checkpoints.yaml`` refers to it.
-        told: what it is.
-        engines: families that read it, such as "vllm", or "tensorrt-llm>=1.2" where only later versions do.
-        vendors: of the GPUs that it runs on; empty for all.
-        source, date: where that was read, and when.
+        name: key that ``checkpoints.yaml`` uses.
+        told: description.
+        engines: engine families that read it, optionally with the first version: "vllm", "tensorrt-llm>=1.2".
+        vendors: GPU vendors that support it; empty for all.
+        source, date: source of the list of engines, and date of the lookup.
     """
 
     __pydantic_config__ = FORBID
@@ -50,7 +50,7 @@ class Method:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """Where names of checkpoints were seen, and when."""
+    """A source of checkpoint names, and the date of the lookup."""
 
     __pydantic_config__ = FORBID
 
@@ -61,7 +61,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Makes:
-    """A format that a tool makes: what it is told, and which engines read the outcome."""
+    """A number format that a tool creates: the tool's scheme, and the engines that read the result."""
 
     __pydantic_config__ = FORBID
 
@@ -72,13 +72,13 @@ class Makes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maker:
-    """A tool that makes checkpoints of a 16-bit one.
+    """A tool that quantises a 16-bit checkpoint.
 
     Attributes:
         tool: its name.
-        command: with ``{repository}``, ``{scheme}`` and ``{folder}`` in it.
-        makes: the formats.
-        source, date: where the command was read, and when.
+        command: its command line, with the placeholders ``{repository}``, ``{scheme}`` and ``{folder}``.
+        makes: number formats.
+        source, date: source of the command line, and date of the lookup.
     """
 
     __pydantic_config__ = FORBID
@@ -131,13 +131,13 @@ class Checkpoint:
 
     Attributes:
         model: catalog id.
-        repository: its name at Hugging Face, "owner/name".
-        format: number format of its weights, as ``spec.precision`` writes it.
-        method: how it is quantised, a name of a ``Method``; "none" in 16 bits.
-        engines, vendors: what reads it, as ``Method`` says.
-        licence: of the model; "" where it is not known.
-        gated: whether access must be asked for.
-        source, date: where its name was seen, and when.
+        repository: Hugging Face name, "owner/name".
+        format: number format of the weights, as in ``spec.precision``.
+        method: quantisation method, the name of a ``Method``; "none" for 16 bits.
+        engines, vendors: engines and GPU vendors that support the method.
+        licence: licence of the model; "" if unknown.
+        gated: whether users must request access.
+        source, date: source of the name, and date of the lookup.
     """
 
     model: str
@@ -164,10 +164,10 @@ def _quantisation() -> _Quantisation:
 
 @cache
 def _by_model() -> Mapping[str, tuple[Checkpoint, ...]]:
-    """Every model's checkpoints.
+    """Checkpoints by model.
 
     Raises:
-        DataError: a name is given twice, or refers to a method or a place that is not there.
+        DataError: a repository is listed twice, or its method or source is not defined.
     """
     where = "catalog/checkpoints.yaml"
     methods = {one.name: one for one in _quantisation().methods}
@@ -210,7 +210,7 @@ def listed_checkpoints() -> tuple[Checkpoint, ...]:
 
 
 def find_checkpoints(model: str) -> tuple[Checkpoint, ...]:
-    """The published checkpoints of a model by any of its spellings, the author's first; empty where none is known, and for files."""
+    """The published checkpoints of a model, by any of its spellings, the author's first; empty if none is known, and for files."""
     if model.endswith(".json"):
         return ()
     try:
@@ -220,7 +220,7 @@ def find_checkpoints(model: str) -> tuple[Checkpoint, ...]:
 
 
 def reads(engines: Sequence[str], engine: EngineSpec) -> bool:
-    """Whether an engine preset is among families such as "vllm" and "tensorrt-llm>=1.2"."""
+    """Whether an engine preset matches an entry of ``Method.engines``."""
     for one in engines:
         family, _, least = one.partition(">=")
         if family == engine.family:
@@ -233,7 +233,7 @@ def _version(text: str) -> tuple[int, ...]:
 
 
 def find_maker(format: str, engine: EngineSpec) -> tuple[Maker, Makes] | None:
-    """The tool that makes a number format which an engine reads; None where none is known.
+    """The tool that creates a number format for an engine; None if none is known.
 
     Raises:
         DataErrors: ``quantisation.yaml`` is damaged.
