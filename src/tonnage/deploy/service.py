@@ -33,6 +33,10 @@ READY_S = 180
 does before it answers (imports, compilation, CUDA graphs). These are allowances, not measurements."""
 
 
+KEPT = ("scenario", "asked", "demand", "rejected", "provenance", "pareto", "aim")
+"""Fields of a plan that do not depend on its choice."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Instead:
     """The plan's choice, if another deployment of the plan is written in its place.
@@ -277,23 +281,8 @@ def around(plan: Plan, candidate: Candidate) -> Plan:
     """The plan with another deployment as its choice, without the results that hold only for the former choice."""
     others = tuple(one for one in plan.candidates if one is not candidate)
     told = tuple(note for note in plan.notes if not isinstance(note, RestsOn | KnobsChanged | FrontEnds))
-    return replace(
-        plan,
-        candidates=(candidate, *others),
-        notes=told,
-        curve=(),
-        explain=None,
-        sensitivity=None,
-        warnings=(),
-        fleet_check=None,
-        routers=(),
-        prefix_cache=None,
-        job=None,
-        existing=None,
-        cost=None,
-        measured=None,
-        autoscaling=None,
-    )
+    kept = {name: getattr(plan, name) for name in KEPT}
+    return Plan(candidates=(candidate, *others), notes=told, **kept)
 
 
 def _with_drafter(pool: Pool, drafter: str | None) -> Pool:
