@@ -28,8 +28,20 @@ def test_flags_become_keywords() -> None:
     assert engine_arguments(argv) == {"a_b": 1, "enable_x": False, "kv": "fp8", "share": 0.9, "on": True}
 
 
+def test_the_gpu_is_called_as_ray_calls_it_or_not_at_all() -> None:
+    for gpu, system, name in (
+        ("b300-sxm-270gb", "dgx-b300", "B300"),
+        ("a100-sxm-80gb", "dgx-a100", "A100-80G"),
+        ("l20", "8xl20", None),
+    ):
+        text = files(service_of(dense(gpu=gpu, system=system)))["serve.yaml"]
+        (config,) = yaml.safe_load(text)["applications"][0]["args"]["llm_configs"]
+        assert config.get("accelerator_type") == name
+        assert ("Ray has no name for l20" in text) == (name is None)
+        assert ("Ray does not set this label itself" in text) == (name == "A100-80G")
+
+
 def test_what_ray_does_not_run() -> None:
     pool = dense().candidates[0].pool
     assert lacks(pool, "vllm") == ""
-    assert lacks(replace(pool, gpu="b300-sxm-270gb"), "vllm") == "Ray has no name for b300-sxm-270gb"
     assert "data-parallel attention" in lacks(replace(pool, dp=2), "vllm")
