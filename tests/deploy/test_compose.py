@@ -61,6 +61,16 @@ def test_docker_compose_reads_it(tmp_path: Path, engine: str) -> None:
     assert len([name for name in yaml.safe_load(done.stdout)["services"] if name.startswith("instance-")]) == 8
 
 
+@pytest.mark.docker_compose
+def test_docker_compose_reads_the_profile_of_the_first_of_several_machines(tmp_path: Path) -> None:
+    (tmp_path / "compose.yaml").write_text(files(service_of(dense(systems=3)))["compose.yaml"], encoding="utf-8")
+    command = ["docker-compose", "-f", "compose.yaml", "config"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    services = yaml.safe_load(done.stdout)["services"]
+    assert {name for name, one in services.items() if one.get("profiles") == ["watching"]} == {"prometheus", "grafana"}
+
+
 @pytest.mark.promtool
 def test_prometheus_reads_its_configuration(tmp_path: Path) -> None:
     written(tmp_path)
