@@ -22,9 +22,9 @@ from tonnage import api
 from tonnage.api.size import ask
 from tonnage.plan.plan import Plan
 from tonnage.report.numbers import dollars, number
-from tonnage.report.plans.plan_text import plan_text
-from tonnage.report.wording.at_peak import used_text
-from tonnage.report.wording.confidence import chance_text
+from tonnage.report.plans.plan_document import full_text
+from tonnage.report.plans.latencies import used_text
+from tonnage.report.plans.confidence import chance_text
 from tonnage.report.writers.terminal import terminal
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"

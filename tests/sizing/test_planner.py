@@ -7,8 +7,8 @@ import pytest
 import tonnage
 from tonnage.errors import InputError
 from tonnage.plan.plan import Plan
-from tonnage.report.wording.percentile import percentile_text
-from tonnage.report.wording.reasons import reason_text
+from tonnage.report.plans.notes import percentile_text
+from tonnage.report.plans.rejected import reason_text
 
 STATISTICS = {"mean", "p50", "p90", "p95", "p99"}
 

@@ -8,7 +8,7 @@ from tests.questions import question
 from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import Changed, Sensitivity, Swing
 from tonnage.plan.warning import LengthToShorten
-from tonnage.report.wording.warnings import warning_text
+from tonnage.report.plans.notes import warning_text
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.search import Answer, answer
