@@ -82,6 +82,6 @@ def test_the_rate_to_beat_is_that_of_fewer_whole_systems_or_fewer_exactly() -> N
 
 def test_a_busy_engine_completes_at_a_constant_rate() -> None:
     one = contender(tp="1", ttft=None).instance
-    runs = [saturation_rate(one.open(1.3 * one.saturation_estimate(), requests, 0)) for requests in (6_000, 12_000)]
-    assert runs[0] == pytest.approx(runs[1], rel=0.02)
+    runs = [saturation_rate(one.open(1.3 * one.saturation_estimate(), requests, 0)) for requests in (12_000, 24_000)]
+    assert runs[0] == pytest.approx(runs[1], rel=0.03)
     assert one.requests_of(1.0, SURE) >= 16_000

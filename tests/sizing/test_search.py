@@ -5,12 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.questions import question
+from tests.questions import contenders, question
 from tonnage.report.wording.reasons import reason_text
-from tonnage.sizing.loads.ready import Ready
+from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
-from tonnage.sizing.search.search import answer
-from tonnage.sizing.search.search_space import prepare
+from tonnage.sizing.search.search import Search
 
 WIDE = {"gpu": "h100,l40s", "precision": "fp16,fp8", "tp": "1,2,4,8", "engine": "tensorrt-llm-0.15,vllm", "ttft": "p95<=200ms"}
 
@@ -34,12 +33,12 @@ def test_every_deployment_is_a_candidate_or_rejected_with_numbers_and_progress_c
 def test_what_closed_forms_leave_out_would_not_have_been_chosen() -> None:
     """Each deployment answered by itself, with nothing to be held against, needs no fewer GPUs than the choice."""
     asked = replace(question(**{**WIDE, "gpu": "h100", "tp": "1,2,4"}), deepen=False, tune=False)
-    prepared = prepare(asked)
-    chosen = answer(asked, prepared).candidates[0]
-    for ready in prepared:
-        if isinstance(ready, Ready):
-            alone = answer(asked, [ready])
-            assert all(c.gpus >= chosen.gpus for c in alone.candidates)
+    runs = Runs()
+    chosen = Search(question=asked, runs=runs, rows=False).answer().best
+    assert chosen is not None
+    for one in contenders(asked, runs):
+        found = one.needed(one.slowdown(asked.confidence))
+        assert not isinstance(found, tuple) or found[0] * one.ready.trial.system.gpus >= chosen.gpus
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from tonnage.plan.existing import Existing, OwnedGroup
 from tonnage.plan.fleet import fleet
 from tonnage.plan.limit import SATURATION
 from tonnage.sizing.demand import carried_by_existing
+from tonnage.sizing.loads.load_scan import PER_OCTAVE
 from tonnage.sizing.search.aims import MostLoad
 from tonnage.sizing.search.search import Search
 
@@ -71,9 +72,19 @@ def _group(owned: Owned, best: Sized | None) -> OwnedGroup:
         system=owned.system.name,
         deployment=best.ready.trial.identity,
         instances=best.instances,
-        requests_per_second=best.capacity.rate * best.instances,
+        requests_per_second=_held(best),
         binds=best.capacity.binds or SATURATION,
     )
+
+
+def _held(best: Sized) -> float:
+    """Requests per second that the systems carry: what their instances do, or as little less as the check of a whole fleet asks for."""
+    question, most = best.contender.question, best.capacity.rate * best.instances
+    if question.load != "open" or question.offline or question.recording is not None:
+        return most
+    peak = best.contender.at_peak(best.slowdown)
+    loads = [most * 2.0 ** (-step / PER_OCTAVE) for step in range(PER_OCTAVE)]
+    return next((load for load in loads if replace(peak, rate=load).run(best.systems).holds), loads[-1])
 
 
 def measured_existing(plan: Plan, have: Sequence[Owned]) -> Existing:
