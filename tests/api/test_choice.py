@@ -157,13 +157,16 @@ def test_what_nothing_meets_says_what_the_budget_buys() -> None:
         ("500,000", (500_000, "purchase")),
         ("200k USD/year", (200_000, "year")),
         ("2 million a year", (2_000_000, "year")),
+        ("200k p.a.", (200_000, "year")),
+        ("5k USD/month", (60_000, "year")),
+        ("$400,000", (400_000, "purchase")),
     ],
 )
 def test_budgets(text: str, usd: tuple[float, str]) -> None:
     assert budget_of(text) == usd
 
 
-@pytest.mark.parametrize("text", ["500k EUR", "much", "", "0", "-3k USD", "5k USD/month"])
+@pytest.mark.parametrize("text", ["500k EUR", "much", "", "0", "-3k USD", "5k USD/week", "5k p.m. or so"])
 def test_what_is_no_budget_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"budget: .* is not a budget in US dollars; write for example 500k USD"):
         budget_of(text)

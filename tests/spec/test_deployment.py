@@ -16,6 +16,7 @@ from tonnage.spec.deployment import parse_limit
         ("p50≤1.5s", "p50", 1.5),
         ("2s", "p95", 2.0),
         ("p90=0.25 s", "p90", 0.25),
+        ("median<=1 second", "p50", 1.0),
     ],
 )
 def test_limit_is_read(text: str, statistic: str, seconds: float) -> None:
@@ -25,7 +26,22 @@ def test_limit_is_read(text: str, statistic: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "p95", "p95<=", "p97<=3s", "p95<=3", "p95<=-3s", "p95<=0s", "3 parsecs", "p95>=3s", "nan s", "p95<=infs"]
+    "text",
+    [
+        "",
+        "p95",
+        "p95<=",
+        "p97<=3s",
+        "p95<=3",
+        "p95<=-3s",
+        "p95<=0s",
+        "3 parsecs",
+        "p95>=3s",
+        "nan s",
+        "p95<=infs",
+        "p99.9<=3s",
+        "p95<=3s, mean<=1s",
+    ],
 )
 def test_limit_that_is_none_is_refused_with_its_flag(text: str) -> None:
     with pytest.raises(InputError, match=r"^ttft: ") as error:

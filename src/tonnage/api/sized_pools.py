@@ -61,7 +61,7 @@ def _sized(deployment: Deployment, question: Question, search: SearchAsked) -> S
     from tonnage.sizing.fleet.pools import FEWEST, MOST, size_pools
     from tonnage.spec.workload import OpenLoop, Workload
 
-    d, rate = deployment, question.demand.peak_requests_per_second
+    d, rate = deployment, question.demand.sizing_requests_per_second
     name = f"{d.precision.name.upper()} on {d.parallelism.gpus} × {d.gpu.name}, {d.parallelism}, {d.engine}"
     load = Workload(
         isl=question.isl,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def percentile_answer(question: Question, found: Answer) -> PercentileAnswer | None:
     """The systems by the percentile way; None where no percentile was asked for, or nothing meets the limits."""
     demand = question.demand
-    if demand.percentile is None or demand.mean_requests_per_second is None or not found.carried:
+    if demand.percentile is None or not found.carried:
         return None
     best, trial = found.candidates[0], found.carried[0].ready.trial
     capacity = find_capacity(Instance(trial.deployment, asked(question, trial.system.gpus, "closed")))
@@ -27,7 +27,7 @@ def percentile_answer(question: Question, found: Answer) -> PercentileAnswer | N
     need = fleet(best.parallelism.gpus, best.gpus_per_system).carrying(demand.peak_requests_per_second, capacity.rate)
     return PercentileAnswer(
         percentile=demand.percentile,
-        mean_requests_per_second=demand.mean_requests_per_second,
+        mean_requests_per_second=demand.sizing_requests_per_second,
         peak_requests_per_second=demand.peak_requests_per_second,
         requests_per_second_per_instance=capacity.rate,
         concurrency_per_instance=capacity.concurrency,

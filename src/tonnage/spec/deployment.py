@@ -195,7 +195,8 @@ class Limit:
 
 Slo = tuple[Limit, ...]
 
-_LIMIT = re.compile(r"^\s*(?:(mean|avg|p50|p90|p95|p99)\s*(?:<=|≤|<|=|:)?\s*)?(\S.*?)\s*$", re.IGNORECASE)
+_LIMIT = re.compile(r"^\s*(?:(mean|avg|median|p50|p90|p95|p99)(?![\d.])\s*(?:<=|≤|<|=|:)?\s*)?(\S.*?)\s*$", re.IGNORECASE)
+_SEVERAL = re.compile(r"[,;]\s*(?:mean|avg|median|p\d)", re.IGNORECASE)
 
 
 def parse_limit(metric: LimitMetric, text: str) -> Limit:
@@ -208,11 +209,14 @@ def parse_limit(metric: LimitMetric, text: str) -> Limit:
     match = _LIMIT.match(text)
     if not match:
         raise InputError(f"{where}: '{text}' is not a limit; write for example \"p95<=500ms\"")
-    name = (match.group(1) or "p95").lower().replace("avg", "mean")
+    name = (match.group(1) or "p95").lower()
+    name = {"avg": "mean", "median": "p50"}.get(name, name)
     statistic = next(s for s in STATISTICS if s == name)
     rest = match.group(2)
     if not re.match(r"^[+-]?[\d.]", rest):
         raise InputError(f"{where}: '{text}' is not a limit; write for example \"p95<=500ms\" with one of {', '.join(STATISTICS)}")
+    if _SEVERAL.search(rest):
+        raise InputError(f'{where}: \'{text}\' holds several limits; give each by itself, such as {where} "mean<=300ms" {where} "p95<=1s"')
     seconds = parse_duration(rest, where)
     if seconds == 0:
         raise InputError(f"{where}: '{text}' can never be met; give a limit above zero")

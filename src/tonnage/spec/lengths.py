@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from tonnage.errors import InputError
+from tonnage.spec.written_numbers import number_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -180,13 +181,13 @@ _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?"
 _UNIT = re.compile(r"\s*(words?|tokens?|characters?|chars?)$")
 _PLUS = re.compile(rf"^(.*[^e+])\+({_NUMBER})$")
 _PAIR = re.compile(r"^(normal|lognormal|uniform):([^,]+),([^,]+)$")
-_INTERVAL = re.compile(rf"^uniform:({_NUMBER})-({_NUMBER})$")
+_INTERVAL = re.compile(rf"^(?:uniform:)?({_NUMBER})\s*-\s*({_NUMBER})$")
 _BIN = re.compile(rf"^\s*({_NUMBER})\s*:\s*({_NUMBER})\s*$")
 _TIMES = re.compile(rf"^\s*(\d+)\s*[x×]\s*({_NUMBER}\s*(?:words?|tokens?|characters?|chars?)?)\s*$", re.IGNORECASE)
 
 
 def parse_lengths(text: str, where: str, words_per_token: float = WORDS_PER_TOKEN) -> Lengths:
-    """Read "2000", "2000±500", "lognormal:2000,500", "uniform:1600-2000" or "histogram:100:0.2,500:0.8".
+    """Read "2000", "2k", "2000±500", "lognormal:2000,500", "uniform:1600-2000", "1600-2000" or "histogram:100:0.2,500:0.8".
 
     Each may end in "words" ("3500words") or "chars" ("8000chars"), or have a fixed part added ("lognormal:300,90+4600"); a path that
     ends in ".csv" is a file with the columns value and weight.
@@ -194,7 +195,7 @@ def parse_lengths(text: str, where: str, words_per_token: float = WORDS_PER_TOKE
     Raises:
         InputError: not one of these forms, or a length below one token.
     """
-    plain = text.strip().lower().replace("±", "+-")
+    plain = text.strip().lower().replace("±", "+-").replace("+/-", "+-")
     if plain.endswith(".csv"):
         from tonnage.spec.length_files import read_histogram
 
@@ -241,10 +242,22 @@ def _one_form(plain: str, text: str, where: str) -> Lengths:
         kind, mean, std = "uniform", (low + high) / 2, (high - low) / math.sqrt(12.0)
     elif "+-" in plain:
         kind = "normal"
-        mean, std = (float(part) for part in plain.split("+-"))
+        mean, std = (_number(part) for part in plain.split("+-"))
     else:
-        mean, std = float(plain), 0.0
+        mean, std = _number(plain), 0.0
     return Lengths(kind="fixed" if std == 0 else kind, mean=mean, std=std)
+
+
+def _number(text: str) -> float:
+    """A number, such as "2000", "2,000" or "2k".
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = number_of(text)
+    if found is None:
+        raise ValueError(text)
+    return found
 
 
 def _histogram(body: str, text: str, where: str) -> Lengths:

@@ -18,6 +18,7 @@ from tonnage.errors import InputError
 from tonnage.spec.deployment import METRICS, Limit, LimitMetric, Slo, parse_limit
 from tonnage.spec.lengths import MAX_TOKENS, Pairs
 from tonnage.spec.scenario import LimitsAsked, Mode, Scenario, UseCase
+from tonnage.spec.written_numbers import number_of
 
 READING_S = 0.200
 """Seconds a token of a usual reader."""
@@ -43,7 +44,7 @@ READING = "p99<=250ms"
 PIECES = 1_000
 """Pairs that a mixture is made of: shares are exact to a thousandth."""
 MIXTURE = '"short-in-short-out 0.7, 4000/300 0.3"'
-_PART = re.compile(r"^\s*(?:([a-z-]+)|(\d{1,8})\s*/\s*(\d{1,8}))\s+(\d+(?:\.\d*)?|\.\d+)\s*$")
+_PART = re.compile(r"^\s*(?:([a-z-]+)|(\d{1,8})\s*/\s*(\d{1,8}))\s+((?:\d+\.?\d*|\.\d+)\s*%?)\s*$")
 SHORT, LONG = "128", "2048"
 
 PRESETS: dict[UseCase, Preset] = {
@@ -60,7 +61,7 @@ PRESETS: dict[UseCase, Preset] = {
 
 
 def mixture_of(text: str, where: str) -> Pairs:
-    """Read "short-in-short-out 0.7, 4000/300 0.3": use cases or pairs of lengths (ISL/OSL, in tokens), each with its share.
+    """Read "short-in-short-out 0.7, 4000/300 30%": use cases or pairs of lengths (ISL/OSL, in tokens), each with its share.
 
     Raises:
         InputError: another form, or shares that do not sum to 1.
@@ -72,7 +73,7 @@ def mixture_of(text: str, where: str) -> Pairs:
         lengths = ("", "") if match is None else (match[2], match[3]) if named is None else (named.isl, named.osl)
         if match is None or not all(each and 1 <= int(each) <= MAX_TOKENS for each in lengths):
             raise InputError(f"{where}: '{part.strip()}' is no kind of length with its share; write such as {MIXTURE}")
-        parts.append((int(lengths[0]), int(lengths[1]), float(match[4])))
+        parts.append((int(lengths[0]), int(lengths[1]), number_of(match[4], "share") or 0.0))
     total = sum(share for _, _, share in parts)
     if abs(total - 1) > 1e-6 or min(share for _, _, share in parts) <= 0:
         raise InputError(f"{where}: the shares of '{text}' sum to {total:g}; write shares above 0 that sum to 1, such as {MIXTURE}")
