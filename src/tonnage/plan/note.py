@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from tonnage.plan.document import Tagged
@@ -16,7 +16,11 @@ Part = Literal["system_prompt", "retrieved", "history"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseCaseDefaults:
-    """What a use case set because the asker did not; what it left alone is None or empty."""
+    """What a use case set because the asker did not; what it left alone is None or empty.
+
+    Attributes:
+        parts: of the prompt, by the names of their leaves, as they are written; ``isl`` is then the question alone.
+    """
 
     __pydantic_config__ = FORBID
 
@@ -25,6 +29,7 @@ class UseCaseDefaults:
     isl: str = ""
     osl: str = ""
     limits: tuple[Limit, ...] = ()
+    parts: dict[str, str] = field(default_factory=dict)
     code: Literal["use-case-defaults"] = "use-case-defaults"
 
 

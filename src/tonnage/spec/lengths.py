@@ -183,7 +183,7 @@ _PLUS = re.compile(rf"^(.*[^e+])\+({_NUMBER})$")
 _PAIR = re.compile(r"^(normal|lognormal|uniform):([^,]+),([^,]+)$")
 _INTERVAL = re.compile(rf"^(?:uniform:)?({_NUMBER})\s*-\s*({_NUMBER})$")
 _BIN = re.compile(rf"^\s*({_NUMBER})\s*:\s*({_NUMBER})\s*$")
-_TIMES = re.compile(rf"^\s*(\d+)\s*[x×]\s*({_NUMBER}\s*(?:words?|tokens?|characters?|chars?)?)\s*$", re.IGNORECASE)
+_PART = re.compile(r"^(?:(\d+)\s*[x×]\s*)?(.+?)\s*(words?|tokens?|characters?|chars?)?$")
 
 
 def parse_lengths(text: str, where: str, words_per_token: float = WORDS_PER_TOKEN) -> Lengths:
@@ -293,16 +293,14 @@ def parse_part(text: str, where: str, words_per_token: float = WORDS_PER_TOKEN) 
     Raises:
         InputError: neither form, or more than any model takes.
     """
-    plain = str(text).strip()
-    match = _TIMES.match(plain) or re.match(rf"^()({_NUMBER}\s*(?:words?|tokens?|characters?|chars?)?)$", plain, re.IGNORECASE)
-    if not match:
+    match = _PART.match(str(text).strip().lower())
+    tokens = None if match is None else number_of(match[2])
+    if match is None or tokens is None or not tokens >= 0:
         raise InputError(
             f"{where}: '{text}' is not a part of a prompt; write tokens, words or characters, or several such as 5x400 or 3x300words"
         )
-    body = match.group(2).lower()
-    unit = _UNIT.search(body)
-    tokens = float(body[: unit.start()] if unit else body) / _per_token(unit, words_per_token)
-    count = int(match.group(1) or 1)
+    tokens /= _per_token(_UNIT.search(match[3] or ""), words_per_token)
+    count = int(match[1] or 1)
     if not 0 <= count * tokens <= MAX_TOKENS:
         raise InputError(f"{where}: '{text}' is above {MAX_TOKENS:,} tokens, more than any model takes")
     return count, tokens

@@ -77,7 +77,7 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     demand = None if recording is None and scenario.demand.trace is not None else faults.of(_demand, scenario, recording)
     mode = _mode(scenario, demand)
     limits = _limits(scenario.limits, faults)
-    _check_limits(limits, mode, demand, faults)
+    _check_limits(limits, mode, demand, faults, "mode" if defaults is None or defaults.mode is None else "use_case")
     for model in models if lengths is not None else ():
         if model is not None and lengths is not None:
             faults.of(check_lengths, model, lengths, sharing)
@@ -148,7 +148,9 @@ def _demand(scenario: Scenario, recording: Recording | None) -> Demand:
 def _note(defaults: Defaults) -> UseCaseDefaults:
     """What a use case set, as a note of the plan."""
     limits = tuple(map(limit_of, defaults.limits))
-    return UseCaseDefaults(use_case=defaults.use_case, mode=defaults.mode, isl=defaults.isl, osl=defaults.osl, limits=limits)
+    return UseCaseDefaults(
+        use_case=defaults.use_case, mode=defaults.mode, isl=defaults.isl, osl=defaults.osl, limits=limits, parts=dict(defaults.parts)
+    )
 
 
 def _check_given(scenario: Scenario, faults: Faults) -> None:
@@ -228,8 +230,8 @@ def _limits(asked: LimitsAsked, faults: Faults) -> Slo:
     return tuple(found)
 
 
-def _check_limits(limits: Slo, mode: Mode, demand: Demand | None, faults: Faults) -> None:
-    """Refuse limits that contradict the mode or each other."""
+def _check_limits(limits: Slo, mode: Mode, demand: Demand | None, faults: Faults, said: str) -> None:
+    """Refuse limits that contradict the mode, which the leaf ``said`` set, or each other."""
     idle = [str(limit) for limit in limits if limit.metric not in DECIDING[mode]]
     if idle:
         what = (
@@ -237,12 +239,12 @@ def _check_limits(limits: Slo, mode: Mode, demand: Demand | None, faults: Faults
             if mode == "offline"
             else f"nobody sees the first tokens, the last one decides ({option('e2e')})"
         )
-        faults.say(f"{option('mode')}: {mode} contradicts the limit {', '.join(idle)}: {what}; leave one of them out")
+        faults.say(f"{option(said)}: {mode} contradicts the limit {', '.join(idle)}: {what}; leave one of them out")
     elif mode == "offline" and demand is not None and demand.offline_requests is None:
-        faults.say(f"{option('mode')}: offline asks for a job; give {option('requests')} and {option('within')} instead of a rate")
+        faults.say(f"{option(said)}: offline asks for a job; give {option('requests')} and {option('within')} instead of a rate")
     if demand is not None and demand.offline_requests is not None and mode != "offline":
         faults.say(
-            f"{option('mode')}: {mode} contradicts {option('requests')} and {option('within')}, which make a job; "
+            f"{option(said)}: {mode} contradicts {option('requests')} and {option('within')}, which make a job; "
             f"give a rate, or {option('mode')} offline"
         )
     for first in limits:
