@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tonnage import api
 from tonnage.errors import InputError
 from tonnage.plan.note import UseCaseDefaults
+from tonnage.report.wording.notes import note_text
 from tonnage.spec.deployment import parse_limit
 from tonnage.spec.lengths import parse_part
 from tonnage.spec.scenario import LengthsAsked, UseCase
@@ -92,7 +94,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     "turns": {"turns": "2-4", "think_time": "30s"},
     "shared prefix": {"shared_prefix": "1k", "shared_prefix_share": "50%"},
     "tools": {"tool_calls": 2, "tool_tokens": "300words"},
-    "pairs": {"pairs": "examples/lengths.csv"},
+    "pairs": {"pairs": Path(__file__).parents[2] / "examples" / "lengths.csv"},
     "mixture": {"mixture": "chatbot 70%, 4000/300 30%"},
     "words and characters": UNITS,
     "one of them": {"isl": "2k"},
@@ -115,6 +117,17 @@ def test_every_use_case_takes_every_form_of_lengths(name: UseCase, flags: str) -
     assert question.mode == PRESETS[name].mode
     assert question.isl.mean > 0
     assert any(isinstance(note, UseCaseDefaults) for note in question.remarks)
+
+
+def test_the_plan_says_what_was_understood_of_the_parts() -> None:
+    asked = {"use_case": "rag", "retrieved": "5x400", "system_prompt": "300words"}
+    (question,) = api.ask(model="llama-3.1-8b", peak_rps=5, **asked).questions
+    assert question.isl.mean == 100 + 400 + 5 * 400 + 3 * 300
+    assert [note_text(note) for note in question.remarks] == [
+        "The use case rag sets: mode streaming, question 100 tokens, OSL 500 tokens, chat history 3x300 tokens, TTFT p95 ≤ 2 s, "
+        "ITL p99 ≤ 250 ms.",
+        "Every prompt is 3,300 tokens longer than what is asked: 400 system prompt + 5 × 400 retrieved passages + 3 × 300 chat history.",
+    ]
 
 
 def test_another_mode_takes_no_limits() -> None:

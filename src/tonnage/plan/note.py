@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from tonnage.plan.document import Tagged
@@ -15,11 +15,21 @@ Part = Literal["system_prompt", "retrieved", "history"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultPart:
+    """A part of the prompt that a use case set, as it is written: "5x400"."""
+
+    __pydantic_config__ = FORBID
+
+    part: Part | Literal["shared_prefix"]
+    written: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UseCaseDefaults:
     """What a use case set because the asker did not; what it left alone is None or empty.
 
     Attributes:
-        parts: of the prompt, by the names of their leaves, as they are written; ``isl`` is then the question alone.
+        parts: of the prompt, where the asker named others of them; ``isl`` is then the question alone.
     """
 
     __pydantic_config__ = FORBID
@@ -29,7 +39,7 @@ class UseCaseDefaults:
     isl: str = ""
     osl: str = ""
     limits: tuple[Limit, ...] = ()
-    parts: dict[str, str] = field(default_factory=dict)
+    parts: tuple[DefaultPart, ...] = ()
     code: Literal["use-case-defaults"] = "use-case-defaults"
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from typing import Literal
 
 from tonnage.errors import InputError
 from tonnage.spec.deployment import METRICS, Limit, LimitMetric, Slo, parse_limit
@@ -54,7 +55,8 @@ MIXTURE = '"short-in-short-out 0.7, 4000/300 0.3"'
 _PART = re.compile(r"^\s*(?:([a-z-]+)|(\d{1,8})\s*/\s*(\d{1,8}))\s+((?:\d+\.?\d*|\.\d+)\s*%?)\s*$")
 SHORT, LONG = "128", "2048"
 
-PARTS = ("system_prompt", "retrieved", "history")
+DefaultPart = Literal["system_prompt", "retrieved", "history", "shared_prefix"]
+PARTS: tuple[DefaultPart, ...] = ("system_prompt", "retrieved", "history")
 RAG = LengthsAsked(isl="100", system_prompt="500", retrieved="5x400", history="3x300")
 """A prompt of RAG by its parts. NVIDIA's course counts passages and history into its 3,500 tokens and does not split them: this is ours."""
 
@@ -108,7 +110,7 @@ class Defaults:
     isl: str
     osl: str
     limits: Slo
-    parts: Mapping[str, str] = field(default_factory=dict)
+    parts: Mapping[DefaultPart, str] = field(default_factory=dict)
 
 
 def with_defaults(scenario: Scenario) -> tuple[Scenario, Defaults | None]:
@@ -122,7 +124,7 @@ def with_defaults(scenario: Scenario) -> tuple[Scenario, Defaults | None]:
         return scenario, None
     preset = PRESETS[scenario.use_case]
     mode = preset.mode if scenario.mode is None else scenario.mode
-    lengths, sessions = _lengths_set(scenario, preset)
+    lengths, parts = _lengths_set(scenario, preset)
     limits_set: list[Limit] = []
     limits = scenario.limits
     for part in fields(LimitsAsked) if mode == preset.mode else ():
@@ -136,21 +138,23 @@ def with_defaults(scenario: Scenario) -> tuple[Scenario, Defaults | None]:
         isl=lengths.get("isl", ""),
         osl=lengths.get("osl", ""),
         limits=tuple(limits_set),
-        parts={name: text for name, text in (lengths | sessions).items() if name not in ("isl", "osl")},
+        parts=parts,
     )
     anything = found.mode is not None or lengths or limits_set
+    of_prompt = lengths | {name: text for name, text in parts.items() if name != "shared_prefix"}
+    shared = parts.get("shared_prefix", scenario.sessions.shared_prefix)
     made = replace(
         scenario,
         mode=mode,
-        lengths=replace(scenario.lengths, **lengths),  # type: ignore[arg-type]
-        sessions=replace(scenario.sessions, **sessions),  # type: ignore[arg-type]
+        lengths=replace(scenario.lengths, **of_prompt),  # type: ignore[arg-type]
+        sessions=replace(scenario.sessions, shared_prefix=shared),
         limits=limits,
     )
     return made, found if anything else None
 
 
-def _lengths_set(scenario: Scenario, preset: Preset) -> tuple[dict[str, str], dict[str, str]]:
-    """The lengths of a request, and of what conversations share, that the asker leaves to the use case.
+def _lengths_set(scenario: Scenario, preset: Preset) -> tuple[dict[str, str], dict[DefaultPart, str]]:
+    """ISL and OSL, and the parts of the prompt, that the asker leaves to the use case.
 
     Turns make the history of a conversation, and what prompts share is their system prompt.
     """
@@ -165,10 +169,11 @@ def _lengths_set(scenario: Scenario, preset: Preset) -> tuple[dict[str, str], di
         return lengths, {}
     if preset.parts is None or not (given or follows or shares):
         return {"isl": preset.isl, **lengths}, {}
-    own = {name: getattr(preset.parts, name) for name in PARTS if name not in given}
-    shared = {"shared_prefix": own["system_prompt"]} if follows and not shares and "system_prompt" in own else {}
+    own = {name: str(getattr(preset.parts, name)) for name in PARTS if name not in given}
+    if follows and not shares and "system_prompt" in own:
+        own["shared_prefix"] = own["system_prompt"]
     made_by_turns = ("history", "system_prompt") if follows else ("system_prompt",) if shares else ()
-    return {"isl": preset.parts.isl, **lengths, **{name: text for name, text in own.items() if name not in made_by_turns}}, shared
+    return {"isl": str(preset.parts.isl), **lengths}, {name: text for name, text in own.items() if name not in made_by_turns}
 
 
 def _metric(name: str) -> LimitMetric:

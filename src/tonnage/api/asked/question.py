@@ -22,7 +22,7 @@ from tonnage.perf.external.measured_steps import check_source, checked_source
 from tonnage.plan.cost import WAYS
 from tonnage.plan.demand import Demand
 from tonnage.plan.limit import limit_of
-from tonnage.plan.note import UseCaseDefaults
+from tonnage.plan.note import DefaultPart, UseCaseDefaults
 from tonnage.sizing.demand import carried_by_existing, demand_of
 from tonnage.sizing.question import DECIDING, Owned, Question
 from tonnage.sizing.sharing import Sharing
@@ -148,9 +148,8 @@ def _demand(scenario: Scenario, recording: Recording | None) -> Demand:
 def _note(defaults: Defaults) -> UseCaseDefaults:
     """What a use case set, as a note of the plan."""
     limits = tuple(map(limit_of, defaults.limits))
-    return UseCaseDefaults(
-        use_case=defaults.use_case, mode=defaults.mode, isl=defaults.isl, osl=defaults.osl, limits=limits, parts=dict(defaults.parts)
-    )
+    parts = tuple(DefaultPart(part=name, written=text) for name, text in defaults.parts.items())
+    return UseCaseDefaults(use_case=defaults.use_case, mode=defaults.mode, isl=defaults.isl, osl=defaults.osl, limits=limits, parts=parts)
 
 
 def _check_given(scenario: Scenario, faults: Faults) -> None:

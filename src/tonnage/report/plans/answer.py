@@ -9,9 +9,9 @@ from tonnage.report.numbers import counted, dollars, percent, plain, sentence_of
 from tonnage.report.plans.costs import SAID, owned_and_cheapest, priced, ways, yearly
 from tonnage.report.plans.deployments import systems
 from tonnage.report.plans.existing import existing_sentence, existing_title, running
+from tonnage.report.plans.summary import no_answer
 from tonnage.report.wording.confidence import by_confidence, chance_text
 from tonnage.report.wording.cost import no_cost_text
-from tonnage.report.plans.summary import no_answer
 from tonnage.report.wording.reachable import reachable_text
 from tonnage.report.wording.reasons import TooMuch
 from tonnage.report.wording.standby import standby_text

@@ -136,5 +136,5 @@ def _settings(note: notes.UseCaseDefaults) -> list[str]:
     found = [] if note.mode is None else [f"mode {note.mode}"]
     question = "question" if note.parts else "ISL"
     found += [f"{name} {tokens} tokens" for name, tokens in ((question, note.isl), ("OSL", note.osl)) if tokens]
-    found += [f"{PARTS[name]} {tokens} tokens" for name, tokens in note.parts.items()]
+    found += [f"{PARTS[one.part]} {one.written} tokens" for one in note.parts]
     return found + [limit_text(limit) for limit in note.limits]
