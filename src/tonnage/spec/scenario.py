@@ -271,7 +271,10 @@ class Scenario:
         "Systems that exist, such as 3xdgx-h100, 3x4xl40s, 16xh100 (GPUs), 2xp5.48xlarge or 2xmine.yaml: the plan says what they carry, "
         "not how many are needed."
     )
-    growth: Length = leaf("Growth of the load, such as 5%/month or 60%/year.")
+    growth: Length = leaf(
+        "Growth of the load, such as 5%/month or 60%/year: the plan says until when the systems are enough, and how many it takes in one, "
+        "two and three years."
+    )
     spare: int | None = leaf("Systems in addition to those that the load needs; 1 is N+1.", unit="spare")
     choice: ChoiceAsked = field(default_factory=ChoiceAsked)
     standby: StandbyAsked = field(default_factory=StandbyAsked)

@@ -12,6 +12,7 @@ from tonnage.api.asked.aims import aim_of, reserve_of, said_of_choice
 from tonnage.api.asked.arguments import Many, confidence_asked, listed, slo, spare_of, whole_numbers
 from tonnage.api.asked.costs import overrides_of
 from tonnage.api.asked.faults import Faults
+from tonnage.api.asked.growth import growth_of
 from tonnage.api.asked.lengths import lengths_found, replays_lengths
 from tonnage.api.asked.people import check_day, says_no_load
 from tonnage.api.asked.recordings import recording_from
@@ -367,12 +368,9 @@ def _check_numbers(scenario: Scenario, faults: Faults) -> None:
         faults.say(f"{option('arrivals')}: trace needs a file of recorded requests; give {option('trace')}")
     if scenario.demand.trace is not None and (asked.arrivals not in (None, "trace") or asked.load == "closed"):
         faults.say(f"{option('trace')} and {option('arrivals')}, {option('load')}: a trace brings its own arrivals; leave the others out")
-    if scenario.growth is not None and scenario.have is None:
-        faults.say(f"{option('growth')}: goes with {option('have')}, to say when those systems no longer suffice")
 
 
-_OWNED = re.compile(r"^(\d{1,6})\s*[x×]\s*(.+)$")
-_GROWTH = re.compile(r"^([+-]?\d+(?:\.\d*)?)\s*%\s*(?:/|per|a|p\.?)?\s*(month|year|m|y|a)\.?$", re.IGNORECASE)
+_OWNED = re.compile(r"^(\d{1,6})(?:\s*[x×]\s*|\s+)(.+)$")
 
 
 def owned(text: str | None) -> tuple[Owned, ...]:
@@ -423,19 +421,6 @@ def shapes(values: Many | None) -> tuple[System, ...]:
             raise InputError(f"{option('system')}: {other} and {system.name} hold the same GPU; ask for one of them at a time")
         found.append(system)
     return tuple(found)
-
-
-def growth_of(text: float | str | None) -> float:
-    """Read "5%/month" or "60%/year" as the share by which a load grows in a month.
-
-    Raises:
-        InputError: neither form, or a load that shrinks to nothing.
-    """
-    match = _GROWTH.match(str(text).strip())
-    share = float(match.group(1)) / 100 if match else -1.0
-    if not match or not -1 < share <= 100:
-        raise InputError(f"{option('growth')}: '{text}' is not a growth; write for example 5%/month or 60%/year")
-    return share if match.group(2).lower().startswith("m") else (1 + share) ** (1 / 12) - 1
 
 
 def places(values: Many | None) -> tuple[str, ...]:

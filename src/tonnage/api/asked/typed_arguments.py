@@ -38,7 +38,9 @@ class ScenarioArguments(TypedDict, total=False):
     not how many are needed.
     """
     growth: Length
-    """Growth of the load, such as 5%/month or 60%/year."""
+    """Growth of the load, such as 5%/month or 60%/year: the plan says until when the systems are enough, and how many it takes in one,
+    two and three years.
+    """
     spare: int | None
     """Systems in addition to those that the load needs; 1 is N+1."""
     confidence: Length
