@@ -33,6 +33,12 @@ CASES: dict[str, tuple[list[str], str]] = {
         'give each by itself, such as --ttft "mean',
     ),
     "a time without a unit": ([*SIZE, *LENGTHS, "--requests", "1k", "--within", "8"], "write 8ms, 8s, 8min or 8h"),
+    "several values with a space": (
+        [*SIZE, *LENGTHS, "--peak-rps", "3", "--gpu", "h100", "l40s"],
+        "with commas between, such as h100,l40s",
+    ),
+    "one option twice": ([*SIZE, *LENGTHS, "--tp", "1", "--tp", "2"], "--tp: is given twice; give it once, several values with commas"),
+    "a CV of Poisson arrivals": ([*SIZE, *LENGTHS, "--peak-rps", "3", "--cv", "2"], "--cv: belongs to --arrivals gamma; add that"),
     "half of a GPU's name": ([*SIZE, "--gpu", "h10", *LENGTHS, "--peak-rps", "3"], "did you mean h100-"),
     "a plan as CSV": ([*SIZE, *LENGTHS, "--peak-rps", "3", "--output", "x.csv"], "is written as JSON; name it x.json"),
     "unknown precision": ([*SIZE, "--precision", "fp7", *LENGTHS, "--peak-rps", "3"], "fp7"),

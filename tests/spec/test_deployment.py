@@ -25,6 +25,13 @@ def test_limit_is_read(text: str, statistic: str, seconds: float) -> None:
     assert limit.seconds == pytest.approx(seconds)
 
 
+def test_a_pace_is_the_time_of_a_token() -> None:
+    assert parse_limit("tpot", "mean 20 tokens/s") == parse_limit("tpot", "mean<=50ms")
+    assert parse_limit("itl", "p99<=10 tok/s") == parse_limit("itl", "p99<=100ms")
+    with pytest.raises(InputError, match="not a number with a unit"):
+        parse_limit("ttft", "20 tokens/s")
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from cyclopts.exceptions import CoercionError, MissingArgumentError, UnknownOptionError
+from cyclopts.exceptions import CoercionError, MissingArgumentError, RepeatArgumentError, UnknownOptionError
 
 from tonnage.scope import refused
 
@@ -40,6 +40,7 @@ ELSEWHERE: dict[tuple[str, ...], str] = {
     ("--requests 1000000 --within 8h", "--request-count 1000", "--requests 1000"): "num-prompts num-requests request-count max-requests n",
     ("--working-hours 8",): "hours business-hours",
     ('--ttft "p95<=500ms"', "--slo ttft:p95<=500ms"): "goodput slo slos sla max-ttft ttft-slo ttft-p95 max-latency latency",
+    ('--itl "p99<=100ms"', "--slo itl:p99<=100ms"): "tbt time-between-tokens inter-token-latency itl-p99",
     ("--tp 4",): "tensor-parallel-size tensor-parallel tp-size tensor-parallelism",
     ("--pp 2",): "pipeline-parallel-size pipeline-parallel pp-size",
     ("--dp 8",): "data-parallel-size dp-size enable-dp-attention",
@@ -81,6 +82,8 @@ def explained(error: CycloptsError, app: App, tokens: Sequence[str]) -> str:
     if isinstance(error, CoercionError) and error.token is not None and error.target_type in KINDS and error.argument is not None:
         said = " ".join((error.argument.parameter.help or "").split())
         return f"{error.argument.name}: '{error.token.value}' is not {KINDS[error.target_type]}; {said}"
+    if isinstance(error, RepeatArgumentError) and error.token.keyword:
+        return f"{error.token.keyword}: is given twice; give it once, several values with commas between"
     if isinstance(error, MissingArgumentError) and error.argument is not None:
         following = dict(pairwise(tokens)).get(error.argument.name, "")
         if following.startswith("-") and following[1:2].isdigit():

@@ -97,10 +97,10 @@ class DemandAsked:
     )
     peak_factor: Number = leaf("With a mean: the peak as a multiple of the mean, in place of a percentile.", unit="factor")
     users: Number = leaf("Number of people who send requests.")
-    requests_per_user_day: Number = leaf("Requests that each of them sends on a working day.")
+    requests_per_user_day: Number = leaf("Requests that each of them sends on a working day.", unit="daily")
     working_hours: Number = leaf("Hours of the working day over which the requests arrive (default: 8).", unit="hours")
     working_days: Number = leaf("Working days in a week (default: 5).", unit="days")
-    calls_per_year: Number = leaf("Calls, or other business transactions, in a year.")
+    calls_per_year: Number = leaf("Calls, or other business transactions, in a year.", unit="yearly")
     requests_per_call: Number = leaf("Requests to the model that each of them makes (default: 1).")
     profile: str | list[float] | None = leaf(
         "24 or 168 hourly loads, as values with commas or in a .csv: requests per second, or shares where a mean or a peak is given.",

@@ -23,6 +23,8 @@ def read_document(path: str) -> dict[str, Any]:
     Raises:
         InputError: no such file, or one that does not hold a scenario.
     """
+    if not os.path.exists(path) and not os.path.splitext(path)[1]:
+        raise InputError(f"{path}: is no scenario file; write several values of one option with commas between, such as h100,{path}")
     document = parse_yaml(read_text(path, "scenario"), path)
     if not isinstance(document, dict):
         raise InputError(f"{path}: is not a scenario; write keys such as model:, lengths:, demand:, limits: (./tonnage schema)")

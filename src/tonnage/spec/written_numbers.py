@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-Unit = Literal["", "rate", "share", "percentile", "factor", "hours", "days", "kilowatts", "spare", "usd"]
+Unit = Literal["", "rate", "share", "percentile", "factor", "hours", "days", "daily", "yearly", "kilowatts", "spare", "usd"]
 
 UNITS: dict[Unit, dict[str, float]] = {
     "rate": {
@@ -18,9 +18,11 @@ UNITS: dict[Unit, dict[str, float]] = {
     },
     "share": {"%": 0.01},
     "percentile": {"%": 1.0, "th": 1.0},
-    "factor": {"x": 1.0, "×": 1.0},
+    "factor": {"x": 1.0, "×": 1.0, "%": 0.01},
     "hours": dict.fromkeys(("h", "hour", "hours"), 1.0),
     "days": dict.fromkeys(("d", "day", "days"), 1.0),
+    "daily": dict.fromkeys(("/day", "/d"), 1.0),
+    "yearly": {"/year": 1.0, "/y": 1.0, "/month": 12.0, "/week": 365 / 7, "/day": 365.0},
     "kilowatts": {"kw": 1.0, "mw": 1_000.0, "w": 0.001},
     "usd": dict.fromkeys(("usd", "us$", "$"), 1.0),
 }

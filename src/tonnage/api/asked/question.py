@@ -10,7 +10,7 @@ from typing import Any
 
 from tonnage.api.asked.aims import aim_of, reserve_of, said_of_choice
 from tonnage.api.asked.arguments import Many, confidence_asked, listed, slo, spare_of, whole_numbers
-from tonnage.api.asked.costs import overrides_of
+from tonnage.api.asked.costs import overrides_of, places
 from tonnage.api.asked.faults import Faults
 from tonnage.api.asked.growth import growth_of
 from tonnage.api.asked.lengths import lengths_found, replays_lengths
@@ -20,7 +20,6 @@ from tonnage.api.asked.scaling import check_scaling
 from tonnage.api.asked.shared_prompts import check_lengths, check_load, shared_blocks, sharing_of, sized_router
 from tonnage.errors import InputError, InputErrors, UnknownName, option
 from tonnage.perf.external.measured_steps import check_source, checked_source
-from tonnage.plan.cost import WAYS
 from tonnage.plan.demand import Demand
 from tonnage.plan.limit import limit_of
 from tonnage.plan.note import DefaultPart, UseCaseDefaults
@@ -362,8 +361,8 @@ def _check_numbers(scenario: Scenario, faults: Faults) -> None:
         faults.say(f"{option('stream_interval')}: {asked.stream_interval} is not a number of tokens; write 1 or more")
     if asked.front_ends is not None and not 1 <= asked.front_ends <= MOST_FRONT_ENDS:
         faults.say(f"{option('front_ends')}: {asked.front_ends} is not a number of them; write 1 to {MOST_FRONT_ENDS:,}")
-    if asked.cv is not None:
-        faults.of(checked_cv, asked.cv)
+    if asked.cv is not None and faults.of(checked_cv, asked.cv) is not None and asked.arrivals != "gamma":
+        faults.say(f"{option('cv')}: belongs to {option('arrivals')} gamma; add that, or leave it out")
     if asked.arrivals == "trace" and scenario.demand.trace is None:
         faults.say(f"{option('arrivals')}: trace needs a file of recorded requests; give {option('trace')}")
     if scenario.demand.trace is not None and (asked.arrivals not in (None, "trace") or asked.load == "closed"):
@@ -421,19 +420,6 @@ def shapes(values: Many | None) -> tuple[System, ...]:
             raise InputError(f"{option('system')}: {other} and {system.name} hold the same GPU; ask for one of them at a time")
         found.append(system)
     return tuple(found)
-
-
-def places(values: Many | None) -> tuple[str, ...]:
-    """Where the load may be served: some of on-prem, cloud, hybrid, api and hybrid-api.
-
-    Raises:
-        InputError: another place.
-    """
-    found = () if values is None else listed(values, option("where"))
-    for name in found:
-        if name not in WAYS:
-            raise InputError(f"{option('where')}: '{name}' is not a place; choose from {', '.join(WAYS)}")
-    return found
 
 
 def check_leaf(name: str, text: str, context: Mapping[str, Any]) -> None:
