@@ -166,7 +166,7 @@ def test_what_nothing_meets_says_what_the_budget_buys() -> None:
     ],
 )
 def test_where_the_most_that_is_allowed_is_too_little_the_answer_says_what_it_carries(asked: ChoiceAsked, said: str) -> None:
-    first = question(gpu="h100", tp="1", peak_rps=400)
+    first = question(gpu="h100", tp="1", peak_rps=700)
     plan = size(replace(first, deepen=False))
     found = chosen(first, plan, Scenario(choice=asked), prices=PRICES, where=("on-prem", "cloud"), search=size)
     assert found.choice is None
@@ -174,10 +174,10 @@ def test_where_the_most_that_is_allowed_is_too_little_the_answer_says_what_it_ca
         (each.reason.most_requests_per_second for each in found.rejected if isinstance(each.reason, Most)), key=lambda rate: rate or 0
     )
     assert best is not None
-    assert 0 < best < 400
+    assert 0 < best < 700
     answer = no_answer(found)
     assert said in answer
-    assert f"{best / 400:.0%} of the 400 asked for" in answer
+    assert f"{best / 700:.0%} of the 700 asked for" in answer
     for text in (answer_lines([found])[0], sentence(found), dict(summary_lines(found).rows)["Answer"], "\n".join(brief_lines([found]))):
         assert said in text
     (each,) = [one for one in plan.candidates if one.engine_preset.startswith("tensorrt") and one.precision == "fp8"]
@@ -194,7 +194,7 @@ def test_where_the_most_that_is_allowed_is_too_little_the_answer_says_what_it_ca
 
 def _year_of(plan: Plan, each: Candidate, instances: int) -> float:
     held = each.pool.fleet.holding(instances)
-    traffic = traffic_of(plan).times(instances * each.sized_rate / 400)
+    traffic = traffic_of(plan).times(instances * each.sized_rate / 700)
     usd = outlay(each.on(systems=held.systems, instances=held.instances), traffic, PRICES, where=("on-prem", "cloud")).own_usd_per_year
     assert usd is not None
     return usd

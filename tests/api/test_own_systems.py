@@ -10,6 +10,7 @@ from tests.questions import question
 from tonnage.api.asked.question import owned, shapes
 from tonnage.api.size import size, size_measured
 from tonnage.errors import InputError
+from tonnage.sizing.search.search_space import trials
 from tonnage.spec.catalog import find_system, gpu_of
 from tonnage.spec.catalog.instance_types import instance_types
 from tonnage.spec.catalog.price_list import catalog_prices
@@ -42,6 +43,25 @@ def test_every_machine_type_of_a_cloud_is_a_system() -> None:
     types = instance_types()
     assert len(types) > 60
     assert all(find_system(name) == system and gpu_of(system).name == system.gpu for name, system in types.items())
+
+
+@pytest.mark.parametrize(
+    ("gpu", "system", "gpus"),
+    [
+        ("gb200-nvl72", "gb200-nvl72", 72),
+        ("GB300 NVL72", "gb300-nvl72", 72),
+        ("DGX B200", "dgx-b200", 8),
+        ("p5.4xlarge", "p5.4xlarge", 1),
+        ("Standard_ND96isr_H200_v5", "ND96isr_H200_v5", 8),
+        ("4xl40s", "4xl40s", 4),
+        ("h100", "dgx-h100", 8),
+    ],
+)
+def test_a_machine_that_is_named_as_the_gpu_is_what_is_bought(gpu: str, system: str, gpus: int) -> None:
+    asked = question(gpu=gpu, precision="fp8", engine="vllm", tp="1")
+    (one,) = asked.gpus
+    (bought,) = {trial.system.name: trial.system for trial in trials(asked)}.values()
+    assert (bought.name, bought.gpus, bought.gpu) == (system, gpus, one.name)
 
 
 @pytest.mark.parametrize("text", ["3xnothing", "0xdgx-h100", "h100", "3x99xl40s", "3x0xl40s"])

@@ -91,9 +91,12 @@ def price_lists(draw: st.DrawFn) -> Prices:
         "systems": {"dgx-h100": draw(st.sampled_from([50_000, 320_000, 900_000]))},
         "cloud": {
             "h100": {
-                "low": draw(st.sampled_from([0.3, 1.0, 2.0])),
-                "high": draw(st.sampled_from([2.0, 6.0])),
-                **draw(st.sampled_from([{}, {"gpus": 1}, {"gpus": 4}, {"gpus": 8}])),
+                f"offer {place}": {
+                    "low": draw(st.sampled_from([0.3, 1.0, 2.0])),
+                    "high": draw(st.sampled_from([2.0, 6.0])),
+                    **draw(st.sampled_from([{}, {"gpus": 1}, {"gpus": 4}, {"gpus": 8}, {"gpus": [2, 8]}])),
+                }
+                for place in range(draw(st.sampled_from([1, 1, 2, 3])))
             }
         },
         "api": {"usd_per_million_input_tokens": draw(st.sampled_from([0.01, 1.0])), "usd_per_million_output_tokens": 3},

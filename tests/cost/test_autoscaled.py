@@ -10,6 +10,7 @@ from tests.plan.candidates import candidate, plan_of
 from tonnage.cost.autoscaled import with_rent
 from tonnage.plan.autoscaling import Autoscaling, Held, OverHours, Proposal
 from tonnage.plan.demand import Demand, DemandSource
+from tonnage.report.wording.autoscaling import autoscaling_text
 from tonnage.spec.catalog.price_list import catalog_prices
 
 DEMAND = Demand(peak_requests_per_second=4.0, sizing_requests_per_second=4.0, source=DemandSource(kind="profile"))
@@ -29,6 +30,21 @@ def test_it_is_the_share_of_the_fixed_fleet_at_the_prices_of_the_catalog() -> No
     assert found.cost.scaled_usd_per_year == pytest.approx(found.cost.fixed_usd_per_year * 48 / 96)
     assert found.cost.fixed_usd_per_year > 4 * 2 * 8760  # two GPUs an instance, for more than a dollar an hour
     assert found.saved_share == pytest.approx(0.5)
+
+
+def test_whole_machines_save_nothing_and_single_gpus_do() -> None:
+    """44 % fewer instance-hours saved 0 USD on machines of eight, though a cloud rents the GPU by itself."""
+    plan = replace(plan_of(DEMAND, candidate(gpu="b200-sxm-180gb")), autoscaling=scaled(HALF))
+    alone = with_rent(plan, catalog_prices())
+    whole = with_rent(plan, catalog_prices().with_overrides({"cloud_offer": "AWS"}))
+    assert alone is not None
+    assert alone.cost is not None
+    assert alone.cost.scaled_usd_per_year == pytest.approx(alone.cost.fixed_usd_per_year * 48 / 96)
+    assert "less" in autoscaling_text(alone)
+    assert whole is not None
+    assert whole.cost is not None
+    assert whole.cost.scaled_usd_per_year == whole.cost.fixed_usd_per_year
+    assert autoscaling_text(whole).endswith(" USD a year with and without it, as machines are rented whole")
 
 
 def test_nothing_is_said_without_a_price_or_a_rule() -> None:

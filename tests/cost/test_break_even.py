@@ -146,6 +146,21 @@ def test_break_evens_in_words(second: Curve, words: str) -> None:
     assert words in break_even_text(break_even(("a", "b"), (Curve(base=1.0, slope=0.0), second), 100.0))
 
 
+def test_the_rented_curve_takes_the_machines_that_cost_least_at_each_volume() -> None:
+    offers = {"one": {"value": 3.0, "gpus": 1}, "eight": {"value": 2.0, "gpus": 8}}
+    api = {"usd_per_million_input_tokens": 0.3, "usd_per_million_output_tokens": 0.3}
+    prices = PRICES.with_overrides({"cloud": {"h100": offers}, "licence_usd_per_gpu_hour": None, "api": api})
+    traffic = replace(COURSE_TRAFFIC, peak_requests_per_second=52.0, mean_requests_per_second=10.0)
+    found = by_names(break_evens(traffic, COURSE_SERVING, prices))["cloud", "api"]
+    assert found.first_requests_per_year is not None
+    for volume in (found.first_requests_per_year, found.last_requests_per_year or 0.0):
+        below, above = (
+            cost_at("cloud", volume * side, traffic, COURSE_SERVING, prices) - volume * side * 2_200 * 0.3 / 1e6
+            for side in (1 - NEAR, 1 + NEAR)
+        )
+        assert below * above <= 0
+
+
 def test_jumps_apart_by_rounding_alone_are_one() -> None:
     first = Curve(base=1.0, slope=0.0, jumps=((10.0, 5.0),))
     second = Curve(base=2.0, slope=0.0, jumps=((10.0 * (1 + 1e-12), 5.0),))

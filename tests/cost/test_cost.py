@@ -151,6 +151,10 @@ def test_energy_is_power_times_utilisation_times_pue() -> None:
     energy = energy_of(serving, traffic, PRICES.with_overrides({"power_usd_per_kwh": 0.2, "pue": 1.5}), 16)
     assert energy is not None
     assert energy.utilisation == 10 / 80
+    idle = energy_of(serving, replace(traffic, mean_requests_per_second=0.31), PRICES, 16)
+    assert idle is not None
+    assert "× utilisation 12% ×" in energy.how
+    assert "× utilisation 0.39% ×" in idle.how, "a bill of more than nothing is no product of 0 %"
     assert math.isclose(energy.kwh_per_year, 2 * 10.2 * (10 / 80) * 8_760 * 1.5)
     assert energy.usd_per_year is not None
     assert math.isclose(energy.usd_per_year, energy.kwh_per_year * 0.2)
@@ -187,11 +191,11 @@ def test_energy_does_not_depend_on_how_many_systems_share_the_load(serving: Serv
         assert 0 <= many.utilisation <= few.utilisation <= 1
 
 
-def test_power_of_a_system_is_its_own_or_that_of_its_gpus() -> None:
+def test_power_of_a_system_is_its_own_or_estimated_from_its_gpus() -> None:
     assert system_watts("h100-sxm-80gb", "dgx-h100") == (10_200, "highest power of dgx-h100, 10,200 W")
     watts, source = system_watts("l40s", "8xl40s")
-    assert watts == 8 * 350
-    assert "without the rest of the server" in source
+    assert watts == pytest.approx(1.8 * 8 * 350)
+    assert source == "1.8 × the TDP of its 8 × l40s, 5,040 W, an estimate"
     assert system_watts("my-gpu", "my-box")[0] is None
     assert energy_of(replace(COURSE_SERVING, system_watts=None), COURSE_TRAFFIC, PRICES, 8) is None
 

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC, candidate, price_lists, servings, traffics
 from tonnage.cost.cost import system_parts
-from tonnage.cost.options import as_planned, cloud, hybrid, instances_on, needed, on_prem, rent_of, systems_for, yearly_owned
+from tonnage.cost.options import as_planned, cloud, hybrid, instances_on, needed, on_prem, rents_of, systems_for, yearly_owned
 from tonnage.plan.cost import WayCost
 from tonnage.plan.cost_note import NoCost
 from tonnage.plan.fleet import fleet
 from tonnage.plan.serving import Serving
 from tonnage.plan.traffic import Traffic
+from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
 
 PRICES = COURSE_PRICES
@@ -31,13 +32,23 @@ def usd(cost: WayCost) -> float:
 
 
 def hour_by_hour(traffic: Traffic, serving: Serving, prices: Prices, fewest: int, owned_systems: int) -> float:
-    """A year with so many owned systems that carry load and the spare ones beside them, hour by hour, from the prices alone."""
-    offer = prices.cloud_price(serving.gpu)
-    assert offer is not None
+    """A year with so many owned systems that carry load and the spare ones beside them, hour by hour, on the machines that cost least."""
+    sizes = {size for offer in prices.cloud for size in offer.machine_gpus}
+    large = {size for size in sizes if size >= serving.gpus_per_instance} or {size for size in sizes if size == max(sizes)}
+    found = []
+    for size in (*large, None):
+        price = next((o.usd_per_gpu_hour.value for o in prices.cloud if (size in o.machine_gpus if size else not o.machine_gpus)), None)
+        if price is not None:
+            machine = size or serving.gpus_per_instance
+            at_once = next(machine * n for n in itertools.count(1) if machine * n >= serving.gpus_per_instance)
+            found.append(_by_hand(traffic, serving, prices, fewest, owned_systems, price=price, at_once=at_once))
+    return min(found)
+
+
+def _by_hand(traffic: Traffic, serving: Serving, prices: Prices, fewest: int, owned_systems: int, *, price: float, at_once: int) -> float:
+    """The same where so many GPUs are rented at once."""
     licence = 0.0 if prices.licence_usd_per_gpu_hour is None else prices.licence_usd_per_gpu_hour.value
-    machine = offer.machine_gpus or serving.gpus_per_instance
-    at_once = next(machine * n for n in itertools.count(1) if machine * n >= serving.gpus_per_instance)
-    an_hour = (offer.usd_per_gpu_hour.value + licence) * at_once
+    an_hour = (price + licence) * at_once
     rates = traffic.profile or (traffic.peak_requests_per_second,)
     room = traffic.peak_requests_per_second / max(rates)
     wide = serving.gpus_per_instance > 8
@@ -169,8 +180,9 @@ def test_a_better_instance_never_costs_more(traffic: Traffic, serving: Serving, 
 @given(traffics(), servings(), price_lists())
 def test_the_ends_of_the_cloud_price_lie_around_its_middle(traffic: Traffic, serving: Serving, prices: Prices) -> None:
     cost = cloud(traffic, serving, prices)
-    rent = rent_of(serving, prices)
-    assert not isinstance(rent, NoCost)
+    rents = rents_of(serving, prices)
+    assert not isinstance(rents, NoCost)
+    (rent,) = (rent for rent in rents if any(rent.offer in line for line in cost.how))
     if rent.low == rent.high:
         assert (cost.usd_per_year_low, cost.usd_per_year_high) == (None, None)
         return
@@ -203,6 +215,49 @@ def test_machines_are_rented_whole() -> None:
     odd = replace(serving, gpus_per_instance=3)
     assert cloud(small, odd, prices[2]).cloud_gpus_at_peak == 3 * 4, "two machines of two GPUs hold one instance of three"
     assert cloud(small, odd, prices[8]).cloud_gpus_at_peak == 2 * 8
+
+
+def two_sizes(one: float, eight: float) -> Prices:
+    """One GPU and machines of eight, at their prices for a GPU."""
+    offers = {"one": {"value": one, "gpus": 1}, "eight": {"value": eight, "gpus": 8}}
+    return PRICES.with_overrides({"cloud": {"h100": offers}, "licence_usd_per_gpu_hour": None})
+
+
+def test_one_gpu_is_rented_where_one_is_needed_and_a_machine_where_it_costs_less() -> None:
+    serving = replace(COURSE_SERVING, requests_per_second_per_instance=1.0)
+    prices = two_sizes(3.0, 2.0)
+    found = {
+        peak: cloud(replace(COURSE_TRAFFIC, peak_requests_per_second=peak, mean_requests_per_second=0.1), serving, prices)
+        for peak in (1.0, 5.0, 6.0, 9.0)
+    }
+    assert {peak: way.cloud_gpus_at_peak for peak, way in found.items()} == {1.0: 1, 5.0: 5, 6.0: 8, 9.0: 9}
+    assert {peak: usd(way) / 8_760 for peak, way in found.items()} == pytest.approx({1.0: 3, 5.0: 15, 6.0: 16, 9.0: 27})
+
+
+def test_a_b200_is_rented_by_itself_where_the_load_takes_one() -> None:
+    """672,768 USD a year were asked for eight rented B200 where one carries the load."""
+    serving = replace(
+        COURSE_SERVING, gpu="b200-sxm-180gb", system="1xb200-sxm-180gb", gpus_per_system=1, requests_per_second_per_instance=40.0
+    )
+    cost = cloud(replace(COURSE_TRAFFIC, peak_requests_per_second=3.0, mean_requests_per_second=None), serving, catalog_prices())
+    assert (cost.cloud_gpu_hours_per_year, cost.cloud_gpus_at_peak) == (8_760, 1)
+    assert usd(cost) == pytest.approx((6.79 + 1) * 8_760)
+    assert "RunPod secure on-demand, 6.79 USD per GPU and hour: the only provider of machines of 1 GPU" in cost.how[0]
+    assert "6 more rent other sizes, 6 (Hyperstack) to 16.11 (GCP)" in cost.how[0]
+
+
+def test_machines_that_never_cost_less_are_not_looked_at() -> None:
+    for one, eight, sizes in ((2.0, 2.0, [1]), (3.0, 2.0, [1, 8]), (2.0, 3.0, [1])):
+        rents = rents_of(COURSE_SERVING, two_sizes(one, eight))
+        assert not isinstance(rents, NoCost)
+        assert [rent.gpus for rent in rents] == sizes
+
+
+@given(traffics(longest=6), servings(), st.sampled_from(["h100-sxm-80gb", "b200-sxm-180gb", "l40s", "gb200-186gb"]))
+def test_more_gpus_of_the_catalog_never_cost_less(traffic: Traffic, serving: Serving, gpu: str) -> None:
+    asked = replace(serving, gpu=gpu)
+    costs = [usd(cloud(traffic.times(factor), asked, catalog_prices())) for factor in (1.0, 1.3, 2.0, 8.0)]
+    assert costs == sorted(costs)
 
 
 def test_a_fleet_beyond_all_measure_on_odd_machines_is_answered_at_once() -> None:

@@ -14,7 +14,7 @@ from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC,
 from tonnage.cost.where import compare
 from tonnage.errors import InputError
 from tonnage.plan.cost import WAYS
-from tonnage.plan.cost_note import CourseWay, EstimatedPrice, NoProfile, NotComparable, OnlyPeakKnown, OwnedElectricity
+from tonnage.plan.cost_note import CourseWay, EstimatedPrice, NoProfile, NotComparable, OnlyPeakKnown, OwnedElectricity, SameAs
 from tonnage.plan.document import json_of
 from tonnage.plan.serving import Serving
 from tonnage.plan.traffic import Traffic
@@ -30,7 +30,7 @@ def test_course_own_systems_win_and_its_note_says_why_it_prints_0_44() -> None:
     found = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES)
     assert found.cheapest == "on-prem"
     (note,) = (note for note in found.notes if isinstance(note, CourseWay))
-    assert course_way_text(note).startswith("0.64 USD per 1,000 requests is the fleet's cost over the fleet's requests.")
+    assert course_way_text(note).startswith("0.64 USD per 1,000 requests is the cost of exactly 4.806 systems over the fleet's requests.")
     assert course_way_text(note).endswith("0.44.")
 
 
@@ -38,9 +38,31 @@ def test_course_own_systems_win_and_its_note_says_why_it_prints_0_44() -> None:
 def test_the_cheapest_is_the_cheapest(traffic: Traffic, serving: Serving, prices: Prices) -> None:
     found = compare(traffic, serving, prices)
     costs = {option.where: option.total_usd_per_year for option in found.ways}
-    assert list(costs) == list(WAYS)
+    left_out = {note.way: note.same for note in found.notes if isinstance(note, SameAs)}
+    assert list(costs) == [way for way in WAYS if way not in left_out]
+    assert set(left_out.values()) <= set(costs)
     assert found.cheapest is not None
     assert costs[found.cheapest] == min(cost for cost in costs.values() if cost is not None)
+
+
+def test_a_mixture_of_one_thing_is_left_out_and_the_note_says_which() -> None:
+    small = replace(COURSE_TRAFFIC, peak_requests_per_second=0.1, mean_requests_per_second=0.01)
+    found = compare(small, COURSE_SERVING, PRICES)
+    assert [way.where for way in found.ways] == ["on-prem", "cloud", "api"]
+    assert [text for note in found.notes if isinstance(note, SameAs) for text in cost_note_texts(note)] == [
+        "The hybrid is left out: its cheapest split owns nothing, which is the cloud.",
+        "The hybrid with an API is left out: its cheapest split owns nothing, which is the API.",
+    ]
+    large = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES)
+    assert [note.same for note in large.notes if isinstance(note, SameAs)] == ["on-prem", "on-prem"]
+    alone = compare(small, COURSE_SERVING, PRICES, where=("hybrid", "hybrid-api"))
+    assert [way.where for way in alone.ways] == ["hybrid", "hybrid-api"], "nothing else is shown that says it"
+
+
+def test_the_course_s_figure_is_not_given_for_a_part_of_a_system() -> None:
+    """0.00 USD per 1,000 requests was the cost of a sixtieth of a system over what a whole one carries."""
+    small = replace(COURSE_TRAFFIC, peak_requests_per_second=0.5, mean_requests_per_second=0.1)
+    assert not any(isinstance(note, CourseWay) for note in compare(small, COURSE_SERVING, PRICES).notes)
 
 
 def test_where_nothing_is_known_nothing_is_cheapest() -> None:
@@ -55,11 +77,11 @@ def test_old_prices_are_warned_about_on_the_day_given_and_only_those_used() -> N
     assert compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES).stale_prices == ()
     paths = [figure.path for figure in compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, today=date(2026, 11, 21)).stale_prices]
     assert "systems.dgx-h100" in paths
-    assert "cloud.h100-sxm-80gb.Together AI on-demand (average of its offers)" not in paths
+    assert "cloud.h100-sxm-80gb.Scaleway on-demand (average of its offers)" not in paths
     assert "systems.gb200-nvl72" not in paths
     later = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, today=date(2028, 1, 1)).stale_prices
     assert any(
-        stale_text(figure).startswith("cloud.h100-sxm-80gb.Together AI on-demand (average of its offers): 3.99 is") for figure in later
+        stale_text(figure).startswith("cloud.h100-sxm-80gb.Scaleway on-demand (average of its offers): 3.7969 is") for figure in later
     )
     mine = PRICES.with_overrides({"systems": {"dgx-h100": 300_000}})
     fresh = compare(COURSE_TRAFFIC, COURSE_SERVING, mine, today=date(2026, 11, 21)).stale_prices
@@ -116,14 +138,15 @@ def test_an_estimated_system_is_said_to_be_one() -> None:
 
 def test_all_five_ways_have_a_price_for_the_course_s_load_with_the_catalog_s_prices() -> None:
     found = compare(COURSE_TRAFFIC, COURSE_SERVING, catalog_prices(), model="llama-3-8b")
-    assert {way.where: way.total_usd_per_year is None for way in found.ways} == dict.fromkeys(WAYS, False)
+    left_out = [note.way for note in found.notes if isinstance(note, SameAs)]
+    assert {*left_out, *(way.where for way in found.ways if way.total_usd_per_year is not None)} == set(WAYS)
 
 
 def test_the_default_question_which_knows_only_a_peak_has_several_ways_with_a_price() -> None:
     peak = replace(COURSE_TRAFFIC, mean_requests_per_second=None)
     served = replace(COURSE_SERVING, gpu="h200-sxm-141gb", system="dgx-h200")
     found = compare(peak, served, catalog_prices(), model="llama-3.1-8b")
-    assert [way.where for way in found.ways if way.total_usd_per_year is not None] == ["on-prem", "cloud", "hybrid"]
+    assert [way.where for way in found.ways if way.total_usd_per_year is not None] == ["on-prem", "cloud"]
     assert {way.reason.code for way in found.ways if way.reason is not None} == {"only-peak"}
     assert found.cheapest is not None
 
@@ -137,7 +160,7 @@ def test_a_negative_minimum_is_refused() -> None:
 def test_as_json_it_is_complete_and_finite(traffic: Traffic, serving: Serving, prices: Prices) -> None:
     found = compare(traffic, serving, prices, today=date(2026, 11, 21))
     document = json.loads(json.dumps(json_of(found), allow_nan=False))
-    assert [way["where"] for way in document["ways"]] == list(WAYS)
+    assert [way["where"] for way in document["ways"]] == [way.where for way in found.ways]
     assert document["ways"][0]["total_usd_per_year"] == found.ways[0].total_usd_per_year
     assert document["cheapest"] == found.cheapest
     assert {figure["path"] for figure in document["figures"]} >= {"depreciation_years", "pue"}

@@ -75,6 +75,18 @@ def test_the_finish_of_a_long_queue_is_on_the_same_line(monkeypatch: pytest.Monk
     assert finish_s(instance, 6_000) == pytest.approx(makespan_s(queued(instance, 6_000)), rel=0.01)
 
 
+@pytest.mark.parametrize("requests", [20_000, 400_000])
+def test_the_line_of_a_job_is_the_same_for_every_deadline_and_near_what_is_simulated(requests: int) -> None:
+    done = []
+    for within in ("1h", "6h"):
+        plan = size(replace(job(requests=requests, within=within), deepen=False))
+        assert plan.job is not None
+        assert plan.choice is not None
+        assert plan.job.seconds_on(plan.choice.instances) == pytest.approx(plan.job.finish_seconds, rel=0.02)
+        done.append((plan.job.fixed_seconds, plan.job.seconds_per_request))
+    assert done[0] == done[1]
+
+
 def test_no_latency_of_a_backlog_is_told_as_a_users() -> None:
     """TTFT mean 676 s was the time in the queue."""
     plan = size(replace(job(), deepen=False))

@@ -13,10 +13,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tonnage.cost.cost import system_watts
 from tonnage.errors import InputError
-from tonnage.spec.catalog import gpus, systems
+from tonnage.spec.catalog import find_gpu, gpus, system_of, systems
 from tonnage.spec.catalog.price_list import FIGURES, KEYS, OPTIONAL, catalog_prices, parse_price_flags, problems, read_overrides
-from tonnage.spec.prices import Figure, Prices, amount, first_day, stale
+from tonnage.spec.prices import ON_DEMAND, Figure, Prices, amount, first_day, stale
 
 PRICES = catalog_prices()
 
@@ -47,8 +48,7 @@ def test_the_catalog_prices_what_it_knows() -> None:
 def test_a_price_that_is_not_known_is_not_guessed() -> None:
     assert PRICES.system_usd("8xl4") is None
     assert PRICES.system_usd("abacus") is None
-    assert PRICES.cloud_price("gaudi3") is None
-    assert PRICES.cloud_offers("gaudi3") == ()
+    assert PRICES.cloud_tiers("gaudi3") == ()
     assert PRICES.api_price("nobody") is None
     assert PRICES.api_price() is None, "the catalog has a price for each model and none for any"
 
@@ -69,35 +69,85 @@ def test_a_system_that_nobody_quotes_is_estimated_from_its_gpus_and_marked() -> 
 
 
 def offer(prices: Prices, gpu: str = "h100-sxm-80gb", gpus: int = 1) -> str:
-    found = prices.cloud_price(gpu, gpus)
-    assert found is not None
-    return found.offer
+    return prices.cloud_tiers(gpu, gpus)[0].offer.offer
 
 
-def test_the_offer_is_the_user_s_then_the_one_named_then_the_middle_one_of_the_providers() -> None:
-    assert offer(PRICES.with_overrides({"cloud_offer": "AWS"})) == "AWS p5.48xlarge on-demand us-east-1"
+def test_the_offer_is_the_user_s_then_the_one_named_then_the_middle_one_of_the_providers_of_that_size() -> None:
+    aws = PRICES.with_overrides({"cloud_offer": "AWS"})
+    named = {tier.machine_gpus: tier.offer.offer for tier in aws.cloud_tiers("h100-sxm-80gb")}
+    assert named == {1: "AWS p5.4xlarge on-demand us-east-1", 8: "AWS p5.48xlarge on-demand us-east-1"}
     assert offer(PRICES.with_overrides({"cloud_offer": "AWS p5.48xlarge reserved"})) == "AWS p5.48xlarge reserved 3 years us-east-1"
     assert offer(PRICES.with_overrides({"cloud": {"H100": {"reserved": 1.9}}, "cloud_offer": "AWS"})) == "reserved"
     assert offer(PRICES.with_overrides({"cloud_offer": "Lambda"}), "mi300x") == offer(PRICES, "mi300x"), "Lambda has none of these"
-    offers = PRICES.cloud_offers("h100-sxm-80gb")
-    usual = [each.usd_per_gpu_hour.value for each in offers]
-    assert usual == sorted(usual)
-    assert len({each.provider for each in offers}) == len(offers) >= 15
-    assert {each.terms for each in offers} == {"on-demand"}
-    assert offer(PRICES) == offers[(len(offers) - 1) // 2].offer
+    tiers = PRICES.cloud_tiers("h100-sxm-80gb")
+    assert [tier.machine_gpus for tier in tiers] == [1, 2, 4, 8]
+    for tier in tiers:
+        offers = (*tier.offers, *tier.elsewhere)
+        assert len({each.provider for each in offers}) == len(offers) == 16
+        assert {each.terms for each in offers} == {"on-demand"}
+        assert all(tier.machine_gpus in each.machine_gpus for each in tier.offers)
+        assert not any(tier.machine_gpus in each.machine_gpus for each in tier.elsewhere)
+        assert tier.offer == tier.offers[(len(tier.offers) - 1) // 2]
+        for sorted_by_price in (tier.offers, tier.elsewhere):
+            usual = [each.usd_per_gpu_hour.value for each in sorted_by_price]
+            assert usual == sorted(usual)
 
 
 def test_a_machine_holds_the_instance_where_one_is_offered() -> None:
     assert offer(PRICES, "l4", 1) == "GCP g2-standard-4 on-demand us-central1"
     assert offer(PRICES, "l4", 4) == "GCP g2-standard-48 on-demand us-central1"
-    assert all(each.holds(8) for each in PRICES.cloud_offers("l40s", 8))
+    assert {tier.machine_gpus for tier in PRICES.cloud_tiers("l40s", 8)} == {8, 10}
     assert offer(PRICES, "gb300-279gb", 8) == "OCI BM.GPU.GB300.4 on-demand", "no larger machine is offered"
+    assert [tier.machine_gpus for tier in PRICES.cloud_tiers("h100-sxm-80gb", 16)] == [8], "of several machines, the largest"
     aws = PRICES.with_overrides({"cloud_offer": "AWS"})
     assert [offer(aws, "a10g-24gb", gpus) for gpus in (1, 4, 8)] == [
         "AWS g5.xlarge on-demand us-east-1",
         "AWS g5.12xlarge on-demand us-east-1",
         "AWS g5.48xlarge on-demand us-east-1",
     ]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "smallest"),
+    [
+        ("h100-sxm-80gb", 1),
+        ("h200-sxm-141gb", 1),
+        ("b200-sxm-180gb", 1),
+        ("b300-sxm-270gb", 1),
+        ("gb200-186gb", 4),
+        ("gb300-279gb", 4),
+        ("rtx-pro-6000-blackwell-se", 1),
+        ("l40s", 1),
+        ("mi300x", 1),
+        ("mi325x", 8),
+        ("mi355x", 8),
+    ],
+)
+def test_every_gpu_that_is_tried_without_being_asked_for_has_a_system_a_power_and_a_cloud_with_prices(gpu: str, smallest: int) -> None:
+    system = system_of(find_gpu(gpu))
+    bought = PRICES.system_usd(system.name)
+    assert bought is not None
+    assert bought.source
+    assert bought.value > 5_000 * system.gpus
+    watts, source = system_watts(gpu, system.name)
+    assert watts is not None
+    assert source.endswith("an estimate") == (system.max_power_w is None)
+    assert 500 < watts / system.gpus < 3_000
+    tiers = PRICES.cloud_tiers(gpu)
+    assert tiers[0].machine_gpus == smallest
+    assert 0.5 < tiers[0].offer.usd_per_gpu_hour.value < 20
+
+
+def test_every_offer_on_demand_says_how_large_its_machines_are() -> None:
+    unknown = [offer.offer for offer in PRICES.cloud if offer.terms == ON_DEMAND and not offer.machine_gpus]
+    assert unknown == []
+
+
+def test_prices_that_no_buyer_gets_are_not_counted() -> None:
+    """GCP sells one H100 as spot and flex-start alone, and Crusoe's 4.29 for a GB200 is its price of an H200."""
+    assert not any("a3-highgpu-1g" in each.offer for tier in PRICES.cloud_tiers("h100-sxm-80gb") for each in tier.offers)
+    (tier,) = PRICES.cloud_tiers("gb200-186gb")
+    assert [each.provider for each in tier.offers] == ["CoreWeave", "OCI", "Azure"]
 
 
 def test_an_api_price_is_the_model_s_and_one_s_own_is_for_any() -> None:
@@ -137,8 +187,8 @@ def test_overrides_take_the_place_of_the_catalog_s_and_leave_the_rest() -> None:
     assert quoted == Figure(path="systems.DGX H100", low=250_000, high=250_000, source="given by the user: quote 17", date="2026-10-01")
     assert mine.system_usd("8xl40s") is not None
     assert mine.system_usd("gb200-nvl72") == PRICES.system_usd("gb200-nvl72")
-    assert (offer := mine.cloud_price("h100-sxm-80gb")) is not None
-    assert offer.usd_per_gpu_hour.value == 2.5
+    (tier,) = mine.cloud_tiers("h100-sxm-80gb")
+    assert (tier.machine_gpus, tier.offer.usd_per_gpu_hour.value) == (None, 2.5)
     assert (api := mine.api_price("llama-3.1-70b")) is not None
     assert api.usd_per_million_output_tokens.value == 1.5
     assert mine.licence_usd_per_gpu_year is None
@@ -150,7 +200,7 @@ def test_overrides_take_the_place_of_the_catalog_s_and_leave_the_rest() -> None:
 
 def test_none_takes_a_price_away() -> None:
     assert PRICES.with_overrides({"systems": {"dgx-h100": None}}).system_usd("dgx-h100") is None
-    assert PRICES.with_overrides({"cloud": {"h100": "none"}}).cloud_price("h100-sxm-80gb") is None
+    assert PRICES.with_overrides({"cloud": {"h100": "none"}}).cloud_tiers("h100-sxm-80gb") == ()
 
 
 def test_a_price_of_power_is_given_to_be_paid() -> None:
@@ -198,6 +248,10 @@ BAD = {
     "no choice": ({"power_in_hosting": "maybe"}, "prices.power_in_hosting"),
     "no offer": ({"cloud_offer": 3}, "prices.cloud_offer"),
     "an offer that nobody makes": ({"cloud_offer": "specialty"}, "prices.cloud_offer: no offer begins with 'specialty'"),
+    "a machine of no GPUs": (
+        {"cloud": {"h100": {"x": {"value": 2, "gpus": [8, 0]}}}},
+        "prices.cloud.h100.x.gpus: '0' is not a number of GPUs",
+    ),
     "half a machine": ({"cloud": {"h100": {"x": {"value": 2, "gpus": 0.5}}}}, "prices.cloud.h100.x.gpus"),
     "value outside its range": ({"pue": {"low": 1.2, "value": 1.7, "high": 1.5}}, "prices.pue: 1.7 is outside 1.2 to 1.5"),
     "hosting twice": (

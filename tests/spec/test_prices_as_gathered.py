@@ -43,6 +43,9 @@ CARDS = {
     "h20-96gb": "h20",
     "rtx-pro-6000-blackwell-se": "rtx-pro-6000-blackwell",
 }
+NOT_GATHERED = ("mi325x", "mi355x")
+"""Cards of which the gathered prices have none."""
+
 APIS = {"deepseek-v3": "deepseek-v3-0324"}
 
 
@@ -114,6 +117,8 @@ def test_gpus_cost_what_was_gathered(gathered: dict[str, list[Row]]) -> None:
     rows = gathered["accelerator_purchase"]
     names = {row["item"] for row in rows}
     for price in PRICES.gpus:
+        if price.gpu in NOT_GATHERED:
+            continue
         found = [name for name in (CARDS.get(price.gpu, price.gpu), f"{price.gpu} (new)") if name in names]
         assert same(price.usd, item(rows, found[0]))
         assert price.usd.value >= 5_000
@@ -129,7 +134,7 @@ def test_every_cloud_row_of_a_gpu_of_the_catalog_is_there_with_its_figures(gathe
         assert same(offer.usd_per_gpu_hour, row)
         assert offer.usd_per_gpu_hour.source in (row["source"], row["source"].replace('"', "'"))
         machine = re.search(r"\((\d+) GPU\)", name)
-        assert machine is None or offer.machine_gpus == int(machine[1])
+        assert machine is None or offer.machine_gpus == (int(machine[1]),)
         assert offer.terms, row["item"]
         assert (offer.terms == "on-demand") <= ("on-demand" in name)
 
@@ -137,7 +142,7 @@ def test_every_cloud_row_of_a_gpu_of_the_catalog_is_there_with_its_figures(gathe
 def test_every_gpu_with_cloud_rows_has_a_cloud_price_and_no_other_has(gathered: dict[str, list[Row]]) -> None:
     known = {row["item"].partition(": ")[0] for row in gathered["cloud_gpu_hour"]}
     for gpu in GPUS:
-        assert (PRICES.cloud_price(gpu) is not None) == (gpu in known), gpu
+        assert bool(PRICES.cloud_tiers(gpu)) == (gpu in known), gpu
 
 
 def test_every_model_s_api_price_is_the_gathered_one(gathered: dict[str, list[Row]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -128,12 +129,12 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
     Raises:
         InputError: the benchmarks cannot be used for the question.
     """
-    from tonnage.api.asked.choice import chosen
+    from tonnage.api.asked.choice import chosen, with_runner_up
     from tonnage.api.asked.growth import with_growth
     from tonnage.api.asked.people import with_day
     from tonnage.api.asked.scaling import with_autoscaling
     from tonnage.cost.planned import with_cost
-    from tonnage.sizing.planner import no_progress
+    from tonnage.sizing.planner import Runs, no_progress
     from tonnage.sizing.planner import size as search
 
     scenario = understood.scenario
@@ -141,14 +142,19 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
         raise InputError(f"{option('disaggregated')}: two pools have no plan; tonnage.api.size_disaggregated sizes them")
     prices, where = prices_of(scenario), places_of(scenario)
     own = _measured_beside(understood)
-    plans = [search(question, progress=progress or no_progress) for question in understood.questions]
+    runs = Runs()
+    plans = [search(question, progress=progress or no_progress, runs=runs) for question in understood.questions]
     plans = [
-        chosen(asked, plan, scenario, prices=prices, where=where, search=search)
+        chosen(asked, plan, scenario, prices=prices, where=where, search=partial(search, runs=runs))
         for asked, plan in zip(understood.questions, plans, strict=True)
     ]
-    least = replace(scenario, choice=ChoiceAsked())
     plans = [
-        with_growth(plan, asked, lambda one: chosen(one, search(one), least, prices=prices, where=where, search=search))
+        with_runner_up(asked, plan, prices=prices, where=where, search=partial(search, runs=runs))
+        for asked, plan in zip(understood.questions, plans, strict=True)
+    ]
+    least, again = replace(scenario, choice=ChoiceAsked()), partial(search, runs=runs)
+    plans = [
+        with_growth(plan, asked, lambda one: chosen(one, again(one), least, prices=prices, where=where, search=again))
         for plan, asked in zip(plans, understood.questions, strict=True)
     ]
     plans = [with_day(plan, scenario.demand) for plan in plans]
@@ -193,7 +199,9 @@ def _predicted_beside(understood: Asked) -> tuple[Candidate, ...]:
     """The same question predicted in a closed loop, the way that benchmarks are run: what measured points are compared with."""
     from tonnage.sizing.planner import size as search
 
-    return search(replace(understood.questions[0], load="closed", deepen=False, tune=False)).candidates
+    question = understood.questions[0]
+    equal = replace(question, isl=question.isl.at_mean(), osl=question.osl.at_mean())
+    return search(replace(equal, load="closed", deepen=False, tune=False)).candidates
 
 
 def size_measured(

@@ -32,6 +32,7 @@ def size_disaggregated(asked: Asked, *, progress: Callable[[int, int, str], None
         InputError: several models, a job, or more deployments than are looked at.
     """
     from tonnage.sizing.loads.ready import Ready
+    from tonnage.sizing.loads.runs import Runs
     from tonnage.sizing.search.search_space import prepare
 
     if len(asked.questions) > 1:
@@ -47,7 +48,7 @@ def size_disaggregated(asked: Asked, *, progress: Callable[[int, int, str], None
         raise InputError(f"{option('disaggregated')}: two pools are sized for an open loop with latency limits")
     if question.sharing is not None:
         raise InputError(f"{option('disaggregated')}: two pools are sized for prompts that share nothing so far; leave out what they share")
-    ready = [one.trial.deployment for one in prepare(question) if isinstance(one, Ready)]
+    ready = [one.trial.deployment for one in prepare(question, Runs()) if isinstance(one, Ready)]
     ready = [one for one in ready if one.parallelism.pp == 1 and one.knobs.scheduler != "static" and one.speculation is None]
     if len(ready) > MOST:
         said = ", ".join(option(name) for name in ("gpu", "precision", "tp", "engine"))

@@ -7,12 +7,12 @@ system is needed. Between jumps both are straight lines, so the crossings are ex
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
 from tonnage.cost.cost import api_request, system_parts
-from tonnage.cost.options import instances_on, needed, on_prem, peak_of, rent_of, systems_for
+from tonnage.cost.options import Rent, instances_on, needed, on_prem, peak_of, rents_of, systems_for
 from tonnage.plan.cost import BreakEven
 from tonnage.plan.cost_note import NoCost
 from tonnage.plan.serving import Serving
@@ -181,11 +181,15 @@ def _owned_curve(traffic: Traffic, serving: Serving, prices: Prices, min_instanc
 
 
 def _rented_curve(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int, up_to: float) -> Curve | None:
-    """A jump at every volume where an hour needs to rent once more."""
-    rent = rent_of(serving, prices)
-    volume = traffic.requests_per_year
-    if isinstance(rent, NoCost) or not volume:
+    """At every volume the machines that cost least for it; a jump wherever an hour needs one more of them."""
+    rents = rents_of(serving, prices)
+    if isinstance(rents, NoCost) or not traffic.requests_per_year:
         return None
+    return _lowest([_rent_curve(traffic, serving, rent, min_instances, up_to) for rent in rents])
+
+
+def _rent_curve(traffic: Traffic, serving: Serving, rent: Rent, min_instances: int, up_to: float) -> Curve:
+    """A jump at every volume where an hour needs to rent once more."""
     base = 0.0
     jumps: list[tuple[float, float]] = []
     for hours in traffic.hours:
@@ -194,10 +198,25 @@ def _rented_curve(traffic: Traffic, serving: Serving, prices: Prices, min_instan
         fewest = max(min_instances, int(busy))
         base += usd * rent.holding(fewest)
         if busy:
-            per_instance = volume * serving.requests_per_second_per_instance / hours.sized_requests_per_second
+            per_instance = (traffic.requests_per_year or 0.0) * serving.requests_per_second_per_instance / hours.sized_requests_per_second
             last = math.ceil(round(up_to / per_instance, 9))
             full = rent.holding(fewest) * rent.instances
             jumps += [(count * per_instance, usd) for count in range(full, last, rent.instances)]
+    return Curve(base=base, slope=0.0, jumps=tuple(jumps))
+
+
+def _lowest(curves: Sequence[Curve]) -> Curve:
+    """The lowest of several curves without a slope at every volume."""
+    if len(curves) == 1:
+        return curves[0]
+    now = [curve.base for curve in curves]
+    base = last = min(now)
+    jumps = []
+    for volume, place, usd in sorted((volume, place, usd) for place, curve in enumerate(curves) for volume, usd in curve.jumps):
+        now[place] += usd
+        if min(now) != last:
+            jumps.append((volume, min(now) - last))
+            last = min(now)
     return Curve(base=base, slope=0.0, jumps=tuple(jumps))
 
 

@@ -6,24 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tonnage.cost.cost import GPUS_ALONE, api_cost, serving_of
+from tonnage.cost.cost import api_cost, serving_of
 from tonnage.cost.options import as_planned, cloud, hybrid, on_prem
 from tonnage.cost.overflow import overflow
 from tonnage.plan.cost import WAYS, Where
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
-    from tonnage.plan.serving import Serving
     from tonnage.plan.traffic import Traffic
     from tonnage.spec.prices import Prices
 
 OWNED_OR_RENTED: tuple[Where, ...] = ("on-prem", "cloud", "hybrid")
 """The ways of serving whose cost hangs on the candidate alone."""
-
-
-SERVER_OVER_GPUS = 1.8
-"""Highest power of a server over the TDP of its GPUs: 1.79 of a DGX B200, 1.82 of a DGX H100 and H200, 2.03 of a DGX A100
-(``spec/catalog/systems.yaml``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,19 +61,10 @@ def outlay(
     }
     known = {way: usd for way in where if (usd := each[way]().total_usd_per_year) is not None}
     price = prices.system_usd(serving.system)
-    watts, source = whole_watts(serving)
     return Outlay(
         purchase_usd=None if price is None else candidate.systems * price.value,
         cheapest_usd_per_year=min(known.values(), default=None),
         own_usd_per_year=min((usd for way, usd in known.items() if way in OWNED_OR_RENTED), default=None),
-        system_watts=watts,
-        watts_from=source,
+        system_watts=serving.system_watts,
+        watts_from=serving.watts_from,
     )
-
-
-def whole_watts(serving: Serving) -> tuple[float | None, str]:
-    """Highest power of a whole system in watts and where it comes from; estimated where the catalog has that of its GPUs alone."""
-    watts = serving.system_watts
-    if watts is None or not serving.watts_from.endswith(GPUS_ALONE):
-        return watts, serving.watts_from
-    return SERVER_OVER_GPUS * watts, f"{SERVER_OVER_GPUS:g} × the TDP of its {serving.gpus_per_system} × {serving.gpu}, an estimate"

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 MONTHS = 12
 
-GPUS_ALONE = "without the rest of the server"
-"""How the source of a system's power ends where it is that of its GPUs."""
+SERVER_OVER_GPUS = 1.8
+"""Highest power of a server over the TDP of its GPUs: 1.79 of a DGX B200, 1.82 of a DGX H100 and H200, 2.03 of a DGX A100
+(``spec/catalog/systems.yaml``)."""
 
 
 def traffic_of(plan: Plan) -> Traffic:
@@ -66,7 +67,7 @@ def serving_of(candidate: Candidate, spare: int = 0) -> Serving:
 
 
 def system_watts(gpu: str, system: str) -> tuple[float | None, str]:
-    """Highest power of a system in watts and where it comes from: its own, else the TDP of its GPUs, without the rest of the server."""
+    """Highest power of a system in watts and where it comes from: its own, else an estimate from the TDP of its GPUs."""
     try:
         found = find_system(system)
         if found.max_power_w is not None:
@@ -76,7 +77,8 @@ def system_watts(gpu: str, system: str) -> tuple[float | None, str]:
         tdp = None
     if tdp is None:
         return None, f"the power of {system} is not in the catalog"
-    return found.gpus * tdp, f"TDP of {found.gpus} × {gpu}, {found.gpus * tdp:,.0f} W, {GPUS_ALONE}"
+    watts = SERVER_OVER_GPUS * found.gpus * tdp
+    return watts, f"{SERVER_OVER_GPUS:g} × the TDP of its {found.gpus} × {gpu}, {watts:,.0f} W, an estimate"
 
 
 def spread(cost: WayCost, traffic: Traffic, prices: Prices) -> WayCost:
@@ -191,8 +193,9 @@ def energy_of(serving: Serving, traffic: Traffic, prices: Prices, instances: int
     kwh = systems * serving.system_watts / 1_000 * busy * prices.pue.value
     power = prices.power_usd_per_kwh
     whole = "" if traffic.mean_requests_per_second is not None else " (only the peak is known: taken as busy all year)"
+    shown = f"{utilisation:.0%}" if utilisation >= 0.01 else f"{100 * utilisation:.2g}%"
     how = (
-        f"estimate: {systems:,.4g} × {serving.watts_from} × utilisation {utilisation:.0%}{whole} × {HOURS_PER_YEAR:,} h × PUE "
+        f"estimate: {systems:,.4g} × {serving.watts_from} × utilisation {shown}{whole} × {HOURS_PER_YEAR:,} h × PUE "
         f"{prices.pue.value:g}{f' × {amount(power)} USD/kWh' if power else ''}"
     )
     return Energy(

@@ -12,7 +12,7 @@ from tonnage.plan.cost import CostPart, WayCost, Where
 from tonnage.plan.cost_note import NoCost
 from tonnage.plan.serving import Serving
 from tonnage.plan.traffic import Hours, Traffic
-from tonnage.spec.prices import CloudOffer, Figure, Prices, amount
+from tonnage.spec.prices import CloudOffer, CloudTier, Figure, Prices, amount
 
 MOST_SPLITS = 1_000
 """Numbers of owned systems that are looked at one by one."""
@@ -91,11 +91,11 @@ class Rent:
     """What is rented at once in the cloud, and what an hour of it costs in USD.
 
     Attributes:
-        gpus: GPUs that are rented at once: those of a machine, of as many machines as an instance takes, or, where the offer does
-            not say how large a machine is, those of an instance.
+        gpus: GPUs that are rented at once: those of a machine, of as many machines as an instance takes, or, where the size of the
+            machine is not known, those of an instance.
         instances: instances that these hold.
         hour: an hour of them at the price that counts.
-        low, high: at the cheapest and at the dearest provider, or at the ends of the one offer's range.
+        low, high: at the cheapest and at the dearest provider of such machines, or at the ends of the one offer's range.
         licence: an hour of the software on them.
         offer: the offer, in words.
         figures: the prices.
@@ -119,38 +119,62 @@ class Rent:
         """How often it is rented for so many instances."""
         return -(-instances // self.instances)
 
+    def outdoes(self, other: Rent) -> bool:
+        """Whether it holds any number of instances for no more than the other."""
+        times, rest = divmod(other.instances, self.instances)
+        return not rest and times * self.usd <= other.usd
 
-def rent_of(serving: Serving, prices: Prices) -> Rent | NoCost:
-    """What is rented for an instance; why nothing is where the GPU's price is not known."""
-    offers = prices.cloud_offers(serving.gpu, serving.gpus_per_instance)
-    chosen = prices.cloud_price(serving.gpu, serving.gpus_per_instance)
-    if chosen is None:
+
+def rents_of(serving: Serving, prices: Prices) -> tuple[Rent, ...] | NoCost:
+    """What may be rented for an instance, by the size of the machine, the smallest first; why nothing is where no price is known.
+
+    Which of them costs least depends on how many instances are needed; those that never do are left out.
+    """
+    tiers = prices.cloud_tiers(serving.gpu, serving.gpus_per_instance)
+    if not tiers:
         return NoCost(code="cloud-price", name=serving.gpu)
-    price, licence = chosen.usd_per_gpu_hour, licence_of(serving, prices.licence_usd_per_gpu_hour)
-    one = len(offers) == 1
-    ends = (price.low, price.high) if one else (offers[0].usd_per_gpu_hour.value, offers[-1].usd_per_gpu_hour.value)
-    others = () if one else (offers[0].usd_per_gpu_hour, offers[-1].usd_per_gpu_hour)
-    machine = chosen.machine_gpus or serving.gpus_per_instance
+    kept: list[Rent] = []
+    for rent in (_rent(tier, serving, prices) for tier in tiers):
+        if not any(other.outdoes(rent) for other in kept):
+            kept.append(rent)
+    return tuple(kept)
+
+
+def _rent(tier: CloudTier, serving: Serving, prices: Prices) -> Rent:
+    price, licence = tier.offer.usd_per_gpu_hour, licence_of(serving, prices.licence_usd_per_gpu_hour)
+    one = len(tier.offers) == 1
+    cheapest, dearest = tier.offers[0].usd_per_gpu_hour, tier.offers[-1].usd_per_gpu_hour
+    machine = tier.machine_gpus or serving.gpus_per_instance
     gpus = machine * math.ceil(serving.gpus_per_instance / machine)
     return Rent(
         gpus=gpus,
         instances=gpus // serving.gpus_per_instance,
         hour=price.value * gpus,
-        low=ends[0] * gpus,
-        high=ends[1] * gpus,
+        low=(price.low if one else cheapest.value) * gpus,
+        high=(price.high if one else dearest.value) * gpus,
         licence=value_of(licence) * gpus,
-        offer=_offer_text(chosen, offers),
-        figures=tuple(dict.fromkeys(figure for figure in (price, *others, licence) if figure is not None)),
+        offer=_offer_text(tier),
+        figures=tuple(dict.fromkeys(figure for figure in (price, cheapest, dearest, licence) if figure is not None)),
     )
 
 
-def _offer_text(chosen: CloudOffer, offers: Sequence[CloudOffer]) -> str:
-    """The offer that counts, and the cheapest and the dearest beside it."""
-    words = f"{chosen.offer}, {amount(chosen.usd_per_gpu_hour)} USD per GPU and hour"
-    if len(offers) == 1:
+def _offer_text(tier: CloudTier) -> str:
+    """The offer that counts, the cheapest and the dearest of machines of that size, and those of the other providers."""
+    words = f"{tier.offer.offer}, {amount(tier.offer.usd_per_gpu_hour)} USD per GPU and hour"
+    if tier.machine_gpus is None or (len(tier.offers) == 1 and not tier.elsewhere):
         return words
+    machines = f"machines of {tier.machine_gpus} GPU{'' if tier.machine_gpus == 1 else 's'}"
+    if len(tier.offers) > 1:
+        words += f": the middle one of {len(tier.offers)} providers of {machines}, {_between(tier.offers)}"
+    else:
+        words += f": the only provider of {machines}"
+    return f"{words}; {len(tier.elsewhere)} more rent other sizes, {_between(tier.elsewhere)}" if tier.elsewhere else words
+
+
+def _between(offers: Sequence[CloudOffer]) -> str:
+    """The cheapest and the dearest, with their providers."""
     first, last = (f"{offer.usd_per_gpu_hour.value:g} ({offer.provider or offer.offer})" for offer in (offers[0], offers[-1]))
-    return f"{words}: the middle one of {len(offers)} providers from {first} to {last}"
+    return first if len(offers) == 1 else f"{first} to {last}"
 
 
 def instances_in(hours: Hours, serving: Serving, min_instances: int) -> int:
@@ -182,8 +206,11 @@ def _rental(rent: Rent, rented_hours: float) -> tuple[CostPart, ...]:
 
 
 def cloud(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 1) -> WayCost:
-    """Instances rented by the hour, as many as each hour needs."""
-    return _mixed("cloud", traffic, serving, prices, min_instances, systems=0)
+    """Instances rented by the hour, as many as each hour needs, on the machines that cost least for them."""
+    rents = rents_of(serving, prices)
+    if isinstance(rents, NoCost):
+        return WayCost(where="cloud", total_usd_per_year=None, reason=rents)
+    return cheapest_split([_mixed("cloud", traffic, serving, prices, rent=rent, min_instances=min_instances, systems=0) for rent in rents])
 
 
 def hybrid(traffic: Traffic, serving: Serving, prices: Prices, min_instances: int = 1) -> WayCost:
@@ -191,9 +218,15 @@ def hybrid(traffic: Traffic, serving: Serving, prices: Prices, min_instances: in
 
     Where systems are owned, the spare ones are owned beside them. Of equal costs the one with fewer systems stands.
     """
-    rent = rent_of(serving, prices)
-    counts = (0,) if isinstance(rent, NoCost) else _corners(traffic, serving, rent, min_instances)
-    return cheapest_split([_mixed("hybrid", traffic, serving, prices, min_instances, systems=count) for count in counts])
+    rents = rents_of(serving, prices)
+    if isinstance(rents, NoCost):
+        return WayCost(where="hybrid", total_usd_per_year=None, reason=rents)
+    splits = [
+        _mixed("hybrid", traffic, serving, prices, rent=rent, min_instances=min_instances, systems=count)
+        for rent in rents
+        for count in _corners(traffic, serving, rent, min_instances)
+    ]
+    return cheapest_split(splits)
 
 
 def cheapest_split(splits: Sequence[WayCost]) -> WayCost:
@@ -222,12 +255,10 @@ def with_spare(systems: int, serving: Serving) -> int:
     return systems + serving.spare if systems else 0
 
 
-def _mixed(where: Where, traffic: Traffic, serving: Serving, prices: Prices, min_instances: int, *, systems: int) -> WayCost:
+def _mixed(where: Where, traffic: Traffic, serving: Serving, prices: Prices, *, rent: Rent, min_instances: int, systems: int) -> WayCost:
     """A year with so many owned systems, the spare ones beside them, and the rest rented."""
-    rent, bought = rent_of(serving, prices), with_spare(systems, serving)
+    bought = with_spare(systems, serving)
     owned = system_parts(serving, prices, bought) if systems else ()
-    if isinstance(rent, NoCost):
-        return WayCost(where=where, total_usd_per_year=None, reason=rent)
     if isinstance(owned, NoCost):
         return WayCost(where=where, total_usd_per_year=None, reason=owned)
     held = instances_on(systems, serving)

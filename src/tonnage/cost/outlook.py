@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING
 
-from tonnage.cost.candidates import whole_watts
 from tonnage.plan.aim import RACK_KW
 from tonnage.plan.footprint import Footprint, footprint
 from tonnage.plan.outlook import YEARS, Outlook, PaysOff, WayOutlook
@@ -79,8 +78,8 @@ def _month(day: date, months: int) -> str:
 
 
 def _footprint(cost: YearlyCost, plan: Plan, prices: Prices) -> Footprint | None:
-    watts, source = whole_watts(cost.serving)
+    watts = cost.serving.system_watts
     if plan.choice is None or watts is None:
         return None
     rack = RACK_KW if plan.aim is None else plan.aim.rack_kw
-    return footprint(plan.choice.systems, watts, source, rack_kw=rack, pue=prices.pue.value)
+    return footprint(plan.choice.systems, watts, cost.serving.watts_from, rack_kw=rack, pue=prices.pue.value)

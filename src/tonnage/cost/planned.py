@@ -7,7 +7,7 @@ from datetime import date
 
 from tonnage.cost.autoscaled import with_rent
 from tonnage.cost.cost import serving_of, traffic_of
-from tonnage.cost.job import job_cost
+from tonnage.cost.job import in_proportion, job_cost
 from tonnage.cost.options import yearly_owned
 from tonnage.cost.outlook import with_outlook
 from tonnage.cost.where import compare
@@ -48,7 +48,8 @@ def cost_of(plan: Plan, prices: Prices, *, today: date | None = None, where: tup
     model = catalog_id(plan.scenario.model)
     if requests is None or seconds is None:
         return with_outlook(compare(traffic, serving, prices, today=today, model=model, where=where), plan, prices, today)
-    return job_cost(requests, seconds, (traffic.input_tokens, traffic.output_tokens), serving, prices, model=model, today=today)
+    job = plan.job or in_proportion(requests, seconds, serving)
+    return job_cost(job, (traffic.input_tokens, traffic.output_tokens), serving, prices, model=model, today=today)
 
 
 def catalog_id(model: str) -> str:

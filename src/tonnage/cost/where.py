@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import date
+from typing import Literal
 
 from tonnage.cost.break_even import break_evens
 from tonnage.cost.cost import api_cost, hosting_is_missing
@@ -27,6 +28,7 @@ from tonnage.plan.cost_note import (
     NotComparable,
     OnlyPeakKnown,
     OwnedElectricity,
+    SameAs,
     TokenPriceRatio,
 )
 from tonnage.plan.serving import Serving
@@ -66,7 +68,9 @@ def compare(
     both = hybrid(traffic, serving, prices, min_instances)
     tokens = api_cost(traffic, prices, model)
     sent_on = overflow(traffic, serving, prices, model)
-    shown = [option for option in (owned, rented, both, tokens, sent_on) if option.where in where]
+    asked = [option for option in (owned, rented, both, tokens, sent_on) if option.where in where]
+    alone = tuple(_alone(asked))
+    shown = [option for option in asked if not any(option.where == each.way for each in alone)]
     known = [(option.total_usd_per_year, option.where) for option in shown if option.total_usd_per_year is not None]
     figures = dict.fromkeys(figure for way in shown for figure in way.figures)
     return YearlyCost(
@@ -75,9 +79,21 @@ def compare(
         ways=tuple(shown),
         cheapest=min(known, key=lambda pair: pair[0])[1] if len(known) > 1 else None,
         break_evens=tuple(each for each in break_evens(traffic, serving, prices, min_instances, model) if set(each.between) <= set(where)),
-        notes=(*_comparable(shown), *_notes(traffic, serving, owned, prices, where)),
+        notes=(*_comparable(shown), *alone, *_notes(traffic, serving, owned, prices, where)),
         stale_prices=stale(figures, today) if today else (),
     )
+
+
+def _alone(asked: Sequence[WayCost]) -> Iterator[SameAs]:
+    """The mixtures that own nothing, or rent and send on nothing, where the way that they come to is shown."""
+    known = {way.where for way in asked if way.total_usd_per_year is not None}
+    for way in asked:
+        if way.total_usd_per_year is None or way.where not in ("hybrid", "hybrid-api"):
+            continue
+        other: Literal["cloud", "api"] = "cloud" if way.where == "hybrid" else "api"
+        same = other if not way.systems else "on-prem" if not way.cloud_gpu_hours_per_year and not way.api_requests_per_year else None
+        if same in known and same is not None:
+            yield SameAs(way=way.where, same=same)
 
 
 def _comparable(shown: Sequence[WayCost]) -> Iterator[CostNote]:
@@ -106,8 +122,9 @@ def _notes(traffic: Traffic, serving: Serving, owned: WayCost, prices: Prices, w
 
 
 def _owned_notes(serving: Serving, owned: WayCost) -> Iterator[CostNote]:
-    if owned.usd_per_1000_requests_exact is not None and owned.usd_per_year_exact is not None:
-        yield _course_way(serving, owned.usd_per_year_exact, owned.usd_per_1000_requests_exact)
+    exact, usd, each = owned.systems_exact, owned.usd_per_year_exact, owned.usd_per_1000_requests_exact
+    if exact is not None and exact >= 1 and usd is not None and each is not None:
+        yield _course_way(serving, exact, usd, each)
     energy = owned.energy
     if energy is not None:
         hosting = next((part.usd_per_year for part in owned.parts if part.name == "hosting"), 0.0)
@@ -120,9 +137,12 @@ def _owned_notes(serving: Serving, owned: WayCost) -> Iterator[CostNote]:
         )
 
 
-def _course_way(serving: Serving, usd: float, ours: float) -> CourseWay:
+def _course_way(serving: Serving, exact: float, usd: float, ours: float) -> CourseWay:
     each, span = serving.fleet.instances_per_system, serving.fleet.systems_per_instance
     one_system = each / span * serving.requests_per_second_per_instance * SECONDS_PER_YEAR
     return CourseWay(
-        usd_per_1000_requests=ours, course_usd_per_1000_requests=usd / one_system * 1_000, one_system_requests_per_year=one_system
+        systems_exact=exact,
+        usd_per_1000_requests=ours,
+        course_usd_per_1000_requests=usd / one_system * 1_000,
+        one_system_requests_per_year=one_system,
     )

@@ -15,6 +15,9 @@ CONFIDENCES = (0.5, 0.99)
 BESIDE = (0.5, 0.8, 0.95)
 """Those that a plan always names, beside the one that was asked for."""
 
+MOST_TIMES = 2
+"""A confidence above the asked one that takes more than this many times the systems is not reached: nobody would buy them."""
+
 
 def percent_key(share: float) -> str:
     """A confidence as ``Confidence.systems`` names it: "80"."""
@@ -27,9 +30,11 @@ class Confidence:
 
     Attributes:
         asked: the confidence that was asked for, as a share; the number of systems is the smallest that reaches it.
-        meets: probability that this number of systems carries the peak inside the limits.
+        meets: probability that this number of systems carries the peak inside the limits; None where it was not looked for, as of
+            deployments beside the choice.
         systems: systems (spare ones included) that do with 50, 80 and 95 % confidence and with the asked one, by percent; None where no
-            number does.
+            number does, or only one that is more than ``MOST_TIMES`` the plan's. Of deployments beside the choice only the one that
+            decided is known.
         step_factors: the factors on step times that stand for these.
         metric: the metric whose held-out prediction errors these are: "ttft_ms", "itl_ms", "e2e_ms" or "requests_s".
     """
@@ -37,7 +42,7 @@ class Confidence:
     __pydantic_config__ = FORBID
 
     asked: float = CONFIDENCE
-    meets: float
+    meets: float | None
     systems: dict[str, int | None]
     step_factors: dict[str, float]
     metric: str

@@ -201,12 +201,13 @@ class JobCost:
         owned: systems for the job, owned all year, without electricity and without shares per request, as both hang on
             how often it is run.
         power_usd_per_job: electricity of the owned systems, an estimate; 0 where hosting pays for it or it is not known.
-        cloud_usd_per_job: so many GPUs for so many begun hours; None where the rent is not known.
-        cloud_gpu_hours_per_job: of them.
+        cloud_usd_per_job: the fewest rented machines that finish in time, until the job is done, for one hour at least;
+            None where the rent is not known. A later deadline never costs more.
+        cloud_gpu_hours_per_job: of all GPUs of these machines.
         api_usd_per_job: the tokens; None where no API price is known.
         jobs_per_year_against_cloud, jobs_per_year_against_api: from more jobs a year owning is cheaper; None where a
             price is not known, or a year has no time for so many.
-        most_jobs_per_year: for how many a year has time on the owned systems.
+        most_jobs_per_year: for how many a year has time on the owned systems, one after another, each until it is done.
         cloud_how, api_how: the arithmetic of the cloud and of the API; "" where they have no cost.
         cloud_reason, api_reason: why they have none; None where they have one.
         figures: the prices used; ``stale_prices`` are those older than a year.

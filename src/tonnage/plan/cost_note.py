@@ -54,16 +54,34 @@ class OnlyPeakKnown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CourseWay:
-    """USD per 1,000 requests over the fleet's requests, beside NVIDIA's course's way: over what one system carries when always full.
+class SameAs:
+    """A mixture whose cheapest split is one of its parts alone: it is left out.
 
     Attributes:
+        way: the mixture.
+        same: the way that it comes to.
+    """
+
+    __pydantic_config__ = FORBID
+
+    way: Literal["hybrid", "hybrid-api"]
+    same: Literal["on-prem", "cloud", "api"]
+    code: Literal["same-as"] = "same-as"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CourseWay:
+    """USD per 1,000 requests over the fleet's requests, and NVIDIA's course's way: over what one system carries when always full.
+
+    Attributes:
+        systems_exact: the systems whose cost both count, before rounding up.
         usd_per_1000_requests: ours; ``course_usd_per_1000_requests`` the course's.
         one_system_requests_per_year: what one system would carry if it were full all year.
     """
 
     __pydantic_config__ = FORBID
 
+    systems_exact: float
     usd_per_1000_requests: float
     course_usd_per_1000_requests: float
     one_system_requests_per_year: float
@@ -123,6 +141,6 @@ class HostingLeftOut:
 
 
 CostNote = Annotated[
-    TokenPriceRatio | NoProfile | OnlyPeakKnown | CourseWay | OwnedElectricity | NotComparable | EstimatedPrice | HostingLeftOut,
+    TokenPriceRatio | NoProfile | OnlyPeakKnown | SameAs | CourseWay | OwnedElectricity | NotComparable | EstimatedPrice | HostingLeftOut,
     Tagged("code"),
 ]

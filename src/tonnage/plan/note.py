@@ -70,6 +70,17 @@ class LengthInCharacters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LengthsVary:
+    """Lengths that were given as single numbers, which are taken as means: around them lengths vary evenly by this share."""
+
+    __pydantic_config__ = FORBID
+
+    which: tuple[Which, ...]
+    share: float
+    code: Literal["lengths-vary"] = "lengths-vary"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PromptPart:
     """A part that is added to every prompt, ``count`` times so many tokens."""
 
@@ -92,13 +103,14 @@ class PromptParts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RandomSplit:
-    """Each instance is sized on arrivals of its own, as random choice leaves them; the whole fleet is simulated behind the router."""
+class Routed:
+    """The number of systems is that of instances behind this router; so many were simulated together to find what one carries."""
 
     __pydantic_config__ = FORBID
 
     router: str
-    code: Literal["random-split"] = "random-split"
+    together: int
+    code: Literal["routed"] = "routed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,8 +254,9 @@ Note = Annotated[
     UseCaseDefaults
     | LengthInWords
     | LengthInCharacters
+    | LengthsVary
     | PromptParts
-    | RandomSplit
+    | Routed
     | RestsOn
     | LimitsDoNotCount
     | KnobsChanged

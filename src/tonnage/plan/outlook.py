@@ -31,7 +31,7 @@ class WayOutlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PaysOff:
-    """When bought systems have cost less than renting the same GPUs.
+    """When bought systems have cost less than the rented GPUs.
 
     Attributes:
         months: from the purchase on until what was spent is equal; None where it is not within ten years.

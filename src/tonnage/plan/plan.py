@@ -31,13 +31,15 @@ from tonnage.plan.provenance import Provenance
 from tonnage.plan.reachable import Reachable
 from tonnage.plan.rejected import Rejected
 from tonnage.plan.routers import BehindRouter
+from tonnage.plan.runner_up import RunnerUp
 from tonnage.plan.sensitivity import Sensitivity
+from tonnage.plan.tail import Unreached
 from tonnage.plan.understood import Understood
 from tonnage.plan.warning import Warning
 from tonnage.spec.scenario import Scenario
 from tonnage.spec.typed_values import FORBID
 
-SCHEMA = "tonnage-plan/3"
+SCHEMA = "tonnage-plan/4"
 
 MOST_GPUS = 2
 """GPUs of the candidate with the lowest latency, at most, in times those of the choice."""
@@ -65,12 +67,14 @@ class Plan(Shown):
         sensitivity: what would change the answer.
         warnings: rules of thumb that the answer runs against.
         fleet_check: the whole fleet simulated at its peak.
+        tail: the confidence that no number of the chosen systems reaches, and what would; None where they reach every one that is named.
         routers: the same fleet behind its router and behind others; empty where one instance serves, or the load is no open one.
         prefix_cache: what the caches of the choice find of its prompts; None where they share nothing, or nothing was chosen.
         job: when a job is done on the choice; None where it asks for no job, or nothing was chosen.
         existing: what systems that exist carry; None unless asked.
         cost: of the choice; None where nothing was chosen.
         aim: what the choice aims at and must not exceed; None where nothing was said of it, and the fewest GPUs are chosen.
+        runner_up: the best deployment on another GPU type; None where none was tried or meets the limits.
         measured: the answer of the scenario's own benchmarks; None where it names none.
         autoscaling: by which rule the choice is scaled over its hours; None, and not in the JSON, unless asked.
         growth: how many systems of the choice a growing load takes later; None, and not in the JSON, unless asked; of systems that exist
@@ -97,12 +101,14 @@ class Plan(Shown):
     sensitivity: Sensitivity | None = None
     warnings: tuple[Warning, ...] = ()
     fleet_check: FleetCheck | None = None
+    tail: Unreached | None = None
     routers: tuple[BehindRouter, ...] = ()
     prefix_cache: PrefixCache | None = None
     job: JobDone | None = None
     existing: Existing | None = None
     cost: Cost | None = None
     aim: Aim | None = None
+    runner_up: RunnerUp | None = None
     measured: Measured | None = None
     autoscaling: Autoscaling | None = None
     growth: Growth | None = None

@@ -77,19 +77,19 @@ class CannotRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outdone:
-    """By closed form it carries at most so many requests/s per GPU; another deployment on the same GPU carries more and is no slower."""
+    """By closed form it carries at most so many requests/s per GPU, less than it would have to, to need fewer GPUs than another."""
 
     __pydantic_config__ = FORBID
 
     at_most_per_gpu: float
     other: Identity
-    other_per_gpu: float
+    needed_per_gpu: float
     code: Literal["outdone"] = "outdone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FarBehind:
-    """A limit breaks at a fraction of the load that another deployment on the same GPU carries."""
+class Behind:
+    """A limit breaks at a load that it would have to carry, to need fewer GPUs than another deployment."""
 
     __pydantic_config__ = FORBID
 
@@ -97,8 +97,31 @@ class FarBehind:
     requests_per_second: float
     per_gpu: float
     other: Identity
-    other_per_gpu: float
-    code: Literal["far-behind"] = "far-behind"
+    code: Literal["behind"] = "behind"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NeedsMoreGpus:
+    """It meets the limits, on more GPUs than another deployment on the same GPU type; in whole systems."""
+
+    __pydantic_config__ = FORBID
+
+    gpus: int
+    systems_exact: float
+    other: Identity
+    other_gpus: int
+    code: Literal["needs-more-gpus"] = "needs-more-gpus"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotSure:
+    """A single client meets the limits as predicted, but not with steps as many times as long as the asked confidence allows for."""
+
+    __pydantic_config__ = FORBID
+
+    breach: Breach
+    step_factor: float
+    code: Literal["not-sure"] = "not-sure"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +320,9 @@ Reason = Annotated[
     | TooManyStages
     | CannotRun
     | Outdone
-    | FarBehind
+    | Behind
+    | NeedsMoreGpus
+    | NotSure
     | BrokenAtAnyLoad
     | AboveSaturation
     | BrokenEarly

@@ -23,6 +23,7 @@ class Changed:
         systems: bought then; None where nothing meets the limits.
         systems_exact: without rounding and spare; None as above.
         deployment: what is chosen then; None as above.
+        gpus: of these systems; 0 as above.
         reason: why nothing meets the limits; otherwise None.
     """
 
@@ -32,6 +33,7 @@ class Changed:
     systems: int | None
     systems_exact: float | None
     deployment: Identity | None
+    gpus: int = 0
     reason: Reason | None
 
 
@@ -55,6 +57,7 @@ class Relaxed:
         to_ms: the limit as relaxed, in milliseconds.
         systems: needed then.
         saved: systems fewer.
+        gpus: of these systems.
     """
 
     __pydantic_config__ = FORBID
@@ -63,6 +66,7 @@ class Relaxed:
     to_ms: float
     systems: int
     saved: int
+    gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -247,10 +247,6 @@ ROUTERS = {
 
 DEFAULT_ROUTER = "least-outstanding"
 
-SIZED_ROUTER = "random"
-"""Of a plan that names none: what one instance carries alone, it carries behind random choice. Least outstanding requests are better where
-lengths vary; where all are equal it brings requests together that ended together, and a plan would need more systems for looser limits."""
-
 _HALF = 1 << 63
 
 

@@ -13,6 +13,7 @@ from tonnage.plan.explanation import Explanation, StepTerm
 from tonnage.plan.limit import SATURATION, THROUGHPUT, LimitUse, limit_of
 from tonnage.plan.memory import MemoryPart, MemoryUse
 from tonnage.simulator.steps import CONTEXT_TOKENS, DECODE_SEQUENCES, DURATION, PAIRS_2, PREFILL_SEQUENCES, PREFILL_TOKENS
+from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.limits import statistic_s
 from tonnage.units import PS_PER_S
 
@@ -21,17 +22,17 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.perf.step import Drafting
-    from tonnage.sizing.loads.bounds import Carried
     from tonnage.sizing.loads.instance import Instance
+    from tonnage.sizing.search.contender import Sized
 
 MOST_STEPS = 50_000
 """Most engine steps that the mean is taken over."""
 
 
-def explained(carried: Carried) -> Explanation:
+def explained(best: Sized) -> Explanation:
     """The chosen deployment taken apart."""
-    instance, capacity = carried.ready.instance, carried.capacity
-    steps = instance.recorded(capacity.rate, 2 * instance.count(capacity.rate), MOST_STEPS).steps
+    instance, capacity = best.contender.running, best.as_predicted
+    steps = instance.recorded(capacity.rate, instance.requests_of(capacity.rate, QUICK), MOST_STEPS).steps
     steps = steps[len(steps) // 5 :]
     mean = float(steps[:, DURATION].mean()) / PS_PER_S
     drafting = instance.step.drafting
@@ -49,7 +50,7 @@ def explained(carried: Carried) -> Explanation:
         context_tokens=float(steps[:, CONTEXT_TOKENS].mean()),
         terms=parts,
         binds=parts[0].term,
-        limits=_limits(carried),
+        limits=_limits(best),
         binding_limit=capacity.binds or SATURATION,
         front_end_busy=0.0 if capacity.binds == THROUGHPUT else _front_end_busy(instance, capacity.rate),
     )
@@ -57,7 +58,7 @@ def explained(carried: Carried) -> Explanation:
 
 def _front_end_busy(instance: Instance, rate: float) -> float:
     """Sequences that the engine gives tokens to, each second, times what the front end takes for one."""
-    messages = rate * instance.asked.osl.mean / instance.step.tokens_per_step
+    messages = rate * instance.traffic.osl.mean / instance.step.tokens_per_step
     return messages * instance.step.stream_s / instance.deployment.parallelism.dp
 
 
@@ -82,10 +83,10 @@ def step_terms(c: NDArray[np.float64], steps: NDArray[np.int64], drafting: Draft
     return parts(c, contents, drafting)
 
 
-def _limits(carried: Carried) -> tuple[LimitUse, ...]:
-    summary = carried.capacity.summary
+def _limits(best: Sized) -> tuple[LimitUse, ...]:
+    summary = best.as_predicted.summary
     found = []
-    for limit in carried.ready.instance.asked.slo:
+    for limit in best.contender.question.limits:
         value = statistic_s(summary, limit)
         known = not math.isnan(value)
         found.append(

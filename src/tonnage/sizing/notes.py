@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from tonnage.perf.provenance import coefficient_source
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.limit import limit_of
-from tonnage.plan.note import FrontEnds, KnobsChanged, LimitsDoNotCount, NoLimit, Note, QueuedFromStart, RandomSplit, RestsOn
+from tonnage.plan.note import FrontEnds, KnobsChanged, LimitsDoNotCount, NoLimit, Note, QueuedFromStart, RestsOn, Routed
 from tonnage.plan.provenance import Provenance
 from tonnage.plan.understood import Understood
-from tonnage.sizing.fleet.prefix_cache import said_of
+from tonnage.sizing.fleet.prefix_cache import shared_in_words
 from tonnage.sizing.search.tuning import changes
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.engine import default_knobs
@@ -20,7 +20,7 @@ from tonnage.version import VERSION
 
 if TYPE_CHECKING:
     from tonnage.sizing.question import Question
-    from tonnage.sizing.search.search import Answer
+    from tonnage.sizing.search.contender import Sized
 
 
 FRONT_END_ENDS = 0.85
@@ -55,7 +55,7 @@ def understood(question: Question) -> Understood:
         seed=question.seed,
         speculation="" if question.speculation is None else str(question.speculation),
         router=question.router,
-        shares=said_of(question),
+        shares=shared_in_words(question),
     )
 
 
@@ -71,39 +71,44 @@ def provenance(question: Question, candidates: Sequence[Candidate]) -> Provenanc
     )
 
 
-def notes(question: Question, answer: Answer) -> tuple[Note, ...]:
-    """What a reader must know about the numbers."""
-    return (*question.remarks, *_notes(question, answer))
+def notes(question: Question, best: Sized | None, candidates: Sequence[Candidate]) -> tuple[Note, ...]:
+    """What a reader must know about the numbers.
+
+    Args:
+        question: what was asked.
+        best: the choice; None where there is none.
+        candidates: the choice first, as the plan states them.
+    """
+    return (*question.remarks, *_notes(question, best, candidates))
 
 
-def _notes(question: Question, answer: Answer) -> Iterator[Note]:
+def _notes(question: Question, best: Sized | None, candidates: Sequence[Candidate]) -> Iterator[Note]:
     if question.load == "open" and not question.offline:
-        yield RandomSplit(router=question.router)
-    if answer.candidates and answer.candidates[0].marks:
-        yield RestsOn(marks=answer.candidates[0].marks)
+        yield Routed(router=question.router, together=1 if best is None else best.contender.instance.standing_for(best.instances))
+    if candidates and candidates[0].marks:
+        yield RestsOn(marks=candidates[0].marks)
     dropped = tuple(limit_of(limit) for limit in question.slo if limit not in question.limits)
     if dropped:
         yield LimitsDoNotCount(mode=question.mode, limits=dropped)
-    if answer.carried:
-        deployment = answer.carried[0].ready.trial.deployment
-        changed = changes(answer.carried[0], default_knobs(find_engine(deployment.engine), deployment.gpu))
+    if best is not None:
+        deployment = best.ready.trial.deployment
+        changed = changes(best.ready, default_knobs(find_engine(deployment.engine), deployment.gpu))
         if changed:
             yield KnobsChanged(changes=changed)
-        yield from _front_ends(question, answer)
+        yield from _front_ends(best)
     if question.offline:
         yield QueuedFromStart()
     elif not question.slo:
         yield NoLimit()
 
 
-def _front_ends(question: Question, answer: Answer) -> Iterator[FrontEnds]:
+def _front_ends(best: Sized) -> Iterator[FrontEnds]:
     """What the front ends of an instance can stream, where there are several or one is all but busy; nothing of a job."""
-    chosen = answer.carried[0]
-    instance, knobs = chosen.ready.instance, chosen.ready.trial.deployment.knobs
+    question, instance, knobs = best.contender.question, best.ready.instance, best.ready.trial.deployment.knobs
     alone_s = instance.step.stream_s * knobs.front_ends / instance.deployment.parallelism.dp
     if question.offline or alone_s <= 0:
         return
-    most, rate = instance.step.tokens_per_step / (question.osl.mean * alone_s), chosen.capacity.rate
+    most, rate = instance.step.tokens_per_step / (question.osl.mean * alone_s), best.as_predicted.rate
     if knobs.front_ends > 1 or rate > FRONT_END_ENDS * most:
         launch = find_engine(instance.deployment.engine).launch
         setting = "" if launch is None else launch.flag("front_ends") or ""

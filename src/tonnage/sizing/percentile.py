@@ -7,21 +7,26 @@ from typing import TYPE_CHECKING
 from tonnage.plan.fleet import fleet
 from tonnage.plan.percentile_answer import PercentileAnswer
 from tonnage.sizing.loads.capacity import find_capacity
-from tonnage.sizing.loads.instance import Instance
-from tonnage.sizing.search.search_space import asked
+from tonnage.sizing.search.search_space import traffic
 
 if TYPE_CHECKING:
-    from tonnage.sizing.question import Question
-    from tonnage.sizing.search.search import Answer
+    from tonnage.plan.candidate import Candidate
+    from tonnage.sizing.search.contender import Sized
 
 
-def percentile_answer(question: Question, found: Answer) -> PercentileAnswer | None:
-    """The systems by the percentile way; None where no percentile was asked for, or nothing meets the limits."""
+def percentile_answer(chosen: Sized, best: Candidate) -> PercentileAnswer | None:
+    """The systems by the percentile way; None where no percentile was asked for, or nothing meets the limits.
+
+    Args:
+        chosen: the choice.
+        best: it, as the plan states it.
+    """
+    question, trial = chosen.contender.question, chosen.ready.trial
     demand = question.demand
-    if demand.percentile is None or not found.carried:
+    if demand.percentile is None:
         return None
-    best, trial = found.candidates[0], found.carried[0].ready.trial
-    capacity = find_capacity(Instance(trial.deployment, asked(question, trial.system.gpus, "closed")))
+    instance = chosen.contender.runs.instance(trial.deployment, traffic(question, trial.system.gpus, "closed"))
+    capacity = find_capacity(chosen.contender.runs, instance, question.limits)
     if capacity.reason is not None:
         return None
     need = fleet(best.parallelism.gpus, best.gpus_per_system).carrying(demand.peak_requests_per_second, capacity.rate)

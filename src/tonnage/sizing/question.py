@@ -10,7 +10,7 @@ from tonnage.errors import InputError, option
 from tonnage.plan.confidence import CONFIDENCE
 from tonnage.plan.demand import Demand
 from tonnage.plan.note import Note
-from tonnage.simulator.router import SIZED_ROUTER
+from tonnage.simulator.router import DEFAULT_ROUTER
 from tonnage.sizing.sharing import Sharing
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.deployment import LimitMetric, Slo
@@ -19,7 +19,7 @@ from tonnage.spec.lengths import Lengths, Pairs
 from tonnage.spec.model import Model
 from tonnage.spec.precision import Precision
 from tonnage.spec.recording import Recording
-from tonnage.spec.scenario import Mode
+from tonnage.spec.scenario import Mode, Objective
 from tonnage.spec.speculation import Speculation
 from tonnage.spec.step_times import StepSource
 from tonnage.spec.workload import Process
@@ -86,6 +86,7 @@ class Question:
         router: what gives requests to the instances, a name of ``simulator.router``.
         sharing: what prompts share; ``isl`` is then the length of whole prompts. None where they share nothing.
         prefix_caching: whether engines keep the KV blocks of earlier prompts; None leaves it to the engine.
+        objective: what the choice has least of; the search itself tells the fewest GPUs from the shortest answers.
     """
 
     model: Model
@@ -125,9 +126,10 @@ class Question:
     calibration: Calibration | None = None
     speculation: Speculation | None = None
     step_source: StepSource | None = None
-    router: str = SIZED_ROUTER
+    router: str = DEFAULT_ROUTER
     sharing: Sharing | None = None
     prefix_caching: bool | None = None
+    objective: Objective = "gpus"
 
     @property
     def limits(self) -> Slo:

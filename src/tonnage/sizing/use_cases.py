@@ -17,11 +17,9 @@ from tonnage.errors import DoesNotFit
 from tonnage.plan.identity import Identity
 from tonnage.plan.limit import Breach
 from tonnage.plan.use_cases import Arrangement, CaseAtPeak, Chosen, NotShared, PoolSystems, UseCasePool, UseCases
-from tonnage.sizing.loads.confidence import at_confidence
 from tonnage.sizing.loads.mixture import Case, Mixture, MixtureRun
-from tonnage.sizing.search.narrowed import narrowed
-from tonnage.sizing.search.search import answer
-from tonnage.sizing.search.search_space import prepare
+from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.search.narrowed import alone
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
@@ -177,14 +175,13 @@ def _fewest(mixture: Mixture, start: int, most: int, *, down: bool) -> tuple[int
 
 def _case(one: Asked, candidate: Candidate) -> Case | None:
     """What one instance of a deployment does with one use case alone; None where it may not be used or does not meet the limits."""
-    question = replace(narrowed(one.question, candidate), deepen=False, spare=0, remarks=())
-    if not question.gpus or not question.precisions:
+    question = replace(one.question, deepen=False, spare=0, remarks=())
+    if candidate.gpu not in {gpu.name for gpu in question.gpus} or candidate.precision not in {each.name for each in question.precisions}:
         return None
-    found = answer(question, prepare(question))
-    if not found.carried or found.carried[0].ready.trial.identity != candidate.identity:
+    sized = alone(question, candidate, Runs())
+    if sized is None or sized.ready.trial.identity != candidate.identity:
         return None
-    carried = found.carried[0]
-    return Case(name=one.name, rate=_load(one), asked=question.limits, carried=at_confidence(question, carried), predicted=carried)
+    return Case(name=one.name, rate=_load(one), sized=sized)
 
 
 def _load(one: Asked) -> float:

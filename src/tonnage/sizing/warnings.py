@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from tonnage.perf.step import batch_seconds
@@ -17,19 +16,14 @@ from tonnage.plan.warning import (
     Warning,
     WideOverPcie,
 )
-from tonnage.sizing.loads.capacity import STABLE, find_capacity, open_capacity
-from tonnage.sizing.loads.instance import Instance
 from tonnage.sizing.loads.limits import binding_limit
-from tonnage.sizing.loads.load_scan import SURE
 from tonnage.spec.catalog import QualityScore, find_score, models
 
 if TYPE_CHECKING:
     from tonnage.plan.sensitivity import Sensitivity
-    from tonnage.sizing.loads.bounds import Carried
-    from tonnage.sizing.loads.capacity import Capacity
+    from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.question import Question
-    from tonnage.sizing.search.search import Answer
-    from tonnage.spec.deployment import Slo
+    from tonnage.sizing.search.contender import Sized
 
 LARGE = 13e9
 """Parameters from which the course prefers GPUs joined by NVLink."""
@@ -55,22 +49,19 @@ FILLED = 64
 LENGTHS: tuple[Literal["isl", "osl"], ...] = ("isl", "osl")
 
 
-def warnings(question: Question, found: Answer, swings: Sensitivity | None) -> tuple[Warning, ...]:
-    """Every rule of thumb that the chosen deployment runs against; none where nothing was chosen.
+def warnings(best: Sized, swings: Sensitivity | None) -> tuple[Warning, ...]:
+    """Every rule of thumb that the chosen deployment runs against.
 
     Args:
-        question: what was asked.
-        found: the answer.
+        best: the choice.
         swings: its sensitivity, which advice is read off.
     """
-    if not found.carried:
-        return ()
-    chosen = found.carried[0]
+    question = best.contender.question
     each = (
-        _nvlink(chosen),
-        _pcie(chosen),
+        _nvlink(best),
+        _pcie(best),
         length_to_shorten(swings),
-        _halved(question, found, chosen),
+        _halved(best),
         _bursty(question),
         _smaller(question),
     )
@@ -86,7 +77,7 @@ def link_share(instance: Instance) -> float:
     return 1.0 - batch_seconds(bare, batch, batch) / batch_seconds(c, batch, batch)
 
 
-def _nvlink(chosen: Carried) -> PcieForLargeModel | None:
+def _nvlink(chosen: Sized) -> PcieForLargeModel | None:
     d = chosen.ready.trial.deployment
     tp = d.parallelism.tp
     if d.step_source is not None or d.model.parameters <= LARGE or tp == 1 or d.gpu.tp_link(tp) != "pcie":
@@ -95,7 +86,7 @@ def _nvlink(chosen: Carried) -> PcieForLargeModel | None:
     return PcieForLargeModel(value=share, model=d.model.name, parameters=d.model.parameters, gpu=d.gpu.name)
 
 
-def _pcie(chosen: Carried) -> WideOverPcie | None:
+def _pcie(chosen: Sized) -> WideOverPcie | None:
     d = chosen.ready.trial.deployment
     tp = d.parallelism.tp
     if d.step_source is not None or tp <= WIDE or d.gpu.tp_link(tp) != "pcie":
@@ -117,35 +108,19 @@ def length_to_shorten(found: Sensitivity | None) -> LengthToShorten | None:
     return LengthToShorten(value=ratio, which=which, change=swings[which].change, saved=saved[which], other_saved=least)
 
 
-def _halved(question: Question, found: Answer, chosen: Carried) -> LimitHalvesThroughput | None:
-    """What the instance would carry without the limit that ends its load."""
-    instance, capacity = chosen.ready.instance, chosen.capacity
-    binding = binding_limit(instance.asked.slo, capacity.binds)
-    if binding is None or question.recording is not None or question.offline or not _could_shrink(found):
+def _halved(best: Sized) -> LimitHalvesThroughput | None:
+    """What the instance would carry without the limit that ends its load, where a looser one could save a system."""
+    question, capacity = best.contender.question, best.as_predicted
+    binding = binding_limit(question.limits, capacity.binds)
+    if binding is None or question.recording is not None or question.offline or best.systems == best.contender.layout.systems_per_instance:
         return None
-    rest = tuple(limit for limit in instance.asked.slo if limit != binding)
-    without = STABLE * capacity.saturation
-    if rest:
-        without = _without(instance, rest).rate
+    without = best.contender.without(binding, best.instances).rate
     ratio = without / capacity.rate
     if ratio < HALVES:
         return None
     return LimitHalvesThroughput(
         value=ratio, limit=limit_of(binding), requests_per_second=capacity.rate, requests_per_second_without=without
     )
-
-
-def _could_shrink(found: Answer) -> bool:
-    """Whether a looser limit could save a system: the choice has more than one instance takes."""
-    pool = found.candidates[0].pool
-    return pool.systems > pool.fleet.systems_per_instance
-
-
-def _without(instance: Instance, rest: Slo) -> Capacity:
-    """What the instance carries inside the other limits; in an open loop most of these runs were made for all limits already."""
-    if instance.asked.load == "open":
-        return open_capacity(instance, care=SURE, slo=rest)
-    return find_capacity(Instance(instance.deployment, replace(instance.asked, slo=rest)))
 
 
 def _bursty(question: Question) -> BurstyTrace | None:

@@ -30,6 +30,9 @@ WORDS_PER_TOKEN = 0.75
 CHARACTERS_PER_TOKEN = 4.0
 """Of English text (OpenAI, "What are tokens and how to count them?": "1 token ~= 4 chars in English")."""
 
+EXACT = "exact:"
+"""What stands before a length that every request is to have."""
+
 TAIL = 3.0902
 """Standard deviations to the 99.9th percentile, where the longest length of an endless distribution is taken."""
 
@@ -45,6 +48,7 @@ class Lengths:
         bins: (tokens, weight) of a "histogram", weights summing to 1.
         plus: fixed tokens inside ``mean`` that do not vary, such as a system prompt.
         written: how it was written, where that is not the tokens themselves; not compared.
+        exact: whether a "fixed" length was asked to be just so; otherwise it is a mean where systems are sized.
     """
 
     kind: LengthKind = "fixed"
@@ -53,6 +57,7 @@ class Lengths:
     bins: tuple[tuple[float, float], ...] = ()
     plus: float = 0.0
     written: str = field(default="", compare=False)
+    exact: bool = False
 
     def draw(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
         """``count`` lengths as int64 tokens, each at least 1."""
@@ -103,12 +108,23 @@ class Lengths:
         plus = 0.0 if self.kind == "fixed" else self.plus + tokens
         return replace(self, mean=self.mean + tokens, plus=plus, written=f"{self.written}+{tokens:g}" if self.written else "")
 
+    def within(self, share: float, plus: float = 0.0) -> Lengths:
+        """Lengths that vary evenly by a share of this one, up and down, but for ``plus`` tokens of it that do not."""
+        own = self.mean - plus
+        base = f"{self}" if not plus else f"{own:.10g}"
+        written = f"{base}+-{100 * share:.4g}%{f'+{plus:g}' if plus else ''}"
+        return Lengths(kind="uniform", mean=self.mean, std=share * own / math.sqrt(3.0), plus=plus, written=written)
+
+    def at_mean(self) -> Lengths:
+        """The mean alone: requests that are equal."""
+        return Lengths(mean=self.mean)
+
     def __str__(self) -> str:
         """Such as "2000", "normal:2000,500" or "lengths.csv", what ``parse_lengths`` reads; pairs give "pairs.csv (mean 2048)"."""
         if self.written:
             return self.written
         if self.kind == "fixed":
-            return f"{self.mean:.10g}"
+            return f"{EXACT if self.exact else ''}{self.mean:.10g}"
         plus = f"+{self.plus:g}" if self.plus else ""
         if self.kind == "histogram":
             return f"histogram:{','.join(f'{value:g}:{weight:g}' for value, weight in self.bins)}{plus}"
@@ -179,6 +195,7 @@ def histogram(bins: list[tuple[float, float]], written: str = "") -> Lengths:
 
 _NUMBER = r"(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?"
 _UNIT = re.compile(r"\s*(words?|tokens?|characters?|chars?)$")
+_WITHIN = re.compile(rf"^(.+)\+-({_NUMBER})%(?:\+({_NUMBER}))?$")
 _PLUS = re.compile(rf"^(.*[^e+])\+({_NUMBER})$")
 _PAIR = re.compile(r"^(normal|lognormal|uniform):([^,]+),([^,]+)$")
 _INTERVAL = re.compile(rf"^(?:uniform:)?({_NUMBER})\s*-\s*({_NUMBER})$")
@@ -187,9 +204,9 @@ _PART = re.compile(r"^(?:(\d+)\s*[x×*]\s*)?(.+?)\s*(words?|tokens?|characters?|
 
 
 def parse_lengths(text: str, where: str, words_per_token: float = WORDS_PER_TOKEN) -> Lengths:
-    """Read "2000", "2k", "2000±500", "lognormal:2000,500", "uniform:1600-2000", "1600-2000" or "histogram:100:0.2,500:0.8".
+    """Read "2000", "2k", "exact:2000", "2000±500", "2000±20%", "lognormal:2000,500", "1600-2000" or "histogram:100:0.2,500:0.8".
 
-    Each may end in "words" ("3500words") or "chars" ("8000chars"), or have a fixed part added ("lognormal:300,90+4600"); a path that
+    An interval may be written "uniform:1600-2000" too. Each may end in "words" ("3500words") or "chars" ("8000chars"), or have a fixed part added ("lognormal:300,90+4600"); a path that
     ends in ".csv" is a file with the columns value and weight.
 
     Raises:
@@ -200,6 +217,11 @@ def parse_lengths(text: str, where: str, words_per_token: float = WORDS_PER_TOKE
         from tonnage.spec.length_files import read_histogram
 
         return read_histogram(text.strip(), where)
+    if plain.startswith(EXACT):
+        return replace(_fixed(parse_lengths(plain.removeprefix(EXACT), where, words_per_token), text, where), exact=True)
+    if (within := _WITHIN.match(plain)) is not None and 0 < float(within.group(2)) <= 100:
+        mean, plus = _fixed(parse_lengths(within.group(1), where, words_per_token), text, where), float(within.group(3) or 0.0)
+        return replace(mean, mean=mean.mean + plus).within(float(within.group(2)) / 100, plus)
     unit = _UNIT.search(plain)
     per_token = _per_token(unit, words_per_token)
     body = plain[: unit.start()] if unit else plain
@@ -212,6 +234,13 @@ def parse_lengths(text: str, where: str, words_per_token: float = WORDS_PER_TOKE
     lengths = _checked(found, text, where).longer(plus).scaled(1 / per_token)
     _checked(lengths, text, where)
     return replace(lengths, written=plain) if per_token != 1.0 else lengths
+
+
+def _fixed(lengths: Lengths, text: str, where: str) -> Lengths:
+    """The lengths, refused where they are a distribution already."""
+    if lengths.kind != "fixed":
+        raise InputError(_form(text, where))
+    return lengths
 
 
 def _per_token(unit: re.Match[str] | None, words_per_token: float) -> float:
@@ -270,7 +299,7 @@ def _histogram(body: str, text: str, where: str) -> Lengths:
 
 def _form(text: str, where: str) -> str:
     return (
-        f"{where}: '{text}' is not a length in tokens; write for example 2000, 2000+-500, 3500words, 8000chars, lognormal:2000,500, "
+        f"{where}: '{text}' is not a length in tokens; write for example 2000, exact:2000, 2000+-500, 2000+-20%, 3500words, 8000chars, lognormal:2000,500, "
         "uniform:1600-2000, histogram:100:0.2,500:0.8 or the path of a .csv"
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,12 @@ class Pause:
 
         scale = self.mean_s * 1e9
         return np.rint(rng.exponential(scale, count) if self.exponential else np.full(count, scale)).astype(np.int64)
+
+    def within(self, seconds: float) -> float:
+        """The share of such pauses that are no longer than that."""
+        if self.exponential and self.mean_s > 0:
+            return 1.0 - math.exp(-seconds / self.mean_s)
+        return float(seconds >= self.mean_s)
 
     def __str__(self) -> str:
         """Such as "30 s", or "30 s on average" where it is drawn."""

@@ -104,7 +104,7 @@ class CloudOffer:
         offer: its name, which begins with the provider, such as "AWS p5.48xlarge on-demand us-east-1".
         usd_per_gpu_hour: for each GPU; its range is that over regions or over the provider's offers.
         provider: who rents it out; empty where several do, or the user did not say.
-        machine_gpus: GPUs of one machine of that type; None where GPUs are rented one by one or it is not known.
+        machine_gpus: GPUs of the machines that can be rented at this price, the smallest first; empty where it is not known.
         terms: such as "on-demand", "spot" and "reserved 1 year"; empty where the user did not say.
     """
 
@@ -112,12 +112,28 @@ class CloudOffer:
     offer: str
     usd_per_gpu_hour: Figure
     provider: str = ""
-    machine_gpus: int | None = None
+    machine_gpus: tuple[int, ...] = ()
     terms: str = ""
 
-    def holds(self, gpus: int) -> bool:
-        """Whether one machine has so many GPUs, as far as is known."""
-        return self.machine_gpus is None or self.machine_gpus >= gpus
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudTier:
+    """The providers that rent out machines of one size: offers that can be compared.
+
+    Attributes:
+        machine_gpus: GPUs of a machine; None where that is not known, so that as many GPUs are rented as an instance takes.
+        offers: of each provider the cheapest, the cheapest provider first.
+        elsewhere: of each provider that has no machine of this size the cheapest of its others, the cheapest provider first.
+    """
+
+    machine_gpus: int | None
+    offers: tuple[CloudOffer, ...]
+    elsewhere: tuple[CloudOffer, ...] = ()
+
+    @property
+    def offer(self) -> CloudOffer:
+        """The one that counts: the middle one of the providers, the cheaper of two."""
+        return self.offers[(len(self.offers) - 1) // 2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +168,7 @@ class Prices:
         server_over_gpus: price of a server over the price of its GPUs alone, which estimates a system that nobody quotes.
         power_in_hosting: whether hosting already pays for the electricity (it then is shown and not added).
         systems, gpus, cloud, api: by catalog id and offer; the user's own stand first.
-        cloud_offer: the beginning of the offer's name to count with where a GPU has several; empty leaves it to ``cloud_price``.
+        cloud_offer: the beginning of the offers' names to count with where a GPU has several; empty leaves it to ``cloud_tiers``.
     """
 
     depreciation_years: Figure
@@ -202,27 +218,21 @@ class Prices:
             estimate=True,
         )
 
-    def cloud_offers(self, gpu: str, gpus: int = 1) -> tuple[CloudOffer, ...]:
-        """The offers that a cost may be computed with, the cheapest first; none where no price is known.
+    def cloud_tiers(self, gpu: str, gpus: int = 1) -> tuple[CloudTier, ...]:
+        """The offers that a cost may be computed with, by the size of their machines, the smallest first; none where no price is known.
 
-        The user's own stands alone, and so does the one whose name begins with ``cloud_offer``. Otherwise every provider stands
-        with the cheapest of its on-demand offers. Machines with fewer GPUs than an instance takes (``gpus``) are left out where
-        larger ones are offered.
+        The user's own offers count alone, and so do those whose names begin with ``cloud_offer``, each size with the first of them.
+        Otherwise every provider counts with the cheapest of its on-demand offers. Machines with fewer GPUs than an instance takes
+        (``gpus``) are left out where larger ones are offered; where an instance takes several, they are the largest.
         """
         every = [offer for offer in self.cloud if offer.gpu == gpu]
-        own = next((offer for offer in every if offer.usd_per_gpu_hour.given), None)
+        own = [offer for offer in every if offer.usd_per_gpu_hour.given]
         named = [offer for offer in every if self.cloud_offer and offer.offer.startswith(self.cloud_offer)]
-        if own is not None or named:
-            return (own or next(iter(_holding(named, gpus))),)
-        cheapest: dict[str, CloudOffer] = {}
-        for offer in sorted(_holding([offer for offer in every if offer.terms == ON_DEMAND], gpus), key=_usual):
-            cheapest.setdefault(offer.provider or offer.offer, offer)
-        return tuple(cheapest.values()) or tuple(sorted(every, key=_usual))
-
-    def cloud_price(self, gpu: str, gpus: int = 1) -> CloudOffer | None:
-        """The middle one of ``cloud_offers``, the cheaper of two; None where there is none."""
-        offers = self.cloud_offers(gpu, gpus)
-        return offers[(len(offers) - 1) // 2] if offers else None
+        alone = own or _on_demand(named) or named
+        if alone:
+            return tuple(CloudTier(machine_gpus=size, offers=offers[:1]) for size, offers in _by_size(alone, gpus).items())
+        found = _by_size(sorted(_on_demand(every) or every, key=_usual), gpus)
+        return tuple(_tier(size, found) for size in found)
 
     def api_price(self, model: str | None = None) -> ApiPrice | None:
         """What APIs ask for a model; None where it is not known.
@@ -250,11 +260,42 @@ class Prices:
         return asdict(self)
 
 
-def _holding(offers: Sequence[CloudOffer], gpus: int) -> Sequence[CloudOffer]:
-    """The offers without machines that are too small; all where no machine is known to be large enough."""
-    if not any(offer.machine_gpus is not None and offer.holds(gpus) for offer in offers):
-        return offers
-    return [offer for offer in offers if offer.holds(gpus)]
+def _on_demand(offers: Sequence[CloudOffer]) -> list[CloudOffer]:
+    return [offer for offer in offers if offer.terms == ON_DEMAND]
+
+
+def _by_size(offers: Sequence[CloudOffer], gpus: int) -> dict[int | None, tuple[CloudOffer, ...]]:
+    """The offers in their order by the size of the machines, the smallest first, without those that are too small.
+
+    Only the largest counts where none is large enough: what an instance takes is spread over few fast links between machines.
+    """
+    found: dict[int | None, tuple[CloudOffer, ...]] = {}
+    for size in sorted({size for offer in offers for size in offer.machine_gpus}):
+        found[size] = tuple(offer for offer in offers if size in offer.machine_gpus)
+    enough = min(gpus, max((size for size in found if size), default=gpus))
+    found = {size: those for size, those in found.items() if size and size >= enough}
+    unknown = tuple(offer for offer in offers if not offer.machine_gpus)
+    return {**found, None: unknown} if unknown else found
+
+
+def _tier(size: int | None, found: Mapping[int | None, tuple[CloudOffer, ...]]) -> CloudTier:
+    """The tier of one size: of every provider the first offer, as the offers are sorted by price."""
+    here = _each_provider(found[size])
+    known = {_provider(offer) for offer in here}
+    others = sorted((offer for those in found.values() for offer in those), key=_usual)
+    elsewhere = _each_provider(offer for offer in others if _provider(offer) not in known)
+    return CloudTier(machine_gpus=size, offers=here, elsewhere=elsewhere)
+
+
+def _each_provider(offers: Iterable[CloudOffer]) -> tuple[CloudOffer, ...]:
+    first: dict[str, CloudOffer] = {}
+    for offer in offers:
+        first.setdefault(_provider(offer), offer)
+    return tuple(first.values())
+
+
+def _provider(offer: CloudOffer) -> str:
+    return offer.provider or offer.offer
 
 
 def _is_model(name: str) -> bool:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from tonnage.errors import DoesNotFit, InputError
 from tonnage.perf.prediction_error import intervals_of, regime_of
 from tonnage.sizing.loads.capacity import find_capacity
-from tonnage.sizing.loads.instance import Asked, Instance
+from tonnage.sizing.loads.instance import QUICK, Traffic
+from tonnage.sizing.loads.runs import Runs
 from tonnage.spec.deployment import Limit
 from tonnage.spec.lengths import Lengths, parse_lengths
 from tonnage.spec.workload import Process
@@ -65,17 +66,20 @@ class Predictor:
         self._deployment = deployment
         self._isl = _lengths(asked.isl, asked.mean_isl)
         self._osl = _lengths(asked.osl, asked.mean_osl)
-        self._asked = Asked(
+        self._runs = Runs()
+        self._slo = tuple(Limit(metric=one.metric, statistic=one.statistic, seconds=one.seconds) for one in asked.limits_that_count)
+        self._traffic = Traffic(
             isl=self._isl,
             osl=self._osl,
-            slo=tuple(Limit(metric=one.metric, statistic=one.statistic, seconds=one.seconds) for one in asked.limits_that_count),
             load="open",
             process=process,
             cv=asked.cv if asked.cv and asked.arrivals != "trace" else 1.0,
             seed=asked.seed or 0,
             step_factor=asked.step_factor,
             gpus_per_system=gpus_per_system,
+            router=asked.router or "random",
         )
+        self._instances = max(1, 0 if plan.choice is None else plan.choice.instances)
         self._capacity = lru_cache(maxsize=64)(self._searched)
 
     def at(self, rate: float, *, isl: float | None, osl: float | None, slower: float = 1.0) -> Expected:
@@ -87,31 +91,33 @@ class Predictor:
             slower: every step takes so many times as long as predicted.
         """
         factors = _factor(isl, self._isl.mean), _factor(osl, self._osl.mean)
-        asked = self._with(*factors, slower)
+        traffic = self._with(*factors, slower)
         capacity = self._capacity(*factors, slower)
         summary, intervals = None, dict[str, tuple[float, float]]()
         if rate > 0:
-            summary = Instance(self._deployment, asked).measured(rate)
-            intervals = self._intervals(summary, asked)
-        return Expected(summary=summary, intervals=intervals, capacity=capacity, isl=asked.isl.mean, osl=asked.osl.mean)
+            instance = self._runs.instance(self._deployment, traffic)
+            summary = self._runs.open(instance, instance.standing_for(self._instances), rate, QUICK).summary
+            intervals = self._intervals(summary, traffic)
+        return Expected(summary=summary, intervals=intervals, capacity=capacity, isl=traffic.isl.mean, osl=traffic.osl.mean)
 
-    def _with(self, isl: float, osl: float, slower: float) -> Asked:
-        asked = self._asked
-        return replace(asked, isl=self._isl.scaled(isl), osl=self._osl.scaled(osl), step_factor=asked.step_factor * slower)
+    def _with(self, isl: float, osl: float, slower: float) -> Traffic:
+        traffic = self._traffic
+        return replace(traffic, isl=self._isl.scaled(isl), osl=self._osl.scaled(osl), step_factor=traffic.step_factor * slower)
 
     def _searched(self, isl: float, osl: float, slower: float) -> float:
         try:
-            return find_capacity(Instance(self._deployment, self._with(isl, osl, slower))).rate
+            instance = self._runs.instance(self._deployment, self._with(isl, osl, slower))
+            return find_capacity(self._runs, instance, self._slo, instances=instance.standing_for(self._instances), care=QUICK).rate
         except DoesNotFit:
             return 0.0
 
-    def _intervals(self, summary: Summary, asked: Asked) -> dict[str, tuple[float, float]]:
+    def _intervals(self, summary: Summary, traffic: Traffic) -> dict[str, tuple[float, float]]:
         values: dict[str, float] = {}
         for metric in ("ttft", "tpot", "e2e"):
             for statistic in ("mean", "p50", "p95", "p99"):
                 name = f"{metric}_ms" if statistic == "mean" else f"{metric}_{statistic}_ms"
                 values[name] = summary.statistic_ms(metric, statistic)
-        return intervals_of(values, regime_of(self._deployment, isl=asked.isl.mean, osl=asked.osl.mean))
+        return intervals_of(values, regime_of(self._deployment, isl=traffic.isl.mean, osl=traffic.osl.mean))
 
 
 def _lengths(text: str, mean: float) -> Lengths:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC
 from tests.report.example_plan import full
-from tonnage.cost.job import job_cost
+from tonnage.cost.job import in_proportion, job_cost
 from tonnage.cost.where import compare
 from tonnage.plan.cost import YearlyCost
 from tonnage.plan.traffic import Traffic
@@ -38,7 +38,8 @@ def test_course_figures_and_every_price_stand_in_the_section() -> None:
     cost = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, today=TODAY)
     text = text_of(cost_section(cost))
     assert "On-prem, owned for the peak ← 595,000 400,000 195,000 0.66" in " ".join(text.split())
-    assert "On-prem for exactly 4.806 systems would cost 571,960 USD a year, 0.64 USD per 1,000 requests." in text
+    exactly = "exactly 4.806 systems would cost 571,960 USD a year, 0.64 USD per 1,000 requests."
+    assert f"On-prem counts the 5 systems that are bought; {exactly}" in " ".join(text.split())
     assert "2.60" in text
     assert "below 45,769,231 requests a year" in text
     assert "! Prices older than a year" in text
@@ -53,7 +54,8 @@ def test_systems_that_the_fleet_s_simulation_asks_for_are_not_called_exact() -> 
     served = replace(COURSE_SERVING, systems=6)
     text = text_of(cost_section(compare(COURSE_TRAFFIC, served, PRICES)))
     assert "6 systems" in text
-    assert "exactly" not in text
+    assert "On-prem counts" not in text
+    assert "is the cost of exactly 6 systems over" in text
 
 
 def test_reasons_stand_where_costs_are_not_known() -> None:
@@ -74,14 +76,15 @@ def test_one_priced_way_is_not_marked_as_the_cheapest() -> None:
 
 def test_a_job_in_text() -> None:
     prices = PRICES.with_overrides({"cloud": {"h100": 20.0}, "licence_usd_per_gpu_hour": None})
-    job = job_cost(198_000, 5.5 * 3_600, (2_000, 200), replace(COURSE_SERVING, requests_per_second_per_instance=1.0), prices)
+    serving = replace(COURSE_SERVING, requests_per_second_per_instance=1.0)
+    job = job_cost(in_proportion(198_000, 5.5 * 3_600, serving), (2_000, 200), serving, prices)
     text = text_of(job_section(replace(full(), cost=job)))
     assert text.splitlines()[0] == "Cost of the job"
     assert "198,000 requests within 5.5 hours" in text
     assert "Owned                   238,000 USD a year for 2 systems of 8 GPUs" in text
-    assert "On cloud GPUs           1,200 USD a job (60 GPU-hours (6 begun hours)" in text
+    assert "On cloud GPUs           1,100 USD a job (55 GPU-hours (10 GPUs for 5.5 h)" in text
     assert "Through an API          515 USD a job" in text
-    assert "Cheaper than the cloud  owning is, from 198 jobs a year on" in text
+    assert "Cheaper than the cloud  owning is, from 216 jobs a year on" in text
     assert "1,593 jobs a year, for more of which a year has no time" in text
 
 

@@ -29,7 +29,7 @@ def test_the_cards_are_the_plan_s_own_numbers() -> None:
     assert plan.choice is not None
     assert cards["systems to buy"] == str(plan.choice.systems)
     assert cards["GPUs"] == str(plan.choice.gpus)
-    assert cards["of what the fleet can carry, used at the peak"] == f"{plan.choice.utilisation:.0%}"
+    assert cards["of capacity, used at the peak"] == f"{plan.choice.utilisation:.0%}"
     sure = Confidence(meets=0.83, systems={"50": 4, "80": 5, "95": 6}, step_factors={}, metric="ttft_ms")
     surer = replace(plan, candidates=(replace(plan.choice, confidence=sure), *plan.candidates[1:]))
     assert dict(first_glance(surer))["probability that every limit holds"] == "83%"

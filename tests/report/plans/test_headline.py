@@ -75,6 +75,20 @@ def test_the_peak_names_every_limited_statistic_beside_its_limit_and_the_mean_of
     assert "TTFT" not in at_peak_text(unmeasured, limits)
 
 
+@pytest.mark.parametrize(("share", "said"), [(0.0042, "under 1%"), (0.64, "64%")])
+def test_a_page_says_once_and_in_one_way_how_full_the_fleet_is(share: float, said: str) -> None:
+    first, *rest = sized().candidates
+    plan = replace(sized(), candidates=(replace(first, utilisation=share, at_peak=replace(PEAK, utilisation=share)), *rest))
+    text = terminal(plan_text((plan,)))
+    load = next(line for line in text.splitlines() if line.startswith("Load  "))
+    words = " ".join(text.split())
+    assert words.count("of capacity") == words.count(f"{said} of capacity") == 1
+    assert "%" not in load
+    assert dict(first_glance(plan))["of capacity, used at the peak"] == said
+    unchecked = replace(plan, candidates=(replace(first, utilisation=share, at_peak=None), *rest))
+    assert f"{said} of capacity at the peak; limited by" in " ".join(terminal(plan_text((unchecked,))).split())
+
+
 @pytest.mark.parametrize(
     ("share", "text"), [(0.949, "94%"), (0.8, "80%"), (0.9951, "over 99%"), (0.99, "99%"), (0.004, "under 1%"), (0.29, "29%")]
 )

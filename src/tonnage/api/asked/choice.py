@@ -1,10 +1,9 @@
 """The choice among finished candidates: by what the asker wants least of, inside what may be spent, drawn and filled.
 
-The search ends with every deployment that meets the limits, each at the fewest systems, and its first one checked as a whole fleet. Here
-what stands by for failures is added, prices and power are read, and the candidates are put into another order. Where another one comes
-first, the same question is asked again for that deployment alone, so that its fleet is checked and everything that a plan says of its
-choice is said of it; if that takes more systems, the order is made again. The search's own first candidate is checked too and stays in
-the race: a choice by cost is never dearer than it, and one by GPUs never larger.
+The search ends with the best deployment of every GPU type, and the first of them checked as a whole fleet. Here what stands by for
+failures is added, prices and power are read, and the candidates are put into another order. Where another one comes first, the same
+question is asked again for its GPU type alone, so that its knobs are tried and its fleet is checked; if that takes other systems, the order
+is made again. At last everything that a plan says of its choice is said of the one that is left.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from tonnage.plan.footprint import footprint
 from tonnage.plan.pareto import pareto
 from tonnage.plan.reason import OverBudget, OverPower, OverRacks, Reason
 from tonnage.plan.rejected import Rejected, rejected
+from tonnage.plan.runner_up import RunnerUp
 from tonnage.sizing.fleet.standby import shifted, with_standby
 from tonnage.sizing.search.narrowed import narrowed
 
@@ -38,8 +38,11 @@ if TYPE_CHECKING:
 MOST_CHECKED = 12
 """Most candidates whose fleet is checked before one is chosen."""
 
+OF_THE_CHOICE = ("explain", "sensitivity", "fleet_check", "tail", "prefix_cache", "job", "percentile_answer")
+"""What a plan says of its choice, and of nothing without one."""
+
 Search = Callable[["Question"], "Plan"]
-"""What answers a question, as ``sizing.planner.size`` does."""
+"""What answers a question, as ``sizing.planner.size`` does, with one memory for all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,30 +178,75 @@ def chosen(question: Question, plan: Plan, scenario: Scenario, *, prices: Prices
     race = Race(question=question, aim=aim or Aim(), reserve=reserve, prices=prices, where=where)
     first = race.prepared(plan.candidates[0])
     running = [first, *(race.prepared(each) for each in plan.candidates[1:])]
-    deep: dict[int, Plan] = {id(first): plan}
-    out: list[Rejected] = []
+    sure, out = {id(first)}, list[Rejected]()
     while True:
         spent = {id(each): race.outlay(plan, each) for each in running}
         _check_priced(race.aim, list(spent.values()))
         running.sort(key=lambda each: race.key(each, spent[id(each)]))
         broken = {id(each): race.broken(plan, each, spent[id(each)]) for each in running}
         best = next((each for each in running if broken[id(each)] is None), None)
-        if best is None or id(best) in deep or len(deep) > MOST_CHECKED:
+        if best is None or id(best) in sure or len(sure) > MOST_CHECKED:
             break
-        again = search(narrowed(question, best))
+        again = search(replace(_alone(question, best), deepen=False))
         place = running.index(best)
-        if again.choice is None or again.choice.identity != best.identity:
+        if again.choice is None:
             running.pop(place)
             out += [rejected(best.identity, each.reason) for each in again.rejected[:1]]
             continue
         running[place] = race.prepared(again.choice)
-        deep[id(running[place])] = again
-    if best is not None and id(best) not in deep:
-        best = next(each for each in running if broken[id(each)] is None and id(each) in deep)
+        sure.add(id(running[place]))
+    if best is not None and id(best) not in sure:
+        best = next(each for each in running if broken[id(each)] is None and id(each) in sure)
     over = [rejected(each.identity, why) for each in running if (why := broken[id(each)]) is not None]
     kept = [each for each in running if broken[id(each)] is None and each is not best]
     candidates = () if best is None else (best, *kept)
-    return _made(plan, None if best is None else deep[id(best)], candidates, (*over, *out, *plan.rejected), aim)
+    deep = None if best is None else plan if best is first else search(_alone(question, best))
+    return _made(plan, deep, candidates, (*over, *out, *plan.rejected), aim)
+
+
+def with_runner_up(question: Question, plan: Plan, *, prices: Prices, where: tuple[Where, ...], search: Search) -> Plan:
+    """The plan with the best deployment on another GPU type; arguments as of ``chosen``."""
+    choice = plan.choice
+    others = {each.gpu: each for each in reversed(plan.candidates) if choice is not None and each.gpu != choice.gpu}
+    if choice is None or not others or question.offline or plan.demand.of_existing:
+        return plan
+    race = Race(question=question, aim=Aim(), reserve=None, prices=prices, where=where)
+
+    def cost(candidate: Candidate) -> float | None:
+        return race.outlay(plan, candidate).own_usd_per_year
+
+    def order(candidate: Candidate) -> tuple[object, ...]:
+        usd = cost(candidate)
+        return (usd is None, usd or 0.0, *by_gpus_needed(candidate))
+
+    own = cost(choice)
+    for near in sorted(others.values(), key=order):
+        other = search(replace(_of_gpu(question, near), deepen=False)).choice
+        if other is None:
+            continue
+        usd = cost(other)
+        found = RunnerUp(
+            deployment=other.identity,
+            system=other.system,
+            systems=other.systems,
+            gpus=other.gpus,
+            systems_exact=other.systems_exact,
+            usd_per_year=usd,
+            more_usd_per_year=None if usd is None or own is None else usd - own,
+        )
+        return replace(plan, runner_up=found)
+    return plan
+
+
+def _alone(question: Question, candidate: Candidate) -> Question:
+    """The question for the GPU type of a candidate; where the shortest answers are asked for, for the deployment itself."""
+    return narrowed(question, candidate) if question.objective == "latency" else _of_gpu(question, candidate)
+
+
+def _of_gpu(question: Question, candidate: Candidate) -> Question:
+    """The question for the GPU type of a candidate alone."""
+    gpus = tuple(gpu for gpu in question.gpus if gpu.name == candidate.gpu)
+    return replace(question, gpus=gpus, have=(), growth_per_month=None)
 
 
 def _check_priced(aim: Aim, spent: list[Outlay]) -> None:
@@ -216,21 +264,17 @@ def _check_priced(aim: Aim, spent: list[Outlay]) -> None:
 def _made(plan: Plan, deep: Plan | None, candidates: tuple[Candidate, ...], out: tuple[Rejected, ...], aim: Aim | None) -> Plan:
     """The plan with other candidates, and all that it says of its choice taken from the answer that was asked for that one alone."""
     if deep is None:
-        nothing: dict[str, Any] = {"curve": (), "explain": None, "sensitivity": None, "warnings": (), "fleet_check": None, "job": None}
-        return replace(plan, candidates=(), rejected=out, pareto=(), aim=aim, percentile_answer=None, **nothing)
+        nothing: dict[str, Any] = dict.fromkeys(OF_THE_CHOICE)
+        return replace(plan, candidates=(), rejected=out, pareto=(), aim=aim, curve=(), warnings=(), routers=(), **nothing)
     known = candidates[0].standby
     return replace(
-        plan,
+        deep,
+        scenario=plan.scenario,
+        existing=plan.existing,
         candidates=candidates,
         rejected=out,
-        notes=deep.notes if deep is not plan else plan.notes,
-        percentile_answer=deep.percentile_answer,
-        curve=deep.curve,
+        reachable=plan.reachable,
         pareto=pareto(candidates) if plan.pareto else (),
-        explain=deep.explain,
         sensitivity=shifted(deep.sensitivity, 0 if known is None else known.extra_systems),
-        warnings=deep.warnings,
-        fleet_check=deep.fleet_check,
-        job=deep.job,
         aim=aim,
     )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tonnage.api.asked.faults import Faults
 from tonnage.errors import option
-from tonnage.plan.note import LengthInCharacters, LengthInWords, Note, Part, PromptPart, PromptParts, Which
+from tonnage.plan.note import LengthInCharacters, LengthInWords, LengthsVary, Note, Part, PromptPart, PromptParts, Which
 from tonnage.spec.length_files import read_pairs
 from tonnage.spec.lengths import CHARACTERS_PER_TOKEN, WORDS_PER_TOKEN, Lengths, Pairs, parse_lengths, parse_part
 from tonnage.spec.recording import Recording
@@ -16,12 +16,24 @@ from tonnage.spec.use_cases import mixture_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LengthsFound:
-    """Lengths of one request, drawn apart or in pairs, and what was understood on the way."""
+    """Lengths of one request, drawn apart or in pairs, the tokens of every prompt that were given as parts of it, and what was understood."""
 
     isl: Lengths
     osl: Lengths
     pairs: Pairs | None
     remarks: tuple[Note, ...]
+    added: int = 0
+
+    def spread(self, share: float) -> LengthsFound:
+        """With single numbers as means, around which lengths vary evenly by a share of them; ``exact:`` ones stay as they are."""
+        if self.pairs is not None or not share:
+            return self
+        isl = self.isl.within(share, self.added) if self.isl.kind == "fixed" and not self.isl.exact else self.isl
+        osl = self.osl.within(share) if self.osl.kind == "fixed" and not self.osl.exact else self.osl
+        both: tuple[tuple[Which, bool], ...] = (("isl", isl is not self.isl), ("osl", osl is not self.osl))
+        changed = tuple(name for name, varies in both if varies)
+        note = (LengthsVary(which=changed, share=share),) if changed else ()
+        return replace(self, isl=isl, osl=osl, remarks=(*self.remarks, *note))
 
 
 def replays_lengths(asked: LengthsAsked) -> bool:
@@ -58,7 +70,7 @@ def lengths_found(asked: LengthsAsked, recording: Recording | None, faults: Faul
         return None
     remarks += _in_words(texts, (isl_own, osl_own), words)
     remarks += _in_characters(texts, (isl_own, osl_own))
-    return LengthsFound(isl=isl_own.longer(added), osl=osl_own, pairs=None, remarks=tuple(remarks))
+    return LengthsFound(isl=isl_own.longer(added), osl=osl_own, pairs=None, remarks=tuple(remarks), added=added)
 
 
 def _given_twice(asked: LengthsAsked) -> str:

@@ -8,7 +8,7 @@ from tonnage.api.asked.lengths import LengthsFound, replays_lengths
 from tonnage.api.asked.routers import BY_CONTENT, router_of
 from tonnage.api.asked.sessions import sessions_of, tier_sizes
 from tonnage.errors import InputError, option
-from tonnage.simulator.router import SIZED_ROUTER
+from tonnage.simulator.router import DEFAULT_ROUTER
 from tonnage.sizing.question import Load, check_context
 from tonnage.sizing.sharing import Sharing, found_tokens
 from tonnage.spec.contents import block_tokens
@@ -80,15 +80,16 @@ def check_load(sharing: Sharing | None, scenario: Scenario, mode: Mode, load: Lo
 
 
 def sized_router(name: str | None, sharing: Sharing | None) -> str:
-    """The router of a plan; where none is named, one by which an instance gets what it is sized for by itself.
+    """The router of a plan; where none is named, one that real fleets have: least outstanding requests.
 
-    That is random choice, and of conversations the hashing of sessions.
+    Of conversations it is the hashing of sessions, and of a trace whose prompts name their blocks one that looks at prompts.
 
     Raises:
         InputError: no router, or one that looks at what prompts share where these share nothing.
     """
     follows = sharing is not None and sharing.follows
-    found = router_of(name, by_content=sharing is not None or name in BY_CONTENT, default="session" if follows else SIZED_ROUTER)
+    usual = "session" if follows else "prefix-aware" if sharing is not None and sharing.recording is not None else DEFAULT_ROUTER
+    found = router_of(name, by_content=sharing is not None or name in BY_CONTENT, default=usual)
     if sharing is None and found in BY_CONTENT:
         raise InputError(
             f"{option('router')}: {found} looks at what prompts share, and these share nothing; give {option('turns')}, "

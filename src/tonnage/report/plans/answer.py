@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tonnage.plan.cost import YearlyCost
-from tonnage.report.numbers import counted, dollars, percent, plain, sentence_of, span, usd
+from tonnage.report.numbers import counted, dollars, plain, sentence_of, span, usd
 from tonnage.report.plans.costs import SAID, owned_and_cheapest, priced, ways, yearly
 from tonnage.report.plans.deployments import systems
 from tonnage.report.plans.existing import existing_sentence, existing_title, running
 from tonnage.report.plans.summary import no_answer
+from tonnage.report.wording.at_peak import used_share
 from tonnage.report.wording.confidence import by_confidence, chance_text
 from tonnage.report.wording.cost import no_cost_text
 from tonnage.report.wording.reachable import reachable_text
@@ -60,12 +61,12 @@ def _bought(plan: Plan, choice: Candidate) -> str:
     bought = f"{_systems(choice)} ({counted(choice.gpus, 'GPU')}{kept})"
     one = choice.systems == 1
     load, demand, model = float(f"{plan.demand.sizing_requests_per_second:.4g}"), plan.demand, plan.scenario.model
-    full = percent(choice.utilisation)
+    full = used_share(choice.utilisation)
     if demand.offline_requests is not None and demand.offline_seconds is not None:
         job = f"{plain(demand.offline_requests)} requests of {model} within {plain(demand.offline_seconds / 3600)} hours"
         done = "" if plan.job is None else f" {sentence_of(f'the job is done after {span(plan.job.finish_seconds)}')}"
         return f"{bought} {'completes' if one else 'complete'} {job}.{done} That takes {full} of what the fleet can do.{_price(plan)}"
-    room = f" The fleet is then at {full} of what the limits allow." if choice.utilisation <= 1 else ""
+    room = f" The fleet is then at {full} of its capacity." if choice.utilisation <= 1 else ""
     sure = "" if choice.confidence is None else f" {_sure(choice.confidence)}"
     sure += "" if choice.standby is None else f" {sentence_of(standby_text(choice.standby))}"
     verb = "carries" if one else "carry"

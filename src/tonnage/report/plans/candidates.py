@@ -105,7 +105,7 @@ def _sure(c: Candidate) -> tuple[str, str]:
     """The chance that its systems meet the limits, and how many do with 95 %."""
     if c.confidence is None:
         return ABSENT, ABSENT
-    most = c.confidence.systems["95"]
+    most = c.confidence.systems.get("95")
     return chance_text(c.confidence.meets).replace("over ", ">").replace("under ", "<"), "none" if most is None else f"{most:,}"
 
 

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from tonnage.report.blocks import section
 from tonnage.report.document import Section, Table, Text
-from tonnage.report.numbers import ABSENT, number, percent, sentence_of
+from tonnage.report.numbers import ABSENT, number, sentence_of
 from tonnage.report.plans.answer import others
 from tonnage.report.plans.deployments import deployment, knobs, latency, systems
+from tonnage.report.wording.at_peak import used_text
 from tonnage.report.wording.confidence import by_confidence, chance_text
-from tonnage.report.wording.deployments import memory_text
+from tonnage.report.wording.deployments import calibration_text, memory_text
 from tonnage.report.wording.fleet_check import fleet_check_text
 from tonnage.report.wording.growth import growth_text
 from tonnage.report.wording.limits import bound_text
@@ -46,14 +47,14 @@ READINGS: tuple[tuple[str, Callable[[Candidate], str]], ...] = (
     ("latency at the peak", lambda c: "" if c.at_peak is None else "; ".join(latency(c.at_peak))),
     ("latency at the limit", lambda c: "; ".join(latency(c))),
     ("what ends the load", lambda c: bound_text(c.binds)),
-    ("used at the peak", lambda c: percent(c.utilisation)),
+    ("used at the peak", lambda c: used_text(c.utilisation)),
     ("fleet saturates at", _saturation),
     ("chance that it meets the limits", lambda c: ABSENT if c.confidence is None else chance_text(c.confidence.meets)),
     ("systems at each confidence", _systems_by_confidence),
     ("engine knobs", knobs),
     ("memory", lambda c: "; ".join(filter(None, (memory_text(pool.memory, pool.kv_tokens) for pool in c.pools)))),
     ("accuracy impact", lambda c: c.accuracy_impact),
-    ("calibration", lambda c: c.calibration if c.accuracy_impact else ""),
+    ("calibration", lambda c: calibration_text(c.calibration) if c.accuracy_impact else ""),
 )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.report.blocks import items, section
 from tonnage.report.document import Block, Section, Table
-from tonnage.report.numbers import ABSENT, number, sentence_of, usd, whole
+from tonnage.report.numbers import ABSENT, counted, number, sentence_of, usd, whole
 from tonnage.report.plans.costs import NAMES, TITLES, owned, priced, spread, takes, ways
 from tonnage.report.plans.outlook import outlook_blocks
 from tonnage.report.wording.cost import THE, break_even_text, cost_note_texts, no_cost_text
@@ -78,7 +78,8 @@ def _exactly(cost: YearlyCost) -> str:
     if way is None or way.usd_per_year_exact is None or way.systems_exact is None or _is_whole(way.systems_exact):
         return ""
     each = "" if way.usd_per_1000_requests_exact is None else f", {usd(way.usd_per_1000_requests_exact)} USD per 1,000 requests"
-    return f"On-prem for exactly {number(way.systems_exact, 4)} systems would cost {usd(way.usd_per_year_exact)} USD a year{each}."
+    bought = f"On-prem counts the {counted(way.systems, 'system')} that are bought" if way.systems != 1 else "On-prem counts a whole system"
+    return f"{bought}; exactly {number(way.systems_exact, 4)} systems would cost {usd(way.usd_per_year_exact)} USD a year{each}."
 
 
 def _is_whole(systems: float) -> bool:

@@ -11,6 +11,7 @@ from tonnage.report.document import Document, Table
 from tonnage.report.numbers import ABSENT, dollars, number, percent
 from tonnage.report.plans.costs import TITLES, priced, yearly
 from tonnage.report.plans.deployments import deployments, systems
+from tonnage.report.wording.at_peak import used_text
 from tonnage.report.wording.confidence import chance_text
 from tonnage.report.wording.demand import demand_text
 from tonnage.report.wording.limits import bound_text, limit_text
@@ -156,7 +157,7 @@ def _answer(plan: Plan) -> Values:
         "requests/s of an instance": (number(best.requests_per_second_per_instance), best.requests_per_second_per_instance),
         "bound by": (bound_text(best.binds), None),
         "P(meets)": (ABSENT if best.confidence is None else chance_text(best.confidence.meets), None),
-        "used at the peak": (percent(best.utilisation), best.utilisation),
+        "used at the peak": (used_text(best.utilisation), best.utilisation),
         "candidates": (str(len(plan.candidates)), float(len(plan.candidates))),
     }
     return {**found, **{name: (number(value), value) for name, value in latencies.items()}}

@@ -14,6 +14,7 @@ from tonnage.report.plans.costs import NAMES, TITLES, owned_and_cheapest, spread
 from tonnage.report.plans.existing import existing_glance
 from tonnage.report.plans.headline import glance_rows
 from tonnage.report.plans.sensitivity import widest_text
+from tonnage.report.wording.at_peak import used_share
 from tonnage.report.wording.confidence import confidence_text
 from tonnage.report.wording.fleet_check import fleet_check_text
 from tonnage.report.wording.warnings import warning_text
@@ -51,7 +52,7 @@ def first_glance(plan: Plan) -> tuple[tuple[str, str], ...]:
     rows = [("systems to buy", f"{choice.systems:,}"), ("GPUs", f"{choice.gpus:,}")]
     rows += glance_rows(plan, choice)
     if plan.job is None:
-        rows += [("of what the fleet can carry, used at the peak", percent(choice.utilisation))]
+        rows += [("of capacity, used at the peak", used_share(choice.utilisation))]
     else:
         rows.insert(0, ("until the job is done", span(plan.job.finish_seconds)))
         rows.append(("of the time allowed, used", percent(plan.job.finish_seconds / plan.job.allowed_seconds)))

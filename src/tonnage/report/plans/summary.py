@@ -12,8 +12,9 @@ from tonnage.report.plans.deployments import latency
 from tonnage.report.plans.headline import headline_rows
 from tonnage.report.plans.left_out import left_out_texts
 from tonnage.report.wording.aim import aim_text
+from tonnage.report.wording.at_peak import used_share, used_text
 from tonnage.report.wording.demand import demand_text
-from tonnage.report.wording.deployments import deployment_text, load_text, memory_text
+from tonnage.report.wording.deployments import calibration_text, deployment_text, load_text, memory_text
 from tonnage.report.wording.existing import day_text, existing_text
 from tonnage.report.wording.fleet_check import fleet_check_text
 from tonnage.report.wording.lengths import in_tokens
@@ -131,12 +132,12 @@ def _pace(plan: Plan, best: Candidate) -> str:
 
 
 def _load(plan: Plan, best: Candidate) -> str:
+    """What ends the load; how full the fleet is where the line of the peak does not say it."""
     if plan.demand.offline:
-        return f"{number(100 * best.utilisation)}% of what the fleet can complete in that time"
-    return (
-        f"{percent(best.utilisation)} of what the limits allow at the peak; limited by {bound_text(best.binds)}; the fleet saturates "
-        f"at {number(best.saturation_requests_per_second_per_instance * best.instances)} requests/s"
-    )
+        return f"{used_share(best.utilisation)} of what the fleet can complete in that time"
+    used = "" if best.at_peak is not None else f"{used_text(best.utilisation)} at the peak; "
+    saturation = number(best.saturation_requests_per_second_per_instance * best.instances)
+    return f"{used}limited by {bound_text(best.binds)}; the fleet saturates at {saturation} requests/s"
 
 
 def _format(best: Candidate) -> str:
@@ -145,4 +146,4 @@ def _format(best: Candidate) -> str:
     formats = " + ".join(dict.fromkeys(pool.precision for pool in best.pools))
     if best.accuracy_impact == "none":
         return f"{formats}: the format that the model is published in, so no accuracy is lost and nothing is calibrated"
-    return f"{formats}: accuracy impact {best.accuracy_impact}, calibration {best.calibration}"
+    return f"{formats}: accuracy impact {best.accuracy_impact}, calibration {calibration_text(best.calibration)}"

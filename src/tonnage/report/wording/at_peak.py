@@ -29,7 +29,12 @@ def at_peak_text(peak: AtPeak, limits: Sequence[Limit]) -> str:
 
 def used_text(share: float) -> str:
     """How much of what the fleet carries inside the limits is used: "79% of capacity"."""
-    return f"{percent(share) if share >= LITTLE else 'under 1%'} of capacity"
+    return f"{used_share(share)} of capacity"
+
+
+def used_share(share: float) -> str:
+    """The share alone: "79%", or "under 1%"."""
+    return percent(share) if share >= LITTLE else "under 1%"
 
 
 def peak_values(peak: AtPeak, limits: Sequence[Limit]) -> tuple[tuple[str, str, str], ...]:

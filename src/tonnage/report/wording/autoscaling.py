@@ -66,6 +66,8 @@ def _rent(found: Autoscaling) -> str:
     if cost is None:
         return ""
     scaled, fixed = cost.scaled_usd_per_year, cost.fixed_usd_per_year
+    if fixed - scaled < 1:
+        return f"cloud GPUs for {dollars(fixed)} USD a year with and without it, as machines are rented whole"
     return f"cloud GPUs for {dollars(scaled)} USD a year in place of {dollars(fixed)}, {dollars(fixed - scaled)} less"
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from tonnage.report.numbers import ABSENT
+
 if TYPE_CHECKING:
     from tonnage.plan.confidence import Confidence
 
@@ -12,8 +14,10 @@ SUREST, LEAST_SURE = 0.99, 0.01
 """Beyond these a chance is not written as a number: held-out errors do not know that much."""
 
 
-def chance_text(share: float) -> str:
-    """A probability in whole per cent, never rounded up: "94%", "over 99%"."""
+def chance_text(share: float | None) -> str:
+    """A probability in whole per cent, never rounded up: "94%", "over 99%"; "–" where it was not looked for."""
+    if share is None:
+        return ABSENT
     if share > SUREST:
         return "over 99%"
     return f"{math.floor(100 * share + 1e-6)}%" if share >= LEAST_SURE else "under 1%"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from tonnage.plan import cost_note as notes
 from tonnage.plan.traffic import HOURS_PER_YEAR
-from tonnage.report.numbers import whole
+from tonnage.report.numbers import number, sentence_of, whole
 from tonnage.spec.prices import amount
 
 if TYPE_CHECKING:
@@ -66,6 +66,8 @@ def cost_note_texts(note: notes.CostNote) -> tuple[str, ...]:
             )
         case notes.OnlyPeakKnown():
             return ("Only the peak is known: costs per request and per token need a mean or a profile.",)
+        case notes.SameAs():
+            return (same_as_text(note),)
         case notes.CourseWay():
             return (course_way_text(note),)
         case notes.OwnedElectricity():
@@ -84,11 +86,18 @@ def cost_note_texts(note: notes.CostNote) -> tuple[str, ...]:
             assert_never(note)
 
 
+def same_as_text(note: notes.SameAs) -> str:
+    """Why a mixture is not shown."""
+    does = "owns everything" if note.same == "on-prem" else "owns nothing"
+    return sentence_of(f"{THE[note.way]} is left out: its cheapest split {does}, which is {THE[note.same]}")
+
+
 def course_way_text(note: notes.CourseWay) -> str:
-    """Our cost per 1,000 requests beside the course's."""
+    """Our cost per 1,000 requests, and the course's."""
+    systems = number(note.systems_exact, 4).removesuffix(".000")
     return (
-        f"{note.usd_per_1000_requests:,.2f} USD per 1,000 requests is the fleet's cost over the fleet's requests. NVIDIA's course divides "
-        f"the fleet's cost by what one system would carry if it were full all year ({HOURS_PER_YEAR:,} h, "
+        f"{note.usd_per_1000_requests:,.2f} USD per 1,000 requests is the cost of exactly {systems} systems over the "
+        f"fleet's requests. NVIDIA's course divides it by what one system would carry if it were full all year ({HOURS_PER_YEAR:,} h, "
         f"{whole(note.one_system_requests_per_year)} requests): {note.course_usd_per_1000_requests:,.2f}."
     )
 

@@ -9,11 +9,16 @@ from tonnage.report.numbers import plain
 _SPREAD = re.compile(r"(normal|lognormal|uniform):(\d+(?:\.\d+)?),(\d+(?:\.\d+)?)")
 _EITHER = re.compile(r"(\d+(?:\.\d+)?)\+-(\d+(?:\.\d+)?)")
 _OTHERWISE = re.compile(r"(\d+(?:\.\d+)?)(words|chars)")
+_WITHIN = re.compile(r"(.+)\+-(\d+(?:\.\d+)?%)(?:\+(\d+(?:\.\d+)?))?")
 _RANGE = re.compile(r"uniform:(\d+(?:\.\d+)?)-(\d+(?:\.\d+)?)")
 
 
 def length_text(written: str) -> str:
     """A length as a question writes it, in words; a form that has none, such as the name of a file, as it stands."""
+    if (found := _WITHIN.fullmatch(written)) is not None:
+        return f"{length_text(found[1])} ± {found[2]}{f' + {found[3]}' if found[3] else ''}"
+    if written.startswith("exact:"):
+        return f"exactly {length_text(written.removeprefix('exact:'))}"
     if re.fullmatch(r"\d+(\.\d+)?", written):
         return f"{plain(float(written))} tokens"
     if (found := _RANGE.fullmatch(written)) is not None:
@@ -29,6 +34,8 @@ def length_text(written: str) -> str:
 
 def as_written(written: str) -> str:
     """A length as it was written, a plain number with its thousands separated: "2,000", "uniform:500-3500"."""
+    if (found := _WITHIN.fullmatch(written)) is not None and not found[3]:
+        return f"{as_written(found[1])} ± {found[2]}"
     return f"{int(written):,}" if written.isascii() and written.isdigit() else written
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, assert_never
 
 from tonnage.plan import note as notes
-from tonnage.report.numbers import number, plain, whole
+from tonnage.report.numbers import number, percent, plain, whole
 from tonnage.report.wording.fleet_check import fleet_check_text
 from tonnage.report.wording.limits import limit_text
 from tonnage.report.wording.routers import NAMES
@@ -56,11 +56,16 @@ def note_text(note: notes.Note) -> str:
             return f"The use case {note.use_case} sets: {', '.join(_settings(note))}."
         case notes.LengthInWords() | notes.LengthInCharacters():
             return f"{note.which.upper()} of {note.written} is {whole(note.tokens)} tokens{_per_token(note)}."
+        case notes.LengthsVary():
+            return (
+                f"Lengths vary by ±{percent(note.share)} around the {' and '.join(which.upper() for which in note.which)} given, which is "
+                "assumed; give the real spread, or exact: before a number for requests that are equal."
+            )
         case notes.PromptParts():
             sums = [f"{f'{p.count} × ' if p.count > 1 else ''}{whole(p.tokens)} {PARTS[p.part]}" for p in note.parts]
             return f"Every prompt is {note.tokens:,} tokens longer than what is asked: {' + '.join(sums)}."
-        case notes.RandomSplit():
-            return _split(note)
+        case notes.Routed():
+            return _routed(note)
         case notes.RestsOn():
             return f"The chosen prediction rests in part on: {'; '.join(note.marks)}."
         case notes.LimitsDoNotCount():
@@ -105,16 +110,14 @@ def _measured(note: Measured) -> str:
             assert_never(note)
 
 
-def _split(note: notes.RandomSplit) -> str:
-    """How the requests of a fleet come to one instance."""
-    if note.router == "session":
-        return (
-            "What one instance carries is found with conversations of its own, as hashing shares them out; "
-            "the whole fleet at its peak is simulated in the same way."
-        )
+def _routed(note: notes.Routed) -> str:
+    """How the requests of a fleet come to its instances."""
+    router = NAMES.get(note.router, note.router)
+    if note.together == 1:
+        return f"Requests come to each instance by itself behind {router}: what one carries is found with one; then the whole fleet is simulated."
     return (
-        "What one instance carries is found with arrivals of its own, as random choice leaves them; "
-        f"the whole fleet at its peak is simulated behind {NAMES.get(note.router, note.router)}."
+        f"The number of systems is for instances behind {router}, which every deployment needs: what one carries is found with "
+        f"{note.together} simulated together, then the whole fleet is."
     )
 
 

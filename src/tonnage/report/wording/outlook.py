@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 def pays_off_text(found: PaysOff) -> str:
-    """The month in which bought systems have cost no more than renting the same GPUs, in one sentence."""
+    """The month in which bought systems have cost no more than the rented GPUs, in one sentence."""
     if found.months is None:
-        return "Within ten years bought systems do not come to cost less than renting the same GPUs."
+        return "Within ten years bought systems do not come to cost less than GPUs rented by the hour."
     month = ""
     if found.date:
         year, number_of = found.date.split("-")
         month = f", in {calendar.month_name[int(number_of)]} {year} if they are bought today"
     after = f"after {counted(max(1, math.ceil(found.months)), 'month')}"
     saved = f"they then save {dollars(found.saved_usd_per_month)} USD a month"
-    return f"Bought systems have cost less than renting the same GPUs {after}{month}; {saved}."
+    return f"Bought systems have cost less than GPUs rented by the hour {after}{month}; {saved}."
 
 
 def footprint_text(found: Footprint) -> str:

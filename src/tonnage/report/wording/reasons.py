@@ -123,15 +123,21 @@ def _simulated(reason: why.Reason) -> str:
     match reason:
         case why.Outdone():
             return (
-                f"at most {number(reason.at_most_per_gpu)} requests/s per GPU by closed form, below the {number(reason.other_per_gpu)} of "
-                f"{deployment_text(reason.other)}, which is no slower"
+                f"at most {number(reason.at_most_per_gpu)} requests/s per GPU by closed form; with fewer than "
+                f"{number(reason.needed_per_gpu)} it needs no fewer GPUs than {deployment_text(reason.other)}"
             )
-        case why.FarBehind():
+        case why.Behind():
             return (
-                f"{breach_text(reason.breach)} already at {number(reason.requests_per_second)} requests/s, "
-                f"{number(reason.per_gpu)} per GPU; "
-                f"{deployment_text(reason.other)} carries {number(reason.other_per_gpu)} per GPU"
+                f"{breach_text(reason.breach)} at {number(reason.requests_per_second)} requests/s, {number(reason.per_gpu)} per GPU; "
+                f"with fewer it needs no fewer GPUs than {deployment_text(reason.other)}"
             )
+        case why.NeedsMoreGpus():
+            return (
+                f"it takes {counted(reason.gpus, 'GPU')} ({number(reason.systems_exact)} systems exactly), "
+                f"{deployment_text(reason.other)} {counted(reason.other_gpus, 'GPU')}"
+            )
+        case why.NotSure():
+            return f"{breach_text(reason.breach)} at any load where steps take {number(reason.step_factor)} times as long as predicted"
         case why.AboveSaturation():
             return f"{number(reason.requests_per_second)} requests/s exceed the {number(reason.most)} of saturation"
         case why.TooSlowForJob():

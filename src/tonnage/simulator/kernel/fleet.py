@@ -170,9 +170,8 @@ def _fleet(trace: Trace, engines: Sequence[Machine], closely: bool, changing: bo
     due, isl, osl = (plain(column, np.int64) for column in (trace.due_ps, trace.isl, trace.osl))
     cfg, kinds = _settings(engines, closely)
     due = due.copy() if changing else due
-    state = np.zeros(count, STATE)
-    for i in range(count):
-        state[i] = idle(cfg[i])
+    alike, which = _alike(engines)
+    state = np.array([idle(cfg[which.index(i)]) for i in range(len(alike))], STATE)[which]
     running, ends, crosses, filling, take = np.empty((5, count, most), np.int64)
     spare = np.maximum(cfg["slots"][:, None] - 1 - np.arange(most), 0)
     line_a, line_c = np.full((2, len(kinds), most + 1), -1)
@@ -211,19 +210,28 @@ def _fleet(trace: Trace, engines: Sequence[Machine], closely: bool, changing: bo
     )
 
 
+def _alike(engines: Sequence[Machine]) -> tuple[list[Machine], list[int]]:
+    """The engines without those that are there several times, and the place among them of each."""
+    places: dict[int, int] = {}
+    which = [places.setdefault(id(m), len(places)) for m in engines]
+    return [engines[which.index(i)] for i in range(len(places))], which
+
+
 def _settings(engines: Sequence[Machine], closely: bool) -> tuple[Any, list[Machine]]:
     """The settings of each engine, and one engine of each kind of prices."""
-    cfg = np.array([m.cfg for m in engines])
+    alike, which = _alike(engines)
+    each = np.array([m.cfg for m in alike])
     kinds: dict[bytes, int] = {}
     examples: list[Machine] = []
-    for i, m in enumerate(engines):
+    for i, m in enumerate(alike):
         prices = b"".join([*(part.tobytes() for part in m.prices[:2]), m.cfg["drafted"].tobytes(), m.cfg["passes"].tobytes()])
         if prices not in kinds:
             kinds[prices] = len(examples)
             examples.append(m)
-        cfg[i]["kind"] = kinds[prices]
+        each[i]["kind"] = kinds[prices]
     if len({m.prices.model.size for m in examples}) > 1:
         raise InputError("a fleet: step times of one instance come from a table and those of another do not; simulate them apart")
+    cfg = each[which]
     cfg["place"], cfg["routed"], cfg["reporting"] = np.arange(len(engines)), CLOSELY if closely else ROUTED, 0
     cfg["leaps"] = 0 if closely else cfg["drafted"] == 0
     return cfg, examples

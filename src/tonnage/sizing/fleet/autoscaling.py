@@ -17,11 +17,10 @@ from tonnage.perf.start import start_seconds
 from tonnage.plan.autoscaling import Autoscaling, Proposal
 from tonnage.simulator.autoscaler import Autoscale
 from tonnage.sizing.fleet.fleet_over_hours import FleetOverHours, Outcome
-from tonnage.sizing.loads.confidence import at_confidence
+from tonnage.sizing.loads.instance import QUICK
+from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.parallel import parallel
-from tonnage.sizing.search.narrowed import narrowed
-from tonnage.sizing.search.search import answer
-from tonnage.sizing.search.search_space import prepare
+from tonnage.sizing.search.narrowed import alone
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
@@ -185,34 +184,38 @@ def autoscaling(
         return replace(base, reason="attention-ranks")
     if instances == 1:
         return replace(base, reason="one-instance")
-    fleet, carries = _fleet(question, choice, instances)
+    runs = Runs()
+    fleet = _fleet(question, choice, instances, runs)
+    if fleet is None:
+        return replace(base, reason="no-rule")
     start_s = start_seconds(fleet.instance.deployment) if start_s is None else start_s
-    return _proposed(base, fleet, carries, start_s, workers)
+    return _proposed(base, fleet, choice.sized_rate, start_s, workers, runs)
 
 
-def _fleet(question: Question, choice: Candidate, instances: int) -> tuple[FleetOverHours, float]:
-    """The choice as a fleet over the hours of the question, and the requests per second that one instance carries."""
-    alone = narrowed(question, choice)
-    found = answer(replace(alone, deepen=False), prepare(alone), far=1)
-    carried = next(one for each, one in zip(found.candidates, found.carried, strict=True) if each.pool.identity == choice.pool.identity)
-    sure, demand = at_confidence(alone, carried).ready.instance, question.demand
+def _fleet(question: Question, choice: Candidate, instances: int, runs: Runs) -> FleetOverHours | None:
+    """The choice as a fleet over the hours of the question; None where it does not meet the limits by itself."""
+    sized, demand = alone(question, choice, runs), question.demand
+    if sized is None:
+        return None
     profile = demand.profile or ()
     room = demand.sizing_requests_per_second / max(profile) if profile else 1.0
-    fleet = FleetOverHours(
-        instance=sure,
-        limits=carried.ready.instance.asked.slo,
+    return FleetOverHours(
+        instance=sized.contender.behind(steps=sized.slowdown.steps),
+        limits=question.limits,
+        slo=sized.slowdown.beyond_steps(question.limits),
         instances=instances,
         profile=() if question.recording is not None else tuple(rate * max(room, 1.0) for rate in profile),
         recording=question.recording,
         lengths=question.replays_lengths,
     )
-    return fleet, choice.sized_rate
 
 
-def _proposed(base: Autoscaling, fleet: FleetOverHours, carries: float, start_s: float, workers: int | None) -> Autoscaling:
+def _proposed(
+    base: Autoscaling, fleet: FleetOverHours, carries: float, start_s: float, workers: int | None, runs: Runs
+) -> Autoscaling:
     """The rules that were found for each metric, the fewest instance-hours first."""
     rates = [share * carries for share in SHARES]
-    in_flight = dict(parallel(lambda rate: rate * (fleet.instance.measured(rate).e2e_ms.mean or 0.0) / 1e3, rates, workers))
+    in_flight = dict(parallel(lambda rate: rate * (runs.open(fleet.instance, 1, rate, QUICK).summary.e2e_ms.mean or 0.0) / 1e3, rates, workers))
     whole, _ = fleet.whole, (fleet.hardest, fleet.machine)  # made once, before threads share them
     looks: tuple[tuple[Look, list[float]], ...] = (("outstanding", [in_flight[rate] for rate in rates]), ("rate", rates))
     searches = [

@@ -1,58 +1,78 @@
 """Systems that exist: the highest load that they carry inside the limits, and how long that lasts.
 
-Every kind of system runs the deployment that carries most on it, all its GPUs in use, and gets a share of
-the load in proportion. The sum is then simulated fleet by fleet, and lowered or raised in steps of ``STEP``
-to the highest load at which every limit holds.
+It is found by the search that sizes systems to buy, among the same deployments and at the same confidence: what carries most on so many
+systems in place of what needs the fewest. So as many systems are never too few for what they are said to carry.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tonnage.plan.existing import Existing, OwnedGroup
 from tonnage.plan.fleet import fleet
-from tonnage.plan.limit import SATURATION, Bound, bound_by
-from tonnage.sizing.loads.bounds import Carried
-from tonnage.sizing.loads.capacity import STABLE
-from tonnage.sizing.loads.fleet_check import Replayed, fleet_summary
-from tonnage.sizing.loads.limits import worst_limit
+from tonnage.plan.limit import SATURATION
+from tonnage.sizing.demand import carried_by_existing
+from tonnage.sizing.search.aims import MostLoad
+from tonnage.sizing.search.search import Search
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
     from tonnage.plan.plan import Plan
+    from tonnage.sizing.loads.ready import Ready
+    from tonnage.sizing.loads.runs import Runs
     from tonnage.sizing.question import Owned, Question
-    from tonnage.sizing.search.search import Answer
-
-STEP = 1.02
-"""Factor between two loads that are tried."""
-
-TRIES = 15
-"""Most loads that are tried in each direction; a router that looks lets a fleet carry more than its instances by themselves."""
-
-HALVINGS = 9
-"""Halvings of the bracket of a recording's mean: within 0.5 % of what saturates."""
+    from tonnage.sizing.search.contender import Sized
 
 MOST_MONTHS = 600
 """Beyond fifty years no month is named."""
 
+HAIR = 1 - 1e-9
+"""Share of a load that is carried up to rounding."""
 
-def existing(question: Question, found: Answer) -> Existing:
-    """What the systems of ``question.have`` carry, from the deployments of an answer."""
-    groups = [_group(question, owned, found.carried) for owned in question.have]
-    total = sum(g.requests_per_second for g in groups)
+
+def existing(question: Question, runs: Runs, workers: int | None = None) -> tuple[Existing, Question, tuple[Ready, ...]]:
+    """What the systems of ``question.have`` carry, the question for that load where none was asked for, and what runs on them."""
+    spare = question.spare if len(question.have) == 1 else 0
+    pairs = [(owned, _strongest(question, owned, spare, runs, workers)) for owned in question.have]
+    groups = [_group(owned, best) for owned, best in pairs]
+    total, largest = sum(g.requests_per_second for g in groups), max(groups, key=lambda g: g.requests_per_second)
+    if question.demand.of_existing and total > 0:
+        question = replace(question, demand=carried_by_existing(total * HAIR))
     today = None if question.demand.of_existing else question.demand.sizing_requests_per_second
-    largest = max(groups, key=lambda g: g.requests_per_second)
-    left = None if today is None else months_left(today, total, question.growth_per_month)
-    return Existing(
+    found = Existing(
         groups=tuple(groups),
         requests_per_second=total,
         asked_requests_per_second=today,
         headroom=None if today is None else total / today - 1.0,
         breaks_first=largest.binds,
         growth_per_month=question.growth_per_month,
-        months_left=left,
+        months_left=None if today is None else months_left(today, total, question.growth_per_month),
+    )
+    return found, question, tuple(best.ready for _, best in pairs if best is not None)
+
+
+def _strongest(question: Question, owned: Owned, spare: int, runs: Runs, workers: int | None) -> Sized | None:
+    """The deployment that carries most on the systems; None where none meets the limits."""
+    if owned.count <= spare:
+        return None
+    gpus = tuple(gpu for gpu in question.gpus if gpu.name == owned.system.gpu)
+    asked = replace(question, gpus=gpus, systems=(owned.system,), have=(), spare=0)
+    return Search(question=asked, runs=runs, workers=workers, rows=False, aim=MostLoad(owned.count - spare)).answer().best
+
+
+def _group(owned: Owned, best: Sized | None) -> OwnedGroup:
+    if best is None:
+        return OwnedGroup(count=owned.count, system=owned.system.name, deployment=None, instances=0, requests_per_second=0.0, binds=None)
+    return OwnedGroup(
+        count=owned.count,
+        system=owned.system.name,
+        deployment=best.ready.trial.identity,
+        instances=best.instances,
+        requests_per_second=best.capacity.rate * best.instances,
+        binds=best.capacity.binds or SATURATION,
     )
 
 
@@ -99,83 +119,3 @@ def months_left(today: float, most: float, growth: float | None) -> int | None:
         return None
     months = math.floor(math.log(most / today) / math.log1p(growth) + 1e-9)
     return months if months <= MOST_MONTHS else None
-
-
-def _group(question: Question, owned: Owned, carried: Sequence[Carried]) -> OwnedGroup:
-    """The deployment that carries most on the systems, its fleet simulated."""
-    best, most, instances = None, 0.0, 0
-    for each in carried:
-        d = each.ready.trial.deployment
-        if d.gpu.name != owned.system.gpu:
-            continue
-        count = fleet(d.parallelism.gpus, owned.system.gpus, owned.count).instances
-        if count * each.capacity.rate > most:
-            best, most, instances = each, count * each.capacity.rate, count
-    if best is None:
-        return OwnedGroup(count=owned.count, system=owned.system.name, deployment=None, instances=0, requests_per_second=0.0, binds=None)
-    rate, binds = _highest(question, best, instances)
-    return OwnedGroup(
-        count=owned.count,
-        system=owned.system.name,
-        deployment=best.ready.trial.identity,
-        instances=instances,
-        requests_per_second=rate,
-        binds=binds,
-    )
-
-
-def _highest(question: Question, carried: Carried, instances: int) -> tuple[float, Bound]:
-    """The highest load of a fleet of so many instances at which every limit holds, and what breaks above it."""
-    expected, stated = carried.capacity.rate * instances, carried.capacity.binds or SATURATION
-    if question.offline or question.load == "closed":
-        return expected, stated
-    limit_of = _LimitAt(question, carried, instances)
-    if question.recording is not None:
-        return limit_of.bisected()
-    rate, broken = expected, limit_of(expected)
-    binds = broken or stated
-    for _ in range(TRIES):
-        if not broken:
-            break
-        rate, binds = rate / STEP, broken
-        broken = limit_of(rate)
-    for _ in range(TRIES):
-        above = limit_of(rate * STEP)
-        if above:
-            return rate, above
-        rate *= STEP
-    return rate, binds
-
-
-class _LimitAt:
-    """What a fleet breaks at a load; None where it breaks nothing."""
-
-    def __init__(self, question: Question, carried: Carried, instances: int) -> None:
-        self.question, self.carried, self.instances = question, carried, instances
-        self.most = STABLE * carried.capacity.saturation * instances
-
-    def __call__(self, rate: float) -> Bound | None:
-        """The limit, or saturation."""
-        if rate > self.most:
-            return SATURATION
-        recording, instance = self.question.recording, self.carried.ready.instance
-        replayed = None
-        if recording is not None:
-            replayed = Replayed(recording=recording.at_mean(rate), lengths=self.question.replays_lengths)
-        summary = fleet_summary(instance, rate, self.instances, replayed=replayed)[0]
-        broken = worst_limit(summary, instance.asked.slo)
-        return None if broken is None else bound_by(self.question.limits[instance.asked.slo.index(broken)])
-
-    def bisected(self) -> tuple[float, Bound]:
-        """The highest mean of a recording, stretched or shortened, that holds."""
-        low, high, binds = 0.0, self.most, SATURATION
-        if not self(high):
-            return high, binds
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            broken = self(middle)
-            if broken:
-                high, binds = middle, broken
-            else:
-                low = middle
-        return low, binds

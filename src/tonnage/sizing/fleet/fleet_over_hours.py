@@ -16,7 +16,6 @@ from tonnage.plan.limit import limit_of
 from tonnage.results.metrics import summarize
 from tonnage.results.violations import violations
 from tonnage.simulator.changes import NO_CHANGES, Changes
-from tonnage.simulator.engine import Engine
 from tonnage.simulator.kernel.fleet import run_fleet
 from tonnage.sizing.loads.limits import statistic_s
 from tonnage.spec.hourly import HOUR_S, HourlyArrivals
@@ -56,8 +55,9 @@ class FleetOverHours:
     """A fleet under the load of many hours.
 
     Attributes:
-        instance: one of its instances, with steps as slow as the asked confidence allows for, and limits as much tighter.
-        limits: as they were asked, in the order of the instance's.
+        instance: one of its instances, with steps as slow as the asked confidence allows for.
+        limits: as they were asked.
+        slo: those that are held, in the same order: tighter by what latencies are off beyond the steps.
         instances: of the fixed fleet.
         profile: requests per second of each hour, in all; empty where a recording is replayed.
         recording, lengths: traffic that is replayed in their place, with its own lengths or without.
@@ -65,6 +65,7 @@ class FleetOverHours:
 
     instance: Instance
     limits: tuple[Limit, ...]
+    slo: tuple[Limit, ...]
     instances: int
     profile: tuple[float, ...] = ()
     recording: Recording | None = None
@@ -89,7 +90,7 @@ class FleetOverHours:
         return self._trace(hardest_hours(self.profile)) if self.profile else self.whole
 
     def _trace(self, profile: tuple[float, ...]) -> Trace:
-        instance, seed = self.instance, self.instance.asked.seed
+        instance, seed = self.instance, self.instance.traffic.seed
         if self.recording is not None:
             arrivals = TraceArrivals(recording=self.recording, lengths=self.lengths)
             return instance.workload(arrivals, len(self.recording)).trace(seed)
@@ -100,14 +101,13 @@ class FleetOverHours:
     @cached_property
     def machine(self) -> Machine:
         """One of the engines."""
-        instance = self.instance
-        return Engine(instance.step, instance.knobs, instance.memory.blocks, windows=instance.memory.windows).machine
+        return self.instance.engine
 
     def run(self, trace: Trace, rule: Autoscale | None) -> Outcome:
         """The fleet under some of the hours, by a rule over the simulated instances; None for all of them all the time."""
-        asked, count = self.instance.asked, self.simulated if rule is None else rule.instances
+        traffic, count = self.instance.traffic, self.simulated if rule is None else rule.instances
         changes = NO_CHANGES if rule is None else Changes(autoscale=rule)
-        routed = run_fleet(trace, [self.machine] * count, asked.router, seed=asked.seed, changes=changes)
+        routed = run_fleet(trace, [self.machine] * count, traffic.router, seed=traffic.seed, changes=changes)
         kept = self._limits(routed.requests)
         times = self.instances / self.simulated
         held = tuple(
@@ -117,16 +117,16 @@ class FleetOverHours:
         )
         broken = iter(kept)
         hours = tuple(
-            self._broken_gaps(routed.requests, i) if self._of_gaps(i) else next(broken).broken_hours for i in range(len(asked.slo))
+            self._broken_gaps(routed.requests, i) if self._of_gaps(i) else next(broken).broken_hours for i in range(len(self.slo))
         )
         return Outcome(run=OverHours(held=held, limits=kept), broken_hours=hours, hours=max((one.hours for one in kept), default=1))
 
     def _of_gaps(self, place: int) -> bool:
-        return self.instance.asked.slo[place].metric == "itl"
+        return self.slo[place].metric == "itl"
 
     def _broken_gaps(self, requests: Requests, place: int) -> int:
         """1 where a limit on single gaps, which are not known by the hour, is broken over the whole run."""
-        limit = self.instance.asked.slo[place]
+        limit = self.slo[place]
         return int(statistic_s(summarize(requests), limit) > limit.seconds)
 
     def _limits(self, requests: Requests) -> tuple[LimitOverHours, ...]:
@@ -141,7 +141,7 @@ class FleetOverHours:
                 worst_hour=one.worst_hour,
                 worst_share=one.worst_share,
             )
-            for limit, one in zip(named, violations(requests, self.instance.asked.slo), strict=True)
+            for limit, one in zip(named, violations(requests, self.slo), strict=True)
         )
 
 

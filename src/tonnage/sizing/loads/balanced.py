@@ -2,7 +2,7 @@
 
 Draws of a few thousand requests miss the rate that was asked for, and the mean length, by 2 % or so, and the load that an instance is
 found to carry by as much. Here the gaps of a run add up to the requests over the rate, and the lengths are every sixteenth of sixteen
-times as many in order of size, shuffled. Gaps and lengths of a run come from its seed and number of requests alone: at another rate the
+times as many in order of size, or evenly apart where all of a range are as likely; then they are shuffled. Gaps and lengths of a run come from its seed and number of requests alone: at another rate the
 same gaps are stretched.
 """
 
@@ -59,9 +59,20 @@ def _lengths(isl: Lengths, osl: Lengths, pairs: Pairs | None, count: int, seed: 
         drawn = pairs.draw(OVERDRAWN * count, np.random.default_rng([seed, 2]))
         chosen = order.permutation(_every(np.argsort(drawn[0] + drawn[1], kind="stable")))
         return drawn[0][chosen], drawn[1][chosen]
-    columns = (lengths.draw(OVERDRAWN * count, np.random.default_rng([seed, 2 + i])) for i, lengths in enumerate((isl, osl)))
-    prompts, outputs = (order.permutation(_every(np.sort(column))) for column in columns)
+    columns = (_in_order(lengths, count, np.random.default_rng([seed, 2 + i])) for i, lengths in enumerate((isl, osl)))
+    prompts, outputs = (order.permutation(column) for column in columns)
     return prompts, outputs
+
+
+def _in_order(lengths: Lengths, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """So many lengths from the shortest to the longest; those of a range are evenly apart, and need no draws."""
+    import numpy as np
+
+    if lengths.kind != "uniform":
+        return _every(np.sort(lengths.draw(OVERDRAWN * count, rng)))
+    half = lengths.std * 3.0**0.5
+    apart = lengths.mean + half * ((2 * np.arange(count) + 1) / count - 1)
+    return np.asarray(np.maximum(np.rint(apart), 1).astype(np.int64))
 
 
 def _every(column: NDArray[np.int64]) -> NDArray[np.int64]:

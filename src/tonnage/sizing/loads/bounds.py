@@ -1,91 +1,60 @@
-"""Which deployments need no simulation: closed forms say that another on the same GPU beats them.
-
-A deployment is left out only where one on the same GPU, so at the same price, was simulated to carry more
-requests per GPU than the closed form allows this one, and answers faster in an empty engine. Otherwise it
-stays, however slow: a slower deployment may be the one with the lower latency.
-"""
+"""What closed forms say that an instance cannot exceed, whatever a simulation would show."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 from typing import TYPE_CHECKING
 
-from tonnage.plan.reason import BrokenEarly, FarBehind, Outdone
+from tonnage.perf.step import batch_seconds, context_seconds
+from tonnage.perf.step_terms import ATTENTION
 
 if TYPE_CHECKING:
-    from tonnage.sizing.loads.capacity import Capacity
-    from tonnage.sizing.loads.ready import Ready
+    from tonnage.sizing.loads.instance import Instance
+    from tonnage.spec.deployment import Slo
 
-MARGIN = 1.1
-"""Factor on the closed form of saturation. Without a front end, simulated saturations are 0.93 to 1.04 times the closed form; where
-the front end limits, they are lower (tests/sizing)."""
+MARGIN = 1.12
+"""Factor on the closed forms. Simulated saturations are 0.93 to 1.04 times them without a front end, and lower where one limits; loads
+inside a limit on the time per token at most 1.06 times (``./benchmark pruning``)."""
 
-FASTER = 1.02
-"""A deployment counts as no slower than another when its latencies in an empty engine are at most this many times the other's."""
-
-FAR = 3.0
-"""A deployment is not searched further when it breaks a limit at this fraction of another's requests per GPU."""
-
-NEAR = 1.02
-"""A search ends within one step of its lattice above the load that is to be exceeded."""
+SKEWED = ("p50",)
+"""Statistics of a time per token that can lie below what a full step takes, as most requests meet fewer prompts than the mean."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Carried:
-    """A simulated deployment that meets the limits."""
+def rate_bound(instance: Instance, slo: Slo) -> float:
+    """Requests per second that an instance cannot exceed inside the limits.
 
-    ready: Ready
-    capacity: Capacity
-
-    @property
-    def rate_per_gpu(self) -> float:
-        """Requests per second and GPU inside the limits."""
-        return self.capacity.rate / self.ready.trial.deployment.parallelism.gpus
-
-
-def bound_per_gpu(ready: Ready) -> float:
-    """Requests per second and GPU that the deployment cannot exceed, whatever the limits."""
-    return MARGIN * ready.instance.saturation_estimate() / ready.trial.deployment.parallelism.gpus
-
-
-def beaten(ready: Ready, others: list[Carried]) -> Outdone | None:
-    """Why the deployment needs no simulation; None where it does.
-
-    Args:
-        ready: the deployment.
-        others: those simulated on the same GPU.
+    The time from one token to the next grows with the requests that decode at once, and so with the load: what a limit on it, or on the
+    whole answer, leaves of the batch bounds the load. Prompts may be spread over all steps or come in steps of their own: what costs less
+    counts.
     """
-    bound, ttft, tpot = bound_per_gpu(ready), ready.instance.unloaded_ttft_s(), ready.instance.unloaded_tpot_s()
-    for other in others:
-        instance = other.ready.instance
-        slower = instance.unloaded_ttft_s() > FASTER * ttft or instance.unloaded_tpot_s() > FASTER * tpot
-        if not slower and other.rate_per_gpu > bound:
-            return Outdone(at_most_per_gpu=bound, other=other.ready.trial.identity, other_per_gpu=other.rate_per_gpu)
-    return None
+    whole = min(instance.steady_estimate(), instance.budget_estimate())
+    most = _token_limit(instance, slo)
+    if instance.step.drafting is not None or instance.knobs.scheduler == "static" or not math.isfinite(most):
+        return MARGIN * whole
+    low, high = 1, instance.batch + 1
+    while high - low > 1:
+        half = (low + high) // 2
+        low, high = (half, high) if _token_seconds(instance, half) <= most else (low, half)
+    osl = instance.traffic.osl.mean
+    return MARGIN * min(whole, instance.deployment.parallelism.dp * low / (osl * min(_token_seconds(instance, low), most)))
 
 
-def far_behind(ready: Ready, others: list[Carried], capacity: Capacity, far: float = FAR) -> FarBehind | None:
-    """Why a search that ended at ``exceeded`` leaves the deployment out; None where that is not why it ended."""
-    best = _best(others)
-    if best is None or not isinstance(capacity.reason, BrokenEarly):
-        return None
-    if capacity.reason.requests_per_second > NEAR * exceeded(ready, others, far):
-        return None
-    rate = capacity.reason.requests_per_second
-    return FarBehind(
-        breach=capacity.reason.breach,
-        requests_per_second=rate,
-        per_gpu=rate / ready.trial.deployment.parallelism.gpus,
-        other=best.ready.trial.identity,
-        other_per_gpu=best.rate_per_gpu,
-    )
+def _token_limit(instance: Instance, slo: Slo) -> float:
+    """The longest mean time from one token to the next that the limits leave, in seconds."""
+    found = math.inf
+    for limit in slo:
+        if limit.metric == "tpot" and limit.statistic not in SKEWED:
+            found = min(found, limit.seconds)
+        elif limit.metric == "e2e" and limit.statistic not in SKEWED:
+            found = min(found, (limit.seconds - instance.unloaded_ttft_s()) / max(instance.traffic.osl.mean - 1, 1))
+    return max(found, 1e-9)
 
 
-def exceeded(ready: Ready, others: list[Carried], far: float = FAR) -> float:
-    """Requests per second that the deployment must exceed to be searched on: the best rate on the same GPU over ``far``."""
-    best = _best(others)
-    return 0.0 if best is None else best.rate_per_gpu * ready.trial.deployment.parallelism.gpus / far
-
-
-def _best(others: list[Carried]) -> Carried | None:
-    return max(others, key=lambda other: other.rate_per_gpu, default=None)
+def _token_seconds(instance: Instance, batch: int) -> float:
+    """Seconds from one token to the next where so many requests decode, with prompts where they cost least."""
+    c, isl, osl, new = instance.step.coefficients, instance.traffic.isl.mean, instance.traffic.osl.mean, instance.computed
+    budget = instance.knobs.max_num_tokens
+    token = min(batch_seconds(c, tokens, 1) / tokens for tokens in {budget, max(1, budget // 2), max(1, budget // 4)})
+    decode = batch_seconds(c, batch, batch) + context_seconds(c, batch) * batch * (isl + osl / 2)
+    apart = decode + batch / osl * new * (token + 0.5 * (2 * isl - new) * float(c[ATTENTION]))
+    return min(apart, instance.token_seconds(batch))

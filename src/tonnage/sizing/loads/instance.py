@@ -1,40 +1,52 @@
-"""One instance under varying load: the simulated runs that the search for its capacity asks for."""
+"""One deployment under load: what comes to an instance or to several behind a router, and the simulated record of it."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
 
 from tonnage.errors import DoesNotFit
 from tonnage.perf.pipeline import estimated_instance
 from tonnage.perf.step import StepModel, batch_seconds, context_seconds
 from tonnage.perf.step_terms import ATTENTION, EAGER, HOST_PREFILL
 from tonnage.perf.terms import client_turnaround_s
-from tonnage.results.metrics import Summary, summarize
 from tonnage.simulator.engine import Engine
 from tonnage.simulator.kernel import run, run_recorded
 from tonnage.simulator.kernel.fleet import run_fleet
 from tonnage.simulator.ranks import pooled, rank_traces
-from tonnage.simulator.router import SIZED_ROUTER
+from tonnage.simulator.router import DEFAULT_ROUTER
 from tonnage.sizing.loads.balanced import balanced_trace
-from tonnage.sizing.loads.limits import strain
 from tonnage.sizing.loads.shared_load import ANSWER, SEEN, SharedLoad, after, owners, parts_of, replayed, shared_out_as
 from tonnage.sizing.loads.slower import slower
 from tonnage.sizing.sharing import Sharing
-from tonnage.spec.deployment import Deployment, Slo
+from tonnage.spec.deployment import Deployment
 from tonnage.spec.lengths import Lengths, Pairs
 from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, Simulated, Trace, Workload
 
 if TYPE_CHECKING:
     from tonnage.results.requests import Requests
+    from tonnage.simulator.changes import Routed
+    from tonnage.simulator.kernel.memory import Machine
     from tonnage.simulator.steps import StepRecord
 
-MINIMUM_REQUESTS = 4_000
-"""Fewest requests of a run: 26 measured requests then lie beyond a p99, and 52 in the verifying run."""
+Length = Literal[0, 1, 2]
+Care = Literal[1, 2]
 
-BATCHES_PER_RUN = 8
-"""Length of a run, in times the requests that the engine holds at once."""
+SHORT: Length = 0
+QUICK: Care = 1
+SURE: Care = 2
+"""Lengths of runs: for what is clear, to compare deployments, and to decide."""
+
+FEWEST = (2_000, 4_000, 16_000)
+"""Fewest requests of a run of each length: 40 of the measured ones lie beyond a p99 in the longest but one, 160 in the longest."""
+
+FEWEST_SHARING = (1_000, 2_000, 8_000)
+"""The same of requests whose prompts share something: a request with a cache takes twenty times as long to simulate."""
+
+LIVES = (2, 4, 8)
+"""Fewest requests of a run of each length, in times what is in flight; the first of them fill the engines and are not measured."""
 
 LOADED = 3
 """Latency under load over that of an empty engine; the length of a run is made for that many requests in flight."""
@@ -48,26 +60,32 @@ ALONE_COLD = 20
 ALONE_EQUAL = 8
 """The same where all requests are equal."""
 
+KEPT_LONGER = 1.5
+"""How many times as long as the closed form says a cache may keep what it holds: it holds idle blocks alone, and prefixes once."""
+
 FOLLOWED = 2
 """Length of a run of conversations, in times that of requests by themselves: a cache that is just too small loses what it holds slowly."""
 
-MOST_BURST = 16.0
+WITHIN_S = 3_000_000
+"""Longest time over which the requests of a run come, in seconds: 35 days, of the 53 that a fleet is simulated for."""
+
+MOST_BURST = 4.0
 """Largest factor on the length of a run for bursty arrivals."""
 
-CLOSED_ROUNDS = 10
-"""Requests per client of a closed-loop run."""
-
-MEASURED = (0.1, 0.95)
+MEASURED = (0.2, 0.97)
 """Share of a run's requests, in order of arrival, that the statistics are over: neither ramp nor drain."""
+
+TOGETHER, TOGETHER_BURSTY = 16, 64
+"""Most instances that stand for a larger fleet while loads are searched. Behind least outstanding requests 16 instances carry 1 to 4 % less
+each than 64 do, so that the larger fleet is on the safe side; of bursty arrivals 16 carry 5 % less (``./benchmark stand_in``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What one instance is asked to carry.
+class Traffic:
+    """What comes to an instance, whatever the rate and the limits.
 
     Attributes:
         isl, osl: lengths in tokens.
-        slo: limits; all must hold.
         load: "open" or "closed".
         process, cv: arrivals of an open loop.
         seed: of every random draw.
@@ -80,7 +98,6 @@ class Asked:
 
     isl: Lengths
     osl: Lengths
-    slo: Slo
     load: str
     process: Process
     cv: float
@@ -88,89 +105,101 @@ class Asked:
     pairs: Pairs | None = None
     step_factor: float = 1.0
     gpus_per_system: int = 8
-    router: str = SIZED_ROUTER
+    router: str = DEFAULT_ROUTER
     sharing: Sharing | None = None
 
 
 class Instance:
-    """One instance under varying load: the runs that the search asks for.
+    """One deployment under one kind of traffic; nothing in it changes.
 
     ``batch`` is how many requests an attention rank holds at once, ``in_flight`` the instance.
     """
 
-    def __init__(self, deployment: Deployment, asked: Asked) -> None:
+    def __init__(self, deployment: Deployment, traffic: Traffic) -> None:
         """Make the step model and the memory plan of the deployment once.
 
         Raises:
             DoesNotFit: the weights or one request exceed the memory.
         """
         self.deployment = deployment
-        self.asked = asked
-        self.trail: dict[float, float] = {}  # the strain on the limits at every rate that was run; 0 for a single client
-        self.scan: Any = None  # the ``LoadScan`` of its loads, once begun
-        self.slower: dict[float, float] = {}  # requests per second inside the limits, by the factor on the duration of every step
-        self.sharpened: set[Any] = set()  # what ``slower`` was found for, and with how much care
-        self.saturated: float | None = None  # requests per second when always busy, once measured
-        self.fleets: dict[Any, Any] = {}  # the metrics of fleets of it, by what ``fleet_check.fleet_summary`` is asked for
-        self._alone: Summary | None = None
-        isl, osl = math.ceil(asked.isl.mean), math.ceil(asked.osl.mean)
-        price = estimated_instance(deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=isl)
+        self.traffic = traffic
+        isl, osl = math.ceil(traffic.isl.mean), math.ceil(traffic.osl.mean)
+        price = estimated_instance(self._simulated(), gpus_per_system=traffic.gpus_per_system, prompt_tokens=isl)
         self.memory = price.memory
         self.knobs = replace(price.knobs, prefix_caching=False) if self.memory.state_bytes else price.knobs
-        self.computed, common = self._computed()
-        self.step: StepModel = slower(price.step, asked.step_factor)
+        self.computed, common = self._computed(self.knobs.prefix_caching)
+        self.step: StepModel = slower(price.step, traffic.step_factor)
         held = min(self.memory.blocks // self.memory.request_blocks(max(isl - common, 1) + osl), self.knobs.max_batch_size)
         if self.knobs.scheduler == "static":
             held = self.memory.concurrent_requests(isl, osl)
         self._check_longest()
         self.batch = max(1, held)
         self.in_flight = self.batch * deployment.parallelism.dp
-        self.alone_e2e_s = self.unloaded_ttft_s() + asked.osl.mean * self.unloaded_tpot_s()
+        self.alone_e2e_s = self.unloaded_ttft_s() + traffic.osl.mean * self.unloaded_tpot_s()
         self.shared = self._shared()
 
     def _shared(self) -> SharedLoad | None:
         """What comes to it where prompts share something."""
-        asked = self.asked
-        if asked.sharing is None:
+        traffic = self.traffic
+        if traffic.sharing is None:
             return None
-        answer_s = ANSWER * self.alone_e2e_s
         return SharedLoad(
-            sharing=asked.sharing,
-            osl=asked.osl,
-            process=asked.process,
-            cv=asked.cv,
-            router=asked.router,
-            answer_s=answer_s,
+            sharing=self.sharing or traffic.sharing,
+            osl=traffic.osl,
+            process=traffic.process,
+            cv=traffic.cv,
+            router=traffic.router,
+            answer_s=ANSWER * self.alone_e2e_s,
             caches=self.knobs.prefix_caching,
         )
 
-    def _computed(self) -> tuple[float, int]:
+    def _simulated(self) -> Deployment:
+        """The deployment with KV blocks of the size that is simulated."""
+        d, sharing = self.deployment, self.traffic.sharing
+        if sharing is None or not d.knobs.prefix_caching:
+            return d
+        block = sharing.block_tokens(d.knobs.tokens_per_block, self._computed(True)[0])
+        return replace(d, knobs=replace(d.knobs, tokens_per_block=block))
+
+    @property
+    def sharing(self) -> Sharing | None:
+        """What prompts share in simulations."""
+        sharing, own = self.traffic.sharing, self.deployment.knobs.tokens_per_block
+        return None if sharing is None else sharing.shorter(own, self.knobs.tokens_per_block)
+
+    def _computed(self, caches: bool) -> tuple[float, int]:
         """Tokens of a prompt that have to be computed at best, and those whose blocks all requests hold together; both on average."""
-        sharing = self.asked.sharing
-        if sharing is None or not self.knobs.prefix_caching:
-            return self.asked.isl.mean, 0
-        best = sharing.best(self.asked.osl)
+        sharing = self.traffic.sharing
+        if sharing is None or not caches:
+            return self.traffic.isl.mean, 0
+        best = sharing.best(self.traffic.osl)
         return max(best.computed, 1.0), math.floor(best.common)
 
     def _check_longest(self) -> None:
         """Refuse a deployment whose engine would turn requests away: the longest, or of an endless distribution the 99.9th percentile."""
-        asked, knobs = self.asked, self.knobs
-        longest = asked.pairs.longest if asked.pairs is not None else asked.isl.longest + asked.osl.longest
+        traffic, knobs = self.traffic, self.knobs
+        longest = traffic.pairs.longest if traffic.pairs is not None else traffic.isl.longest + traffic.osl.longest
         if self.memory.request_blocks(longest) > self.memory.blocks:
             room = self.memory.tokens - self.memory.windows.of(longest) * knobs.tokens_per_block
             raise DoesNotFit(f"one request of {longest:,} tokens does not fit the KV cache of {max(room, 0):,} tokens")
-        whole = longest if knobs.scheduler == "vllm" else asked.isl.longest
+        whole = longest if knobs.scheduler == "vllm" else traffic.isl.longest
         if not knobs.chunked_prefill and knobs.scheduler not in ("static", "sglang") and whole > knobs.max_num_tokens:
             raise DoesNotFit(f"{whole:,} tokens exceed the token budget of {knobs.max_num_tokens:,} without chunked prefill")
 
+    @property
+    def equal(self) -> bool:
+        """Whether all requests are equal."""
+        traffic = self.traffic
+        return traffic.pairs is None and traffic.isl.kind == traffic.osl.kind == "fixed"
+
     def unloaded_ttft_s(self) -> float:
         """Closed form: prefill of what is to be computed of one prompt of mean length, alone, and the front end, in seconds."""
-        tokens, new = round(self.asked.isl.mean), round(self.computed)
+        tokens, new = round(self.traffic.isl.mean), round(self.computed)
         return self.step.frontend_s + self.step.seconds(new, 1, 0, new * (2 * tokens - new), 0)
 
     def unloaded_tpot_s(self) -> float:
         """Closed form: seconds of a decode step of one request halfway through its output, over the tokens that the step yields."""
-        return self.step.seconds(0, 0, 1, 0, round(self.asked.isl.mean + self.asked.osl.mean / 2)) / self.step.tokens_per_step
+        return self.step.seconds(0, 0, 1, 0, round(self.traffic.isl.mean + self.traffic.osl.mean / 2)) / self.step.tokens_per_step
 
     def saturation_estimate(self, *, found: bool = True) -> float:
         """Closed form: requests per second with the batch always full, prefills riding along.
@@ -178,22 +207,49 @@ class Instance:
         Args:
             found: whether a cache finds all that prompts share; otherwise it finds nothing.
         """
-        c = self.step.coefficients
-        isl, osl, batch = self.asked.isl.mean, self.asked.osl.mean, self.batch
-        new = self.computed if found else isl
+        return self._busy(self.computed if found else self.traffic.isl.mean)
+
+    def steady_estimate(self) -> float:
+        """Closed form: requests per second that an instance completes with what its cache can keep of conversations from turn to turn.
+
+        A turn finds the ones before it where fewer tokens than the cache has room for were computed since: the longer pauses are, and the
+        more conversations there are, the fewer.
+        """
+        sharing = self.traffic.sharing
+        low, high = self.saturation_estimate(found=False), self.saturation_estimate()
+        if sharing is None or not self.knobs.prefix_caching or not sharing.follows or low >= high:
+            return high
+        isl, osl = self.traffic.isl.mean, self.traffic.osl.mean
+        while high > 1.01 * low:
+            rate = math.sqrt(low * high)
+            room = max(self.memory.tokens - rate * self.alone_e2e_s * (isl + osl / 2), 0.0)
+            kept = sharing.kept(KEPT_LONGER * room / (rate * (self.computed + osl)))
+            new = isl - kept * (isl - self.computed)
+            low, high = (rate, high) if self._busy(new) >= rate else (low, rate)
+        return low
+
+    def _busy(self, new: float) -> float:
+        """Closed form: requests per second with the batch always full, so many tokens of each prompt being computed."""
         if self.step.drafting is not None:
             return self._drafted_saturation(new)
-        tokens = batch * (new + osl) / osl
-        step = batch_seconds(c, round(tokens), batch) + context_seconds(c, batch) * batch * (isl + osl / 2)
-        attention = 0.5 * new * (2 * isl - new) * float(c[ATTENTION])
-        return self.deployment.parallelism.dp / (step * osl / batch + attention)
+        return self.deployment.parallelism.dp * self.batch / (self.traffic.osl.mean * self.token_seconds(self.batch, new))
+
+    def token_seconds(self, batch: int, new: float | None = None) -> float:
+        """Closed form: seconds from one output token of a request to the next, with so many requests decoding in each attention rank.
+
+        Every step has as many prompt tokens in it as keep the batch full: ``new`` of each request, by default what has to be computed.
+        """
+        c, isl, osl = self.step.coefficients, self.traffic.isl.mean, self.traffic.osl.mean
+        new = self.computed if new is None else new
+        step = batch_seconds(c, round(batch * (new + osl) / osl), batch) + context_seconds(c, batch) * batch * (isl + osl / 2)
+        return step + batch / osl * 0.5 * new * (2 * isl - new) * float(c[ATTENTION])
 
     def budget_estimate(self) -> float:
         """Closed form: requests per second with every step as full of tokens as the budget allows, each token at the least it costs."""
         c, knobs = self.step.coefficients, self.knobs
         if knobs.scheduler == "static" or self.step.drafting is not None:
             return math.inf
-        isl, osl, new, budget = self.asked.isl.mean, self.asked.osl.mean, self.computed, knobs.max_num_tokens
+        isl, osl, new, budget = self.traffic.isl.mean, self.traffic.osl.mean, self.computed, knobs.max_num_tokens
         token = min(batch_seconds(c, tokens, 1) / tokens for tokens in {budget, max(1, budget // 2), max(1, budget // 4)})
         attention = 0.5 * new * (2 * isl - new) * float(c[ATTENTION])
         return self.deployment.parallelism.dp / ((new + osl) * token + attention)
@@ -201,72 +257,63 @@ class Instance:
     def _drafted_saturation(self, new: float) -> float:
         """The same with speculative decoding: fewer steps with more tokens each."""
         c, batch = self.step.coefficients, self.batch
-        isl, steps = self.asked.isl.mean, self.asked.osl.mean / self.step.tokens_per_step
-        context = round(batch * (isl + self.asked.osl.mean / 2))
+        isl, steps = self.traffic.isl.mean, self.traffic.osl.mean / self.step.tokens_per_step
+        context = round(batch * (isl + self.traffic.osl.mean / 2))
         step = self.step.seconds(round(batch * new / steps), 0, batch, 0, context) - float(c[HOST_PREFILL] + c[EAGER])
         return self.deployment.parallelism.dp / (step * steps / batch + 0.5 * new * (2 * isl - new) * float(c[ATTENTION]))
 
-    def count(self, rate: float) -> int:
-        """Requests of a short run at that rate: several times what is in flight, one of few numbers so that runs share their draws."""
-        in_flight = min(self.in_flight, math.ceil(LOADED * rate * self.alone_e2e_s))
-        least = max(MINIMUM_REQUESTS, BATCHES_PER_RUN * in_flight) / 2 * burst_factor(self.asked.process, self.asked.cv)
-        least *= FOLLOWED if self.asked.sharing is not None and self.asked.sharing.follows else 1
-        return MINIMUM_REQUESTS // 2 << math.ceil(math.log2(2 * least / MINIMUM_REQUESTS))
+    def standing_for(self, instances: int) -> int:
+        """How many instances are simulated to know what each of so many carries.
 
-    def open(self, rate: float, requests: int, seed: int) -> Requests:
-        """A run of an open loop at ``rate`` requests per second."""
+        Conversations that stay at their instance, and requests given out at random, come to each by itself. Attention ranks are engines.
+        """
+        traffic = self.traffic
+        alone = traffic.router == "random" and traffic.process == "poisson"
+        if traffic.load == "closed" or alone or (traffic.sharing is not None and not traffic.sharing.balanced(traffic.router)):
+            return 1
+        most = TOGETHER if traffic.process != "gamma" else TOGETHER_BURSTY
+        most = max(1, min(most, TOGETHER_BURSTY // self.deployment.parallelism.dp))
+        return instances if instances <= min(8, most) else min(instances // 2 * 2 if instances <= 16 else instances // 8 * 8, most)
+
+    def requests_of(self, rate: float, length: Length, instances: int = 1) -> int:
+        """Requests of a run at ``rate`` for each instance, one of few numbers so that runs share their draws."""
+        in_flight = instances * min(self.in_flight, math.ceil(LOADED * rate * self.alone_e2e_s))
+        fewest = FEWEST if self.traffic.sharing is None else FEWEST_SHARING
+        least = max(fewest[length] * burst_factor(self.traffic.process, self.traffic.cv), LIVES[length] * in_flight)
+        least *= FOLLOWED if self.traffic.sharing is not None and self.traffic.sharing.follows else 1
+        most = max(WITHIN_S * rate * instances, ALONE_REQUESTS)
+        return min(fewest[0] << max(0, math.ceil(math.log2(least / fewest[0]))), round(most))
+
+    def open(self, rate: float, requests: int, seed: int, instances: int = 1) -> Requests:
+        """The requests of an open loop at ``rate`` requests per second for each of so many instances."""
         if self.shared is not None:
-            return self._open_sharing(self.shared, rate, requests, seed)
-        arrivals = OpenLoop(rate=rate, process=self.asked.process, cv=self.asked.cv)
-        return self.serve(balanced_trace(self.workload(arrivals, requests), arrivals, seed))
+            return self._open_sharing(self.shared, rate * instances, requests, seed, instances)
+        arrivals = OpenLoop(rate=rate * instances, process=self.traffic.process, cv=self.traffic.cv)
+        return self.together(balanced_trace(self.workload(arrivals, requests), arrivals, seed), instances, self.traffic.router)
 
-    def measured(self, rate: float) -> Summary:
-        """The metrics of a short run of an open loop, neither ramp nor drain."""
-        return self.noted(rate, summarize(middle(self.open(rate, self.count(rate), self.asked.seed))))
+    def _open_sharing(self, load: SharedLoad, rate: float, requests: int, seed: int, instances: int) -> Requests:
+        """The same, without what came before the caches were warm, and after new conversations stopped coming."""
+        warm = instances * load.warm(rate / instances)
+        trace = load.trace(rate, requests + warm, seed, whole=instances > 1)
+        return load.counted(self.together(trace, instances, self.traffic.router), rate, warm, requests)
 
-    def noted(self, rate: float, summary: Summary) -> Summary:
-        """The summary, its strain on the limits written down beside the rate."""
-        self.trail[rate] = strain(summary, self.asked.slo)
-        return summary
-
-    def alone(self) -> Summary:
-        """The metrics of a single client: what no load can beat. The run is made once."""
-        if self._alone is None:
-            self._alone = self._by_itself() if self.asked.sharing is None else self._alone_sharing(self.asked.sharing)
-        return self._alone
-
-    def _by_itself(self) -> Summary:
-        equal = self.asked.pairs is None and self.asked.isl.kind == self.asked.osl.kind == "fixed"
-        summary = summarize(self.closed(1, ALONE_EQUAL if equal else ALONE_REQUESTS))
-        return self.noted(0.0 if self.asked.load == "open" else summary.requests_per_second, summary)
-
-    def _open_sharing(self, load: SharedLoad, rate: float, requests: int, seed: int) -> Requests:
-        """The same, without what came before the cache was warm, and after new conversations stopped coming."""
-        warm = load.warm(rate)
-        return load.counted(self.serve(load.trace(rate, requests + warm, seed)), rate, warm, requests)
-
-    def _alone_sharing(self, sharing: Sharing) -> Summary:
-        """The same with a cache that has seen what there is to be seen."""
+    def alone(self) -> Requests:
+        """The requests of a single client: what no load can beat."""
+        sharing = self.traffic.sharing
+        if sharing is None:
+            return self.closed(1, ALONE_EQUAL if self.equal else ALONE_REQUESTS)
         if sharing.recording is not None:
-            trace = replayed(sharing, sharing.recording.mean_rps, self.asked.seed)
+            trace = replayed(sharing, sharing.recording.mean_rps, self.traffic.seed)
             record = self.serve(replace(trace, due_ps=trace.due_ps * 0 - 1, concurrency=1))
-            warm = len(record) // 10
-        else:
-            prefixes = 0 if sharing.sessions is None else sharing.sessions.prefixes
-            warm = min(SEEN * prefixes + ALONE_COLD, MINIMUM_REQUESTS)
-            record = self.closed(1, warm + ALONE_REQUESTS)
-        summary = summarize(after(record, warm))
-        return self.noted(0.0 if self.asked.load == "open" else summary.requests_per_second, summary)
+            return after(record, len(record) // 10)
+        prefixes = 0 if sharing.sessions is None else sharing.sessions.prefixes
+        warm = min(SEEN * prefixes + ALONE_COLD, FEWEST[QUICK])
+        return after(self.closed(1, warm + ALONE_REQUESTS), warm)
 
     def closed(self, clients: int, requests: int) -> Requests:
         """A run of a closed loop of ``clients``."""
         turnaround = client_turnaround_s(self.deployment)
-        return self.under(ClosedLoop(concurrency=clients, turnaround_s=turnaround), requests, self.asked.seed)
-
-    def under_clients(self, clients: int) -> Summary:
-        """The metrics of a closed loop of ``clients``."""
-        summary = summarize(self.closed(clients, max(ALONE_REQUESTS, CLOSED_ROUNDS * clients)))
-        return self.noted(summary.requests_per_second, summary)
+        return self.under(ClosedLoop(concurrency=clients, turnaround_s=turnaround), requests, self.traffic.seed)
 
     def under(self, arrivals: Arrivals, requests: int, seed: int) -> Requests:
         """A run under any arrivals."""
@@ -275,9 +322,9 @@ class Instance:
     def serve(self, trace: Trace, step: StepModel | None = None) -> Requests:
         """A run of given requests, split over the attention ranks, with the instance's step model or another."""
         ranks = self.deployment.parallelism.dp
-        memory, sharing = self.memory, self.asked.sharing
+        memory, sharing = self.memory, self.traffic.sharing
         if sharing is not None and trace.contents is not None:
-            tiers = sharing.tiers_of(self.deployment, memory)
+            tiers = sharing.tiers_of(self.deployment, memory, self.knobs.tokens_per_block)
             found = [
                 run_recorded(part, step or self.step, self.knobs, memory.blocks, windows=memory.windows, most_steps=0, tiers=tiers)[0]
                 for part in self._ranks(trace)
@@ -291,40 +338,55 @@ class Instance:
         ranks = self.deployment.parallelism.dp
         if ranks == 1 or trace.contents is None:
             return rank_traces(trace, ranks)
-        return parts_of(trace, owners(trace, ranks, "session", self.asked.seed), ranks)
+        return parts_of(trace, owners(trace, ranks, "session", self.traffic.seed), ranks)
 
     def together(self, trace: Trace, instances: int, router: str) -> Requests:
         """A run of given requests on so many of the instances behind a router.
 
         The attention ranks of an instance are endpoints of their own to the router, as behind vLLM's external load balancing. One
-        instance by itself gives them requests in turn (``serve``).
+        instance by itself gives them requests in turn (``serve``). Where prompts share something, each instance is simulated with its
+        cache, and a router that looks at the load chooses as it would among engines that compute what caches leave of the prompts.
         """
         if instances == 1:
             return self.serve(trace)
-        if trace.contents is not None and self.asked.sharing is not None:
-            rule = shared_out_as(self.asked.sharing, router)
-            each = parts_of(trace, owners(trace, instances, rule, self.asked.seed), instances)
-            return pooled([self.serve(part) for part in each])
+        sharing = self.traffic.sharing
+        if trace.contents is None or sharing is None:
+            return self._routed(trace, instances, router).requests
+        if sharing.balanced(router) and trace.pause_ps is None:
+            computed = trace.isl - sharing.common_tokens(trace) if self.knobs.prefix_caching else trace.isl
+            chosen = self._routed(replace(trace, isl=computed, contents=None), instances, router).chosen
+            owner = chosen // self.deployment.parallelism.dp
+        else:
+            owner = owners(trace, instances, shared_out_as(sharing, router), self.traffic.seed)
+        return pooled([self.serve(part) for part in parts_of(trace, owner, instances)])
+
+    def _routed(self, trace: Trace, instances: int, router: str) -> Routed:
+        """A run of requests that share nothing on the engines of so many instances."""
+        engines = [self.engine] * (instances * self.deployment.parallelism.dp)
+        return run_fleet(trace, engines, router, seed=self.traffic.seed)
+
+    @cached_property
+    def engine(self) -> Machine:
+        """One of its engines, at time 0."""
         memory = self.memory
-        engine = Engine(self.step, self.knobs, memory.blocks, windows=memory.windows, seed=trace.seed).machine
-        return run_fleet(trace, [engine] * (instances * self.deployment.parallelism.dp), router, seed=self.asked.seed).requests
+        return Engine(self.step, self.knobs, memory.blocks, windows=memory.windows, seed=self.traffic.seed).machine
 
     def recorded(self, rate: float, requests: int, most_steps: int) -> StepRecord:
         """The engine steps of an open loop at ``rate``, the first ``most_steps`` of one attention rank."""
-        arrivals = OpenLoop(rate=rate, process=self.asked.process, cv=self.asked.cv)
+        arrivals = OpenLoop(rate=rate, process=self.traffic.process, cv=self.traffic.cv)
         if self.shared is None:
-            trace = self.workload(arrivals, requests).trace(self.asked.seed, stretch=True)
+            trace = self.workload(arrivals, requests).trace(self.traffic.seed, stretch=True)
         else:
-            trace = self.shared.trace(rate, requests, self.asked.seed)
+            trace = self.shared.trace(rate, requests, self.traffic.seed)
         first, memory = self._ranks(trace)[0], self.memory
         return run_recorded(first, self.step, self.knobs, memory.blocks, windows=memory.windows, most_steps=most_steps)[1]
 
     def workload(self, arrivals: Simulated, requests: int) -> Workload:
         """The question's lengths under any arrivals."""
-        asked, sharing = self.asked, self.asked.sharing
+        traffic, sharing = self.traffic, self.sharing
         if sharing is not None and sharing.sessions is not None and sharing.new is not None:
-            return Workload(isl=sharing.new, osl=asked.osl, arrivals=arrivals, requests=requests, sessions=sharing.sessions)
-        return Workload(isl=asked.isl, osl=asked.osl, arrivals=arrivals, requests=requests, pairs=asked.pairs)
+            return Workload(isl=sharing.new, osl=traffic.osl, arrivals=arrivals, requests=requests, sessions=sharing.sessions)
+        return Workload(isl=traffic.isl, osl=traffic.osl, arrivals=arrivals, requests=requests, pairs=traffic.pairs)
 
 
 def burst_factor(process: Process, cv: float) -> float:

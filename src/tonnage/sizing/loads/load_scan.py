@@ -1,71 +1,66 @@
-"""The latencies of one instance at the loads of a fixed lattice, and the highest load up to which every scanned load is inside the limits.
+"""The highest load at which instances behind a router are inside the limits, from runs at the loads of a fixed lattice.
 
-Which loads may be run, the random numbers of each run and its length depend on the deployment, the lengths and the seed, and never on
-the limits. What one limit makes of the runs is therefore comparable with what another makes of them: a looser limit never carries less.
-Every run is made once, when it is first asked for.
+Which loads may be run, the random numbers of each run and its length depend on the deployment, the traffic and the seed, and never on the
+limits. What one limit makes of the runs is therefore comparable with what another makes of them: a looser limit never carries less.
 
-The scan goes upwards from half of saturation, in steps of a quarter of an octave (a factor of 1.19); where that load breaks a limit, it
-goes downwards in steps of half an octave (1.41). Between the last load before the first one that breaks a limit and that one, the way is
-halved until one step of the lattice (1.1 %) is left. A load is run for longer and longer until a run is clear; the longest decides as it
-is, and the load that is found holds in it.
+A search begins at a closed form, goes up or down by more and more steps until one load is inside the limits and a higher one is not, and
+halves the way between them. Short runs say what is clear; the two loads at the end are decided by the longest runs, and the load at which
+a limit is just used up is read between them from the logarithm of the latencies: with the same random numbers at every load, these rise
+evenly.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from tonnage.results.metrics import Summary, summarize
-from tonnage.sizing.loads.instance import Instance, middle
+from tonnage.sizing.loads.bounds import rate_bound
+from tonnage.sizing.loads.instance import QUICK, SHORT, SURE, Care, Length
 from tonnage.sizing.loads.limits import statistic_s, strain, worst_limit
 
 if TYPE_CHECKING:
+    from tonnage.results.metrics import Summary
+    from tonnage.sizing.loads.instance import Instance
+    from tonnage.sizing.loads.runs import Runs, Seen
     from tonnage.spec.deployment import Limit, Slo
 
-Care = Literal[1, 2]
-"""The last place of ``LENGTHS`` that is used: 1 to compare deployments, 2 for the best few."""
+STABLE, SURELY = 0.98, 0.8
+"""Share of the measured saturation up to which a queue is assumed to settle, and of the closed form's up to which it does surely."""
 
-QUICK: Care = 1
-SURE: Care = 2
-
-LENGTHS = (0.5, 2.0, 8.0)
-"""Lengths of the runs at a load, in times ``Instance.count``."""
-
-HOLDS, BREAKS = (1 / 1.4, 1 / 1.15), (2.0, 1.15)
+CLEAR: tuple[tuple[Length, float, float], ...] = ((SHORT, 1 / 1.4, 2.0), (QUICK, 1 / 1.15, 1.15))
 """A run that is not the longest decides where the strain on the limits is below the first or above the second; near saturation the
 shortest never says that the limits hold, as queues build up over more requests than it has."""
 
 PER_OCTAVE = 64
 """Loads of the lattice from one to the double: 1.1 % apart."""
 
-STRIDE, SPARSE = 16, 32
-"""Steps of the lattice between two loads of the scan, beyond half of saturation and below it."""
+STRIDE = 8
+"""Steps of the lattice from the load where a search begins to the next; each further stride is twice as long."""
 
-WIDTH: dict[Care, int] = {QUICK: 2, SURE: 1}
-"""Steps of the lattice between the load that is found and the next that breaks a limit."""
+NEAR_SATURATION = 32
+"""Steps of the lattice below saturation in which the shortest runs do not say that limits hold."""
 
-ROUGH = 8
-"""The same where loads in between are read off the latencies at both ends: 9 %."""
+RUNS: tuple[Length, ...] = (SHORT, QUICK, SURE)
+"""From the shortest to the longest."""
 
-LOWEST = 1 / 2
-"""Share of saturation at which the scan begins; where a limit breaks there, it goes down instead."""
+WIDTH: dict[Care, int] = {QUICK: 8, SURE: 4}
+"""Steps of the lattice between the two loads between which the answer is read: 9 % and 4 %."""
 
-DESCENTS = 22
-"""Most loads below the first one: the last is 1/2048 of it."""
+LOWEST = 12 * PER_OCTAVE
+"""Steps of the lattice below the highest place at which a search ends: 1/4096 of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Highest:
-    """The highest load up to which every scanned load holds.
+    """The highest load inside the limits.
 
     Attributes:
-        rate: requests per second.
-        summary: the metrics at that load.
+        rate: requests per second of one instance.
+        summary: the metrics at the highest simulated load that is no higher.
         requests: simulated in that run.
-        limit: what the next load breaks; None where that is saturation.
+        limit: what breaks above; None where that is saturation.
     """
 
     rate: float
@@ -76,220 +71,125 @@ class Highest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """No load was found, or none above the one that was to be exceeded: the lowest load seen to break a limit."""
+    """No load was found, or none above the one that was to be exceeded: the lowest load seen to break a limit; None for saturation."""
 
     rate: float
     summary: Summary
-    limit: Limit
+    limit: Limit | None
 
 
 class LoadScan:
-    """The runs of one instance, by length and place on the lattice; the last place stands for ``most``."""
+    """So many instances of one deployment at the loads of the lattice."""
 
-    def __init__(self, instance: Instance, most: Callable[[], float]) -> None:
-        """A scan without any run so far.
+    def __init__(self, runs: Runs, instance: Instance, instances: int = 1) -> None:
+        """``instances`` are simulated together, behind the router of the traffic."""
+        self.runs, self.instance, self.instances = runs, instance, instances
 
-        Args:
-            instance: the deployment.
-            most: gives the requests per second above which a queue is not assumed to settle; called when they are needed.
-        """
-        self.instance, self._most = instance, most
-        self._runs: dict[tuple[int, int], Summary] = {}
-        self._probes: dict[tuple[int, int], Summary] = {}
-
-    @cached_property
+    @property
     def most(self) -> float:
-        """The highest load that is scanned, in requests per second."""
-        return self._most()
+        """The highest load at which a queue settles, in requests per second of one instance."""
+        return STABLE * self.runs.saturation(self.instance)
 
     @cached_property
-    def last(self) -> int:
-        """The place that stands for ``most``."""
-        return math.ceil(PER_OCTAVE * math.log2(self.most))
+    def top(self) -> int:
+        """The highest place that is looked at: what closed forms say of saturation."""
+        return place_of(rate_bound(self.instance, ()))
 
-    @cached_property
-    def first(self) -> int:
-        """Where the upward scan begins."""
-        return SPARSE * math.floor((self.last + PER_OCTAVE * math.log2(LOWEST)) / SPARSE)
-
-    def upward(self) -> Iterator[int]:
-        """The places of the upward scan, ``last`` included."""
-        dense = SPARSE * math.ceil((self.last - PER_OCTAVE) / SPARSE)
-        yield from range(self.first, dense, SPARSE)
-        yield from range(dense, self.last, STRIDE)
-        yield self.last
-
-    def rate(self, place: int) -> float:
-        """Requests per second of a place."""
-        return self.most if place >= self.last else on_lattice(place)
+    def start(self, slo: Slo) -> int:
+        """Where a search begins: what closed forms say of the limits on the time per token."""
+        return min(self.top, place_of(rate_bound(self.instance, slo)))
 
     def highest(self, slo: Slo, above: float = 0.0, care: Care = QUICK) -> Highest | Broken:
-        """The highest load up to which every scanned load holds.
+        """The highest load inside the limits.
 
         Args:
             slo: limits; all must hold.
             above: requests per second; the search ends once it is certain that the load found is no higher.
             care: how long the longest runs are.
         """
-        if (early := self.no_higher(slo, above, care)) is not None:
-            return early
-        end = self._end(slo, care)
-        low = self._below(end, slo, care)
-        if low is None:
-            return self._broken(end, slo)
-        low, high = self._halved(low, min(self._above(low), end), slo, care, WIDTH[care])
-        lowest = self.first - DESCENTS * SPARSE
-        while strain(self.summary(low, care), slo) > 1.0:  # a shorter run was clear about it, and wrong
-            low, high = low - 1, low
-            if low < lowest:
-                return self._broken(high, slo)
-        return self._found(low, high, slo, care)
+        found = self._bracket(slo, above, care)
+        if isinstance(found, Broken):
+            return found
+        low, high = found
+        while high - low > WIDTH[care]:
+            half = between(low, high)
+            low, high = (half, high) if self.holds(half, slo, care) else (low, half)
+        return self._read(low, high, slo, care)
 
-    def rate_within(self, slo: Slo, above: float = 0.0) -> float:
-        """Requests per second of ``highest`` by the longest runs; 0 where none is found above that rate."""
-        found = self.highest(slo, above, SURE)
-        return found.rate if isinstance(found, Highest) else 0.0
+    def seen(self, place: int, length: Length) -> Seen:
+        """What a run at a load showed."""
+        return self.runs.open(self.instance, self.instances, on_lattice(place), length)
 
-    def reached(self, slo: Slo, care: Care = QUICK) -> float:
-        """The load of ``highest`` from fewer runs: between two loads ``ROUGH`` steps apart by the logarithm of the limited latencies.
-
-        Returns:
-            Requests per second; 0 where none holds.
-        """
-        end = self._end(slo, care)
-        low = self._below(end, slo, care)
-        if low is None:
-            return 0.0
-        low, high = self._halved(low, min(self._above(low), end), slo, care, ROUGH)
-        if high > self.last:
-            return self.rate(low)
-        share = min(_share(self.summary(low, care), self.summary(high, care), limit) for limit in slo)
-        return float(self.rate(low) * (self.rate(high) / self.rate(low)) ** share)
-
-    def no_higher(self, slo: Slo, above: float, care: Care) -> Broken | None:
-        """Why the load found would be no higher than ``above``: every load breaks a limit that the halving would meet above it."""
-        if above <= 0 or above >= self.most or not slo:
-            return None
-        reached = place_of(above)
-        low = STRIDE * (reached // STRIDE)
-        high = min(low + STRIDE, self.last)
-        while not self.holds(high, slo, care):
-            half = (low + high) // 2
-            while low < half <= reached:
-                low, half = half, (half + high) // 2
-            if high - low <= 1:
-                return self._broken(high, slo)
-            high = half
-        return None
+    def settles(self, place: int) -> bool:
+        """Whether a queue settles at a load; saturation is measured only where the closed form leaves that open."""
+        rate = on_lattice(place)
+        return rate <= SURELY * self.instance.saturation_estimate() or rate <= self.most
 
     def holds(self, place: int, slo: Slo, care: Care) -> bool:
-        """Whether a load is inside the limits: what the shortest run says that is clear, or the longest.
-
-        The shortest of all are left out between two loads of the scan, where the limits are near and they are not clear.
-        """
-        if not slo:
-            return True
-        for level in range(0 if place % STRIDE == 0 or place >= self.last else 1, care):
-            used = strain(self.summary(place, level), slo)
-            if used < HOLDS[level] and (level > 0 or place < self.last - SPARSE):
-                return True
-            if used > BREAKS[level]:
+        """Whether a load is inside the limits: what the shortest run says that is clear, or the longest."""
+        if not slo and self.instance.traffic.sharing is None:
+            return self.settles(place)
+        for length, holds, breaks in CLEAR[:care]:
+            used = used_at(self.seen(place, length), slo)
+            if used < holds and (length > SHORT or place < self.top - NEAR_SATURATION):
+                return self.settles(place)
+            if used > breaks:
                 return False
-        return strain(self.summary(place, care), slo) <= 1.0
+        return used_at(self.seen(place, care), slo) <= 1.0 and self.settles(place)
 
-    def surely_no_higher(self, slo: Slo, above: float) -> bool:
-        """Whether ``no_higher`` would say so, from runs above ``above`` alone: saturation need not be known for it.
+    def _bracket(self, slo: Slo, above: float, care: Care) -> tuple[int, int] | Broken:
+        """A load that holds, and a higher one that does not."""
+        start = self.start(slo) if above <= 0.0 else place_of(above) + 1
+        low, high, step = start, start, STRIDE
+        if self.holds(start, slo, care):
+            while self.holds(high := low + step, slo, care):
+                low, step = high, 2 * step
+            return low, high
+        while above <= 0.0 and low > self.top - LOWEST:
+            low, high, step = max(low - step, self.top - LOWEST), low, 2 * step
+            if self.holds(low, slo, care):
+                return low, high
+        return self._broken(high, slo, care)
 
-        A load beyond saturation breaks limits as well, and where saturation is below ``above``, so is everything else. Where the load
-        just above clearly breaks a limit, higher ones do.
-        """
-        reached = place_of(above)
-        if not slo:
-            return False
-        for level in range(SURE):
-            used = strain(self.probe(reached + 1, level), slo)
-            if used > BREAKS[level]:
-                return True
-            if used < HOLDS[level]:
-                return False
-        low = STRIDE * (reached // STRIDE)
-        high = low + STRIDE
-        while self._breaks(high, slo):
-            half = (low + high) // 2
-            while low < half <= reached:
-                low, half = half, (half + high) // 2
-            if high - low <= 1:
-                return True
-            high = half
-        return False
+    def _read(self, low: int, high: int, slo: Slo, care: Care) -> Highest | Broken:
+        """The load between two places at which the limits are just used up, as the longest runs see both."""
+        while used_at(below := self.seen(low, care), slo) > 1.0:  # a shorter run was clear about it, and wrong
+            low, high = low - WIDTH[care], low
+            if low < self.top - LOWEST:
+                return self._broken(high, slo, care)
+        while self.settles(high) and used_at(self.seen(high, care), slo) <= 1.0:
+            low, high, below = high, high + WIDTH[care], self.seen(high, care)
+        over, top = self._next(high, care)
+        rate, limit = top, None
+        if used_at(over, slo) > 1.0:
+            share = min((_share(below.summary, over.summary, each) for each in slo), default=0.0) if over.steady else 0.0
+            rate, limit = on_lattice(low) * (top / on_lattice(low)) ** share, worst_limit(over.summary, slo)
+        return Highest(rate=rate, summary=below.summary, requests=below.requests, limit=limit)
 
-    def _breaks(self, place: int, slo: Slo) -> bool:
-        """Whether a load above another that is to be exceeded breaks a limit, by the longest runs where shorter ones are not clear."""
-        for level in range(0 if place % STRIDE == 0 else 1, SURE):
-            used = strain(self.probe(place, level), slo)
-            if used > BREAKS[level]:
-                return True
-            if used < HOLDS[level] and level > 0:
-                return False
-        return strain(self.probe(place, SURE), slo) > 1.0
+    def _next(self, high: int, care: Care) -> tuple[Seen, float]:
+        """What the load above showed, and its requests per second: the highest that settles where that is lower."""
+        if self.settles(high):
+            return self.seen(high, care), on_lattice(high)
+        return self.runs.open(self.instance, self.instances, self.most, care), self.most
 
-    def probe(self, place: int, level: int) -> Summary:
-        """As ``summary``, of a load that may lie beyond saturation, which need not be known."""
-        if (level, place) not in self._probes:
-            self._probes[level, place] = self._simulated(on_lattice(place), level)
-        return self._probes[level, place]
+    def _broken(self, place: int, slo: Slo, care: Care) -> Broken:
+        """The load as one that breaks a limit, by the shortest run that says so."""
+        summaries = (self.seen(place, length).summary for length in RUNS[: care + 1])
+        found = next((summary for summary in summaries if worst_limit(summary, slo) is not None), self.seen(place, care).summary)
+        return Broken(rate=on_lattice(place), summary=found, limit=worst_limit(found, slo))
 
-    def summary(self, place: int, level: int) -> Summary:
-        """The metrics at a load, by a run of one of the ``LENGTHS``."""
-        if (level, place) not in self._runs:
-            rate, probed = self.rate(place), self._probes.get((level, place))
-            self._runs[level, place] = self._simulated(rate, level) if probed is None or place >= self.last else probed
-            if level > 0:
-                self.instance.noted(rate, self._runs[level, place])
-        return self._runs[level, place]
 
-    def _simulated(self, rate: float, level: int) -> Summary:
-        return summarize(middle(self.instance.open(rate, self._length(rate, level), self.instance.asked.seed)))
+def used_at(seen: Seen, slo: Slo) -> float:
+    """The largest share of a limit that a run used; without end where it was not steady."""
+    return strain(seen.summary, slo) if seen.steady else math.inf
 
-    def _below(self, end: int, slo: Slo, care: Care) -> int | None:
-        """The highest load of the scan below ``end`` that holds; None where none does, ``DESCENTS`` lower ones included."""
-        places = [place for place in self.upward() if place < end]
-        lower = [self.first - SPARSE * step for step in range(1, DESCENTS + 1)]
-        return next((place for place in (*reversed(places), *lower) if place < end and self.holds(place, slo, care)), None)
 
-    def _end(self, slo: Slo, care: Care) -> int:
-        """The first load of the upward scan that breaks a limit."""
-        return next((place for place in self.upward() if not self.holds(place, slo, care)), self.last + 1)
-
-    def _above(self, low: int) -> int:
-        """The next load of the scan."""
-        return next((place for place in self.upward() if place > low), self.last + 1) if low >= self.first else low + SPARSE
-
-    def _halved(self, low: int, high: int, slo: Slo, care: Care, width: int) -> tuple[int, int]:
-        """The way between a load that holds and one that does not, halved until no more than ``width`` is left."""
-        while high - low > width:
-            half = (low + high) // 2
-            low, high = (half, high) if self.holds(half, slo, care) else (low, half)
-        return low, high
-
-    def _found(self, low: int, high: int, slo: Slo, care: Care) -> Highest:
-        summary = self.summary(low, care)
-        limit = None if high > self.last else worst_limit(self._seen(high), slo)
-        return Highest(rate=self.rate(low), summary=summary, requests=self._count(low, care), limit=limit)
-
-    def _broken(self, place: int, slo: Slo) -> Broken:
-        summary = self._seen(place)
-        return Broken(rate=self.rate(place), summary=summary, limit=worst_limit(summary, slo) or slo[0])
-
-    def _seen(self, place: int) -> Summary:
-        """The metrics of the longest run made at a load."""
-        return self.summary(place, max((level for level, at in self._runs if at == place), default=0))
-
-    def _count(self, place: int, level: int) -> int:
-        return self._length(self.rate(place), level)
-
-    def _length(self, rate: float, level: int) -> int:
-        return round(LENGTHS[level] * self.instance.count(rate))
+def between(low: int, high: int) -> int:
+    """The place between two others that divides by the highest power of two: the same one, whichever way a search came."""
+    power = 1 << (high - low).bit_length()
+    while (low // power + 1) * power >= high:
+        power //= 2
+    return (low // power + 1) * power
 
 
 def _share(below: Summary, above: Summary, limit: Limit) -> float:

@@ -1,6 +1,6 @@
 """One pool of instances under the requests of several use cases at once: whether every limit of each of them holds.
 
-The arrivals of the use cases, each at its own peak and with its own lengths, are merged into one stream, which is split at random over
+The arrivals of the use cases, each at its own peak and with its own lengths, are merged into one stream, which the router gives to
 the instances of the pool. TTFT, TPOT and E2E are read per use case, off its own requests. A run's record pools the gaps between tokens; but
 no more gaps of one use case can be longer than some time than of all together. If a share s of all gaps is its own, its p-th percentile
 is at most the (1 − (1 − p)/s)-th of all, to 1 %: that bound is what a limit on ITL is held against.
@@ -18,11 +18,10 @@ from tonnage.plan.limit import Breach, LimitUse, limit_of
 from tonnage.plan.use_cases import CaseAtPeak
 from tonnage.results.latencies import Latencies
 from tonnage.results.metrics import gap_percentile_ns, summarize
-from tonnage.simulator.ranks import pooled, split_trace
 from tonnage.sizing.loads.balanced import balanced_trace
-from tonnage.sizing.loads.capacity import STABLE
 from tonnage.sizing.loads.fleet_check import LEAST_IN_ALL, LEAST_REQUESTS, LIFETIMES, MOST_INSTANCES, SEED_STEP
 from tonnage.sizing.loads.instance import LOADED, MEASURED, Instance, burst_factor
+from tonnage.sizing.loads.load_scan import STABLE
 from tonnage.spec.workload import OpenLoop, Trace
 from tonnage.units import PS_PER_NS
 
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
     from tonnage.results.metrics import Summary
     from tonnage.results.requests import Requests
-    from tonnage.sizing.loads.bounds import Carried
+    from tonnage.sizing.search.contender import Sized
     from tonnage.spec.deployment import Limit, Slo
 
 FEWEST_OF_A_CASE = 1_000
@@ -49,22 +48,47 @@ class Case:
     Attributes:
         name: of the use case.
         rate: requests per second at its peak.
-        asked: its limits as they were asked.
-        carried: the deployment with steps as slow as the asked confidence allows for, and limits tighter by what latencies are off beyond
-            that; its capacity is what the number of systems counts on.
-        predicted: the deployment by the prediction as it is.
+        sized: the deployment at the systems that the use case needs by itself.
     """
 
     name: str
     rate: float
-    asked: Slo
-    carried: Carried
-    predicted: Carried
+    sized: Sized
+
+    @property
+    def asked(self) -> Slo:
+        """Its limits as they were asked."""
+        return self.sized.contender.question.limits
 
     @property
     def instances_exact(self) -> float:
         """Instances that it takes alone."""
-        return self.rate / self.carried.capacity.rate
+        return self.rate / self.sized.rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One use case of a mixture, with times that are as long as they are to be.
+
+    Attributes:
+        instance: of the deployment under the traffic of the use case.
+        slo: the limits that are held.
+        saturation: requests per second that one instance completes when always busy.
+    """
+
+    instance: Instance
+    slo: Slo
+    saturation: float
+
+
+def _part(case: Case, *, as_predicted: bool) -> Part:
+    contender = case.sized.contender
+    slowdown = contender.as_asked if as_predicted else case.sized.slowdown
+    return Part(
+        instance=contender.behind(steps=slowdown.steps),
+        slo=slowdown.beyond_steps(contender.question.limits),
+        saturation=contender.saturation(slowdown),
+    )
 
 
 class Mixture:
@@ -74,20 +98,19 @@ class Mixture:
         """``as_predicted`` leaves out the errors that the asked confidence allows for."""
         self.cases = tuple(cases)
         self.as_predicted = as_predicted
-        self.parts = tuple(case.predicted if as_predicted else case.carried for case in cases)
+        self.parts = tuple(_part(case, as_predicted=as_predicted) for case in cases)
 
     @cached_property
     def instance(self) -> Instance:
         """The instance that serves all of them, with the slowest steps of any."""
-        asked = [part.ready.instance.asked for part in self.parts]
+        asked = [part.instance.traffic for part in self.parts]
         whole = math.fsum(case.rate for case in self.cases)
         prompts = math.fsum(case.rate * one.isl.mean for case, one in zip(self.cases, asked, strict=True)) / whole
         slowest = max(asked, key=lambda one: one.step_factor)
         longest = max(asked, key=lambda one: one.isl.longest + one.osl.longest)
         mean = replace(longest.isl, kind="fixed", mean=prompts, std=0.0, bins=(), plus=0.0, written="")
-        return Instance(
-            self.parts[0].ready.instance.deployment, replace(longest, isl=mean, pairs=None, step_factor=slowest.step_factor, slo=())
-        )
+        traffic = replace(longest, isl=mean, pairs=None, step_factor=slowest.step_factor)
+        return Instance(self.parts[0].instance.deployment, traffic)
 
     @property
     def instances_exact(self) -> float:
@@ -96,15 +119,13 @@ class Mixture:
 
     def could_carry(self, instances: int) -> bool:
         """Whether so many complete the load within ``STABLE`` of saturation."""
-        busy = math.fsum(case.rate / part.capacity.saturation for case, part in zip(self.cases, self.parts, strict=True))
+        busy = math.fsum(case.rate / part.saturation for case, part in zip(self.cases, self.parts, strict=True))
         return busy <= STABLE * instances * (1 + 1e-6)
 
     def run(self, instances: int) -> MixtureRun:
         """So many instances under the peaks of all use cases at once."""
         trace, owners = self._trace(instances)
-        seed = self.parts[0].ready.instance.asked.seed + SEED_STEP
-        shown = min(instances, MOST_INSTANCES)
-        record = pooled([self.instance.serve(part) for part in split_trace(trace, shown, "random", seed)])
+        record = self.instance.together(trace, min(instances, MOST_INSTANCES), self.instance.traffic.router)
         return MixtureRun(mixture=self, record=record, owners=owners, stable=self.could_carry(instances))
 
     def _trace(self, instances: int) -> tuple[Trace, NDArray[np.int64]]:
@@ -116,10 +137,10 @@ class Mixture:
         count = self._requests(instances, shown)
         traces = []
         for place, (case, part) in enumerate(zip(self.cases, self.parts, strict=True)):
-            one = part.ready.instance
-            arrivals = OpenLoop(rate=case.rate * share, process=one.asked.process, cv=one.asked.cv)
+            one = part.instance
+            arrivals = OpenLoop(rate=case.rate * share, process=one.traffic.process, cv=one.traffic.cv)
             of_case = max(1, round(count * case.rate / whole))
-            traces.append(balanced_trace(one.workload(arrivals, of_case), arrivals, one.asked.seed + SEED_STEP + 1_000 * place))
+            traces.append(balanced_trace(one.workload(arrivals, of_case), arrivals, one.traffic.seed + SEED_STEP + 1_000 * place))
         due = np.concatenate([trace.due_ps for trace in traces])
         order = np.argsort(due, kind="stable")
         step = np.arange(len(due)) * PS_PER_NS
@@ -133,9 +154,9 @@ class Mixture:
     def _requests(self, instances: int, shown: int) -> int:
         """Requests of a run: as many as of a fleet of one use case, and enough of the rarest."""
         whole = math.fsum(case.rate for case in self.cases)
-        alone = math.fsum(case.rate / whole * part.ready.instance.alone_e2e_s for case, part in zip(self.cases, self.parts, strict=True))
+        alone = math.fsum(case.rate / whole * part.instance.alone_e2e_s for case, part in zip(self.cases, self.parts, strict=True))
         in_flight = min(self.instance.in_flight, LOADED * whole / instances * alone)
-        burst = max(burst_factor(part.ready.instance.asked.process, part.ready.instance.asked.cv) for part in self.parts)
+        burst = max(burst_factor(part.instance.traffic.process, part.instance.traffic.cv) for part in self.parts)
         count = burst * shown * max(LEAST_REQUESTS, LIFETIMES * in_flight, LEAST_IN_ALL / shown)
         rarest = min(case.rate for case in self.cases) / whole
         return round(min(max(count, FEWEST_OF_A_CASE / rarest), max(count, MOST_OF_A_RUN)))
@@ -193,7 +214,7 @@ class MixtureRun:
 
     def _use(self, place: int, which: int) -> LimitUse:
         asked: Limit = self.mixture.cases[place].asked[which]
-        tighter = asked if self.mixture.as_predicted else self.mixture.parts[place].ready.instance.asked.slo[which]
+        tighter = asked if self.mixture.as_predicted else self.mixture.parts[place].slo[which]
         value = self._summaries[place].statistic_ms(asked.metric, asked.statistic) * asked.seconds / tighter.seconds
         known = None if math.isnan(value) else value
         return LimitUse(limit=limit_of(asked), value_ms=known, used=None if known is None else known / 1e3 / asked.seconds)

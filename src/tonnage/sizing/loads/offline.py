@@ -43,7 +43,6 @@ def offline_capacity(instance: Instance, requests: int, seconds: float) -> Capac
     return Capacity(
         rate=rate,
         concurrency=float(instance.in_flight),
-        saturation=max(rate, len(record) / makespan_s(record)),
         summary=summary,
         binds=THROUGHPUT,
         reason=None,
@@ -69,23 +68,24 @@ def most_within(instance: Instance, seconds: float) -> int:
 
 def _continued(instance: Instance, seconds: float) -> int:
     """The queue at which the line through a half and a whole run of ``SIMULATED`` requests comes to ``seconds``."""
-    whole, per_request = _line(instance)
-    return max(0, SIMULATED + math.floor((seconds - whole) / per_request))
+    fixed, per_request = _line(instance, SIMULATED)
+    return max(0, math.floor((seconds - fixed) / per_request))
 
 
-def _line(instance: Instance) -> tuple[float, float]:
-    """Seconds that a queue of ``SIMULATED`` requests takes, and of every further request."""
-    whole = makespan_s(queued(instance, SIMULATED))
-    half = makespan_s(queued(instance, SIMULATED // 2))
-    return whole, (whole - half) / (SIMULATED - SIMULATED // 2)
+def _line(instance: Instance, requests: int) -> tuple[float, float]:
+    """Seconds of ramp-up and drain, and of each request: the line through runs of ``requests`` requests and of half as many."""
+    half = requests // 2
+    whole = makespan_s(queued(instance, requests))
+    per_request = (whole - makespan_s(queued(instance, half))) / (requests - half) if half else whole
+    return whole - requests * per_request, per_request
 
 
 def finish_s(instance: Instance, requests: int) -> float:
     """Seconds in which one instance works off a queue of so many requests."""
     if requests <= SIMULATED:
         return makespan_s(queued(instance, requests))
-    whole, per_request = _line(instance)
-    return whole + (requests - SIMULATED) * per_request
+    fixed, per_request = _line(instance, SIMULATED)
+    return fixed + requests * per_request
 
 
 def job_done(question: Question, instance: Instance, instances: int) -> JobDone | None:
@@ -94,14 +94,22 @@ def job_done(question: Question, instance: Instance, instances: int) -> JobDone 
     if requests is None or allowed is None:
         return None
     share = math.ceil(requests / instances)
-    return JobDone(requests=requests, requests_per_instance=share, allowed_seconds=allowed, finish_seconds=finish_s(instance, share))
+    fixed, per_request = _line(instance, min(requests, SIMULATED))
+    return JobDone(
+        requests=requests,
+        requests_per_instance=share,
+        allowed_seconds=allowed,
+        finish_seconds=finish_s(instance, share),
+        fixed_seconds=max(0.0, fixed),
+        seconds_per_request=per_request,
+    )
 
 
 def queued(instance: Instance, requests: int) -> Requests:
     """A run of requests that are all queued at time 0, in the engine's own process, without a front end."""
     import numpy as np
 
-    trace = instance.workload(OpenLoop(rate=1.0), requests).trace(instance.asked.seed)
+    trace = instance.workload(OpenLoop(rate=1.0), requests).trace(instance.traffic.seed)
     return instance.serve(replace(trace, due_ps=np.zeros(requests, dtype=np.int64)), instance.step.in_process)
 
 

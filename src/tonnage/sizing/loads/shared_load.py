@@ -90,7 +90,7 @@ class SharedLoad:
             requests: how many; fewer where they would come over more time than can be simulated. A recording has its own number.
             seed: of every random draw.
             router: in place of the one that was asked for.
-            whole: whether they are those of a whole fleet, which are still to be shared out.
+            whole: whether they are those of several instances, which are still to be shared out.
         """
         sharing, sessions = self.sharing, self.sharing.sessions
         if sessions is None or sharing.new is None:
@@ -102,7 +102,7 @@ class SharedLoad:
             return _single(workload, arrivals, sessions, seed)
         if (router or self.router) in AFFINE or (not whole and rate >= sharing.fleet_rate):
             return session_trace(workload, sessions, seed)
-        share = 1.0 if whole else max(rate / sharing.fleet_rate, 1 / MOST_DILUTED)
+        share = min(1.0, max(rate / sharing.fleet_rate, 1 / MOST_DILUTED))
         return _scheduled(workload, replace(arrivals, rate=rate / share), seed, share, to_ps(self.answer_s))
 
     def counted(self, record: Requests, rate: float, warm: int, requests: int) -> Requests:

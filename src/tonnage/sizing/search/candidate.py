@@ -1,14 +1,18 @@
-"""A deployment that meets the limits, as the plan's candidate: its fleet, its metrics, its memory."""
+"""A deployment that meets the limits, as the plan's candidate: its fleet, its metrics, its memory, how sure its number of systems is."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import fields
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tonnage.perf.pipeline import MARK
 from tonnage.perf.provenance import marks
+from tonnage.plan.at_peak import AtPeak
 from tonnage.plan.candidate import Candidate
-from tonnage.plan.fleet import fleet
+from tonnage.plan.confidence import MOST_TIMES, Confidence, percent_key
 from tonnage.plan.identity import Identity
 from tonnage.plan.launch import Command, command
 from tonnage.plan.limit import SATURATION
@@ -16,43 +20,45 @@ from tonnage.plan.load import Load
 from tonnage.plan.pool import Pool
 from tonnage.results.latencies import Latencies
 from tonnage.sizing.explain import memory_parts
-from tonnage.sizing.loads.confidence import sureness
+from tonnage.sizing.loads.confidence import levels, metric_of
+from tonnage.sizing.loads.fleet_check import simulated_of
+from tonnage.sizing.loads.instance import QUICK
 from tonnage.spec.catalog import accuracy_and_calibration, find_engine
 
 if TYPE_CHECKING:
-    from tonnage.plan.fleet import Fleet
-    from tonnage.sizing.loads.bounds import Carried
     from tonnage.sizing.loads.capacity import Capacity
     from tonnage.sizing.question import Question
+    from tonnage.sizing.search.contender import Sized
+
+LOWEST, HIGHEST = 1, 999
+"""No chance is named beyond these, in per mille."""
+
+SURELY = 0.99
+"""The confidence at which the load is looked at where a number of systems is as sure as the highest that a plan names."""
+
+SLACK = 1e-6
+"""A number of systems that was found for a level meets the limits with that chance, whatever the rounding of its rate."""
 
 
-def candidate(question: Question, carried: Carried, shown: int | None = None) -> Candidate:
-    """What the plan says of a deployment that meets the limits.
-
-    Args:
-        question: what was asked.
-        carried: the deployment, and what one instance carries.
-        shown: systems without spare ones that a simulation of the whole fleet asks for; None leaves the number to what one
-            instance carries.
-    """
-    d, capacity = carried.ready.trial.deployment, carried.capacity
-    gpus, load = d.parallelism.gpus, question.demand.sizing_requests_per_second
-    sure = sureness(question, carried, shown)
-    need, serving = sure.layout.of(sure.systems + question.spare), sure.layout.of(sure.systems)
-    summary = capacity.summary
+def candidate(sized: Sized, *, chosen: bool = False) -> Candidate:
+    """What the plan says of a deployment that meets the limits; of the ``chosen`` one, how sure other numbers of systems are as well."""
+    question, d, capacity = sized.contender.question, sized.ready.trial.deployment, sized.as_predicted
+    gpus, load, layout = d.parallelism.gpus, sized.contender.load, sized.contender.layout
+    need, summary = layout.of(sized.systems + question.spare), capacity.summary
     impact, calibration = accuracy_and_calibration(d.precision, d.model.released)
+    saturation = max(sized.contender.saturation(), capacity.rate)
     return Candidate(
-        pools=(_pool(carried, need),),
-        systems_exact=need.exactly(load, sure.sized_rate),
-        sized_requests_per_second_per_instance=sure.sized_rate,
+        pools=(_pool(sized),),
+        systems_exact=layout.exactly(load, sized.rate),
+        sized_requests_per_second_per_instance=sized.rate,
         requests_per_second_per_instance=capacity.rate,
         requests_per_second_per_gpu=capacity.rate / gpus,
         requests_per_second_per_8_gpus=capacity.rate / gpus * 8,
         output_tokens_per_second_per_8_gpus=capacity.rate / gpus * 8 * question.osl.mean,
-        saturation_requests_per_second_per_instance=capacity.saturation,
+        saturation_requests_per_second_per_instance=saturation,
         concurrency_per_instance=capacity.concurrency,
-        utilisation=serving.utilisation(load, capacity.rate),
-        headroom_to_saturation=capacity.saturation * need.instances / load - 1.0,
+        utilisation=layout.of(sized.systems).utilisation(load, capacity.rate),
+        headroom_to_saturation=saturation * need.instances / load - 1.0,
         ttft_ms=Latencies() if question.offline else summary.ttft_ms,
         itl_ms=summary.itl_ms,
         tpot_ms=summary.tpot_ms,
@@ -62,22 +68,122 @@ def candidate(question: Question, carried: Carried, shown: int | None = None) ->
         marks=(*marks(d), *((MARK,) if d.parallelism.pp > 1 else ())),
         accuracy_impact=impact,
         calibration=calibration,
-        confidence=sure.confidence(),
-        checked=shown is not None,
+        confidence=_confidence(sized, chosen=chosen),
+        at_peak=_at_peak(sized, chosen=chosen),
+        checked=sized.checked,
     )
 
 
-def needed(question: Question, rate: float, gpus_per_instance: int, gpus_per_system: int) -> Fleet:
-    """The systems that the question's load needs where an instance carries ``rate`` requests/s, spare ones included."""
-    layout = fleet(gpus_per_instance, gpus_per_system)
-    return layout.of(layout.carrying(question.demand.sizing_requests_per_second, rate).systems + question.spare)
+def _at_peak(sized: Sized, *, chosen: bool) -> AtPeak | None:
+    """What requests see at the asked peak, by the prediction as it is: of the choice in its whole fleet, of others in as many instances as
+    stand for theirs."""
+    contender, question = sized.contender, sized.contender.question
+    if question.offline or question.load != "open":
+        return None
+    together, share = contender.running.standing_for(sized.instances), contender.load / sized.instances
+    if chosen or question.recording is not None:
+        peak = contender.at_peak()
+        together = sized.instances if question.recording is not None else simulated_of(contender.running, sized.instances, contender.load)
+        summary = peak.seen(sized.systems).summary
+    else:
+        summary = contender.runs.open(contender.running, together, share, QUICK).summary
+    return AtPeak(
+        requests_per_second_per_instance=share,
+        ttft_ms=summary.ttft_ms,
+        itl_ms=summary.itl_ms,
+        tpot_ms=summary.tpot_ms,
+        e2e_ms=summary.e2e_ms,
+        utilisation=share / sized.as_predicted.rate,
+        instances=together,
+    )
 
 
-def _pool(carried: Carried, need: Fleet) -> Pool:
+def _confidence(sized: Sized, *, chosen: bool) -> Confidence:
+    """How sure the number of systems is: of the choice at every level that a plan names, of others at the one that decided."""
+    contender, question = sized.contender, sized.contender.question
+    asked, spare = question.confidence, question.spare
+    binding = contender.errors[metric_of(sized.as_predicted.binds)]
+    if not chosen:
+        reached = {} if sized.level is None else {percent_key(sized.level): sized.systems + spare}
+        return Confidence(
+            asked=asked,
+            meets=None,
+            systems={percent_key(asked): None, **reached},
+            step_factors={percent_key(asked): round(binding.factor(asked), 4)},
+            metric=binding.metric,
+        )
+    found = {level: _systems_at(sized, level) for level in levels(asked)}
+    return Confidence(
+        asked=asked,
+        meets=_chance(sized, found),
+        systems={percent_key(level): None if count is None else count + spare for level, count in found.items()},
+        step_factors={percent_key(level): round(binding.factor(level), 4) for level in found},
+        metric=binding.metric,
+    )
+
+
+def _systems_at(sized: Sized, level: float) -> int | None:
+    """Systems that do with a confidence; None where no number that anybody would buy does."""
+    decided = sized.level
+    if decided is None or level == decided:
+        return sized.systems if level == decided else None
+    found = sized.contender.settled(sized.contender.slowdown(level))
+    if found is None or (level > decided and found > MOST_TIMES * sized.systems):
+        return None
+    return max(found, sized.systems) if level > decided else min(found, sized.systems)
+
+
+def _chance(sized: Sized, found: Mapping[float, int | None]) -> float:
+    """The chance that the systems meet the limits, in whole per mille: that of the highest percentile of the errors at which they do.
+
+    Between the confidences that are simulated, the load that an instance carries is taken to fall evenly, in logarithms, with the time
+    of a step.
+    """
+    contender, needed = sized.contender, sized.contender.load / sized.instances
+    named = {level: contender.slowdown(level) for level in (*found, SURELY)}
+    rates: dict[float, float] = {}
+    for level in sorted(named):
+        enough = found.get(level) is not None and (found[level] or 0) <= sized.systems
+        rates[level] = contender.capacity(sized.instances, named[level], care=QUICK).rate
+        rates[level] = max(rates[level], needed) if enough else rates[level]
+        if rates[level] < needed:
+            break
+    known = {named[level].steps: rate for level, rate in rates.items()}
+    low, high = LOWEST, HIGHEST + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        rate = _between(known, contender.slowdown(middle / 1e3 - SLACK).steps)
+        low, high = (middle, high) if rate >= needed * (1 - 1e-9) else (low, middle)
+    return low / 1e3
+
+
+def _between(known: Mapping[float, float], factor: float) -> float:
+    """The rate at a factor between known ones, linear in the logarithms of both; beyond them in proportion to 1/factor.
+
+    Args:
+        known: requests per second by factor; where noise has them rise with the factor, they are taken as level.
+        factor: on the duration of every step.
+    """
+    points: list[tuple[float, float]] = []
+    for at, rate in sorted(known.items()):
+        points.append((at, min(rate, points[-1][1]) if points else rate))
+    if factor <= points[0][0]:
+        return points[0][1] * points[0][0] / factor
+    for (low, more), (high, fewer) in pairwise(points):
+        if factor <= high:
+            if fewer <= 0.0:
+                return more if factor == low else 0.0
+            share = math.log(factor / low) / math.log(high / low)
+            return float(more * (fewer / more) ** share)
+    return points[-1][1] * points[-1][0] / factor
+
+
+def _pool(sized: Sized) -> Pool:
     """The instances of the deployment on their systems."""
-    trial, instance = carried.ready.trial, carried.ready.instance
+    trial, instance = sized.ready.trial, sized.ready.instance
+    need = sized.contender.layout.of(sized.systems + sized.contender.question.spare)
     names = {part.name: getattr(trial.identity, part.name) for part in fields(Identity)}
-    started = _command(carried)
+    started = _command(sized)
     return Pool(
         **names,
         model=trial.deployment.model.name,
@@ -93,10 +199,10 @@ def _pool(carried: Carried, need: Fleet) -> Pool:
     )
 
 
-def _command(carried: Carried) -> Command:
+def _command(sized: Sized) -> Command:
     """How an instance is started."""
-    d, asked = carried.ready.trial.deployment, carried.ready.instance.asked
-    longest = asked.pairs.longest if asked.pairs is not None else asked.isl.longest + asked.osl.longest
+    d, traffic = sized.ready.trial.deployment, sized.ready.instance.traffic
+    longest = traffic.pairs.longest if traffic.pairs is not None else traffic.isl.longest + traffic.osl.longest
     return command(
         find_engine(d.engine).launch,
         checkpoint=d.model.name,

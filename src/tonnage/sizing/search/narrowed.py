@@ -5,9 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tonnage.sizing.search.search import Search
+
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
+    from tonnage.sizing.loads.runs import Runs
     from tonnage.sizing.question import Question
+    from tonnage.sizing.search.contender import Sized
+
+
+def alone(question: Question, candidate: Candidate, runs: Runs) -> Sized | None:
+    """The deployment of a candidate, sized for the question by itself; None where it does not meet the limits."""
+    return Search(question=narrowed(question, candidate), runs=runs, rows=False).answer().best
 
 
 def narrowed(question: Question, candidate: Candidate) -> Question:

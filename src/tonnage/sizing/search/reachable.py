@@ -13,25 +13,27 @@ from tonnage.plan.rejected import Rejected
 from tonnage.sizing.loads.ready import Ready
 
 if TYPE_CHECKING:
+    from tonnage.sizing.loads.runs import Runs
     from tonnage.sizing.question import Question
 
 
-def reachable(question: Question, prepared: Sequence[Ready | Rejected], refused: Sequence[Rejected]) -> Reachable | None:
+def reachable(question: Question, runs: Runs, prepared: Sequence[Ready | Rejected], refused: Sequence[Rejected]) -> Reachable | None:
     """What the deployments of a question without an answer reach; None where none of them fits.
 
     Args:
         question: what was asked.
+        runs: the memory of the search.
         prepared: its deployments; those that fit are simulated again with one request at a time.
         refused: every deployment with the reason why it is not the answer.
     """
     if question.offline:
         return nearest_of(_of_job(one) for one in refused)
-    return nearest_of(_alone(question, ready) for ready in prepared if isinstance(ready, Ready))
+    return nearest_of(_alone(question, runs, ready) for ready in prepared if isinstance(ready, Ready))
 
 
-def _alone(question: Question, ready: Ready) -> tuple[Reached, ...]:
+def _alone(question: Question, runs: Runs, ready: Ready) -> tuple[Reached, ...]:
     """Every limited statistic that is defined, with one request at a time."""
-    summary, who = ready.instance.alone(), ready.trial.identity
+    summary, who = runs.alone(ready.instance), ready.trial.identity
     values = [(limit, summary.statistic_ms(limit.metric, limit.statistic)) for limit in question.limits]
     return tuple(
         Reached(limit=limit_of(limit), asked_ms=1e3 * limit.seconds, value_ms=value, deployment=who)

@@ -1,42 +1,62 @@
-"""Every deployment against every other: closed forms prune, simulation decides, knobs are tuned, the fleet is checked.
+"""The one door to an answer: which deployment carries the load on the fewest GPUs, at the asked confidence, and on how many systems.
 
-The order of simulation, and with it what is pruned, depends on the question alone and never on how threads
-are scheduled: deployments of one GPU are tried in waves, best bound first, and only finished waves prune.
+Deployments compete in the order in which closed forms rank them. One that closed forms, or a run at the load that it would have to carry,
+show to need no fewer GPUs than the best so far is left out; the others are sized behind the router that was asked for. Then the engine's
+knobs of those that came near are tried in the same way, and the whole fleet of the winner is simulated. Everything that a plan claims is
+this search with another question and the same ``Runs``.
+
+Which runs are made, and so what is found, depends on the question alone and never on how threads are scheduled: two deployments are tried
+side by side, and only finished pairs leave others out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from tonnage.plan.candidate import Candidate, by_gpus_needed
 from tonnage.plan.fleet_check import FleetCheck
-from tonnage.plan.reason import BrokenOnManyInstances
+from tonnage.plan.reason import Behind, BrokenEarly, BrokenOnManyInstances, NeedsMoreGpus, NotSure, Outdone, Reason
 from tonnage.plan.rejected import Rejected
-from tonnage.sizing.loads.bounds import FAR, Carried, beaten, bound_per_gpu, exceeded, far_behind
-from tonnage.sizing.loads.capacity import Capacity, find_capacity, open_capacity
-from tonnage.sizing.loads.confidence import at_confidence, factors_at, sharpened, step_errors
-from tonnage.sizing.loads.fleet_check import FleetAtPeak, check
-from tonnage.sizing.loads.load_scan import QUICK, SURE, Care
-from tonnage.sizing.loads.offline import offline_capacity
+from tonnage.sizing.loads.confidence import levels
+from tonnage.sizing.loads.fleet_check import check
+from tonnage.sizing.loads.instance import QUICK, SURE, Care
 from tonnage.sizing.loads.ready import Ready
-from tonnage.sizing.loads.trace_capacity import replay_capacity
 from tonnage.sizing.parallel import parallel
-from tonnage.sizing.question import Question
-from tonnage.sizing.search.candidate import candidate
-from tonnage.sizing.search.tuning import decisive_rate_per_gpu, tuned
+from tonnage.sizing.search.aims import Aim, FewestGpus, MostLoad
+from tonnage.sizing.search.contender import Contender, Sized
+from tonnage.sizing.search.search_space import prepare
+from tonnage.sizing.search.tuning import variants
+
+if TYPE_CHECKING:
+    from tonnage.sizing.loads.capacity import Capacity
+    from tonnage.sizing.loads.confidence import Slowdown
+    from tonnage.sizing.loads.runs import Runs
+    from tonnage.sizing.question import Question
 
 Progress = Callable[[int, int, str], None]
 """Called with (candidates done, candidates in all, the one just finished)."""
 
-WAVE = 4
-"""Deployments of one GPU that are simulated before the next are compared with them."""
+WAVE = 2
+"""Deployments that are tried side by side where others beside the best are sized too; otherwise each is tried by itself."""
 
 TUNED = 4
-"""Deployments whose knobs are searched: those with the most requests per second and GPU."""
+"""Deployments whose knobs are tried: those nearest to needing the fewest GPUs."""
 
-RECHECKED = 12
-"""Most deployments whose whole fleet is simulated before one of them is chosen; more systems than the division asks for cost a place."""
+GAIN = 1.015
+"""How many times as much other knobs have to carry as the engine's own for the choice to have them: less is within the scatter of runs."""
+
+BUSIER, CLOSED = 1.03, 1.04
+"""How many times as much as a busy engine completes it may complete with other knobs: more tokens in a step, or fewer; and how many times
+as much as the closed form says it does complete."""
+
+LEAST = 0.2
+"""A deployment that carries less than this share of its predicted load at a confidence does not reach it: there the limits are those of a
+single client, and more systems hardly help."""
+
+RECHECKED = 6
+"""Most deployments whose whole fleet is simulated before one of them is chosen; more systems than the search asks for cost a place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,183 +64,263 @@ class Answer:
     """The outcome.
 
     Attributes:
-        candidates: best first.
-        carried: the simulated deployment of each candidate, in the same order.
+        found: the deployments that meet the limits, best first; of each GPU type at least the best.
         rejected: every other deployment.
         check: of the whole fleet of the first; None where nothing was chosen or the load is no open one.
+        prepared: every deployment that the question allows, before the search.
     """
 
-    candidates: tuple[Candidate, ...]
-    carried: tuple[Carried, ...]
+    found: tuple[Sized, ...]
     rejected: tuple[Rejected, ...]
     check: FleetCheck | None
+    prepared: tuple[Ready | Rejected, ...]
+
+    @property
+    def best(self) -> Sized | None:
+        """The answer."""
+        return self.found[0] if self.found else None
 
 
 def no_progress(done: int, total: int, name: str) -> None:
     """Report nothing."""
 
 
-def answer(
-    question: Question,
-    prepared: Sequence[Ready | Rejected],
-    *,
-    progress: Progress = no_progress,
-    workers: int | None = None,
-    far: float = FAR,
-    prune: bool = True,
-) -> Answer:
-    """Find the candidates of a question among prepared deployments.
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """How a question is searched.
 
-    Args:
+    Attributes:
         question: what is asked.
-        prepared: the deployments.
-        progress: called after each of them.
-        workers: threads to simulate on.
-        far: a deployment that carries less than the best one on its GPU over this factor is left out; 1 to look for the best alone.
-        prune: False to simulate every deployment and every setting of every knob in full, which is what ``./benchmark pruning``
-            compares with: it takes many times as long, for the same answer.
-
-    Raises:
-        KeyboardInterrupt: passed on once the running simulations have ended.
+        runs: the memory.
+        progress: called after each deployment.
+        workers: threads to simulate on; the answer does not depend on it.
+        prune: False to size every deployment, and every setting of every knob, in full, which is what ``./benchmark pruning`` compares
+            with: it takes many times as long, for the same answer.
+        care: how long the runs are that decide; where they are ``QUICK``, the number of systems is an estimate and no fleet is checked.
+        rows: whether deployments beside the best are sized too: the best of every other GPU type, and others on the best one.
+        aim: what deployments compete for.
+        seeds: deployments that are tried beside those of the question, such as one with other knobs that is known to do well.
     """
-    found, rejected = compete(question, prepared, progress=progress, workers=workers, far=far, prune=prune)
-    found = _tuned(question, found, workers, prune)
-    return ranked(question, found, rejected, workers)
+
+    question: Question
+    runs: Runs
+    progress: Progress = no_progress
+    workers: int | None = None
+    prune: bool = True
+    care: Care = SURE
+    rows: bool = True
+    aim: Aim = FewestGpus()
+    seeds: tuple[Ready, ...] = ()
+
+    def key(self, one: Sized) -> tuple[float, ...]:
+        """What deployments are sorted by: first those that reach the asked confidence, then by the aim, then in the order of the trials."""
+        unsure = one.level is None or one.level < self.question.confidence
+        return (unsure, *self.aim.key(one), one.ready.place)
+
+    def answer(self) -> Answer:
+        """Find what carries the load on the fewest GPUs.
+
+        Raises:
+            InputError: the question contradicts itself.
+            KeyboardInterrupt: passed on once the running simulations have ended.
+        """
+        prepared = prepare(self.question, self.runs)
+        contenders = [Contender(question=self.question, ready=one, runs=self.runs) for one in prepared if isinstance(one, Ready)]
+        seeds = [Contender(question=self.question, ready=one, runs=self.runs) for one in self.seeds]
+        outcomes: dict[int, Outcome] = {}
+        found: list[Sized] = []
+        for level in self._levels():
+            contest = Contest(search=self, level=level, total=len(contenders), care=self.care)
+            found = contest.held([*contenders, *seeds])
+            outcomes.update(contest.outcomes)
+            if found:
+                break
+        found, verdict, failed = self._checked(found)
+        others = self._others(contenders, found[0], outcomes) if found and self.rows else []
+        beside = sorted((*found[1:], *others), key=self.key)
+        kept = {one.ready.place: one for one in (*reversed(beside), *found[:1])}
+        rejected = [one for one in prepared if isinstance(one, Rejected)]
+        for one in contenders:
+            if one.ready.place not in kept:
+                outcome = outcomes[one.ready.place]
+                rejected.append(_outnumbered(outcome, found[0]) if isinstance(outcome, Sized) else one.ready.trial.rejected(outcome))
+        ranked = (*found[:1], *(one for one in beside if kept[one.ready.place] is one))
+        return Answer(found=ranked, rejected=(*rejected, *failed), check=verdict, prepared=tuple(prepared))
+
+    def _levels(self) -> list[float | None]:
+        """The asked confidence, then the lower ones that a plan names, then none: what is not reached is not the answer."""
+        asked = self.question.confidence
+        return [asked, *sorted((level for level in levels(asked) if level < asked), reverse=True), None]
+
+    def _checked(self, found: list[Sized]) -> tuple[list[Sized], FleetCheck | None, list[Rejected]]:
+        """The deployments with the first of them at a number of systems that the whole fleet was seen to hold."""
+        if self.question.load != "open" or self.question.offline or isinstance(self.aim, MostLoad) or self.care == QUICK:
+            return found, None, []
+        verdicts: dict[int, FleetCheck] = {}
+        failed: list[Rejected] = []
+        while found and found[0].ready.place not in verdicts and len(verdicts) + len(failed) < RECHECKED:
+            first = found[0]
+            verdict = check(first.contender.at_peak(first.slowdown), first.systems)
+            if verdict.holds:
+                verdicts[first.ready.place] = verdict
+                found = sorted((replace(first, systems=verdict.systems, checked=True), *found[1:]), key=self.key)
+            else:
+                failed.append(first.ready.trial.rejected(_never_holds(verdict)))
+                found = found[1:]
+        known = [one for one in found if one.ready.place in verdicts][:1]
+        found = [*known, *(one for one in found if one not in known)]
+        return found, verdicts.get(found[0].ready.place) if found else None, failed
+
+    def _others(self, contenders: list[Contender], best: Sized, outcomes: dict[int, Outcome]) -> list[Sized]:
+        """The best deployment of every other GPU type, and on the best one's type that of every other engine and format."""
+        kinds: dict[tuple[str, ...], list[Contender]] = {}
+        chosen = best.ready.trial.deployment
+        for one in contenders:
+            d = one.ready.trial.deployment
+            same = (d.precision.name, one.ready.trial.identity.engine) if d.gpu == chosen.gpu else ()
+            kinds.setdefault((d.gpu.name, *same), []).append(one)
+        kinds.pop((chosen.gpu.name, chosen.precision.name, best.ready.trial.identity.engine), None)
+
+        def strongest(kind: tuple[str, ...]) -> tuple[list[Sized], dict[int, Outcome]]:
+            contest = Contest(search=replace(self, workers=1), level=best.level, total=len(contenders), care=QUICK)
+            return contest.held(kinds[kind], tune=False), contest.outcomes
+
+        rows: list[Sized] = []
+        for _, (found, made) in sorted(parallel(strongest, list(kinds), self.workers)):
+            rows += found[:1]
+            outcomes.update(made)
+        return rows
 
 
-def compete(
-    question: Question,
-    prepared: Sequence[Ready | Rejected],
-    *,
-    progress: Progress = no_progress,
-    workers: int | None = None,
-    far: float = FAR,
-    prune: bool = True,
-) -> tuple[list[Carried], list[Rejected]]:
-    """Simulate what the closed forms do not rule out: the deployments inside the limits with the engines' own knobs, and the rejected."""
-    outcomes: dict[int, Carried | Rejected] = {i: p for i, p in enumerate(prepared) if isinstance(p, Rejected)}
-    done = len(outcomes)
-    carried: dict[str, list[Carried]] = {}
-    care = SURE if sum(isinstance(one, Ready) for one in prepared) <= TUNED else QUICK
-    for wave in _waves(prepared, WAVE if far > 1 else 1):
-        before = {gpu: list(others) for gpu, others in carried.items()}
-        jobs = [(ready, before.get(ready.trial.deployment.gpu.name, []) if prune else []) for ready in wave]
-        for (ready, _), outcome in parallel(lambda job: _attempt(question, *job, care, far), jobs, workers):
-            outcomes[prepared.index(ready)] = outcome
-            done += 1
-            progress(done, len(prepared), ready.trial.name)
-        for ready in wave:
-            outcome = outcomes[prepared.index(ready)]
-            if isinstance(outcome, Carried):
-                carried.setdefault(ready.trial.deployment.gpu.name, []).append(outcome)
-    in_order = [outcomes[i] for i in range(len(prepared))]
-    return [o for o in in_order if isinstance(o, Carried)], [o for o in in_order if isinstance(o, Rejected)]
+Outcome = Sized | Reason
 
 
-def ranked(question: Question, found: Sequence[Carried], rejected: Sequence[Rejected], workers: int | None = None) -> Answer:
-    """The candidates best first, the first of them checked as a whole fleet and corrected by what that shows."""
-    for _ in parallel(lambda carried: sharpened(question, carried), found, workers):
-        pass
-    pairs = _sorted([(candidate(question, c), c) for c in found])
-    verdict: FleetCheck | None = None
-    failed: list[Rejected] = []
-    if question.load == "open" and not question.offline:
-        pairs, verdict, failed = _checked(question, pairs)
-    return Answer(candidates=tuple(c for c, _ in pairs), carried=tuple(c for _, c in pairs), rejected=(*rejected, *failed), check=verdict)
+@dataclass(frozen=True, kw_only=True)
+class Contest:
+    """Deployments against each other at one confidence.
 
-
-def measure(question: Question, ready: Ready, above: float = 0.0, care: Care = QUICK) -> Capacity:
-    """What one instance carries, by the kind of demand; ``above`` and ``care`` as for ``find_capacity``."""
-    demand = question.demand
-    if demand.offline_requests is not None and demand.offline_seconds is not None:
-        return offline_capacity(ready.instance, demand.offline_requests, demand.offline_seconds)
-    if question.recording is not None:
-        return replay_capacity(ready.instance, question.recording, question.replays_lengths)
-    return find_capacity(ready.instance, above, care)
-
-
-def fleet_under(question: Question, carried: Carried) -> FleetAtPeak:
-    """The deployment as a fleet under the question's demand, with steps as slow as the asked confidence allows for."""
-    demand = question.demand.sizing_requests_per_second
-    slow, asked = at_confidence(question, carried), carried.ready.instance.asked.slo
-    return FleetAtPeak(slow, demand, question.recording, question.replays_lengths, asked)
-
-
-def _waves(prepared: Sequence[Ready | Rejected], wave: int) -> Iterator[list[Ready]]:
-    """The k-th ``wave`` of every GPU together, best bound first."""
-    groups: dict[str, list[Ready]] = {}
-    for ready in prepared:
-        if isinstance(ready, Ready):
-            groups.setdefault(ready.trial.deployment.gpu.name, []).append(ready)
-    for group in groups.values():
-        group.sort(key=bound_per_gpu, reverse=True)
-    longest = max((len(group) for group in groups.values()), default=0)
-    for start in range(0, longest, wave):
-        yield [ready for group in groups.values() for ready in group[start : start + wave]]
-
-
-def _attempt(question: Question, ready: Ready, others: list[Carried], care: Care, far: float) -> Carried | Rejected:
-    """Find what the deployment carries, or why it is left out."""
-    reason = beaten(ready, others)
-    if reason is not None:
-        return ready.trial.rejected(reason)
-    capacity = measure(question, ready, exceeded(ready, others, far), care)
-    if capacity.reason is None:
-        return Carried(ready=ready, capacity=capacity)
-    return ready.trial.rejected(far_behind(ready, others, capacity, far) or capacity.reason)
-
-
-def _tuned(question: Question, found: list[Carried], workers: int | None, prune: bool) -> list[Carried]:
-    """The best few, with their load found in longer runs, and with other knobs where these make one of them the best of all."""
-    if question.load != "open" or question.offline or question.recording is not None:
-        return found
-
-    def surely(place: int) -> Carried:
-        ready = found[place].ready
-        capacity = open_capacity(ready.instance, care=SURE)
-        return Carried(ready=ready, capacity=capacity) if capacity.reason is None else found[place]
-
-    best = sorted(range(len(found)), key=lambda i: (-found[i].rate_per_gpu, i))[: TUNED if prune else None]
-    for place, sure in parallel(surely, best, workers):
-        found[place] = sure
-    if not question.tune or not question.free_moves:
-        return found
-    slow = {place: factors_at(step_errors(question, found[place]), question.confidence) for place in best}
-    rates = {place: decisive_rate_per_gpu(found[place], slow[place]) for place in best}
-    for place in sorted(best, key=lambda i: (-rates[i], i)):
-        rival = max(rates.values()) if prune else 0.0
-        found[place] = tuned(found[place], question.free_moves, slow[place], rival, workers=workers, prune=prune)
-        rates[place] = decisive_rate_per_gpu(found[place], slow[place])
-    return found
-
-
-def _sorted(pairs: list[tuple[Candidate, Carried]]) -> list[tuple[Candidate, Carried]]:
-    return sorted(pairs, key=lambda pair: (*by_gpus_needed(pair[0]), pair[1].ready.place))
-
-
-Pair = tuple[Candidate, Carried]
-"""What the plan says of a deployment, and the deployment."""
-
-
-def _checked(question: Question, pairs: list[Pair]) -> tuple[list[Pair], FleetCheck | None, list[Rejected]]:
-    """The candidates with the first of them at a number of systems that the whole fleet was seen to hold; and those that hold at none.
-
-    The check only adds systems, so that the first candidate that keeps its place needs no more than any other would.
+    Attributes:
+        search: the question, and how it is searched.
+        level: the confidence; None for the prediction as it is.
+        total: deployments in all, for the progress.
+        care: how long the runs are that decide.
+        outcomes: of each deployment that was tried, by its place.
     """
-    verdicts: dict[int, FleetCheck] = {}
-    failed: list[Rejected] = []
-    while pairs and id(pairs[0][1]) not in verdicts and len(verdicts) + len(failed) < RECHECKED:
-        first, carried = pairs[0]
-        verdict = check(fleet_under(question, carried), first.systems - question.spare)
-        if verdict.holds:
-            verdicts[id(carried)] = verdict
-            pairs = _sorted([(candidate(question, carried, verdict.systems), carried), *pairs[1:]])
-        else:
-            failed.append(carried.ready.trial.rejected(_never_holds(verdict)))
-            pairs = pairs[1:]
-    known = [pair for pair in pairs if id(pair[1]) in verdicts]
-    pairs = [*known[:1], *(pair for pair in pairs if pair not in known[:1])]
-    return pairs, verdicts.get(id(pairs[0][1])) if pairs else None, failed
+
+    search: Search
+    level: float | None
+    total: int
+    care: Care = SURE
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+
+    def held(self, contenders: Sequence[Contender], *, tune: bool = True) -> list[Sized]:
+        """The deployments that were sized, best first."""
+        search, question = self.search, self.search.question
+        order = sorted(contenders, key=lambda one: (search.aim.at_best(one, one.bound(self._slowdown(one))), one.ready.place))
+        wave = WAVE if self.care == SURE and search.rows else 1
+        for start in range(0, len(order), wave):
+            best = self._best() if search.prune else None
+            for one, outcome in parallel(lambda one: self._attempt(one, best), order[start : start + wave], search.workers):
+                self._note(one, outcome)
+                search.progress(len(self.outcomes), self.total, one.ready.trial.name)
+        if tune and question.tune and question.free_moves and self._best() is not None:
+            if question.load == "open" and not question.offline and question.recording is None:
+                self._tune(contenders)
+        return sorted((one for one in self.outcomes.values() if isinstance(one, Sized)), key=search.key)
+
+    def _best(self) -> Sized | None:
+        """The best so far."""
+        return min((one for one in self.outcomes.values() if isinstance(one, Sized)), key=self.search.key, default=None)
+
+    def _note(self, one: Contender, outcome: Outcome) -> None:
+        """Keep the outcome of a deployment, of several with different knobs the best."""
+        before = self.outcomes.get(one.ready.place)
+        if not isinstance(before, Sized) or (isinstance(outcome, Sized) and self.search.key(outcome) < self.search.key(before)):
+            self.outcomes[one.ready.place] = outcome
+
+    def _slowdown(self, one: Contender) -> Slowdown:
+        return one.as_asked if self.level is None else one.slowdown(self.level)
+
+    def _attempt(self, one: Contender, best: Sized | None, needed: float | None = None) -> Outcome:
+        """The deployment at its fewest systems, or why it is left out; ``needed`` in place of what an instance has to carry to be the best."""
+        slowdown, gpus = self._slowdown(one), one.ready.trial.deployment.parallelism.gpus
+        needed = needed if needed is not None else 0.0 if best is None else self.search.aim.rate_to_beat(one, best)
+        if best is not None and (bound := one.bound(slowdown)) <= needed:
+            return Outdone(at_most_per_gpu=bound / gpus, other=best.ready.trial.identity, needed_per_gpu=needed / gpus)
+        found = self.search.aim.sized(one, slowdown, needed, self.care)
+        if not isinstance(found, tuple):
+            if isinstance(found, BrokenEarly) and best is not None and needed > 0.0:
+                rate = found.requests_per_second
+                return Behind(breach=found.breach, requests_per_second=rate, per_gpu=rate / gpus, other=best.ready.trial.identity)
+            return found
+        systems, capacity = found
+        if self.level is not None and not self._reaches(one, capacity, systems):
+            return NotSure(breach=one.alone_at(slowdown), step_factor=slowdown.steps / one.as_asked.steps)
+        return Sized(contender=one, level=self.level, systems=systems, capacity=capacity, care=self.care)
+
+    def _tune(self, contenders: Sequence[Contender]) -> None:
+        """Try other knobs of the deployments that need the fewest GPUs or came nearest to it, where these could save a system."""
+        aim, prune = self.search.aim, self.search.prune
+        for one in self._near(contenders):
+            best = self._best()
+            needed = 0.0 if best is None or not prune else GAIN * aim.rate_to_save(one, best)
+            if self._most(one) <= needed:
+                continue
+            start = self._attempt(one, best, needed) if prune else None
+            for way in variants(one, self.outcomes[one.ready.place], everything=not prune):
+                self._along(one, way, start)
+
+    def _along(self, base: Contender, way: Sequence[Ready], start: Outcome | None) -> None:
+        """Try settings of a deployment that lead further and further away from its own, until one strains the limits no less."""
+        used = _used(start)
+        for ready in way:
+            one, best = replace(base, ready=ready), self._best()
+            needed = 0.0 if best is None or not self.search.prune else GAIN * self.search.aim.rate_to_save(one, best)
+            outcome = self._attempt(one, best, needed)
+            self._note(one, outcome)
+            if self.search.prune and not isinstance(outcome, Sized) and _used(outcome) >= used:
+                return
+            used = min(used, _used(outcome))
+
+    def _reaches(self, one: Contender, capacity: Capacity, systems: int) -> bool:
+        """Whether what is left at the confidence is more than next to nothing of what is predicted."""
+        if capacity.rate >= LEAST * one.bound(one.as_asked) or one.question.offline or not one.question.limits:
+            return True
+        return capacity.rate >= LEAST * one.capacity(one.layout.of(systems).instances, care=QUICK).rate
+
+    def _most(self, one: Contender) -> float:
+        """Requests per second that an instance of a deployment cannot exceed with any knobs: hardly more than it completes when busy."""
+        slowdown, outcome = self._slowdown(one), self.outcomes[one.ready.place]
+        busy = one.saturation(slowdown) if isinstance(outcome, Sized) else CLOSED * one.instance.saturation_estimate() / slowdown.steps
+        return min(one.bound(slowdown), BUSIER * busy)
+
+    def _near(self, contenders: Sequence[Contender]) -> list[Contender]:
+        """The deployments that need the fewest GPUs, or came nearest to it."""
+        by_place = {one.ready.place: one for one in contenders}
+        tried = [by_place[place] for place, outcome in self.outcomes.items() if place in by_place and isinstance(outcome, Sized | Behind)]
+        tried.sort(key=self._distance)
+        return tried if not self.search.prune else tried[:TUNED]
+
+    def _distance(self, one: Contender) -> tuple[float, int]:
+        """How far a deployment is from needing the fewest GPUs: GPUs exactly, or by how much a limit breaks at the load that it would take."""
+        outcome, best = self.outcomes[one.ready.place], self._best()
+        if isinstance(outcome, Sized) and best is not None:
+            return (outcome.gpus_exact / best.gpus_exact, one.ready.place)
+        return (_used(outcome), one.ready.place)
+
+
+def _used(outcome: Outcome | None) -> float:
+    """By how much a limit breaks at the load that a deployment would have to carry; infinite where that is not known."""
+    if not isinstance(outcome, Behind) or not outcome.breach.value_ms:
+        return math.inf
+    return outcome.breach.value_ms / outcome.breach.limit.milliseconds
+
+
+def _outnumbered(one: Sized, best: Sized) -> Rejected:
+    """A deployment that was sized and needs more GPUs than the best."""
+    exactly = one.gpus_exact / one.ready.trial.system.gpus
+    reason = NeedsMoreGpus(gpus=one.gpus, systems_exact=exactly, other=best.ready.trial.identity, other_gpus=best.gpus)
+    return one.ready.trial.rejected(reason)
 
 
 def _never_holds(verdict: FleetCheck) -> BrokenOnManyInstances:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
+from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError
 from tonnage.plan.reason import CannotRun, PrecisionUnsupported, TooManyStages, VendorUnsupported, WiderThanSystem
 from tonnage.plan.rejected import Rejected
-from tonnage.sizing.loads.instance import Asked, Instance
+from tonnage.sizing.loads.instance import Traffic
 from tonnage.sizing.loads.ready import Ready, Trial, runs_on
 from tonnage.sizing.question import PP_DEGREES, Question
 from tonnage.sizing.search.token_budget import fitted
@@ -18,6 +19,9 @@ from tonnage.spec.catalog import find_engine, system_of
 from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.hardware_file import ANY_VENDOR
+
+if TYPE_CHECKING:
+    from tonnage.sizing.loads.runs import Runs
 
 MOST_SYSTEMS_PER_INSTANCE = 4
 """Most systems that an instance spans where pipeline degrees are tried that nobody asked for."""
@@ -76,18 +80,16 @@ def _knobs(question: Question, default: EngineKnobs) -> Iterator[EngineKnobs]:
             yield replace(default, max_batch_size=batch, max_num_tokens=tokens, chunked_prefill=chunked)
 
 
-def asked(question: Question, gpus_per_system: int, load: str | None = None) -> Asked:
-    """What one instance is asked to carry."""
-    return Asked(
+def traffic(question: Question, gpus_per_system: int, load: str | None = None) -> Traffic:
+    """What comes to one instance."""
+    return Traffic(
         isl=question.isl,
         osl=question.osl,
-        slo=question.limits,
         load=load or question.load,
         process=question.process,
         cv=question.cv,
         seed=question.seed,
         pairs=question.pairs,
-        step_factor=question.step_factor,
         gpus_per_system=gpus_per_system,
         router=question.router,
         sharing=_sharing(question),
@@ -100,17 +102,17 @@ def _sharing(question: Question) -> Sharing | None:
     return None if question.sharing is None else replace(question.sharing, fleet_rate=rate)
 
 
-def prepare(question: Question) -> list[Ready | Rejected]:
+def prepare(question: Question, runs: Runs) -> list[Ready | Rejected]:
     """Every trial with its step model, or why it cannot be; with pipelines where nothing else fits and none were asked for."""
     tried = list(trials(question))
-    outcomes = [prepared_trial(question, trial, place) for place, trial in enumerate(tried)]
+    outcomes = [prepared_trial(question, runs, trial, place) for place, trial in enumerate(tried)]
     if question.pps:
         return outcomes
     kinds = {_kind(trial): trial for trial in tried}
     fitting = {_kind(found.trial) for found in outcomes if isinstance(found, Ready)}
     for kind, trial in kinds.items():
         if kind not in fitting:
-            longer = _pipelined(question, trial, len(outcomes))
+            longer = _pipelined(question, runs, trial, len(outcomes))
             outcomes += [longer] if longer is not None else []
     return outcomes
 
@@ -120,7 +122,7 @@ def _kind(trial: Trial) -> tuple[str, str, str]:
     return d.gpu.name, d.precision.name, runs_on(d)
 
 
-def prepared_trial(question: Question, trial: Trial, place: int) -> Ready | Rejected:
+def prepared_trial(question: Question, runs: Runs, trial: Trial, place: int) -> Ready | Rejected:
     """One trial with its step model, or why it cannot be."""
     d = trial.deployment
     if (lacking := _lacking(d)) is not None:
@@ -131,11 +133,11 @@ def prepared_trial(question: Question, trial: Trial, place: int) -> Ready | Reje
     if d.parallelism.pp > d.model.layers:
         return trial.rejected(TooManyStages(pp=d.parallelism.pp, model=d.model.name, layers=d.model.layers))
     try:
-        instance = Instance(d, asked(question, trial.system.gpus))
-        knobs = fitted(instance) if question.tune and "tokens" in question.free_moves else d.knobs
+        instance = runs.instance(d, traffic(question, trial.system.gpus))
+        knobs = fitted(instance, question.limits) if question.tune and "tokens" in question.free_moves else d.knobs
         changed = trial if knobs == d.knobs else replace(trial, deployment=replace(d, knobs=knobs))
         if changed is not trial:
-            instance = Instance(changed.deployment, instance.asked)
+            instance = runs.instance(changed.deployment, instance.traffic)
     except InputError as error:
         return trial.rejected(CannotRun(error=error.reason if error.path in DEGREES else str(error)))
     return Ready(trial=changed, instance=instance, place=place, first=trial)
@@ -152,7 +154,7 @@ def _lacking(d: Deployment) -> VendorUnsupported | PrecisionUnsupported | None:
     return PrecisionUnsupported(subject=engine.name, lacks=f"no {d.precision.weight_format}") if engine.lacks(d.precision) else None
 
 
-def _pipelined(question: Question, trial: Trial, place: int) -> Ready | None:
+def _pipelined(question: Question, runs: Runs, trial: Trial, place: int) -> Ready | None:
     """The shortest pipeline of the widest tensor-parallel groups that fits; None where none does."""
     for pp in PP_DEGREES[1:]:
         for tp in sorted((tp for tp in question.tps if tp <= trial.system.gpus), reverse=True):
@@ -160,7 +162,7 @@ def _pipelined(question: Question, trial: Trial, place: int) -> Ready | None:
                 continue
             knobs = replace(trial.deployment.knobs, front_ends=question.front_ends or 1)
             deployment = replace(trial.deployment, parallelism=Parallelism(tp=tp, pp=pp), knobs=knobs)
-            found = prepared_trial(question, replace(trial, deployment=deployment), place)
+            found = prepared_trial(question, runs, replace(trial, deployment=deployment), place)
             if isinstance(found, Ready):
                 return found
     return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tonnage.sizing.loads.instance import Instance
-    from tonnage.spec.deployment import EngineKnobs
+    from tonnage.spec.deployment import EngineKnobs, Slo
 
 TOKENS = (8_192, 4_096, 2_048, 1_024, 512, 16_384, 32_768)
 """Token budgets that are tried: below, prefill starves; above, no engine is run."""
@@ -22,13 +22,13 @@ KEPT_SHARE = 0.95
 """Share of a limit on single gaps that such a step may take: their percentiles are known to 1 %, and batches vary."""
 
 
-def fitted(instance: Instance) -> EngineKnobs:
+def fitted(instance: Instance, slo: Slo) -> EngineKnobs:
     """The knobs with a token budget whose full step keeps every limit on high percentiles of single gaps.
 
     The engine's own where they keep it, where prompts cannot be chunked, or where no budget does.
     """
     knobs = instance.deployment.knobs
-    limits = [limit.seconds for limit in instance.asked.slo if limit.metric == "itl" and limit.statistic in ("p90", "p95", "p99")]
+    limits = [limit.seconds for limit in slo if limit.metric == "itl" and limit.statistic in ("p90", "p95", "p99")]
     if not limits or not knobs.chunked_prefill:
         return knobs
     most = KEPT_SHARE * min(limits)
@@ -40,8 +40,8 @@ def fitted(instance: Instance) -> EngineKnobs:
 
 def _full_step_s(instance: Instance, tokens: int) -> float:
     """Seconds of a step that a prompt fills up to the token budget, beside ``BESIDE`` decoding sequences."""
-    isl = round(instance.asked.isl.mean)
+    isl = round(instance.traffic.isl.mean)
     decodes = min(BESIDE, instance.batch)
     new = min(isl, max(1, tokens - decodes))
-    context = round(decodes * (isl + instance.asked.osl.mean / 2))
+    context = round(decodes * (isl + instance.traffic.osl.mean / 2))
     return instance.step.seconds(new, 1, decodes, new * (2 * isl - new), context)

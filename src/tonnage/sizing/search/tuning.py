@@ -1,140 +1,90 @@
 """The knobs that matter: token budget, batch size, chunked prefill.
 
-For the best few deployments every setting is searched that differs from the engine's own in one knob. They are compared with steps as
-slow as the asked confidence allows for, which decide the number of systems. The search of a setting ends with the first run that shows
-that it carries no more than the best so far.
+The settings of a deployment are the engine's own, and those that differ from it in one knob. They compete as deployments do. A setting is
+tried where it can help: a smaller budget or batch where a time per token ends the load, as prompts then interrupt others for a shorter
+time; a larger one, or whole prompts, where the first token or throughput does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError
 from tonnage.plan.note import KnobChange
-from tonnage.sizing.loads.bounds import MARGIN, Carried
-from tonnage.sizing.loads.capacity import STABLE, open_capacity, scan_of
-from tonnage.sizing.loads.instance import Instance
-from tonnage.sizing.loads.load_scan import SURE, place_of
-from tonnage.sizing.loads.slower_steps import AS_PREDICTED, Slowdown
-from tonnage.sizing.parallel import parallel
-from tonnage.sizing.question import MOVES
+from tonnage.plan.reason import Behind
+from tonnage.sizing.loads.instance import LOADED
 from tonnage.sizing.search.token_budget import TOKENS
 
 if TYPE_CHECKING:
+    from tonnage.plan.reason import Reason
     from tonnage.sizing.loads.ready import Ready
-    from tonnage.spec.deployment import EngineKnobs, Slo
-
-WAVE = 4
-"""Settings that are searched side by side, before the next are compared with the best of them."""
+    from tonnage.sizing.search.contender import Contender, Sized
+    from tonnage.spec.deployment import EngineKnobs
 
 BATCH = (8, 4_096)
 """Range of the batch size."""
 
+PER_TOKEN = ("tpot", "itl")
+"""Metrics of the time from one token to the next."""
 
-def tuned(
-    carried: Carried,
-    moves: Sequence[str] = MOVES,
-    slowdown: Slowdown = AS_PREDICTED,
-    rival: float = 0.0,
-    *,
-    workers: int | None = None,
-    prune: bool = True,
-) -> Carried:
-    """The deployment with the knobs that carry most; as it is where none carries more, or no more than a rival does.
 
-    Args:
-        carried: the deployment, and what it carries by long runs.
-        moves: the knobs that may be set.
-        slowdown: by how much longer times than predicted the knobs are compared: those that decide the number of systems.
-        rival: requests per second and GPU with such times that other knobs must exceed to count.
-        workers: threads to simulate on; the knobs found do not depend on it.
-        prune: False to search every setting in full, which finds the same.
+def variants(one: Contender, outcome: Sized | Reason, *, everything: bool = False) -> list[list[Ready]]:
+    """The deployment with other knobs that may carry more, by the ways that lead further and further from its own.
+
+    ``everything`` for all settings, whatever ends its load.
     """
-    ready, slo = carried.ready, slowdown.tightened(carried.ready.instance.asked.slo)
-    best, most = ready.instance, scan_of(ready.instance).rate_within(slo)
-    if most <= 0.0:
-        return carried
-    others = [instance for knobs in _settings(ready, moves) if (instance := _with(ready, knobs)) is not None]
-    for start in range(0, len(others), WAVE):
-        above = max(most, rival * slowdown.steps * ready.trial.deployment.parallelism.gpus)
-        more = partial(_more, best=best, above=above, slo=slo) if prune else partial(_in_full, slo=slo)
-        rates = dict(parallel(more, others[start : start + WAVE], workers))
-        winner = max(others[start : start + WAVE], key=rates.__getitem__)
-        if rates[winner] > above:
-            best, most = winner, rates[winner]
-    return carried if best is ready.instance else _with_knobs(carried, best)
+    bound = _ends(outcome)
+    smaller, larger = everything or bound in PER_TOKEN, everything or bound not in PER_TOKEN
+    in_flight = math.inf if everything else LOADED * one.bound(one.as_asked) * one.instance.alone_e2e_s
+    ways = []
+    for settings in _ways(one.ready, one.question.free_moves, smaller=smaller, larger=larger):
+        way = []
+        for knobs in settings:
+            deployment = replace(one.ready.trial.deployment, knobs=knobs)
+            if knobs.max_batch_size < one.ready.trial.deployment.knobs.max_batch_size and knobs.max_batch_size > in_flight:
+                continue  # so many requests are never there at once
+            try:
+                instance = one.runs.instance(deployment, one.instance.traffic)
+            except InputError:
+                continue
+            way.append(replace(one.ready, trial=replace(one.ready.trial, deployment=deployment), instance=instance))
+        ways.append(way)
+    return ways
 
 
-def decisive_rate_per_gpu(carried: Carried, slowdown: Slowdown) -> float:
-    """Requests per second and GPU inside the limits where times are so much longer."""
-    instance = carried.ready.instance
-    rate = scan_of(instance).rate_within(slowdown.tightened(instance.asked.slo))
-    return rate / slowdown.steps / carried.ready.trial.deployment.parallelism.gpus
+def _ends(outcome: Sized | Reason) -> str:
+    """The metric of the limit that ends the load of a deployment; "" where that is saturation."""
+    if isinstance(outcome, Behind):
+        return outcome.breach.limit.metric
+    capacity = getattr(outcome, "capacity", None)
+    return "" if capacity is None or capacity.binds is None or capacity.binds.limit is None else str(capacity.binds.limit.metric)
 
 
-def changes(carried: Carried, default: EngineKnobs) -> tuple[KnobChange, ...]:
+def changes(ready: Ready, default: EngineKnobs) -> tuple[KnobChange, ...]:
     """The knobs that differ from the engine's own."""
-    knobs = carried.ready.trial.deployment.knobs
+    knobs = ready.trial.deployment.knobs
     pairs = ((name, getattr(default, name), getattr(knobs, name)) for name in ("max_num_tokens", "max_batch_size", "chunked_prefill"))
     return tuple(KnobChange(knob=name, default=own, chosen=chosen) for name, own, chosen in pairs if own != chosen)
 
 
-def _settings(ready: Ready, moves: Sequence[str]) -> Iterator[EngineKnobs]:
-    """The knobs that the search began with, and those that differ from them in one.
+def _ways(ready: Ready, moves: tuple[str, ...], *, smaller: bool, larger: bool) -> Iterator[list[EngineKnobs]]:
+    """The knobs that differ in one from those that the search began with, but for the deployment's own, nearest first.
 
-    They do not depend on the limits, so that a looser limit has the same to choose from.
+    They do not depend on the value of a limit, so that a looser limit has the same to choose from.
     """
-    first = ready.first.deployment.knobs
+    first, own = ready.first.deployment.knobs, ready.trial.deployment.knobs
     batch, slots = first.max_batch_size, ready.instance.batch == ready.instance.knobs.max_batch_size
-    yield first
+    ways: list[list[EngineKnobs]] = [[first]]
     if "tokens" in moves:
-        yield from (replace(first, max_num_tokens=tokens) for tokens in TOKENS if tokens != first.max_num_tokens)
+        down = sorted((tokens for tokens in TOKENS if tokens < first.max_num_tokens), reverse=True) if smaller else []
+        up = sorted(tokens for tokens in TOKENS if tokens > first.max_num_tokens) if larger else []
+        ways += [[replace(first, max_num_tokens=tokens) for tokens in way] for way in (down, up)]
     if "batch" in moves:
-        sizes = (batch // 2, batch // 4, *((2 * batch,) if slots else ()))
-        yield from (replace(first, max_batch_size=size) for size in sizes if BATCH[0] <= size <= BATCH[1])
-    if "chunk" in moves:
-        yield replace(first, chunked_prefill=not first.chunked_prefill)
-
-
-def _with(ready: Ready, knobs: EngineKnobs) -> Instance | None:
-    """The deployment with other knobs; None for its own, and for those that it cannot have."""
-    if knobs == ready.trial.deployment.knobs:
-        return None
-    try:
-        return Instance(replace(ready.trial.deployment, knobs=knobs), ready.instance.asked)
-    except InputError:
-        return None
-
-
-def _more(instance: Instance, best: Instance, above: float, slo: Slo) -> float:
-    """Requests per second that the instance carries; 0 where that is no more than ``above``."""
-    return scan_of(instance).rate_within(slo, above) if _may_carry_more(instance, best, above, slo) else 0.0
-
-
-def _in_full(instance: Instance, slo: Slo) -> float:
-    """Requests per second that the instance carries."""
-    return scan_of(instance).rate_within(slo)
-
-
-def _may_carry_more(instance: Instance, best: Instance, above: float, slo: Slo) -> bool:
-    """Whether an instance with other knobs needs a search: it is not the same at the load, and breaks no limit above it."""
-    if above >= STABLE * MARGIN * min(instance.saturation_estimate(), instance.budget_estimate()):
-        return False
-    scan, other, place = scan_of(instance), scan_of(best), place_of(above)
-    if slo and place < other.last and scan.probe(place, 0) == other.summary(place, 0):
-        return False
-    if scan.surely_no_higher(slo, above):
-        return False
-    return scan.no_higher(slo, above, SURE) is None and scan.most > above
-
-
-def _with_knobs(carried: Carried, instance: Instance) -> Carried:
-    """The deployment as that instance; as it is where the limits turn out to hold at no load."""
-    capacity = open_capacity(instance, care=SURE)
-    if capacity.reason is not None:
-        return carried
-    trial = replace(carried.ready.trial, deployment=instance.deployment)
-    return Carried(ready=replace(carried.ready, trial=trial, instance=instance), capacity=capacity)
+        down, up = [batch // 2, batch // 4] if smaller else [], [2 * batch] if slots and larger else []
+        ways += [[replace(first, max_batch_size=size) for size in way if BATCH[0] <= size <= BATCH[1]] for way in (down, up)]
+    if "chunk" in moves and larger:
+        ways.append([replace(first, chunked_prefill=not first.chunked_prefill)])
+    yield from (way for way in ([knobs for knobs in each if knobs != own] for each in ways) if way)

@@ -1,8 +1,9 @@
 """Models, GPUs, systems and engines are found by any of their spellings.
 
 A spelling matches when it equals an id or an alias once case, spaces and underscores are
-ignored; for models also once the owner ("meta-llama/") and the words that only say how a
-checkpoint was tuned or packed ("-instruct", "-hf") are taken off.
+ignored; for models also once the owner ("meta-llama/"), the month of a release ("-2507") and the
+words that only say how a checkpoint was tuned or packed ("-instruct", "-hf") are taken off; for
+GPUs whatever the order of the words, and without the maker's name and words such as "GPU".
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ MOST_GPUS = 72
 """Most GPUs of a server that is named by their number."""
 
 _SHAPE = re.compile(r"^(\d{1,3})\s*[x×]\s*-?(.+)$")
-_TUNING = re.compile(r"-(instruct|chat|hf|it|base)$")
+_TUNING = re.compile(r"-(instruct|thinking|chat|hf|it|base|2[3-6](?:0[1-9]|1[0-2])|0[1-9][0-3]\d)$")
+_MAKERS = re.compile(r"^(?:(?:nvidia|amd|intel|google|tesla|instinct)-)+")
+_KIND_OF_GPU = re.compile(r"-(?:tensor-core-gpu|accelerator|graphics|gpu|oam)$")
 _LLAMA = re.compile(r"^(?:meta-)?llama-?v?(\d)(?:[.p-](\d)(?=-))?-?(?=\d)")
 _VERSION = re.compile(r"^(.*?)[\s:=v@-]*(\d+(?:\.\d+)*)(?:[.+-]?(?:rc|post|dev|cpu|cu|rocm|amd|mi)[\w.]*)*$")
 
@@ -40,12 +43,16 @@ def _level(spelling: str) -> str:
 
 
 def _level_gpu(spelling: str) -> str:
-    return re.sub(r"^(nvidia|amd|intel|google)-", "", _level(spelling))
+    """A GPU's spelling without its maker, the word GPU and the generation of its socket, and with its words in one order."""
+    name = _KIND_OF_GPU.sub("", _MAKERS.sub("", _level(spelling)))
+    name = re.sub(r"\bsxm\d\b", "sxm", re.sub(r"(?<=\d)-(?=gi?b\b)", "", name))
+    first, *rest = name.split("-")
+    return "-".join((first, *sorted(rest)))
 
 
 def _level_model(spelling: str) -> str:
     """A model's spelling without owner and tuning words, Llama's versions written as "llama-3.1-"."""
-    name = _level(spelling).rsplit("/", 1)[-1]
+    name = _level(spelling).rsplit("/", 1)[-1].replace(":", "-")
     shorter = _TUNING.sub("", name)
     while shorter != name:
         name, shorter = shorter, _TUNING.sub("", shorter)
@@ -105,8 +112,15 @@ def find_model(name_or_path: str) -> Model:
     raise UnknownName("model", _shown(name_or_path), entries.model_shelf().by_name, "the path of a config.json")
 
 
+def gpu_spelled(name: str) -> Gpu | None:
+    """The GPU of that name; None where there is none."""
+    return _gpus().get(_level_gpu(name))
+
+
 def find_gpu(name_or_path: str) -> Gpu:
-    """The GPU of that name, or of the YAML file at that path; where a spelling leaves the board open it is the SXM one.
+    """The GPU of that name, of the system of that name ("gb200-nvl72"), or of the YAML file at that path.
+
+    Where a spelling leaves the board open it is the SXM one.
 
     Raises:
         UnknownName: no GPU of that name.
@@ -114,10 +128,18 @@ def find_gpu(name_or_path: str) -> Gpu:
     """
     if is_hardware_file(name_or_path):
         return read_hardware(name_or_path)
-    found = _gpus().get(_level_gpu(name_or_path))
-    if found is None:
+    found = gpu_spelled(name_or_path)
+    if found is not None:
+        return found
+    system = system_spelled(name_or_path)
+    if system is None:
         raise UnknownName("GPU", _shown(name_or_path), entries.gpu_shelf().by_name, "the path of a YAML file")
-    return found
+    return gpu_of(system)
+
+
+def machine_meant(name: str) -> System | None:
+    """The system that a GPU's name means, such as "gb200-nvl72" and "p5.48xlarge"; None where it is a GPU's own, or a file's."""
+    return None if is_hardware_file(name) or gpu_spelled(name) else system_spelled(name)
 
 
 def find_system(name: str) -> System:
@@ -129,29 +151,30 @@ def find_system(name: str) -> System:
     """
     if is_hardware_file(name):
         return read_system(name)
-    level = _level(name)
-    found = _systems().get(level) or _of_gpus(level) or _rented(name)
+    found = system_spelled(name)
     if found is None:
         otherwise = "a number of GPUs such as 4xl40s, a cloud's machine type such as p5.48xlarge, or the path of a YAML file"
         raise UnknownName("system", _shown(name), entries.system_shelf().by_name, otherwise)
     return found
 
 
+def system_spelled(name: str) -> System | None:
+    """The system of that name, so many of a GPU, or the machine type of a cloud; None where there is none."""
+    from tonnage.spec.catalog.instance_types import instance_types, level_type, type_of_gpus
+
+    level = re.sub(r"^(?:nvidia|amd)-", "", _level(name))
+    found = _systems().get(level) or _of_gpus(level) or _of_gpus(type_of_gpus(name))
+    return found or instance_types().get(level_type(name))
+
+
 def _of_gpus(level: str) -> System | None:
     """So many of a GPU in one server, such as "4xl40s"; the system of the catalog where that holds as many."""
     match = _SHAPE.match(level)
-    gpu = _gpus().get(_level_gpu(match[2])) if match else None
+    gpu = gpu_spelled(match[2]) if match else None
     if match is None or gpu is None or not 1 <= int(match[1]) <= MOST_GPUS:
         return None
     known = system_of(gpu)
     return known if known.gpus == int(match[1]) else entries.generic_system(gpu, int(match[1]))
-
-
-def _rented(name: str) -> System | None:
-    """The machine of a cloud of that type; its provider may stand before it."""
-    from tonnage.spec.catalog.instance_types import instance_types
-
-    return instance_types().get(name.strip().lower().rsplit(" ", 1)[-1])
 
 
 def gpu_of(system: System) -> Gpu:

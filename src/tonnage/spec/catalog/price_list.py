@@ -229,14 +229,16 @@ class _Reading:
     def _cloud_offer(self, gpu: str, name: str, raw: object, path: str) -> CloudOffer | None:
         told = {key: raw[key] for key in OFFER_PARTS if key in raw} if isinstance(raw, dict) else {}
         figure = self.figure({key: value for key, value in raw.items() if key not in told} if isinstance(raw, dict) else raw, path)
-        machine = told.get("gpus")
-        if machine is not None and (isinstance(machine, bool) or not isinstance(machine, int) or machine < 1):
-            self.problems.append(f"{path}.gpus: '{machine}' is not how many GPUs a machine has; write a whole number from 1 on")
-            return None
-        if figure is None:
+        sizes = told.get("gpus")
+        machines = () if sizes is None else tuple(sizes) if isinstance(sizes, list) else (sizes,)
+        wrong = next((size for size in machines if isinstance(size, bool) or not isinstance(size, int) or size < 1), None)
+        if wrong is not None:
+            self.problems.append(f"{path}.gpus: '{wrong}' is not a number of GPUs of a machine; write whole numbers such as 8 or [1, 8]")
+        if figure is None or wrong is not None:
             return None
         provider, terms = (str(told.get(key) or "") for key in ("provider", "terms"))
-        return CloudOffer(gpu=gpu, offer=name, usd_per_gpu_hour=figure, provider=provider, machine_gpus=machine, terms=terms)
+        machines = tuple(sorted(set(machines)))
+        return CloudOffer(gpu=gpu, offer=name, usd_per_gpu_hour=figure, provider=provider, machine_gpus=machines, terms=terms)
 
     def _api(self, old: tuple[ApiPrice, ...], raw: Mapping[str, Any], where: str) -> tuple[ApiPrice, ...]:
         plain = bool(set(raw) & set(API_KEYS))

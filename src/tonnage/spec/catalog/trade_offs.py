@@ -29,7 +29,7 @@ class TradeOff:
         name: the format, or "2:4".
         gain_small, gain_large: speed over 16 bits at batch 4 and less, and at 16 and more: "none", "medium" or "high"; "" where unsaid.
         accuracy_impact: from "very low" to "high".
-        calibration: how long it takes, in words.
+        calibration: how long it takes, in words; minutes are of no named model, and grow with its size.
         source, date: where that is said, and when it was taken down.
     """
 
@@ -61,7 +61,7 @@ def trade_offs(precision: Precision) -> tuple[TradeOff, ...]:
 
 
 def accuracy_and_calibration(precision: Precision, released: str = "") -> tuple[str, str]:
-    """Accuracy impact and calibration of a precision, such as ("very low", "1 min"); ("", "") where nothing is published.
+    """Accuracy impact and calibration of a precision, such as ("very low", "minutes"); ("", "") where nothing is published.
 
     Args:
         precision: what runs.

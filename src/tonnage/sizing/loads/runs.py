@@ -1,0 +1,146 @@
+"""What a search has simulated: every run is made once, and every question about it is answered from the same record.
+
+A run depends on the deployment, the traffic, the number of instances, the load, its length and the seed; never on a limit, a confidence or
+a number of systems. So all that is asked about one deployment, from a looser limit to a second router, is read from runs that are shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar, cast
+
+from tonnage.results.metrics import Summary, summarize
+from tonnage.sizing.loads.instance import ALONE_REQUESTS, Instance, middle
+
+if TYPE_CHECKING:
+    from tonnage.results.requests import Requests
+    from tonnage.sizing.loads.instance import Length, Traffic
+    from tonnage.spec.deployment import Deployment
+
+T = TypeVar("T")
+
+SATURATED_BATCHES = 10
+"""Length, in batches, of the run that measures saturation: in a shorter one, the first batch, which finishes together, distorts it."""
+
+SATURATED_LEAST, SATURATED_MOST = 4_000, 12_000
+"""Fewest and most requests of that run; large batches settle sooner."""
+
+OVERLOAD = 1.3
+"""Load over the closed-form estimate under which saturation is measured."""
+
+COMES = 0.8
+"""Share of the requests of a run that come while new conversations do; where fewer come, they wait for answers."""
+
+SLOWER = 1.3
+"""How many times as long first tokens may take in the last third of a run of conversations as in the second: a cache that is too small
+loses more with every answer that takes longer, slowly at first."""
+
+CLOSED_ROUNDS = 10
+"""Requests per client of a closed-loop run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a run showed.
+
+    Attributes:
+        summary: the metrics of its middle part.
+        requests: how many were simulated.
+        steady: whether conversations came as they should, and first tokens did not take longer and longer.
+    """
+
+    summary: Summary
+    requests: int
+    steady: bool = True
+
+
+class Runs:
+    """The runs of a search, each made once."""
+
+    def __init__(self) -> None:
+        """Nothing has been simulated."""
+        self._instances: dict[tuple[Deployment, Traffic], Instance] = {}
+        self._kept: dict[Hashable, object] = {}
+
+    def instance(self, deployment: Deployment, traffic: Traffic) -> Instance:
+        """The deployment under a kind of traffic.
+
+        Raises:
+            DoesNotFit: the weights or one request exceed the memory.
+        """
+        key = (deployment, traffic)
+        if key not in self._instances:
+            self._instances[key] = Instance(deployment, traffic)
+        return self._instances[key]
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """What was made for that key, made now if it was not; two threads that ask at once may both make it, to the same end."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return cast("T", self._kept[key])
+
+    def alone(self, instance: Instance) -> Summary:
+        """The metrics of a single client: what no load can beat."""
+        return self.once((instance, "alone"), lambda: summarize(instance.alone()))
+
+    def open(self, instance: Instance, instances: int, rate: float, length: Length, seed: int = 0) -> Seen:
+        """So many instances, each at ``rate`` requests per second, in a run of one of the ``LIVES``.
+
+        Args:
+            instance: one of them.
+            instances: that are simulated together.
+            rate: of one of them.
+            length: place in ``LIVES``.
+            seed: added to that of the traffic.
+        """
+        requests = instance.requests_of(rate, length, instances)
+
+        def made() -> Seen:
+            record = instance.open(rate, requests, instance.traffic.seed + seed, instances)
+            return Seen(summary=summarize(middle(record)), requests=len(record), steady=_steady(instance, record, requests))
+
+        return self.once((instance, instances, rate, requests, seed), made)
+
+    def clients(self, instance: Instance, clients: int) -> Summary:
+        """The metrics of a closed loop of so many clients."""
+        requests = max(ALONE_REQUESTS, CLOSED_ROUNDS * clients)
+        return self.once((instance, "clients", clients), lambda: summarize(instance.closed(clients, requests)))
+
+    def saturation(self, instance: Instance) -> float:
+        """Requests per second that an instance completes when always busy, from a run under ``OVERLOAD``.
+
+        An instance that is always busy lets conversations wait, and so loses their blocks before the next turn comes: what it completes is
+        less than what it carries. There the closed form of a cache that finds all stands for it, and runs say what is steady.
+        """
+        if instance.traffic.sharing is not None and instance.traffic.sharing.follows:
+            return instance.steady_estimate()
+        requests = min(max(SATURATED_LEAST, SATURATED_BATCHES * instance.in_flight), SATURATED_MOST)
+        rate = OVERLOAD * instance.saturation_estimate()
+        return self.once((instance, "saturation"), lambda: saturation_rate(instance.open(rate, requests, instance.traffic.seed)))
+
+
+def _steady(instance: Instance, record: Requests, requests: int) -> bool:
+    """Whether conversations came as they should, and first tokens of the last third took hardly longer than those of the second."""
+    if instance.traffic.sharing is None or not instance.traffic.sharing.follows:
+        return True
+    third = len(record) // 3
+    if not third:
+        return False
+    waits = record.first_token_ns - record.due_ns
+    before, last = float(waits[third : 2 * third].mean()), float(waits[2 * third :].mean())
+    return len(record) >= COMES * requests and last <= SLOWER * before
+
+
+def saturation_rate(requests: Requests) -> float:
+    """Completions per second between 30 % and 90 % of all completions, of a run that always had a queue.
+
+    0 where hardly any completes.
+    """
+    import numpy as np
+
+    ends = np.sort(requests.last_token_ns[requests.last_token_ns >= 0])
+    if len(ends) < 10:
+        return 0.0
+    first, last = int(0.3 * len(ends)), int(0.9 * len(ends)) - 1
+    return float((last - first) / ((ends[last] - ends[first]) / 1e9))

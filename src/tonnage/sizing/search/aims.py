@@ -1,0 +1,138 @@
+"""What deployments compete for: the fewest GPUs for a load, the most load on systems that exist, or the shortest answers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from tonnage.plan.plan import MOST_GPUS
+from tonnage.plan.reason import NeedsMoreGpus
+from tonnage.sizing.search.contender import Sized
+
+if TYPE_CHECKING:
+    from tonnage.plan.reason import Reason
+    from tonnage.sizing.loads.capacity import Capacity
+    from tonnage.sizing.loads.confidence import Slowdown
+    from tonnage.sizing.loads.instance import Care
+    from tonnage.sizing.search.contender import Contender
+
+Key = tuple[float, ...]
+"""What deployments are sorted by, the best first."""
+
+
+class Aim(Protocol):
+    """What deployments compete for."""
+
+    def at_best(self, one: Contender, bound: float) -> Key:
+        """The key that a deployment cannot go below, as one of its instances carries at most ``bound`` requests per second."""
+
+    def rate_to_beat(self, one: Contender, best: Sized) -> float:
+        """Requests per second that an instance has to carry to do better than another deployment; infinite where nothing helps."""
+
+    def rate_to_save(self, one: Contender, best: Sized) -> float:
+        """The same for a difference that other knobs are worth; infinite where they cannot make one."""
+
+    def sized(self, one: Contender, slowdown: Slowdown, above: float, care: Care) -> tuple[int, Capacity] | Reason:
+        """Systems, and what one of their instances carries, in runs of that care; or why it is left out: it carries no more than ``above``."""
+
+    def key(self, one: Sized) -> Key:
+        """The key of a deployment that was sized."""
+
+
+@dataclass(frozen=True, slots=True)
+class FewestGpus:
+    """The fewest whole GPUs for a load, then the fewest exactly."""
+
+    def at_best(self, one: Contender, bound: float) -> Key:
+        """In whole systems, and exactly."""
+        size = one.ready.trial.system.gpus
+        return (one.layout.carrying(one.load, bound).systems * size, size * one.layout.exactly(one.load, bound))
+
+    def rate_to_beat(self, one: Contender, best: Sized) -> float:
+        """Fewer whole GPUs, or as many with fewer exactly."""
+        size, layout = one.ready.trial.system.gpus, one.layout
+        equal = layout.of(max(best.gpus // size - one.question.spare, 0))
+        if best.gpus % size or not equal.instances:
+            return self.rate_to_save(one, best)
+        exactly = layout.exactly(one.load, 1.0) * size / best.gpus_exact
+        return min(self.rate_to_save(one, best), max(one.load / equal.instances, exactly))
+
+    def rate_to_save(self, one: Contender, best: Sized) -> float:
+        """Fewer whole GPUs."""
+        size, layout = one.ready.trial.system.gpus, one.layout
+        span = layout.systems_per_instance
+        fewer = layout.of((math.ceil(best.gpus / size) - 1 - one.question.spare) // span * span)
+        return one.load / fewer.instances if fewer.systems > 0 else math.inf
+
+    def sized(self, one: Contender, slowdown: Slowdown, above: float, care: Care) -> tuple[int, Capacity] | Reason:
+        """The fewest systems that carry the load."""
+        return one.needed(slowdown, above=above, care=care)
+
+    def key(self, one: Sized) -> Key:
+        """Whole GPUs, and exactly."""
+        return (one.gpus, one.gpus_exact)
+
+
+@dataclass(frozen=True, slots=True)
+class MostLoad:
+    """The most requests per second on a number of systems."""
+
+    systems: int
+
+    def at_best(self, one: Contender, bound: float) -> Key:
+        """All instances at the bound."""
+        return (-bound * one.layout.of(self.systems).instances,)
+
+    def rate_to_beat(self, one: Contender, best: Sized) -> float:
+        """The load of the other, over the instances."""
+        instances = one.layout.of(self.systems).instances
+        return -self.key(best)[0] / instances if instances else math.inf
+
+    def rate_to_save(self, one: Contender, best: Sized) -> float:
+        """The same."""
+        return self.rate_to_beat(one, best)
+
+    def sized(self, one: Contender, slowdown: Slowdown, above: float, care: Care) -> tuple[int, Capacity] | Reason:
+        """What each instance on the systems carries."""
+        found = one.capacity(one.layout.of(self.systems).instances, slowdown, above=above, care=care)
+        return (self.systems, found) if found.reason is None else found.reason
+
+    def key(self, one: Sized) -> Key:
+        """The load of all instances."""
+        return (-one.instances * one.capacity.rate,)
+
+
+@dataclass(frozen=True, slots=True)
+class ShortestAnswers:
+    """The lowest mean E2E at the peak, on the fewest systems that meet the limits there, of those on at most so many GPUs."""
+
+    fewest: Sized
+
+    def at_best(self, one: Contender, bound: float) -> Key:
+        """That of an empty engine."""
+        return (one.instance.alone_e2e_s,)
+
+    def rate_to_beat(self, one: Contender, best: Sized) -> float:
+        """Any, unless an empty engine is slower than the other at its peak."""
+        return 0.0 if one.instance.alone_e2e_s * one.question.step_factor < self.key(best)[0] else math.inf
+
+    def rate_to_save(self, one: Contender, best: Sized) -> float:
+        """No knob is tried for a shorter answer."""
+        return math.inf
+
+    def sized(self, one: Contender, slowdown: Slowdown, above: float, care: Care) -> tuple[int, Capacity] | Reason:
+        """The fewest systems that carry the load."""
+        found = one.needed(slowdown, care=care)
+        if not isinstance(found, tuple):
+            return found
+        gpus = (found[0] + one.question.spare) * one.ready.trial.system.gpus
+        if gpus <= MOST_GPUS * self.fewest.gpus:
+            return found
+        exactly, other = one.layout.exactly(one.load, found[1].rate), self.fewest.ready.trial.identity
+        return NeedsMoreGpus(gpus=gpus, systems_exact=exactly, other=other, other_gpus=self.fewest.gpus)
+
+    def key(self, one: Sized) -> Key:
+        """Seconds of an answer at the peak, then GPUs."""
+        seen = one.contender.at_peak().seen(one.systems)
+        return (1e-3 * seen.summary.statistic_ms("e2e", "mean"), one.gpus, one.gpus_exact)

@@ -1,0 +1,299 @@
+"""One deployment and the question: what it carries at a confidence, and how many systems of it the load needs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tonnage.plan.fleet import Fleet, fleet
+from tonnage.plan.limit import Breach, bound_by, limit_of
+from tonnage.plan.reason import BrokenAtAnyLoad, BrokenEarly, BrokenOnManyInstances, NotSure, Reason
+from tonnage.sizing.loads.bounds import MARGIN, rate_bound
+from tonnage.sizing.loads.capacity import Capacity, find_capacity
+from tonnage.sizing.loads.confidence import AS_PREDICTED, Slowdown, StepErrors, factors_at, step_errors
+from tonnage.sizing.loads.fleet_check import FleetAtPeak, Replayed
+from tonnage.sizing.loads.instance import QUICK, SURE, Care
+from tonnage.sizing.loads.limits import statistic_s, worst_limit
+from tonnage.sizing.loads.offline import offline_capacity
+from tonnage.sizing.loads.trace_capacity import replay_capacity
+
+if TYPE_CHECKING:
+    from tonnage.sizing.loads.instance import Instance
+    from tonnage.sizing.loads.ready import Ready
+    from tonnage.sizing.loads.runs import Runs
+    from tonnage.sizing.question import Question
+    from tonnage.spec.deployment import Limit, Slo
+
+USUAL = 0.85 / MARGIN
+"""Share of what closed forms allow an instance that it usually carries, to know of how many instances to begin with."""
+
+DOUBT, MANY = 0.04, 8
+"""Share by which the load of an instance may be off that short runs find: twice its scatter; and from how many systems on a few do not matter."""
+
+HAIR = 1 - 1e-9
+"""Rounding that is left out of account where a load divides evenly."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contender:
+    """A deployment under the load of a question.
+
+    Attributes:
+        question: what is asked.
+        ready: the deployment.
+        runs: the memory of the search.
+    """
+
+    question: Question
+    ready: Ready
+    runs: Runs
+
+    @property
+    def instance(self) -> Instance:
+        """One of its instances."""
+        return self.ready.instance
+
+    @property
+    def running(self) -> Instance:
+        """The same with its steps as slow as was asked for."""
+        return self.behind(steps=self.question.step_factor)
+
+    @property
+    def load(self) -> float:
+        """Requests per second in all that the question is sized for."""
+        return self.question.demand.sizing_requests_per_second
+
+    @cached_property
+    def layout(self) -> Fleet:
+        """How its instances stand in systems."""
+        trial = self.ready.trial
+        return fleet(trial.deployment.parallelism.gpus, trial.system.gpus)
+
+    @cached_property
+    def errors(self) -> dict[str, StepErrors]:
+        """The errors of its predictions."""
+        clients = self.capacity(1).concurrency if self.question.load == "closed" else None
+        return step_errors(self.question, self.ready.trial.deployment, clients)
+
+    def slowdown(self, level: float) -> Slowdown:
+        """By which factors times are longer at a confidence."""
+        return factors_at(self.errors, level).times(self.question.step_factor)
+
+    @property
+    def as_asked(self) -> Slowdown:
+        """Times as predicted, or longer by the factor that was asked for."""
+        return AS_PREDICTED.times(self.question.step_factor)
+
+    def bound(self, slowdown: Slowdown) -> float:
+        """Requests per second of one instance that closed forms allow."""
+        return rate_bound(self.instance, slowdown.tightened(self.question.limits)) / slowdown.steps
+
+    def capacity(
+        self, instances: int, slowdown: Slowdown | None = None, *, above: float = 0.0, care: Care = SURE, router: str = ""
+    ) -> Capacity:
+        """What each of so many instances carries.
+
+        Args:
+            instances: behind the router.
+            slowdown: by which times are longer; None for those as predicted.
+            above: requests per second of one instance that must be exceeded; the search ends where it is certain that they are not.
+            care: how long the runs are that decide.
+            router: in place of the one that was asked for.
+        """
+        question, slower = self.question, self.as_asked if slowdown is None else slowdown
+        demand, slo = question.demand, slower.tightened(question.limits)
+        if demand.offline_requests is not None and demand.offline_seconds is not None:
+            return _slower(offline_capacity(self.instance, demand.offline_requests, demand.offline_seconds), slower.steps)
+        if question.recording is not None:
+            replayed = Replayed(recording=question.recording, lengths=question.replays_lengths)
+            instance, slo = self.behind(router, slower.steps), slower.beyond_steps(question.limits)
+            return self._as_asked(replay_capacity(self.runs, instance, slo, replayed), slower, slo)
+        instance = self.behind(router)
+        together = instance.standing_for(instances)
+        found = find_capacity(self.runs, instance, slo, instances=together, above=above * slower.steps, care=care)
+        return self._as_asked(_slower(found, slower.steps), slower, slo)
+
+    def _as_asked(self, capacity: Capacity, slower: Slowdown, slo: Slo) -> Capacity:
+        """The capacity with the limits as they were asked in place of the tighter ones, and latencies as much longer."""
+        asked = {limit_of(tighter): limit for tighter, limit in zip(slo, self.question.limits, strict=True)}
+        binds, reason = capacity.binds, capacity.reason
+        if binds is not None and binds.limit is not None:
+            binds = bound_by(asked[binds.limit])
+        if isinstance(reason, BrokenAtAnyLoad | BrokenEarly | BrokenOnManyInstances):
+            limit, value = asked[reason.breach.limit], reason.breach.value_ms
+            longer = slower.of(limit) if self.question.recording is None else slower.of(limit) / slower.steps
+            found = Breach(limit=limit_of(limit), value_ms=None if value is None else value * longer)
+            reason = replace(reason, breach=found)
+            if isinstance(reason, BrokenAtAnyLoad) and slower.steps > self.as_asked.steps and self._alone_as_predicted():
+                reason = NotSure(breach=found, step_factor=slower.steps / self.as_asked.steps)
+        return replace(capacity, binds=binds, reason=reason)
+
+    def alone_at(self, slowdown: Slowdown) -> Breach:
+        """The limit that a single client comes nearest to, or breaks most, with times so much longer, and the value there."""
+        alone, limits = self.runs.alone(self.instance), self.question.limits
+        values = [(1e3 * statistic_s(alone, limit) * slowdown.of(limit), limit) for limit in limits]
+        value, nearest = max(((v, limit) for v, limit in values if not math.isnan(v)), key=lambda pair: pair[0] / pair[1].seconds)
+        return Breach(limit=limit_of(nearest), value_ms=value)
+
+    def _alone_as_predicted(self) -> bool:
+        """Whether a single client is inside the limits by the prediction as it is."""
+        return worst_limit(self.runs.alone(self.instance), self.as_asked.tightened(self.question.limits)) is None
+
+    def without(self, limit: Limit, instances: int) -> Capacity:
+        """What each of so many instances would carry by the prediction as it is, if the question had all limits but one."""
+        rest = tuple(each for each in self.question.slo if each != limit)
+        return replace(self, question=replace(self.question, slo=rest)).capacity(instances, care=QUICK)
+
+    def behind(self, router: str = "", steps: float = 1.0) -> Instance:
+        """The instance behind a router, with slower steps."""
+        traffic = self.instance.traffic
+        if router in ("", traffic.router) and steps == 1.0:
+            return self.instance
+        changed = replace(traffic, router=router or traffic.router, step_factor=steps)
+        return self.runs.instance(self.instance.deployment, changed)
+
+    def carried(self, systems: int, slowdown: Slowdown | None = None, *, care: Care = SURE, router: str = "") -> float:
+        """Requests per second that so many systems carry in all."""
+        instances = self.layout.of(systems).instances
+        return instances * self.capacity(instances, slowdown, care=care, router=router).rate if instances else 0.0
+
+    def needed(
+        self, slowdown: Slowdown | None = None, *, above: float = 0.0, care: Care = SURE, router: str = ""
+    ) -> tuple[int, Capacity] | Reason:
+        """The fewest systems, spare ones left out, that carry the load, and what one of their instances carries; or why none do.
+
+        More instances carry as much each as fewer do, or more. So what a number of systems carries says how many to look at next: short
+        runs say where to begin, and by themselves that is the answer of ``QUICK``. Arguments as of ``capacity``.
+        """
+        slower = self.as_asked if slowdown is None else slowdown
+        guess = self.layout.carrying(self.load, USUAL * self.bound(slower))
+        quick = self.capacity(guess.instances, slower, above=above, care=QUICK, router=router)
+        if quick.reason is not None and (care == QUICK or above > 0.0):
+            return quick.reason
+        low, systems = 0, self.layout.carrying(self.load, quick.rate or self.bound(slower)).systems
+        if care == QUICK:
+            return systems, quick
+        most: tuple[int, Capacity] | None = None
+        while True:
+            found = self.capacity(self.layout.of(systems).instances, slower, above=above, care=care, router=router)
+            if found.reason is not None:
+                return most or found.reason
+            asked = self.layout.carrying(self.load, found.rate).systems
+            if asked <= systems:
+                most = systems, found
+                if asked == systems or asked <= low:
+                    return most
+                systems = asked
+            elif most is not None and asked >= most[0]:
+                return most
+            else:
+                low, systems = systems, asked
+
+    def in_doubt(self, systems: int, rate: float) -> bool:
+        """Whether the scatter of short runs could change a number of systems that follows from the load of an instance; of many by a few."""
+        return systems <= MANY * self.layout.systems_per_instance and any(self.layout.carrying(self.load, rate * factor).systems != systems for factor in (1 - DOUBT, 1 + DOUBT))
+
+    def settled(self, slowdown: Slowdown, *, router: str = "") -> int | None:
+        """The systems of ``needed``, from short runs where these leave no doubt; None where no number does."""
+        found = self.needed(slowdown, care=QUICK, router=router)
+        if isinstance(found, tuple) and self.in_doubt(found[0], found[1].rate):
+            found = self.needed(slowdown, router=router)
+        return found[0] if isinstance(found, tuple) else None
+
+    def saturation(self, slowdown: Slowdown | None = None) -> float:
+        """Requests per second that one instance completes when always busy."""
+        return self.runs.saturation(self.instance) / (self.as_asked if slowdown is None else slowdown).steps
+
+    def at_peak(self, slowdown: Slowdown | None = None) -> FleetAtPeak:
+        """The whole fleet at the load that is sized for."""
+        question, slower = self.question, self.as_asked if slowdown is None else slowdown
+        recording = question.recording
+        return FleetAtPeak(
+            runs=self.runs,
+            instance=self.behind(steps=slower.steps),
+            layout=self.layout,
+            rate=self.load,
+            saturation=self.saturation(slower),
+            asked=question.limits,
+            slo=slower.beyond_steps(question.limits),
+            replayed=None if recording is None else Replayed(recording=recording, lengths=question.replays_lengths),
+        )
+
+
+def _slower(capacity: Capacity, steps: float) -> Capacity:
+    """The capacity of an instance whose times are so much longer than those of the one that was simulated."""
+    if steps == 1.0:
+        return capacity
+    reason = capacity.reason
+    if isinstance(reason, BrokenEarly):
+        reason = replace(reason, requests_per_second=reason.requests_per_second / steps)
+    return replace(capacity, rate=capacity.rate / steps, reason=reason)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sized:
+    """A deployment at the fewest systems that carry the load.
+
+    Attributes:
+        contender: the deployment.
+        level: the confidence with which they do; None where only the prediction as it is holds.
+        systems: how many, spare ones left out.
+        capacity: of one of their instances at that confidence.
+        care: how long the runs were that decided.
+        checked: whether the whole fleet was seen to hold at that number.
+    """
+
+    contender: Contender
+    level: float | None
+    systems: int
+    capacity: Capacity
+    care: Care = SURE
+    checked: bool = False
+
+    @property
+    def ready(self) -> Ready:
+        """The deployment."""
+        return self.contender.ready
+
+    @property
+    def instances(self) -> int:
+        """Instances that carry load."""
+        return self.contender.layout.of(self.systems).instances
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the scatter of short runs could change the number of systems."""
+        return self.contender.in_doubt(self.systems, self.rate)
+
+    @property
+    def slowdown(self) -> Slowdown:
+        """By which factors times are longer at the level."""
+        return self.contender.as_asked if self.level is None else self.contender.slowdown(self.level)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of whole systems, spare ones included."""
+        return (self.systems + self.contender.question.spare) * self.ready.trial.system.gpus
+
+    @cached_property
+    def rate(self) -> float:
+        """Requests per second of one instance that the number of systems counts on: where the whole fleet asked for more systems than
+        what an instance carries, the most that agrees with them."""
+        contender = self.contender
+        if contender.layout.carrying(contender.load, self.capacity.rate).systems >= self.systems:
+            return self.capacity.rate
+        fewer = contender.layout.of(self.systems - contender.layout.systems_per_instance).instances
+        return min(self.capacity.rate, contender.load / fewer * HAIR) if fewer else self.capacity.rate
+
+    @property
+    def gpus_exact(self) -> float:
+        """GPUs that the load takes, before rounding up to systems."""
+        contender = self.contender
+        return contender.layout.exactly(contender.load, self.rate) * self.ready.trial.system.gpus
+
+    @cached_property
+    def as_predicted(self) -> Capacity:
+        """What one instance carries by the prediction as it is."""
+        return self.contender.capacity(self.instances, care=self.care)
