@@ -20,7 +20,12 @@ MODES: dict[Mode, str] = {
     "sequential": "Sequential, so only the time to the whole answer counts",
     "offline": "Offline, so only throughput counts",
 }
-PARTS = {"system_prompt": "system prompt", "retrieved": "retrieved passages", "history": "chat history"}
+PARTS = {
+    "system_prompt": "system prompt",
+    "retrieved": "retrieved passages",
+    "history": "chat history",
+    "shared_prefix": "shared prefix",
+}
 ENGLISH = 0.75
 """Words of a token in English."""
 
@@ -132,5 +137,7 @@ def _front_ends(note: notes.FrontEnds) -> str:
 def _settings(note: notes.UseCaseDefaults) -> list[str]:
     """What a use case set."""
     found = [] if note.mode is None else [f"mode {note.mode}"]
-    found += [f"{name} {tokens} tokens" for name, tokens in (("ISL", note.isl), ("OSL", note.osl)) if tokens]
+    question = "question" if note.parts else "ISL"
+    found += [f"{name} {tokens} tokens" for name, tokens in ((question, note.isl), ("OSL", note.osl)) if tokens]
+    found += [f"{PARTS[one.part]} {one.written} tokens" for one in note.parts]
     return found + [limit_text(limit) for limit in note.limits]
