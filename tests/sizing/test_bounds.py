@@ -24,7 +24,9 @@ def test_no_deployment_completes_more_than_its_closed_form_allows(engine: str, l
         assert 0.85 < Runs().saturation(bare) / bare.saturation_estimate() < MARGIN
 
 
-@pytest.mark.parametrize("limits", [{"tpot": "p95<=12ms"}, {"tpot": "mean<=20ms"}, {"e2e": "mean<=2s"}, {"tpot": "p95<=30ms", "ttft": "p95<=1s"}])
+@pytest.mark.parametrize(
+    "limits", [{"tpot": "p95<=12ms"}, {"tpot": "mean<=20ms"}, {"e2e": "mean<=2s"}, {"tpot": "p95<=30ms", "ttft": "p95<=1s"}]
+)
 @pytest.mark.parametrize("engine", ["tensorrt-llm-1.2", "vllm"])
 def test_no_deployment_carries_more_inside_limits_on_its_pace_than_the_closed_form_allows(engine: str, limits: dict[str, str]) -> None:
     asked = question(**{"engine": engine, "tp": "1,4", "gpu": "h100,l40s", "ttft": None, **limits})

@@ -183,8 +183,8 @@ def test_a_plan_is_as_sure_as_was_asked(confidence: int) -> None:
     assert plan.choice.checked
     assert plan.fleet_check.systems == plan.choice.systems
     assert plan.to_json()["choice"]["confidence"]["systems"] == found.systems
-    for candidate in plan.candidates:
-        assert candidate.systems == math.ceil(round(candidate.systems_exact, 9))  # never rounded down
+    for one in plan.candidates:
+        assert one.systems == math.ceil(round(one.systems_exact, 9))  # never rounded down
 
 
 def test_more_confidence_never_takes_fewer_gpus() -> None:

@@ -15,17 +15,18 @@ from tonnage.report.wording.limits import bound_text
 from tonnage.sizing.fleet.existing import existing, months_left
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
+from tonnage.sizing.progress import Steps
 from tonnage.sizing.question import Question
 
 
 def carried(asked: Question) -> Existing:
-    return existing(asked, Runs())[0]
+    return existing(asked, Runs(), Steps())[0]
 
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_highest_load_agrees_with_brute_force(count: int) -> None:
     asked = question(have=f"{count}xdgx-h100", growth="5%/month", tp="1", peak_rps=100, ttft="p95<=100ms", isl="1000+-300", osl="100+-30")
-    have, _, (ready,) = existing(asked, Runs())
+    have, _, (ready,) = existing(asked, Runs(), Steps())
     one = best(asked)
     peak = replace(one.contender, ready=ready).at_peak(one.slowdown)
 

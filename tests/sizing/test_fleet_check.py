@@ -133,7 +133,7 @@ def test_a_fleet_with_a_request_a_day_or_fewer_is_simulated_over_a_stretch(rate:
     """Every request is alone, so that its latency is that of an idle engine."""
     instance = contender(tp="1").instance
     seen = fleet_seen(Runs(), instance, rate, 8)
-    assert 60 <= seen.requests < 4_000
+    assert 8 <= seen.requests < 4_000
     assert seen.summary.statistic_ms("ttft", "p50") < 1.2e3 * instance.unloaded_ttft_s() + 1
 
 
@@ -142,7 +142,7 @@ def test_a_plan_says_what_its_router_is_worth() -> None:
     plan = size(replace(asked, tune=False))
     chosen, *others = plan.routers
     assert chosen.router == plan.scenario.router == "least-tokens"
-    assert [row.router for row in others] == ["random", "least-outstanding"]
+    assert [row.router for row in others] == ["random", "round-robin"]
     assert chosen.ttft_ms.p95 < others[0].ttft_ms.p95
     assert chosen.systems is not None
     assert others[0].systems is None or others[0].systems >= chosen.systems

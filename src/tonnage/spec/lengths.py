@@ -206,8 +206,8 @@ _PART = re.compile(r"^(?:(\d+)\s*[x×*]\s*)?(.+?)\s*(words?|tokens?|characters?|
 def parse_lengths(text: str, where: str, words_per_token: float = WORDS_PER_TOKEN) -> Lengths:
     """Read "2000", "2k", "exact:2000", "2000±500", "2000±20%", "lognormal:2000,500", "1600-2000" or "histogram:100:0.2,500:0.8".
 
-    An interval may be written "uniform:1600-2000" too. Each may end in "words" ("3500words") or "chars" ("8000chars"), or have a fixed part added ("lognormal:300,90+4600"); a path that
-    ends in ".csv" is a file with the columns value and weight.
+    An interval may be written "uniform:1600-2000" too. Each may end in "words" ("3500words") or "chars" ("8000chars"), or have a fixed part
+    added ("lognormal:300,90+4600"); a path that ends in ".csv" is a file with the columns value and weight.
 
     Raises:
         InputError: not one of these forms, or a length below one token.
@@ -299,8 +299,8 @@ def _histogram(body: str, text: str, where: str) -> Lengths:
 
 def _form(text: str, where: str) -> str:
     return (
-        f"{where}: '{text}' is not a length in tokens; write for example 2000, exact:2000, 2000+-500, 2000+-20%, 3500words, 8000chars, lognormal:2000,500, "
-        "uniform:1600-2000, histogram:100:0.2,500:0.8 or the path of a .csv"
+        f"{where}: '{text}' is not a length in tokens; write for example 2000, exact:2000, 2000+-500, 2000+-20%, 3500words, 8000chars, "
+        "lognormal:2000,500, uniform:1600-2000, histogram:100:0.2,500:0.8 or the path of a .csv"
     )
 
 

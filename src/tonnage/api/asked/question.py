@@ -42,10 +42,10 @@ from tonnage.units import format_duration, parse_duration
 
 SPREADS = (0.2, 0.1, 0.05, 0.02)
 """Shares by which lengths vary around a mean where nothing is said of their spread; a smaller one where the context leaves no more room.
-Equal requests end together and come back together, and the queue that follows is an artefact: with 2,000 and 200 tokens exactly, the p95 of
-TTFT of eight instances at 85 % load is twice that of lengths within 20 %, and those of a log-normal distribution hardly differ from these."""
+Equal requests end together and come back together, and the queue that follows is an artefact: with 2,000 and 200 tokens exactly, the p95
+of TTFT of eight instances at 85 % load is twice that of lengths within 20 %; those of a log-normal distribution hardly differ from these."""
 DEFAULT_GPUS = "h100-sxm-80gb,h200-sxm-141gb,b200-sxm-180gb,b300-sxm-270gb,gb200-186gb,gb300-279gb,rtx-pro-6000-blackwell-se,l40s"
-"""What is offered in November 2026, has a price in the list, and rests on NVIDIA's fitted terms; the others are tried where they are named."""
+"""What is offered in November 2026, has a price in the list, and rests on NVIDIA's fitted terms; others are tried where they are named."""
 DEFAULT_PRECISIONS = ("fp16", "fp8")
 """What is tried of a model that is published in 16 bits."""
 ALONE: UseCase = "chatbot"
@@ -111,9 +111,7 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     )
 
 
-def _spread(
-    lengths: LengthsFound, scenario: Scenario, recording: Recording | None, models: Sequence[Model | None]
-) -> LengthsFound:
+def _spread(lengths: LengthsFound, scenario: Scenario, recording: Recording | None, models: Sequence[Model | None]) -> LengthsFound:
     """The lengths with single numbers as means, around which they vary: as far as every model's context has room for the longest."""
     for share in SPREADS:
         spread = lengths.spread(share)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tonnage.plan.plan import Plan
     from tonnage.sizing.loads.ready import Ready
     from tonnage.sizing.loads.runs import Runs
+    from tonnage.sizing.progress import Steps
     from tonnage.sizing.question import Owned, Question
     from tonnage.sizing.search.contender import Sized
 
@@ -34,10 +35,13 @@ HAIR = 1 - 1e-9
 """Share of a load that is carried up to rounding."""
 
 
-def existing(question: Question, runs: Runs, workers: int | None = None) -> tuple[Existing, Question, tuple[Ready, ...]]:
+def existing(question: Question, runs: Runs, steps: Steps, workers: int | None = None) -> tuple[Existing, Question, tuple[Ready, ...]]:
     """What the systems of ``question.have`` carry, the question for that load where none was asked for, and what runs on them."""
     spare = question.spare if len(question.have) == 1 else 0
-    pairs = [(owned, _strongest(question, owned, spare, runs, workers)) for owned in question.have]
+    pairs = [
+        (owned, _strongest(Search(question=question, runs=runs, steps=steps, workers=workers, rows=False), owned, spare))
+        for owned in question.have
+    ]
     groups = [_group(owned, best) for owned, best in pairs]
     total, largest = sum(g.requests_per_second for g in groups), max(groups, key=lambda g: g.requests_per_second)
     if question.demand.of_existing and total > 0:
@@ -55,13 +59,13 @@ def existing(question: Question, runs: Runs, workers: int | None = None) -> tupl
     return found, question, tuple(best.ready for _, best in pairs if best is not None)
 
 
-def _strongest(question: Question, owned: Owned, spare: int, runs: Runs, workers: int | None) -> Sized | None:
+def _strongest(search: Search, owned: Owned, spare: int) -> Sized | None:
     """The deployment that carries most on the systems; None where none meets the limits."""
     if owned.count <= spare:
         return None
-    gpus = tuple(gpu for gpu in question.gpus if gpu.name == owned.system.gpu)
-    asked = replace(question, gpus=gpus, systems=(owned.system,), have=(), spare=0)
-    return Search(question=asked, runs=runs, workers=workers, rows=False, aim=MostLoad(owned.count - spare)).answer().best
+    gpus = tuple(gpu for gpu in search.question.gpus if gpu.name == owned.system.gpu)
+    asked = replace(search.question, gpus=gpus, systems=(owned.system,), have=(), spare=0)
+    return replace(search, question=asked, aim=MostLoad(owned.count - spare)).answer().best
 
 
 def _group(owned: Owned, best: Sized | None) -> OwnedGroup:
@@ -83,7 +87,7 @@ def _held(best: Sized) -> float:
     if question.load != "open" or question.offline or question.recording is not None:
         return most
     peak = best.contender.at_peak(best.slowdown)
-    loads = [most * 2.0 ** (-step / PER_OCTAVE) for step in range(PER_OCTAVE)]
+    loads = [most * math.exp2(-step / PER_OCTAVE) for step in range(PER_OCTAVE)]
     return next((load for load in loads if replace(peak, rate=load).run(best.systems).holds), loads[-1])
 
 
