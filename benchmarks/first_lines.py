@@ -22,9 +22,9 @@ from tonnage import api
 from tonnage.api.size import ask
 from tonnage.plan.plan import Plan
 from tonnage.report.numbers import dollars, number
-from tonnage.report.plans.plan_document import full_text
-from tonnage.report.plans.latencies import used_text
 from tonnage.report.plans.confidence import chance_text
+from tonnage.report.plans.latencies import used_text
+from tonnage.report.plans.plan_document import full_text
 from tonnage.report.writers.terminal import terminal
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -73,7 +73,7 @@ def answered(asked: dict[str, Any]) -> Plan:
 
 def contradictions(plan: Plan) -> Iterator[str]:
     """What the first lines do not say, or say otherwise than the JSON."""
-    lines = terminal(plan_text((plan,))).splitlines()[:LINES]
+    lines = terminal(full_text((plan,))).splitlines()[:LINES]
     head, document = " ".join(" ".join(lines).split()), plan.to_json()
     choice = document["choice"]
     if choice is None:
@@ -164,7 +164,7 @@ def main() -> int:
         failed += bool(found)
         print(f"{'ok' if not found else 'NO':3} {name}" + "".join(f"\n      {each}" for each in found), flush=True)
         if asked.show:
-            print("\n".join(f"    | {line}" for line in terminal(plan_text((plan,))).splitlines()[:LINES]))
+            print("\n".join(f"    | {line}" for line in terminal(full_text((plan,))).splitlines()[:LINES]))
     print(f"{count - failed} of {count} questions: the first {LINES} lines are enough, and contradict nothing")
     return 1 if failed else 0
 

@@ -24,7 +24,9 @@ def test_no_deployment_completes_more_than_its_closed_form_allows(engine: str, l
         assert 0.85 < Runs().saturation(bare) / bare.saturation_estimate() < MARGIN
 
 
-@pytest.mark.parametrize("limits", [{"tpot": "p95<=12ms"}, {"tpot": "mean<=20ms"}, {"e2e": "mean<=2s"}, {"tpot": "p95<=30ms", "ttft": "p95<=1s"}])
+@pytest.mark.parametrize(
+    "limits", [{"tpot": "p95<=12ms"}, {"tpot": "mean<=20ms"}, {"e2e": "mean<=2s"}, {"tpot": "p95<=30ms", "ttft": "p95<=1s"}]
+)
 @pytest.mark.parametrize("engine", ["tensorrt-llm-1.2", "vllm"])
 def test_no_deployment_carries_more_inside_limits_on_its_pace_than_the_closed_form_allows(engine: str, limits: dict[str, str]) -> None:
     asked = question(**{"engine": engine, "tp": "1,4", "gpu": "h100,l40s", "ttft": None, **limits})
@@ -82,6 +84,6 @@ def test_the_rate_to_beat_is_that_of_fewer_whole_systems_or_fewer_exactly() -> N
 
 def test_a_busy_engine_completes_at_a_constant_rate() -> None:
     one = contender(tp="1", ttft=None).instance
-    runs = [saturation_rate(one.open(1.3 * one.saturation_estimate(), requests, 0)) for requests in (6_000, 12_000)]
-    assert runs[0] == pytest.approx(runs[1], rel=0.02)
+    runs = [saturation_rate(one.open(1.3 * one.saturation_estimate(), requests, 0)) for requests in (12_000, 24_000)]
+    assert runs[0] == pytest.approx(runs[1], rel=0.03)
     assert one.requests_of(1.0, SURE) >= 16_000

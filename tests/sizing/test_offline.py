@@ -9,9 +9,9 @@ from tests.questions import question
 from tonnage.perf.step import step_seconds
 from tonnage.plan.limit import THROUGHPUT
 from tonnage.plan.reason import TooSlowForJob
-from tonnage.report.plans.plan_document import full_text
 from tonnage.report.plans.latencies import bound_text
 from tonnage.report.plans.notes import note_text
+from tonnage.report.plans.plan_document import full_text
 from tonnage.report.writers.terminal import terminal
 from tonnage.results.latencies import Latencies
 from tonnage.sizing.loads import offline

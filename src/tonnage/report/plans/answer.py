@@ -7,14 +7,24 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tonnage.errors import option
-from tonnage.plan.reason import OverBudget, OverPower, OverRacks
 from tonnage.report.blocks import section
 from tonnage.report.document import Facts, Section, Table
 from tonnage.report.numbers import ABSENT, counted, number, percent, plain, span
 from tonnage.report.plans.confidence import by_confidence, chance_text, fleet_check_text
-from tonnage.report.plans.deployments import bought, calibration_text, deployment, deployments, knobs, load_text, memory_text, systems
+from tonnage.report.plans.deployments import (
+    bought,
+    calibration_text,
+    deployment,
+    deployment_text,
+    deployments,
+    knobs,
+    load_text,
+    memory_text,
+    systems,
+)
 from tonnage.report.plans.existing import existing_title, running
 from tonnage.report.plans.latencies import bound_text, latency, pace_text, used_share, used_text
+from tonnage.report.plans.rejected import TooMuch, most_text, taken_text
 from tonnage.report.plans.routers import routers_text
 
 if TYPE_CHECKING:
@@ -24,7 +34,6 @@ if TYPE_CHECKING:
     from tonnage.plan.standby import Standby
 
 NO_ANSWER = "no deployment meets the limits"
-TOO_MUCH = "no deployment that meets the limits stays within what it may cost, draw or fill"
 FASTEST = "lowest latency on ≤ 2 × the GPUs"
 SERVERS = (1, 2, 4)
 """GPUs of the servers that are sold beside those of eight."""
@@ -37,7 +46,8 @@ def title(plan: Plan) -> str:
     if plan.existing is not None:
         return existing_title(plan)
     if plan.choice is None:
-        return f"No deployment of {plan.scenario.model} meets the limits"
+        over = any(isinstance(one.reason, TooMuch) for one in plan.rejected)
+        return f"No deployment of {plan.scenario.model} {'stays within what is allowed' if over else 'meets the limits'}"
     return f"{systems(plan.choice)} for {plan.scenario.model}"
 
 
@@ -45,11 +55,25 @@ def answer_text(plan: Plan) -> str:
     """Such as "2 × dgx-h200 (16 GPUs; 1.75 systems exactly): 16 instances of FP8, TP 1, vllm-0.32 on h200-sxm-141gb"."""
     best = plan.choice
     if best is None:
-        over = any(isinstance(one.reason, OverBudget | OverPower | OverRacks) for one in plan.rejected)
-        return TOO_MUCH if over else NO_ANSWER
+        return _no_answer(plan)
     if plan.existing is not None and plan.demand.of_existing:
         return running(plan.existing)
     return f"{bought(best, plan.scenario.spare_systems + _standing_by(best))}: {deployments(best)}"
+
+
+def _no_answer(plan: Plan) -> str:
+    """That nothing is chosen, and by what: the limits; or what was given as the most, with the part of the load that this carries."""
+    over = [(one, one.reason) for one in plan.rejected if isinstance(one.reason, TooMuch)]
+    if not over:
+        return NO_ANSWER
+    asked = plan.demand.sizing_requests_per_second
+    best, reason = max(over, key=lambda each: (each[1].most_requests_per_second or 0.0, -(each[1].taken or math.inf)))
+    rate, taken = reason.most_requests_per_second, taken_text(reason)
+    whole = f"; all of it takes {taken}" if taken else ""
+    if not rate:
+        return f"nothing within what is allowed: {most_text(reason)}{whole}"
+    share = f"{percent(rate / asked)} of the {plain(asked)} asked for"
+    return f"not the whole load: {most_text(reason)} inside the limits, {share} ({deployment_text(best)}){whole}"
 
 
 def _standing_by(best: Candidate) -> int:

@@ -1,4 +1,4 @@
-"""Systems that exist: what they carry, how much room is left, and until when."""
+"""Systems that exist: what they carry, how much room is left, and until when; and how long those that are bought are enough."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tonnage.report.plans.latencies import bound_text
 
 if TYPE_CHECKING:
     from tonnage.plan.existing import ADay, Existing, OwnedGroup
+    from tonnage.plan.growth import Growth
     from tonnage.plan.plan import Plan
 
 NOTHING_RUNS = "no deployment on these systems meets the limits"
@@ -117,3 +118,19 @@ def _many(count: float) -> str:
         if count >= scale:
             return f"{number(count / scale)} {name}"
     return f"{float(f'{count:.3g}'):,.0f}" if count >= 100 else number(count)
+
+
+def growth_text(growth: Growth, systems: int) -> str:
+    """Such as "at 5.0% a month 2 systems are enough for 3 months, the next is needed in month 4; 3 in 12 months (180 requests/s), …"."""
+    now = f"{counted(systems, 'system')} {'is' if systems == 1 else 'are'} enough"
+    left = growth.months_left
+    if left is None:
+        lasts = f"{now} for fifty years" if growth.per_month > 0 else now
+    elif left == 0:
+        lasts = f"{now} today, the next is needed in month 1"
+    else:
+        lasts = f"{now} for {counted(left, 'month')}, the next is needed in month {left + 1}"
+    counts = ("no number" if one.systems is None else f"{one.systems:,}" for one in growth.ahead)
+    loads = (f"in {one.months} months ({number(one.requests_per_second)} requests/s)" for one in growth.ahead)
+    later = ", ".join(map(" ".join, zip(counts, loads, strict=True)))
+    return f"at {growth.per_month:.1%} a month {lasts}{f'; {later}' if later else ''}"

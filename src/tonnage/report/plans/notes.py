@@ -31,7 +31,12 @@ MODES: dict[Mode, str] = {
     "sequential": "Sequential, so only the time to the whole answer counts",
     "offline": "Offline, so only throughput counts",
 }
-PARTS = {"system_prompt": "system prompt", "retrieved": "retrieved passages", "history": "chat history"}
+PARTS = {
+    "system_prompt": "system prompt",
+    "retrieved": "retrieved passages",
+    "history": "chat history",
+    "shared_prefix": "shared prefix",
+}
 ENGLISH = 0.75
 """Words of a token in English."""
 
@@ -80,8 +85,8 @@ def percentile_text(answer: PercentileAnswer) -> str:
         f"{plain(answer.peak_requests_per_second)}/s, by the throughput of a closed loop "
         f"of {whole(answer.concurrency_per_instance)} clients, "
         f"{number(answer.requests_per_second_per_instance)}/s an instance: it treats one busy second as if it lasted. "
-        f"The simulation sends {arrivals_text(answer)} arrivals at the mean, {plain(answer.mean_requests_per_second)}/s, "
-        "lets queues form and drain, and holds the limits at their percentile; it decides."
+        f"The simulation sends {arrivals_text(answer)} arrivals at {plain(answer.mean_requests_per_second)}/s, the mean of the "
+        "time that is sized for, lets queues form and drain, and holds the limits at their percentile; it decides."
     )
 
 
@@ -190,7 +195,9 @@ def _front_ends(note: notes.FrontEnds) -> str:
 def _settings(note: notes.UseCaseDefaults) -> list[str]:
     """What a use case set."""
     found = [] if note.mode is None else [f"mode {note.mode}"]
-    found += [f"{name} {tokens} tokens" for name, tokens in (("ISL", note.isl), ("OSL", note.osl)) if tokens]
+    question = "question" if note.parts else "ISL"
+    found += [f"{name} {tokens} tokens" for name, tokens in ((question, note.isl), ("OSL", note.osl)) if tokens]
+    found += [f"{PARTS[one.part]} {one.written} tokens" for one in note.parts]
     return found + [limit_text(limit) for limit in note.limits]
 
 

@@ -24,7 +24,7 @@ from tonnage.report.plans.candidates import BESIDE, MARKED_TOO, others_block, ru
 from tonnage.report.plans.compared import compared_table
 from tonnage.report.plans.confidence import chance_text, confidence_text, not_sure_text
 from tonnage.report.plans.cost import cost_text
-from tonnage.report.plans.existing import day_text, existing_text
+from tonnage.report.plans.existing import day_text, existing_text, growth_text
 from tonnage.report.plans.explained import explained_section
 from tonnage.report.plans.latencies import at_peak_text, latency
 from tonnage.report.plans.measured_comparison import measured_text
@@ -45,7 +45,7 @@ BRIEF = 10
 """Lines of --brief at most."""
 WARNED = 3
 """Warnings that a first screen and a first page show."""
-SPARED = ("Smaller", "A day", "Capacity", "Measured", "Router", "Prefix hits", "Runner-up", "Autoscaling", "Standby", "Risk")
+SPARED = ("Smaller", "A day", "Capacity", "Measured", "Router", "Prefix hits", "Runner-up", "Autoscaling", "Standby", "Growth", "Risk")
 """Lines that go where there are too many, the first to go first."""
 RESTS = "The answer rests in part on values that were not measured on this GPU and engine."
 LABEL = 13
@@ -72,6 +72,7 @@ def answer_rows(plan: Plan) -> Rows:
             ("Runner-up", runner_up_text(plan)),
             ("Risk", risk_text(plan, best)),
             ("Router", router_text(plan.routers, plan.scenario.limits_that_count, serving(plan, best))),
+            ("Growth", "" if plan.growth is None else growth_text(plan.growth, best.systems)),
             ("Standby", "" if best.standby is None else standby_text(best.standby)),
             ("Autoscaling", "" if plan.autoscaling is None else autoscaling_text(plan.autoscaling)),
             ("Prefix hits", prefix_cache_text(plan.prefix_cache, best.systems)),

@@ -174,9 +174,11 @@ class LoadScan:
 
     def _broken(self, place: int, slo: Slo, care: Care) -> Broken:
         """The load as one that breaks a limit, by the shortest run that says so."""
-        summaries = (self.seen(place, length).summary for length in RUNS[: care + 1])
-        found = next((summary for summary in summaries if worst_limit(summary, slo) is not None), self.seen(place, care).summary)
-        return Broken(rate=on_lattice(place), summary=found, limit=worst_limit(found, slo))
+        for length in RUNS[: care + 1]:
+            summary = self.seen(place, length).summary
+            if worst_limit(summary, slo) is not None:
+                break
+        return Broken(rate=on_lattice(place), summary=summary, limit=worst_limit(summary, slo))
 
 
 def used_at(seen: Seen, slo: Slo) -> float:
