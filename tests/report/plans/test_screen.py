@@ -19,6 +19,7 @@ from tonnage.plan.autoscaling import Autoscaling
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.confidence import Confidence
 from tonnage.plan.existing import ADay, Existing, OwnedGroup
+from tonnage.plan.growth import Ahead, Growth
 from tonnage.plan.identity import Identity
 from tonnage.plan.limit import SATURATION, Bound, Breach, Limit
 from tonnage.plan.plan import Plan
@@ -134,8 +135,11 @@ ROUTERS = filled(
     systems=st.one_of(st.none(), st.integers(1, 999)),
     **dict.fromkeys(("ttft_ms", "itl_ms", "tpot_ms", "e2e_ms"), LATENCIES),
 )
-A_DAY = filled(ADay, **dict.fromkeys(("hours", "peak_factor", "requests", "input_tokens", "output_tokens"), NUMBER))
-A_DAY = filled(ADay, **dict.fromkeys(("hours", "peak_factor", "requests", "input_tokens", "output_tokens"), NUMBER))
+A_DAY = filled(
+    ADay,
+    **dict.fromkeys(("hours", "peak_factor", "requests", "input_tokens", "output_tokens"), NUMBER),
+    **dict.fromkeys(("requests_per_user", "users"), st.one_of(st.none(), NUMBER)),
+)
 BOUND = st.one_of(st.just(SATURATION), st.builds(Bound, kind=st.just("limit"), limit=LIMIT))
 GROUP = filled(OwnedGroup, count=st.integers(1, 99), system=NAMED, binds=BOUND, deployment=st.one_of(st.none(), DEPLOYMENT))
 EXISTING = filled(
@@ -148,9 +152,38 @@ EXISTING = filled(
     months_left=st.one_of(st.none(), st.integers(-1, 99)),
     a_day=st.one_of(st.none(), A_DAY),
 )
-CACHE = filled(PrefixCache, router=st.just("session"), instances=st.integers(1, 99), simulated_instances=st.integers(1, 9), hit_rate=NUMBER)
-STANDBY = filled(Standby, needed=st.integers(1, 99), standing=st.integers(1, 99), extra_systems=st.just(0), availability=st.just(0.9993))
-RUNNER_UP = filled(RunnerUp, deployment=DEPLOYMENT, systems=st.integers(1, 999), gpus=st.integers(1, 9_999), systems_exact=NUMBER)
+CACHE = filled(
+    PrefixCache,
+    router=st.just("session"),
+    instances=st.integers(1, 99),
+    simulated_instances=st.integers(1, 9),
+    without_requests_per_second_per_instance=st.one_of(st.none(), NUMBER),
+    **dict.fromkeys(("hit_rate", "one_instance", "other_hit_rate"), st.floats(0, 1)),
+)
+STANDBY = filled(
+    Standby,
+    needed=st.integers(1, 99),
+    standing=st.integers(1, 99),
+    extra_systems=st.just(0),
+    availability=st.just(0.9993),
+    **dict.fromkeys(("mtbf_hours", "repair_hours"), st.one_of(st.none(), NUMBER)),
+    asked=st.one_of(st.none(), st.floats(0.5, 1)),
+)
+RUNNER_UP = filled(
+    RunnerUp,
+    deployment=DEPLOYMENT,
+    systems=st.integers(1, 999),
+    gpus=st.integers(1, 9_999),
+    systems_exact=NUMBER,
+    more_usd_per_year=st.one_of(st.none(), NUMBER),
+)
+AHEAD = filled(Ahead, months=st.integers(1, 60), requests_per_second=NUMBER, systems=st.one_of(st.none(), st.integers(1, 999)))
+GROWTH = filled(
+    Growth,
+    per_month=st.floats(-0.5, 0.5),
+    months_left=st.one_of(st.none(), st.integers(0, 600)),
+    ahead=st.lists(AHEAD, max_size=4).map(tuple),
+)
 
 
 @st.composite
@@ -166,6 +199,7 @@ def plausible(draw: st.DrawFn) -> Plan:
         tail=draw(st.one_of(st.none(), TAILS)),
         routers=tuple(draw(st.lists(ROUTERS, max_size=3))),
         runner_up=draw(st.one_of(st.none(), RUNNER_UP)),
+        growth=draw(st.one_of(st.none(), GROWTH)),
         existing=draw(st.one_of(st.none(), EXISTING)),
         prefix_cache=draw(st.one_of(st.none(), CACHE)),
         autoscaling=draw(st.one_of(st.none(), filled(Autoscaling, fixed=st.none(), reason=st.just("no-rule")))),
