@@ -57,11 +57,14 @@ def full_text(plans: Sequence[Plan], *, plot: int | None = None) -> Document:
     ``plot`` adds a plot of characters, in so many columns.
     """
     several = [section("models", "Models compared", compared_table(plans))] if len(plans) > 1 else []
-    each = []
-    for plan in plans:
-        warned = section("warnings", "", items(warnings_of(plan)[:WARNED], "warning"))
-        each += [*head(plan, Room()), warned, plotted(plan, plot), *_parts(plan)]
-    return Document(title="", subtitle="", sections=(*several, *(one for one in each if one.blocks)))
+    each = [one for plan in plans for one in full_sections(plan, plot=plot)]
+    return Document(title="", subtitle="", sections=(*several, *each))
+
+
+def full_sections(plan: Plan, *, plot: int | None = None) -> tuple[Section, ...]:
+    """The lines of the first screen of a plan, then its every section, for a terminal."""
+    warned = section("warnings", "", items(warnings_of(plan)[:WARNED], "warning"))
+    return tuple(one for one in (*head(plan, Room()), warned, plotted(plan, plot), *_parts(plan)) if one.blocks)
 
 
 def named_sections(plan: Plan, name: str, place: int) -> tuple[Section, ...]:

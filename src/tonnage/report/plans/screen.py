@@ -168,9 +168,9 @@ def head(plan: Plan, room: Room) -> tuple[Section, ...]:
     """The question, that the answer is not sure where it is not, and the answer."""
     rows = tuple(row for row in answer_rows(plan) if row[0] not in SPARED[: room.spared])
     return (
-        section("question", "", Facts(rows=_clipped(question_rows(plan), room))),
+        section("question", "", Facts(rows=clipped(question_rows(plan), room))),
         section("not-sure", "", items((sentence_of(not_sure_text(plan)),), "warning")),
-        section("answer", "", Facts(rows=_clipped(rows, room))),
+        section("answer", "", Facts(rows=clipped(rows, room))),
     )
 
 
@@ -184,9 +184,9 @@ def _of_several(plans: Sequence[Plan], room: Room) -> tuple[Section, ...]:
     answers = (*((plan.scenario.model, in_one(plan)) for plan in shown), *left)
     warnings = tuple(f"{plan.scenario.model}: {text}" for plan in plans for text in warnings_of(plan))
     return (
-        section("question", "", Facts(rows=_clipped(asked, room))),
+        section("question", "", Facts(rows=clipped(asked, room))),
         section("not-sure", "", items(unsure[: room.warnings], "warning")),
-        section("answer", "", Facts(rows=_clipped(answers, room))),
+        section("answer", "", Facts(rows=clipped(answers, room))),
         section("models", "", None if room.clipped else compared_table(shown, short=True)),
         _warned(warnings, room),
     )
@@ -196,7 +196,7 @@ def _warned(texts: Sequence[str], room: Room) -> Section:
     return section("warnings", "", items(tuple(texts[: room.warnings]), "warning"))
 
 
-def _clipped(rows: Rows, room: Room) -> Rows:
+def clipped(rows: Rows, room: Room) -> Rows:
     """The lines; where there is no room for more, each cut after two."""
     if not room.clipped:
         return rows

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tonnage.errors import option
@@ -9,11 +11,13 @@ from tonnage.report.blocks import items, section
 from tonnage.report.document import Document, Facts, Section, Table, Text
 from tonnage.report.numbers import ABSENT, counted, number, percent, sentence_of
 from tonnage.report.plans.confidence import not_sure_text
+from tonnage.report.plans.cost import cost_text
 from tonnage.report.plans.deployments import bought, deployment_text
 from tonnage.report.plans.latencies import breach_text, limit_text
-from tonnage.report.plans.plan_document import made_by, named_sections
+from tonnage.report.plans.plan_document import full_sections, made_by, named_sections
 from tonnage.report.plans.question import question_rows
-from tonnage.report.plans.screen import Room, fitted
+from tonnage.report.plans.screen import BRIEF, Room, Rows, clipped, fitted
+from tonnage.report.plans.sensitivity import risk_text
 
 if TYPE_CHECKING:
     from tonnage.plan.limit import LimitUse
@@ -21,6 +25,8 @@ if TYPE_CHECKING:
 
 SEEN = ("use case", "requests/s", "limit", "value ms", "used", "TTFT p95 ms", "TPOT mean ms", "E2E p95 ms")
 BOUND = "An ITL percentile of a shared pool is an upper bound: the gaps of its use cases are counted together."
+SPARED = ("Risk", "Alone", "Cost")
+"""Lines that go where there are too many, the first to go first."""
 NOBODY = "no arrangement is possible"
 
 
@@ -31,22 +37,32 @@ def use_cases_screen(found: UseCases, page: str = "report") -> Document:
 
 
 def _head(found: UseCases, room: Room) -> tuple[Section, ...]:
+    """The question of each use case, those that by themselves are not sure, the answer, and what each use case sees."""
     pairs = list(zip(found.names, found.plans, strict=True))
-    asked = tuple((name, "; ".join(text for _, text in question_rows(plan))) for name, plan in pairs)
+    shown = pairs[: max(room.rows, 1)] if room.clipped else pairs
+    asked = tuple((name, "; ".join(text for _, text in question_rows(plan))) for name, plan in shown)
+    left = ((f"… and {len(pairs) - len(shown)} more", "in the full text"),) if len(shown) < len(pairs) else ()
     unsure = tuple(sentence_of(f"{name}, by itself: {text}") for name, plan in pairs if (text := not_sure_text(plan)))
-    alone = "; ".join(f"{name} {bought(plan.choice)}" for name, plan in pairs if plan.choice is not None)
-    seen = None if found.choice is None else _seen(found.choice, room.rows)
+    rows = tuple(row for row in (*_answer(found), *_each_alone(found)) if row[0] not in SPARED[: room.spared])
     return (
-        section("question", "", Facts(rows=asked)),
+        section("question", "", Facts(rows=(*clipped(asked, room), *left))),
         section("not-sure", "", items(unsure[: room.warnings], "warning")),
-        section("use-cases", "", Facts(rows=(*_answer(found), *((("Alone", alone),) if alone and not room.spared else ())))),
-        section("seen", "", seen),
+        section("use-cases", "", Facts(rows=clipped(rows, room))),
+        section("seen", "", None if found.choice is None or not room.rows else _seen(found.choice, room.rows)),
     )
 
 
 def use_cases_text(found: UseCases) -> Document:
-    """Everything for a terminal: the choice, and each use case by itself in short."""
-    return Document(title="", subtitle="", sections=(*_sections(found), _alone(found)))
+    """Everything for a terminal: the choice, each use case by itself in short, and then in full."""
+    return Document(title="", subtitle="", sections=(*_sections(found), _alone(found), *_in_full(found)))
+
+
+def _in_full(found: UseCases) -> Iterator[Section]:
+    """All that is known of each use case by itself, under its name."""
+    for name, plan in zip(found.names, found.plans, strict=True):
+        first, *rest = full_sections(plan)
+        yield replace(first, title=f"{name}, by itself")
+        yield from rest
 
 
 def use_cases_report(found: UseCases) -> Document:
@@ -58,22 +74,49 @@ def use_cases_report(found: UseCases) -> Document:
 
 
 def brief_lines(found: UseCases) -> tuple[str, ...]:
-    """The answer in a few lines, none of them folded."""
+    """The answer in ten lines at most, none of them folded."""
     rows = [*_answer(found)]
     if found.choice is not None:
         rows += [(name, "; ".join(_limits(found.choice, name)) or "no limits") for name in found.names]
+    if len(rows) > BRIEF:
+        rows = [*rows[: BRIEF - 1], ("…", f"and {len(rows) - BRIEF + 1} more use cases")]
     column = max(13, *(len(name) + 2 for name, _ in rows))
     return tuple(f"{name:<{column}}{text}" for name, text in rows)
 
 
-def _answer(found: UseCases) -> tuple[tuple[str, str], ...]:
-    """Name and text of each line."""
-    rows = [("Answer", answer_text(found))]
+def _answer(found: UseCases) -> Rows:
+    """Name and text of each line of the answer."""
+    rows = [("Answer", answer_text(found)), ("Confidence", _confidence(found))]
     if found.choice is not None:
         other, name = (found.separate, "Separate") if found.chosen == "shared" else (found.shared, "Shared")
         rows.append((name, "" if other is None else arrangement_text(other)))
         rows.append(("Not shared", "" if found.not_shared is None else not_shared_text(found.not_shared)))
     return tuple(row for row in rows if row[1])
+
+
+def _confidence(found: UseCases) -> str:
+    """The confidence at which every limit of the choice holds; "" where one does not, or none was asked for."""
+    asked = {plan.scenario.confidence for plan in found.plans}
+    uses = [use for pool in found.choice.pools for case in pool.cases for use in case.limits] if found.choice is not None else []
+    shares = ", ".join(percent(share) for share in sorted(one for one in asked if one is not None))
+    if not shares or None in asked or not all(use.value_ms is None or use.value_ms <= use.limit.milliseconds for use in uses) or not uses:
+        return ""
+    return f"every limit of each use case holds at the {shares} asked"
+
+
+def _each_alone(found: UseCases) -> Rows:
+    """What each use case would take on systems of its own, what that costs, and what it depends on most."""
+    chosen = [(name, plan, plan.choice) for name, plan in zip(found.names, found.plans, strict=True) if plan.choice is not None]
+    rows = (
+        ("Alone", "; ".join(f"{name} {bought(best)}" for name, _, best in chosen)),
+        ("Cost", _of_each((name, cost_text(plan)) for name, plan, _ in chosen)),
+        ("Risk", _of_each((name, risk_text(plan, best)) for name, plan, best in chosen)),
+    )
+    return tuple(row for row in rows if row[1])
+
+
+def _of_each(texts: Iterable[tuple[str, str]]) -> str:
+    return "; ".join(f"{name} alone: {text}" for name, text in texts if text)
 
 
 def _sections(found: UseCases) -> tuple[Section, ...]:
@@ -114,10 +157,8 @@ def _alone(found: UseCases) -> Section:
         counts = (ABSENT,) * 3 if best is None else (f"{best.systems:,}", f"{best.gpus:,}", number(best.systems_exact))
         rows.append((name, asked["Question"], asked["Demand"], asked["Limits"], *counts))
     header = ("use case", "question", "demand", "limits", "systems", "GPUs", "systems exactly")
-    note = items(("Each by itself on systems of its own; tonnage size with that scenario alone says more.",), "note")
-    return section(
-        "alone", "Each by itself", Table(caption="What each would take", header=header, rows=tuple(rows), spare=("demand",)), note
-    )
+    table = Table(caption="What each would take on systems of its own", header=header, rows=tuple(rows), spare=("demand",))
+    return section("alone", "Each by itself", table)
 
 
 def systems_text(found: Arrangement) -> str:
