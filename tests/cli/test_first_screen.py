@@ -27,7 +27,7 @@ KINDS = {
     "job": (
         "examples/nightly-job.yaml",
         (*QUESTION, "Finish", *ANSWER),
-        ("Job", "Deployment", "What would change the answer", "Candidates"),
+        ("Question", "Deployment", "Cost", "What would change the answer", "Candidates"),
     ),
     "prefixes": ("examples/rag-assistant.yaml", (*QUESTION, *ANSWER), SECTIONS),
     "turns": (

@@ -45,7 +45,7 @@ BRIEF = 10
 """Lines of --brief at most."""
 WARNED = 3
 """Warnings that a first screen and a first page show."""
-SPARED = ("Smaller", "A day", "Capacity", "Measured", "Router", "Prefix hits", "Runner-up", "Autoscaling", "Standby", "Growth", "Risk")
+SPARED = ("Smaller", "Capacity", "Measured", "Router", "Prefix hits", "Runner-up", "A day", "Autoscaling", "Standby", "Growth", "Risk")
 """Lines that go where there are too many, the first to go first."""
 RESTS = "The answer rests in part on values that were not measured on this GPU and engine."
 LABEL = 13
