@@ -27,7 +27,7 @@ KINDS = {
     "job": (
         "examples/nightly-job.yaml",
         (*QUESTION, "Finish", *ANSWER),
-        ("Question", "Deployment", "Cost", "What would change the answer", "Candidates"),
+        ("Question", "Deployment", "Cost of the job", "What would change the answer", "Candidates"),
     ),
     "prefixes": ("examples/rag-assistant.yaml", (*QUESTION, *ANSWER), SECTIONS),
     "turns": (
