@@ -1,4 +1,4 @@
-"""The first fourteen lines of an answer are enough to act, and contradict nothing: a few of the questions of ``./benchmark first_lines``."""
+"""The first fourteen lines of an answer are enough to act and contradict nothing: some questions of ``./benchmark first_lines``."""
 
 from dataclasses import replace
 

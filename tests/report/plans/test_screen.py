@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +14,8 @@ from hypothesis import strategies as st
 
 from tests.plan.candidates import candidate
 from tests.plan.plans import filled
-from tests.report.example_plan import GOLDEN, full, hostile, without_answer
+from tests.report.example_plan import full, hostile, without_answer
+from tonnage import api
 from tonnage.cli.main import run
 from tonnage.plan.at_peak import AtPeak
 from tonnage.plan.autoscaling import Autoscaling
@@ -74,10 +77,11 @@ def chosen(plan: Plan) -> Candidate:
     return plan.choice
 
 
-def measured() -> list[Plan]:
-    """The plans of measured points that are kept as goldens."""
-    documents = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(GOLDEN.glob("size-measured-*.json"))]
-    return [Plan.from_json(one) for one in documents if one["schema"] == full().schema]
+@cache
+def measured() -> tuple[Plan, ...]:
+    """Plans of measured points alone, which hold neither a peak nor a confidence."""
+    points = Path(__file__).parents[3] / "examples" / "nim-llama-3-8b-h100-fp8.csv"
+    return tuple(api.size_measured(benchmarks=points, peak_rps=199.77, ttft=limit) for limit in ("mean<=300ms", "mean<=500ms"))
 
 
 def written(plans: tuple[Plan, ...], columns: int, patch: pytest.MonkeyPatch) -> str:
