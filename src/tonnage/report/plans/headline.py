@@ -12,6 +12,7 @@ from tonnage.report.plans.deployments import deployments, systems
 from tonnage.report.plans.existing import running
 from tonnage.report.wording.at_peak import at_peak_text, peak_values
 from tonnage.report.wording.autoscaling import autoscaling_text
+from tonnage.report.wording.beyond import beyond_text
 from tonnage.report.wording.confidence import chance_text, confidence_text
 from tonnage.report.wording.cost import no_cost_text
 from tonnage.report.wording.fleet_check import fleet_check_text
@@ -34,6 +35,7 @@ def headline_rows(plan: Plan, best: Candidate) -> tuple[tuple[str, str], ...]:
     return (
         ("Answer", answer_text(plan, best)),
         ("Confidence", "" if best.confidence is None else confidence_text(best.confidence)),
+        ("Caution", beyond_text(plan.beyond)),
         ("Standby", "" if best.standby is None else standby_text(best.standby)),
         ("Finish", "" if plan.job is None else finish_text(plan.job)),
         ("At the peak", "" if best.at_peak is None else at_peak_text(best.at_peak, plan.scenario.limits_that_count)),
