@@ -16,7 +16,7 @@ from tonnage.plan.beyond import Beyond, ClosedLoopNearSaturation, OpenLoopNearSa
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.brief import brief_lines
-from tonnage.report.wording.beyond import MOST, beyond_text
+from tonnage.report.plans.beyond import MOST, beyond_text
 from tonnage.sizing.beyond import CLOSED_TIMES, GROWTH, STEADY, beyond, unmeasured
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
@@ -41,6 +41,7 @@ CURRENT = {"model": "llama-3.1-70b", "gpu": "h200-sxm-141gb", "precision": "fp8"
 def test_a_deployment_of_measured_parts_has_no_item() -> None:
     assert absent(deployment()) == ()
     assert absent(deployment(**CURRENT)) == ()
+    assert absent(deployment(**{**CURRENT, "gpu": "h100-sxm-80gb", "engine": "tensorrt-llm-1.2"})) == (), "1.0 has rows on that GPU"
     assert absent(deployment(model="deepseek-v3", gpu="b200-sxm-180gb", precision="nvfp4", tp=8, engine="sglang")) == ()
 
 
@@ -54,8 +55,12 @@ def test_a_deployment_of_measured_parts_has_no_item() -> None:
         ({"gpu": "mi350x"}, Unmeasured(code="gpu", name="mi350x", rows=1, nearest="mi355x")),
         ({"gpu": "rtx-pro-6000-blackwell-se"}, Unmeasured(code="gpu", name="rtx-pro-6000-blackwell-se", rows=6)),
         (
-            {"gpu": "h100-sxm-80gb", "engine": "tensorrt-llm-1.2"},
-            Unmeasured(code="engine", name="tensorrt-llm-1.2", on="h100-sxm-80gb", nearest="tensorrt-llm-1.0"),
+            {"gpu": "a100-sxm-80gb", "precision": "fp16", "engine": "tensorrt-llm-1.2"},
+            Unmeasured(code="engine", name="tensorrt-llm-1.2", on="a100-sxm-80gb"),
+        ),
+        (
+            {"gpu": "gh200-96gb-hbm3", "tp": 1, "model": "llama-3.1-8b"},
+            Unmeasured(code="engine", name="vllm-0.32", on="gh200-96gb-hbm3", nearest="h100-sxm-80gb"),
         ),
         (
             {"gpu": "l40s", "model": "llama-3.1-8b", "tp": 1},
@@ -168,7 +173,7 @@ def test_an_open_loop_near_saturation_names_what_a_usual_error_does() -> None:
     assert isinstance(fuller, OpenLoopNearSaturation)
     assert fuller.times == GROWTH[-1][1]
     assert "at 90% of saturation" in beyond_text((item,))
-    assert "more than 10 ×" in beyond_text((fuller,))
+    assert "multiplies p95 TTFT by more than 10 (by 1.3 at 85%)" in beyond_text((fuller,))
 
 
 def test_a_closed_loop_near_saturation_names_the_errors_that_were_measured_there() -> None:

@@ -1,4 +1,4 @@
-"""Where a question leaves what was measured: one item for each thing of the choice that no measured row is near."""
+"""Where a question leaves what was measured: one item for each part of the choice that has no measured row near it."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from tonnage.spec.typed_values import FORBID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unmeasured:
-    """Something that the choice is made of, and of which the fit had no row, or too few to tell.
+    """A part of the choice of which the fit had no row, or too few.
 
     Attributes:
-        code: what it is: a "model", a "gpu" (in as many bits), an "engine" (on the GPU ``on``), a kind of "layers" in the engine ``on``, a
-            "format" of weights, "step-times" from elsewhere, "ranks" of attention or of experts in the engine ``on``, a "pipeline", or
-            "speculation".
-        name: what the plan calls it, such as "kimi-k3".
+        code: a "model", a "gpu" (in as many bits), an "engine" (on the GPU ``on``), a kind of "layers" in the engine ``on``, a "format" of
+            weights, "step-times" from elsewhere, "ranks" of attention or of experts in the engine ``on``, a "pipeline", "speculation", or
+            "prefix-caching".
+        name: its name in the plan, such as "kimi-k3".
         on: the GPU or the engine with which it was not measured; "" where it was not measured at all.
-        bits: the width of its arithmetic where the GPU was measured in another one alone; None elsewhere.
-        rows: how many rows there are all the same, fewer than the fit needs to tell.
-        nearest: the nearest that was measured; "" where nothing is near.
+        bits: the width of its arithmetic where the GPU was measured only in another width; None elsewhere.
+        rows: the rows that there are, fewer than the fit needs.
+        nearest: the nearest measured one; "" where nothing is near.
     """
 
     __pydantic_config__ = FORBID
 
-    code: Literal["model", "gpu", "engine", "layers", "format", "step-times", "ranks", "pipeline", "speculation"]
+    code: Literal["model", "gpu", "engine", "layers", "format", "step-times", "ranks", "pipeline", "speculation", "prefix-caching"]
     name: str
     on: str = ""
     bits: int | None = None
@@ -40,9 +40,9 @@ class OutOfRange:
 
     Attributes:
         code: "isl", "osl" and "context" in tokens, "in-flight" in requests that an attention rank holds at once, "gpus" of an instance.
-        value: what the question or the choice has: the mean, or the 95th percentile where ``tail`` is true.
-        least, most: what was measured; None for those where only more than was measured is beyond.
-        tail: whether only the longest of twenty are beyond.
+        value: that of the question or the choice: the mean, or the 95th percentile where ``tail`` is true.
+        least, most: the measured range; ``least`` is None where it has no lower end.
+        tail: whether the mean is inside the range and the 95th percentile outside.
     """
 
     __pydantic_config__ = FORBID
@@ -56,12 +56,12 @@ class OutOfRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenLoopNearSaturation:
-    """The peak is so near to saturation that a usual error of step times lets queues grow.
+    """The peak is so near saturation that a typical error of step times makes queues grow.
 
     Attributes:
-        share: load at the peak over what the instances complete when always busy.
-        times: how many times as long p95 TTFT becomes if steps take longer by the usual error.
-        below: the share up to which it becomes ``times_below`` times as long at most.
+        share: load at the peak over the saturation of the instances.
+        times: factor on p95 TTFT if steps take longer by the typical error.
+        below: the share of saturation up to which that factor is at most ``times_below``.
         times_below: see ``below``.
     """
 
@@ -76,11 +76,11 @@ class OpenLoopNearSaturation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClosedLoopNearSaturation:
-    """The clients keep an instance so busy that its measured errors are larger.
+    """The clients keep the instances so busy that the errors of predictions are larger.
 
     Attributes:
-        share: load over what the instances complete when always busy.
-        times: errors of p95 TTFT there over those below the share ``below``.
+        share: load over the saturation of the instances.
+        times: held-out errors of p95 TTFT there over those below the share ``below``.
         below: see ``times``.
     """
 

@@ -1,6 +1,6 @@
 """Where a question leaves what was measured (docs/intervals.md, "When not to believe it").
 
-What of the choice no row is of, which lengths and loads lie beyond the rows, and how near the peak is to saturation.
+The parts of the choice that no measured row covers, lengths and loads outside the rows, and a peak near saturation.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ DRAWN = 4_000
 """Lengths that are drawn to know it."""
 
 GROWTH = ((0.5, 1.1), (0.8, 1.2), (0.85, 1.27), (0.87, 1.47), (0.9, 3.96), (0.92, 14.7))
-"""By share of saturation, how many times as long p95 TTFT of an open loop becomes if every step takes longer by the held-out error of
-step times or requests/s: simulated for deployments with held-out rows (``./benchmark utilisation``, 2026-11-23, the middle one)."""
+"""By share of saturation, the factor on p95 TTFT of an open loop if every step takes longer by the held-out error of step times or
+requests/s: simulated for deployments with held-out rows (``./benchmark utilisation``, 2026-11-23, the median)."""
 
 STEADY = 0.85
-"""The share up to which that is a matter of a few tenths."""
+"""The share of saturation up to which that factor is small; beyond it the plan says so."""
 
 CLOSED_FROM, CLOSED_BELOW, CLOSED_TIMES = 0.95, 0.8, 1.6
-"""The share from which held-out errors of p95 TTFT in closed loops are larger, and how many times those below the second share they are
-(the same benchmark; rows of NIM, the only ones that state a p95)."""
+"""The share from which held-out errors of p95 TTFT in closed loops are larger than below the second share, and by which factor (the same
+benchmark; rows of NIM, the only ones that state a p95)."""
 
 
 def beyond(best: Sized, chosen: Candidate) -> tuple[Beyond, ...]:
@@ -58,11 +58,17 @@ def beyond(best: Sized, chosen: Candidate) -> tuple[Beyond, ...]:
     """
     question, deployment = best.contender.question, best.ready.trial.deployment
     regime = best.contender.errors["requests_s"].regime
-    return (*unmeasured(deployment, regime), *_out_of_range(question, deployment, regime, chosen), *_near_saturation(question, chosen))
+    cached = question.sharing is not None and best.contender.instance.knobs.prefix_caching
+    return (
+        *unmeasured(deployment, regime),
+        *((Unmeasured(code="prefix-caching", name=deployment.engine),) if cached else ()),
+        *_out_of_range(question, deployment, regime, chosen),
+        *_near_saturation(question, chosen),
+    )
 
 
 def unmeasured(deployment: Deployment, regime: Regime) -> Iterator[Unmeasured]:
-    """What of a deployment no row is of; nothing of one that its owner has measured (``calibrated``, ``own_terms``)."""
+    """The parts of a deployment that no row covers; none where its owner has measured it (``calibrated``, ``own_terms``)."""
     if regime.calibrated or regime.own_terms:
         return
     if deployment.step_source is not None:
@@ -85,7 +91,10 @@ def unmeasured(deployment: Deployment, regime: Regime) -> Iterator[Unmeasured]:
 
 
 def _hardware(deployment: Deployment, regime: Regime) -> Iterator[Unmeasured]:
-    """The GPU, of which too few rows are, or too few in as many bits, or else the engine on it."""
+    """The GPU where it has too few rows, or too few in as many bits, or else the engine on it.
+
+    Versions of one generation are near each other: rows of one of them on this GPU are enough, unless the version's own terms have no row.
+    """
     gpu, rows = deployment.gpu, shipped_ranges()
     bits = fitted_bits(gpu.executes(deployment.precision))
     own = rows.gpus.get(gpu.name, {})
@@ -93,24 +102,14 @@ def _hardware(deployment: Deployment, regime: Regime) -> Iterator[Unmeasured]:
         near = nearest_gpu(gpu, (name for name, known in rows.gpus.items() if known.get(bits, 0) >= FEWEST))
         width = int(bits) if max(own.values(), default=0) >= FEWEST else None
         yield Unmeasured(code="gpu", name=gpu.name, bits=width, rows=own.get(bits, 0), nearest=near)
-    elif not regime.known_engine:
-        yield _engine(deployment)
-
-
-def _engine(deployment: Deployment) -> Unmeasured:
-    """An engine version without rows, or with too few on the GPU; nearest is another version on that GPU, or its rows on another GPU."""
-    rows, gpu, origins = shipped_ranges(), deployment.gpu, shipped()["origins"]
-    spec, generation = find_engine(deployment.engine), rows.generation(deployment)
-    if spec.coefficients in origins["engines"]:
-        return Unmeasured(code="engine", name=deployment.engine, nearest=generation)
-    versions = [
-        name for name, told in origins["engine_rows"].items() if gpu.name in told["gpus"] and find_engine(name).family == spec.family
-    ]
-    if versions:
-        return Unmeasured(code="engine", name=deployment.engine, on=gpu.name, nearest=versions[-1])
+        return
+    generation = rows.generation(deployment)
     of_engine = rows.by_gpu(generation)
-    near = nearest_gpu(gpu, (name for name, count in of_engine.items() if count >= FEWEST and name != gpu.name))
-    return Unmeasured(code="engine", name=deployment.engine, on=gpu.name, rows=of_engine[gpu.name], nearest=near)
+    if find_engine(deployment.engine).coefficients in shipped()["origins"]["engines"]:
+        yield Unmeasured(code="engine", name=deployment.engine, nearest=generation)
+    elif not regime.known_engine and of_engine[gpu.name] < FEWEST:
+        near = nearest_gpu(gpu, (name for name, count in of_engine.items() if count >= FEWEST))
+        yield Unmeasured(code="engine", name=deployment.engine, on=gpu.name, rows=of_engine[gpu.name], nearest=near)
 
 
 def _layers(deployment: Deployment) -> Unmeasured:

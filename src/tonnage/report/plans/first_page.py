@@ -15,7 +15,7 @@ from tonnage.report.plans.existing import existing_glance
 from tonnage.report.plans.headline import glance_rows
 from tonnage.report.plans.sensitivity import widest_text
 from tonnage.report.wording.at_peak import used_share
-from tonnage.report.wording.beyond import beyond_text
+from tonnage.report.plans.beyond import beyond_text
 from tonnage.report.wording.confidence import confidence_text
 from tonnage.report.wording.fleet_check import fleet_check_text
 from tonnage.report.wording.warnings import warning_text

@@ -12,7 +12,7 @@ MOST = 199
 """Letters of the line at most."""
 
 MANY = 10
-"""Times as long beyond which how many does not matter: the queue grows as long as the load lasts."""
+"""The largest factor that is written as a number: beyond it the queue grows as long as the load lasts."""
 
 RANGES = {
     "isl": "prompts of {} tokens",
@@ -46,7 +46,7 @@ def _absents(items: Sequence[Unmeasured | OutOfRange], count: int, *, brief: boo
 
 
 def _absent(one: Unmeasured | OutOfRange, *, brief: bool) -> str:
-    """One thing that no row is near, with what is nearest unless it must be ``brief``."""
+    """One item, with what is nearest unless it must be ``brief``."""
     if isinstance(one, OutOfRange):
         what, nearest = _range(one)
     else:
@@ -70,14 +70,16 @@ def _name(one: Unmeasured) -> str:
             return f"pipelines ({one.name})"
         case "speculation":
             return "speculative decoding"
+        case "prefix-caching":
+            return "prompts from a cache"
         case _:
             assert_never(one.code)
 
 
 def _rows(one: Unmeasured) -> str:
-    """How many rows there are all the same; of a GPU without any, that those of its generation have none either."""
+    """The rows that there are; of a GPU without any near it, that its whole generation has none."""
     if one.code == "gpu" and not one.nearest and not one.rows:
-        return "nor its generation"
+        return "nor any of its generation"
     return "" if not one.rows else counted(one.rows, "row")
 
 
@@ -89,9 +91,9 @@ def _range(one: OutOfRange) -> tuple[str, str]:
 
 
 def _busy(one: OpenLoopNearSaturation | ClosedLoopNearSaturation) -> str:
-    """What a usual error does, or how large errors are, so near to saturation."""
+    """What a typical error does, or how large errors are, so near saturation."""
     at, below = f"at {percent(one.share)} of saturation", percent(one.below)
     if isinstance(one, OpenLoopNearSaturation):
-        times = f"{number(one.times, 2)} ×" if one.times <= MANY else f"more than {MANY} ×"
-        return f"{at} a usual error of step times makes p95 TTFT {times} as long ({number(one.times_below, 2)} × up to {below})"
+        times = number(one.times, 2) if one.times <= MANY else f"more than {MANY}"
+        return f"{at} a typical error of step times multiplies p95 TTFT by {times} (by {number(one.times_below, 2)} at {below})"
     return f"{at} errors of p95 TTFT are {number(one.times, 2)} × those below {below}"
