@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
 
 from tests.deployments import deployment
+from tests.questions import best as chosen_of
 from tests.questions import question
 from tonnage.perf.prediction_error import regime_of
 from tonnage.plan.beyond import Beyond, ClosedLoopNearSaturation, OpenLoopNearSaturation, OutOfRange, Unmeasured
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
+from tonnage.report.plans.beyond import MOST, PARTS, RANGES, beyond_text
 from tonnage.report.plans.brief import brief_lines
-from tonnage.report.plans.beyond import MOST, beyond_text
 from tonnage.sizing.beyond import CLOSED_TIMES, GROWTH, STEADY, beyond, unmeasured
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
@@ -156,6 +157,16 @@ def test_more_requests_in_flight_than_any_row_held_are_named() -> None:
     assert item == OutOfRange(code="in-flight", value=pytest.approx(3_000), most=2_048)
 
 
+@pytest.mark.parametrize("cached", [True, False])
+def test_prompts_from_a_cache_are_named_where_the_engine_keeps_one(cached: bool) -> None:
+    """The fit leaves out the rows whose prompts look cached."""
+    asked = question(tp="1", engine="vllm", isl="exact:1000", shared_prefix=2_000, peak_rps=5, ttft="p95<=2s")
+    found = chosen_of(replace(asked, tune=False, deepen=False, prefix_caching=cached))
+    items = beyond(found, candidate(found, chosen=True))
+    assert [one.code for one in items] == (["prefix-caching"] if cached else [])
+    assert beyond_text(items) == ("not measured: prompts from a cache" if cached else "")
+
+
 def test_an_open_loop_near_saturation_names_what_a_usual_error_does() -> None:
     chosen = stated()
     peak, busy = chosen.at_peak, chosen.saturation_requests_per_second_per_instance
@@ -191,7 +202,9 @@ def test_a_closed_loop_near_saturation_names_the_errors_that_were_measured_there
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     """Of a model without rows, on a GPU without rows, with prompts longer than those of any row."""
-    return size(replace(question(model="llama-3.2-3b", gpu="h100-pcie-80gb", tp="1", isl=40_000, peak_rps=1, ttft="p95<=20s"), deepen=False))
+    return size(
+        replace(question(model="llama-3.2-3b", gpu="h100-pcie-80gb", tp="1", isl=40_000, peak_rps=1, ttft="p95<=20s"), deepen=False)
+    )
 
 
 def test_a_plan_holds_the_items_and_reads_them_back(plan: Plan) -> None:
@@ -200,9 +213,14 @@ def test_a_plan_holds_the_items_and_reads_them_back(plan: Plan) -> None:
 
 
 def test_the_line_is_printed_with_the_answer(plan: Plan) -> None:
-    line = "not measured: llama-3.2-3b (nearest: gpt-j-6b), h100-pcie-80gb (nearest: h100-nvl-94gb), prompts of 40,000 tokens (up to 20,000)"
-    assert beyond_text(plan.beyond[:3]) == line
+    names = "llama-3.2-3b (nearest: gpt-j-6b), h100-pcie-80gb (nearest: h100-nvl-94gb)"
+    assert beyond_text(plan.beyond[:3]) == f"not measured: {names}, prompts of 40,000 tokens (up to 20,000)"
     assert any(row.startswith("Caution ") and "prompts of 40,000 tokens" in row for row in brief_lines((plan,)))
+
+
+def test_every_code_has_words() -> None:
+    assert set(PARTS) == set(get_args(get_type_hints(Unmeasured)["code"]))
+    assert set(RANGES) == set(get_args(get_type_hints(OutOfRange)["code"]))
 
 
 def test_a_line_that_is_too_long_leaves_out_what_is_nearest_and_then_the_last_things(plan: Plan) -> None:

@@ -39,7 +39,9 @@ def test_the_shipped_ranges_of_engines_without_rows_in_the_wheel_are_those_of_th
 
 @pytest.mark.accuracy
 @needs_data
-@pytest.mark.skipif(installed_sample() is None, reason="aiconfigurator-core, whose file holds the rows of current engines, is not installed")
+@pytest.mark.skipif(
+    installed_sample() is None, reason="aiconfigurator-core, whose file holds the rows of current engines, is not installed"
+)
 def test_the_shipped_file_is_what_the_command_writes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["ranges", str(DATA), "--output", str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"written: {tmp_path / 'ranges.json'}\n"

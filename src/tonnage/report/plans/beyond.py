@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import assert_never
 
 from tonnage.plan.beyond import Beyond, ClosedLoopNearSaturation, OpenLoopNearSaturation, OutOfRange, Unmeasured
 from tonnage.report.numbers import counted, number, percent, whole
@@ -14,6 +13,18 @@ MOST = 199
 MANY = 10
 """The largest factor that is written as a number: beyond it the queue grows as long as the load lasts."""
 
+PARTS = {
+    "model": "{}",
+    "gpu": "{}",
+    "engine": "{}",
+    "layers": "{} in {}",
+    "ranks": "{} in {}",
+    "format": "{} weights",
+    "step-times": "the step times of {}",
+    "pipeline": "pipelines ({})",
+    "speculation": "speculative decoding",
+    "prefix-caching": "prompts from a cache",
+}
 RANGES = {
     "isl": "prompts of {} tokens",
     "osl": "answers of {} tokens",
@@ -55,25 +66,9 @@ def _absent(one: Unmeasured | OutOfRange, *, brief: bool) -> str:
 
 
 def _name(one: Unmeasured) -> str:
-    match one.code:
-        case "model" | "gpu":
-            return one.name if one.bits is None else f"{one.name} in {one.bits} bits"
-        case "engine":
-            return f"{one.name} on {one.on}" if one.on else one.name
-        case "layers" | "ranks":
-            return f"{one.name} in {one.on}"
-        case "format":
-            return f"{one.name} weights"
-        case "step-times":
-            return f"the step times of {one.name}"
-        case "pipeline":
-            return f"pipelines ({one.name})"
-        case "speculation":
-            return "speculative decoding"
-        case "prefix-caching":
-            return "prompts from a cache"
-        case _:
-            assert_never(one.code)
+    if one.code == "engine" and one.on:
+        return f"{one.name} on {one.on}"
+    return PARTS[one.code].format(one.name, one.on) + ("" if one.bits is None else f" in {one.bits} bits")
 
 
 def _rows(one: Unmeasured) -> str:

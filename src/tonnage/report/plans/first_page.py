@@ -10,12 +10,12 @@ from tonnage.report.document import Block, Drawing, Facts, Items, Panel, Panels,
 from tonnage.report.numbers import ABSENT, dollars, percent, sentence_of, span, usd
 from tonnage.report.plans import figures
 from tonnage.report.plans.answer import sentence
+from tonnage.report.plans.beyond import beyond_text
 from tonnage.report.plans.costs import NAMES, TITLES, owned_and_cheapest, spread, ways, yearly
 from tonnage.report.plans.existing import existing_glance
 from tonnage.report.plans.headline import glance_rows
 from tonnage.report.plans.sensitivity import widest_text
 from tonnage.report.wording.at_peak import used_share
-from tonnage.report.plans.beyond import beyond_text
 from tonnage.report.wording.confidence import confidence_text
 from tonnage.report.wording.fleet_check import fleet_check_text
 from tonnage.report.wording.warnings import warning_text

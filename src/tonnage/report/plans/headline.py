@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from tonnage.plan.cost import JobCost
 from tonnage.plan.warning import BurstyTrace
 from tonnage.report.numbers import dollars, number
+from tonnage.report.plans.beyond import beyond_text
 from tonnage.report.plans.costs import NAMES, owned_and_cheapest, priced, spread, ways, yearly
 from tonnage.report.plans.deployments import deployments, systems
 from tonnage.report.plans.existing import running
 from tonnage.report.wording.at_peak import at_peak_text, peak_values
 from tonnage.report.wording.autoscaling import autoscaling_text
-from tonnage.report.plans.beyond import beyond_text
 from tonnage.report.wording.confidence import chance_text, confidence_text
 from tonnage.report.wording.cost import no_cost_text
 from tonnage.report.wording.fleet_check import fleet_check_text
