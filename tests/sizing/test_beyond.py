@@ -26,6 +26,7 @@ from tonnage.sizing.search.contender import Sized
 from tonnage.sizing.search.search import Search
 from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.speculation import parse_speculation
+from tonnage.spec.step_times import StepSource
 
 
 def absent(of: Deployment) -> tuple[Unmeasured, ...]:
@@ -93,6 +94,12 @@ def test_pipelines_ranks_and_speculation_are_named_where_they_are_used() -> None
     old = deployment(model="mixtral-8x7b", precision="fp8", tp=2, engine="tensorrt-llm-0.15")
     assert codes(old) == []
     assert codes(replace(old, parallelism=Parallelism(tp=1, dp=2, ep=2))) == ["ranks"]
+
+
+def test_step_times_from_elsewhere_are_the_only_item() -> None:
+    of = replace(deployment(**{**CURRENT, "model": "llama-3.1-405b", "tp": 8}), step_source=StepSource(name="steps.csv"))
+    assert absent(of) == (Unmeasured(code="step-times", name="steps.csv"),)
+    assert beyond_text(absent(of)) == "not measured: the step times of steps.csv"
 
 
 def test_what_its_owner_measured_is_measured() -> None:
