@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tonnage.plan.cost import JobCost
 from tonnage.plan.warning import BurstyTrace
 from tonnage.report.numbers import dollars, number
+from tonnage.report.plans.beyond import beyond_text
 from tonnage.report.plans.costs import NAMES, owned_and_cheapest, priced, spread, ways, yearly
 from tonnage.report.plans.deployments import deployments, systems
 from tonnage.report.plans.existing import running
@@ -35,6 +36,7 @@ def headline_rows(plan: Plan, best: Candidate) -> tuple[tuple[str, str], ...]:
     return (
         ("Answer", answer_text(plan, best)),
         ("Confidence", "" if best.confidence is None else confidence_text(best.confidence)),
+        ("Caution", beyond_text(plan.beyond)),
         ("Standby", "" if best.standby is None else standby_text(best.standby)),
         ("Growth", "" if plan.growth is None else growth_text(plan.growth, best.systems)),
         ("Finish", "" if plan.job is None else finish_text(plan.job)),
