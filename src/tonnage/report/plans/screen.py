@@ -20,6 +20,7 @@ from tonnage.report.numbers import sentence_of
 from tonnage.report.plans import figures
 from tonnage.report.plans.answer import answer_text, capacity_text, finish_text, serving, smaller_text, standby_text
 from tonnage.report.plans.autoscaling import autoscaling_text
+from tonnage.report.plans.beyond import beyond_text
 from tonnage.report.plans.candidates import BESIDE, MARKED_TOO, others_block, runner_up_text
 from tonnage.report.plans.compared import compared_table
 from tonnage.report.plans.confidence import chance_text, confidence_text, not_sure_text
@@ -66,6 +67,7 @@ def answer_rows(plan: Plan) -> Rows:
             exists,
             ("Answer", answer_text(plan)),
             ("Confidence", confidence_text(plan)),
+            ("Caution", beyond_text(plan.beyond)),
             ("Finish", "" if plan.job is None else finish_text(plan.job)),
             _seen(plan, best),
             ("Cost", cost_text(plan)),
