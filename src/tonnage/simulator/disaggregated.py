@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 from tonnage.perf.memory import MemoryPlan, memory_plan
 from tonnage.perf.terms import step_model
 from tonnage.simulator.engine import Engine
-from tonnage.simulator.pools import KvLink, PooledEngine, simulate_pools
+from tonnage.simulator.pools import KvLink, check_pools, simulate_pools
 from tonnage.simulator.request import RECEIVING
+from tonnage.simulator.router import DEFAULT_ROUTER
 from tonnage.spec.catalog import system_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tonnage.results.requests import Requests
     from tonnage.spec.deployment import Deployment
     from tonnage.spec.workload import Trace
@@ -57,19 +60,36 @@ class Disaggregated:
         return gpu.link_gb_s / 2 * 1e9 if joined else NETWORK_BYTES_S
 
 
-def simulate_disaggregated(plan: Disaggregated, trace: Trace, *, plain: bool = False) -> Requests:
+def simulate_disaggregated(plan: Disaggregated, trace: Trace, *, plain: bool = False, router: str = DEFAULT_ROUTER) -> Requests:
     """Simulate requests on both pools; every attention rank of an instance is an engine of its own.
 
     Args:
         plan: the pools.
         trace: the requests.
         plain: whether the readable simulator runs instead of the compiled one, which gives the same record.
+        router: of each pool, one of ``pools.COUNTING``.
 
     Raises:
         DoesNotFit: the weights exceed the memory.
         InputError: a trace or knobs that cannot be run.
     """
-    return simulate_pools(trace, _pool(plan.prefill, plan.prefill_instances, plain=plain), _decoding(plan, plain=plain), link_of(plan))
+    prefill, decode = _pool(plan.prefill, plan.prefill_instances, plain=plain), _decoding(plan, plain=plain)
+    if plain:
+        return simulate_pools(trace, prefill, decode, link_of(plan), router)
+    return pooled_record(trace, prefill, decode, link_of(plan), router)
+
+
+def pooled_record(trace: Trace, prefill: Sequence[Engine], decode: Sequence[Engine], link: KvLink, router: str, seed: int = 0) -> Requests:
+    """The record of ``simulate_pools`` of compiled engines, as soon as it can be had: by whole fleets where that gives the same."""
+    check_pools(prefill, decode, link, router)
+    if not trace.concurrency:
+        from tonnage.simulator.kernel.pools import run_pools
+
+        machines = ([engine.machine for engine in pool] for pool in (prefill, decode))
+        found = run_pools(trace, *machines, link, router, seed=seed)
+        if found is not None:
+            return found
+    return simulate_pools(trace, prefill, decode, link, router, seed=seed)
 
 
 def link_of(plan: Disaggregated) -> KvLink:
@@ -99,7 +119,7 @@ def decode_worker(deployment: Deployment) -> Deployment:
     return replace(deployment, knobs=replace(deployment.knobs, scheduler=rules, chunked_prefill=True, receive_interval=1))
 
 
-def _pool(deployment: Deployment, instances: int, *, plain: bool, inside: bool = False) -> list[PooledEngine]:
+def _pool(deployment: Deployment, instances: int, *, plain: bool, inside: bool = False) -> list[Any]:
     """The engines of a pool; those that get requests from other engines are reached without a front end."""
     from tonnage.simulator import reference
 
@@ -114,5 +134,5 @@ def _pool(deployment: Deployment, instances: int, *, plain: bool, inside: bool =
     return [kind(step, deployment.knobs, memory.blocks, seed=place, **more) for place in range(count)]
 
 
-def _decoding(plan: Disaggregated, *, plain: bool) -> list[PooledEngine]:
+def _decoding(plan: Disaggregated, *, plain: bool) -> list[Any]:
     return _pool(decode_worker(plan.decode), plan.decode_instances, plain=plain, inside=True)
