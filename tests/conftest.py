@@ -29,6 +29,7 @@ LONGEST = (
     "tests/bench/test_conversations.py",
     "tests/workload/test_fit.py",
     "tests/deploy/test_alerts.py",
+    "tests/deploy/test_every_target.py",
     "tests/cli/test_examples.py",
     "tests/simulator/test_engine.py",
     "tests/cli/test_bad_input.py",

@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tonnage.api.size import ask
+from tonnage.sizing.loads.ready import Ready
+from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.question import Question
+from tonnage.sizing.search.contender import Contender, Sized
+from tonnage.sizing.search.search import Search
+from tonnage.sizing.search.search_space import prepare
 
 SMALL: dict[str, Any] = {
     "model": "llama-3.1-8b",
@@ -23,3 +28,22 @@ SMALL: dict[str, Any] = {
 def question(**changed: Any) -> Question:
     """The small question with other values; None takes one out."""
     return ask(**{name: value for name, value in {**SMALL, **changed}.items() if value is not None}).questions[0]
+
+
+def contenders(asked: Question, runs: Runs | None = None) -> list[Contender]:
+    """Every deployment of a question that fits."""
+    memory = Runs() if runs is None else runs
+    return [Contender(question=asked, ready=one, runs=memory) for one in prepare(asked, memory) if isinstance(one, Ready)]
+
+
+def contender(**changed: Any) -> Contender:
+    """The first deployment of the small question with other values."""
+    return contenders(question(**changed))[0]
+
+
+def best(asked: Question, **how: Any) -> Sized:
+    """What the search chooses, without what is said beside it."""
+    found = Search(question=asked, runs=Runs(), **{"rows": False, **how}).answer().best
+    if found is None:
+        raise LookupError("no deployment meets the limits")
+    return found

@@ -12,7 +12,18 @@ from tonnage.units import format_duration, parse_bytes, parse_duration, to_ps
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("300ms", 0.3), ("3s", 3.0), ("1.5 min", 90.0), ("200us", 2e-4), ("200µs", 2e-4), ("1_000ms", 1.0), ("2h", 7200.0), ("1e3ms", 1.0)],
+    [
+        ("300ms", 0.3),
+        ("3s", 3.0),
+        ("1.5 min", 90.0),
+        ("200us", 2e-4),
+        ("200µs", 2e-4),
+        ("1_000ms", 1.0),
+        ("2h", 7200.0),
+        ("1e3ms", 1.0),
+        ("8 hours", 28_800.0),
+        ("1 day", 86_400.0),
+    ],
 )
 def test_duration_is_read_as_seconds(text: str, seconds: float) -> None:
     assert parse_duration(text) == pytest.approx(seconds)

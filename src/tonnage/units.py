@@ -19,7 +19,17 @@ NS_PER_S = 1_000_000_000
 LONGEST_S = 9_000_000
 """Seconds of the longest simulated time: an int64 count of picoseconds ends at 9,223,372 (106 days)."""
 
-_DURATION_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "y": 31_536_000.0}
+_DURATION_UNITS = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "ms": 1e-3,
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),
+    **dict.fromkeys(("min", "minute", "minutes"), 60.0),
+    **dict.fromkeys(("h", "hour", "hours"), 3_600.0),
+    **dict.fromkeys(("d", "day", "days"), 86_400.0),
+    **dict.fromkeys(("y", "year", "years"), 31_536_000.0),
+}
 _BYTE_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 _NUMBER = re.compile(r"^\s*([+-]?(?:\d+(?:[_,]\d{3})*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)\s*([a-zA-Zµ]*)\s*$", re.ASCII)
 
@@ -43,7 +53,7 @@ def parse_duration(text: str, where: str = "duration") -> float:
     value, unit = _split(text, where, "300ms or 3s")
     if unit not in _DURATION_UNITS:
         what = f"unknown unit '{unit}'" if unit else "no unit"
-        raise InputError(f"{where}: '{text}' has {what}; write for example 300ms or 3s")
+        raise InputError(f"{where}: '{text}' has {what}; write {value:g}ms, {value:g}s, {value:g}min or {value:g}h")
     if value < 0:
         raise InputError(f"{where}: '{text}' is negative; a duration is 0 or more")
     return value * _DURATION_UNITS[unit]

@@ -20,7 +20,12 @@ from tonnage.errors import InputError
 from tonnage.plan.candidate import Candidate, mean_latency
 from tonnage.plan.cost import WAYS
 from tonnage.plan.plan import Plan
-from tonnage.plan.reason import OverBudget, OverPower, OverRacks
+from tonnage.plan.reason import Most, OverBudget, OverPower, OverRacks
+from tonnage.report.numbers import dollars
+from tonnage.report.plans.answer import sentence
+from tonnage.report.plans.brief import answer_lines, brief_lines
+from tonnage.report.plans.summary import answer_lines as summary_lines
+from tonnage.report.plans.summary import no_answer
 from tonnage.results.latencies import Latencies
 from tonnage.sizing.demand import demand_of
 from tonnage.sizing.planner import size
@@ -147,6 +152,52 @@ def test_what_nothing_meets_says_what_the_budget_buys() -> None:
     reasons = [each.reason for each in found.rejected if isinstance(each.reason, OverBudget)]
     assert len(reasons) == len(plan.candidates)
     assert {reason.most_systems for reason in reasons} == {0}
+    least = min(reason.usd for reason in reasons if reason.usd is not None)
+    assert no_answer(found) == f"nothing within what is allowed: 5,000 USD buy no system; all of it takes {dollars(least)} USD to buy"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (ChoiceAsked(budget="350k USD"), "350,000 USD buy 1 × dgx-h100, which carries"),
+        (ChoiceAsked(budget="100k USD/year"), "100,000 USD a year pay for"),
+        (ChoiceAsked(max_kw=11), "11 kW feed 1 × dgx-h100, which carries"),
+        (ChoiceAsked(max_racks=1, rack_kw=11), "1 rack of 11 kW holds 1 × dgx-h100, which carries"),
+    ],
+)
+def test_where_the_most_that_is_allowed_is_too_little_the_answer_says_what_it_carries(asked: ChoiceAsked, said: str) -> None:
+    first = question(gpu="h100", tp="1", peak_rps=700)
+    plan = size(replace(first, deepen=False))
+    found = chosen(first, plan, Scenario(choice=asked), prices=PRICES, where=("on-prem", "cloud"), search=size)
+    assert found.choice is None
+    best = max(
+        (each.reason.most_requests_per_second for each in found.rejected if isinstance(each.reason, Most)), key=lambda rate: rate or 0
+    )
+    assert best is not None
+    assert 0 < best < 700
+    answer = no_answer(found)
+    assert said in answer
+    assert f"{best / 700:.0%} of the 700 asked for" in answer
+    for text in (answer_lines([found])[0], sentence(found), dict(summary_lines(found).rows)["Answer"], "\n".join(brief_lines([found]))):
+        assert said in text
+    (each,) = [one for one in plan.candidates if one.engine_preset.startswith("tensorrt") and one.precision == "fp8"]
+    (reason,) = [one.reason for one in found.rejected if one.identity == each.identity]
+    assert isinstance(reason, Most)
+    if asked.budget is None or "year" not in asked.budget:
+        assert reason.most_systems == 1
+        assert reason.most_requests_per_second == pytest.approx(each.pool.fleet.instances_per_system * each.sized_rate)
+    else:
+        instances = round((reason.most_requests_per_second or 0) / each.sized_rate)
+        usd = [_year_of(plan, each, count) for count in (instances, instances + 1)]
+        assert usd[0] <= 100_000 < usd[1]
+
+
+def _year_of(plan: Plan, each: Candidate, instances: int) -> float:
+    held = each.pool.fleet.holding(instances)
+    traffic = traffic_of(plan).times(instances * each.sized_rate / 700)
+    usd = outlay(each.on(systems=held.systems, instances=held.instances), traffic, PRICES, where=("on-prem", "cloud")).own_usd_per_year
+    assert usd is not None
+    return usd
 
 
 @pytest.mark.parametrize(
@@ -157,13 +208,16 @@ def test_what_nothing_meets_says_what_the_budget_buys() -> None:
         ("500,000", (500_000, "purchase")),
         ("200k USD/year", (200_000, "year")),
         ("2 million a year", (2_000_000, "year")),
+        ("200k p.a.", (200_000, "year")),
+        ("5k USD/month", (60_000, "year")),
+        ("$400,000", (400_000, "purchase")),
     ],
 )
 def test_budgets(text: str, usd: tuple[float, str]) -> None:
     assert budget_of(text) == usd
 
 
-@pytest.mark.parametrize("text", ["500k EUR", "much", "", "0", "-3k USD", "5k USD/month"])
+@pytest.mark.parametrize("text", ["500k EUR", "much", "", "0", "-3k USD", "5k USD/week", "5k p.m. or so"])
 def test_what_is_no_budget_is_refused(text: str) -> None:
     with pytest.raises(InputError, match=r"budget: .* is not a budget in US dollars; write for example 500k USD"):
         budget_of(text)

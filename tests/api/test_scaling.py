@@ -20,7 +20,7 @@ ASKED = {"model": "llama-3.1-8b", "isl": 1000, "osl": 200}
         ({"profile": [1.0] * 24, "autoscale": True, "load": "closed"}, "a closed loop has no hours"),
         ({"profile": [1.0] * 24, "broken_hours": "5%"}, "goes with"),
         ({"profile": [1.0] * 24, "autoscale": True, "broken_hours": "100%"}, "is not a share of the hours"),
-        ({"profile": [1.0] * 24, "autoscale": True, "start_time": "2days"}, "unknown unit"),
+        ({"profile": [1.0] * 24, "autoscale": True, "start_time": "2days"}, "is longer than a day"),
         ({"profile": [1.0] * 24, "autoscale": True, "start_time": "48h"}, "longer than a day"),
     ],
 )

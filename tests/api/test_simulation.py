@@ -78,7 +78,7 @@ def test_what_cannot_be_simulated_is_refused(change: dict[str, Any], says: str) 
     ("demand", "says"),
     [
         ({}, "concurrency, request_rate: neither given; give one of them"),
-        ({"peak_rps": 30}, "concurrency, request_rate: neither given; the demand of 30 requests/s at its peak is for all instances"),
+        ({"peak_rps": 30}, "concurrency, request_rate: neither given; the demand of 30 requests/s is for all instances"),
         ({"requests": 36000, "within": "1h"}, "concurrency, request_rate: neither given; the demand of 10 requests/s"),
     ],
 )

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
-from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
-from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
+from tests.deploy.plans import DENSE_CHECKPOINT, dense
+from tests.deploy.written import Objects, check_objects, objects_of
 from tonnage.deploy.dynamo.files import arguments
 from tonnage.deploy.service import Service, service_of
 from tonnage.deploy.targets import target_files
-from tonnage.errors import InputError
 
 IMAGE = "meta/llama-3.1-8b-instruct:2.1.5"
-CORE = ("v1", "apps/v1", "policy/v1", "rbac.authorization.k8s.io/v1")
 TARGETS = ("kserve", "llm-d", "dynamo", "nim")
 
 
@@ -25,37 +22,14 @@ def service(target: str, engine: str = "vllm-0.32") -> Service:
     return service_of(dense(engine), checkpoint=IMAGE if target == "nim" else DENSE_CHECKPOINT)
 
 
-def objects(target: str, engine: str = "vllm-0.32") -> dict[tuple[str, str], dict[str, Any]]:
+def objects(target: str, engine: str = "vllm-0.32") -> Objects:
     """Every object by kind and name."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for name, text in target_files(service(target, engine), target).items():
-        for one in yaml.safe_load_all(text) if name.endswith(".yaml") and name != "kustomization.yaml" else ():
-            found[one["kind"], one["metadata"]["name"]] = one
-    return found
-
-
-def pods(target: str) -> list[dict[str, Any]]:
-    """Every pod template, wherever an object holds one."""
-    each = objects(target).values()
-    found = [one["spec"]["template"]["spec"] for one in each if one["kind"] == "Deployment"]
-    found += [one["spec"]["template"] for one in each if one["kind"] == "LLMInferenceService"]
-    return found + [
-        part["podTemplate"]["spec"] for one in each if one["kind"] == "DynamoGraphDeployment" for part in one["spec"]["components"]
-    ]
+    return objects_of(target_files(service(target, engine), target))
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_kubernetes_own_objects_and_every_pod_are_taken_by_its_schema(target: str) -> None:
-    version = kubernetes_validate.latest_version()
-    checked = [one for one in objects(target).values() if one["apiVersion"] in CORE]
-    assert checked
-    for one in checked:
-        kubernetes_validate.validate(one, version, strict=True)
-    for spec in pods(target):
-        bare = {**spec, "containers": [{"image": "laid/over", **one} for one in spec["containers"]]}  # KServe's template has the image
-        meta = {"name": "x"}
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": bare}
-        kubernetes_validate.validate(pod, version, strict=True)
+    check_objects(objects(target))
 
 
 @pytest.mark.parametrize("target", [*TARGETS, "triton"])
@@ -140,22 +114,59 @@ def test_nim_is_told_a_profile_a_context_and_the_other_knobs() -> None:
     assert "--max-model-len" not in str(env["NIM_PASSTHROUGH_ARGS"])
 
 
-@pytest.mark.parametrize(
-    ("target", "engine", "checkpoint", "said"),
-    [
-        ("kserve", "sglang-0.5.9", DENSE_CHECKPOINT, "kserve runs vllm, and the plan's engine is sglang"),
-        ("llm-d", "tensorrt-llm-1.2", DENSE_CHECKPOINT, "llm-d runs vllm"),
-        ("dynamo", "tensorrt-llm-1.2", DENSE_CHECKPOINT, "dynamo is written for vllm, sglang"),
-        ("nim", "vllm-0.32", DENSE_CHECKPOINT, "nim needs the image of the model, owner/name:tag"),
-        ("nim", "sglang-0.5.9", IMAGE, "today's NIM runs vllm"),
-        ("triton", "sglang-0.5.9", DENSE_CHECKPOINT, "triton has backends for vllm and tensorrt-llm"),
-    ],
-)
-def test_what_a_target_cannot_hold_is_refused(target: str, engine: str, checkpoint: str, said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        target_files(service_of(dense(engine), checkpoint=checkpoint), target)
-    with pytest.raises(InputError, match="triton is for one machine"):
-        target_files(service_of(experts()), "triton")
+def test_kserve_runs_other_engines_and_splits_as_a_custom_predictor() -> None:
+    found = objects("kserve", "tensorrt-llm-1.2")
+    spec = found["InferenceService", "llama-3-1-8b"]["spec"]["predictor"]
+    (engine,) = spec["containers"]
+    assert (engine["name"], engine["command"]) == ("kserve-container", ["trtllm-serve"])
+    assert engine["args"][0] == DENSE_CHECKPOINT
+    assert (spec["minReplicas"], spec["maxReplicas"]) == (8, 8)
+    assert spec["labels"] == found["PodMonitor", "llama-3-1-8b"]["spec"]["selector"]["matchLabels"]
+    mounted = {one["name"] for one in engine["volumeMounts"]}
+    assert mounted == {one["name"] for one in spec["volumes"]}
+    claims = [one["persistentVolumeClaim"]["claimName"] for one in spec["volumes"] if "persistentVolumeClaim" in one]
+    assert [("PersistentVolumeClaim", name) in found for name in claims] == [True]
+    config = yaml.safe_load(found["ConfigMap", "llama-3-1-8b-engine-config"]["data"]["engine.yaml"])
+    assert config["kv_cache_config"]["dtype"] == "fp8"
+    moved = found["ScaledObject", "llama-3-1-8b"]["spec"]["scaleTargetRef"]
+    assert (moved["kind"], moved["name"]) == ("Deployment", "llama-3-1-8b-predictor")
+    pipelined = service("kserve")
+    pipelined = replace(pipelined, pool=replace(pipelined.pool, pp=2))
+    assert "kind: InferenceService" in target_files(pipelined, "kserve")["inference-service.yaml"]
+
+
+def test_llm_d_is_told_the_engine_of_its_pods() -> None:
+    for engine, family in (("vllm-0.32", "vllm"), ("sglang-0.5.9", "sglang")):
+        labels = objects("llm-d", engine)["Deployment", "llama-3-1-8b"]["spec"]["template"]["metadata"]["labels"]
+        assert labels["llm-d.ai/engine-type"] == family
+
+
+def test_dynamos_worker_of_tensorrt_llm_gets_its_own_spellings_and_the_file() -> None:
+    found = objects("dynamo", "tensorrt-llm-1.2")
+    _, worker = found["DynamoGraphDeployment", "llama-3-1-8b"]["spec"]["components"]
+    spec = worker["podTemplate"]["spec"]
+    (main,) = spec["containers"]
+    words = main["args"]
+    assert main["command"] == ["python3", "-m", "dynamo.trtllm"]
+    assert words[:2] == ["--model", DENSE_CHECKPOINT]
+    said = dict(zip(words[::2], words[1::2], strict=False))
+    assert (said["--max-batch-size"], said["--max-seq-len"], said["--kv-block-size"]) == ("2048", "4096", "32")
+    assert "--publish-kv-events" in words
+    assert not [word for word in words if word.startswith("--") and "_" in word]  # which are trtllm-serve's own
+    config = yaml.safe_load(found["ConfigMap", "llama-3-1-8b-engine-config"]["data"]["engine.yaml"])
+    assert config["kv_cache_config"]["free_gpu_memory_fraction"] == float(said["--free-gpu-memory-fraction"])
+    assert said["--extra-engine-args"] == f"{main['volumeMounts'][0]['mountPath']}/engine.yaml"
+
+
+def test_nim_without_an_image_takes_the_one_for_any_model() -> None:
+    for engine, image in (("vllm-0.32", "vllm-model-free-nim"), ("sglang-0.5.9", "sglang-model-free-nim")):
+        made = target_files(service_of(dense(engine)), "nim")
+        (one,) = yaml.safe_load(made["deployment.yaml"])["spec"]["template"]["spec"]["containers"]
+        env = {each["name"]: each.get("value") for each in one["env"]}
+        assert image in one["image"]
+        assert env["NIM_MODEL_PATH"] == "hf://nvidia/Llama-3.1-8B-Instruct-FP8"
+        assert env["NIM_MODEL_PROFILE"] == f"{engine.split('-')[0]}-fp8-tp1-pp1"
+        assert "4096" not in str(env["NIM_PASSTHROUGH_ARGS"])  # the context, which a variable says
 
 
 def test_objects_that_no_schema_was_at_hand_for_say_so() -> None:

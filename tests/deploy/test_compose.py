@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
+from tests.deploy.plans import DENSE_CHECKPOINT, dense
 from tonnage.api.running.gateway_file import gateway_from
 from tonnage.deploy.compose.files import files
 from tonnage.deploy.service import service_of
-from tonnage.errors import InputError
 
 ENGINES = ("vllm-0.32", "sglang-0.5.9", "tensorrt-llm-1.2")
 
@@ -62,6 +61,16 @@ def test_docker_compose_reads_it(tmp_path: Path, engine: str) -> None:
     assert len([name for name in yaml.safe_load(done.stdout)["services"] if name.startswith("instance-")]) == 8
 
 
+@pytest.mark.docker_compose
+def test_docker_compose_reads_the_profile_of_the_first_of_several_machines(tmp_path: Path) -> None:
+    (tmp_path / "compose.yaml").write_text(files(service_of(dense(systems=3)))["compose.yaml"], encoding="utf-8")
+    command = ["docker-compose", "-f", "compose.yaml", "config"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    services = yaml.safe_load(done.stdout)["services"]
+    assert {name for name, one in services.items() if one.get("profiles") == ["watching"]} == {"prometheus", "grafana"}
+
+
 @pytest.mark.promtool
 def test_prometheus_reads_its_configuration(tmp_path: Path) -> None:
     written(tmp_path)
@@ -69,6 +78,17 @@ def test_prometheus_reads_its_configuration(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr + done.stdout
 
 
-def test_several_machines_are_refused() -> None:
-    with pytest.raises(InputError, match="compose is for one machine, and the plan has 7 × dgx-h200"):
-        files(service_of(experts()))
+def test_of_several_machines_each_runs_its_own_instances_and_the_first_balances_all(tmp_path: Path) -> None:
+    texts = files(service_of(dense(systems=3, instances=20), checkpoint=DENSE_CHECKPOINT))
+    services = yaml.safe_load(texts["compose.yaml"])["services"]
+    instances = {name: one for name, one in services.items() if name.startswith("instance-")}
+    assert len(instances) == 8
+    assert {one["ports"][0] for one in instances.values()} == {f"{8001 + place}:8000" for place in range(8)}
+    assert {name for name, one in services.items() if one.get("profiles")} == {"prometheus", "grafana"}
+    (tmp_path / "gateway.yaml").write_text(texts["gateway.yaml"], encoding="utf-8")
+    backends = [f"{target.host}:{target.port}" for target, _ in gateway_from(tmp_path / "gateway.yaml", {}).backends]
+    assert backends == [f"machine-{1 + place // 8}:{8001 + place % 8}" for place in range(20)]
+    jobs = {job["job_name"]: job["static_configs"][0]["targets"] for job in yaml.safe_load(texts["prometheus.yaml"])["scrape_configs"]}
+    assert jobs["engines"] == backends
+    assert jobs["gpus"] == ["machine-1:9400", "machine-2:9400", "machine-3:9400"]
+    assert "On the last machine, start only 4 instances" in texts["README.md"].replace("\n", " ")

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
+from tests.deploy.plans import DENSE_CHECKPOINT, dense
 from tonnage.cli.main import run
-from tonnage.deploy.checkpoint import checkpoint_of
 from tonnage.deploy.folder import write_folder
 from tonnage.deploy.service import service_of
 from tonnage.errors import InputError
@@ -40,6 +39,7 @@ def test_a_folder_with_the_plan_in_it_is_written(plan: Path, tmp_path: Path, cap
     assert "tonnage bench" in block
     assert "tonnage compare run plan.json" in block
     assert [path for path in folder.parent.iterdir() if path != folder] == []
+    assert (said["checkpoint"], said["notes"]) == (DENSE_CHECKPOINT, [f"The engine loads `{DENSE_CHECKPOINT}`, given with `--checkpoint`."])
 
 
 def test_what_is_there_is_left_alone(plan: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -70,7 +70,6 @@ def test_an_empty_folder_is_filled(tmp_path: Path) -> None:
             ("nomad", DENSE_CHECKPOINT),
             "--target: no files are written for 'nomad'; there are compose, kubernetes, kserve, llm-d, dynamo, ray-serve, nim, triton",
         ),
-        (("kubernetes",), "--checkpoint: the plan runs llama-3.1-8b in fp8, and meta-llama/Llama-3.1-8B is published in bf16"),
         (("kubernetes", "a b"), "--checkpoint: 'a b' is no name of a checkpoint"),
     ],
 )
@@ -87,9 +86,9 @@ def test_what_cannot_be_is_refused_by_name(
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"gpu": "mi300x", "system": "8x mi300x"}, "its GPUs are mi300x by AMD"),
-        ({"launch": ()}, "for which no command or image is known"),
-        ({"gpus_per_system": 0}, "takes 1 GPUs of several systems"),
+        ({"gpu": "mi300x", "system": "8x mi300x"}, "supports only NVIDIA GPUs, not mi300x by AMD"),
+        ({"launch": ()}, "no command or image is known for vllm-0.32"),
+        ({"gpus_per_system": 0}, "an instance of 1 GPUs spans several systems"),
     ],
 )
 def test_a_plan_that_no_target_can_hold_is_refused(changed: dict[str, object], said: str) -> None:
@@ -100,13 +99,6 @@ def test_a_plan_that_no_target_can_hold_is_refused(changed: dict[str, object], s
         service_of(other, checkpoint=DENSE_CHECKPOINT)
     with pytest.raises(InputError, match="chose nothing"):
         service_of(replace(found, candidates=()))
-
-
-def test_the_published_checkpoint_is_taken_where_it_has_the_plans_format() -> None:
-    assert checkpoint_of("deepseek-v3", "fp8", None) == "deepseek-ai/DeepSeek-V3"
-    assert checkpoint_of("llama-3.1-8b", "fp16", None) == "meta-llama/Llama-3.1-8B-Instruct"
-    assert checkpoint_of("llama-3.1-8b", "fp8", "mine/x") == "mine/x"
-    assert service_of(experts()).checkpoint == "deepseek-ai/DeepSeek-V3"
 
 
 def test_a_drafter_stands_in_the_command() -> None:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
-from tonnage.deploy.service import service_of
-from tonnage.deploy.targets import target_files
+from tonnage.deploy.targets import deployed, target_files
 
 HERE = Path(__file__).parent / "golden"
 CASES = {
@@ -30,7 +29,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_files_of_a_target_golden(case: str) -> None:
     target, plan, checkpoint = CASES[case]
-    files = target_files(service_of(plan(), checkpoint=checkpoint), target)
+    files = target_files(deployed(plan(), target, checkpoint=checkpoint), target)
     folder = HERE / case
     if os.environ.get("TONNAGE_GOLDEN") == "write":
         for name, text in files.items():

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 import yaml
 
-from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
+from tests.deploy.plans import dense, experts
 from tonnage.deploy.ray_serve.engine_arguments import engine_arguments
-from tonnage.deploy.ray_serve.files import files
+from tonnage.deploy.ray_serve.files import files, lacks
 from tonnage.deploy.service import service_of
-from tonnage.errors import InputError
 
 
 def test_the_application_says_what_the_plan_found() -> None:
@@ -30,11 +28,20 @@ def test_flags_become_keywords() -> None:
     assert engine_arguments(argv) == {"a_b": 1, "enable_x": False, "kv": "fp8", "share": 0.9, "on": True}
 
 
-def test_what_ray_does_not_run_is_refused() -> None:
-    with pytest.raises(InputError, match="ray-serve is written for vllm, and the plan's engine is sglang"):
-        files(service_of(dense("sglang-0.5.9"), checkpoint=DENSE_CHECKPOINT))
-    with pytest.raises(InputError, match="Ray has no name for b300-sxm-270gb"):
-        files(service_of(dense(gpu="b300-sxm-270gb", system="dgx-b300"), checkpoint=DENSE_CHECKPOINT))
-    service = service_of(dense(), checkpoint=DENSE_CHECKPOINT)
-    with pytest.raises(InputError, match="ranks of attention"):
-        files(replace(service, pool=replace(service.pool, dp=2)))
+def test_the_gpu_is_called_as_ray_calls_it_or_not_at_all() -> None:
+    for gpu, system, name in (
+        ("b300-sxm-270gb", "dgx-b300", "B300"),
+        ("a100-sxm-80gb", "dgx-a100", "A100-80G"),
+        ("l20", "8xl20", None),
+    ):
+        text = files(service_of(dense(gpu=gpu, system=system)))["serve.yaml"]
+        (config,) = yaml.safe_load(text)["applications"][0]["args"]["llm_configs"]
+        assert config.get("accelerator_type") == name
+        assert ("Ray has no name for l20" in text) == (name is None)
+        assert ("Ray does not set this label itself" in text) == (name == "A100-80G")
+
+
+def test_what_ray_does_not_run() -> None:
+    pool = dense().candidates[0].pool
+    assert lacks(pool, "vllm") == ""
+    assert "data-parallel attention" in lacks(replace(pool, dp=2), "vllm")

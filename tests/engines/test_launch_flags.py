@@ -108,6 +108,20 @@ def test_what_is_deployed_is_read_as_it_was_meant() -> None:
     assert (many["model_tag"], many["tensor_parallel_size"]) == ("deepseek-ai/DeepSeek-V3", 8)
 
 
+def test_the_engines_own_quantisation_is_read_as_it_was_meant() -> None:
+    launch = find_engine("vllm-0.32").launch
+    assert launch is not None
+    found = dict(zip(dict(launch.quantize), parsed(*((*launched(Parallelism()), *words) for _, words in launch.quantize)), strict=True))
+    assert {weights: one["quantization"] for weights, one in found.items()} == {
+        "fp8": "fp8_per_tensor",
+        "mxfp8": "mxfp8",
+        "mxfp4": "online",
+        "nvfp4+experts": "nvfp4_per_token",
+    }
+    assert str(found["mxfp4"]["quantization_config"]).startswith("QuantizationConfigArgs(linear=None, moe=QuantSpec(weight=")
+    assert all(one["quantization_config"] is None for weights, one in found.items() if weights != "mxfp4")
+
+
 def test_a_flag_that_vllm_does_not_know_is_refused() -> None:
     with pytest.raises(AssertionError, match="unrecognized arguments"):
         parsed(("vllm", "serve", "a/model", "--no-such-flag"))

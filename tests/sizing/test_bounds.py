@@ -1,71 +1,89 @@
 """What closed forms leave out, held against the simulation that they save."""
 
+from dataclasses import replace
+
 import pytest
 
-from tests.questions import question
+from tests.questions import best, contender, contenders, question
+from tonnage.plan.reason import Behind, NeedsMoreGpus, Outdone
 from tonnage.report.wording.reasons import reason_text
-from tonnage.sizing.loads.bounds import MARGIN, Carried, beaten, bound_per_gpu, exceeded, far_behind
-from tonnage.sizing.loads.capacity import find_capacity, saturation
-from tonnage.sizing.loads.instance import Instance
-from tonnage.sizing.loads.ready import Ready
-from tonnage.sizing.search.search_space import prepare
-
-
-def ready(**changed: object) -> list[Ready]:
-    return [found for found in prepare(question(**changed)) if isinstance(found, Ready)]
-
-
-def carried(one: Ready) -> Carried:
-    return Carried(ready=one, capacity=find_capacity(one.instance))
+from tonnage.sizing.loads.bounds import MARGIN, rate_bound
+from tonnage.sizing.loads.instance import SURE, Instance
+from tonnage.sizing.loads.runs import Runs, saturation_rate
+from tonnage.sizing.search.aims import FewestGpus, MostLoad
+from tonnage.sizing.search.search import Search
 
 
 @pytest.mark.parametrize("lengths", [(1000, 100), (200, 400), ("lognormal:2000,1500", "lognormal:200,200")])
 @pytest.mark.parametrize("engine", ["tensorrt-llm-0.15", "vllm"])
 def test_no_deployment_completes_more_than_its_closed_form_allows(engine: str, lengths: tuple[object, object]) -> None:
-    for one in ready(isl=lengths[0], osl=lengths[1], engine=engine, tp="1,4", gpu="h100,l40s", ttft=None):
-        estimate = one.instance.saturation_estimate()
-        assert saturation(one.instance) / estimate < MARGIN  # with a front end, which may limit
-        bare = Instance(one.instance.deployment, one.instance.asked)
+    for one in contenders(question(isl=lengths[0], osl=lengths[1], engine=engine, tp="1,4", gpu="h100,l40s", ttft=None)):
+        assert one.runs.saturation(one.instance) < rate_bound(one.instance, ())  # with a front end, which may limit
+        bare = Instance(one.instance.deployment, one.instance.traffic)
         bare.step = bare.step.in_process
-        assert 0.85 < saturation(bare) / bare.saturation_estimate() < MARGIN
+        assert 0.85 < Runs().saturation(bare) / bare.saturation_estimate() < MARGIN
 
 
-def test_a_beaten_deployment_carries_less_when_it_is_simulated_after_all() -> None:
-    several = ready(precision="fp16,fp8", tp="1", ttft="p95<=5s", tune=None)
-    fast, slow = sorted(several, key=bound_per_gpu, reverse=True)
-    best = carried(fast)
-    reason = beaten(slow, [best])
-    assert reason is not None
-    assert reason_text(reason).startswith(
-        f"at most {bound_per_gpu(slow):.3g} requests/s per GPU by closed form, below the {best.rate_per_gpu:.3g} of "
-    )
-    assert carried(slow).rate_per_gpu < bound_per_gpu(slow) < best.rate_per_gpu
+@pytest.mark.parametrize(
+    "limits", [{"tpot": "p95<=12ms"}, {"tpot": "mean<=20ms"}, {"e2e": "mean<=2s"}, {"tpot": "p95<=30ms", "ttft": "p95<=1s"}]
+)
+@pytest.mark.parametrize("engine", ["tensorrt-llm-1.2", "vllm"])
+def test_no_deployment_carries_more_inside_limits_on_its_pace_than_the_closed_form_allows(engine: str, limits: dict[str, str]) -> None:
+    asked = question(**{"engine": engine, "tp": "1,4", "gpu": "h100,l40s", "ttft": None, **limits})
+    for one in contenders(asked):
+        for instances in (1, 8):
+            assert one.capacity(instances).rate < one.bound(one.as_asked)
 
 
-def test_a_deployment_that_may_be_faster_is_not_left_out() -> None:
-    one, four = ready(tp="1,4", ttft="p95<=5s")
-    assert one.instance.unloaded_tpot_s() > four.instance.unloaded_tpot_s()
-    assert beaten(four, [carried(one)]) is None
+def test_a_deployment_is_left_out_where_it_needs_no_fewer_gpus_even_at_its_bound() -> None:
+    """Sized after all, each of them needs no fewer GPUs than the choice."""
+    found = Search(question=question(precision="fp16,fp8", tp="1,2,4", ttft="p95<=5s"), runs=Runs(), rows=False).answer()
+    assert found.best is not None
+    reasons = [one.reason for one in found.rejected if isinstance(one.reason, Outdone)]
+    assert reasons
+    assert all(one.at_most_per_gpu <= one.needed_per_gpu for one in reasons)
+    assert "by closed form; with fewer than" in reason_text(reasons[0])
+    for one in contenders(question(precision="fp16,fp8", tp="1,2,4", ttft="p95<=5s")):
+        needed = one.needed(one.slowdown(0.8))
+        assert isinstance(needed, tuple)
+        assert needed[0] * 8 >= found.best.gpus
 
 
-def test_far_behind_names_the_limit_and_both_rates() -> None:
-    one, other = ready(tp="1,2", ttft="p95<=300ms")
-    strict = ready(tp="2", ttft="p95<=32ms")[0]
-    best = carried(one)
-    assert far_behind(other, [best], find_capacity(other.instance, exceeded(other, [best]))) is None
-    reason = far_behind(strict, [best], find_capacity(strict.instance, exceeded(strict, [best])))
-    assert reason is not None
-    assert "TTFT p95" in reason_text(reason)
-    assert f"carries {best.rate_per_gpu:.3g} per GPU" in reason_text(reason)
-    assert exceeded(strict, []) == 0
+def test_a_run_at_the_load_that_it_would_have_to_carry_leaves_a_deployment_out_with_the_limit_that_breaks() -> None:
+    asked = question(tp="1,2", ttft="p95<=100ms", peak_rps=2000)
+    found = Search(question=asked, runs=Runs(), rows=False).answer()
+    behind = [one.reason for one in found.rejected if isinstance(one.reason, Behind)]
+    more = [one.reason for one in found.rejected if isinstance(one.reason, NeedsMoreGpus)]
+    assert behind or more
+    for reason in behind:
+        assert reason.breach.value_ms is not None
+        assert reason.breach.value_ms > reason.breach.limit.milliseconds == 100
+        assert "TTFT p95" in reason_text(reason)
 
 
 def test_a_search_that_must_exceed_a_load_ends_early_only_where_it_would_not() -> None:
     """The same deployment is searched whole, and with loads to exceed on either side of what it carries."""
-    for one in ready(tp="1,2", engine="tensorrt-llm,vllm", ttft="p95<=200ms", itl="p99<=40ms"):
-        whole = find_capacity(one.instance)
-        for share in (0.5, 0.9, 0.99):
-            assert find_capacity(one.instance, share * whole.rate) == whole
-        for share in (1.03, 1.3, 3.0):
-            ended = find_capacity(one.instance, share * whole.rate)
-            assert ended.reason is not None or ended.rate <= share * whole.rate
+    for one in contenders(question(tp="1,2", engine="tensorrt-llm,vllm", ttft="p95<=200ms", itl="p99<=40ms")):
+        whole = one.capacity(4)
+        for share in (0.5, 0.9):
+            assert one.capacity(4, above=share * whole.rate).rate == pytest.approx(whole.rate, rel=0.01)
+        for share in (1.05, 1.3, 3.0):
+            assert one.capacity(4, above=share * whole.rate).reason is not None
+
+
+def test_the_rate_to_beat_is_that_of_fewer_whole_systems_or_fewer_exactly() -> None:
+    chosen = best(question(tp="1", peak_rps=1500))
+    one, aim = contender(tp="2", peak_rps=1500), FewestGpus()
+    needed = aim.rate_to_beat(one, chosen)
+    fewer = aim.rate_to_save(one, chosen)
+    assert fewer == pytest.approx(1500 / (4 * (chosen.systems - 1)))
+    assert needed == pytest.approx(min(fewer, max(1500 / (4 * chosen.systems), 2 * chosen.rate)))
+    assert aim.rate_to_save(one, replace(chosen, systems=1)) == float("inf")
+    assert MostLoad(3).rate_to_beat(one, replace(chosen, systems=3)) == pytest.approx(24 * chosen.capacity.rate / 12)
+
+
+def test_a_busy_engine_completes_at_a_constant_rate() -> None:
+    one = contender(tp="1", ttft=None).instance
+    runs = [saturation_rate(one.open(1.3 * one.saturation_estimate(), requests, 0)) for requests in (12_000, 24_000)]
+    assert runs[0] == pytest.approx(runs[1], rel=0.03)
+    assert one.requests_of(1.0, SURE) >= 16_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,7 +28,22 @@ def test_a_mean_has_the_percentile_of_the_course(mean: float, peak: float) -> No
     d = demand_of(mean_rps=mean, percentile=95)
     assert d == demand_of(mean_rps=mean)
     assert (d.peak_requests_per_second, d.sizing_requests_per_second, d.mean_requests_per_second) == (peak, mean, mean)
-    assert demand_text(d) == f"mean of {mean} requests/s, Poisson arrivals: {peak} in the 95th percentile of seconds"
+    said = f"{mean} requests/s: the mean; Tonnage simulates arrivals at this rate, bursts included; "
+    assert demand_text(d) == f"{said}95th percentile of the arrivals in one second, for comparison: {peak}"
+
+
+def test_of_users_the_mean_of_the_working_hours_is_named_and_not_that_of_the_week() -> None:
+    d = demand_of(users=20_000, requests_per_user_day=8)
+    assert d.sizing_requests_per_second == pytest.approx(160_000 / 28_800)
+    assert d.mean_requests_per_second == pytest.approx(5 * 160_000 / (7 * 86_400))
+    assert demand_text(d).startswith("5.55556 requests/s: the mean (20,000 users × 8 requests a day over 8 working hours); ")
+    assert "1.32" not in demand_text(d)
+
+
+def test_sized_for_a_percentile_of_a_second_that_rate_comes_first() -> None:
+    d = demand_of(mean_rps=64)
+    by_second = replace(d, sizing_requests_per_second=d.peak_requests_per_second)
+    assert demand_text(by_second) == "77 requests/s: the 95th percentile of the arrivals in one second; 64 is the mean"
 
 
 def test_a_factor_of_the_mean() -> None:
@@ -60,10 +76,10 @@ def test_what_says_nothing_or_too_much_is_refused(given_: dict[str, float], mess
 def test_a_peak_is_not_below_its_mean() -> None:
     d = demand_of(mean_rps=0.01)
     assert d.peak_requests_per_second == 0.01
-    assert demand_text(d).endswith("0 in the 95th percentile of seconds; taken as 0.01, as a peak is not below its mean")
+    assert demand_text(d) == "0.01 requests/s: the mean; the 95th percentile of the arrivals in one second, 0, is not above it"
 
 
-@given(st.floats(1e-3, 1e5), st.floats(0.1, 99.99))
+@given(st.floats(1e-3, 1e5), st.floats(1, 99.99))
 def test_any_mean_and_percentile_make_a_demand(mean: float, percentile: float) -> None:
     d = demand_of(mean_rps=mean, percentile=percentile)
     assert d.peak_requests_per_second >= mean > 0
@@ -116,6 +132,9 @@ def test_bursts_within_the_busiest_hour() -> None:
     by_percentile, by_factor = demand_of(profile=DAY, percentile=99), demand_of(profile=DAY, factor=2)
     assert (by_percentile.sizing_requests_per_second, by_percentile.peak_requests_per_second) == (3, 8)
     assert (by_factor.sizing_requests_per_second, by_factor.mean_requests_per_second) == (6, 2)
+    hour = "(profile of 24 hours, mean of all hours 2)"
+    assert demand_text(by_percentile).startswith(f"3 requests/s: the busiest hour {hour}; Tonnage simulates arrivals at this rate")
+    assert demand_text(by_factor) == f"6 requests/s at the peak: 2 × the busiest hour's 3 {hour}"
 
 
 def test_a_trace_brings_its_own_peak_and_is_burstier_than_poisson() -> None:

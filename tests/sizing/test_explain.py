@@ -5,20 +5,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.questions import question
+from tests.questions import contenders, question
 from tonnage.perf.step import step_seconds
 from tonnage.report.wording.limits import limit_text
 from tonnage.simulator.steps import CONTEXT_TOKENS, PREFILL_TOKENS
 from tonnage.sizing.explain import explained, memory_parts, step_terms
-from tonnage.sizing.loads.bounds import Carried
-from tonnage.sizing.loads.capacity import find_capacity
-from tonnage.sizing.loads.ready import Ready
-from tonnage.sizing.search.search_space import prepare
+from tonnage.sizing.search.contender import Contender, Sized
 
 
-def carried(**changed: object) -> Carried:
-    ready = next(found for found in prepare(question(**changed)) if isinstance(found, Ready))
-    return Carried(ready=ready, capacity=find_capacity(ready.instance))
+def sized(one: Contender) -> Sized:
+    return Sized(contender=one, level=None, systems=1, capacity=one.capacity(1))
+
+
+def carried(**changed: object) -> Sized:
+    return sized(contenders(question(**changed))[0])
 
 
 @pytest.mark.parametrize("model", ["llama-3.1-8b", "mixtral-8x7b"])
@@ -32,23 +32,22 @@ def test_the_terms_of_every_step_sum_to_the_price_of_it(model: str) -> None:
 
 def test_the_front_end_is_busy_with_what_it_streams() -> None:
     one = carried(tp="1")
-    assert explained(one).front_end_busy == pytest.approx(
-        one.capacity.rate * one.ready.instance.asked.osl.mean * one.ready.instance.step.stream_s
-    )
+    tokens = one.as_predicted.rate * one.ready.instance.traffic.osl.mean
+    assert explained(one).front_end_busy == pytest.approx(tokens * one.ready.instance.step.stream_s)
     one.ready.instance.step = replace(one.ready.instance.step, stream_s=1e-4)
-    assert explained(one).front_end_busy == pytest.approx(one.capacity.rate * one.ready.instance.asked.osl.mean * 1e-4)
+    assert explained(one).front_end_busy == pytest.approx(tokens * 1e-4)
 
 
 def test_guesses_have_a_term_of_their_own() -> None:
     guessed = "mtp k=2 acceptance=0.6"
-    ready = next(r for r in prepare(question(speculation=guessed, tp="2")) if isinstance(r, Ready) and r.trial.deployment.speculation)
-    instance, drafting = ready.instance, ready.instance.step.drafting
+    one = next(each for each in contenders(question(speculation=guessed, tp="2")) if each.ready.trial.deployment.speculation)
+    instance, drafting = one.instance, one.instance.step.drafting
     assert drafting is not None
     steps = instance.recorded(50.0, 500, 2_000).steps
     free = replace(instance.step, drafting=replace(drafting, passes=0))
     prices = [free.seconds(*(int(v) for v in row[PREFILL_TOKENS : CONTEXT_TOKENS + 1])) for row in steps]
     np.testing.assert_allclose(sum(step_terms(free.coefficients, steps, drafting).values()), prices, rtol=1e-12)
-    found = explained(Carried(ready=ready, capacity=find_capacity(instance)))
+    found = explained(sized(one))
     assert 0 < next(t.share for t in found.terms if t.term == "drafter") < 0.5
     assert sum(term.share for term in found.terms) == pytest.approx(1.0)
     assert next(part.bytes_per_gpu for part in memory_parts(instance) if part.part == "drafter") == instance.memory.drafter_bytes > 0

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from tests.questions import question
+from tests.questions import best, contender, question
+from tonnage.plan.fleet import Fleet, fleet
 from tonnage.plan.fleet_check import FleetRun
 from tonnage.plan.limit import Breach, Limit
 from tonnage.report.wording.fleet_check import fleet_check_text
@@ -13,22 +14,16 @@ from tonnage.report.wording.routers import routers_text
 from tonnage.results.latencies import Latencies
 from tonnage.results.metrics import summarize
 from tonnage.simulator.ranks import pooled, split_trace
-from tonnage.sizing.fleet.routers import fewest
-from tonnage.sizing.loads.fleet_check import check, fleet_summary
-from tonnage.sizing.loads.ready import Ready
+from tonnage.sizing.loads.fleet_check import check, fleet_seen
+from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
-from tonnage.sizing.search.search import answer, fleet_under
-from tonnage.sizing.search.search_space import prepare
+from tonnage.sizing.search.search import Search
 from tonnage.spec.workload import OpenLoop
-
-
-def ready(**changed: object) -> Ready:
-    return next(found for found in prepare(question(**{"tp": "1", **changed})) if isinstance(found, Ready))
 
 
 @pytest.mark.parametrize("split", ["random", "least-outstanding"])
 def test_every_request_is_served_by_one_instance(split: str) -> None:
-    instance = ready().instance
+    instance = contender(tp="1").instance
     trace = instance.workload(OpenLoop(rate=50.0), 300).trace(3)
     parts = split_trace(trace, 7, split, seed=1)
     assert sum(len(part) for part in parts) == 300
@@ -41,7 +36,7 @@ def test_every_request_is_served_by_one_instance(split: str) -> None:
 
 
 def test_a_fleet_of_one_is_the_instance_itself() -> None:
-    instance = ready().instance
+    instance = contender(tp="1").instance
     trace = instance.workload(OpenLoop(rate=20.0), 300).trace(3)
     assert summarize(pooled([instance.serve(part) for part in split_trace(trace, 1, "random", seed=1)])) == summarize(instance.serve(trace))
 
@@ -55,6 +50,10 @@ class Holds:
 
     least: int
     span: int = 1
+
+    @property
+    def layout(self) -> Fleet:
+        return fleet(8 * self.span, 8)
 
     def run(self, systems: int, router: str = "") -> FleetRun:
         holds = systems >= self.least
@@ -91,12 +90,14 @@ class Drawn(Holds):
 def test_the_check_goes_up_to_the_least_number_that_holds(division: int, factor: float, span: int) -> None:
     division *= span
     least = span * -(-round(factor * division) // span)
-    verdict = check(Holds(least=least, span=span), division)
-    assert max(least, division) <= verdict.systems <= max(least, division) * (1.016 if division > 64 else 1.0)
-    assert verdict.holds
-    assert any(run.holds and run.systems == verdict.systems for run in verdict.runs)
-    assert len(verdict.runs) < 60
+    verdict = check(Holds(least=least, span=span), division)  # type: ignore[arg-type]
+    assert verdict.holds == (factor < 4)
+    assert len(verdict.runs) < 250
+    if not verdict.holds:
+        return
     said = fleet_check_text(verdict)
+    assert max(least, division) <= verdict.systems <= max(least, division) * (1.016 if division > 64 else 1.0)
+    assert any(run.holds and run.systems == verdict.systems for run in verdict.runs)
     if verdict.systems == division:
         assert said.endswith("meet every limit")
     else:
@@ -104,40 +105,24 @@ def test_the_check_goes_up_to_the_least_number_that_holds(division: int, factor:
 
 
 def test_where_no_number_holds_the_check_says_so() -> None:
-    assert not check(Holds(least=1_000), 5).holds
-
-
-def test_looser_limits_never_end_with_more_systems_whatever_the_runs_say() -> None:
-    """Which numbers hold is drawn; looser limits hold where tighter ones do, and the division asks for no more."""
-    rng = np.random.default_rng(3)
-    for _ in range(300):
-        tight = set(np.flatnonzero(rng.random(400) < 0.3).tolist())
-        loose = tight | set(np.flatnonzero(rng.random(400) < 0.2).tolist())
-        more = int(rng.integers(2, 40))
-        fewer = int(rng.integers(max(1, more - 4), more + 1))
-        first, second = check(Drawn(least=0, held=frozenset(tight)), more), check(Drawn(least=0, held=frozenset(loose)), fewer)
-        assert first.holds
-        assert second.systems <= first.systems
+    assert not check(Holds(least=1_000), 5).holds  # type: ignore[arg-type]
 
 
 def test_the_plans_systems_agree_with_brute_force_over_whole_systems() -> None:
-    asked = replace(question(tp="1", ttft="p95<=100ms", peak_rps=900), deepen=False)
-    found = answer(asked, prepare(asked))
-    fleet = fleet_under(asked, found.carried[0])
-    holds = [fleet.run(systems).holds for systems in range(1, found.candidates[0].systems + 2)]
-    assert found.check is not None
+    found = best(question(tp="1", ttft="p95<=100ms", peak_rps=900))
+    fleet = found.contender.at_peak(found.slowdown)
+    holds = [fleet.run(systems).holds for systems in range(1, found.systems + 2)]
     least = holds.index(True) + 1
     assert all(holds[least - 1 :])
-    assert max(least, found.check.by_division) == found.candidates[0].systems
-    blind = [fleet.run(systems, "random").holds for systems in range(1, found.candidates[0].systems + 2)]
-    assert blind.index(True) + 1 >= least
-    assert fewest(fleet, found.check.by_division, asked.router) == least
-    assert found.check.systems == found.candidates[0].systems
+    assert least == found.systems
+    for seed in (10, 20, 30):
+        assert fleet.run(found.systems, seed=seed).holds
+    blind = [fleet.run(systems, "random").holds for systems in range(1, found.systems + 2)]
+    assert blind.index(True) + 1 > least
 
 
 def test_a_fleet_too_large_to_simulate_whole_says_how_much_of_it_was() -> None:
-    asked = replace(question(tp="1", peak_rps=30_000), deepen=False, tune=False)
-    found = answer(asked, prepare(asked))
+    found = Search(question=replace(question(tp="1", peak_rps=30_000), tune=False), runs=Runs(), rows=False).answer()
     assert found.check is not None
     assert fleet_check_text(found.check).startswith(f"256 of {8 * found.check.by_division:,} instances on ")
     assert found.check.runs[0].holds
@@ -146,10 +131,10 @@ def test_a_fleet_too_large_to_simulate_whole_says_how_much_of_it_was() -> None:
 @pytest.mark.parametrize("rate", [1000 / 31_536_000, 1e-9])
 def test_a_fleet_with_a_request_a_day_or_fewer_is_simulated_over_a_stretch(rate: float) -> None:
     """Every request is alone, so that its latency is that of an idle engine."""
-    instance = ready().instance
-    summary, requests = fleet_summary(instance, rate, 8)
-    assert 60 <= requests < 4_000
-    assert summary.statistic_ms("ttft", "p99") < 1.2e3 * instance.unloaded_ttft_s() + 1
+    instance = contender(tp="1").instance
+    seen = fleet_seen(Runs(), instance, rate, 8)
+    assert 8 <= seen.requests < 4_000
+    assert seen.summary.statistic_ms("ttft", "p50") < 1.2e3 * instance.unloaded_ttft_s() + 1
 
 
 def test_a_plan_says_what_its_router_is_worth() -> None:
@@ -157,7 +142,7 @@ def test_a_plan_says_what_its_router_is_worth() -> None:
     plan = size(replace(asked, tune=False))
     chosen, *others = plan.routers
     assert chosen.router == plan.scenario.router == "least-tokens"
-    assert [row.router for row in others] == ["random", "least-outstanding"]
+    assert [row.router for row in others] == ["random", "round-robin"]
     assert chosen.ttft_ms.p95 < others[0].ttft_ms.p95
     assert chosen.systems is not None
     assert others[0].systems is None or others[0].systems >= chosen.systems

@@ -1,15 +1,25 @@
 """The whole search: candidates, rejections with their numbers, and the plan as one JSON object."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 import tonnage
+from tonnage import api
 from tonnage.errors import InputError
 from tonnage.plan.plan import Plan
+from tonnage.report.plans.brief import brief_lines
+from tonnage.report.plans.plan_document import report
+from tonnage.report.plans.plan_text import plan_text
+from tonnage.report.plans.why import why_text
 from tonnage.report.wording.percentile import percentile_text
 from tonnage.report.wording.reasons import reason_text
+from tonnage.report.writers.html import html
+from tonnage.report.writers.markdown import markdown
+from tonnage.report.writers.terminal import terminal
 
+ROOT = Path(__file__).parents[2]
 STATISTICS = {"mean", "p50", "p90", "p95", "p99"}
 
 
@@ -90,6 +100,31 @@ def test_mean_with_percentile_shows_both_ways() -> None:
     assert answer.systems_exact > 0
     assert answer.simulated_systems_exact == found.candidates[0].systems_exact
     assert "77/s" in percentile_text(answer)
+
+
+def test_every_output_names_the_rate_that_was_simulated() -> None:
+    """Users' mean of the working hours, of which the mean of the week, 1.32 requests/s, is another number."""
+    one = {"model": "llama-3-8b", "gpu": "h100", "precision": "fp8", "tp": 1, "engine": "vllm", "isl": 2000, "osl": 200}
+    found = tonnage.size(**one, users=20_000, requests_per_user_day=8, ttft="p95<=500ms")
+    answer = found.percentile_answer
+    assert answer is not None
+    assert answer.mean_requests_per_second == found.demand.sizing_requests_per_second == pytest.approx(160_000 / 28_800)
+    text = terminal(plan_text([found]))
+    shown = [text, markdown(report(found)), html(report(found)), "\n".join(brief_lines([found])), terminal(why_text([found]))]
+    for each in shown:
+        assert "5.55556 requests/s: the mean (20,000 users" in " ".join(each.split())
+        assert "1.32275" not in each
+    assert "Poisson arrivals at 5.55556/s ←" in text
+    assert "The load is 5.56 requests/s" in shown[-1]
+
+
+def test_a_plan_of_measured_points_is_for_the_percentile_that_it_divides() -> None:
+    points = ROOT / "examples" / "nim-llama-3-8b-h100-fp8.csv"
+    found = api.size_measured(benchmarks=points, mean_rps=64, peak_percentile=95, ttft="mean<=500ms")
+    assert found.choice is not None
+    assert found.demand.sizing_requests_per_second == 77
+    assert found.choice.systems_exact == pytest.approx(77 / found.choice.requests_per_second_per_instance / 8)
+    assert "77 requests/s: the 95th percentile of the arrivals in one second; 64 is the mean" in terminal(plan_text([found]))
 
 
 def test_gpu_of_another_vendor_is_rejected_for_its_engine() -> None:

@@ -64,6 +64,23 @@ def test_words_are_three_quarters_of_a_token(text: str, mean: float) -> None:
     assert parse_lengths(text, "--isl").mean == pytest.approx(mean)
 
 
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("2k", "2000"),
+        ("2,000", "2000"),
+        ("32K", "32000"),
+        ("2,000 words", "2000words"),
+        ("2000 +/- 500", "normal:2000,500"),
+        ("2k+-500", "normal:2000,500"),
+        ("1000-3000", "uniform:1000-3000"),
+        ("2 - 8", "uniform:2-8"),
+    ],
+)
+def test_short_forms_mean_the_long_ones(text: str, same: str) -> None:
+    assert parse_lengths(text, "--isl") == parse_lengths(same, "--isl")
+
+
 def test_words_of_another_language() -> None:
     assert parse_lengths("300words", "--isl", words_per_token=0.5).mean == 600
 

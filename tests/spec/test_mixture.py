@@ -31,6 +31,10 @@ def test_shares_that_are_no_thousandths_still_make_a_thousand_pairs() -> None:
     assert {found.isl.count(value) for value in (500, 3500, 4000)} <= {333, 334}
 
 
+def test_shares_may_be_percentages() -> None:
+    assert mixture_of("chatbot 70%, rag 30 %", "") == mixture_of("chatbot 0.7, rag 0.3", "")
+
+
 def test_a_mixture_is_simulated_and_sized() -> None:
     record = tonnage.simulate(model="llama-3.1-8b", mixture="short-in-short-out 0.7, 4000/30 0.3", request_rate=3, requests=100).requests
     assert set(zip(record.isl.tolist(), record.osl.tolist(), strict=True)) == {(128, 128), (4000, 30)}

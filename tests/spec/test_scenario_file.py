@@ -92,6 +92,42 @@ def test_files_stand_beside_the_scenario_that_names_them(tmp_path: Path) -> None
     assert document["prices"] == str(tmp_path / "q.yaml")
 
 
+def test_hourly_loads_are_a_list_a_text_of_numbers_or_a_file(tmp_path: Path) -> None:
+    day = ",".join(str(hour) for hour in range(24))
+    for text in (f'"{day}"', f"[{day}]"):
+        document = read_document(written(tmp_path / "s.yaml", f"demand: {{profile: {text}}}"))
+        assert scenario_of(document, {}).demand.profile == [float(hour) for hour in range(24)]
+    assert scenario_of({}, {"profile": day.replace(",", " ")}).demand.profile == [float(hour) for hour in range(24)]
+    assert scenario_of({}, {"profile": tuple(range(24))}).demand.profile == [float(hour) for hour in range(24)]
+    document = read_document(written(tmp_path / "s.yaml", "demand: {profile: day.csv}"))
+    assert scenario_of(document, {}).demand.profile == str(tmp_path / "day.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("users", "20k", 20_000),
+        ("calls_per_year", "30 million", 30e6),
+        ("peak_rps", "300/min", 5),
+        ("shared_prefix_share", "50%", 0.5),
+        ("max_kw", "10 kW", 10),
+        ("spare", "N+1", 1),
+        ("seed", "7", 7),
+    ],
+)
+def test_numbers_may_be_written_as_people_do(name: str, text: str, value: float) -> None:
+    path = next(leaf.path for leaf in leaves() if leaf.name == name)
+    document = {path[0]: {name: text}} if len(path) > 1 else {name: text}
+    for scenario in (scenario_of({}, {name: text}), scenario_of(document, {})):
+        assert flat(to_document(scenario)) == {name: value}
+
+
+@pytest.mark.parametrize(("name", "text"), [("users", "5 h"), ("spare", "1.5"), ("spare", "N-1"), ("peak_rps", "300/week")])
+def test_a_text_that_is_no_such_number_is_refused(name: str, text: str) -> None:
+    with pytest.raises(InputErrors, match=f"{name}: '{text.replace('.', '[.]')}' is not a (whole )?number; "):
+        scenario_of({}, {name: text})
+
+
 def test_numbers_with_an_exponent_are_numbers() -> None:
     assert scenario_of(yaml.safe_load("demand: {calls_per_year: 30e6}"), {}).demand.calls_per_year == 30e6
 

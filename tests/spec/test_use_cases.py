@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from tonnage import api
+from tonnage.errors import InputError
+from tonnage.plan.note import UseCaseDefaults
+from tonnage.report.wording.notes import note_text
 from tonnage.spec.deployment import parse_limit
+from tonnage.spec.lengths import parse_part
+from tonnage.spec.scenario import LengthsAsked, UseCase
 from tonnage.spec.scenario_file import scenario_of
-from tonnage.spec.use_cases import PRESETS, Defaults, with_defaults
+from tonnage.spec.use_cases import PARTS, PRESETS, Defaults, with_defaults
 
 
 def test_a_chatbot_is_read_along() -> None:
@@ -34,9 +43,91 @@ def test_lengths_of_a_file_are_left_alone(given: dict[str, str]) -> None:
     assert (found.lengths.isl, found.lengths.osl) == (None, None)
 
 
-def test_a_prompt_of_parts_is_not_set() -> None:
-    found, _ = with_defaults(scenario_of({}, {"use_case": "rag", "retrieved": "5x400"}))
-    assert (found.lengths.isl, found.lengths.osl) == (None, "500")
+def test_the_parts_of_rag_are_its_prompt() -> None:
+    split = PRESETS["rag"].parts
+    assert split is not None
+    parts = [parse_part(str(getattr(split, name)), "") for name in ("isl", *PARTS)]
+    assert sum(count * tokens for count, tokens in parts) == float(PRESETS["rag"].isl)
+
+
+def test_a_part_that_is_given_takes_the_place_of_that_of_rag() -> None:
+    found, said = with_defaults(scenario_of({}, {"use_case": "rag", "retrieved": "10x400", "system_prompt": "300words"}))
+    assert found.lengths == LengthsAsked(isl="100", osl="500", retrieved="10x400", system_prompt="300words", history="3x300")
+    assert said is not None
+    assert (said.isl, said.parts) == ("100", {"history": "3x300"})
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if name != "rag"])
+def test_parts_are_added_to_a_prompt_that_is_one_piece(name: str) -> None:
+    found, said = with_defaults(scenario_of({}, {"use_case": name, "system_prompt": 500, "history": "3x700"}))
+    assert (found.lengths.isl, found.lengths.system_prompt, found.lengths.history) == (PRESETS[name].isl, 500, "3x700")
+    assert said is not None
+    assert said.parts == {}
+
+
+def test_a_prompt_that_is_given_is_composed_by_its_asker() -> None:
+    found, said = with_defaults(scenario_of({}, {"use_case": "rag", "isl": 50, "retrieved": "5x400"}))
+    assert found.lengths == LengthsAsked(isl=50, osl="500", retrieved="5x400")
+    assert said is not None
+    assert (said.isl, said.parts) == ("", {})
+
+
+@pytest.mark.parametrize(
+    ("given", "parts"),
+    [
+        ({"turns": 3}, {"retrieved": "5x400", "shared_prefix": "500"}),
+        ({"shared_prefix": 800}, {"retrieved": "5x400", "history": "3x300"}),
+        ({"turns": 3, "shared_prefix": 800}, {"retrieved": "5x400"}),
+        ({"turns": 3, "system_prompt": 400}, {"retrieved": "5x400"}),
+        ({}, {}),
+    ],
+)
+def test_turns_make_the_history_and_what_is_shared_is_the_system_prompt(given: dict[str, object], parts: dict[str, str]) -> None:
+    _, said = with_defaults(scenario_of({}, {"use_case": "rag", **given}))
+    assert said is not None
+    assert (said.isl, said.parts) == ("100" if parts else "3500", parts)
+
+
+UNITS = {"isl": "900words", "osl": "800chars"}
+FLAGS: dict[str, dict[str, Any]] = {
+    "parts": {"system_prompt": "300words", "retrieved": "5x400", "history": "3x1,000chars"},
+    "turns": {"turns": "2-4", "think_time": "30s"},
+    "shared prefix": {"shared_prefix": "1k", "shared_prefix_share": "50%"},
+    "tools": {"tool_calls": 2, "tool_tokens": "300words"},
+    "pairs": {"pairs": Path(__file__).parents[2] / "examples" / "lengths.csv"},
+    "mixture": {"mixture": "chatbot 70%, 4000/300 30%"},
+    "words and characters": UNITS,
+    "one of them": {"isl": "2k"},
+}
+OF_A_JOB = ("turns", "tools")
+"""What no job has: its requests follow no other."""
+
+
+@pytest.mark.parametrize("flags", FLAGS)
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_use_case_takes_every_form_of_lengths(name: UseCase, flags: str) -> None:
+    job = PRESETS[name].mode == "offline"
+    asked: dict[str, Any] = {"model": "llama-3.1-8b", "use_case": name, **FLAGS[flags]}
+    asked |= {"requests": "1M", "within": "8 hours"} if job else {"peak_rps": 5}
+    if job and flags in OF_A_JOB:
+        with pytest.raises(InputError, match="the requests of a job are all there at its start"):
+            api.ask(**asked)
+        return
+    (question,) = api.ask(**asked).questions
+    assert question.mode == PRESETS[name].mode
+    assert question.isl.mean > 0
+    assert any(isinstance(note, UseCaseDefaults) for note in question.remarks)
+
+
+def test_the_plan_says_what_was_understood_of_the_parts() -> None:
+    asked = {"use_case": "rag", "retrieved": "5x400", "system_prompt": "300words"}
+    (question,) = api.ask(model="llama-3.1-8b", peak_rps=5, **asked).questions
+    assert question.isl.mean == 100 + 400 + 5 * 400 + 3 * 300
+    assert [note_text(note) for note in question.remarks][:2] == [
+        "The use case rag sets: mode streaming, question 100 tokens, OSL 500 tokens, chat history 3x300 tokens, TTFT p95 ≤ 2 s, "
+        "ITL p99 ≤ 250 ms.",
+        "Every prompt is 3,300 tokens longer than what is asked: 400 system prompt + 5 × 400 retrieved passages + 3 × 300 chat history.",
+    ]
 
 
 def test_another_mode_takes_no_limits() -> None:

@@ -167,22 +167,26 @@ def precisions(
 
 
 def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
-    """Every model, GPU, system, engine and price, or those that match a text; models with their published quality.
+    """Every model, GPU, system, engine and price, or those that match a text; models with their published quality and checkpoints.
 
-    "models", "gpus", "systems", "engines", "prices" and "quality" match all of that kind and nothing else.
+    "models", "gpus", "systems", "engines", "prices", "quality" and "checkpoints" match all of that kind and nothing else.
 
     Raises:
         InputError: nothing matches.
     """
     from tonnage.spec.catalog import find_quality, search
     from tonnage.spec.catalog.accuracy import listed_scores
+    from tonnage.spec.catalog.checkpoints import find_checkpoints, listed_checkpoints
     from tonnage.spec.catalog.listed import listed_prices
 
-    found: dict[str, list[dict[str, Any]]] = {"models": [], "gpus": [], "systems": [], "engines": [], "prices": [], "quality": []}
+    kinds = ("models", "checkpoints", "gpus", "systems", "engines", "prices", "quality")
+    found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
     shelves = {Model: "models", Gpu: "gpus", System: "systems", EngineSpec: "engines"}
     entries = [entry for entry in search("") if shelves[type(entry)] == text] if text in found else search(text)
     if text in ("", "quality"):
         found["quality"] = [asdict(score) for score in listed_scores()]
+    if text == "checkpoints":
+        found["checkpoints"] = [asdict(one) for one in listed_checkpoints()]
     if text == "prices" or text not in found:
         found["prices"] = [asdict(price) for price in listed_prices("" if text == "prices" else text)]
     for entry in entries:
@@ -190,6 +194,7 @@ def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
         if isinstance(entry, Model):
             facts["parameters_billions"] = round(entry.parameters / 1e9, 2)
             facts["quality"] = [asdict(score) for score in find_quality(entry.name)]
+            found["checkpoints"] += [] if text == "models" else [asdict(one) for one in find_checkpoints(entry.name)]
         found[shelves[type(entry)]].append(facts)
     if not any(found.values()):
         raise InputError(f"catalog: nothing matches '{text}'; leave the text out to see everything")

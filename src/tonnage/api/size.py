@@ -14,7 +14,7 @@ from tonnage.api.asked.documents import ScenarioLike, document_of, plain
 from tonnage.api.asked.typed_arguments import SizeArguments
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.plan.plan import Measured, Plan
-from tonnage.spec.scenario import Scenario
+from tonnage.spec.scenario import ChoiceAsked, Scenario
 
 if TYPE_CHECKING:
     from datetime import date
@@ -130,6 +130,7 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
         InputError: the benchmarks cannot be used for the question.
     """
     from tonnage.api.asked.choice import chosen, with_runner_up
+    from tonnage.api.asked.growth import with_growth
     from tonnage.api.asked.people import with_day
     from tonnage.api.asked.scaling import with_autoscaling
     from tonnage.cost.planned import with_cost
@@ -150,6 +151,11 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
     plans = [
         with_runner_up(asked, plan, prices=prices, where=where, search=partial(search, runs=runs))
         for asked, plan in zip(understood.questions, plans, strict=True)
+    ]
+    least, again = replace(scenario, choice=ChoiceAsked()), partial(search, runs=runs)
+    plans = [
+        with_growth(plan, asked, lambda one: chosen(one, again(one), least, prices=prices, where=where, search=again))
+        for plan, asked in zip(plans, understood.questions, strict=True)
     ]
     plans = [with_day(plan, scenario.demand) for plan in plans]
     plans = [with_autoscaling(plan, asked, scenario) for plan, asked in zip(plans, understood.questions, strict=True)]

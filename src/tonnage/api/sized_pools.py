@@ -37,6 +37,9 @@ def size_disaggregated(asked: Asked, *, progress: Callable[[int, int, str], None
 
     if len(asked.questions) > 1:
         raise InputError(f"{option('model')}: several are compared; name one for two pools")
+    alone = next((name for name in ("have", "growth") if getattr(asked.scenario, name) is not None), None)
+    if alone is not None:
+        raise InputError(f"{option(alone)}: is answered for instances that do both; leave out {option(alone)} or {option('disaggregated')}")
     idle = said_of_choice(asked.scenario)
     if idle is not None:
         raise InputError(f"{option(idle)}: chooses among deployments whose instances do both; leave it out for two pools")
@@ -62,7 +65,7 @@ def _sized(deployment: Deployment, question: Question, search: SearchAsked) -> S
     from tonnage.sizing.fleet.pools import FEWEST, MOST, size_pools
     from tonnage.spec.workload import OpenLoop, Workload
 
-    d, rate = deployment, question.demand.peak_requests_per_second
+    d, rate = deployment, question.demand.sizing_requests_per_second
     name = f"{d.precision.name.upper()} on {d.parallelism.gpus} × {d.gpu.name}, {d.parallelism}, {d.engine}"
     load = Workload(
         isl=question.isl,

@@ -28,8 +28,8 @@ def catalog(
     Parameters
     ----------
     search
-        Show only entries whose id, alias or description holds this text, or those of a kind: "models", "gpus", "systems", "engines",
-        "prices" or "quality"; "precisions" shows the number formats.
+        Show only entries whose id, alias or description holds this text (models with their published checkpoints), or those of a kind:
+        "models", "checkpoints", "gpus", "systems", "engines", "prices" or "quality"; "precisions" shows the number formats.
     model
         With precisions: the model whose gain is predicted (default: llama-3.1-70b).
     gpu

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +20,7 @@ def deploy(
     drafter: str | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> None:
-    """Write the files that deploy the choice of a plan: complete, commented with the plan's numbers, with a page that says how to go on.
+    """Write the files that deploy a plan: complete, commented with the plan's numbers, with a README that lists the next steps.
 
     Nothing is started and nothing is fetched. The folder is written as a whole or not at all.
 
@@ -28,12 +29,13 @@ def deploy(
     plan
         File with the plan's JSON, which tonnage size wrote with --output.
     target
-        What runs the engines: compose or triton for one machine; kubernetes, kserve, llm-d, dynamo, ray-serve or nim for a cluster.
+        Target: compose or triton for single machines; kubernetes, kserve, llm-d, dynamo, ray-serve or nim for a cluster. If the target
+        cannot run the plan's choice, deploy writes the nearest other deployment of the plan and prints how many systems it needs.
     output
         The folder to write; it must not exist, or be empty.
     checkpoint
-        What the engines load: owner/name at a hub, or a folder inside the container (default: the model's published checkpoint, where
-        it has the plan's number format). For nim the image, owner/name:tag.
+        Checkpoint that the engines load: owner/name on Hugging Face, or a folder inside the instance (default: the published checkpoint in
+        the plan's number format, or the 16-bit one, which the engine quantises at start). For nim also an image, owner/name:tag.
     drafter
         Checkpoint of the drafter, where the plan decodes speculatively with one.
     json
@@ -41,11 +43,12 @@ def deploy(
     """
     from tonnage import api
 
-    files = api.deploy(plan, target=target, output=output, checkpoint=checkpoint, drafter=drafter)
+    found = api.deploy(plan, target=target, output=output, checkpoint=checkpoint, drafter=drafter)
     if json:
         from tonnage.results.store import json_text
 
-        sys.stdout.write(json_text({"folder": str(output), "target": target, "files": list(files)}))
+        sys.stdout.write(json_text({"folder": str(output), "target": target, **asdict(found)}))
         return
-    print("\n".join(f"{output}/{name}" for name in files))
+    print("\n".join(f"{output}/{name}" for name in found.files))
+    print("\n".join(found.notes))
     print(f"{output}/README.md says how to start it, test it and compare it with the plan")

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from cyclopts import Group, Parameter
 
+from tonnage.errors import InputError, option
 from tonnage.spec.scenario import Leaf, leaves, takes
 
 TITLES = {
@@ -34,6 +35,7 @@ class Flag:
         name, kind, about, group: as above.
         negative: whether a switch can be turned off by ``--no-…`` too.
         several: whether it takes all the values that follow it.
+        read: reads what was typed; None to leave that to cyclopts.
     """
 
     name: str
@@ -42,15 +44,14 @@ class Flag:
     group: Group | None = None
     negative: bool = False
     several: bool = False
+    read: Callable[[Any, Sequence[Any]], Any] | None = None
 
     @property
     def parameter(self) -> inspect.Parameter:
         """The flag as a keyword of a verb."""
         negative = None if self.negative else ()
-        if self.group is None:
-            told = Parameter(help=self.about, negative=negative, consume_multiple=self.several)
-        else:
-            told = Parameter(help=self.about, negative=negative, consume_multiple=self.several, group=self.group)
+        said: dict[str, Any] = {"help": self.about, "negative": negative, "consume_multiple": self.several, "converter": self.read}
+        told = Parameter(**said) if self.group is None else Parameter(**said, group=self.group)
         return inspect.Parameter(self.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[self.kind, told])
 
 
@@ -76,8 +77,23 @@ def scenario_flags() -> tuple[Flag, ...]:
     found = []
     for leaf in leaves():
         branch = leaf.path[0] if len(leaf.path) > 1 else ""
-        found.append(Flag(name=leaf.name, kind=_kind(leaf), about=leaf.about, group=GROUPS[branch], negative=branch == "search"))
+        read = None if leaf.number is None else _reader(leaf)
+        found.append(Flag(name=leaf.name, kind=_kind(leaf), about=leaf.about, group=GROUPS[branch], negative=branch == "search", read=read))
     return tuple(found)
+
+
+def _reader(leaf: Leaf) -> Callable[[Any, Sequence[Any]], float]:
+    """What reads the number of a leaf in all the forms in which a scenario may write it."""
+
+    def read(_: Any, tokens: Sequence[Any]) -> float:
+        text = tokens[0].value
+        found = leaf.read(text)
+        if found is None:
+            kind = "a whole number" if leaf.number is int else "a number"
+            raise InputError(f"{option(leaf.name)}: '{text}' is not {kind}; {leaf.about}")
+        return found
+
+    return read
 
 
 def with_flags(*flags: Flag) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

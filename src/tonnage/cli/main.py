@@ -9,14 +9,12 @@ measurement cannot be believed.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError, Parameter
 
 from tonnage.errors import BAD_INPUT, DONE, FAILED, INTERRUPTED, Path, TonnageError, UnknownName, spelled
-from tonnage.scope import refused
 from tonnage.version import VERSION
 
 VERBS = {
@@ -74,7 +72,9 @@ def run(tokens: Sequence[str]) -> int:
         _check_verb(tokens)
         code = app(list(tokens), exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
-        return _fail(_refused(" ".join(str(error).split())), BAD_INPUT)
+        from tonnage.cli.spellings import explained
+
+        return _fail(explained(error, app, tokens), BAD_INPUT)
     except TonnageError as error:
         return _fail(spelled(error.marked, flag), error.exit_code)
     except KeyboardInterrupt:
@@ -85,13 +85,6 @@ def run(tokens: Sequence[str]) -> int:
     except MemoryError:
         return _fail("not enough memory for a run of this size; ask for fewer requests or shorter outputs", FAILED)
     return code if isinstance(code, int) else DONE
-
-
-def _refused(message: str) -> str:
-    """The message, or why an option that is not there is none on purpose."""
-    found = re.match(r"Unknown option: \"?(--[\w-]+)", message)
-    why = refused("option", found[1]) if found else ""
-    return f"{found[1]} is not covered: {why}" if found and why else message
 
 
 def _check_verb(tokens: Sequence[str]) -> None:

@@ -100,7 +100,7 @@ def _pools(scenario: Path | None, asked: dict[str, Any], output: Output) -> int:
     with progress_bar("sizing two pools") as progress:
         found = api.size_disaggregated(understood, progress=progress)
     question = understood.questions[0]
-    title = f"{question.model.name} at {question.demand.peak_requests_per_second:g} requests/s"
+    title = f"{question.model.name} at {question.demand.sizing_requests_per_second:g} requests/s"
     print_answer(lambda: pooled(found, title), lambda: {"pools": [one.to_json() for one in found]}, json=bool(output.json))
     return DONE if any(one.ratio for one in found) else NO_ANSWER
 

@@ -1,37 +1,143 @@
-"""The checkpoint that an engine loads: the model's published one where that has the plan's number format."""
+"""The checkpoint of a plan: published, quantised by the engine at start, or a folder with the command that fills it."""
 
 from __future__ import annotations
 
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
 from tonnage.errors import InputError, option
-from tonnage.spec.catalog import find_model
-from tonnage.spec.catalog.published import hub_names
-from tonnage.spec.precision import find_precision
+from tonnage.spec.catalog import find_engine, find_model
+from tonnage.spec.catalog.checkpoints import HALF, Checkpoint, find_checkpoints, find_maker, reads
+from tonnage.spec.engine import EngineSpec
+from tonnage.spec.precision import SPARSE, Precision, find_precision
 
-HALF = ("fp16", "bf16")
-TUNED = ("-instruct", "-it", "-chat")
+FOLDER = "/models"
+"""Folder of local checkpoints inside an instance."""
+
+GATED = "It is gated: request access on its page, and give a token."
 
 
-def checkpoint_of(model: str, precision: str, asked: str | None) -> str:
-    """The checkpoint of a model in a number format.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loading:
+    """The checkpoint that an engine loads.
+
+    Attributes:
+        checkpoint: Hugging Face name, or a folder inside the instance.
+        told: description and reason, as sentences in Markdown.
+        words: arguments added to the engine's command, which make it quantise the checkpoint at start.
+        make: commands that create the checkpoint, one per line; empty if it is published, or if no tool for it is known.
+        named: whether the caller chose the checkpoint.
+    """
+
+    checkpoint: str
+    told: str
+    words: tuple[str, ...] = ()
+    make: tuple[str, ...] = ()
+    named: bool = False
+
+
+def loading(model: str, precision: str, engine: str, *, vendor: str = "NVIDIA", asked: str | None = None) -> Loading:
+    """The checkpoint that an engine loads.
 
     Args:
         model: catalog id, or path of a config.json.
         precision: the plan's number format.
-        asked: what the caller named; None for the published one.
+        engine: preset.
+        vendor: vendor of the GPUs.
+        asked: the caller's checkpoint, used unchanged; None to choose one from the catalog.
 
     Raises:
-        InputError: none was named, and none is published in that format as far as the catalog knows.
+        InputError: ``asked`` is not a checkpoint name.
+        UnknownName: unknown model, number format or preset.
     """
     if asked is not None:
         if not asked.strip() or asked.startswith("-") or any(letter.isspace() for letter in asked.strip()):
             raise InputError(f"{option('checkpoint')}: '{asked}' is no name of a checkpoint; write owner/name or a folder")
-        return asked.strip()
-    names = hub_names(model)
-    wanted = find_precision(precision).weight_format
-    released = find_model(model).released.partition("+")[0]
-    if not names:
-        raise InputError(f"{option('checkpoint')}: no published name of {model} is known; name the checkpoint in {wanted}")
-    if released != wanted and not (released in HALF and wanted in HALF):
-        told = f"{names[0]} is published in {released}" if released else f"the format of {names[0]} is not known"
-        raise InputError(f"{option('checkpoint')}: the plan runs {model} in {wanted}, and {told}; name a checkpoint in {wanted}")
-    return next((name for name in names if name.lower().endswith(TUNED)), names[0])
+        return Loading(checkpoint=asked.strip(), told=f"The engine loads `{asked.strip()}`, given with `--checkpoint`.", named=True)
+    wanted, spec = find_precision(precision), find_engine(engine)
+    found = published(model, wanted, spec, vendor)
+    if found is not None:
+        return Loading(checkpoint=found.repository, told=_of_published(found, wanted))
+    return _made_at_start(model, wanted, spec) or _made_first(model, wanted, spec)
+
+
+def published(model: str, wanted: Precision, engine: EngineSpec, vendor: str = "NVIDIA") -> Checkpoint | None:
+    """The published checkpoint of a model in a number format that an engine reads; None if none is known.
+
+    A checkpoint in exactly the plan's format is preferred; one that keeps other matrices wider or narrower is the second choice. For
+    TensorRT-LLM, checkpoints of NVIDIA's Model Optimizer are preferred: per-tensor scales run on every GPU with FP8, block scales do not.
+    """
+
+    def rank(one: Checkpoint) -> tuple[bool, bool]:
+        return not _same(one.format, wanted.weights), engine.family == "tensorrt-llm" and one.method != "modelopt"
+
+    known = [one for one in find_checkpoints(model) if reads(one.engines, engine) and (not one.vendors or vendor in one.vendors)]
+    near = [one for one in known if _same(one.format.partition("+")[0], wanted.weight_format) and SPARSE not in wanted.weights]
+    return min(near, key=rank, default=None)
+
+
+def _same(first: str, second: str) -> bool:
+    return first == second or {first, second} <= set(HALF)
+
+
+def _of_published(found: Checkpoint, wanted: Precision) -> str:
+    told = [f"The engine loads `{found.repository}`: {found.model} in {found.format}, licence {found.licence or 'unknown'}."]
+    if not _same(found.format, wanted.weights):
+        told.append(f"The plan assumes {wanted.weights}; for the numbers of this checkpoint, size again with `--precision {found.format}`.")
+    if found.gated:
+        told.append(GATED)
+    return " ".join(told)
+
+
+def _made_at_start(model: str, wanted: Precision, engine: EngineSpec) -> Loading | None:
+    """The 16-bit checkpoint, with the arguments that make the engine quantise it; None if the engine cannot."""
+    words = () if engine.launch is None else engine.launch.quantizing(wanted.weights)
+    if not words or (wanted.experts_only and not find_model(model).is_moe):
+        return None
+    half = _half(model)
+    name = half.repository if half else _folder(model, HALF[1])
+    told = (
+        f"The engine loads `{name}` in 16 bits and quantises it to {wanted.weights} at start (`{shlex.join(words)}`), because no published "
+        f"{wanted.weights} checkpoint of {model} is known that {engine.name} reads."
+    )
+    if half is None:
+        told += " Put the model's 16-bit checkpoint into this folder of every instance."
+    elif half.gated:
+        told += f" {GATED}"
+    return Loading(checkpoint=name, told=told, words=words)
+
+
+def _made_first(model: str, wanted: Precision, engine: EngineSpec) -> Loading:
+    """A folder, with the command that creates the checkpoint in it."""
+    folder = _folder(model, wanted.weights)
+    told = f"The engine loads the folder `{folder}`: no published {wanted.weights} checkpoint of {model} is known that {engine.name} reads."
+    maker = find_maker(wanted.weights, engine)
+    if maker is None:
+        return Loading(
+            checkpoint=folder,
+            told=f"{told} No tool that creates one is known: put your own into this folder of every instance, or give `--checkpoint`.",
+        )
+    tool, made = maker
+    return Loading(
+        checkpoint=folder,
+        told=f"{told} Create it with {tool.tool}, and put it into this folder of every instance:",
+        make=(tool.command.format(repository=source_of(model), scheme=made.scheme, folder=folder),),
+    )
+
+
+def source_of(model: str) -> str:
+    """The checkpoint that a tool quantises: the 16-bit one, or the author's own if there is none in 16 bits, or a folder."""
+    half = _half(model)
+    return half.repository if half else next((one.repository for one in find_checkpoints(model)), _folder(model, HALF[1]))
+
+
+def _half(model: str) -> Checkpoint | None:
+    return next((one for one in find_checkpoints(model) if one.half), None)
+
+
+def _folder(model: str, weights: str) -> str:
+    """The folder of a checkpoint that the user creates."""
+    name = Path(model).parent.name or Path(model).stem if model.endswith(".json") else model
+    return f"{FOLDER}/{re.sub(r'[^A-Za-z0-9._-]+', '-', f'{name}-{weights}')}"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.service import Service
 from tonnage.deploy.testing import bench_command, compare_command
-from tonnage.deploy.told import carries_line, choice_line, limits_line
+from tonnage.deploy.told import paragraph, summary
 
 
 def cluster_page(
@@ -35,14 +36,14 @@ def cluster_page(
     asked = instances if instances != service.pool.instances else None
     block = "\n".join([*commands, bench_command(service, url, instances=instances), compare_command(instances=asked)])
     table = "\n".join(f"| {name} | {what} |" for name, what in rows)
-    told = f"\n{further}\n" if further else ""
+    if service.local:
+        needs += f" The claim `{service.name}-model-cache` is mounted at {FOLDER}: put the checkpoint's folder into it."
+    told = f"\n{paragraph(further)}\n" if further else ""
     return f"""# {service.served} with {runs_on}
 
-{choice_line(service)}.
-Limits: {limits_line(service)}.
-{carries_line(service)}
+{summary(service)}
 
-{needs}
+{paragraph(needs)}
 
 ```sh
 {block}

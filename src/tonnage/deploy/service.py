@@ -9,17 +9,19 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from tonnage.deploy.checkpoint import checkpoint_of
+from tonnage.deploy.checkpoint import Loading, loading
 from tonnage.deploy.signals import SIGNALS, Signals
 from tonnage.errors import InputError, option
 from tonnage.plan.autoscaling import Proposal
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.launch import Command, listening, needs_drafter, with_drafter, with_metrics
+from tonnage.plan.note import FrontEnds, KnobsChanged, RestsOn
 from tonnage.plan.plan import Plan
 from tonnage.plan.pool import Pool
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.catalog.images import find_image
 from tonnage.spec.hardware import Gpu
+from tonnage.spec.precision import find_precision
 
 PORT = 8000
 """Of every engine, inside its container."""
@@ -31,19 +33,37 @@ READY_S = 180
 does before it answers (imports, compilation, CUDA graphs). These are allowances, not measurements."""
 
 
+KEPT = ("scenario", "asked", "demand", "rejected", "provenance", "pareto", "aim")
+"""Fields of a plan that do not depend on its choice."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
-    """The choice of a plan, ready to be written for a target.
+class Instead:
+    """The plan's choice, if another deployment of the plan is written in its place.
 
     Attributes:
-        plan: which chose it.
+        choice: the plan's choice.
+        why: reason why the target cannot run it, as a clause.
+    """
+
+    choice: Candidate
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A deployment of a plan, ready to be written for a target: its choice, or the next best that the target can run.
+
+    Attributes:
+        plan: whose choice it is.
         choice, pool: what it chose.
         family: of the engine, such as "vllm".
         image: of its container, with the tag of the preset's version.
         image_source: where the image's name comes from.
-        checkpoint: what the engine loads.
+        loading: the checkpoint.
         gpu: that it runs on.
         signals: the metrics that the engine publishes.
+        instead: the plan's choice and the reason against it; None if this is the choice.
     """
 
     plan: Plan
@@ -52,9 +72,20 @@ class Service:
     family: str
     image: str
     image_source: str
-    checkpoint: str
+    loading: Loading
     gpu: Gpu
     signals: Signals
+    instead: Instead | None = None
+
+    @property
+    def checkpoint(self) -> str:
+        """Hugging Face name of the checkpoint, or its folder inside the instance."""
+        return self.loading.checkpoint
+
+    @property
+    def local(self) -> bool:
+        """Whether the checkpoint is a folder, which the user fills."""
+        return self.checkpoint.startswith("/")
 
     @property
     def name(self) -> str:
@@ -84,14 +115,29 @@ class Service:
         return self.pool.parallelism.gpus
 
     @property
+    def per_machine(self) -> int:
+        """Instances per machine; the last machine may have fewer."""
+        return min(self.pool.instances, self.pool.gpus_per_system // self.gpus)
+
+    def machine_of(self, place: int) -> str:
+        """Host of an instance, counted from 0: a placeholder name, or 127.0.0.1 if the plan has one machine."""
+        return f"machine-{place // self.per_machine + 1}" if self.pool.systems > 1 else "127.0.0.1"
+
+    @property
     def weight_bytes(self) -> int:
         """Weights of an instance, over all its GPUs."""
         return self.gpus * sum(part.bytes_per_gpu for part in self.pool.memory if part.part in ("weights", "drafter"))
 
     @property
+    def checkpoint_bytes(self) -> int:
+        """Bytes of the checkpoint: the weights of all GPUs of an instance, or their 16-bit form if the engine quantises at start."""
+        share = 16 / find_precision(self.pool.precision).weight_bits if self.loading.words else 1.0
+        return math.ceil(share * self.weight_bytes)
+
+    @property
     def startup_seconds(self) -> int:
         """Seconds that a start may take, in tens: the checkpoint fetched and read, and the engine made ready."""
-        seconds = self.weight_bytes / FETCH_BYTES_S + self.weight_bytes / READ_BYTES_S + READY_S
+        seconds = self.checkpoint_bytes / FETCH_BYTES_S + self.checkpoint_bytes / READ_BYTES_S + READY_S
         return 10 * math.ceil(seconds / 10)
 
     @property
@@ -102,7 +148,7 @@ class Service:
     @property
     def memory_gib(self) -> int:
         """Main memory of an instance in GiB: the weights on their way to the GPUs, 16 GiB for the processes, and shared memory."""
-        return math.ceil(self.weight_bytes / 2**30) + 16 + self.shared_memory_gib
+        return math.ceil(self.checkpoint_bytes / 2**30) + 16 + self.shared_memory_gib
 
     @property
     def cpus(self) -> int:
@@ -112,7 +158,7 @@ class Service:
     @property
     def cache_gib(self) -> int:
         """Room for the checkpoint in GiB: half as much again as the weights, since checkpoints come in several forms, and 10 GiB."""
-        return math.ceil(1.5 * self.weight_bytes / 2**30) + 10
+        return math.ceil(1.5 * self.checkpoint_bytes / 2**30) + 10
 
     @property
     def drain_seconds(self) -> int:
@@ -157,6 +203,9 @@ class Service:
     def _inside(self) -> Iterator[tuple[float, float]]:
         """Loads of the curve inside the limits, each with the requests in flight; nothing at no load."""
         yield 0.0, 0.0
+        peak = self.choice.at_peak
+        if peak is not None and peak.e2e_ms.mean is not None and peak.requests_per_second_per_instance < self.choice.sized_rate:
+            yield peak.requests_per_second_per_instance, peak.requests_per_second_per_instance * peak.e2e_ms.mean / 1e3
         for point in self.plan.curve:
             if point.inside_limits and point.concurrency_per_instance is not None:
                 yield point.requests_per_second_per_instance, point.concurrency_per_instance
@@ -173,47 +222,67 @@ class Service:
         return min(self.pool.instances, max(1, math.ceil(round(rate / self.choice.sized_rate, 9))))
 
 
-def service_of(plan: Plan, *, checkpoint: str | None = None, drafter: str | None = None) -> Service:
-    """What a plan deploys.
-
-    Args:
-        plan: whose choice is deployed.
-        checkpoint: what the engine loads, a name at a hub or a folder inside the container; by default the model's published one.
-        drafter: checkpoint of the drafter, where the plan decodes speculatively with one.
-
-    Raises:
-        InputError: the plan chose nothing, or something for which no command, image or checkpoint is known.
-    """
-    choice = plan.choice
-    where = option("plan")
-    if choice is None:
-        raise InputError(f"{where}: chose nothing, because no deployment met its limits")
-    if len(choice.pools) > 1:
-        raise InputError(f"{where}: chose separate pools for prefill and decode, which no target is written for yet")
-    pool = choice.pool
+def obstacle(candidate: Candidate) -> str:
+    """The reason why no target can run a deployment, as a clause; empty if one can."""
+    if len(candidate.pools) > 1:
+        return "the choice has separate pools for prefill and decode, which deploy does not support yet"
+    pool = candidate.pool
     engine = find_engine(pool.engine_preset or pool.engine)
-    image = find_image(engine.name)
-    if not pool.launch or engine.family not in SIGNALS or image is None:
-        known = ", ".join(SIGNALS)
-        raise InputError(f"{where}: its engine is {pool.engine}, for which no command or image is known; size with one of {known}")
+    if not pool.launch or engine.family not in SIGNALS or find_image(engine.name) is None:
+        return f"no command or image is known for {pool.engine}"
     gpu = find_gpu(pool.gpu)
     if gpu.vendor != "NVIDIA":
-        raise InputError(f"{where}: its GPUs are {gpu.name} by {gpu.vendor}; files are written for those of NVIDIA alone so far")
+        return f"deploy supports only NVIDIA GPUs, not {gpu.name} by {gpu.vendor}"
     if pool.parallelism.gpus > pool.gpus_per_system:
-        raise InputError(f"{where}: an instance takes {pool.parallelism.gpus} GPUs of several systems; no target is written for that yet")
-    loaded = checkpoint_of(pool.model, pool.precision, checkpoint)
-    pool = _with_drafter(pool, drafter)
+        return f"an instance of {pool.parallelism.gpus} GPUs spans several systems, which deploy does not support yet"
+    return ""
+
+
+def service_of(
+    plan: Plan, *, checkpoint: str | None = None, drafter: str | None = None, candidate: Candidate | None = None, why: str = ""
+) -> Service:
+    """A deployment of a plan.
+
+    Args:
+        plan: the plan.
+        checkpoint: Hugging Face name, or a folder inside the instance (default: from the catalog).
+        drafter: checkpoint of the drafter, if the plan decodes speculatively with one.
+        candidate: the deployment (default: the plan's choice).
+        why: reason against the choice, as a clause, if ``candidate`` is another deployment.
+
+    Raises:
+        InputError: the plan chose nothing, or something for which no command or image is known.
+    """
+    choice = plan.choice
+    if choice is None:
+        raise InputError(f"{option('plan')}: chose nothing, because no deployment met its limits")
+    taken = candidate or choice
+    if found := obstacle(taken):
+        raise InputError(f"{option('plan')}: cannot be deployed, because {found}; size again for other GPUs or another engine")
+    pool = _with_drafter(taken.pool, drafter)
+    engine, gpu = find_engine(pool.engine_preset or pool.engine), find_gpu(pool.gpu)
+    image = find_image(engine.name)
+    loaded = loading(pool.model, pool.precision, engine.name, vendor=gpu.vendor, asked=checkpoint)
     return Service(
-        plan=plan,
-        choice=choice,
-        pool=pool,
+        plan=plan if taken is choice else around(plan, taken),
+        choice=taken,
+        pool=replace(pool, launch=(*pool.launch, *loaded.words)),
         family=engine.family,
-        image=image.image,
-        image_source=f"{image.source}, {image.date}",
-        checkpoint=loaded,
+        image=image.image if image else "",
+        image_source=f"{image.source}, {image.date}" if image else "",
+        loading=loaded,
         gpu=gpu,
         signals=SIGNALS[engine.family],
+        instead=None if taken is choice else Instead(choice=choice, why=why),
     )
+
+
+def around(plan: Plan, candidate: Candidate) -> Plan:
+    """The plan with another deployment as its choice, without the results that hold only for the former choice."""
+    others = tuple(one for one in plan.candidates if one is not candidate)
+    told = tuple(note for note in plan.notes if not isinstance(note, RestsOn | KnobsChanged | FrontEnds))
+    kept = {name: getattr(plan, name) for name in KEPT}
+    return Plan(candidates=(candidate, *others), notes=told, **kept)
 
 
 def _with_drafter(pool: Pool, drafter: str | None) -> Pool:

@@ -1,39 +1,136 @@
-"""The targets that files are written for."""
+"""The deployment targets, and the choice of one of the plan's deployments for each target."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
+from tonnage.deploy.checkpoint import Loading
 from tonnage.deploy.compose.files import files as compose
 from tonnage.deploy.dynamo.files import files as dynamo
+from tonnage.deploy.dynamo.files import lacks as dynamo_lacks
 from tonnage.deploy.kserve.files import files as kserve
 from tonnage.deploy.kubernetes.files import files as kubernetes
 from tonnage.deploy.llm_d.files import files as llm_d
 from tonnage.deploy.nim.files import files as nim
+from tonnage.deploy.nim.files import lacks as nim_lacks
+from tonnage.deploy.nim.files import loads as nim_loads
 from tonnage.deploy.ray_serve.files import files as ray_serve
-from tonnage.deploy.service import Service
+from tonnage.deploy.ray_serve.files import lacks as ray_serve_lacks
+from tonnage.deploy.service import Service, obstacle, service_of
+from tonnage.deploy.signals import SIGNALS
 from tonnage.deploy.triton.files import files as triton
+from tonnage.deploy.triton.files import lacks as triton_lacks
+from tonnage.deploy.triton.files import loads as triton_loads
 from tonnage.errors import InputError, option
+from tonnage.plan.candidate import Candidate
+from tonnage.plan.plan import Plan
+from tonnage.plan.pool import Pool
+from tonnage.spec.catalog import find_engine
+from tonnage.spec.precision import find_precision
 
-TARGETS: dict[str, Callable[[Service], dict[str, str]]] = {
-    "compose": compose,
-    "kubernetes": kubernetes,
-    "kserve": kserve,
-    "llm-d": llm_d,
-    "dynamo": dynamo,
-    "ray-serve": ray_serve,
-    "nim": nim,
-    "triton": triton,
+
+def _nothing(pool: Pool, family: str) -> str:
+    """No limits besides those of every target."""
+    return ""
+
+
+def _as_elsewhere(service: Service) -> Loading:
+    """The same checkpoint as on every other target."""
+    return service.loading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A deployment target.
+
+    Attributes:
+        files: writes the text of each file, by name.
+        engines: supported engine families.
+        lacks: reason why a pool of a supported engine cannot run there, as a clause; empty if it can.
+        loads: checkpoint of the engine on this target.
+    """
+
+    files: Callable[[Service], dict[str, str]]
+    engines: tuple[str, ...] = tuple(SIGNALS)
+    lacks: Callable[[Pool, str], str] = _nothing
+    loads: Callable[[Service], Loading] = _as_elsewhere
+
+
+TARGETS: dict[str, Target] = {
+    "compose": Target(files=compose),
+    "kubernetes": Target(files=kubernetes),
+    "kserve": Target(files=kserve),
+    "llm-d": Target(files=llm_d, engines=("vllm", "sglang")),
+    "dynamo": Target(files=dynamo, lacks=dynamo_lacks),
+    "ray-serve": Target(files=ray_serve, engines=("vllm",), lacks=ray_serve_lacks),
+    "nim": Target(files=nim, engines=("vllm", "sglang"), lacks=nim_lacks, loads=nim_loads),
+    "triton": Target(files=triton, engines=("vllm", "tensorrt-llm"), lacks=triton_lacks, loads=triton_loads),
 }
-"""The text of each file by its name, by target."""
 
 
 def target_files(service: Service, target: str) -> dict[str, str]:
-    """The files of a deployment for a target.
+    """The files of a deployment for a target that runs it.
 
     Raises:
-        InputError: no such target, or one that cannot hold this deployment.
+        InputError: no such target.
     """
-    if target not in TARGETS:
-        raise InputError(f"{option('target')}: no files are written for '{target}'; there are {', '.join(TARGETS)}")
-    return TARGETS[target](service)
+    return find_target(target).files(service)
+
+
+def find_target(name: str) -> Target:
+    """The target of that name.
+
+    Raises:
+        InputError: there is none.
+    """
+    if name not in TARGETS:
+        raise InputError(f"{option('target')}: no files are written for '{name}'; there are {', '.join(TARGETS)}")
+    return TARGETS[name]
+
+
+def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter: str | None = None) -> Service:
+    """The deployment that a target runs: the plan's choice, or the nearest other deployment of the plan.
+
+    Nearest means, in this order: the same GPU, the same number format, the first in the plan. With ``checkpoint``, only deployments in the
+    choice's number format count, because the checkpoint is in that format.
+
+    Raises:
+        InputError: unknown target, a plan without a choice, or no deployment of the plan that the target runs.
+    """
+    runs, choice = find_target(target), plan.choice
+    if choice is None:
+        return service_of(plan)
+    why = _why_not(runs, target, choice)
+    if not why:
+        return _loaded(runs, service_of(plan, checkpoint=checkpoint, drafter=drafter))
+    first = choice.pools[0]
+
+    def distance(other: Candidate) -> tuple[bool, bool]:
+        return other.pool.gpu != first.gpu, not _same_format(other, choice)
+
+    others = [one for one in plan.candidates if not _why_not(runs, target, one) and (checkpoint is None or _same_format(one, choice))]
+    if not others:
+        ask = f"{option('engine')} " + f" or {option('engine')} ".join(runs.engines) + (" on NVIDIA GPUs" if obstacle(choice) else "")
+        raise InputError(f"{option('target')}: {why}, and no other deployment of the plan runs on {target}; size again with {ask}")
+    taken = service_of(plan, checkpoint=checkpoint, drafter=drafter, candidate=min(others, key=distance), why=why)
+    return _loaded(runs, taken)
+
+
+def _loaded(runs: Target, service: Service) -> Service:
+    return replace(service, loading=runs.loads(service))
+
+
+def _same_format(first: Candidate, second: Candidate) -> bool:
+    return find_precision(first.pools[0].precision).weights == find_precision(second.pools[0].precision).weights
+
+
+def _why_not(runs: Target, target: str, candidate: Candidate) -> str:
+    """The reason why a target cannot run a deployment, as a clause; empty if it can."""
+    if found := obstacle(candidate):
+        return found
+    pool = candidate.pool
+    family = find_engine(pool.engine_preset or pool.engine).family
+    if family not in runs.engines:
+        return f"{target} runs only {' and '.join(runs.engines)}, not {pool.engine}"
+    return runs.lacks(pool, family)

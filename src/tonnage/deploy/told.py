@@ -2,16 +2,61 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from tonnage.deploy.service import Service
+from tonnage.plan.pool import Pool
+
+WIDTH = 130
 
 
 def choice_line(service: Service) -> str:
-    """What the plan chose, in a line."""
-    pool = service.pool
+    """What is deployed, in a line."""
+    return _pool_line(service.pool)
+
+
+def _pool_line(pool: Pool) -> str:
     names = {"PP": pool.pp, "DP": pool.dp, "EP": pool.ep}
     split = ", ".join([f"TP {pool.tp}", *(f"{name} {value}" for name, value in names.items() if value > 1)])
     instances = "1 instance" if pool.instances == 1 else f"{pool.instances} instances"
     return f"{instances} of {pool.model} in {pool.precision}, {split}, {pool.engine} on {pool.gpu}, {pool.systems} × {pool.system}"
+
+
+def instead_line(service: Service) -> str:
+    """The reason why this is not the plan's choice, and the difference in systems; empty if it is the choice."""
+    if service.instead is None:
+        return ""
+    choice, pool = service.instead.choice, service.pool
+    told = (
+        f"These files do not deploy the plan's choice ({'; '.join(map(_pool_line, choice.pools))}): {service.instead.why}. They deploy "
+        f"the nearest other deployment of the plan: {_pool_line(pool)}. It needs {_against(pool.systems, choice.systems)}."
+    )
+    if not service.choice.checked:
+        again = f"`--gpu {pool.gpu} --engine {pool.engine_preset}`"
+        told += (
+            f" The number of systems is an estimate, because only the choice's fleet was simulated; to check it, size again with {again}."
+        )
+    return told
+
+
+def _against(systems: int, chosen: int) -> str:
+    """The number of systems, compared with the choice."""
+    more = systems - chosen
+    than = f"{abs(more)} {'more' if more > 0 else 'fewer'} than" if more else "as many as"
+    return f"{systems} system{'' if systems == 1 else 's'}, {than} the choice"
+
+
+def paragraph(text: str) -> str:
+    """A paragraph of a page, wrapped."""
+    return textwrap.fill(text, WIDTH, break_on_hyphens=False, break_long_words=False)
+
+
+def summary(service: Service) -> str:
+    """The first paragraphs of every page: deployment, limits, capacity and checkpoint."""
+    told = [f"{choice_line(service)}.", f"Limits: {limits_line(service)}.", carries_line(service)]
+    instead = instead_line(service)
+    made = ["", *(f"    {line}" for line in service.loading.make)] if service.loading.make else []
+    return "\n".join([*told, *(["", paragraph(instead)] if instead else []), "", paragraph(service.loading.told), *made])
 
 
 def gpu_words(service: Service) -> str:
@@ -40,7 +85,16 @@ def head(service: Service) -> str:
     """The comment at the beginning of a target's first file."""
     made = service.plan.provenance
     written = f"Written by tonnage {made.tonnage} deploy from a plan" + (f" of {made.date}" if made.date else "") + "."
-    return "\n".join([written, f"{choice_line(service)}.", f"Limits: {limits_line(service)}.", carries_line(service)])
+    lines = [written, f"{choice_line(service)}.", instead_line(service), f"Limits: {limits_line(service)}.", carries_line(service)]
+    return "\n".join(line for line in lines if line)
+
+
+def startup_line(service: Service) -> str:
+    """How long a start may take, and why."""
+    return (
+        f"{service.startup_seconds} s to start: {service.checkpoint_bytes / 1e9:,.0f} GB of weights fetched at 200 MB/s and read at "
+        "1 GB/s, and 180 s for the engine. These are allowances; measure your own."
+    )
 
 
 def argv_notes(service: Service) -> str:

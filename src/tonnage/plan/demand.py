@@ -53,8 +53,8 @@ class Demand:
 
     Attributes:
         peak_requests_per_second: what the course's percentile way sizes for.
-        sizing_requests_per_second: what the simulation carries: the peak, or with a percentile the
-            mean, whose Poisson bursts the simulation makes itself; of a trace its mean.
+        sizing_requests_per_second: what the systems are sized for. By simulation it is the peak, or with a percentile the mean, whose
+            bursts the simulation makes itself, and of a trace its mean; by measured points it is the peak.
         mean_requests_per_second: the mean over all hours; None where only a peak was given.
         percentile: of the Poisson count in one second; None where it does not come into it.
         factor: peak over mean; None where it does not come into it.

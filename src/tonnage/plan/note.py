@@ -15,8 +15,22 @@ Part = Literal["system_prompt", "retrieved", "history"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DefaultPart:
+    """A part of the prompt that a use case set, as it is written: "5x400"."""
+
+    __pydantic_config__ = FORBID
+
+    part: Part | Literal["shared_prefix"]
+    written: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UseCaseDefaults:
-    """What a use case set because the asker did not; what it left alone is None or empty."""
+    """What a use case set because the asker did not; what it left alone is None or empty.
+
+    Attributes:
+        parts: of the prompt, where the asker named others of them; ``isl`` is then the question alone.
+    """
 
     __pydantic_config__ = FORBID
 
@@ -25,6 +39,7 @@ class UseCaseDefaults:
     isl: str = ""
     osl: str = ""
     limits: tuple[Limit, ...] = ()
+    parts: tuple[DefaultPart, ...] = ()
     code: Literal["use-case-defaults"] = "use-case-defaults"
 
 

@@ -14,7 +14,8 @@ class PercentileAnswer:
 
     Attributes:
         percentile: of the arrivals in one second.
-        mean_requests_per_second, peak_requests_per_second: the mean, and that percentile of it.
+        mean_requests_per_second, peak_requests_per_second: the mean of the time that is sized for, such as the working hours, which is
+            the rate that is simulated; and that percentile of its arrivals.
         requests_per_second_per_instance, concurrency_per_instance: of a closed loop inside the limits.
         systems_exact, systems: by the percentile way.
         simulated_systems_exact, simulated_systems: by the simulation, which decides.

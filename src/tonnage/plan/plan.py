@@ -21,6 +21,7 @@ from tonnage.plan.document import DERIVES, Shown, first_difference, json_of
 from tonnage.plan.existing import Existing
 from tonnage.plan.explanation import Explanation
 from tonnage.plan.fleet_check import FleetCheck
+from tonnage.plan.growth import Growth
 from tonnage.plan.job import JobDone
 from tonnage.plan.note import Note
 from tonnage.plan.pareto import ParetoPoint
@@ -76,12 +77,14 @@ class Plan(Shown):
         runner_up: the best deployment on another GPU type; None where none was tried or meets the limits.
         measured: the answer of the scenario's own benchmarks; None where it names none.
         autoscaling: by which rule the choice is scaled over its hours; None, and not in the JSON, unless asked.
+        growth: how many systems of the choice a growing load takes later; None, and not in the JSON, unless asked; of systems that exist
+            ``existing`` says it.
     """
 
     __pydantic_config__ = DERIVES
 
     DERIVED: ClassVar[tuple[str, ...]] = ("schema", "choice", "choices")
-    WHERE_ASKED: ClassVar[tuple[str, ...]] = ("autoscaling",)
+    WHERE_ASKED: ClassVar[tuple[str, ...]] = ("autoscaling", "growth")
 
     scenario: Understood
     asked: Scenario | None = None
@@ -108,6 +111,7 @@ class Plan(Shown):
     runner_up: RunnerUp | None = None
     measured: Measured | None = None
     autoscaling: Autoscaling | None = None
+    growth: Growth | None = None
 
     @property
     def schema(self) -> str:

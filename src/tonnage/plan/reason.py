@@ -253,44 +253,64 @@ class NothingMeetsLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OverBudget:
-    """Its systems cost more than may be spent, to buy or in a year; ``usd`` is None where no price of it is known.
+class Most:
+    """What the most that is allowed would carry of a deployment that takes more.
 
     Attributes:
-        most_systems, most_requests_per_second: what the budget buys of the same deployment, and what that carries; None of a year.
+        system: what its systems are; "" where it is not known.
+        most_systems: how many are allowed, or hold what a year's budget pays for; None where that is not known.
+        most_requests_per_second: what these, or the instances that are paid for, carry inside the limits.
     """
 
     __pydantic_config__ = FORBID
 
-    usd: float | None
-    budget_usd: float
-    budget_of: BudgetOf
+    system: str = ""
     most_systems: int | None = None
     most_requests_per_second: float | None = None
-    code: Literal["over-budget"] = "over-budget"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OverPower:
-    """Its systems draw more than is allowed; ``kw`` is None where their power is not known."""
+class OverBudget(Most):
+    """Its systems cost more than may be spent, to buy or in a year; ``usd`` is None where no price of it is known."""
 
-    __pydantic_config__ = FORBID
+    usd: float | None
+    budget_usd: float
+    budget_of: BudgetOf
+    code: Literal["over-budget"] = "over-budget"
+
+    @property
+    def taken(self) -> float | None:
+        """What the whole load takes."""
+        return self.usd
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverPower(Most):
+    """Its systems draw more than is allowed; ``kw`` is None where their power is not known."""
 
     kw: float | None
     most_kw: float
     code: Literal["over-power"] = "over-power"
 
+    @property
+    def taken(self) -> float | None:
+        """What the whole load takes."""
+        return self.kw
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OverRacks:
+class OverRacks(Most):
     """Its systems take more racks than are allowed; ``racks`` is None where their power is not known."""
-
-    __pydantic_config__ = FORBID
 
     racks: int | None
     most_racks: int
     rack_kw: float
     code: Literal["over-racks"] = "over-racks"
+
+    @property
+    def taken(self) -> float | None:
+        """What the whole load takes."""
+        return self.racks
 
 
 Reason = Annotated[

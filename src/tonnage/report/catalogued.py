@@ -20,6 +20,15 @@ COLUMNS: dict[str, dict[str, str]] = {
         "max_context": "max context",
         "source": "source",
     },
+    "checkpoints": {
+        "model": "model",
+        "repository": "repository",
+        "format": "format",
+        "engines": "read by",
+        "licence": "licence",
+        "gated": "gated",
+        "source": "source",
+    },
     "gpus": {
         "name": "name",
         "arch": "arch",
@@ -40,6 +49,7 @@ COLUMNS: dict[str, dict[str, str]] = {
 """By kind, the fields that are shown and what their columns are called."""
 TITLES = {
     "models": "Models",
+    "checkpoints": "Published checkpoints",
     "gpus": "GPUs",
     "systems": "Systems",
     "engines": "Engines",
@@ -128,6 +138,10 @@ def _table(kind: str, entries: Sequence[Mapping[str, Any]]) -> Table:
 def _cell(value: object, longest: int = LONGEST) -> str:
     if value is None or value == "":
         return ABSENT
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple):
+        value = ", ".join(value)
     text = f"{value:g}" if isinstance(value, float) else str(value)
     if len(text) <= longest:
         return text

@@ -29,6 +29,9 @@ WORKING_DAYS = 5
 LEAST_RPS = 1e-300
 """Least rate; below it, parts of it are no numbers any more."""
 
+MOST_LOAD = 1e15
+"""Largest of the hourly values of a profile, which may be shares of any size."""
+
 LONGEST_JOB_S = 1e10
 """Seconds of the longest time that a job is given."""
 
@@ -62,7 +65,7 @@ def demand_of(
             too; or
         trace: recorded requests; with ``mean_rps`` they are stretched to that mean already; or
         requests, within_s: a job of so many requests to be done in so many seconds.
-        percentile: of the Poisson count of arrivals in one second, above 0 and below 100; 95 where a mean has
+        percentile: of the Poisson count of arrivals in one second, from 1 to below 100; 95 where a mean has
             neither this nor a factor.
         factor: peak over mean, 1 or more.
 
@@ -124,7 +127,8 @@ def _from_peak(peak_rps: float, hours: list[float] | None, percentile: float | N
 def _count_error(given: list[str]) -> InputError:
     if not given:
         return InputError(
-            f"{option('peak_rps')} and {option('mean_rps')}: neither is given; say how many requests per second with one of them"
+            f"{option('peak_rps')} and {option('mean_rps')}: neither is given; write for example {option('peak_rps')} 20, or "
+            f"{option('users')} 5000 {option('requests_per_user_day')} 20"
         )
     both = f"{', '.join(given[:-1])} and {given[-1]}"
     return InputError(f"{both}: {'both' if len(given) == 2 else 'all'} are given; say how many requests per second with one of them")
@@ -134,11 +138,15 @@ def _check_parts(users: float | None, people: dict[str, float | None], calls: fl
     """Refuse a part of a form without the form itself."""
     alone = [name for name, value in people.items() if value is not None and users is None]
     if alone:
-        raise InputError(f"{alone[0]}: goes with {option('users')}; say how many people there are")
+        raise InputError(f"{alone[0]}: goes with {option('users')}; add for example {option('users')} 5000")
     if per_call is not None and calls is None:
-        raise InputError(f"{option('requests_per_call')}: goes with {option('calls_per_year')}; say how many calls there are")
+        raise InputError(
+            f"{option('requests_per_call')}: goes with {option('calls_per_year')}; add for example {option('calls_per_year')} 30000000"
+        )
     if users is not None and people[option("requests_per_user_day")] is None:
-        raise InputError(f"{option('users')}: goes with {option('requests_per_user_day')}; say how much each asks")
+        raise InputError(
+            f"{option('users')}: goes with {option('requests_per_user_day')}; add for example {option('requests_per_user_day')} 20"
+        )
 
 
 def _mean(mean_rps: float | None, calls: float | None, per_call: float | None) -> DemandSource:
@@ -167,8 +175,8 @@ def _from_mean(mean: float, percentile: float | None, factor: float | None, sour
             source=source,
         )
     chosen = PERCENTILE if percentile is None else percentile
-    if not 0 < chosen < 100:
-        raise InputError(f"{option('peak_percentile')}: {chosen:g} is not a percentile; write a number above 0 and below 100, such as 95")
+    if not 1 <= chosen < 100:
+        raise InputError(f"{option('peak_percentile')}: {chosen:g} is not a percentile; write a number from 1 to below 100, such as 95")
     counted = float(poisson_peak(mean, chosen))
     peak = max(counted, mean)
     return Demand(
@@ -201,7 +209,7 @@ def _hours(profile: Sequence[float]) -> list[float]:
         raise InputError(
             f"{option('profile')}: has {len(profile)} values; write 24 for the hours of a day, or 168 for a week from Monday 0 h"
         )
-    bad = [(hour, value) for hour, value in enumerate(profile) if not (math.isfinite(value) and value >= 0)]
+    bad = [(hour, value) for hour, value in enumerate(profile) if not 0 <= value <= MOST_LOAD]
     if bad:
         raise InputError(
             f"{option('profile')}: {bad[0][1]:g} at hour {bad[0][0]} is not a load; write requests per second, or shares, 0 or more"

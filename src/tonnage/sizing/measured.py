@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tonnage.errors import InputError, UnknownName, option
 from tonnage.plan.candidate import Candidate, by_gpus_needed
@@ -121,7 +121,7 @@ def size_measured(points: Sequence[MeasuredPoint], question: MeasuredQuestion) -
     rejected = tuple(o for o in outcomes if isinstance(o, Rejected))
     return Plan(
         scenario=_understood(curves, question),
-        demand=question.demand,
+        demand=replace(question.demand, sizing_requests_per_second=question.demand.peak_requests_per_second),
         candidates=tuple(candidates),
         rejected=rejected,
         reachable=None if candidates else nearest_of(map(_reached, rejected)),

@@ -23,7 +23,7 @@ def percentile_answer(chosen: Sized, best: Candidate) -> PercentileAnswer | None
     """
     question, trial = chosen.contender.question, chosen.ready.trial
     demand = question.demand
-    if demand.percentile is None or demand.mean_requests_per_second is None:
+    if demand.percentile is None:
         return None
     instance = chosen.contender.runs.instance(trial.deployment, traffic(question, trial.system.gpus, "closed"))
     capacity = find_capacity(chosen.contender.runs, instance, question.limits)
@@ -32,7 +32,7 @@ def percentile_answer(chosen: Sized, best: Candidate) -> PercentileAnswer | None
     need = fleet(best.parallelism.gpus, best.gpus_per_system).carrying(demand.peak_requests_per_second, capacity.rate)
     return PercentileAnswer(
         percentile=demand.percentile,
-        mean_requests_per_second=demand.mean_requests_per_second,
+        mean_requests_per_second=demand.sizing_requests_per_second,
         peak_requests_per_second=demand.peak_requests_per_second,
         requests_per_second_per_instance=capacity.rate,
         concurrency_per_instance=capacity.concurrency,

@@ -18,11 +18,12 @@ from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.notes import notes, provenance, understood
 from tonnage.sizing.parallel import parallel
 from tonnage.sizing.percentile import percentile_answer
+from tonnage.sizing.progress import Progress, Steps, no_progress
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.aims import ShortestAnswers
 from tonnage.sizing.search.candidate import candidate
 from tonnage.sizing.search.reachable import reachable
-from tonnage.sizing.search.search import Progress, Search, no_progress
+from tonnage.sizing.search.search import Search
 from tonnage.sizing.sensitivity import sensitivity
 from tonnage.sizing.tail import unreached
 from tonnage.sizing.warnings import warnings
@@ -49,7 +50,7 @@ def size(
 
     Args:
         question: what is asked.
-        progress: called after each deployment, and after each part of what is said of the choice.
+        progress: called after each deployment that was tried, and after each part of what is said of the choice.
         workers: threads to simulate on; the answer does not depend on it.
         prune: as for ``search.Search``; the choice does not depend on it.
         runs: the memory of an earlier question, whose runs are not made again.
@@ -58,19 +59,19 @@ def size(
         InputError: the question contradicts itself.
     """
     question.check()
-    runs = Runs() if runs is None else runs
+    runs, steps = Runs() if runs is None else runs, Steps(progress)
     have: Existing | None = None
     seeds: tuple[Ready, ...] = ()
     if question.have:
-        have, question, seeds = existing(question, runs, workers)
-    search = Search(question=question, runs=runs, progress=progress, workers=workers, prune=prune, seeds=seeds)
+        have, question, seeds = existing(question, runs, steps, workers)
+    search = Search(question=question, runs=runs, steps=steps, workers=workers, prune=prune, seeds=seeds)
     if question.objective == "latency" and (fewest := replace(search, rows=False).answer().best) is not None:
         search = replace(search, aim=ShortestAnswers(fewest))
     found = search.answer()
     candidates = _candidates(question, found, workers)
     best = found.best
     parts = _parts(search, best) if best is not None and question.deepen else {}
-    deep = _made(parts, len(found.prepared), progress, workers if question.recording is None else 1)
+    deep = _made(parts, steps, workers if question.recording is None else 1)
     return Plan(
         scenario=understood(question),
         demand=question.demand,
@@ -111,12 +112,13 @@ def _parts(search: Search, best: Sized) -> Parts:
     return parts
 
 
-def _made(parts: Parts, before: int, progress: Progress, workers: int | None) -> dict[str, Any]:
+def _made(parts: Parts, steps: Steps, workers: int | None) -> dict[str, Any]:
     """The parts, side by side, each told when it is done."""
     found: dict[str, Any] = {}
+    steps.expect(len(parts))
     for name, value in parallel(lambda name: parts[name](), list(parts), workers):
         found[name] = value
-        progress(before + len(found), before + len(parts), NAMES[name])
+        steps.done(NAMES[name])
     return found
 
 

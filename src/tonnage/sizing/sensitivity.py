@@ -15,7 +15,7 @@ from tonnage.plan.reason import NothingMeetsLimits
 from tonnage.plan.sensitivity import Changed, Input, Relaxed, Sensitivity, Swing
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.parallel import parallel
-from tonnage.sizing.search.search import no_progress
+from tonnage.sizing.progress import Steps
 
 if TYPE_CHECKING:
     from tonnage.sizing.loads.instance import Care
@@ -36,7 +36,11 @@ def sensitivity(search: Search, best: Sized) -> Sensitivity:
     question = search.question
     inputs: list[Input] = ["isl", "osl", "rate", "step_time"] if question.recording is None else ["rate", "step_time"]
     moves = [(name, sign * CHANGE) for name in inputs for sign in (-1, 1)]
-    changed = dict(parallel(lambda move: _changed(search, *move), moves, search.workers))
+    search.steps.expect(len(moves))
+    changed = {}
+    for move, found in parallel(lambda move: _changed(search, *move), moves, search.workers):
+        changed[move] = found
+        search.steps.done(f"{move[0]} {move[1]:+.0%}")
     swings = [Swing(input=name, low=changed[name, -CHANGE], high=changed[name, CHANGE]) for name in inputs]
     spare, size = question.spare, best.ready.trial.system.gpus
     return Sensitivity(
@@ -75,7 +79,7 @@ def again(search: Search, question: Question, *, care: Care = SURE) -> Answer:
     With ``QUICK`` short runs decide where rounding up to systems leaves no doubt about their number.
     """
     asked = replace(question, have=(), growth_per_month=None)
-    another = replace(search, question=asked, progress=no_progress, workers=1, rows=False, seeds=(), care=care)
+    another = replace(search, question=asked, steps=Steps(), workers=1, rows=False, seeds=(), care=care)
     found = another.answer()
     if care == QUICK and found.best is not None and found.best.in_doubt:
         return replace(another, care=SURE).answer()

@@ -28,8 +28,8 @@ SAMPLED = 4_000
 """Sessions that are drawn to know how long their prompts are."""
 
 MOST_BLOCK, LOST = 512, 0.06
-"""Largest block of a simulation in tokens, and the share of what a prompt has to compute that larger blocks may add, which is made up for by
-shorter questions. A simulated request takes as long as it has blocks: with blocks of 64 tokens in place of 16, a fifth of the time."""
+"""Largest block of a simulation in tokens, and the share of what a prompt has to compute that larger blocks may add, which shorter
+questions make up for. A simulated request takes as long as it has blocks: with blocks of 64 tokens in place of 16, a fifth of the time."""
 
 RECORDED = 512
 """Tokens of a block of recorded prompts, in the traces that name them (Mooncake)."""
@@ -105,7 +105,7 @@ class Sharing:
         return (1 - calls) * asked.think.within(seconds) + calls * asked.tool.within(seconds)
 
     def block_tokens(self, own: int, computed: float) -> int:
-        """Tokens of a KV block in simulations: the largest multiple of the engine's own by a power of two that hardly changes what is found.
+        """Tokens of a KV block in simulations: the engine's own times the largest power of two that hardly changes what is found.
 
         Of a session that goes on, half a block is computed again on average; of a shared prefix or a recorded prompt, what fills no block.
         """

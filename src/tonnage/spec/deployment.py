@@ -195,11 +195,14 @@ class Limit:
 
 Slo = tuple[Limit, ...]
 
-_LIMIT = re.compile(r"^\s*(?:(mean|avg|p50|p90|p95|p99)\s*(?:<=|≤|<|=|:)?\s*)?(\S.*?)\s*$", re.IGNORECASE)
+_LIMIT = re.compile(r"^\s*(?:(mean|avg|median|p50|p90|p95|p99)(?![\d.])\s*(?:<=|≤|<|=|:)?\s*)?(\S.*?)\s*$", re.IGNORECASE)
+_SPEED = re.compile(r"^([1-9]\d*(?:\.\d+)?)\s*(?:tok(?:en)?s?\s*/\s*s|tps)$", re.IGNORECASE)
+"""The pace of an answer, whose inverse is the time of a token."""
+_SEVERAL = re.compile(r"[,;]\s*(?:mean|avg|median|p\d)", re.IGNORECASE)
 
 
 def parse_limit(metric: LimitMetric, text: str) -> Limit:
-    """Read "p95<=3s" or "mean 500ms"; a bare "3s" is the p95.
+    """Read "p95<=3s" or "mean 500ms"; a bare "3s" is the p95. A pace, "20 tokens/s", is read as the time of a token.
 
     Raises:
         InputError: no duration with a unit, an unknown statistic, or a limit of zero.
@@ -208,12 +211,16 @@ def parse_limit(metric: LimitMetric, text: str) -> Limit:
     match = _LIMIT.match(text)
     if not match:
         raise InputError(f"{where}: '{text}' is not a limit; write for example \"p95<=500ms\"")
-    name = (match.group(1) or "p95").lower().replace("avg", "mean")
+    name = (match.group(1) or "p95").lower()
+    name = {"avg": "mean", "median": "p50"}.get(name, name)
     statistic = next(s for s in STATISTICS if s == name)
     rest = match.group(2)
     if not re.match(r"^[+-]?[\d.]", rest):
         raise InputError(f"{where}: '{text}' is not a limit; write for example \"p95<=500ms\" with one of {', '.join(STATISTICS)}")
-    seconds = parse_duration(rest, where)
+    if _SEVERAL.search(rest):
+        raise InputError(f'{where}: \'{text}\' holds several limits; give each by itself, such as {where} "mean<=300ms" {where} "p95<=1s"')
+    speed = _SPEED.match(rest) if metric in ("itl", "tpot") else None
+    seconds = parse_duration(rest, where) if speed is None else 1 / float(speed[1])
     if seconds == 0:
         raise InputError(f"{where}: '{text}' can never be met; give a limit above zero")
     return Limit(metric=metric, statistic=statistic, seconds=seconds)

@@ -67,6 +67,7 @@ class Launch:
         file_flag: the flag of the configuration file; empty where everything has a flag.
         file_keys: pairs of a setting that only the file has and its key, with dots between the levels; a leading "not " turns it round.
         speculation: pairs of a method of speculative decoding (``spec.speculation.METHODS``) and what it adds; others cannot be started.
+        quantize: pairs of a number format and the arguments that make the engine quantise a 16-bit checkpoint to it at start.
         source, date: where the names come from and when they were taken down.
     """
 
@@ -76,6 +77,7 @@ class Launch:
     file_flag: str = ""
     file_keys: tuple[tuple[str, str], ...] = ()
     speculation: tuple[tuple[str, Drafting], ...] = ()
+    quantize: tuple[tuple[str, tuple[str, ...]], ...] = ()
     source: str
     date: str
 
@@ -91,6 +93,10 @@ class Launch:
         """What a method of speculative decoding adds; None where the engine cannot be started with it."""
         return dict(self.speculation).get(method)
 
+    def quantizing(self, weights: str) -> tuple[str, ...]:
+        """The arguments that make the engine quantise to a number format at start; empty if it cannot."""
+        return dict(self.quantize).get(weights, ())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchEntry:
@@ -104,6 +110,7 @@ class LaunchEntry:
     file_flag: str = ""
     file_keys: dict[str, str] | None = None
     speculation: dict[str, DraftingEntry] | None = None
+    quantize: dict[str, tuple[str, ...]] | None = None
     source: str
     date: str
 
@@ -119,6 +126,7 @@ class LaunchEntry:
                 (method, Drafting(words=one.words, file=tuple((one.file or {}).items())))
                 for method, one in (self.speculation or {}).items()
             ),
+            quantize=tuple((self.quantize or {}).items()),
             source=self.source,
             date=self.date,
         )

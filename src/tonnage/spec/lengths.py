@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from tonnage.errors import InputError
+from tonnage.spec.written_numbers import number_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -197,21 +198,21 @@ _UNIT = re.compile(r"\s*(words?|tokens?|characters?|chars?)$")
 _WITHIN = re.compile(rf"^(.+)\+-({_NUMBER})%(?:\+({_NUMBER}))?$")
 _PLUS = re.compile(rf"^(.*[^e+])\+({_NUMBER})$")
 _PAIR = re.compile(r"^(normal|lognormal|uniform):([^,]+),([^,]+)$")
-_INTERVAL = re.compile(rf"^uniform:({_NUMBER})-({_NUMBER})$")
+_INTERVAL = re.compile(rf"^(?:uniform:)?({_NUMBER})\s*-\s*({_NUMBER})$")
 _BIN = re.compile(rf"^\s*({_NUMBER})\s*:\s*({_NUMBER})\s*$")
-_TIMES = re.compile(rf"^\s*(\d+)\s*[x×]\s*({_NUMBER}\s*(?:words?|tokens?|characters?|chars?)?)\s*$", re.IGNORECASE)
+_PART = re.compile(r"^(?:(\d+)\s*[x×*]\s*)?(.+?)\s*(words?|tokens?|characters?|chars?)?$")
 
 
 def parse_lengths(text: str, where: str, words_per_token: float = WORDS_PER_TOKEN) -> Lengths:
-    """Read "2000", "exact:2000", "2000±500", "2000±20%", "lognormal:2000,500", "uniform:1600-2000" or "histogram:100:0.2,500:0.8".
+    """Read "2000", "2k", "exact:2000", "2000±500", "2000±20%", "lognormal:2000,500", "1600-2000" or "histogram:100:0.2,500:0.8".
 
-    Each may end in "words" ("3500words") or "chars" ("8000chars"), or have a fixed part added ("lognormal:300,90+4600"); a path that
-    ends in ".csv" is a file with the columns value and weight.
+    An interval may be written "uniform:1600-2000" too. Each may end in "words" ("3500words") or "chars" ("8000chars"), or have a fixed part
+    added ("lognormal:300,90+4600"); a path that ends in ".csv" is a file with the columns value and weight.
 
     Raises:
         InputError: not one of these forms, or a length below one token.
     """
-    plain = text.strip().lower().replace("±", "+-")
+    plain = text.strip().lower().replace("±", "+-").replace("+/-", "+-")
     if plain.endswith(".csv"):
         from tonnage.spec.length_files import read_histogram
 
@@ -270,10 +271,22 @@ def _one_form(plain: str, text: str, where: str) -> Lengths:
         kind, mean, std = "uniform", (low + high) / 2, (high - low) / math.sqrt(12.0)
     elif "+-" in plain:
         kind = "normal"
-        mean, std = (float(part) for part in plain.split("+-"))
+        mean, std = (_number(part) for part in plain.split("+-"))
     else:
-        mean, std = float(plain), 0.0
+        mean, std = _number(plain), 0.0
     return Lengths(kind="fixed" if std == 0 else kind, mean=mean, std=std)
+
+
+def _number(text: str) -> float:
+    """A number, such as "2000", "2,000" or "2k".
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = number_of(text)
+    if found is None:
+        raise ValueError(text)
+    return found
 
 
 def _histogram(body: str, text: str, where: str) -> Lengths:
@@ -286,8 +299,8 @@ def _histogram(body: str, text: str, where: str) -> Lengths:
 
 def _form(text: str, where: str) -> str:
     return (
-        f"{where}: '{text}' is not a length in tokens; write for example 2000, exact:2000, 2000+-500, 2000+-20%, 3500words, 8000chars, lognormal:2000,500, "
-        "uniform:1600-2000, histogram:100:0.2,500:0.8 or the path of a .csv"
+        f"{where}: '{text}' is not a length in tokens; write for example 2000, exact:2000, 2000+-500, 2000+-20%, 3500words, 8000chars, "
+        "lognormal:2000,500, uniform:1600-2000, histogram:100:0.2,500:0.8 or the path of a .csv"
     )
 
 
@@ -309,16 +322,14 @@ def parse_part(text: str, where: str, words_per_token: float = WORDS_PER_TOKEN) 
     Raises:
         InputError: neither form, or more than any model takes.
     """
-    plain = str(text).strip()
-    match = _TIMES.match(plain) or re.match(rf"^()({_NUMBER}\s*(?:words?|tokens?|characters?|chars?)?)$", plain, re.IGNORECASE)
-    if not match:
+    match = _PART.match(str(text).strip().lower())
+    tokens = None if match is None else number_of(match[2])
+    if match is None or tokens is None or not tokens >= 0:
         raise InputError(
             f"{where}: '{text}' is not a part of a prompt; write tokens, words or characters, or several such as 5x400 or 3x300words"
         )
-    body = match.group(2).lower()
-    unit = _UNIT.search(body)
-    tokens = float(body[: unit.start()] if unit else body) / _per_token(unit, words_per_token)
-    count = int(match.group(1) or 1)
+    tokens /= _per_token(_UNIT.search(match[3] or ""), words_per_token)
+    count = int(match[1] or 1)
     if not 0 <= count * tokens <= MAX_TOKENS:
         raise InputError(f"{where}: '{text}' is above {MAX_TOKENS:,} tokens, more than any model takes")
     return count, tokens

@@ -89,6 +89,11 @@ class Precision:
         """The name without what is said about KV cache and sparsity, such as "fp8"."""
         return self.name.partition("+")[0]
 
+    @property
+    def weights(self) -> str:
+        """The name without the KV format, such as "nvfp4+experts"."""
+        return "+".join(part for part in self.name.split("+") if not part.startswith(KV))
+
 
 def _format(name: str, *, weight_bits: float, value_bits: int, arithmetic: Arithmetic, kv: KvFormat = "fp16") -> Precision:
     unpacked = value_bits < BITS[arithmetic]

@@ -13,6 +13,7 @@ Formats, told apart by their columns:
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -228,6 +229,9 @@ def load_profile(path: str, where: str) -> tuple[float, ...]:
     Raises:
         InputError: the file cannot be read as that; every bad value is named with its line.
     """
+    if not os.path.exists(path):
+        named = path if len(path) <= 60 else f"{path[:60]}…"
+        raise InputError(f"{where}: '{named}' is no file and no list of numbers; write 24 or 168 hourly loads such as 3,2,2,…, or a .csv")
     text = text_lines(path, where)
     header = [cell.strip().lower() for cell in text[0].split(",")] if text else []
     name = next((n for n in ("requests_per_second", "rps", "share", "value") if n in header), None)

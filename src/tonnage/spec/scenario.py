@@ -12,6 +12,7 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, Literal, get_args, get_type_hints
 
 from tonnage.spec.typed_values import FORBID
+from tonnage.spec.written_numbers import Unit, number_of
 
 Mode = Literal["streaming", "sequential", "offline"]
 UseCase = Literal[
@@ -35,9 +36,9 @@ Texts = str | list[str] | None
 Counts = int | str | list[int] | None
 
 
-def leaf(about: str, *, default: Any = None, factory: Any = MISSING, file: bool = False) -> Any:
-    """A leaf of the tree: what it says, and whether it is the path of a file."""
-    facts = {"about": about, "file": file}
+def leaf(about: str, *, default: Any = None, factory: Any = MISSING, file: bool = False, unit: Unit = "") -> Any:
+    """A leaf of the tree: what it says, whether it is the path of a file, and the units that a number may be written in."""
+    facts = {"about": about, "file": file, "unit": unit}
     return field(default_factory=factory, metadata=facts) if factory is not MISSING else field(default=default, metadata=facts)
 
 
@@ -69,7 +70,7 @@ class SessionsAsked:
     __pydantic_config__ = FORBID
 
     shared_prefix: Length = leaf("Length of a prefix that prompts share, in tokens or words; it is added to them and may be cached.")
-    shared_prefix_share: Number = leaf("Share of the conversations that begin with it, from 0 to 1 (default: 1).")
+    shared_prefix_share: Number = leaf("Share of the conversations that begin with it, from 0 to 1 (default: 1).", unit="share")
     shared_prefixes: int | None = leaf("How many different shared prefixes there are (default: 1).")
     turns: Length = leaf(
         "Turns of a conversation, such as 5 or uniform:2-8: each prompt is the whole history and a question of the prompt length."
@@ -86,20 +87,24 @@ class DemandAsked:
 
     __pydantic_config__ = FORBID
 
-    peak_rps: Number = leaf("Requests per second at the peak.")
-    mean_rps: Number = leaf("Mean requests per second of Poisson traffic, in place of a peak; a profile or a trace is scaled to it.")
-    peak_percentile: Number = leaf(
-        "With a mean: the percentile of the arrivals in one second that is sized for, the method of NVIDIA's course."
+    peak_rps: Number = leaf("Requests per second at the peak.", unit="rate")
+    mean_rps: Number = leaf(
+        "Mean requests per second of Poisson traffic, in place of a peak; a profile or a trace is scaled to it.", unit="rate"
     )
-    peak_factor: Number = leaf("With a mean: the peak as a multiple of the mean, in place of a percentile.")
+    peak_percentile: Number = leaf(
+        "With a mean: the percentile of the arrivals in one second that is sized for, the method of NVIDIA's course.",
+        unit="percentile",
+    )
+    peak_factor: Number = leaf("With a mean: the peak as a multiple of the mean, in place of a percentile.", unit="factor")
     users: Number = leaf("Number of people who send requests.")
-    requests_per_user_day: Number = leaf("Requests that each of them sends on a working day.")
-    working_hours: Number = leaf("Hours of the working day over which the requests arrive (default: 8).")
-    working_days: Number = leaf("Working days in a week (default: 5).")
-    calls_per_year: Number = leaf("Calls, or other business transactions, in a year.")
+    requests_per_user_day: Number = leaf("Requests that each of them sends on a working day.", unit="daily")
+    working_hours: Number = leaf("Hours of the working day over which the requests arrive (default: 8).", unit="hours")
+    working_days: Number = leaf("Working days in a week (default: 5).", unit="days")
+    calls_per_year: Number = leaf("Calls, or other business transactions, in a year.", unit="yearly")
     requests_per_call: Number = leaf("Requests to the model that each of them makes (default: 1).")
     profile: str | list[float] | None = leaf(
-        "24 or 168 hourly loads, in a .csv or as values: requests per second, or shares where a mean or a peak is given.", file=True
+        "24 or 168 hourly loads, as values with commas or in a .csv: requests per second, or shares where a mean or a peak is given.",
+        file=True,
     )
     trace: Text = leaf(
         "File of recorded requests (the formats of Azure, Mooncake or BurstGPT, timestamp,isl,osl, a run folder, or what vllm bench, "
@@ -204,9 +209,9 @@ class ChoiceAsked:
         "What is to be as little as possible: gpus (default), cost of a year, power of the systems, or latency (mean E2E at the peak)."
     )
     budget: Text = leaf('Most that may be spent, such as "500k USD" to buy the systems, or "200k USD/year" for a year of serving.')
-    max_kw: Number = leaf("Most kW that the systems may draw together.")
+    max_kw: Number = leaf("Most kW that the systems may draw together.", unit="kilowatts")
     max_racks: int | None = leaf("Most racks that the systems may stand in.")
-    rack_kw: Number = leaf("Kilowatts that one rack can feed and cool (default: 42, four DGX H100).")
+    rack_kw: Number = leaf("Kilowatts that one rack can feed and cool (default: 42, four DGX H100).", unit="kilowatts")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +227,7 @@ class StandbyAsked:
     repair_time: Text = leaf("Mean time until a failed one works again, such as 24h.")
     repairers: int | None = leaf("Repairs that go on at once (default: as many as there are failures).")
     failing: Literal["system", "instance"] | None = leaf("What fails at once: a whole system (default) or one instance.")
-    spare_instances: int | None = leaf("Instances in addition to those that the load needs; 1 is N+1 by instances.")
+    spare_instances: int | None = leaf("Instances in addition to those that the load needs; 1 is N+1 by instances.", unit="spare")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,8 +271,11 @@ class Scenario:
         "Systems that exist, such as 3xdgx-h100, 3x4xl40s, 16xh100 (GPUs), 2xp5.48xlarge or 2xmine.yaml: the plan says what they carry, "
         "not how many are needed."
     )
-    growth: Length = leaf("Growth of the load, such as 5%/month or 60%/year.")
-    spare: int | None = leaf("Systems in addition to those that the load needs; 1 is N+1.")
+    growth: Length = leaf(
+        "Growth of the load, such as 5%/month or 60%/year: the plan says until when the systems are enough, and how many it takes in one, "
+        "two and three years."
+    )
+    spare: int | None = leaf("Systems in addition to those that the load needs; 1 is N+1.", unit="spare")
     choice: ChoiceAsked = field(default_factory=ChoiceAsked)
     standby: StandbyAsked = field(default_factory=StandbyAsked)
     scaling: ScalingAsked = field(default_factory=ScalingAsked)
@@ -294,12 +302,14 @@ class Leaf:
         kind: its annotation.
         about: one sentence.
         file: whether a text there is a path.
+        unit: the units that a number may be written in, a key of ``written_numbers.UNITS``.
     """
 
     path: tuple[str, ...]
     kind: Any
     about: str
     file: bool
+    unit: Unit = ""
 
     @property
     def name(self) -> str:
@@ -311,6 +321,20 @@ class Leaf:
         """The place in a file, such as "demand.peak_rps"."""
         return ".".join(self.path)
 
+    @property
+    def number(self) -> type[int] | type[float] | None:
+        """Whether only a whole number or only a number may stand there; None where something else may."""
+        if takes(self.kind, str) or takes(self.kind, bool):
+            return None
+        return int if takes(self.kind, int) else float if takes(self.kind, float) else None
+
+    def read(self, text: str) -> float | None:
+        """The number that a text says; None where it is none, or where none is asked for."""
+        found = None if self.number is None else number_of(text, self.unit)
+        if found is None or self.number is float:
+            return found
+        return int(found) if found.is_integer() else None
+
 
 def leaves(branch: type = Scenario, path: tuple[str, ...] = ()) -> Iterator[Leaf]:
     """Every leaf of the tree, in the order of its questions."""
@@ -320,7 +344,7 @@ def leaves(branch: type = Scenario, path: tuple[str, ...] = ()) -> Iterator[Leaf
         if is_dataclass(kind) and isinstance(kind, type):
             yield from leaves(kind, (*path, part.name))
         else:
-            yield Leaf(path=(*path, part.name), kind=kind, about=part.metadata["about"], file=part.metadata["file"])
+            yield Leaf(path=(*path, part.name), kind=kind, **part.metadata)
 
 
 def takes(kind: Any, wanted: type) -> bool:

@@ -13,6 +13,7 @@ from tonnage.csv_file import read_text
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.spec.scenario import Leaf, Scenario, leaves, takes, to_document
 from tonnage.spec.typed_values import adapter
+from tonnage.spec.written_numbers import numbers_of
 from tonnage.spec.yaml_text import parse_yaml
 
 
@@ -22,6 +23,8 @@ def read_document(path: str) -> dict[str, Any]:
     Raises:
         InputError: no such file, or one that does not hold a scenario.
     """
+    if not os.path.exists(path) and not os.path.splitext(path)[1]:
+        raise InputError(f"{path}: is no scenario file; write several values of one option with commas between, such as h100,{path}")
     document = parse_yaml(read_text(path, "scenario"), path)
     if not isinstance(document, dict):
         raise InputError(f"{path}: is not a scenario; write keys such as model:, lengths:, demand:, limits: (./tonnage schema)")
@@ -34,7 +37,7 @@ def _from_folder(document: dict[str, Any], folder: str) -> dict[str, Any]:
         branch: Any = document
         for name in leaf.path[:-1]:
             branch = branch.get(name) if isinstance(branch, dict) else None
-        value = branch.get(leaf.name) if isinstance(branch, dict) else None
+        value = _as_numbers(leaf, branch.get(leaf.name)) if isinstance(branch, dict) else None
         if isinstance(value, str) and (leaf.file or (leaf.name in ("isl", "osl") and value.endswith(".csv"))):
             branch[leaf.name] = os.path.join(folder, value)
     return document
@@ -65,7 +68,7 @@ def scenario_of(document: Mapping[str, Any], given: Mapping[str, Any], source: s
 
     merged = _merged(document, given)
     try:
-        found: Scenario = adapter(Scenario).validate_python(_without_lone_booleans(merged))
+        found: Scenario = adapter(Scenario).validate_python(_in_kind(merged))
     except ValidationError as error:
         places: dict[str, str] = {}
         for fault in error.errors(include_url=False):
@@ -113,8 +116,19 @@ def _merged(document: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, 
     return merged
 
 
-def _without_lone_booleans(document: dict[str, Any]) -> dict[str, Any]:
-    """YAML reads "yes" and "on" as booleans: where none may stand they become text, which is refused."""
+def _as_numbers(leaf: Leaf, value: Any) -> Any:
+    """The numbers that a text says where they may stand; any other value as it is."""
+    if not isinstance(value, str):
+        return value
+    found = numbers_of(value) if list[float] in get_args(leaf.kind) else leaf.read(value)
+    return value if found is None else found
+
+
+def _in_kind(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with numbers in place of texts that say them.
+
+    YAML reads "yes" and "on" as booleans: where none may stand they become text, which is refused.
+    """
     found = {key: dict(value) if isinstance(value, dict) else value for key, value in document.items()}
     for leaf in leaves():
         branch: Any = found
@@ -122,6 +136,8 @@ def _without_lone_booleans(document: dict[str, Any]) -> dict[str, Any]:
             branch = branch.get(name) if isinstance(branch, dict) else None
         if isinstance(branch, dict) and isinstance(branch.get(leaf.name), bool) and not takes(leaf.kind, bool):
             branch[leaf.name] = str(branch[leaf.name])
+        elif isinstance(branch, dict) and isinstance(branch.get(leaf.name), str):
+            branch[leaf.name] = _as_numbers(leaf, branch[leaf.name])
         elif isinstance(branch, dict) and leaf.path[:-1] and branch.get(leaf.name) is None:
             branch.pop(leaf.name, None)
     for part in fields(Scenario):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -96,11 +97,13 @@ class _File:
 
 
 def is_service(path: Path | str) -> bool:
-    """Whether a file holds a service of models that are not LLMs: it has the key ``service``.
+    """Whether a file holds a service of models that are not LLMs: it has the key ``service``; one that is not there holds none.
 
     Raises:
-        InputError: no such file, or neither YAML nor JSON.
+        InputError: neither YAML nor JSON.
     """
+    if not os.path.exists(path):
+        return False
     document = parse_yaml(read_text(str(path), "scenario"), str(path))
     return isinstance(document, dict) and "service" in document
 

@@ -12,12 +12,15 @@ at which NVIDIA publishes the throughput of TensorRT-LLM (docs/performance/perf-
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Literal
 
 from tonnage.errors import InputError
 from tonnage.spec.deployment import METRICS, Limit, LimitMetric, Slo, parse_limit
 from tonnage.spec.lengths import MAX_TOKENS, Pairs
-from tonnage.spec.scenario import LimitsAsked, Mode, Scenario, UseCase
+from tonnage.spec.scenario import LengthsAsked, LimitsAsked, Mode, Scenario, UseCase
+from tonnage.spec.written_numbers import number_of
 
 READING_S = 0.200
 """Seconds a token of a usual reader."""
@@ -31,25 +34,36 @@ FAST_READING_S = 0.090
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preset:
-    """Defaults of one use case; what the asker says stands in their place."""
+    """Defaults of one use case; what the asker says stands in their place.
+
+    Attributes:
+        mode, isl, osl, limits: of a whole request.
+        parts: what ``isl`` is the sum of; None where it is one piece, to which parts that the asker names are added.
+    """
 
     mode: Mode
     isl: str
     osl: str
     limits: LimitsAsked
+    parts: LengthsAsked | None = None
 
 
 READING = "p99<=250ms"
 PIECES = 1_000
 """Pairs that a mixture is made of: shares are exact to a thousandth."""
 MIXTURE = '"short-in-short-out 0.7, 4000/300 0.3"'
-_PART = re.compile(r"^\s*(?:([a-z-]+)|(\d{1,8})\s*/\s*(\d{1,8}))\s+(\d+(?:\.\d*)?|\.\d+)\s*$")
+_PART = re.compile(r"^\s*(?:([a-z-]+)|(\d{1,8})\s*/\s*(\d{1,8}))\s+((?:\d+\.?\d*|\.\d+)\s*%?)\s*$")
 SHORT, LONG = "128", "2048"
+
+DefaultPart = Literal["system_prompt", "retrieved", "history", "shared_prefix"]
+PARTS: tuple[DefaultPart, ...] = ("system_prompt", "retrieved", "history")
+RAG = LengthsAsked(isl="100", system_prompt="500", retrieved="5x400", history="3x300")
+"""A prompt of RAG by its parts. NVIDIA's course counts passages and history into its 3,500 tokens and does not split them: this is ours."""
 
 PRESETS: dict[UseCase, Preset] = {
     "chatbot": Preset(mode="streaming", isl="500", osl="200", limits=LimitsAsked(ttft="p95<=1s", itl=READING)),
     "summarization": Preset(mode="streaming", isl="3000", osl="300", limits=LimitsAsked(ttft="p95<=3s", itl=READING)),
-    "rag": Preset(mode="streaming", isl="3500", osl="500", limits=LimitsAsked(ttft="p95<=2s", itl=READING)),
+    "rag": Preset(mode="streaming", isl="3500", osl="500", limits=LimitsAsked(ttft="p95<=2s", itl=READING), parts=RAG),
     "data-generation": Preset(mode="streaming", isl="300", osl="1500", limits=LimitsAsked(itl="p99<=35ms")),
     "offline": Preset(mode="offline", isl="1000", osl="300", limits=LimitsAsked()),
     "short-in-short-out": Preset(mode="streaming", isl=SHORT, osl=SHORT, limits=LimitsAsked()),
@@ -60,7 +74,7 @@ PRESETS: dict[UseCase, Preset] = {
 
 
 def mixture_of(text: str, where: str) -> Pairs:
-    """Read "short-in-short-out 0.7, 4000/300 0.3": use cases or pairs of lengths (ISL/OSL, in tokens), each with its share.
+    """Read "short-in-short-out 0.7, 4000/300 30%": use cases or pairs of lengths (ISL/OSL, in tokens), each with its share.
 
     Raises:
         InputError: another form, or shares that do not sum to 1.
@@ -72,7 +86,7 @@ def mixture_of(text: str, where: str) -> Pairs:
         lengths = ("", "") if match is None else (match[2], match[3]) if named is None else (named.isl, named.osl)
         if match is None or not all(each and 1 <= int(each) <= MAX_TOKENS for each in lengths):
             raise InputError(f"{where}: '{part.strip()}' is no kind of length with its share; write such as {MIXTURE}")
-        parts.append((int(lengths[0]), int(lengths[1]), float(match[4])))
+        parts.append((int(lengths[0]), int(lengths[1]), number_of(match[4], "share") or 0.0))
     total = sum(share for _, _, share in parts)
     if abs(total - 1) > 1e-6 or min(share for _, _, share in parts) <= 0:
         raise InputError(f"{where}: the shares of '{text}' sum to {total:g}; write shares above 0 that sum to 1, such as {MIXTURE}")
@@ -85,37 +99,32 @@ def mixture_of(text: str, where: str) -> Pairs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What a use case set because the asker did not; what it left alone is None or empty."""
+    """What a use case set because the asker did not; what it left alone is None or empty.
+
+    Attributes:
+        parts: of the prompt, by the names of their leaves, where the asker named others of them.
+    """
 
     use_case: UseCase
     mode: Mode | None
     isl: str
     osl: str
     limits: Slo
+    parts: Mapping[DefaultPart, str] = field(default_factory=dict)
 
 
 def with_defaults(scenario: Scenario) -> tuple[Scenario, Defaults | None]:
     """The scenario with what its use case sets, and what that was; None where it sets nothing.
 
-    Lengths stand where neither lengths, pairs nor a trace are given (the prompt's not where its parts are); a limit
-    stands where its metric has none.
+    Lengths stand where neither lengths, pairs nor a trace are given; a limit stands where its metric has none. Parts of the prompt that
+    are given take the place of the use case's own part, and are added to a prompt that it does not split.
     Where another mode was asked for, only limits that count in it stand: the use case's own are left out.
     """
     if scenario.use_case is None:
         return scenario, None
     preset = PRESETS[scenario.use_case]
     mode = preset.mode if scenario.mode is None else scenario.mode
-    lengths = scenario.lengths
-    lengths_set: dict[str, str] = {}
-    parts = any(getattr(lengths, part) is not None for part in ("system_prompt", "retrieved", "history"))
-    if (
-        lengths.pairs is None
-        and lengths.mixture is None
-        and (scenario.demand.trace is None or lengths.isl is not None or lengths.osl is not None)
-    ):
-        for name in ("isl", "osl"):
-            if getattr(lengths, name) is None and not (name == "isl" and parts):
-                lengths_set[name] = getattr(preset, name)
+    lengths, parts = _lengths_set(scenario, preset)
     limits_set: list[Limit] = []
     limits = scenario.limits
     for part in fields(LimitsAsked) if mode == preset.mode else ():
@@ -126,13 +135,45 @@ def with_defaults(scenario: Scenario) -> tuple[Scenario, Defaults | None]:
     found = Defaults(
         use_case=scenario.use_case,
         mode=mode if scenario.mode is None else None,
-        isl=lengths_set.get("isl", ""),
-        osl=lengths_set.get("osl", ""),
+        isl=lengths.get("isl", ""),
+        osl=lengths.get("osl", ""),
         limits=tuple(limits_set),
+        parts=parts,
     )
-    anything = found.mode is not None or lengths_set or limits_set
-    lengths = replace(lengths, **lengths_set)  # type: ignore[arg-type]
-    return replace(scenario, mode=mode, lengths=lengths, limits=limits), found if anything else None
+    anything = found.mode is not None or lengths or limits_set
+    of_prompt = lengths | {name: text for name, text in parts.items() if name != "shared_prefix"}
+    shared = parts.get("shared_prefix", scenario.sessions.shared_prefix)
+    made = replace(
+        scenario,
+        mode=mode,
+        lengths=replace(scenario.lengths, **of_prompt),  # type: ignore[arg-type]
+        sessions=replace(scenario.sessions, shared_prefix=shared),
+        limits=limits,
+    )
+    return made, found if anything else None
+
+
+def _lengths_set(scenario: Scenario, preset: Preset) -> tuple[dict[str, str], dict[DefaultPart, str]]:
+    """ISL and OSL, and the parts of the prompt, that the asker leaves to the use case.
+
+    Turns make the history of a conversation, and what prompts share is their system prompt.
+    """
+    asked, sessions = scenario.lengths, scenario.sessions
+    drawn = scenario.demand.trace is not None and asked.isl is None and asked.osl is None
+    if asked.pairs is not None or asked.mixture is not None or drawn:
+        return {}, {}
+    lengths = {} if asked.osl is not None else {"osl": preset.osl}
+    given = [name for name in PARTS if getattr(asked, name) is not None]
+    follows, shares = sessions.turns is not None, sessions.shared_prefix is not None
+    if asked.isl is not None:
+        return lengths, {}
+    if preset.parts is None or not (given or follows or shares):
+        return {"isl": preset.isl, **lengths}, {}
+    own = {name: str(getattr(preset.parts, name)) for name in PARTS if name not in given}
+    if follows and not shares and "system_prompt" in own:
+        own["shared_prefix"] = own["system_prompt"]
+    made_by_turns = ("history", "system_prompt") if follows else ("system_prompt",) if shares else ()
+    return {"isl": str(preset.parts.isl), **lengths}, {name: text for name, text in own.items() if name not in made_by_turns}
 
 
 def _metric(name: str) -> LimitMetric:

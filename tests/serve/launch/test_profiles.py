@@ -80,7 +80,9 @@ def test_the_order_is_that_of_nim() -> None:
     same = [one for one in ours if one.precision == "fp8"]
     assert [one.name for one in same] == ["vllm-fp8-tp8-pp1-latency", "vllm-fp8-tp4-pp1-latency", "vllm-fp8-tp2-pp1-throughput"]
     taken = prepare_engine(EngineAsked(engine="auto", model=BIG), of(), dry=True)
-    assert taken.why.startswith("tensorrt-llm-bf16-tp8-pp1-latency, by NIM's order")  # no checkpoint in fewer bits is known
+    assert taken.why.startswith("tensorrt-llm-bf16-tp8-pp1-latency, by NIM's order")  # the author publishes none in fewer bits
+    narrow = prepare_engine(EngineAsked(engine="auto", model=BIG, precision="fp8"), of(), dry=True)
+    assert "nvidia/Llama-3.1-70B-Instruct-FP8" in narrow.instances[0].argv  # the published one that TensorRT-LLM reads
     named = prepare_engine(EngineAsked(engine="auto", model=BIG, precision="fp8", checkpoint="a/b-fp8"), of(), dry=True)
     assert named.why.startswith("tensorrt-llm-fp8-tp8-pp1-latency")
 
@@ -92,7 +94,7 @@ def test_the_order_is_that_of_nim() -> None:
         ({"model": BIG, "profile": "nothing"}, of(), "there is no 'nothing'"),
         ({"model": "deepseek-v3"}, of(count=1), "no profile runs on this machine; the nearest"),
         ({"model": BIG, "precision": "nvfp4"}, of(), "no FP4 matrix units for nvfp4"),
-        ({"model": BIG, "precision": "fp8"}, of(), "no checkpoint in that format is known"),
+        ({"model": BIG, "precision": "int8-wo"}, of(), "no checkpoint in that format is known"),
         ({"model": BIG, "gpus": "0,9"}, of(), "there is no GPU 9"),
         ({"model": "llama-3.1-8b", "gpus": "3"}, busy(of(), 3), "others use 40 of 80 GiB of GPU 3"),
         ({"model": "llama-3.1-8b", "instances": 9, "tp": 1}, of(), "9 instances of 1 GPUs each need 9; 8 are free"),

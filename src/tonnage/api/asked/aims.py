@@ -11,13 +11,11 @@ from tonnage.plan.aim import RACK_KW, Aim, BudgetOf
 from tonnage.plan.standby import Unit
 from tonnage.sizing.fleet.availability import Failures
 from tonnage.spec.scenario import ChoiceAsked, Scenario, StandbyAsked
+from tonnage.spec.written_numbers import number_of
 from tonnage.units import parse_duration
 
-_BUDGET = re.compile(
-    r"^(?:usd|us\$|\$)?\s*(\d[\d,_]*(?:\.\d+)?)\s*(k|m|bn|million|billion|thousand)?\s*(?:usd|us\$|\$)?\s*(?:(?:/|per|a)\s*(year|yr|y|a))?$",
-    re.IGNORECASE,
-)
-_TIMES = {"k": 1e3, "thousand": 1e3, "m": 1e6, "million": 1e6, "bn": 1e9, "billion": 1e9}
+_TIME = re.compile(r"^(.*?)\s*(?:(?:/|per|a|p\.?)\s*(year|yr|y|a|annum|month|mo)\.?)$", re.IGNORECASE)
+MONTHS = 12
 MOST_SPARE_INSTANCES = 1_000_000
 _NO_BUDGET: tuple[float | None, BudgetOf] = (None, "purchase")
 
@@ -70,18 +68,18 @@ def said_of_choice(scenario: Scenario) -> str | None:
 
 
 def budget_of(text: str) -> tuple[float, BudgetOf]:
-    """Read "500k USD" as what may be spent to buy, "200k USD/year" as what a year may cost.
+    """Read "500k USD" as what may be spent to buy, "200k USD/year" or "20k USD/month" as what a year may cost.
 
     Raises:
-        InputError: neither of these forms.
+        InputError: none of these forms.
     """
-    match = _BUDGET.match(str(text).strip())
-    usd = float(match.group(1).replace(",", "").replace("_", "")) * _TIMES.get((match.group(2) or "").lower(), 1.0) if match else 0.0
-    if not match or not 0 < usd <= 1e15:
-        raise InputError(
-            f"{option('budget')}: '{str(text)[:40]}' is not a budget in US dollars; write for example 500k USD or 200k USD/year"
-        )
-    return usd, "year" if match.group(3) else "purchase"
+    written = str(text).strip()
+    match = _TIME.match(written)
+    usd = number_of(match[1] if match else written, "usd")
+    times = MONTHS if match is not None and match[2].lower().startswith("mo") else 1
+    if usd is None or not 0 < usd <= 1e15:
+        raise InputError(f"{option('budget')}: '{written[:40]}' is not a budget in US dollars; write for example 500k USD or 200k USD/year")
+    return usd * times, "purchase" if match is None else "year"
 
 
 def reserve_of(asked: StandbyAsked) -> Reserve | None:

@@ -11,6 +11,7 @@ from tonnage.errors import InputError, option
 from tonnage.plan.confidence import CONFIDENCE, CONFIDENCES
 from tonnage.spec.deployment import METRICS, Limit, parse_limit
 from tonnage.spec.workload import Lengths, parse_lengths
+from tonnage.spec.written_numbers import number_of
 
 Many = str | int | Iterable[str | int]
 """One value, a comma-separated string, or several values."""
@@ -63,9 +64,10 @@ def whole_numbers(values: Many, where: str) -> tuple[int, ...]:
     """
     numbers = []
     for text in listed(values, where):
-        if not text.isascii() or not text.isdigit() or int(text) < 1 or len(text) > 9:
+        number = number_of(text)
+        if number is None or not 1 <= number < 1e9 or not number.is_integer():
             raise InputError(f"{where}: '{text}' is not a whole number above 0; write for example 1,2,4,8")
-        numbers.append(int(text))
+        numbers.append(int(number))
     return tuple(numbers)
 
 

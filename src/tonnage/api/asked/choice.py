@@ -95,32 +95,63 @@ class Race:
         unsure, *rest = by_gpus_needed(candidate)
         return (unsure, *aimed[self.aim.objective], *rest)
 
-    def broken(self, candidate: Candidate, spent: Outlay) -> Reason | None:
-        """What a candidate exceeds of what may be spent, drawn or filled; None where it exceeds nothing."""
-        aim = self.aim
+    def broken(self, plan: Plan, candidate: Candidate, spent: Outlay) -> Reason | None:
+        """What a candidate exceeds of what may be spent, drawn or filled, and what that would carry; None where it exceeds nothing."""
+        aim, watts = self.aim, spent.system_watts
         if aim.budget_usd is not None:
             usd = spent.purchase_usd if aim.budget_of == "purchase" else spent.cheapest_usd_per_year
             if usd is None or usd > aim.budget_usd * (1 + 1e-9):
-                return self._over_budget(candidate, usd, aim.budget_usd)
-        watts = spent.system_watts
+                return OverBudget(usd=usd, budget_usd=aim.budget_usd, budget_of=aim.budget_of, **self._paid(plan, candidate, usd))
         kw = None if watts is None else watts * candidate.systems / 1e3
         if aim.max_kw is not None and (kw is None or kw > aim.max_kw * (1 + 1e-9)):
-            return OverPower(kw=kw, most_kw=aim.max_kw)
+            systems = None if watts is None else math.floor(aim.max_kw * 1e3 / watts + 1e-9)
+            return OverPower(kw=kw, most_kw=aim.max_kw, **self._carried(candidate, systems))
         if aim.max_racks is not None:
-            racks = None if watts is None else footprint(candidate.systems, watts, spent.watts_from, rack_kw=aim.rack_kw).racks
-            if racks is None or racks > aim.max_racks:
-                return OverRacks(racks=racks, most_racks=aim.max_racks, rack_kw=aim.rack_kw)
+            taken = None if watts is None else footprint(candidate.systems, watts, spent.watts_from, rack_kw=aim.rack_kw)
+            if taken is None or taken.racks > aim.max_racks:
+                systems = None if taken is None else taken.per_rack * aim.max_racks
+                racks = None if taken is None else taken.racks
+                return OverRacks(racks=racks, most_racks=aim.max_racks, rack_kw=aim.rack_kw, **self._carried(candidate, systems))
         return None
 
-    def _over_budget(self, candidate: Candidate, usd: float | None, most: float) -> OverBudget:
-        """That it costs too much, with what the budget buys of it."""
-        of = self.aim.budget_of
-        if usd is None or of != "purchase":
-            return OverBudget(usd=usd, budget_usd=most, budget_of=of)
-        systems = math.floor(most / (usd / candidate.systems) + 1e-9)
-        serving = candidate.pool.fleet.of(max(0, systems - (candidate.systems - _serving(candidate, self.question.spare))))
-        carried = serving.instances * candidate.sized_rate
-        return OverBudget(usd=usd, budget_usd=most, budget_of=of, most_systems=systems, most_requests_per_second=carried)
+    def _carried(self, candidate: Candidate, systems: int | None) -> dict[str, Any]:
+        """What so many systems of a candidate carry, with those that stand by among them; fewer than it takes carry less than it is for."""
+        if systems is None:
+            return {}
+        asked, needed = self.question.demand.sizing_requests_per_second, _serving(candidate, self.question.spare)
+        serving = max(0, systems - (candidate.systems - needed))
+        carried = candidate.pool.fleet.of(serving).instances * candidate.sized_rate
+        carried = carried if carried < asked else asked * serving / needed
+        return {"system": candidate.system, "most_systems": systems, "most_requests_per_second": carried}
+
+    def _paid(self, plan: Plan, candidate: Candidate, usd: float | None) -> dict[str, Any]:
+        """What the budget buys of a candidate that costs more, or pays for in a year."""
+        most = self.aim.budget_usd
+        if usd is None or most is None:
+            return {}
+        if self.aim.budget_of == "year":
+            return self._of_a_year(plan, candidate, most)
+        return self._carried(candidate, math.floor(most / (usd / candidate.systems) + 1e-9))
+
+    def _of_a_year(self, plan: Plan, candidate: Candidate, most: float) -> dict[str, Any]:
+        """The most instances of a candidate whose own load costs no more in a year, owned or rented, and the systems that hold them."""
+        asked, traffic, model = self.question.demand.sizing_requests_per_second, traffic_of(plan), catalog_id(plan.scenario.model)
+        standing, rate = candidate.systems - _serving(candidate, self.question.spare), candidate.sized_rate
+
+        def held(instances: int) -> int:
+            return candidate.pool.fleet.holding(instances).systems + standing
+
+        def paid(instances: int) -> bool:
+            fewer = candidate.on(systems=held(instances), instances=candidate.pool.fleet.of(held(instances)).instances)
+            load = traffic.times(instances * rate / asked)
+            usd = outlay(fewer, load, self.prices, spare=self.question.spare, model=model, where=self.where).own_usd_per_year
+            return usd is not None and usd <= most
+
+        low, high = 0, math.ceil(asked / rate)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if paid(middle) else (low, middle)
+        return {"system": candidate.system, "most_systems": held(low) if low else 0, "most_requests_per_second": low * rate}
 
 
 def _serving(candidate: Candidate, spare: int) -> int:
@@ -152,7 +183,7 @@ def chosen(question: Question, plan: Plan, scenario: Scenario, *, prices: Prices
         spent = {id(each): race.outlay(plan, each) for each in running}
         _check_priced(race.aim, list(spent.values()))
         running.sort(key=lambda each: race.key(each, spent[id(each)]))
-        broken = {id(each): race.broken(each, spent[id(each)]) for each in running}
+        broken = {id(each): race.broken(plan, each, spent[id(each)]) for each in running}
         best = next((each for each in running if broken[id(each)] is None), None)
         if best is None or id(best) in sure or len(sure) > MOST_CHECKED:
             break

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tonnage.api.asked.arguments import listed
+from tonnage.api.asked.arguments import Many, listed
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
@@ -39,11 +39,28 @@ def prices_of(scenario: Scenario) -> Prices:
     return catalog_prices().with_overrides(overrides, where)
 
 
+def places(values: Many | None) -> tuple[str, ...]:
+    """Where the load may be served: some of on-prem, cloud, hybrid, api and hybrid-api.
+
+    Raises:
+        InputError: another place.
+    """
+    from tonnage.plan.cost import WAYS
+
+    found = () if values is None else listed(values, option("where"))
+    known: dict[str, str] = dict(zip(WAYS, WAYS, strict=True)) | dict.fromkeys(("onprem", "on-premise", "on-premises"), "on-prem")
+    plain = {name: name.lower().replace("_", "-").replace(" ", "-") for name in found}
+    for name in found:
+        if plain[name] not in known:
+            raise InputError(f"{option('where')}: '{name}' is not a place; choose from {', '.join(WAYS)}")
+    return tuple(known[plain[name]] for name in found)
+
+
 def places_of(scenario: Scenario) -> tuple[Where, ...]:
     """The ways of serving whose cost was asked for, in the order in which they are shown; all if none was named."""
     from tonnage.plan.cost import WAYS
 
-    return WAYS if scenario.where is None else tuple(way for way in WAYS if way in listed(scenario.where, option("where")))
+    return WAYS if scenario.where is None else tuple(way for way in WAYS if way in places(scenario.where))
 
 
 def with_prices(prices: object, flags: list[str]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from tonnage.spec.use_cases import mixture_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LengthsFound:
-    """Lengths of one request, drawn apart or in pairs, the tokens of every prompt that were given as parts of it, and what was understood."""
+    """Lengths of one request, drawn apart or in pairs, the tokens of every prompt that were given as its parts, and what was understood."""
 
     isl: Lengths
     osl: Lengths

@@ -10,8 +10,9 @@ from typing import Any
 
 from tonnage.api.asked.aims import aim_of, reserve_of, said_of_choice
 from tonnage.api.asked.arguments import Many, confidence_asked, listed, slo, spare_of, whole_numbers
-from tonnage.api.asked.costs import overrides_of
+from tonnage.api.asked.costs import overrides_of, places
 from tonnage.api.asked.faults import Faults
+from tonnage.api.asked.growth import growth_of
 from tonnage.api.asked.lengths import LengthsFound, lengths_found, replays_lengths
 from tonnage.api.asked.people import check_day, says_no_load
 from tonnage.api.asked.recordings import recording_from
@@ -19,10 +20,9 @@ from tonnage.api.asked.scaling import check_scaling
 from tonnage.api.asked.shared_prompts import check_lengths, check_load, shared_blocks, sharing_of, sized_router
 from tonnage.errors import InputError, InputErrors, UnknownName, option
 from tonnage.perf.external.measured_steps import check_source, checked_source
-from tonnage.plan.cost import WAYS
 from tonnage.plan.demand import Demand
 from tonnage.plan.limit import limit_of
-from tonnage.plan.note import UseCaseDefaults
+from tonnage.plan.note import DefaultPart, UseCaseDefaults
 from tonnage.sizing.demand import carried_by_existing, demand_of
 from tonnage.sizing.question import DECIDING, Owned, Question
 from tonnage.sizing.sharing import Sharing
@@ -42,10 +42,10 @@ from tonnage.units import format_duration, parse_duration
 
 SPREADS = (0.2, 0.1, 0.05, 0.02)
 """Shares by which lengths vary around a mean where nothing is said of their spread; a smaller one where the context leaves no more room.
-Equal requests end together and come back together, and the queue that follows is an artefact: with 2,000 and 200 tokens exactly, the p95 of
-TTFT of eight instances at 85 % load is twice that of lengths within 20 %, and those of a log-normal distribution hardly differ from these."""
+Equal requests end together and come back together, and the queue that follows is an artefact: with 2,000 and 200 tokens exactly, the p95
+of TTFT of eight instances at 85 % load is twice that of lengths within 20 %; those of a log-normal distribution hardly differ from these."""
 DEFAULT_GPUS = "h100-sxm-80gb,h200-sxm-141gb,b200-sxm-180gb,b300-sxm-270gb,gb200-186gb,gb300-279gb,rtx-pro-6000-blackwell-se,l40s"
-"""What is offered in November 2026, has a price in the list, and rests on NVIDIA's fitted terms; the others are tried where they are named."""
+"""What is offered in November 2026, has a price in the list, and rests on NVIDIA's fitted terms; others are tried where they are named."""
 DEFAULT_PRECISIONS = ("fp16", "fp8")
 """What is tried of a model that is published in 16 bits."""
 ALONE: UseCase = "chatbot"
@@ -83,7 +83,7 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     demand = None if recording is None and scenario.demand.trace is not None else faults.of(_demand, scenario, recording)
     mode = _mode(scenario, demand)
     limits = _limits(scenario.limits, faults)
-    _check_limits(limits, mode, demand, faults)
+    _check_limits(limits, mode, demand, faults, "mode" if defaults is None or defaults.mode is None else "use_case")
     for model in models if lengths is not None else ():
         if model is not None and lengths is not None:
             faults.of(check_lengths, model, lengths, sharing)
@@ -111,9 +111,7 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
     )
 
 
-def _spread(
-    lengths: LengthsFound, scenario: Scenario, recording: Recording | None, models: Sequence[Model | None]
-) -> LengthsFound:
+def _spread(lengths: LengthsFound, scenario: Scenario, recording: Recording | None, models: Sequence[Model | None]) -> LengthsFound:
     """The lengths with single numbers as means, around which they vary: as far as every model's context has room for the longest."""
     for share in SPREADS:
         spread = lengths.spread(share)
@@ -171,7 +169,8 @@ def _demand(scenario: Scenario, recording: Recording | None) -> Demand:
 def _note(defaults: Defaults) -> UseCaseDefaults:
     """What a use case set, as a note of the plan."""
     limits = tuple(map(limit_of, defaults.limits))
-    return UseCaseDefaults(use_case=defaults.use_case, mode=defaults.mode, isl=defaults.isl, osl=defaults.osl, limits=limits)
+    parts = tuple(DefaultPart(part=name, written=text) for name, text in defaults.parts.items())
+    return UseCaseDefaults(use_case=defaults.use_case, mode=defaults.mode, isl=defaults.isl, osl=defaults.osl, limits=limits, parts=parts)
 
 
 def _check_given(scenario: Scenario, faults: Faults) -> None:
@@ -251,8 +250,8 @@ def _limits(asked: LimitsAsked, faults: Faults) -> Slo:
     return tuple(found)
 
 
-def _check_limits(limits: Slo, mode: Mode, demand: Demand | None, faults: Faults) -> None:
-    """Refuse limits that contradict the mode or each other."""
+def _check_limits(limits: Slo, mode: Mode, demand: Demand | None, faults: Faults, said: str) -> None:
+    """Refuse limits that contradict the mode, which the leaf ``said`` set, or each other."""
     idle = [str(limit) for limit in limits if limit.metric not in DECIDING[mode]]
     if idle:
         what = (
@@ -260,12 +259,12 @@ def _check_limits(limits: Slo, mode: Mode, demand: Demand | None, faults: Faults
             if mode == "offline"
             else f"nobody sees the first tokens, the last one decides ({option('e2e')})"
         )
-        faults.say(f"{option('mode')}: {mode} contradicts the limit {', '.join(idle)}: {what}; leave one of them out")
+        faults.say(f"{option(said)}: {mode} contradicts the limit {', '.join(idle)}: {what}; leave one of them out")
     elif mode == "offline" and demand is not None and demand.offline_requests is None:
-        faults.say(f"{option('mode')}: offline asks for a job; give {option('requests')} and {option('within')} instead of a rate")
+        faults.say(f"{option(said)}: offline asks for a job; give {option('requests')} and {option('within')} instead of a rate")
     if demand is not None and demand.offline_requests is not None and mode != "offline":
         faults.say(
-            f"{option('mode')}: {mode} contradicts {option('requests')} and {option('within')}, which make a job; "
+            f"{option(said)}: {mode} contradicts {option('requests')} and {option('within')}, which make a job; "
             f"give a rate, or {option('mode')} offline"
         )
     for first in limits:
@@ -384,18 +383,15 @@ def _check_numbers(scenario: Scenario, faults: Faults) -> None:
         faults.say(f"{option('stream_interval')}: {asked.stream_interval} is not a number of tokens; write 1 or more")
     if asked.front_ends is not None and not 1 <= asked.front_ends <= MOST_FRONT_ENDS:
         faults.say(f"{option('front_ends')}: {asked.front_ends} is not a number of them; write 1 to {MOST_FRONT_ENDS:,}")
-    if asked.cv is not None:
-        faults.of(checked_cv, asked.cv)
+    if asked.cv is not None and faults.of(checked_cv, asked.cv) is not None and asked.arrivals != "gamma":
+        faults.say(f"{option('cv')}: belongs to {option('arrivals')} gamma; add that, or leave it out")
     if asked.arrivals == "trace" and scenario.demand.trace is None:
         faults.say(f"{option('arrivals')}: trace needs a file of recorded requests; give {option('trace')}")
     if scenario.demand.trace is not None and (asked.arrivals not in (None, "trace") or asked.load == "closed"):
         faults.say(f"{option('trace')} and {option('arrivals')}, {option('load')}: a trace brings its own arrivals; leave the others out")
-    if scenario.growth is not None and scenario.have is None:
-        faults.say(f"{option('growth')}: goes with {option('have')}, to say when those systems no longer suffice")
 
 
-_OWNED = re.compile(r"^(\d{1,6})\s*[x×]\s*(.+)$")
-_GROWTH = re.compile(r"^([+-]?\d+(?:\.\d*)?)\s*%\s*(?:/|per|a|p\.?)?\s*(month|year|m|y|a)\.?$", re.IGNORECASE)
+_OWNED = re.compile(r"^(\d{1,6})(?:\s*[x×]\s*|\s+)(.+)$")
 
 
 def owned(text: str | None) -> tuple[Owned, ...]:
@@ -446,32 +442,6 @@ def shapes(values: Many | None) -> tuple[System, ...]:
             raise InputError(f"{option('system')}: {other} and {system.name} hold the same GPU; ask for one of them at a time")
         found.append(system)
     return tuple(found)
-
-
-def growth_of(text: float | str | None) -> float:
-    """Read "5%/month" or "60%/year" as the share by which a load grows in a month.
-
-    Raises:
-        InputError: neither form, or a load that shrinks to nothing.
-    """
-    match = _GROWTH.match(str(text).strip())
-    share = float(match.group(1)) / 100 if match else -1.0
-    if not match or not -1 < share <= 100:
-        raise InputError(f"{option('growth')}: '{text}' is not a growth; write for example 5%/month or 60%/year")
-    return share if match.group(2).lower().startswith("m") else (1 + share) ** (1 / 12) - 1
-
-
-def places(values: Many | None) -> tuple[str, ...]:
-    """Where the load may be served: some of on-prem, cloud, hybrid, api and hybrid-api.
-
-    Raises:
-        InputError: another place.
-    """
-    found = () if values is None else listed(values, option("where"))
-    for name in found:
-        if name not in WAYS:
-            raise InputError(f"{option('where')}: '{name}' is not a place; choose from {', '.join(WAYS)}")
-    return found
 
 
 def check_leaf(name: str, text: str, context: Mapping[str, Any]) -> None:

@@ -21,6 +21,7 @@ def router_of(name: str | None, *, by_content: bool = False, default: str = DEFA
         InputError: no router that the requests can be routed by.
     """
     known = [each for each in ROUTERS if by_content or each not in BY_CONTENT]
-    if name is not None and name not in known:
-        raise InputError(f"{option('router')}: '{name}' is none of {', '.join(known)}")
-    return name or default
+    plain = None if name is None else name.strip().lower().replace("_", "-").replace(" ", "-")
+    if plain is not None and plain not in known:
+        raise InputError(f"{option('router')}: '{name}' is not a router; choose from {', '.join(known)}")
+    return plain or default

@@ -445,8 +445,8 @@ def _check_load(found: Scenario, own: Mapping[str, Any]) -> None:
         return
     from tonnage.api.asked.question import demand_asked, recording_of
 
-    peak = demand_asked(found.demand, recording_of(found.demand)).peak_requests_per_second
+    rate = demand_asked(found.demand, recording_of(found.demand)).sizing_requests_per_second
     raise InputError(
-        f"{option('concurrency')}, {option('request_rate')}: neither given; the demand of {peak:g} requests/s at its peak is for all "
+        f"{option('concurrency')}, {option('request_rate')}: neither given; the demand of {rate:g} requests/s is for all "
         "instances together, so say what comes to the one that is simulated"
     )

@@ -38,7 +38,9 @@ class ScenarioArguments(TypedDict, total=False):
     not how many are needed.
     """
     growth: Length
-    """Growth of the load, such as 5%/month or 60%/year."""
+    """Growth of the load, such as 5%/month or 60%/year: the plan says until when the systems are enough, and how many it takes in one,
+    two and three years.
+    """
     spare: int | None
     """Systems in addition to those that the load needs; 1 is N+1."""
     confidence: Length
@@ -121,7 +123,7 @@ class DemandArguments(TypedDict, total=False):
     requests_per_call: Number
     """Requests to the model that each of them makes (default: 1)."""
     profile: str | Path | Iterable[float] | None
-    """24 or 168 hourly loads, in a .csv or as values: requests per second, or shares where a mean or a peak is given."""
+    """24 or 168 hourly loads, as values with commas or in a .csv: requests per second, or shares where a mean or a peak is given."""
     trace: str | Path | None
     """File of recorded requests (the formats of Azure, Mooncake or BurstGPT, timestamp,isl,osl, a run folder, or what vllm bench,
     GenAI-Perf, AIPerf or GuideLLM kept of single requests); it is replayed with its bursts.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tonnage.serve.launch.start import Start
     from tonnage.serve.machine.machine import Device, Machine
     from tonnage.serve.supervision.program import Program
+    from tonnage.spec.engine import EngineSpec
     from tonnage.spec.model import Model
 
 
@@ -57,7 +58,7 @@ def machine_profiles(asked: EngineAsked, machine: Machine, *, installed: bool = 
         machine,
         engines=families,
         precisions=[asked.precision] if asked.precision else [name for name in PRECISIONS if name != "fp16" or own == "fp16"],
-        checkpoint=lambda precision: _checkpoint(asked, model, own, precision),
+        checkpoint=lambda engine, precision: _checkpoint(asked, model, own, precision, engine),
         context=asked.max_model_len,
     )
     return ordered([one for one in found if asked.tp in (None, one.tp)])
@@ -131,22 +132,23 @@ def _planned(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -
             f"{option('engine')}: the plan is for {family}; take {family} or auto, or size with {option('engine')} {asked.engine}"
         )
     check_planned(pool, machine, choice.deployment)
-    started = _plan_command(asked, choice)
+    started, loads = _plan_command(asked, choice)
     groups = placed(usable(machine, asked.gpu_numbers), pool.parallelism.gpus, asked.instances, wanted=pool.instances)
     verb = "is" if len(groups) == 1 else "are"
     here = f"{len(groups)} of the plan's {pool.instances} instances {verb} on this machine." if len(groups) < pool.instances else ""
     why = f"{pool.engine} in {pool.precision} with {pool.parallelism}, as the plan chose."
     preset = pool.engine_preset or pool.engine
     return _start(
-        asked, started, family=family, preset=preset, model=pool.model, groups=groups, why=why, ports=ports, dry=dry, notes=(here,)
+        asked, started, family=family, preset=preset, model=pool.model, groups=groups, why=why, ports=ports, dry=dry, notes=(here, loads)
     )
 
 
-def _plan_command(asked: EngineAsked, choice: Planned) -> Command:
-    """The plan's command with the checkpoints in their places."""
-    from tonnage.deploy.checkpoint import checkpoint_of
+def _plan_command(asked: EngineAsked, choice: Planned) -> tuple[Command, str]:
+    """The plan's command with the checkpoints filled in, and a note on a checkpoint that the caller did not choose."""
+    from tonnage.deploy.checkpoint import loading
     from tonnage.plan.launch import Command, needs_drafter, with_drafter
     from tonnage.serve.launch.checkpoints import check_folder
+    from tonnage.spec.catalog import find_gpu
 
     pool = choice.plan.candidates[0].pool
     started = Command(argv=pool.launch, file=pool.launch_file)
@@ -155,21 +157,34 @@ def _plan_command(asked: EngineAsked, choice: Planned) -> Command:
     nim = started.argv[0] == "docker"
     if nim and asked.checkpoint is None:
         raise InputError(f"{option('checkpoint')}: name the image of NIM as owner/name:tag, such as meta/llama-3.1-8b-instruct:1.8.4")
-    loaded = asked.checkpoint if nim and asked.checkpoint else checkpoint_of(pool.model, pool.precision, asked.checkpoint)
+    found = loading(
+        pool.model,
+        pool.precision,
+        pool.engine_preset or pool.engine,
+        vendor=find_gpu(pool.gpu).vendor,
+        asked=asked.checkpoint,
+    )
+    loaded = found.checkpoint
+    if loaded.startswith("/") and not found.named and not Path(loaded).is_dir():
+        raise InputError(
+            f"{option('checkpoint')}: no published {pool.precision} checkpoint of {pool.model} is known that {pool.engine} reads; give one "
+            "as owner/name or as a folder"
+        )
     if not nim:
         check_folder(loaded)
     argv = tuple(loaded if word == pool.model else word.replace(f"/{pool.model}", f"/{loaded}") for word in started.argv)
-    started = Command(argv=argv, file=started.file)
+    started = Command(argv=(*argv, *found.words), file=started.file)
     if needs_drafter(started):
         if asked.drafter is None:
             raise InputError(f"{option('drafter')}: the plan decodes speculatively ({pool.engine}); name the drafter's checkpoint")
         started = with_drafter(started, asked.drafter)
-    return started
+    return started, "" if found.named else found.told.replace("`", "")
 
 
 def _on_cpu(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
     """Without a GPU only vLLM runs, by its build for CPUs."""
     from tonnage.serve.launch.on_cpu import KV_CACHE_GB, SETTINGS, check_memory, cpu_command, cpu_environment
+    from tonnage.spec.catalog import find_engine
 
     if asked.engine not in ("auto", "vllm"):
         notes = "".join(f"; {note}" for note in machine.notes)
@@ -180,7 +195,7 @@ def _on_cpu(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) ->
         if getattr(asked, name) is not None:
             raise InputError(f"{option(name)}: says nothing on a machine without a GPU; leave it out")
     model, _ = _model(asked)
-    checkpoint = _checkpoint(asked, model, "", model.usual_precision) or asked.model or ""
+    checkpoint = _checkpoint(asked, model, "", model.usual_precision, find_engine("vllm")) or asked.model or ""
     count, cache = asked.instances or 1, asked.kv_cache_gb or KV_CACHE_GB
     check_memory(machine, checkpoint, kv_cache_gb=cache, instances=count)
     knobs = {name: value for name in SETTINGS if (value := getattr(asked, name)) is not None}
@@ -317,9 +332,12 @@ def _model(asked: EngineAsked) -> tuple[Model, str]:
     return find_model(asked.model), ""
 
 
-def _checkpoint(asked: EngineAsked, model: Model, own: str, precision: str) -> str:
-    """What is loaded in a number format; "" where nobody named one."""
-    from tonnage.deploy.checkpoint import checkpoint_of
+def _checkpoint(asked: EngineAsked, model: Model, own: str, precision: str, engine: EngineSpec) -> str:
+    """What an engine loads in a number format; "" where nobody named one.
+
+    Of published checkpoints those in the format that was asked for count, or without a word about format or profile the author's own.
+    """
+    from tonnage.deploy.checkpoint import published
     from tonnage.serve.launch.checkpoints import check_folder
     from tonnage.spec.precision import find_precision
 
@@ -331,10 +349,14 @@ def _checkpoint(asked: EngineAsked, model: Model, own: str, precision: str) -> s
         return asked.checkpoint if asked.precision or same(own or model.usual_precision, precision) else ""
     if own:
         return str(asked.model) if same(own, precision) else ""
-    try:
-        return checkpoint_of(model.name, find_precision(precision).name, None)
-    except InputError:
+    if (
+        asked.precision is None
+        and asked.profile is None
+        and not same(model.released.partition("+")[0], find_precision(precision).weight_format)
+    ):
         return ""
+    found = published(model.name, find_precision(precision), engine)
+    return "" if found is None else found.repository
 
 
 def serve_engine(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.compose.gateway import FIRST_PORT
 from tonnage.deploy.noted import Alias, Noted, noted
 from tonnage.deploy.service import PORT, Service
-from tonnage.deploy.told import argv_notes
+from tonnage.deploy.told import argv_notes, startup_line
 from tonnage.plan.launch import FILE
 
 IMAGES = {
@@ -17,36 +18,39 @@ IMAGES = {
 }
 """Recalled, 2026-11-22."""
 
+EXPORTER_PORT = 9400
+WATCHING = "watching"
+"""Compose profile of the services that run only on the first of several machines."""
+
 
 def compose(service: Service) -> dict[str, Any]:
     """The whole file."""
-    instances = {f"instance-{place + 1}": _instance(service, place) for place in range(service.pool.instances)}
+    instances = {f"instance-{place + 1}": _instance(service, place) for place in range(service.per_machine)}
     return {
         "x-engine": Noted(value=engine(service), anchor="engine", note=_about(service)),
-        "services": instances | watching(),
+        "services": instances | watching(several=service.pool.systems > 1),
         "volumes": {"model-cache": {}, "prometheus": {}},
     }
 
 
 def _about(service: Service) -> str:
-    return f"What all {service.pool.instances} instances share." if service.pool.instances > 1 else "The engine."
+    if service.pool.systems > 1:
+        return f"Common settings of the {service.per_machine} instances on each of {service.pool.systems} machines."
+    return f"What all {service.per_machine} instances share." if service.per_machine > 1 else "The engine."
 
 
 def engine(service: Service) -> dict[str, Any]:
     """What the instances share."""
     command, *arguments = service.argv
     said = [f"/etc/engine/{FILE}" if word == FILE else word for word in arguments]
-    volumes = ["model-cache:/models", *([f"./{FILE}:/etc/engine/{FILE}:ro"] if service.file else [])]
+    kept = f"./models:{FOLDER}" if service.local else f"model-cache:{FOLDER}"
+    volumes = [kept, *([f"./{FILE}:/etc/engine/{FILE}:ro"] if service.file else [])]
     asked = f"import urllib.request; urllib.request.urlopen('http://127.0.0.1:{PORT}/health', timeout=5)"
-    start = (
-        f"{service.startup_seconds} s to start: {service.weight_bytes / 1e9:,.0f} GB of weights fetched at 200 MB/s and read at 1 GB/s, "
-        "and 180 s for the engine. These are allowances; measure your own."
-    )
     return {
         "image": noted(service.image, f"{service.pool.engine_preset}; {service.image_source}"),
         "entrypoint": [command],
         "command": noted(said, argv_notes(service)),
-        "environment": noted(["HF_HOME=/models", "HF_TOKEN"], "HF_TOKEN is taken from your shell; gated models need it."),
+        "environment": noted([f"HF_HOME={FOLDER}", "HF_TOKEN"], "HF_TOKEN is taken from your shell; gated models need it."),
         "volumes": volumes,
         "shm_size": noted(f"{service.shared_memory_gib}gb", "Shared memory of NCCL and the engine's processes."),
         "restart": "unless-stopped",
@@ -58,7 +62,7 @@ def engine(service: Service) -> dict[str, Any]:
             "interval": "10s",
             "timeout": "10s",
             "retries": 6,
-            "start_period": noted(f"{service.startup_seconds}s", start),
+            "start_period": noted(f"{service.startup_seconds}s", startup_line(service)),
         },
     }
 
@@ -70,16 +74,23 @@ def _instance(service: Service, place: int) -> dict[str, Any]:
     memory = {"limits": {"memory": f"{service.memory_gib}g"}, "reservations": {"devices": devices}}
     return {
         "<<": Alias(name="engine"),
-        "ports": [f"127.0.0.1:{FIRST_PORT + place}:{PORT}"],
+        "ports": [_published(FIRST_PORT + place, PORT, several=service.pool.systems > 1)],
         "deploy": {"resources": memory},
     }
 
 
-def watching() -> dict[str, Any]:
-    """Prometheus, Grafana and NVIDIA's exporter of what the GPUs do."""
+def _published(port: int, inside: int, *, several: bool) -> str:
+    """A published port: on 127.0.0.1, or on all interfaces if the plan has several machines."""
+    return f"{port}:{inside}" if several else f"127.0.0.1:{port}:{inside}"
+
+
+def watching(*, several: bool) -> dict[str, Any]:
+    """Prometheus, Grafana and NVIDIA's GPU exporter; with several machines, Prometheus and Grafana run only on the first."""
+    first = {"profiles": [WATCHING]} if several else {}
     every = {"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}
     return {
         "prometheus": {
+            **first,
             "image": IMAGES["prometheus"],
             "command": ["--config.file=/etc/prometheus/prometheus.yaml", "--storage.tsdb.retention.time=30d"],
             "volumes": [
@@ -92,6 +103,7 @@ def watching() -> dict[str, Any]:
             "restart": "unless-stopped",
         },
         "grafana": {
+            **first,
             "image": IMAGES["grafana"],
             "environment": noted(["GF_SECURITY_ADMIN_PASSWORD"], "Taken from your shell."),
             "volumes": [
@@ -105,6 +117,7 @@ def watching() -> dict[str, Any]:
         "gpu-exporter": {
             "image": IMAGES["gpu-exporter"],
             "cap_add": ["SYS_ADMIN"],
+            **({"ports": [_published(EXPORTER_PORT, EXPORTER_PORT, several=True)]} if several else {}),
             "deploy": {"resources": {"reservations": {"devices": [every]}}},
             "restart": "unless-stopped",
         },

@@ -5,28 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from tonnage.deploy.alerts import rules
-from tonnage.deploy.compose.engines import compose
-from tonnage.deploy.compose.gateway import gateway
+from tonnage.deploy.compose.engines import EXPORTER_PORT, compose
+from tonnage.deploy.compose.gateway import address, gateway
 from tonnage.deploy.compose.readme import readme
 from tonnage.deploy.dashboard import dashboard_text
 from tonnage.deploy.noted import noted, yaml_text
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.told import head
-from tonnage.errors import InputError, option
 from tonnage.plan.launch import FILE
 
 
 def files(service: Service) -> dict[str, str]:
-    """The text of each file by its name.
-
-    Raises:
-        InputError: the plan has several systems, and Compose knows one machine.
-    """
-    if service.pool.systems > 1:
-        raise InputError(
-            f"{option('target')}: compose is for one machine, and the plan has {service.pool.systems} × {service.pool.system}; "
-            "take kubernetes, or size for one system"
-        )
+    """The text of each file by its name; several machines get the same files."""
     gpus = f'DCGM_FI_DEV_GPU_UTIL{{deployment="{service.name}"}}'
     found = {
         "compose.yaml": yaml_text(compose(service), head=head(service)),
@@ -46,14 +36,17 @@ def files(service: Service) -> dict[str, str]:
 def prometheus(service: Service) -> dict[str, Any]:
     """What is scraped, and which rules are watched."""
     label = {"deployment": service.name}
-    engines = [f"instance-{number}:{PORT}" for number in range(1, service.pool.instances + 1)]
+    engines, exporters = [f"instance-{number}:{PORT}" for number in range(1, service.pool.instances + 1)], [f"gpu-exporter:{EXPORTER_PORT}"]
+    if service.pool.systems > 1:
+        engines = [address(service, place) for place in range(service.pool.instances)]
+        exporters = [f"{name}:{EXPORTER_PORT}" for name in dict.fromkeys(map(service.machine_of, range(service.pool.instances)))]
     path = {"metrics_path": service.signals.path} if service.signals.path != "/metrics" else {}
     return {
         "global": {"scrape_interval": "15s", "evaluation_interval": "15s"},
         "rule_files": ["alerts.yaml"],
         "scrape_configs": [
             {"job_name": "engines", **path, "static_configs": [{"targets": engines, "labels": label}]},
-            {"job_name": "gpus", "honor_labels": True, "static_configs": [{"targets": ["gpu-exporter:9400"], "labels": label}]},
+            {"job_name": "gpus", "honor_labels": True, "static_configs": [{"targets": exporters, "labels": label}]},
             noted(
                 {"job_name": "gateway", "static_configs": [{"targets": ["host.docker.internal:8080"]}]}, "It runs on the machine itself."
             ),

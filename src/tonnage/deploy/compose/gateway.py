@@ -13,11 +13,15 @@ FIRST_PORT = 8001
 
 GATEWAY_PORT = 8080
 
+MACHINES = "Placeholder names: replace them by the addresses of the machines."
+
 
 def gateway(service: Service) -> dict[str, Any]:
     """What ``tonnage gateway --config`` reads."""
     bound = _bound(service)
-    backends = [f"http://127.0.0.1:{FIRST_PORT + place}" for place in range(service.pool.instances)]
+    backends: Any = [f"http://{address(service, place)}" for place in range(service.pool.instances)]
+    if service.pool.systems > 1:
+        backends = noted(backends, MACHINES)
     return {
         "backends": backends,
         "policy": noted(
@@ -28,6 +32,11 @@ def gateway(service: Service) -> dict[str, Any]:
         "port": GATEWAY_PORT,
         **bound,
     }
+
+
+def address(service: Service, place: int) -> str:
+    """Host and port of an instance, counted from 0."""
+    return f"{service.machine_of(place)}:{FIRST_PORT + place % service.per_machine}"
 
 
 def _bound(service: Service) -> dict[str, Any]:

@@ -4,53 +4,70 @@ from __future__ import annotations
 
 from typing import Any
 
+from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.cluster_page import cluster_page
 from tonnage.deploy.flags import without
+from tonnage.deploy.kubernetes.around import engine_config, model_cache
 from tonnage.deploy.kubernetes.autoscaling import keda
 from tonnage.deploy.kubernetes.bundle import bundle, disruptions, unchecked
 from tonnage.deploy.kubernetes.names import metadata
 from tonnage.deploy.kubernetes.placing import placing
-from tonnage.deploy.kubernetes.workload import resources
+from tonnage.deploy.kubernetes.workload import CONFIG, file_volume, model_volume, resources
 from tonnage.deploy.labelled import labelled
 from tonnage.deploy.noted import noted, yaml_text
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.told import argv_notes, head
-from tonnage.errors import InputError, option
+from tonnage.plan.launch import FILE
+from tonnage.plan.pool import Pool
 
 READ = "deploy/operator/api/v1beta1 of Dynamo and its templates of 1.6 were read on 2026-11-22."
 VERSION = "1.6.0"
 IMAGES = {
     "vllm": f"nvcr.io/nvidia/ai-dynamo/vllm-runtime:{VERSION}",
     "sglang": f"nvcr.io/nvidia/ai-dynamo/sglang-runtime:{VERSION}",
+    "tensorrt-llm": f"nvcr.io/nvidia/ai-dynamo/tensorrtllm-runtime:{VERSION}",
 }
-"""The repository of vLLM's image was read in Dynamo's templates; SGLang's, and that the tag is the version, are recalled, 2026-11-22."""
+"""The repositories of vLLM's and TensorRT-LLM's images were read in Dynamo's templates and examples; SGLang's, and that the tag is the
+version, are recalled, 2026-11-23."""
 
-MODULES = {"vllm": "dynamo.vllm", "sglang": "dynamo.sglang"}
-MODELS = {"vllm": "--model", "sglang": "--model-path"}
-SERVERS = ("--api-server-count", "--tokenizer-worker-num")
+MODULES = {"vllm": "dynamo.vllm", "sglang": "dynamo.sglang", "tensorrt-llm": "dynamo.trtllm"}
+MODELS = {"vllm": "--model", "sglang": "--model-path", "tensorrt-llm": "--model"}
+SERVERS = ("--api-server-count", "--tokenizer-worker-num", "--num_postprocess_workers")
 """Flags of an engine's own front ends, in whose place Dynamo's stands."""
+
+RENAMED = {
+    "--tp_size": "--tensor-parallel-size",
+    "--pp_size": "--pipeline-parallel-size",
+    "--ep_size": "--expert-parallel-size",
+    "--max_batch_size": "--max-batch-size",
+    "--max_num_tokens": "--max-num-tokens",
+    "--max_seq_len": "--max-seq-len",
+    "--kv_cache_free_gpu_memory_fraction": "--free-gpu-memory-fraction",
+    "--extra_llm_api_options": "--extra-engine-args",
+}
+"""Flags of trtllm-serve as Dynamo's worker of TensorRT-LLM calls them (ai-dynamo 1.6.1, trtllm/backend_args.py, read 2026-11-23)."""
 
 METRICS_PORT = 9090
 """Where a worker publishes its metrics, by ``DYN_SYSTEM_PORT`` (recalled)."""
 
 
-def files(service: Service) -> dict[str, str]:
-    """The text of each file by its name.
+def lacks(pool: Pool, family: str) -> str:
+    """The reason why Dynamo cannot run a pool, as a clause; empty if it can."""
+    if pool.dp > 1 and family != "tensorrt-llm":
+        return "dynamo runs data-parallel attention ranks as separate workers, which deploy does not write yet"
+    return ""
 
-    Raises:
-        InputError: an engine whose worker takes other flags than the plan's, or attention ranks.
-    """
-    where = option("target")
-    if service.family not in MODULES:
-        raise InputError(
-            f"{where}: dynamo is written for {', '.join(MODULES)}, and the plan's engine is {service.pool.engine}; take kubernetes"
-        )
-    if service.pool.dp > 1:
-        raise InputError(f"{where}: dynamo runs attention ranks as workers of their own, which is not written yet; take kubernetes")
+
+def files(service: Service) -> dict[str, str]:
+    """The text of each file by its name."""
     written = {
         "graph.yaml": yaml_text(graph(service), head=f"{head(service)}\n{unchecked(READ)}"),
         "disruption-budget.yaml": yaml_text(disruptions(service, labelled(service))),
     }
+    if service.file:
+        written["engine-config.yaml"] = yaml_text(engine_config(service, worker_file(service)))
+    if service.local:
+        written["model-cache.yaml"] = yaml_text(model_cache(service))
     scaled = service.target_in_flight is not None
     if scaled:
         adapter = {"apiVersion": "nvidia.com/v1beta1", "kind": "DynamoGraphDeploymentScalingAdapter", "name": f"{service.name}-worker"}
@@ -105,7 +122,14 @@ def worker(service: Service) -> dict[str, Any]:
             f"{service.startup_seconds} s to start; what is asked is the operator's own probe.",
         ),
     }
-    pod = {"terminationGracePeriodSeconds": service.drain_seconds, **placing(service.gpu), "containers": [main]}
+    mounted: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        *([(model_volume(service), {"mountPath": FOLDER})] if service.local else []),
+        *([(file_volume(service), {"mountPath": CONFIG, "readOnly": True})] if service.file else []),
+    ]
+    if mounted:
+        main["volumeMounts"] = [{"name": volume["name"], **mount} for volume, mount in mounted]
+    volumes = {"volumes": [volume for volume, _ in mounted]} if mounted else {}
+    pod = {"terminationGracePeriodSeconds": service.drain_seconds, **placing(service.gpu), "containers": [main], **volumes}
     return {
         "name": "worker",
         "type": "worker",
@@ -118,10 +142,22 @@ def worker(service: Service) -> dict[str, Any]:
 
 def arguments(service: Service) -> list[str]:
     """The engine's flags as Dynamo's worker takes them: the model by a flag, and no front ends."""
-    model = MODELS[service.family]
-    start = 3 if service.family == "vllm" else service.pool.launch.index(model) + 2
-    flags = without(service.pool.launch[start:], *SERVERS)
-    return [model, service.checkpoint, "--served-model-name", service.served, *flags]
+    launch, named = service.pool.launch, [MODELS[service.family], service.checkpoint, "--served-model-name", service.served]
+    if service.family == "tensorrt-llm":
+        flags = [RENAMED.get(word, word) for word in without(launch[2:], "--backend", *SERVERS)]
+        flags = [f"{CONFIG}/{FILE}" if word == FILE else word for word in flags]
+        block = ["--kv-block-size", str(service.pool.knobs.tokens_per_block)] if service.pool.knobs else []
+        return [*named, *flags, *block, "--publish-kv-events", "--publish-metrics"]
+    start = 3 if service.family == "vllm" else launch.index(MODELS[service.family]) + 2
+    return [*named, *without(launch[start:], *SERVERS)]
+
+
+def worker_file(service: Service) -> dict[str, Any]:
+    """TensorRT-LLM's configuration for Dynamo's worker, which replaces whole sections: kv_cache_config therefore repeats its fraction."""
+    found, knobs = dict(service.pool.launch_file), service.pool.knobs
+    if knobs is not None and "kv_cache_config" in found:
+        found["kv_cache_config"] = {"free_gpu_memory_fraction": knobs.kv_fraction, **found["kv_cache_config"]}
+    return found
 
 
 def page(service: Service) -> str:
@@ -136,7 +172,7 @@ def page(service: Service) -> str:
         service,
         runs_on="NVIDIA Dynamo",
         needs=(
-            f"The engine loads `{service.checkpoint}`. The cluster needs Dynamo's platform (its operator, version "
+            f"The cluster needs Dynamo's platform (its operator, version "
             f"{VERSION} or newer), NVIDIA's "
             "GPU operator and kube-prometheus-stack, and KEDA for the autoscaling. A gated model needs a Secret "
             "`hf-token` with the key `token`."

@@ -5,42 +5,51 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.cluster_page import cluster_page
 from tonnage.deploy.flags import without
+from tonnage.deploy.kubernetes.around import engine_config, model_cache
+from tonnage.deploy.kubernetes.autoscaling import keda
 from tonnage.deploy.kubernetes.bundle import bundle, disruptions, unchecked
 from tonnage.deploy.kubernetes.names import metadata
 from tonnage.deploy.kubernetes.placing import placing
-from tonnage.deploy.kubernetes.workload import PROBE_S, resources, startup_tries
+from tonnage.deploy.kubernetes.workload import PROBE_S, container, pod, resources, startup_tries
 from tonnage.deploy.labelled import labelled
 from tonnage.deploy.noted import noted, yaml_text
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.told import argv_notes, head
-from tonnage.errors import InputError, option
 
 READ = "pkg/apis/serving/v1alpha2/llm_inference_service_types.go of KServe was read on 2026-11-22."
+CUSTOM_READ = (
+    "InferenceService of serving.kserve.io/v1beta1 as KServe's documentation of custom predictors has it, read on 2026-11-23; the class "
+    "of autoscaler is recalled."
+)
+SECURED = {"portNumber": PORT, "scheme": "https", "tlsConfig": {"insecureSkipVerify": True}}
 OWN = ("--tensor-parallel-size",)
 """Flags that KServe's template of vLLM says by itself, from ``parallelism``."""
 
 
 def files(service: Service) -> dict[str, str]:
-    """The text of each file by its name.
-
-    Raises:
-        InputError: another engine than vLLM, or a split that takes several pods.
-    """
-    where = option("target")
-    if service.family != "vllm":
-        raise InputError(f"{where}: kserve runs vllm, and the plan's engine is {service.pool.engine}; take kubernetes")
-    if service.pool.dp > 1 or service.pool.pp > 1:
-        raise InputError(
-            f"{where}: kserve runs attention ranks and pipeline stages in several pods, which is not written yet; take kubernetes"
-        )
+    """The text of each file by its name: KServe's vLLM template if it fits, else a custom predictor with the plan's command."""
+    templated = service.family == "vllm" and service.pool.dp == service.pool.pp == 1
+    made, read = (inference_service(service), READ) if templated else (custom_service(service), CUSTOM_READ)
     written = {
-        "inference-service.yaml": yaml_text(inference_service(service), head=f"{head(service)}\n{unchecked(READ)}"),
+        "inference-service.yaml": yaml_text(made, head=f"{head(service)}\n{unchecked(read)}"),
         "disruption-budget.yaml": yaml_text(disruptions(service, labelled(service))),
     }
-    scraped = {"portNumber": PORT, "scheme": "https", "tlsConfig": {"insecureSkipVerify": True}}
-    return bundle(service, written, beside={"README.md": page(service)}, monitored=labelled(service), endpoint=scraped)
+    if service.local or not templated:
+        written["model-cache.yaml"] = yaml_text(model_cache(service))
+    if templated:
+        beside = {"README.md": page(service)}
+        return bundle(service, written, beside=beside, monitored=labelled(service), endpoint=SECURED)
+    scaled = service.target_in_flight is not None
+    if service.file:
+        written["engine-config.yaml"] = yaml_text(engine_config(service))
+    if scaled:
+        moved = {"apiVersion": "apps/v1", "kind": "Deployment", "name": f"{service.name}-predictor"}
+        told = unchecked("that KServe calls the Deployment so was read in its documentation on 2026-11-23.")
+        written["autoscaling.yaml"] = yaml_text(keda(service, moved), head=told)
+    return bundle(service, written, beside={"README.md": custom_page(service)}, monitored=labelled(service), autoscaled=scaled)
 
 
 def inference_service(service: Service) -> dict[str, Any]:
@@ -54,7 +63,7 @@ def inference_service(service: Service) -> dict[str, Any]:
         "kind": "LLMInferenceService",
         "metadata": metadata(service),
         "spec": {
-            "model": {"uri": f"hf://{service.checkpoint}", "name": service.served},
+            "model": {"uri": _uri(service), "name": service.served},
             "replicas": noted(service.pool.instances, scaling),
             "parallelism": {"tensor": service.pool.tp},
             "labels": labelled(service),
@@ -65,6 +74,11 @@ def inference_service(service: Service) -> dict[str, Any]:
             ),
         },
     }
+
+
+def _uri(service: Service) -> str:
+    """The checkpoint at Hugging Face, or in the claim that holds its folder."""
+    return f"pvc://{service.name}-model-cache{service.checkpoint.removeprefix(FOLDER)}" if service.local else f"hf://{service.checkpoint}"
 
 
 def template(service: Service) -> dict[str, Any]:
@@ -94,8 +108,26 @@ def template(service: Service) -> dict[str, Any]:
     }
 
 
+def custom_service(service: Service) -> dict[str, Any]:
+    """The instances as a custom predictor: the engine's own container, in a plain Deployment that KServe makes."""
+    engine = {**container(service), "name": "kserve-container"}
+    spec = {**pod(service), "containers": [engine]}
+    told = "A plain Deployment; KEDA, not KServe, sets its replicas."
+    annotations = {"serving.kserve.io/deploymentMode": "Standard", "serving.kserve.io/autoscalerClass": "external"}
+    replicas = {
+        "minReplicas": noted(service.pool.instances, "The plan's instances, spare ones included; the autoscaler moves this number."),
+        "maxReplicas": service.pool.instances,
+    }
+    return {
+        "apiVersion": "serving.kserve.io/v1beta1",
+        "kind": "InferenceService",
+        "metadata": {**metadata(service), "annotations": noted(annotations, told)},
+        "spec": {"predictor": {**replicas, "labels": labelled(service), **spec}},
+    }
+
+
 def page(service: Service) -> str:
-    """The page in Markdown."""
+    """The page of KServe's own template, in Markdown."""
     name = service.name
     rows = [
         ("`inference-service.yaml`", f"{service.pool.instances} instances, the engine's arguments, probes, resources, the router"),
@@ -105,9 +137,8 @@ def page(service: Service) -> str:
         service,
         runs_on="KServe",
         needs=(
-            f"The engine loads `{service.checkpoint}`. The cluster needs KServe with its controller for LLMs, a "
-            "gateway that it knows, NVIDIA's "
-            "GPU operator and kube-prometheus-stack. A gated model needs a Secret `hf-token` with the key `token`."
+            "The cluster needs KServe with its controller for LLMs, a gateway that it knows, NVIDIA's GPU operator and "
+            "kube-prometheus-stack. A gated model needs a Secret `hf-token` with the key `token`."
         ),
         commands=(
             "kubectl apply --kustomize .",
@@ -117,4 +148,35 @@ def page(service: Service) -> str:
         url='"$URL"',
         instances=service.pool.instances,
         rows=rows,
+    )
+
+
+def custom_page(service: Service) -> str:
+    """The page of a custom predictor, in Markdown."""
+    name = service.name
+    rows = [
+        ("`inference-service.yaml`", f"{service.pool.instances} pods of {service.pool.engine}, its arguments, probes, resources"),
+        ("`model-cache.yaml`, `disruption-budget.yaml`", "room for the checkpoint, one pod at a time"),
+    ]
+    if service.target_in_flight is not None:
+        rows.append(("`autoscaling.yaml`", f"{service.least_instances} to {service.pool.instances} pods, by KEDA"))
+    return cluster_page(
+        service,
+        runs_on="KServe",
+        needs=(
+            "The cluster needs KServe, NVIDIA's GPU operator, a storage class with ReadWriteMany, kube-prometheus-stack, and KEDA for "
+            "the autoscaling. A gated model needs a Secret `hf-token` with the key `token`."
+        ),
+        commands=(
+            "kubectl apply --kustomize .",
+            f"kubectl wait inferenceservice/{name} --for condition=Ready --timeout {service.startup_seconds + 300}s",
+            f"kubectl port-forward service/{name}-predictor 8080:80 &",
+        ),
+        url="http://127.0.0.1:8080",
+        instances=1,
+        rows=rows,
+        further=(
+            f"KServe's LLM template covers only vLLM with tensor parallelism. This deployment runs {service.pool.engine} as a custom "
+            "predictor, without the template's scheduler. The port-forward reaches one pod, which gets its share of the plan's peak."
+        ),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tonnage.deploy.kubernetes.bundle import disruptions
@@ -42,7 +43,7 @@ def model_cache(service: Service) -> dict[str, Any]:
             "resources": {
                 "requests": {
                     "storage": noted(
-                        f"{service.cache_gib}Gi", f"{service.weight_bytes / 1e9:,.0f} GB of weights, half as much again, and 10 GiB."
+                        f"{service.cache_gib}Gi", f"{service.checkpoint_bytes / 1e9:,.0f} GB of weights, half as much again, and 10 GiB."
                     )
                 }
             },
@@ -55,11 +56,11 @@ def disruption_budget(service: Service) -> dict[str, Any]:
     return disruptions(service, selector(service))
 
 
-def engine_config(service: Service) -> dict[str, Any]:
-    """The engine's configuration file."""
+def engine_config(service: Service, file: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The engine's configuration file, or another in its place."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata(service, "-engine-config"),
-        "data": {FILE: yaml_text(service.file)},
+        "data": {FILE: yaml_text(file or service.file)},
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tonnage.deploy.kubernetes.around import disruption_budget, engine_config, model_cache, network_service
 from tonnage.deploy.kubernetes.autoscaling import adapter, hpa, keda
 from tonnage.deploy.kubernetes.bundle import bundle
@@ -22,10 +24,10 @@ def files(service: Service) -> dict[str, str]:
     return bundle(service, applied, beside=beside, autoscaled=scaled)
 
 
-def objects(service: Service) -> dict[str, str]:
-    """The files of the instances and of what stands around them."""
+def objects(service: Service, further: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The files of the instances and of what stands around them; ``further`` are labels of a pod."""
     found = {
-        "deployment.yaml": yaml_text(deployment(service), head=head(service)),
+        "deployment.yaml": yaml_text(deployment(service, further=further), head=head(service)),
         "service.yaml": yaml_text(network_service(service)),
         "model-cache.yaml": yaml_text(model_cache(service)),
         "disruption-budget.yaml": yaml_text(disruption_budget(service)),

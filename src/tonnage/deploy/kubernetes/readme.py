@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.testing import bench_command, compare_command
-from tonnage.deploy.told import carries_line, choice_line, gpu_words, limits_line
+from tonnage.deploy.told import gpu_words, paragraph, summary
 
 
 def readme(service: Service) -> str:
@@ -12,12 +13,9 @@ def readme(service: Service) -> str:
     name, peak = service.name, service.plan.demand.sizing_requests_per_second
     return f"""# {service.served} on Kubernetes
 
-{choice_line(service)}.
-Limits: {limits_line(service)}.
-{carries_line(service)}
+{summary(service)}
 
-The engine loads `{service.checkpoint}`. The cluster needs NVIDIA's GPU operator, a storage class with ReadWriteMany and
-kube-prometheus-stack{_keda(service)}.
+{paragraph(_needs(service))}
 
 ```sh
 kubectl apply --kustomize .
@@ -45,8 +43,11 @@ plan's instances run.
 """
 
 
-def _keda(service: Service) -> str:
-    return "; autoscaling needs KEDA" if service.target_in_flight is not None else ""
+def _needs(service: Service) -> str:
+    keda = "; autoscaling needs KEDA" if service.target_in_flight is not None else ""
+    folder = f" The claim `{service.name}-model-cache` is mounted at {FOLDER}: put the checkpoint's folder into it."
+    needs = f"The cluster needs NVIDIA's GPU operator, a storage class with ReadWriteMany and kube-prometheus-stack{keda}."
+    return needs + (folder if service.local else "")
 
 
 def _scaling_rows(service: Service) -> str:

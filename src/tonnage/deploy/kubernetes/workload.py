@@ -6,24 +6,25 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.kubernetes.names import labels, metadata, selector
 from tonnage.deploy.kubernetes.placing import placing
 from tonnage.deploy.noted import noted
 from tonnage.deploy.service import PORT, Service
-from tonnage.deploy.told import argv_notes
+from tonnage.deploy.told import argv_notes, startup_line
 from tonnage.plan.launch import FILE
 
-CACHE = "/models"
 CONFIG = "/etc/engine"
 PROBE_S = 10
 
 
-def deployment(service: Service, spec: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def deployment(service: Service, spec: Mapping[str, Any] | None = None, *, further: Mapping[str, str] | None = None) -> dict[str, Any]:
     """The pods.
 
     Args:
         service: what is deployed.
         spec: of a pod, in place of the engine's.
+        further: labels of a pod.
     """
     return {
         "apiVersion": "apps/v1",
@@ -37,7 +38,7 @@ def deployment(service: Service, spec: Mapping[str, Any] | None = None) -> dict[
                 "No GPUs are kept free for an update: one instance ends before its successor starts.",
             ),
             "progressDeadlineSeconds": service.startup_seconds + 300,
-            "template": {"metadata": {"labels": labels(service)}, "spec": dict(spec or pod(service))},
+            "template": {"metadata": {"labels": {**labels(service), **(further or {})}}, "spec": dict(spec or pod(service))},
         },
     }
 
@@ -45,12 +46,9 @@ def deployment(service: Service, spec: Mapping[str, Any] | None = None) -> dict[
 def pod(service: Service) -> dict[str, Any]:
     """One instance."""
     memory = noted({"medium": "Memory", "sizeLimit": f"{service.shared_memory_gib}Gi"}, "Shared memory of NCCL and the engine's processes.")
-    volumes: list[Any] = [
-        {"name": "model-cache", "persistentVolumeClaim": {"claimName": f"{service.name}-model-cache"}},
-        {"name": "shared-memory", "emptyDir": memory},
-    ]
+    volumes: list[Any] = [model_volume(service), {"name": "shared-memory", "emptyDir": memory}]
     if service.file:
-        volumes.append({"name": "engine-config", "configMap": {"name": f"{service.name}-engine-config"}})
+        volumes.append(file_volume(service))
     return {
         "terminationGracePeriodSeconds": noted(
             service.drain_seconds + PROBE_S,
@@ -64,9 +62,19 @@ def pod(service: Service) -> dict[str, Any]:
     }
 
 
+def model_volume(service: Service) -> dict[str, Any]:
+    """Where the checkpoint lies."""
+    return {"name": "model-cache", "persistentVolumeClaim": {"claimName": f"{service.name}-model-cache"}}
+
+
+def file_volume(service: Service) -> dict[str, Any]:
+    """The engine's configuration file."""
+    return {"name": "engine-config", "configMap": {"name": f"{service.name}-engine-config"}}
+
+
 def container(service: Service) -> dict[str, Any]:
     """The engine."""
-    mounts: list[Any] = [{"name": "model-cache", "mountPath": CACHE}, {"name": "shared-memory", "mountPath": "/dev/shm"}]
+    mounts: list[Any] = [{"name": "model-cache", "mountPath": FOLDER}, {"name": "shared-memory", "mountPath": "/dev/shm"}]
     if service.file:
         mounts.append({"name": "engine-config", "mountPath": CONFIG, "readOnly": True})
     command, *arguments = service.argv
@@ -89,7 +97,7 @@ def container(service: Service) -> dict[str, Any]:
 def environment() -> list[Any]:
     """Where the model is kept, and the hub's token by reference."""
     token = {"secretKeyRef": {"name": "hf-token", "key": "token", "optional": True}}
-    return [{"name": "HF_HOME", "value": CACHE}, noted({"name": "HF_TOKEN", "valueFrom": token}, "Needed for gated models alone.")]
+    return [{"name": "HF_HOME", "value": FOLDER}, noted({"name": "HF_TOKEN", "valueFrom": token}, "Needed for gated models alone.")]
 
 
 def startup_tries(service: Service) -> int:
@@ -101,12 +109,8 @@ def probes(service: Service) -> dict[str, Any]:
     """Start-up by the size of the model, then readiness and liveness."""
     get = {"httpGet": {"path": "/health", "port": "http"}}
     tries = startup_tries(service)
-    told = (
-        f"{service.startup_seconds} s to start: {service.weight_bytes / 1e9:,.0f} GB of weights fetched at 200 MB/s and read at 1 GB/s, "
-        "and 180 s for the engine. These are allowances; measure your own."
-    )
     return {
-        "startupProbe": noted({**get, "periodSeconds": PROBE_S, "timeoutSeconds": 5, "failureThreshold": tries}, told),
+        "startupProbe": noted({**get, "periodSeconds": PROBE_S, "timeoutSeconds": 5, "failureThreshold": tries}, startup_line(service)),
         "readinessProbe": {**get, "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 2},
         "livenessProbe": {**get, "periodSeconds": PROBE_S, "timeoutSeconds": 10, "failureThreshold": 6},
     }

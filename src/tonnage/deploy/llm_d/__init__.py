@@ -1,1 +1,1 @@
-"""llm-d: vLLM's pods in an ``InferencePool``, with its endpoint picker behind a gateway."""
+"""llm-d: the engine's pods in an ``InferencePool``, with its endpoint picker behind a gateway."""

@@ -9,21 +9,14 @@ from tonnage.deploy.llm_d.picker import permissions, picker, picker_config, pick
 from tonnage.deploy.llm_d.pool import pool, route
 from tonnage.deploy.noted import yaml_text
 from tonnage.deploy.service import Service
-from tonnage.errors import InputError, option
 
 POOL_READ = "fields of inference.networking.k8s.io/v1 were read in llm-d's API reference on 2026-11-22."
 CONFIG_READ = "plugins and weights of EndpointPickerConfig are recalled."
 
 
 def files(service: Service) -> dict[str, str]:
-    """The text of each file by its name.
-
-    Raises:
-        InputError: another engine than vLLM.
-    """
-    if service.family != "vllm":
-        raise InputError(f"{option('target')}: llm-d runs vllm, and the plan's engine is {service.pool.engine}; take kubernetes")
-    written = objects(service)
+    """The text of each file by its name."""
+    written = objects(service, {"llm-d.ai/engine-type": service.family})
     del written["service.yaml"]
     written |= {
         "inference-pool.yaml": yaml_text(pool(service), head=unchecked(POOL_READ)),
@@ -38,7 +31,10 @@ def files(service: Service) -> dict[str, str]:
 def page(service: Service) -> str:
     """The page in Markdown."""
     rows = [
-        ("`deployment.yaml`, `model-cache.yaml`, `disruption-budget.yaml`", f"{service.pool.instances} pods of vLLM and their cache"),
+        (
+            "`deployment.yaml`, `model-cache.yaml`, `disruption-budget.yaml`",
+            f"{service.pool.instances} pods of {service.pool.engine} and their cache",
+        ),
         ("`inference-pool.yaml`, `route.yaml`", "the pods as a pool, and the way to it from a gateway"),
         ("`picker.yaml`, `picker-config.yaml`", "llm-d's endpoint picker: which pod gets a request, by prefix, queue and KV cache"),
     ]
@@ -48,7 +44,7 @@ def page(service: Service) -> str:
         service,
         runs_on="llm-d",
         needs=(
-            f"The engine loads `{service.checkpoint}`. The cluster needs the Gateway API with its inference extension, a Gateway "
+            "The cluster needs the Gateway API with its inference extension, a Gateway "
             "`inference-gateway` of a controller that knows it, NVIDIA's GPU operator, a storage class with ReadWriteMany, "
             "kube-prometheus-stack, and KEDA for the autoscaling. A gated model needs a Secret `hf-token` with the key `token`."
         ),

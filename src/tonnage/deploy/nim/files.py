@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from typing import Any
 
+from tonnage.deploy.checkpoint import FOLDER, Loading
 from tonnage.deploy.cluster_page import cluster_page
 from tonnage.deploy.flags import without
 from tonnage.deploy.kubernetes.around import disruption_budget, model_cache, network_service
@@ -14,36 +16,45 @@ from tonnage.deploy.kubernetes.workload import container, deployment, pod, start
 from tonnage.deploy.noted import noted, yaml_text
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.told import head
-from tonnage.errors import InputError, option
+from tonnage.plan.pool import Pool
+from tonnage.spec.precision import find_precision
 
 CACHE = "/opt/nim/.cache"
 METRICS = "/v1/metrics"
-SAID = ("--tensor-parallel-size", "--max-model-len", "--pipeline-parallel-size")
-"""Flags that profile and variables say."""
+SAID = {
+    "vllm": ("--max-model-len", "--tensor-parallel-size", "--pipeline-parallel-size"),
+    "sglang": ("--context-length", "--tp-size", "--pp-size"),
+}
+"""Flags that variables and the profile say, the context's first."""
+
+FREE = {
+    "vllm": "nvcr.io/nim/nvidia/vllm-model-free-nim:2.1.0",
+    "sglang": "nvcr.io/nim/nvidia/sglang-model-free-nim:2.1.0",
+}
+"""Model-free images, by engine (docs.nvidia.com/nim, support matrix and release notes of 2.1.0, read 2026-11-23)."""
+
+FORMATS = {"fp16": "bf16", "bf16": "bf16", "fp8": "fp8", "mxfp4": "mxfp4", "nvfp4": "nvfp4"}
+"""What a profile's name calls a number format."""
 
 SOURCE = (
-    "NIM for LLMs, its pages on profiles were read on 2026-11-22 (vllm-FORMAT-tpN-pp1; NIM_MODEL_PROFILE takes the name); the other "
-    "variables, the cache's path and the paths of health and metrics are recalled"
+    "NIM for LLMs, its pages on profiles and on model-free NIM were read on 2026-11-23 (ENGINE-FORMAT-tpN-pp1; NIM_MODEL_PROFILE takes "
+    "the name; NIM_MODEL_PATH, NIM_SERVED_MODEL_NAME, NIM_PASSTHROUGH_ARGS); the other variables and the paths of cache, health and "
+    "metrics are recalled"
 )
 
 
-def files(service: Service) -> dict[str, str]:
-    """The text of each file by its name.
+def lacks(pool: Pool, family: str) -> str:
+    """The reason why NIM cannot run a pool, as a clause; empty if it can."""
+    return "nim has no profile with data-parallel attention" if pool.dp > 1 else ""
 
-    Raises:
-        InputError: no image was named, another engine than vLLM, or attention ranks.
-    """
-    where = option("target")
-    if service.family != "vllm":
-        raise InputError(
-            f"{where}: today's NIM runs vllm, and the plan's engine is {service.pool.engine}; size with {option('engine')} vllm"
-        )
-    if service.pool.dp > 1:
-        raise InputError(f"{where}: nim has no profile with attention ranks; take kubernetes")
-    if ":" not in service.checkpoint:
-        raise InputError(
-            f"{option('checkpoint')}: nim needs the image of the model, owner/name:tag, such as meta/llama-3.1-8b-instruct:2.1.5"
-        )
+
+def loads(service: Service) -> Loading:
+    """The checkpoint on NIM: a model-specific image contains it."""
+    return replace(service.loading, told="The image given with `--checkpoint` contains the model.") if _named(service) else service.loading
+
+
+def files(service: Service) -> dict[str, str]:
+    """The text of each file by its name."""
     scaled = service.target_in_flight is not None
     written = {
         "deployment.yaml": yaml_text(instances(service), head=f"{head(service)}\n{SOURCE}."),
@@ -56,33 +67,56 @@ def files(service: Service) -> dict[str, str]:
     return bundle(service, written, beside={"README.md": page(service)}, endpoint=scraped, autoscaled=scaled)
 
 
+def image(service: Service) -> str:
+    """The model-specific image if the caller gave one (owner/name:tag), else the model-free image."""
+    return f"nvcr.io/nim/{service.checkpoint}" if _named(service) else FREE[service.family]
+
+
+def _named(service: Service) -> bool:
+    """Whether the checkpoint is an image of NIM."""
+    return ":" in service.checkpoint
+
+
 def instances(service: Service) -> dict[str, Any]:
     """The Deployment of the Kubernetes target with NIM's container in it."""
     pulled = noted([{"name": "ngc-registry"}], "A Secret of kind docker-registry for nvcr.io.")
     return deployment(service, {**pod(service), "containers": [nim(service)], "imagePullSecrets": pulled})
 
 
+def environment(service: Service) -> list[Any]:
+    """Environment variables: model, profile, context, and the engine's other flags."""
+    skipped, launch = SAID[service.family], service.pool.launch
+    context = launch[launch.index(skipped[0]) + 1]
+    start = 3 if service.family == "vllm" else launch.index("--model-path") + 2
+    stored = "bf16" if service.loading.words else FORMATS.get(find_precision(service.pool.precision).weight_format)
+    watched = ["--enable-metrics"] if service.family == "sglang" else []
+    further = shlex.join([*without(launch[start:], *(skipped if stored else skipped[:1])), *watched])
+    keys: dict[str, dict[str, Any]] = {"NGC_API_KEY": {"name": "ngc-api", "key": "NGC_API_KEY"}}
+    if not _named(service):
+        keys["HF_TOKEN"] = {"name": "hf-token", "key": "token", "optional": True}
+    path = service.checkpoint if service.local else f"hf://{service.checkpoint}"
+    model = [] if _named(service) else [noted({"name": "NIM_MODEL_PATH", "value": path}, "The model that the model-free image serves.")]
+    profile = f"{service.family}-{stored}-tp{service.pool.tp}-pp{service.pool.pp}"
+    told = "The checkpoint's format and the plan's degrees; list-model-profiles in the container shows whether it has this one."
+    return [
+        *({"name": name, "valueFrom": {"secretKeyRef": key}} for name, key in keys.items()),
+        *model,
+        *([noted({"name": "NIM_MODEL_PROFILE", "value": profile}, told)] if stored else []),
+        {"name": "NIM_MAX_MODEL_LEN", "value": context},
+        {"name": "NIM_SERVED_MODEL_NAME", "value": service.served},
+        noted({"name": "NIM_PASSTHROUGH_ARGS", "value": further}, f"The plan's other knobs, for {service.family} behind NIM."),
+        {"name": "NIM_CACHE_PATH", "value": CACHE},
+    ]
+
+
 def nim(service: Service) -> dict[str, Any]:
     """NIM's container: the image, what is set by variables, its own probes."""
     own = container(service)
-    profile = f"vllm-{service.pool.precision}-tp{service.pool.tp}-pp{service.pool.pp}"
-    context = service.pool.launch[service.pool.launch.index("--max-model-len") + 1]
-    further = " ".join(shlex.quote(word) for word in without(service.pool.launch[3:], *SAID))
-    key = {"secretKeyRef": {"name": "ngc-api", "key": "NGC_API_KEY"}}
-    told = "The plan's format and degrees; list-model-profiles in the container shows whether it has this one."
-    env = [
-        {"name": "NGC_API_KEY", "valueFrom": key},
-        noted({"name": "NIM_MODEL_PROFILE", "value": profile}, told),
-        {"name": "NIM_MAX_MODEL_LEN", "value": context},
-        {"name": "NIM_SERVED_MODEL_NAME", "value": service.served},
-        noted({"name": "NIM_PASSTHROUGH_ARGS", "value": further}, "The plan's other knobs, for vLLM behind NIM."),
-        {"name": "NIM_CACHE_PATH", "value": CACHE},
-    ]
     live, ready = ({"httpGet": {"path": f"/v1/health/{name}", "port": "http"}} for name in ("live", "ready"))
     return {
         "name": "nim",
-        "image": noted(f"nvcr.io/nim/{service.checkpoint}", "As it was named; its vLLM is a version of its own."),
-        "env": env,
+        "image": noted(image(service), f"Its {service.family} is a version of its own, and the plan is for {service.pool.engine_preset}."),
+        "env": environment(service),
         "ports": [{"name": "http", "containerPort": PORT}],
         "startupProbe": noted(
             {**ready, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": startup_tries(service)},
@@ -93,7 +127,11 @@ def nim(service: Service) -> dict[str, Any]:
         "lifecycle": own["lifecycle"],
         "resources": own["resources"],
         "securityContext": own["securityContext"],
-        "volumeMounts": [{"name": "model-cache", "mountPath": CACHE}, {"name": "shared-memory", "mountPath": "/dev/shm"}],
+        "volumeMounts": [
+            {"name": "model-cache", "mountPath": CACHE},
+            *([{"name": "model-cache", "mountPath": FOLDER}] if service.local else []),
+            {"name": "shared-memory", "mountPath": "/dev/shm"},
+        ],
     }
 
 
@@ -110,11 +148,10 @@ def page(service: Service) -> str:
         service,
         runs_on="NVIDIA NIM",
         needs=(
-            f"The image is `nvcr.io/nim/{service.checkpoint}`, for which you need a licence of NVIDIA AI "
-            "Enterprise and a key of NGC, as the "
-            "Secrets `ngc-api` (key `NGC_API_KEY`) and `ngc-registry` (docker-registry). The cluster needs "
-            "NVIDIA's GPU operator, a storage "
-            "class with ReadWriteMany, kube-prometheus-stack, and KEDA for the autoscaling."
+            f"The image is `{image(service)}`, for which you need a licence of NVIDIA AI Enterprise and a key of NGC, as the Secrets "
+            "`ngc-api` (key `NGC_API_KEY`) and `ngc-registry` (docker-registry). The cluster needs NVIDIA's GPU operator, a storage class "
+            "with ReadWriteMany, kube-prometheus-stack, and KEDA for the autoscaling. A gated model needs a Secret `hf-token` with the "
+            "key `token`."
         ),
         commands=(
             "kubectl apply --kustomize .",

@@ -9,8 +9,8 @@ from tonnage.deploy.noted import noted, yaml_text
 from tonnage.deploy.ray_serve.engine_arguments import engine_arguments
 from tonnage.deploy.service import PORT, Service
 from tonnage.deploy.testing import bench_command, compare_command
-from tonnage.deploy.told import argv_notes, carries_line, choice_line, head, least_line, limits_line
-from tonnage.errors import InputError, option
+from tonnage.deploy.told import argv_notes, head, least_line, summary
+from tonnage.plan.pool import Pool
 
 ACCELERATORS = {
     "v100-sxm2-32gb": "V100",
@@ -24,35 +24,41 @@ ACCELERATORS = {
     "a100-sxm-80gb": "A100-80G",
     "h100-pcie-80gb": "H100",
     "h100-sxm-80gb": "H100",
+    "h100-nvl-94gb": "H100",
     "h200-sxm-141gb": "H200",
+    "h200-nvl-141gb": "H200",
     "h20-96gb": "H20",
     "b200-sxm-180gb": "B200",
+    "b300-sxm-270gb": "B300",
+    "gb200-186gb": "GB200",
+    "gb300-279gb": "GB300",
+    "rtx-pro-6000-blackwell-se": "RTX-PRO-6000",
 }
-"""What Ray calls a GPU, by catalog id (documentation of ``ray.serve.llm.LLMConfig``, read 2026-11-22)."""
+"""Ray's names of GPUs, by catalog id (Ray 2.60, ``ray/util/accelerators``, read 2026-11-23). For other GPUs the type is left out."""
+
+MANUAL = ("A100-40G", "A100-80G")
+"""Names that Ray does not give to nodes by itself (same source)."""
+
+
+def lacks(pool: Pool, family: str) -> str:
+    """The reason why Ray Serve cannot run a pool, as a clause; empty if it can."""
+    return "ray-serve needs another builder for data-parallel attention, which deploy does not write yet" if pool.dp > 1 else ""
 
 
 def files(service: Service) -> dict[str, str]:
-    """The text of each file by its name.
-
-    Raises:
-        InputError: an engine that Ray Serve LLM does not run, several ranks of attention, or a GPU that it has no name for.
-    """
-    where = option("target")
-    if service.family != "vllm":
-        raise InputError(f"{where}: ray-serve is written for vllm, and the plan's engine is {service.pool.engine}; take kubernetes")
-    if service.pool.dp > 1:
-        raise InputError(f"{where}: ray-serve places ranks of attention by a builder of its own, which is not written yet; take kubernetes")
-    if service.gpu.name not in ACCELERATORS:
-        raise InputError(f"{where}: Ray has no name for {service.gpu.name}; there are {', '.join(ACCELERATORS)}")
+    """The text of each file by its name."""
     return {"serve.yaml": yaml_text(application(service), head=head(service)), "README.md": readme(service)}
 
 
 def application(service: Service) -> dict[str, Any]:
     """What ``serve deploy`` reads."""
     loading = {"model_id": service.served, "model_source": service.checkpoint}
+    accelerator = _accelerator(service.gpu.name)
     config = {
-        "model_loading_config": loading,
-        "accelerator_type": ACCELERATORS[service.gpu.name],
+        "model_loading_config": noted(
+            loading, "" if accelerator else f"Ray has no name for {service.gpu.name}: use nodes of this GPU only."
+        ),
+        **accelerator,
         "engine_kwargs": noted(engine_arguments(service.pool.launch), argv_notes(service)),
         "deployment_config": deployment(service),
     }
@@ -63,6 +69,15 @@ def application(service: Service) -> dict[str, Any]:
         "args": {"llm_configs": [config]},
     }
     return {"http_options": {"host": "0.0.0.0", "port": PORT}, "applications": [one]}
+
+
+def _accelerator(gpu: str) -> dict[str, Any]:
+    """The GPU type of the nodes; empty if Ray has no name for it."""
+    name = ACCELERATORS.get(gpu)
+    if name is None:
+        return {}
+    told = f"Ray does not set this label itself: start the nodes with the resource accelerator_type:{name}."
+    return {"accelerator_type": noted(name, told if name in MANUAL else "")}
 
 
 def deployment(service: Service) -> dict[str, Any]:
@@ -90,12 +105,10 @@ def readme(service: Service) -> str:
     """The page in Markdown."""
     return f"""# {service.served} with Ray Serve
 
-{choice_line(service)}.
-Limits: {limits_line(service)}.
-{carries_line(service)}
+{summary(service)}
 
-The engine loads `{service.checkpoint}`. The cluster's nodes need `ray[llm]`, which brings a vLLM of its own: look at `vllm --version`,
-since the plan is for {service.pool.engine_preset}. A gated model needs `HF_TOKEN` in the environment in which Ray was started.
+The cluster's nodes need `ray[llm]`, which brings a vLLM of its own: look at `vllm --version`, since the plan is for
+{service.pool.engine_preset}. A gated model needs `HF_TOKEN` in the environment in which Ray was started.
 
 ```sh
 serve deploy serve.yaml

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from tonnage.deploy.alerts import rules
+from tonnage.deploy.checkpoint import Loading, source_of
 from tonnage.deploy.dashboard import dashboard_text
 from tonnage.deploy.noted import noted, yaml_text
 from tonnage.deploy.ray_serve.engine_arguments import engine_arguments
@@ -15,29 +17,66 @@ from tonnage.deploy.triton.configs import Config, detokenize, engine_model, ense
 from tonnage.deploy.triton.models import DETOKENIZE, TOKENIZE
 from tonnage.deploy.triton.readme import readme
 from tonnage.deploy.triton.text import pbtxt
-from tonnage.errors import InputError, option
+from tonnage.plan.pool import Pool
+from tonnage.spec.precision import find_precision
 
 FIRST_METRICS = 8102
 """Port of the metrics of the first instance on its machine; the others follow."""
 
 REPOSITORY = "repository"
 
+FORMATS = {
+    "fp16": "full_prec",
+    "bf16": "full_prec",
+    "fp8": "fp8",
+    "nvfp4": "nvfp4",
+    "int8-sq": "int8_sq",
+    "awq": "int4_awq",
+    "w4a8": "w4a8_awq",
+    "int8-wo": "int8_wo",
+    "int4-wo": "int4_wo",
+}
+"""What TensorRT-LLM's examples/quantization/quantize.py calls a number format (read 2026-11-23)."""
+
+LIMITS = ("--max_batch_size", "--max_num_tokens", "--max_seq_len")
+"""Flags that trtllm-build takes as trtllm-serve does (its documentation, read 2026-11-23)."""
+
+
+def lacks(pool: Pool, family: str) -> str:
+    """The reason why Triton cannot run a pool, as a clause; empty if it can."""
+    if pool.dp > 1 or pool.pp > 1:
+        return "deploy supports triton only with tensor parallelism"
+    weights = find_precision(pool.precision).weights
+    if family == "tensorrt-llm" and weights not in FORMATS:
+        return f"triton's TensorRT-LLM backend needs a compiled engine, which does not exist in {weights}"
+    return ""
+
+
+def loads(service: Service) -> Loading:
+    """The checkpoint on Triton: the TensorRT-LLM backend needs an engine compiled from the 16-bit checkpoint."""
+    if service.family != "tensorrt-llm":
+        return service.loading
+    name = service.checkpoint if service.loading.named else source_of(service.pool.model)
+    pool, precision = service.pool, find_precision(service.pool.precision)
+    words = f"--qformat {FORMATS[precision.weights]}" + (" --kv_cache_dtype fp8" if precision.kv == "fp8" else "")
+    limits = [word for flag in LIMITS if flag in pool.launch for word in (flag, pool.launch[pool.launch.index(flag) + 1])]
+    return replace(
+        service.loading,
+        checkpoint=name,
+        told=(
+            f"Triton's TensorRT-LLM backend runs an engine compiled from `{name}` on the plan's GPUs. The plan assumes TensorRT-LLM's "
+            "PyTorch backend, which NVIDIA recommends instead (Triton 26.09): measure before you rely on the plan. Compile the engine in "
+            "this folder, inside the image below, with `quantize.py` from TensorRT-LLM's `examples/quantization`:"
+        ),
+        make=(
+            f"python quantize.py --model_dir {name} {words} --tp_size {pool.tp} --output_dir converted",
+            f"trtllm-build --checkpoint_dir converted --output_dir engines/tp{pool.tp} {' '.join(limits)}",
+        ),
+    )
+
 
 def files(service: Service) -> dict[str, str]:
-    """The text of each file by its name.
-
-    Raises:
-        InputError: an engine that Triton has no backend for, several machines, or attention ranks.
-    """
-    where = option("target")
-    if service.family not in ("vllm", "tensorrt-llm"):
-        raise InputError(f"{where}: triton has backends for vllm and tensorrt-llm, and the plan's engine is {service.pool.engine}")
-    if service.pool.dp > 1 or service.pool.pp > 1:
-        raise InputError(f"{where}: triton is written for instances split by tensors alone; take kubernetes")
-    if service.pool.systems > 1:
-        raise InputError(
-            f"{where}: triton is for one machine, and the plan has {service.pool.systems} × {service.pool.system}; take kubernetes"
-        )
+    """The text of each file by its name."""
     found = dict(vllm_files(service) if service.family == "vllm" else ensemble_files(service))
     if service.family == "vllm":
         gpus = f'DCGM_FI_DEV_GPU_UTIL{{deployment="{service.name}"}}'
@@ -76,7 +115,9 @@ def ensemble_files(service: Service) -> dict[str, str]:
 def prometheus(service: Service) -> dict[str, Any]:
     """What is scraped, and which rules are watched."""
     label = {"deployment": service.name}
-    targets = [f"127.0.0.1:{FIRST_METRICS + 10 * place}" for place in range(service.pool.instances)]
+    places = range(service.pool.instances)
+    targets = [f"{service.machine_of(place)}:{FIRST_METRICS + 10 * (place % service.per_machine)}" for place in places]
+    exporters = [f"{name}:9400" for name in dict.fromkeys(map(service.machine_of, places))]
     return {
         "global": {"scrape_interval": "15s", "evaluation_interval": "15s"},
         "rule_files": ["alerts.yaml"],
@@ -85,7 +126,7 @@ def prometheus(service: Service) -> dict[str, Any]:
                 {"job_name": "triton", "static_configs": [{"targets": targets, "labels": label}]},
                 "Triton's own metrics, and vLLM's behind them under vLLM's names.",
             ),
-            {"job_name": "gpus", "honor_labels": True, "static_configs": [{"targets": ["127.0.0.1:9400"], "labels": label}]},
+            {"job_name": "gpus", "honor_labels": True, "static_configs": [{"targets": exporters, "labels": label}]},
         ],
     }
 

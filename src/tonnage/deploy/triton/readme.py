@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tonnage.deploy.service import Service
 from tonnage.deploy.testing import bench_command, compare_command
-from tonnage.deploy.told import carries_line, choice_line, gpu_words, limits_line
+from tonnage.deploy.told import gpu_words, paragraph, summary
 
 IMAGES = {
     "vllm": "nvcr.io/nvidia/tritonserver:26.10-vllm-python-py3",
@@ -18,7 +18,9 @@ def readme(service: Service) -> str:
     image = IMAGES[service.family]
     first = f"docker pull {image}"
     if service.family != "vllm":
-        first = "mkdir --parents repository/tokenizer && cp CHECKPOINT/tokenizer.json repository/tokenizer/"
+        first = f"hf download {service.checkpoint} tokenizer.json --local-dir repository/tokenizer"
+        if service.local:
+            first = f"mkdir --parents repository/tokenizer && cp {service.checkpoint}/tokenizer.json repository/tokenizer/"
     gpus = ",".join(map(str, range(service.gpus)))
     start = (
         f"docker run --detach --name {service.name} --gpus '\"device={gpus}\"' --shm-size {service.shared_memory_gib}g --env HF_TOKEN "
@@ -29,9 +31,7 @@ def readme(service: Service) -> str:
     bench = bench.replace("tonnage bench", "tonnage bench --endpoint-type generate", 1)
     return f"""# {service.served} with Triton
 
-{choice_line(service)}.
-Limits: {limits_line(service)}.
-{carries_line(service)}
+{summary(service)}
 
 {_what(service)}
 
@@ -43,9 +43,7 @@ curl --fail --retry 100 --retry-connrefused --retry-delay 10 http://127.0.0.1:80
 {compare_command(instances=1)}
 ```
 
-The second command starts one of the plan's {service.pool.instances} instances, on {gpu_words(service)}; say other GPUs and ports for each
-further one, and put `tonnage gateway` before them. Where tritonserver is installed without a container,
-`tonnage serve --engine triton --model repository` starts it.
+{_further(service)}
 
 | file | what |
 |---|---|
@@ -54,14 +52,21 @@ further one, and put `tonnage gateway` before them. Where tritonserver is instal
 """
 
 
+def _further(service: Service) -> str:
+    machines = service.pool.systems
+    several = f" ({service.per_machine} per machine; copy this folder to all {machines} machines)" if machines > 1 else ""
+    return paragraph(
+        f"The second command starts one of the plan's {service.pool.instances} instances, on {gpu_words(service)}. Start each further "
+        f"instance{several} with other GPUs and ports, and put `tonnage gateway` in front of them. If tritonserver is installed without a "
+        "container, start it with `tonnage serve --engine triton --model repository`."
+    )
+
+
 def _what(service: Service) -> str:
     if service.family == "vllm":
-        return f"vLLM's backend loads `{service.checkpoint}`, batches by itself and streams; Triton hands every request on."
-    return (
-        f"TensorRT-LLM's backend needs an engine that `trtllm-build` compiled of `{service.checkpoint}` on the plan's GPUs, in "
-        f"`engines/tp{service.pool.tp}`. A tokenizer before it and a detokenizer behind it make one model of "
-        "the three; it answers as a whole, so "
-        "that `bench` measures E2E and no TTFT."
+        return "vLLM's backend batches by itself and streams; Triton hands every request on."
+    return paragraph(
+        "The model is an ensemble of a tokenizer, the engine and a detokenizer. It does not stream: `bench` measures E2E, but no TTFT."
     )
 
 

@@ -9,10 +9,12 @@ from tonnage.report.numbers import counted, dollars, plain, sentence_of, span, u
 from tonnage.report.plans.costs import SAID, owned_and_cheapest, priced, ways, yearly
 from tonnage.report.plans.deployments import systems
 from tonnage.report.plans.existing import existing_sentence, existing_title, running
+from tonnage.report.plans.summary import no_answer
 from tonnage.report.wording.at_peak import used_share
 from tonnage.report.wording.confidence import by_confidence, chance_text
 from tonnage.report.wording.cost import no_cost_text
 from tonnage.report.wording.reachable import reachable_text
+from tonnage.report.wording.reasons import TooMuch
 from tonnage.report.wording.standby import standby_text
 
 if TYPE_CHECKING:
@@ -26,13 +28,16 @@ def title(plan: Plan) -> str:
     if plan.existing is not None:
         return existing_title(plan)
     if plan.choice is None:
-        return f"No deployment of {plan.scenario.model} meets the limits"
+        over = any(isinstance(one.reason, TooMuch) for one in plan.rejected)
+        return f"No deployment of {plan.scenario.model} {'stays within what is allowed' if over else 'meets the limits'}"
     return f"{systems(plan.choice)} for {plan.scenario.model}"
 
 
 def sentence(plan: Plan) -> str:
     """What exists and how long it lasts where that was asked; what to buy, what it carries, how full it is, what it costs."""
     exists = existing_sentence(plan)
+    if plan.choice is None and any(isinstance(one.reason, TooMuch) for one in plan.rejected):
+        return f"{exists} {sentence_of(no_answer(plan))}".strip()
     if plan.choice is None:
         return exists or (
             f"None of the {counted(len(plan.rejected), 'deployment')} that were tried meets the limits at any load. {_reached(plan)}"

@@ -14,6 +14,7 @@ from tonnage.report.wording.at_peak import used_text
 from tonnage.report.wording.confidence import by_confidence, chance_text
 from tonnage.report.wording.deployments import calibration_text, memory_text
 from tonnage.report.wording.fleet_check import fleet_check_text
+from tonnage.report.wording.growth import growth_text
 from tonnage.report.wording.limits import bound_text
 from tonnage.report.wording.routers import routers_text
 
@@ -72,4 +73,6 @@ def chosen_section(plan: Plan) -> Section:
         None if plan.fleet_check is None else Text(text=sentence_of(f"The whole fleet at its peak: {fleet_check_text(plan.fleet_check)}"))
     )
     routed = routers_text(plan.routers, plan.scenario.limits_that_count, columns[0][1].systems - plan.scenario.spare_systems)
-    return section("deployment", "Deployment", table, checked, Text(text=sentence_of(f"The router: {routed}")) if routed else None)
+    router = Text(text=sentence_of(f"The router: {routed}")) if routed else None
+    grown = None if plan.growth is None else Text(text=sentence_of(growth_text(plan.growth, columns[0][1].systems)))
+    return section("deployment", "Deployment", table, checked, router, grown)

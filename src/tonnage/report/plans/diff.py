@@ -17,6 +17,7 @@ from tonnage.report.wording.demand import demand_text
 from tonnage.report.wording.limits import bound_text, limit_text
 from tonnage.report.wording.price_names import price_name
 from tonnage.spec.prices import amount
+from tonnage.spec.scenario import flat, leaves, to_document
 
 if TYPE_CHECKING:
     from tonnage.plan.plan import Plan
@@ -29,7 +30,7 @@ class Difference:
     """One thing that two plans say differently.
 
     Attributes:
-        part: "question", "answer", "cost", "prices" or "made with".
+        part: "asked" (a key of the scenario), "question" (as it was understood), "answer", "cost", "prices" or "made with".
         what: which thing.
         first, second: what each says; "–" where it says nothing.
         change: of numbers, the second over the first less 1, in words; "" elsewhere.
@@ -45,7 +46,11 @@ class Difference:
 def differences(first: Plan, second: Plan) -> tuple[Difference, ...]:
     """Everything that a reader would see differently, in the order of the report."""
     parts = (("question", _question), ("answer", _answer), ("cost", _cost), ("prices", _prices), ("made with", _made))
-    return tuple(one for part, read in parts for one in _differing(part, read(first), read(second)))
+    both = first.asked is not None and second.asked is not None
+    asked = tuple(_differing("asked", _asked(first), _asked(second))) if both else ()
+    told = {(one.first, one.second) for one in asked}
+    rest = (one for part, read in parts for one in _differing(part, read(first), read(second)))
+    return (*asked, *(one for one in rest if one.part != "question" or (one.first, one.second) not in told))
 
 
 def diff_text(first: Plan, second: Plan, names: tuple[str, str]) -> Document:
@@ -84,6 +89,33 @@ def _change(first: float | None, second: float | None) -> str:
     return f"{100 * (second / first - 1):+.3g} %".replace("-", "−")
 
 
+def _asked(plan: Plan) -> Values:
+    """Every key of the scenario as it was written, by its place in a file; of prices in the scenario each one by itself."""
+    said = {} if plan.asked is None else flat(to_document(plan.asked))
+    return {key: _written(value) for leaf in leaves() for key, value in _parts(leaf.key, said.get(leaf.name))}
+
+
+def _parts(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for name, part in value.items():
+            yield from _parts(f"{key}.{name}", part)
+    elif value is not None:
+        yield key, value
+
+
+def _written(value: Any) -> tuple[str, float | None]:
+    """A value of a scenario in words, and the number that it is, if it is one."""
+    if isinstance(value, bool):
+        return "yes" if value else "no", None
+    if isinstance(value, list):
+        return ",".join(_written(each)[0] for each in value), None
+    text = value if isinstance(value, str) else f"{value:.15g}"
+    try:
+        return text, float(text)
+    except ValueError:
+        return text, None
+
+
 def _question(plan: Plan) -> Values:
     asked, confidence = plan.scenario, plan.scenario.confidence
     texts = {
@@ -96,7 +128,10 @@ def _question(plan: Plan) -> Values:
         "formats": ", ".join(asked.precisions),
         "engines": ", ".join(asked.engines),
         "TP": ", ".join(map(str, asked.tps)),
+        "mode": asked.mode or ABSENT,
         "load": asked.load,
+        "router": asked.router or ABSENT,
+        "prompts share": asked.shares or "nothing",
         "confidence": ABSENT if confidence is None else percent(confidence),
         "spare systems": str(asked.spare_systems),
         "speculation": asked.speculation or "none",

@@ -15,6 +15,7 @@ from tonnage.report.wording.autoscaling import autoscaling_text
 from tonnage.report.wording.confidence import chance_text, confidence_text
 from tonnage.report.wording.cost import no_cost_text
 from tonnage.report.wording.fleet_check import fleet_check_text
+from tonnage.report.wording.growth import growth_text
 from tonnage.report.wording.job import finish_text
 from tonnage.report.wording.prefix_cache import prefix_cache_text
 from tonnage.report.wording.routers import routers_text
@@ -35,6 +36,7 @@ def headline_rows(plan: Plan, best: Candidate) -> tuple[tuple[str, str], ...]:
         ("Answer", answer_text(plan, best)),
         ("Confidence", "" if best.confidence is None else confidence_text(best.confidence)),
         ("Standby", "" if best.standby is None else standby_text(best.standby)),
+        ("Growth", "" if plan.growth is None else growth_text(plan.growth, best.systems)),
         ("Finish", "" if plan.job is None else finish_text(plan.job)),
         ("At the peak", "" if best.at_peak is None else at_peak_text(best.at_peak, plan.scenario.limits_that_count)),
         ("Cost", cost_text(plan)),

@@ -6,37 +6,37 @@ import math
 from typing import TYPE_CHECKING
 
 from tonnage.errors import option
-from tonnage.plan.reason import OverBudget, OverPower, OverRacks
 from tonnage.report.document import Facts
-from tonnage.report.numbers import number, percent
+from tonnage.report.numbers import number, percent, plain
 from tonnage.report.plans.deployments import latency
 from tonnage.report.plans.headline import headline_rows
 from tonnage.report.plans.left_out import left_out_texts
 from tonnage.report.wording.aim import aim_text
 from tonnage.report.wording.at_peak import used_share, used_text
 from tonnage.report.wording.demand import demand_text
-from tonnage.report.wording.deployments import calibration_text, load_text, memory_text
+from tonnage.report.wording.deployments import calibration_text, deployment_text, load_text, memory_text
 from tonnage.report.wording.existing import day_text, existing_text
 from tonnage.report.wording.fleet_check import fleet_check_text
 from tonnage.report.wording.lengths import in_tokens
 from tonnage.report.wording.limits import bound_text, limit_text
 from tonnage.report.wording.pace import pace_text
 from tonnage.report.wording.reachable import reachable_text
+from tonnage.report.wording.reasons import TooMuch, most_text, taken_text
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
     from tonnage.plan.plan import Plan
 
 NO_ANSWER = "no deployment meets the limits"
-TOO_MUCH = "no deployment that meets the limits stays within what it may cost, draw or fill"
 
 
 def question_lines(plan: Plan) -> Facts:
     """The question as it was understood."""
     asked = plan.scenario
+    lengths = f"{in_tokens(asked.isl, asked.mean_isl)} tokens in, {in_tokens(asked.osl, asked.mean_osl)} out"
     return Facts(
         rows=(
-            ("Question", f"{asked.model}, {in_tokens(asked.isl, asked.mean_isl)} tokens in, {in_tokens(asked.osl, asked.mean_osl)} out"),
+            ("Question", f"{asked.model}, {lengths}{f'; with {asked.shares}' if asked.shares else ''}"),
             ("Demand", demand_text(plan.demand)),
             ("Limits", ", ".join(map(limit_text, asked.limits)) or "none"),
             *((("Aim", aim_text(plan.aim)),) if plan.aim is not None else ()),
@@ -51,8 +51,18 @@ def day_line(plan: Plan) -> tuple[str, str]:
 
 
 def no_answer(plan: Plan) -> str:
-    """That nothing is chosen, and by what: the limits, or what was given as the most."""
-    return TOO_MUCH if any(isinstance(one.reason, OverBudget | OverPower | OverRacks) for one in plan.rejected) else NO_ANSWER
+    """That nothing is chosen, and by what: the limits; or what was given as the most, with the part of the load that this carries."""
+    over = [(one, one.reason) for one in plan.rejected if isinstance(one.reason, TooMuch)]
+    if not over:
+        return NO_ANSWER
+    asked = plan.demand.sizing_requests_per_second
+    best, reason = max(over, key=lambda each: (each[1].most_requests_per_second or 0.0, -(each[1].taken or math.inf)))
+    rate, taken = reason.most_requests_per_second, taken_text(reason)
+    whole = f"; all of it takes {taken}" if taken else ""
+    if not rate:
+        return f"nothing within what is allowed: {most_text(reason)}{whole}"
+    share = f"{percent(rate / asked)} of the {plain(asked)} asked for"
+    return f"not the whole load: {most_text(reason)} inside the limits, {share} ({deployment_text(best)}){whole}"
 
 
 def answer_lines(plan: Plan) -> Facts:

@@ -34,8 +34,8 @@ def length_text(written: str) -> str:
 
 def as_written(written: str) -> str:
     """A length as it was written, a plain number with its thousands separated: "2,000", "uniform:500-3500"."""
-    if (found := _WITHIN.fullmatch(written)) is not None and not found[3]:
-        return f"{as_written(found[1])} ± {found[2]}"
+    if (found := _WITHIN.fullmatch(written)) is not None:
+        return f"{as_written(found[1])} ± {found[2]}{f' + {plain(float(found[3]))}' if found[3] else ''}"
     return f"{int(written):,}" if written.isascii() and written.isdigit() else written
 
 

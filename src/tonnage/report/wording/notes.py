@@ -20,7 +20,12 @@ MODES: dict[Mode, str] = {
     "sequential": "Sequential, so only the time to the whole answer counts",
     "offline": "Offline, so only throughput counts",
 }
-PARTS = {"system_prompt": "system prompt", "retrieved": "retrieved passages", "history": "chat history"}
+PARTS = {
+    "system_prompt": "system prompt",
+    "retrieved": "retrieved passages",
+    "history": "chat history",
+    "shared_prefix": "shared prefix",
+}
 ENGLISH = 0.75
 """Words of a token in English."""
 
@@ -70,11 +75,8 @@ def note_text(note: notes.Note) -> str:
             return f"The choice runs with knobs other than the engine's own: {changed}."
         case notes.FrontEnds():
             return _front_ends(note)
-        case notes.QueuedFromStart():
-            return "All requests are queued from the start; no latency limit counts."
-        case notes.NoLimit():
-            decides = "so the highest throughput measured decides" if note.measured else "so only saturation bounds the load"
-            return f"No latency limit was given, {decides}."
+        case notes.QueuedFromStart() | notes.NoLimit():
+            return _no_limit(note)
         case _:
             assert_never(note)
 
@@ -105,11 +107,22 @@ def _measured(note: Measured) -> str:
             assert_never(note)
 
 
+def _no_limit(note: notes.QueuedFromStart | notes.NoLimit) -> str:
+    """Why no latency decides."""
+    if isinstance(note, notes.QueuedFromStart):
+        return "All requests are queued from the start; no latency limit counts."
+    decides = "so the highest throughput measured decides" if note.measured else "so only saturation bounds the load"
+    return f"No latency limit was given, {decides}."
+
+
 def _routed(note: notes.Routed) -> str:
     """How the requests of a fleet come to its instances."""
     router = NAMES.get(note.router, note.router)
     if note.together == 1:
-        return f"Requests come to each instance by itself behind {router}: what one carries is found with one; then the whole fleet is simulated."
+        return (
+            f"Requests come to each instance by itself behind {router}: what one carries is found with one; then the whole fleet is "
+            "simulated."
+        )
     return (
         f"The number of systems is for instances behind {router}, which every deployment needs: what one carries is found with "
         f"{note.together} simulated together, then the whole fleet is."
@@ -132,5 +145,7 @@ def _front_ends(note: notes.FrontEnds) -> str:
 def _settings(note: notes.UseCaseDefaults) -> list[str]:
     """What a use case set."""
     found = [] if note.mode is None else [f"mode {note.mode}"]
-    found += [f"{name} {tokens} tokens" for name, tokens in (("ISL", note.isl), ("OSL", note.osl)) if tokens]
+    question = "question" if note.parts else "ISL"
+    found += [f"{name} {tokens} tokens" for name, tokens in ((question, note.isl), ("OSL", note.osl)) if tokens]
+    found += [f"{PARTS[one.part]} {one.written} tokens" for one in note.parts]
     return found + [limit_text(limit) for limit in note.limits]

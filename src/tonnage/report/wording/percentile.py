@@ -24,6 +24,6 @@ def percentile_text(answer: PercentileAnswer) -> str:
         f"{plain(answer.peak_requests_per_second)}/s, by the throughput of a closed loop "
         f"of {whole(answer.concurrency_per_instance)} clients, "
         f"{number(answer.requests_per_second_per_instance)}/s an instance: it treats one busy second as if it lasted. "
-        f"The simulation sends {arrivals_text(answer)} arrivals at the mean, {plain(answer.mean_requests_per_second)}/s, "
-        "lets queues form and drain, and holds the limits at their percentile; it decides."
+        f"The simulation sends {arrivals_text(answer)} arrivals at {plain(answer.mean_requests_per_second)}/s, the mean of the "
+        "time that is sized for, lets queues form and drain, and holds the limits at their percentile; it decides."
     )

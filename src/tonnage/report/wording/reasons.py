@@ -26,21 +26,55 @@ TooMuch = why.OverBudget | why.OverPower | why.OverRacks
 
 
 def _too_much(reason: TooMuch) -> str:
+    """What is too much, and what the most that is allowed would carry."""
+    carry = f"; {most_text(reason)}" if reason.most_requests_per_second else ""
+    return _exceeded(reason) + carry
+
+
+def most_text(reason: TooMuch) -> str:
+    """What the most that is allowed is good for, such as "400,000 USD buy 1 × dgx-h100, which carries 140 requests/s"."""
+    systems, rate = reason.most_systems or 0, reason.most_requests_per_second or 0.0
     match reason:
         case why.OverBudget():
-            what = "to buy" if reason.budget_of == "purchase" else "a year"
-            if reason.usd is None:
-                return f"it has no price that could be held against the budget of {dollars(reason.budget_usd)} USD"
-            text = f"{dollars(reason.usd)} USD {what}, over the budget of {dollars(reason.budget_usd)} USD"
-            if reason.most_systems and reason.most_requests_per_second:
-                carry = f"{counted(reason.most_systems, 'system')}, good for {number(reason.most_requests_per_second)} requests/s"
-                return f"{text}, which buys {carry}"
-            return text
+            if reason.budget_of == "year":
+                return f"{dollars(reason.budget_usd)} USD a year pay for {f'{number(rate)} requests/s' if rate else 'no instance'}"
+            given = f"{dollars(reason.budget_usd)} USD buy"
         case why.OverPower():
-            drawn = "the power of its systems is not known" if reason.kw is None else f"its systems draw {number(reason.kw)} kW"
+            given = f"{plain(reason.most_kw)} kW feed"
+        case why.OverRacks():
+            given = f"{counted(reason.most_racks, 'rack')} of {plain(reason.rack_kw)} kW {'holds' if reason.most_racks == 1 else 'hold'}"
+        case _:
+            assert_never(reason)
+    if not systems:
+        return f"{given} no system"
+    carry = "carries" if systems == 1 else "carry"
+    return f"{given} {systems:,} × {reason.system}, which {carry} {f'{number(rate)} requests/s' if rate else 'no load'}"
+
+
+def taken_text(reason: TooMuch) -> str:
+    """What the whole load takes, such as "930,000 USD to buy"; "" where it is not known."""
+    match reason:
+        case why.OverBudget():
+            return "" if reason.usd is None else f"{dollars(reason.usd)} USD {'to buy' if reason.budget_of == 'purchase' else 'a year'}"
+        case why.OverPower():
+            return "" if reason.kw is None else f"{number(reason.kw)} kW"
+        case why.OverRacks():
+            return "" if reason.racks is None else counted(reason.racks, "rack")
+        case _:
+            assert_never(reason)
+
+
+def _exceeded(reason: TooMuch) -> str:
+    taken = taken_text(reason)
+    match reason:
+        case why.OverBudget():
+            most = f"the budget of {dollars(reason.budget_usd)} USD"
+            return f"{taken}, over {most}" if taken else f"it has no price that could be held against {most}"
+        case why.OverPower():
+            drawn = f"its systems draw {taken}" if taken else "the power of its systems is not known"
             return f"{drawn}, {plain(reason.most_kw)} kW are allowed"
         case why.OverRacks():
-            racks = "the power of its systems is not known" if reason.racks is None else f"its systems take {counted(reason.racks, 'rack')}"
+            racks = f"its systems take {taken}" if taken else "the power of its systems is not known"
             return f"{racks}, {reason.most_racks:,} of {plain(reason.rack_kw)} kW are allowed"
         case _:
             assert_never(reason)

@@ -36,7 +36,7 @@ def profiles(
     *,
     engines: Sequence[str],
     precisions: Sequence[str],
-    checkpoint: Callable[[str], str],
+    checkpoint: Callable[[EngineSpec, str], str],
     context: int | None = None,
 ) -> tuple[Profile, ...]:
     """Every combination of engine, number format and degree.
@@ -46,7 +46,7 @@ def profiles(
         machine: to run it on; all its GPUs are of one kind that the catalog has.
         engines: presets.
         precisions: number formats.
-        checkpoint: what is loaded in a number format; "" where nobody named one.
+        checkpoint: what an engine loads in a number format; "" where nobody named one.
         context: tokens of a request that are wanted (default: the model's context).
     """
     wanted = min(context or model.max_context, model.max_context)
@@ -55,7 +55,7 @@ def profiles(
         for precision in precisions:
             each = list(_of_format(model, machine, engine, precision, wanted))
             first = next((one.tp for one in each if one.kind == "runnable"), max(one.tp for one in each))
-            named = checkpoint(precision)
+            named = checkpoint(engine, precision)
             found += [replace(one, aim="latency" if one.tp > first else "throughput", checkpoint=named) for one in each]
     return tuple(found)
 

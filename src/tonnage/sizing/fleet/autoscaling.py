@@ -189,7 +189,7 @@ def autoscaling(
     if fleet is None:
         return replace(base, reason="no-rule")
     start_s = start_seconds(fleet.instance.deployment) if start_s is None else start_s
-    return _proposed(base, fleet, choice.sized_rate, start_s, workers, runs)
+    return _proposed(base, fleet, runs, carries=choice.sized_rate, start_s=start_s, workers=workers)
 
 
 def _fleet(question: Question, choice: Candidate, instances: int, runs: Runs) -> FleetOverHours | None:
@@ -210,12 +210,12 @@ def _fleet(question: Question, choice: Candidate, instances: int, runs: Runs) ->
     )
 
 
-def _proposed(
-    base: Autoscaling, fleet: FleetOverHours, carries: float, start_s: float, workers: int | None, runs: Runs
-) -> Autoscaling:
+def _proposed(base: Autoscaling, fleet: FleetOverHours, runs: Runs, *, carries: float, start_s: float, workers: int | None) -> Autoscaling:
     """The rules that were found for each metric, the fewest instance-hours first."""
     rates = [share * carries for share in SHARES]
-    in_flight = dict(parallel(lambda rate: rate * (runs.open(fleet.instance, 1, rate, QUICK).summary.e2e_ms.mean or 0.0) / 1e3, rates, workers))
+    in_flight = dict(
+        parallel(lambda rate: rate * (runs.open(fleet.instance, 1, rate, QUICK).summary.e2e_ms.mean or 0.0) / 1e3, rates, workers)
+    )
     whole, _ = fleet.whole, (fleet.hardest, fleet.machine)  # made once, before threads share them
     looks: tuple[tuple[Look, list[float]], ...] = (("outstanding", [in_flight[rate] for rate in rates]), ("rate", rates))
     searches = [

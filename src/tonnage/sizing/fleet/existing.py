@@ -15,6 +15,7 @@ from tonnage.plan.existing import Existing, OwnedGroup
 from tonnage.plan.fleet import fleet
 from tonnage.plan.limit import SATURATION
 from tonnage.sizing.demand import carried_by_existing
+from tonnage.sizing.loads.load_scan import PER_OCTAVE
 from tonnage.sizing.search.aims import MostLoad
 from tonnage.sizing.search.search import Search
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tonnage.plan.plan import Plan
     from tonnage.sizing.loads.ready import Ready
     from tonnage.sizing.loads.runs import Runs
+    from tonnage.sizing.progress import Steps
     from tonnage.sizing.question import Owned, Question
     from tonnage.sizing.search.contender import Sized
 
@@ -33,10 +35,13 @@ HAIR = 1 - 1e-9
 """Share of a load that is carried up to rounding."""
 
 
-def existing(question: Question, runs: Runs, workers: int | None = None) -> tuple[Existing, Question, tuple[Ready, ...]]:
+def existing(question: Question, runs: Runs, steps: Steps, workers: int | None = None) -> tuple[Existing, Question, tuple[Ready, ...]]:
     """What the systems of ``question.have`` carry, the question for that load where none was asked for, and what runs on them."""
     spare = question.spare if len(question.have) == 1 else 0
-    pairs = [(owned, _strongest(question, owned, spare, runs, workers)) for owned in question.have]
+    pairs = [
+        (owned, _strongest(Search(question=question, runs=runs, steps=steps, workers=workers, rows=False), owned, spare))
+        for owned in question.have
+    ]
     groups = [_group(owned, best) for owned, best in pairs]
     total, largest = sum(g.requests_per_second for g in groups), max(groups, key=lambda g: g.requests_per_second)
     if question.demand.of_existing and total > 0:
@@ -54,13 +59,13 @@ def existing(question: Question, runs: Runs, workers: int | None = None) -> tupl
     return found, question, tuple(best.ready for _, best in pairs if best is not None)
 
 
-def _strongest(question: Question, owned: Owned, spare: int, runs: Runs, workers: int | None) -> Sized | None:
+def _strongest(search: Search, owned: Owned, spare: int) -> Sized | None:
     """The deployment that carries most on the systems; None where none meets the limits."""
     if owned.count <= spare:
         return None
-    gpus = tuple(gpu for gpu in question.gpus if gpu.name == owned.system.gpu)
-    asked = replace(question, gpus=gpus, systems=(owned.system,), have=(), spare=0)
-    return Search(question=asked, runs=runs, workers=workers, rows=False, aim=MostLoad(owned.count - spare)).answer().best
+    gpus = tuple(gpu for gpu in search.question.gpus if gpu.name == owned.system.gpu)
+    asked = replace(search.question, gpus=gpus, systems=(owned.system,), have=(), spare=0)
+    return replace(search, question=asked, aim=MostLoad(owned.count - spare)).answer().best
 
 
 def _group(owned: Owned, best: Sized | None) -> OwnedGroup:
@@ -71,9 +76,19 @@ def _group(owned: Owned, best: Sized | None) -> OwnedGroup:
         system=owned.system.name,
         deployment=best.ready.trial.identity,
         instances=best.instances,
-        requests_per_second=best.capacity.rate * best.instances,
+        requests_per_second=_held(best),
         binds=best.capacity.binds or SATURATION,
     )
+
+
+def _held(best: Sized) -> float:
+    """Requests per second that the systems carry: what their instances do, or as little less as the check of a whole fleet asks for."""
+    question, most = best.contender.question, best.capacity.rate * best.instances
+    if question.load != "open" or question.offline or question.recording is not None:
+        return most
+    peak = best.contender.at_peak(best.slowdown)
+    loads = [most * math.exp2(-step / PER_OCTAVE) for step in range(PER_OCTAVE)]
+    return next((load for load in loads if replace(peak, rate=load).run(best.systems).holds), loads[-1])
 
 
 def measured_existing(plan: Plan, have: Sequence[Owned]) -> Existing:

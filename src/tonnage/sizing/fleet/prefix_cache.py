@@ -87,5 +87,7 @@ def _in_fleet(contender: Contender, instances: int, router: str) -> tuple[float,
     question, instance, rate = contender.question, contender.instance, contender.load
     whole = None if question.recording is None else Replayed(recording=question.recording, lengths=True)
     shown = instances if whole is not None else simulated_of(instance, instances, rate)
-    record = contender.runs.once((instance, "shared", rate, instances, router), lambda: fleet_record(instance, rate, instances, router, replayed=whole)[0])
+    record = contender.runs.once(
+        (instance, "shared", rate, instances, router), lambda: fleet_record(instance, rate, instances, router, replayed=whole)[0]
+    )
     return hit_rate(record), shown

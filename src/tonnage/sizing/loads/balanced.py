@@ -2,8 +2,8 @@
 
 Draws of a few thousand requests miss the rate that was asked for, and the mean length, by 2 % or so, and the load that an instance is
 found to carry by as much. Here the gaps of a run add up to the requests over the rate, and the lengths are every sixteenth of sixteen
-times as many in order of size, or evenly apart where all of a range are as likely; then they are shuffled. Gaps and lengths of a run come from its seed and number of requests alone: at another rate the
-same gaps are stretched.
+times as many in order of size, or evenly apart where all of a range are as likely; then they are shuffled. Gaps and lengths of a run come
+from its seed and number of requests alone: at another rate the same gaps are stretched.
 """
 
 from __future__ import annotations

@@ -95,6 +95,10 @@ class LoadScan:
         """The highest place that is looked at: what closed forms say of saturation."""
         return place_of(rate_bound(self.instance, ()))
 
+    def start(self, slo: Slo) -> int:
+        """Where a search begins: what closed forms say of the limits on the time per token."""
+        return min(self.top, place_of(rate_bound(self.instance, slo)))
+
     def highest(self, slo: Slo, above: float = 0.0, care: Care = QUICK) -> Highest | Broken:
         """The highest load inside the limits.
 
@@ -135,8 +139,7 @@ class LoadScan:
 
     def _bracket(self, slo: Slo, above: float, care: Care) -> tuple[int, int] | Broken:
         """A load that holds, and a higher one that does not."""
-        start = min(self.top, place_of(rate_bound(self.instance, slo)))
-        start = start if above <= 0.0 else place_of(above) + 1
+        start = self.start(slo) if above <= 0.0 else place_of(above) + 1
         low, high, step = start, start, STRIDE
         if self.holds(start, slo, care):
             while self.holds(high := low + step, slo, care):
@@ -171,9 +174,11 @@ class LoadScan:
 
     def _broken(self, place: int, slo: Slo, care: Care) -> Broken:
         """The load as one that breaks a limit, by the shortest run that says so."""
-        summaries = (self.seen(place, length).summary for length in RUNS[: care + 1])
-        found = next((summary for summary in summaries if worst_limit(summary, slo) is not None), self.seen(place, care).summary)
-        return Broken(rate=on_lattice(place), summary=found, limit=worst_limit(found, slo))
+        for length in RUNS[: care + 1]:
+            summary = self.seen(place, length).summary
+            if worst_limit(summary, slo) is not None:
+                break
+        return Broken(rate=on_lattice(place), summary=summary, limit=worst_limit(summary, slo))
 
 
 def used_at(seen: Seen, slo: Slo) -> float:

@@ -75,8 +75,10 @@ def candidate(sized: Sized, *, chosen: bool = False) -> Candidate:
 
 
 def _at_peak(sized: Sized, *, chosen: bool) -> AtPeak | None:
-    """What requests see at the asked peak, by the prediction as it is: of the choice in its whole fleet, of others in as many instances as
-    stand for theirs."""
+    """What requests see at the asked peak, by the prediction as it is.
+
+    Of the choice its whole fleet is simulated, of others as many instances as stand for theirs.
+    """
     contender, question = sized.contender, sized.contender.question
     if question.offline or question.load != "open":
         return None

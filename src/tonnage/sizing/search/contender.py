@@ -30,7 +30,7 @@ USUAL = 0.85 / MARGIN
 """Share of what closed forms allow an instance that it usually carries, to know of how many instances to begin with."""
 
 DOUBT, MANY = 0.04, 8
-"""Share by which the load of an instance may be off that short runs find: twice its scatter; and from how many systems on a few do not matter."""
+"""Share by which the load that short runs find may be off, twice its scatter; and from how many systems on a few do not matter."""
 
 HAIR = 1 - 1e-9
 """Rounding that is left out of account where a load divides evenly."""
@@ -192,8 +192,10 @@ class Contender:
                 low, systems = systems, asked
 
     def in_doubt(self, systems: int, rate: float) -> bool:
-        """Whether the scatter of short runs could change a number of systems that follows from the load of an instance; of many by a few."""
-        return systems <= MANY * self.layout.systems_per_instance and any(self.layout.carrying(self.load, rate * factor).systems != systems for factor in (1 - DOUBT, 1 + DOUBT))
+        """Whether the scatter of short runs could change a number of systems; where there are many, a few more do not matter."""
+        return systems <= MANY * self.layout.systems_per_instance and any(
+            self.layout.carrying(self.load, rate * factor).systems != systems for factor in (1 - DOUBT, 1 + DOUBT)
+        )
 
     def settled(self, slowdown: Slowdown, *, router: str = "") -> int | None:
         """The systems of ``needed``, from short runs where these leave no doubt; None where no number does."""
@@ -279,8 +281,10 @@ class Sized:
 
     @cached_property
     def rate(self) -> float:
-        """Requests per second of one instance that the number of systems counts on: where the whole fleet asked for more systems than
-        what an instance carries, the most that agrees with them."""
+        """Requests per second of one instance that the number of systems counts on.
+
+        Where the whole fleet asked for more systems than what an instance carries, it is the most that agrees with them.
+        """
         contender = self.contender
         if contender.layout.carrying(contender.load, self.capacity.rate).systems >= self.systems:
             return self.capacity.rate

@@ -12,8 +12,9 @@ side by side, and only finished pairs leave others out.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tonnage.plan.fleet_check import FleetCheck
@@ -24,6 +25,7 @@ from tonnage.sizing.loads.fleet_check import check
 from tonnage.sizing.loads.instance import QUICK, SURE, Care
 from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.parallel import parallel
+from tonnage.sizing.progress import Steps
 from tonnage.sizing.search.aims import Aim, FewestGpus, MostLoad
 from tonnage.sizing.search.contender import Contender, Sized
 from tonnage.sizing.search.search_space import prepare
@@ -34,9 +36,6 @@ if TYPE_CHECKING:
     from tonnage.sizing.loads.confidence import Slowdown
     from tonnage.sizing.loads.runs import Runs
     from tonnage.sizing.question import Question
-
-Progress = Callable[[int, int, str], None]
-"""Called with (candidates done, candidates in all, the one just finished)."""
 
 WAVE = 2
 """Deployments that are tried side by side where others beside the best are sized too; otherwise each is tried by itself."""
@@ -81,10 +80,6 @@ class Answer:
         return self.found[0] if self.found else None
 
 
-def no_progress(done: int, total: int, name: str) -> None:
-    """Report nothing."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Search:
     """How a question is searched.
@@ -92,7 +87,7 @@ class Search:
     Attributes:
         question: what is asked.
         runs: the memory.
-        progress: called after each deployment.
+        steps: counts the deployments that were tried.
         workers: threads to simulate on; the answer does not depend on it.
         prune: False to size every deployment, and every setting of every knob, in full, which is what ``./benchmark pruning`` compares
             with: it takes many times as long, for the same answer.
@@ -104,12 +99,12 @@ class Search:
 
     question: Question
     runs: Runs
-    progress: Progress = no_progress
+    steps: Steps = field(default_factory=Steps, compare=False)
     workers: int | None = None
     prune: bool = True
     care: Care = SURE
     rows: bool = True
-    aim: Aim = FewestGpus()
+    aim: Aim = field(default_factory=FewestGpus)
     seeds: tuple[Ready, ...] = ()
 
     def key(self, one: Sized) -> tuple[float, ...]:
@@ -130,7 +125,7 @@ class Search:
         outcomes: dict[int, Outcome] = {}
         found: list[Sized] = []
         for level in self._levels():
-            contest = Contest(search=self, level=level, total=len(contenders), care=self.care)
+            contest = Contest(search=self, level=level, care=self.care)
             found = contest.held([*contenders, *seeds])
             outcomes.update(contest.outcomes)
             if found:
@@ -182,7 +177,7 @@ class Search:
         kinds.pop((chosen.gpu.name, chosen.precision.name, best.ready.trial.identity.engine), None)
 
         def strongest(kind: tuple[str, ...]) -> tuple[list[Sized], dict[int, Outcome]]:
-            contest = Contest(search=replace(self, workers=1), level=best.level, total=len(contenders), care=QUICK)
+            contest = Contest(search=replace(self, workers=1), level=best.level, care=QUICK)
             return contest.held(kinds[kind], tune=False), contest.outcomes
 
         rows: list[Sized] = []
@@ -202,14 +197,12 @@ class Contest:
     Attributes:
         search: the question, and how it is searched.
         level: the confidence; None for the prediction as it is.
-        total: deployments in all, for the progress.
         care: how long the runs are that decide.
         outcomes: of each deployment that was tried, by its place.
     """
 
     search: Search
     level: float | None
-    total: int
     care: Care = SURE
     outcomes: dict[int, Outcome] = field(default_factory=dict)
 
@@ -217,15 +210,16 @@ class Contest:
         """The deployments that were sized, best first."""
         search, question = self.search, self.search.question
         order = sorted(contenders, key=lambda one: (search.aim.at_best(one, one.bound(self._slowdown(one))), one.ready.place))
+        search.steps.expect(len(order))
         wave = WAVE if self.care == SURE and search.rows else 1
         for start in range(0, len(order), wave):
             best = self._best() if search.prune else None
-            for one, outcome in parallel(lambda one: self._attempt(one, best), order[start : start + wave], search.workers):
+            for one, outcome in parallel(partial(self._attempt, best=best), order[start : start + wave], search.workers):
                 self._note(one, outcome)
-                search.progress(len(self.outcomes), self.total, one.ready.trial.name)
-        if tune and question.tune and question.free_moves and self._best() is not None:
-            if question.load == "open" and not question.offline and question.recording is None:
-                self._tune(contenders)
+                search.steps.done(one.ready.trial.name)
+        drawn = question.load == "open" and not question.offline and question.recording is None
+        if tune and drawn and question.tune and question.free_moves and self._best() is not None:
+            self._tune(contenders)
         return sorted((one for one in self.outcomes.values() if isinstance(one, Sized)), key=search.key)
 
     def _best(self) -> Sized | None:
@@ -242,7 +236,7 @@ class Contest:
         return one.as_asked if self.level is None else one.slowdown(self.level)
 
     def _attempt(self, one: Contender, best: Sized | None, needed: float | None = None) -> Outcome:
-        """The deployment at its fewest systems, or why it is left out; ``needed`` in place of what an instance has to carry to be the best."""
+        """The deployment at its fewest systems, or why it is left out; ``needed`` in place of what it has to carry to be the best."""
         slowdown, gpus = self._slowdown(one), one.ready.trial.deployment.parallelism.gpus
         needed = needed if needed is not None else 0.0 if best is None else self.search.aim.rate_to_beat(one, best)
         if best is not None and (bound := one.bound(slowdown)) <= needed:
@@ -302,7 +296,7 @@ class Contest:
         return tried if not self.search.prune else tried[:TUNED]
 
     def _distance(self, one: Contender) -> tuple[float, int]:
-        """How far a deployment is from needing the fewest GPUs: GPUs exactly, or by how much a limit breaks at the load that it would take."""
+        """How far a deployment is from needing the fewest GPUs: GPUs exactly, or by how much a limit breaks at the load that it needs."""
         outcome, best = self.outcomes[one.ready.place], self._best()
         if isinstance(outcome, Sized) and best is not None:
             return (outcome.gpus_exact / best.gpus_exact, one.ready.place)

@@ -1,0 +1,242 @@
+"""Published checkpoints of the models, and the tools that create unpublished ones.
+
+``checkpoints.yaml`` names them by model; ``quantisation.yaml`` says which engines read which kind, where each name was seen, and which
+tool makes a format.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from tonnage.errors import DataError, InputError
+from tonnage.spec.catalog.entries import shipped_yaml
+from tonnage.spec.catalog.lookup import find_model
+from tonnage.spec.typed_values import FORBID, read_as, read_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tonnage.spec.engine import EngineSpec
+
+HALF = ("fp16", "bf16")
+"""Formats of 16 bits, each of which an engine casts to the other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """A quantisation method of checkpoints, as in ``quantization_config`` of their ``config.json``.
+
+    Attributes:
+        name: key that ``checkpoints.yaml`` uses.
+        told: description.
+        engines: engine families that read it, optionally with the first version: "vllm", "tensorrt-llm>=1.2".
+        vendors: GPU vendors that support it; empty for all.
+        source, date: source of the list of engines, and date of the lookup.
+    """
+
+    __pydantic_config__ = FORBID
+
+    name: str
+    told: str
+    engines: tuple[str, ...]
+    vendors: tuple[str, ...] = ()
+    source: str
+    date: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A source of checkpoint names, and the date of the lookup."""
+
+    __pydantic_config__ = FORBID
+
+    name: str
+    source: str
+    date: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Makes:
+    """A number format that a tool creates: the tool's scheme, and the engines that read the result."""
+
+    __pydantic_config__ = FORBID
+
+    format: str
+    scheme: str
+    engines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Maker:
+    """A tool that quantises a 16-bit checkpoint.
+
+    Attributes:
+        tool: its name.
+        command: its command line, with the placeholders ``{repository}``, ``{scheme}`` and ``{folder}``.
+        makes: number formats.
+        source, date: source of the command line, and date of the lookup.
+    """
+
+    __pydantic_config__ = FORBID
+
+    tool: str
+    command: str
+    source: str
+    date: str
+    makes: tuple[Makes, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Quantisation:
+    """``quantisation.yaml``."""
+
+    __pydantic_config__ = FORBID
+
+    methods: tuple[Method, ...]
+    seen: tuple[Seen, ...]
+    makers: tuple[Maker, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CheckpointEntry:
+    """A checkpoint as ``checkpoints.yaml`` writes it, below its model."""
+
+    __pydantic_config__ = FORBID
+
+    repository: str
+    format: str
+    method: str
+    seen: str
+    gated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ModelEntry:
+    """A model with its checkpoints as ``checkpoints.yaml`` writes them."""
+
+    __pydantic_config__ = FORBID
+
+    name: str
+    licence: str
+    checkpoints: tuple[_CheckpointEntry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """A published checkpoint.
+
+    Attributes:
+        model: catalog id.
+        repository: Hugging Face name, "owner/name".
+        format: number format of the weights, as in ``spec.precision``.
+        method: quantisation method, the name of a ``Method``; "none" for 16 bits.
+        engines, vendors: engines and GPU vendors that support the method.
+        licence: licence of the model; "" if unknown.
+        gated: whether users must request access.
+        source, date: source of the name, and date of the lookup.
+    """
+
+    model: str
+    repository: str
+    format: str
+    method: str
+    engines: tuple[str, ...]
+    vendors: tuple[str, ...]
+    licence: str
+    gated: bool
+    source: str
+    date: str
+
+    @property
+    def half(self) -> bool:
+        """Whether its weights have 16 bits."""
+        return self.format in HALF
+
+
+@cache
+def _quantisation() -> _Quantisation:
+    return read_as(_Quantisation, shipped_yaml("quantisation.yaml"), "catalog/quantisation.yaml")
+
+
+@cache
+def _by_model() -> Mapping[str, tuple[Checkpoint, ...]]:
+    """Checkpoints by model.
+
+    Raises:
+        DataError: a repository is listed twice, or its method or source is not defined.
+    """
+    where = "catalog/checkpoints.yaml"
+    methods = {one.name: one for one in _quantisation().methods}
+    places = {one.name: one for one in _quantisation().seen}
+    found: dict[str, tuple[Checkpoint, ...]] = {}
+    taken: set[str] = set()
+    for model in read_entries(_ModelEntry, shipped_yaml("checkpoints.yaml"), where):
+        for entry in model.checkpoints:
+            if entry.repository.lower() in taken:
+                raise DataError(f"{where}: '{entry.repository}' is given twice")
+            if entry.method not in methods or entry.seen not in places:
+                raise DataError(f"{where}: {entry.repository}: no method '{entry.method}' or no place '{entry.seen}' in quantisation.yaml")
+            taken.add(entry.repository.lower())
+        found[model.name] = tuple(_checkpoint(model, entry, methods[entry.method], places[entry.seen]) for entry in model.checkpoints)
+    return MappingProxyType(found)
+
+
+def _checkpoint(model: _ModelEntry, entry: _CheckpointEntry, method: Method, place: Seen) -> Checkpoint:
+    return Checkpoint(
+        model=model.name,
+        repository=entry.repository,
+        format=entry.format,
+        method=entry.method,
+        engines=method.engines,
+        vendors=method.vendors,
+        licence=model.licence,
+        gated=entry.gated,
+        source=place.source,
+        date=place.date,
+    )
+
+
+def listed_checkpoints() -> tuple[Checkpoint, ...]:
+    """Every published checkpoint, by model.
+
+    Raises:
+        DataErrors: a data file is damaged.
+    """
+    return tuple(one for checkpoints in _by_model().values() for one in checkpoints)
+
+
+def find_checkpoints(model: str) -> tuple[Checkpoint, ...]:
+    """The published checkpoints of a model, by any of its spellings, the author's first; empty if none is known, and for files."""
+    if model.endswith(".json"):
+        return ()
+    try:
+        return _by_model().get(find_model(model).name, ())
+    except InputError:
+        return ()
+
+
+def reads(engines: Sequence[str], engine: EngineSpec) -> bool:
+    """Whether an engine preset matches an entry of ``Method.engines``."""
+    for one in engines:
+        family, _, least = one.partition(">=")
+        if family == engine.family:
+            return _version(engine.since) >= _version(least)
+    return False
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", text)))
+
+
+def find_maker(format: str, engine: EngineSpec) -> tuple[Maker, Makes] | None:
+    """The tool that creates a number format for an engine; None if none is known.
+
+    Raises:
+        DataErrors: ``quantisation.yaml`` is damaged.
+    """
+    found = ((maker, one) for maker in _quantisation().makers for one in maker.makes)
+    return next(((maker, one) for maker, one in found if one.format == format and reads(one.engines, engine)), None)

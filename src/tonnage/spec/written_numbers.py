@@ -1,0 +1,64 @@
+"""Numbers as people write them: "20,000", "20k", "1.5 million", "300/min", "50%", "p95", "3x", "8h", "10 kW", "N+1", "$400k".
+
+Which units may follow depends on what is asked (``Unit``); without a unit the number is in the first of them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+Unit = Literal["", "rate", "share", "percentile", "factor", "hours", "days", "daily", "yearly", "kilowatts", "spare", "usd"]
+
+UNITS: dict[Unit, dict[str, float]] = {
+    "rate": {
+        **dict.fromkeys(("/s", "/sec", "/second", "rps", "qps", "req/s", "requests/s"), 1.0),
+        **dict.fromkeys(("/min", "/minute", "rpm", "req/min", "requests/min"), 1 / 60),
+        **dict.fromkeys(("/h", "/hour", "req/h", "requests/h"), 1 / 3_600),
+    },
+    "share": {"%": 0.01},
+    "percentile": {"%": 1.0, "th": 1.0},
+    "factor": {"x": 1.0, "×": 1.0, "%": 0.01},
+    "hours": dict.fromkeys(("h", "hour", "hours"), 1.0),
+    "days": dict.fromkeys(("d", "day", "days"), 1.0),
+    "daily": dict.fromkeys(("/day", "/d"), 1.0),
+    "yearly": {"/year": 1.0, "/y": 1.0, "/month": 12.0, "/week": 365 / 7, "/day": 365.0},
+    "kilowatts": {"kw": 1.0, "mw": 1_000.0, "w": 0.001},
+    "usd": dict.fromkeys(("usd", "us$", "$"), 1.0),
+}
+"""What may follow a number of each kind, and by what it is multiplied."""
+
+BEFORE: dict[Unit, str] = {"percentile": r"p", "spare": r"n\s*\+", "usd": r"usd|us\$|\$"}
+"""What may stand before it."""
+
+TIMES = {"k": 1e3, "thousand": 1e3, "m": 1e6, "million": 1e6, "bn": 1e9, "billion": 1e9}
+
+_DIGITS = re.compile(r"([+-]?(?:\d{1,3}(?:[,_]\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)\s*(.*)", re.DOTALL)
+_APART = re.compile(r"[,\s]+")
+
+
+def number_of(text: str, unit: Unit = "") -> float | None:
+    """The number that a text says, in the first unit of its kind; None where it is none."""
+    plain = text.strip().lower()
+    try:
+        return float(plain)
+    except ValueError:
+        pass
+    match = _DIGITS.fullmatch(re.sub(rf"^(?:{BEFORE[unit]})\s*", "", plain) if unit in BEFORE else plain)
+    if match is None:
+        return None
+    value, rest = float(match[1].replace(",", "").replace("_", "")), match[2]
+    units = {"": 1.0, **UNITS.get(unit, {})}
+    if rest in units:
+        return value * units[rest]
+    parts = ((times, rest[len(name) :].lstrip()) for name, times in TIMES.items() if rest.startswith(name))
+    return next((value * times * units[left] for times, left in parts if left in units), None)
+
+
+def numbers_of(text: str) -> list[float] | None:
+    """The numbers of a text with commas or spaces between them; None where it is anything else, such as the path of a file."""
+    parts = [part for part in _APART.split(text) if part]
+    try:
+        return [float(part) for part in parts] if len(parts) > 1 else None
+    except ValueError:
+        return None

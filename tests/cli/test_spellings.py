@@ -1,0 +1,69 @@
+"""Options as other tools spell them, and values that cannot be read: the line says what to type, and that is understood."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from tonnage import api
+from tonnage.cli.main import VERBS, app, run
+from tonnage.cli.spellings import ELSEWHERE, _options
+
+KNOWN = {verb: set(_options(app, verb)) for verb in VERBS}
+THEIRS = [(name, ours) for ours, names in ELSEWHERE.items() for name in names.split()]
+
+
+def test_every_name_stands_once_and_every_example_is_an_option_of_some_verb() -> None:
+    names = [name for name, _ in THEIRS]
+    assert len(names) == len(set(names))
+    for ours in ELSEWHERE:
+        for example in ours:
+            assert any(example.split()[0] in options for options in KNOWN.values()), example
+
+
+@pytest.mark.parametrize(("name", "ours"), THEIRS, ids=[name for name, _ in THEIRS])
+def test_size_says_what_to_type_for_the_option_of_another_tool(
+    name: str, ours: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert f"--{name}" not in KNOWN["size"]
+    example = next(one for one in ours if one.split()[0] in KNOWN["size"])
+    assert run(["size", "--model", "llama-3.1-8b", f"--{name}", "5"]) == 2
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == ("", f"tonnage: --{name}: unknown option; type {example}\n")
+
+
+@pytest.mark.parametrize("ours", [ours[0] for ours in ELSEWHERE if "(" not in ours[0] and ";" not in ours[0] and "FILE" not in ours[0]])
+def test_what_is_to_be_typed_is_understood(ours: str) -> None:
+    words = shlex.split(ours)
+    known = {flag: name for flag in KNOWN["size"] if (name := flag[2:].replace("-", "_"))}
+    asked: dict[str, object] = {"model": "llama-3.1-8b", "isl": 2000, "osl": 200}
+    for place, word in enumerate(words):
+        if not word.startswith("--") or word in ("--json", "--quiet"):
+            continue
+        value = words[place + 1] if place + 1 < len(words) and not words[place + 1].startswith("--") else not word.startswith("--no-")
+        asked[known[word].removeprefix("no_")] = value
+    needs = {"--turns 5": {}, "--think-time 30s": {"turns": 3}, "--shared-prefix 1000": {}, "--working-hours 8": {"users": 5}}
+    asked |= needs.get(ours, {})
+    asked |= {"requests_per_user_day": 5} if "users" in asked and "requests_per_user_day" not in asked else {}
+    asked |= {} if {"peak_rps", "users", "requests", "have"} & set(asked) else {"peak_rps": 5}
+    if "dp" in asked or "ep" in asked:
+        asked["model"] = "mixtral-8x7b"
+    assert api.ask(None, **asked).questions  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("size -isl 5", "-isl: unknown option; type --isl"),
+        ("size --growth -5%/month", "--growth: '-5%/month' begins like an option; write --growth=-5%/month"),
+        ("simulate --max-concurrency 5", "--max-concurrency: unknown option; type --concurrency 100"),
+        ("simulate --qps 5", "--qps: unknown option; type --request-rate 20"),
+        ("bench --num-prompts 5", "--num-prompts: unknown option; type --request-count 1000"),
+        ("simulate --requests 10k", "--requests: '10k' is not a whole number; Requests per point"),
+        ("size --lora 5", "--lora is not covered: "),
+    ],
+)
+def test_other_lines_say_what_to_type(words: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(shlex.split(words)) == 2
+    assert capsys.readouterr().err.startswith(f"tonnage: {says}")

@@ -1,0 +1,184 @@
+"""Every plan becomes files for every target, without a further flag: README's own, one of a larger model, and any other."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.deploy.plans import dense, experts, latencies, started
+from tests.deploy.written import check_files
+from tests.plan.candidates import candidate
+from tonnage.api.running.gateway_file import gateway_from
+from tonnage.cli.main import run
+from tonnage.deploy.targets import TARGETS, deployed, target_files
+from tonnage.errors import InputError
+from tonnage.plan.plan import Plan
+from tonnage.spec.catalog import find_engine, find_gpu
+from tonnage.spec.catalog.checkpoints import find_checkpoints
+from tonnage.spec.catalog.entries import model_shelf
+from tonnage.spec.deployment import Parallelism
+from tonnage.spec.engine import default_knobs
+from tonnage.spec.precision import PRECISIONS
+
+README = Path(__file__).parents[2] / "README.md"
+LLAMA_70B = (
+    "./tonnage size --model llama-3.3-70b --precision fp8 --gpu h200 --tp 2 --isl 2000 --osl 200 --peak-rps 20 --ttft 'p95<=1s' "
+    "--tpot 'p95<=50ms'"
+)
+FORMATS = [*PRECISIONS, "fp8+kv-fp16", "fp8+2:4", "nvfp4+experts", "int4-g32+experts", "mxfp4+rest-fp8", "nvfp4+rest-fp8"]
+ENGINES = ["vllm-0.10", "vllm-0.21", "vllm-0.32", "sglang-0.5", "sglang-0.5.9", "tensorrt-llm-1.0", "tensorrt-llm-1.2"]
+"""Those that have a command and an image."""
+
+
+def readmes_own() -> str:
+    """The command of README's example."""
+    lines = README.read_text(encoding="utf-8").splitlines()
+    return next(line.removeprefix("$ ") for line in lines if line.startswith("$ ./tonnage size"))
+
+
+@pytest.fixture(scope="module")
+def plans(plans_of_this_run: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The saved plans."""
+    folder = tmp_path_factory.mktemp("plans")
+    found: dict[str, Path] = {}
+    for name, command in (("readme", readmes_own()), ("llama-3.3-70b", LLAMA_70B)):
+        words = [word for word in shlex.split(command)[1:] if word not in ("--output", "plan.json")]
+        found[name] = folder / f"{name}.json"
+        assert run([*words, "--output", str(found[name])]) == 0
+    return found
+
+
+@pytest.mark.parametrize("name", ["readme", "llama-3.3-70b"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_plan_of_fp8_becomes_files_without_a_further_flag(
+    plans: dict[str, Path], name: str, target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "out"
+    capsys.readouterr()
+    assert run(["deploy", str(plans[name]), "--target", target, "--output", str(folder)]) == 0
+    said = capsys.readouterr().out
+    files = {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in folder.rglob("*") if path.is_file()}
+    check_files(files)
+    plan = Plan.from_json(json.loads(plans[name].read_text(encoding="utf-8")))
+    written = Plan.from_json(json.loads(files["plan.json"]))
+    assert plan.choice is not None
+    assert written.choice is not None
+    model, everything = plan.choice.pool.model, "".join(files.values())
+    names = {one.repository for one in find_checkpoints(model) if one.format == "fp8" or (target == "triton" and one.half)}
+    assert any(one in everything and one in said for one in names)
+    if find_engine(plan.choice.engine_preset).family in TARGETS[target].engines:
+        assert written == plan
+    else:
+        taken, choice = written.choice.pool, plan.choice.pool
+        assert (taken.gpu, taken.precision) == (choice.gpu, choice.precision)
+        assert find_engine(taken.engine_preset).family in TARGETS[target].engines
+        told = "These files do not deploy the plan's choice"
+        page = " ".join(files["README.md"].split())
+        more = taken.systems - choice.systems
+        beside = f"{more} more than the choice" if more else "as many as the choice"
+        for text in (page, said):
+            assert told in text
+            assert f"It needs {taken.systems} systems, {beside}." in text
+            assert f"{choice.engine} on {choice.gpu}, {choice.systems} × {choice.system}" in text
+    if target == "compose":
+        backends = gateway_from(folder / "gateway.yaml", {}).backends
+        assert len(backends) == written.choice.instances
+    if target == "ray-serve":
+        (application,) = yaml.safe_load(files["serve.yaml"])["applications"]
+        assert application["args"]["llm_configs"][0]["model_loading_config"]["model_id"] == model
+
+
+@pytest.mark.parametrize("page", [README, README.parent / "docs" / "deploy.md"], ids=lambda page: page.name)
+def test_a_page_shows_what_the_command_prints(
+    plans: dict[str, Path], page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    block = re.split(r"^(?:\$ )?\./tonnage deploy ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)[1].split("```")[0]
+    command, *shown = block.splitlines()
+    (tmp_path / "plan.json").write_bytes(plans["readme"].read_bytes())
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    assert run(["deploy", *shlex.split(command)]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert {line for line in shown if line != "…"} <= set(printed)
+    assert (tmp_path / shlex.split(command)[-1] / "README.md").is_file()
+
+
+def one_of(model: str, precision: str, engine: str) -> Plan:
+    """A plan whose choice is this, on one DGX H200 of one instance."""
+    knobs = default_knobs(find_engine(engine), find_gpu("h200-sxm-141gb"))
+    chosen = candidate(
+        model=model,
+        precision=precision,
+        gpu="h200-sxm-141gb",
+        system="dgx-h200",
+        tp=8,
+        engine=engine,
+        engine_preset=engine,
+        knobs=knobs,
+        **started(engine, model, Parallelism(tp=8), knobs, kv_8bit=False),
+        e2e_ms=latencies(6_000.0),
+    )
+    return replace(dense(), candidates=(chosen,), curve=())
+
+
+@given(
+    model=st.sampled_from(sorted(model_shelf().by_name)),
+    precision=st.sampled_from(FORMATS),
+    engine=st.sampled_from(ENGINES),
+    target=st.sampled_from(sorted(TARGETS)),
+)
+def test_any_plan_becomes_files_or_is_refused_in_a_line(model: str, precision: str, engine: str, target: str) -> None:
+    plan, runs, family = one_of(model, precision, engine), TARGETS[target], find_engine(engine).family
+    if family not in runs.engines or runs.lacks(plan.candidates[0].pool, family):
+        with pytest.raises(InputError, match=r"^target: [^\n]+; size again with engine [^\n]+$"):
+            deployed(plan, target)
+        return
+    service = deployed(plan, target)
+    assert "/" in service.checkpoint
+    files = target_files(service, target)
+    check_files(files)
+    assert service.checkpoint in "".join(files.values()) or service.local
+    assert " ".join(service.loading.told.split()) in " ".join(files["README.md"].split())
+    for word in service.loading.words:
+        assert any(part in "".join(files.values()) for part in (word, word.removeprefix("--").replace("-", "_")))
+
+
+def test_what_runs_nowhere_in_the_plan_says_what_to_ask_of_size() -> None:
+    with pytest.raises(InputError) as refused:
+        deployed(dense("sglang-0.5.9"), "ray-serve")
+    assert str(refused.value) == (
+        "target: ray-serve runs only vllm, not sglang-0.5.9, and no other deployment of the plan runs on ray-serve; "
+        "size again with engine vllm"
+    )
+
+
+def test_a_named_checkpoint_wins_and_holds_the_number_format() -> None:
+    halved = replace(experts().candidates[0], pools=(replace(experts().candidates[0].pool, engine_preset="sglang-0.5.9"),))
+    other = replace(dense().candidates[0].pool, model="deepseek-v3", precision="fp16")
+    plan = replace(experts(), candidates=(halved, replace(halved, pools=(other,))))
+    assert deployed(plan, "kubernetes", checkpoint="my/own").checkpoint == "my/own"
+    assert deployed(plan, "ray-serve").pool.precision == "fp16"
+    with pytest.raises(InputError, match="no other deployment of the plan runs on ray-serve"):
+        deployed(plan, "ray-serve", checkpoint="my/own-fp8")
+
+
+def test_of_several_the_same_gpu_comes_first_then_the_same_format() -> None:
+    choice = dense("sglang-0.5.9").candidates[0]
+    vllm = dense().candidates[0]
+    elsewhere = replace(vllm, pools=(replace(vllm.pool, gpu="h200-sxm-141gb", system="dgx-h200"),))
+    wider = replace(vllm, pools=(replace(vllm.pool, precision="fp16"),))
+    plan = replace(dense(), candidates=(choice, elsewhere, wider, vllm))
+    taken = deployed(plan, "ray-serve")
+    assert taken.choice == vllm
+    assert taken.plan.candidates == (vllm, choice, elsewhere, wider)
+    assert (taken.plan.curve, taken.plan.autoscaling) == ((), None)  # which are of the choice
+    assert deployed(replace(plan, candidates=(choice, elsewhere, wider)), "ray-serve").choice == wider
+    assert deployed(replace(plan, candidates=(choice, elsewhere)), "ray-serve").choice == elsewhere

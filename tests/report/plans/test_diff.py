@@ -1,0 +1,69 @@
+"""What two plans were asked differently: every leaf of a scenario is found, whatever is added to it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+
+from tests.plan.candidates import candidate, plan_of
+from tonnage.plan.plan import Plan
+from tonnage.report.plans.diff import differences
+from tonnage.report.wording.demand import demand_text
+from tonnage.sizing.demand import demand_of
+from tonnage.spec.scenario import Leaf, Scenario, leaves, takes
+from tonnage.spec.scenario_file import scenario_of
+
+LEAVES = tuple(leaves())
+
+
+def values_of(leaf: Leaf) -> tuple[Any, Any]:
+    """Two values that may stand at a leaf."""
+    choices = next((get_args(part) for part in get_args(leaf.kind) if get_origin(part) is Literal), None)
+    if choices is not None:
+        return choices[0], choices[-1]
+    if takes(leaf.kind, bool):
+        return True, False
+    return ("one", "other") if takes(leaf.kind, str) else (2, 3)
+
+
+def asking(leaf: Leaf | None = None, value: Any = None) -> Plan:
+    asked = Scenario() if leaf is None else scenario_of({}, {leaf.name: value})
+    return plan_of(demand_of(peak_rps=3), candidate(), asked=asked)
+
+
+@pytest.mark.parametrize("leaf", LEAVES, ids=lambda leaf: leaf.key)
+def test_every_leaf_that_differs_is_named_with_both_values(leaf: Leaf) -> None:
+    one, other = values_of(leaf)
+    shown = {True: "yes", False: "no"} if isinstance(one, bool) else {}
+    texts = [shown.get(each, str(each)) for each in (one, other)]
+    for first, second, said in (
+        (asking(leaf, one), asking(leaf, other), texts),
+        (asking(), asking(leaf, other), ["–", texts[1]]),
+        (asking(leaf, one), asking(), [texts[0], "–"]),
+    ):
+        (found,) = differences(first, second)
+        assert (found.part, found.what, found.first, found.second) == ("asked", leaf.key, *said)
+
+
+def test_a_number_has_a_change_and_a_price_is_named_by_itself() -> None:
+    prices = [{"systems": {"dgx-h100": usd, "dgx-a100": 1}, "pue": 1.5} for usd in (200_000, 250_000)]
+    first, second = (scenario_of({}, {"prices": each, "max_kw": kw}) for each, kw in zip(prices, (10.0, 12.5), strict=True))
+    plans = [plan_of(demand_of(peak_rps=3), candidate(), asked=asked) for asked in (first, second)]
+    found = {one.what: (one.first, one.second, one.change) for one in differences(plans[0], plans[1])}
+    assert found == {
+        "choice.max_kw": ("10", "12.5", "+25 %"),
+        "prices.systems.dgx-h100": ("200000", "250000", "+25 %"),
+    }
+
+
+def test_what_a_key_says_already_is_not_said_again_as_understood() -> None:
+    demands = [demand_of(peak_rps=rate) for rate in (3, 6)]
+    plans = [plan_of(demand, candidate(), asked=scenario_of({}, {"peak_rps": rate})) for demand, rate in zip(demands, (3, 6), strict=True)]
+    found = [(one.part, one.what, one.first, one.second) for one in differences(plans[0], plans[1]) if one.part in ("asked", "question")]
+    assert found == [("asked", "demand.peak_rps", "3", "6"), ("question", "demand", *map(demand_text, demands))]
+
+
+def test_a_plan_of_measured_points_alone_has_no_keys() -> None:
+    measured = plan_of(demand_of(peak_rps=3), candidate())
+    assert differences(measured, asking(LEAVES[0], "one")) == ()
