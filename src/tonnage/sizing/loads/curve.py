@@ -41,8 +41,7 @@ def _seen(best: Sized, rate: float, mark: Mark, saturation: float) -> Summary:
         return fleet_seen(contender.runs, contender.running, rate * best.instances, best.instances, replayed=stretched).summary
     if mark == "peak":
         return contender.at_peak().seen(best.systems).summary
-    together = contender.instance.standing_for(best.instances)
-    return contender.runs.open(contender.running, together, rate, SURE if rate >= BUSY * saturation else QUICK).summary
+    return contender.seen(best.instances, rate, SURE if rate >= BUSY * saturation else QUICK).summary
 
 
 def _point(best: Sized, rate: float, mark: Mark, saturation: float) -> CurvePoint:
