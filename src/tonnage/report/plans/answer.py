@@ -81,7 +81,7 @@ def _sure(confidence: Confidence) -> str:
 
 def _systems(choice: Candidate) -> str:
     """Such as "5 dgx-h100 systems"."""
-    if len(choice.pools) == 1:
+    if len({pool.system for pool in choice.pools}) == 1:
         return f"{choice.systems} {choice.system} system{'' if choice.systems == 1 else 's'}"
     return systems(choice)
 

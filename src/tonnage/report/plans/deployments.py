@@ -34,14 +34,17 @@ def name_of(deployment: Identity) -> str:
 
 
 def deployment(candidate: Candidate) -> str:
-    """What is deployed; of several pools each with its role."""
-    if len(candidate.pools) == 1:
+    """What is deployed; of several pools that differ each with its role."""
+    if len({pool.identity for pool in candidate.pools}) == 1:
         return name_of(candidate.pools[0])
     return "; ".join(f"{pool.role}: {name_of(pool)}" for pool in candidate.pools)
 
 
 def deployments(candidate: Candidate) -> str:
-    """Such as "16 instances of FP8, TP 1, vllm-0.32 on h100-sxm-80gb"."""
+    """Such as "16 instances of FP8, TP 1, vllm-0.32 on h100-sxm-80gb", or "3 prefill and 5 decode instances of …"."""
+    if len(candidate.pools) > 1:
+        each = " and ".join(f"{pool.instances:,} {pool.role}" for pool in candidate.pools)
+        return f"{each} instances of {deployment(candidate)}"
     return f"{counted(candidate.instances, 'instance')} of {deployment(candidate)}"
 
 
@@ -53,8 +56,8 @@ def of_pools(candidate: Candidate, read: Callable[[Pool], str]) -> str:
 def systems(candidate: Candidate) -> str:
     """Such as "5 × dgx-h100"."""
     counts: Counter[str] = Counter()
-    for pool in candidate.pools:
-        counts[pool.system] += pool.systems
+    for pool in candidate.pools:  # pools on one kind of system stand in the same ones
+        counts[pool.system] = max(counts[pool.system], pool.systems)
     return " + ".join(f"{count:,} × {system}" for system, count in counts.items())
 
 

@@ -78,13 +78,11 @@ def run_pools(
     check_fleet(trace, prefill, router)
     check_trace(trace)
     made = _prefilled(trace, prefill, router, seed)
-    going = np.flatnonzero((made.status == COMPLETED) & (trace.osl > 1))
-    arrived = _arrivals(trace, made, going, len(prefill), link)
-    if not _blocks_last(trace, made, going, arrived, prefill, link):
+    arrived, each = _arrivals(trace, made, len(prefill), link)
+    if not _blocks_last(trace, made, arrived, each, prefill, link):
         return None
-    turn = np.lexsort((going, arrived))
-    order = going[turn]
-    handed = replace(trace, due_ps=arrived[turn], isl=trace.isl[order], osl=trace.osl[order])
+    order = np.argsort(arrived, kind="stable")[int((arrived < 0).sum()) :]
+    handed = replace(trace, due_ps=arrived[order], isl=trace.isl[order], osl=trace.osl[order])
     return _record(trace, made, order, _decoded(handed, order, decode, router, seed))
 
 
@@ -116,33 +114,38 @@ def _driven(
     return fleet, asked.chosen
 
 
-def _arrivals(trace: Trace, made: Prefilled, going: NDArray[np.int64], engines: int, link: KvLink) -> NDArray[np.int64]:
-    """When the caches of requests have arrived, in picoseconds: each engine sends one after another, in the order in which it computed."""
-    arrived = np.empty(len(going), np.int64)
-    for engine in range(engines):
-        mine = np.flatnonzero(made.chosen[going] == engine)
-        mine = mine[np.lexsort((mine, made.at[going[mine]]))]
-        numbers = going[mine]
-        sent = np.cumsum(link.takes_ps(trace.isl[numbers], made.lasted[numbers]))
-        before = np.concatenate([np.zeros(1, np.int64), sent])[: len(sent)]
-        arrived[mine] = sent + np.maximum.accumulate(made.at[numbers] - before)
-    return arrived
+def _arrivals(trace: Trace, made: Prefilled, engines: int, link: KvLink) -> tuple[NDArray[np.int64], list[NDArray[np.int64]]]:
+    """When the cache of each request has arrived, in picoseconds, -1 where none is sent; and what each engine made, in that order.
+
+    An engine sends one cache after another, in the order in which it computed the prompts.
+    """
+    order = np.lexsort((made.at, made.chosen))
+    order = order[made.at[order] >= 0]
+    each = np.split(order, np.searchsorted(made.chosen[order], np.arange(1, engines)))
+    takes = link.takes_ps(trace.isl, made.lasted)
+    arrived = np.full(len(trace), -1)
+    for numbers in each:
+        sends = numbers[trace.osl[numbers] > 1]
+        sent = takes[sends].cumsum()
+        arrived[sends] = sent + np.maximum.accumulate(made.at[sends] - sent + takes[sends])
+    return arrived, each
 
 
 def _blocks_last(
-    trace: Trace, made: Prefilled, going: NDArray[np.int64], arrived: NDArray[np.int64], engines: Sequence[Machine], link: KvLink
+    trace: Trace, made: Prefilled, arrived: NDArray[np.int64], each: list[NDArray[np.int64]], engines: Sequence[Machine], link: KvLink
 ) -> bool:
     """Whether every engine has blocks for all that one step may compute, beside those of the caches that it sends."""
     if not len(trace):
         return True
     shortest, longest = int(trace.isl.min()), int(trace.isl.max())
-    for engine, machine in enumerate(engines):
+    blocks = -(-trace.isl // link.block_tokens)
+    for numbers, machine in zip(each, engines, strict=True):
         cfg = machine.cfg
-        size = int(cfg["block_tokens"])
-        if cfg["shortest"] or (cfg["scheduler"] not in ANY_LENGTH and shortest < size):
+        if cfg["shortest"] or (cfg["scheduler"] not in ANY_LENGTH and shortest < int(cfg["block_tokens"])):
             return False
-        held = _most_held(trace, made, engine, going, arrived, int(cfg["stream"]), link.block_tokens)
-        if int(cfg["kv_blocks"]) < held + _step_blocks(cfg, shortest, longest):
+        begin, end = _ended_after(made.at[numbers], int(cfg["stream"])), arrived[numbers]
+        sends = end >= 0
+        if int(cfg["kv_blocks"]) < _most_held(begin[sends], end[sends], blocks[numbers[sends]]) + _step_blocks(cfg, shortest, longest):
             return False
     return True
 
@@ -157,18 +160,10 @@ def _step_blocks(cfg: Any, shortest: int, longest: int) -> int:
     return int(cfg["max_tokens"]) // size + most * (3 + windows) + 2 * whole
 
 
-def _most_held(
-    trace: Trace, made: Prefilled, engine: int, going: NDArray[np.int64], arrived: NDArray[np.int64], stream: int, size: int
-) -> int:
-    """The most blocks of ``size`` tokens of one engine that wait for transfers at once, or more."""
-    done = np.flatnonzero((made.chosen == engine) & (made.at >= 0))
-    done = done[np.lexsort((done, made.at[done]))]
-    end = np.full(len(trace), -1)
-    end[going] = arrived
-    begin, sends = _ended_after(made.at[done], stream), end[done] >= 0
-    taken = np.concatenate([np.zeros(1, np.int64), np.cumsum(-(-trace.isl[done[sends]] // size))])
-    free = taken[np.searchsorted(end[done[sends]], begin[sends])]
-    return int((taken[1:] - free).max(initial=0))
+def _most_held(begin: NDArray[np.int64], end: NDArray[np.int64], blocks: NDArray[np.int64]) -> int:
+    """The most blocks of one engine that wait for transfers at once, from when each begins to wait to when it ends, both in order."""
+    taken = np.concatenate([np.zeros(1, np.int64), blocks.cumsum()])
+    return int((taken[1:] - taken[end.searchsorted(begin)]).max(initial=0))
 
 
 def _ended_after(at: NDArray[np.int64], stream: int) -> NDArray[np.int64]:

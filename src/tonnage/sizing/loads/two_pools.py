@@ -33,6 +33,8 @@ class TwoPools(Instance):
     ``in_flight`` is what the decode instances hold at once.
     """
 
+    USUAL = 0.75
+
     def __init__(self, one: Instance, other: Instance, prefill: int, decode: int, *, bytes_s: float, overlap: bool = False) -> None:
         """Put two pools together.
 
@@ -74,19 +76,26 @@ class TwoPools(Instance):
         count = ALONE_EQUAL if self.one.equal else ALONE_REQUESTS
         trace = self.workload(OpenLoop(rate=1.0), count).trace(self.traffic.seed)
         due = np.arange(count) * to_ps(APART * self.alone_e2e_s * float(max(trace.osl.max() / self.traffic.osl.mean, 1.0)))
-        return self.together(Trace(due_ps=due, isl=trace.isl, osl=trace.osl, concurrency=0, turnaround_ps=0), 1, self.traffic.router)
+        return self._run(Trace(due_ps=due, isl=trace.isl, osl=trace.osl, concurrency=0, turnaround_ps=0), (1, 1), self.traffic.router)
 
     def together(self, trace: Trace, instances: int, router: str) -> Requests:
         """A run of given requests behind a router of each pool; ``instances`` is 1, as they are one."""
-        check_pools(range(self.prefill), range(self.decode), self.link, router)
-        counts = [self.prefill * self.one.deployment.parallelism.dp, self.decode * self.other.deployment.parallelism.dp]
-        machines = ([one] * count for one, count in zip((self.one.engine, self._decoding[0].machine), counts, strict=True))
+        return self._run(trace, (self.prefill, self.decode), router)
+
+    def _run(self, trace: Trace, instances: tuple[int, int], router: str) -> Requests:
+        """A run of given requests on so many instances of each pool."""
+        check_pools(range(instances[0]), range(instances[1]), self.link, router)
+        sides = (self.one, self.other)
+        counts = [count * side.deployment.parallelism.dp for count, side in zip(instances, sides, strict=True)]
+        machines = ([each] * count for each, count in zip((self.one.engine, self._decoding[0].machine), counts, strict=True))
         found = run_pools(trace, *machines, self.link, router, seed=self.traffic.seed)
         if found is not None:
             return found
-        first = engines(self.one.step, self.one.knobs, self.one.memory, counts[0])
-        second = engines(self.other.step, self.other.knobs, self.other.memory, counts[1], inside=True)
-        return simulate_pools(trace, first, second, self.link, router, seed=self.traffic.seed)
+        pools = [
+            engines(side.step, side.knobs, side.memory, count, inside=side_of > 0)
+            for side_of, (side, count) in enumerate(zip(sides, counts, strict=True))
+        ]
+        return simulate_pools(trace, *pools, self.link, router, seed=self.traffic.seed)
 
     @cached_property
     def _decoding(self) -> list[Engine]:
