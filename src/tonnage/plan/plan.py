@@ -89,7 +89,7 @@ class Plan(Shown):
     __pydantic_config__ = DERIVES
 
     DERIVED: ClassVar[tuple[str, ...]] = ("schema", "choice", "choices")
-    WHERE_ASKED: ClassVar[tuple[str, ...]] = ("autoscaling", "growth")
+    WHERE_ASKED: ClassVar[tuple[str, ...]] = ("autoscaling", "growth", "pools_instead", "together_instead")
 
     scenario: Understood
     asked: Scenario | None = None

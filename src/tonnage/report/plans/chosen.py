@@ -9,7 +9,7 @@ from tonnage.report.blocks import section
 from tonnage.report.document import Section, Table, Text
 from tonnage.report.numbers import ABSENT, number, sentence_of
 from tonnage.report.plans.answer import others
-from tonnage.report.plans.deployments import deployment, knobs, latency, systems
+from tonnage.report.plans.deployments import deployment, knobs, latency, of_pools, systems
 from tonnage.report.wording.at_peak import used_text
 from tonnage.report.wording.confidence import by_confidence, chance_text
 from tonnage.report.wording.deployments import calibration_text, memory_text
@@ -52,7 +52,7 @@ READINGS: tuple[tuple[str, Callable[[Candidate], str]], ...] = (
     ("chance that it meets the limits", lambda c: ABSENT if c.confidence is None else chance_text(c.confidence.meets)),
     ("systems at each confidence", _systems_by_confidence),
     ("engine knobs", knobs),
-    ("memory", lambda c: "; ".join(filter(None, (memory_text(pool.memory, pool.kv_tokens) for pool in c.pools)))),
+    ("memory", lambda c: of_pools(c, lambda pool: memory_text(pool.memory, pool.kv_tokens))),
     ("accuracy impact", lambda c: c.accuracy_impact),
     ("calibration", lambda c: calibration_text(c.calibration) if c.accuracy_impact else ""),
 )

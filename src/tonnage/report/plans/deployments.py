@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tonnage.plan.at_peak import AtPeak
     from tonnage.plan.candidate import Candidate
     from tonnage.plan.identity import Identity
+    from tonnage.plan.plan import Plan
     from tonnage.plan.pool import Pool
     from tonnage.spec.deployment import EngineKnobs
 
@@ -46,6 +47,21 @@ def deployments(candidate: Candidate) -> str:
         each = " and ".join(f"{pool.instances:,} {pool.role}" for pool in candidate.pools)
         return f"{each} instances of {deployment(candidate)}"
     return f"{counted(candidate.instances, 'instance')} of {deployment(candidate)}"
+
+
+def other_way_text(plan: Plan) -> str:
+    """What two pools would need where that is fewer GPUs, and what instances that do both need where the choice is in two pools."""
+    found = plan.pools_instead or plan.together_instead
+    if found is None:
+        return ""
+    if found.ratio:
+        prefill, decode = found.ratio.split(":")
+        instances = f"{prefill} prefill and {decode} decode instances"
+    else:
+        instances = f"{counted(found.instances, 'instance')} for both prefill and decode"
+    gpus = f"{abs(found.saved):,} {'fewer' if found.saved > 0 else 'more'} GPUs" if found.saved else "as many GPUs"
+    whole = f"{found.systems:,} × {found.system} ({number(found.systems_exact)} exactly)"
+    return f"{gpus} with {instances}: {whole}, {name_of(found.deployment)}"
 
 
 def of_pools(candidate: Candidate, read: Callable[[Pool], str]) -> str:

@@ -1,4 +1,4 @@
-"""What stands first, one line each: the answer, how sure it is, the peak, the cost, the main risk."""
+"""What stands first, one line each: the answer, what the other way of serving needs, how sure it is, the peak, the cost, the main risk."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tonnage.plan.cost import JobCost
 from tonnage.plan.warning import BurstyTrace
 from tonnage.report.numbers import dollars, number
 from tonnage.report.plans.costs import NAMES, owned_and_cheapest, priced, spread, ways, yearly
-from tonnage.report.plans.deployments import deployments, systems
+from tonnage.report.plans.deployments import deployments, other_way_text, systems
 from tonnage.report.plans.existing import running
 from tonnage.report.wording.at_peak import at_peak_text, peak_values
 from tonnage.report.wording.autoscaling import autoscaling_text
@@ -34,6 +34,7 @@ def headline_rows(plan: Plan, best: Candidate) -> tuple[tuple[str, str], ...]:
     serving = best.systems - plan.scenario.spare_systems - (0 if best.standby is None else best.standby.extra_systems)
     return (
         ("Answer", answer_text(plan, best)),
+        ("Other way", other_way_text(plan)),
         ("Confidence", "" if best.confidence is None else confidence_text(best.confidence)),
         ("Standby", "" if best.standby is None else standby_text(best.standby)),
         ("Growth", "" if plan.growth is None else growth_text(plan.growth, best.systems)),

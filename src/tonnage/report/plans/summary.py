@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tonnage.errors import option
 from tonnage.report.document import Facts
 from tonnage.report.numbers import number, percent, plain
-from tonnage.report.plans.deployments import latency
+from tonnage.report.plans.deployments import latency, of_pools
 from tonnage.report.plans.headline import headline_rows
 from tonnage.report.plans.left_out import left_out_texts
 from tonnage.report.wording.aim import aim_text
@@ -83,7 +83,7 @@ def answer_lines(plan: Plan) -> Facts:
         ("Pace", _pace(plan, best)),
         ("Load", _load(plan, best)),
         ("Smaller", _smaller(plan, best)),
-        ("Memory", "; ".join(filter(None, (memory_text(pool.memory, pool.kv_tokens) for pool in best.pools)))),
+        ("Memory", of_pools(best, lambda pool: memory_text(pool.memory, pool.kv_tokens))),
         ("Format", _format(best)),
         ("Fleet check", "" if plan.fleet_check is None else fleet_check_text(plan.fleet_check)),
         left_out,

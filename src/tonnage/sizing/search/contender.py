@@ -20,6 +20,9 @@ from tonnage.sizing.loads.offline import offline_capacity
 from tonnage.sizing.loads.trace_capacity import replay_capacity
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from tonnage.plan.pool import Role
     from tonnage.results.metrics import Summary
     from tonnage.sizing.loads.instance import Instance
@@ -225,6 +228,11 @@ class Contender:
     def seen(self, instances: int, rate: float, care: Care) -> Seen:
         """A run of those that stand for so many instances, at ``rate`` requests per second for each, by the prediction as it is."""
         return self.runs.open(self.running, self.standing_for(instances), rate, care)
+
+    def recorded(self, capacity: Capacity, most: int) -> tuple[Instance, float, NDArray[np.int64]]:
+        """An instance that ends the load of ``capacity``, the requests per second that come to it, and its steps, at most so many."""
+        instance, rate = self.running, capacity.rate
+        return instance, rate, instance.recorded(rate, instance.requests_of(rate, QUICK), most).steps
 
     def saturation(self, slowdown: Slowdown | None = None) -> float:
         """Requests per second that one instance completes when always busy."""

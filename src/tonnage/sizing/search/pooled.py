@@ -14,8 +14,11 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tonnage.plan.reason import AboveSaturation, BrokenAtAnyLoad, BrokenEarly, CannotRun
 from tonnage.simulator.disaggregated import decode_worker, sent_bytes_s
+from tonnage.simulator.steps import CONTEXT_TOKENS, DECODE_SEQUENCES, DURATION, STEP_COLUMNS
 from tonnage.sizing.loads.bounds import MARGIN, token_limit
 from tonnage.sizing.loads.capacity import Capacity, find_capacity, no_capacity
 from tonnage.sizing.loads.fleet_check import MOST_INSTANCES, FleetAtPeak, fleet_seen
@@ -23,9 +26,13 @@ from tonnage.sizing.loads.instance import ALONE_REQUESTS, QUICK, SURE, Care
 from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.loads.two_pools import TwoPools
 from tonnage.sizing.search.contender import DOUBT, HAIR, USUAL, Contender, slower_capacity
+from tonnage.spec.lengths import Lengths
+from tonnage.units import to_ps
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from tonnage.plan.pool import Role
     from tonnage.plan.reason import Reason
@@ -206,6 +213,25 @@ class PooledContender(Contender):
         """A run of the pools that stand for so many instances, at ``rate`` requests per second for each, by the prediction as it is."""
         pools = self.standing(self.running, instances)
         return self.runs.open(pools, 1, rate * (pools.prefill + pools.decode), care)
+
+    def recorded(self, capacity: Capacity, most: int) -> tuple[Instance, float, NDArray[np.int64]]:
+        """An instance of the pool that ends the load, what comes to it, and its steps; arguments as of ``Contender.recorded``.
+
+        A decode instance has one mean step, by Little's law: as many requests as come to it in the time that one of them decodes.
+        """
+        one, (prefill, decode), whole = self.running, self.split or (1, 1), sum(self.split or (1, 1)) * capacity.rate
+        prompts, decodes = self._pair.at_most(token_limit(self._pair, self.as_asked.tightened(self.question.limits)))
+        if _sides(capacity, prefill * prompts < decode * decodes)[0] > 0:
+            computing = self.runs.instance(one.deployment, replace(one.traffic, osl=Lengths(mean=1), pairs=None))
+            rate = whole / prefill
+            return computing, rate, computing.recorded(rate, computing.requests_of(rate, QUICK), most).steps
+        other, rate, isl, osl = self.runs.instance(decode_worker(one.deployment), one.traffic), whole / decode, one.traffic.isl, one.traffic.osl
+        decoding_s = (capacity.summary.tpot_ms.mean or 0.0) / 1e3 * (osl.mean - 1)
+        batch = max(1, round(rate * decoding_s / other.deployment.parallelism.dp))
+        step = np.zeros((1, STEP_COLUMNS), np.int64)
+        step[0, DECODE_SEQUENCES], step[0, CONTEXT_TOKENS] = batch, round(batch * (isl.mean + osl.mean / 2))
+        step[0, DURATION] = to_ps(other.step.seconds(0, 0, batch, 0, int(step[0, CONTEXT_TOKENS])))
+        return other, rate, step
 
     def at_peak(self, slowdown: Slowdown | None = None) -> FleetAtPeak:
         """Both pools at the load that is sized for."""
