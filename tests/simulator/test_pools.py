@@ -77,7 +77,9 @@ def test_whole_fleets_give_the_record_of_the_plain_pools_or_none(data):
         trace = replace(trace, due_ps=due, concurrency=0, turnaround_ps=0)
     first = replace(first, step=replace(first.step, drafting=None), kv_blocks=data.draw(st.sampled_from([first.kv_blocks, 40_000])))
     second = replace(second, knobs=replace(second.knobs, chunked_prefill=True))
-    link = KvLink(bytes_per_token=100, bytes_s=data.draw(st.sampled_from([1e3, 3.3e4, 1e6, 1e9])), layers=3, overlap=data.draw(st.booleans()))
+    link = KvLink(
+        bytes_per_token=100, bytes_s=data.draw(st.sampled_from([1e3, 3.3e4, 1e6, 1e9])), layers=3, overlap=data.draw(st.booleans())
+    )
     link = replace(link, block_tokens=first.knobs.tokens_per_block)
     router, numbers = data.draw(st.sampled_from(COUNTING)), data.draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
 

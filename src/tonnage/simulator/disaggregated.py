@@ -90,7 +90,9 @@ def simulate_disaggregated(plan: Disaggregated, trace: Trace, *, plain: bool = F
             inside=deployment is decode,
             plain=plain,
         )
-        for deployment, memory, instances in zip((plan.prefill, decode), sides, (plan.prefill_instances, plan.decode_instances), strict=True)
+        for deployment, memory, instances in zip(
+            (plan.prefill, decode), sides, (plan.prefill_instances, plan.decode_instances), strict=True
+        )
     ]
     link = link_between(*sides, bytes_s=plan.bytes_s, latency_s=plan.latency_s, overlap=plan.overlap)
     return simulate_pools(trace, *made, link, router) if plain else pooled_record(trace, *made, link, router)

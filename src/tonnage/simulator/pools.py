@@ -329,7 +329,9 @@ def check_pools(prefill: Sequence[Any], decode: Sequence[Any], link: KvLink, rou
     if not link.bytes_s > 0:
         raise InputError("pools: the link between them has a bandwidth above 0")
     if router not in COUNTING:
-        raise InputError(f"{option('router')}: two pools are simulated behind routers that count requests; choose from {', '.join(COUNTING)}")
+        raise InputError(
+            f"{option('router')}: two pools are simulated behind routers that count requests; choose from {', '.join(COUNTING)}"
+        )
 
 
 def _ns(at: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -225,7 +225,12 @@ class PooledContender(Contender):
             computing = self.runs.instance(one.deployment, replace(one.traffic, osl=Lengths(mean=1), pairs=None))
             rate = whole / prefill
             return computing, rate, computing.recorded(rate, computing.requests_of(rate, QUICK), most).steps
-        other, rate, isl, osl = self.runs.instance(decode_worker(one.deployment), one.traffic), whole / decode, one.traffic.isl, one.traffic.osl
+        other, rate, isl, osl = (
+            self.runs.instance(decode_worker(one.deployment), one.traffic),
+            whole / decode,
+            one.traffic.isl,
+            one.traffic.osl,
+        )
         decoding_s = (capacity.summary.tpot_ms.mean or 0.0) / 1e3 * (osl.mean - 1)
         batch = max(1, round(rate * decoding_s / other.deployment.parallelism.dp))
         step = np.zeros((1, STEP_COLUMNS), np.int64)
