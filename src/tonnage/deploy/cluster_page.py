@@ -9,10 +9,9 @@ from tonnage.deploy.service import Service
 from tonnage.deploy.testing import bench_command, compare_command
 from tonnage.deploy.told import paragraph, summary
 
-
 HALVES = (
-    "An engine of either pool sees one half of a request. So there are no rules on the plan's limits and no dashboard: bench measures whole "
-    "requests. The numbers of both pools belong together, so nothing scales them."
+    "An engine of either pool sees one half of a request, so the files have no rules on the plan's limits and no dashboard; bench measures "
+    "whole requests. The numbers of both pools belong together, so nothing scales them."
 )
 
 

@@ -28,7 +28,8 @@ def _line(choice: Candidate) -> str:
     pool = choice.pools[0]
     names = {"PP": pool.pp, "DP": pool.dp, "EP": pool.ep}
     split = ", ".join([f"TP {pool.tp}", *(f"{name} {value}" for name, value in names.items() if value > 1)])
-    return f"{instances_words(choice.pools)} of {pool.model} in {pool.precision}, {split}, {pool.engine} on {pool.gpu}, {pool.systems} × {pool.system}"
+    where = f"{pool.engine} on {pool.gpu}, {choice.systems} × {pool.system}"
+    return f"{instances_words(choice.pools)} of {pool.model} in {pool.precision}, {split}, {where}"
 
 
 def instead_line(service: Service) -> str:

@@ -30,7 +30,7 @@ class Candidate(Shown):
     """One deployment that can carry the load, and how many of it are needed.
 
     It has one pool, as is usual, or two: prefill and decode. What its pools agree on can be read on the candidate itself, in Python and in
-    JSON: everything of one pool; of two pools of one deployment all but ``launch`` and ``launch_file``, which differ. Figures of one
+    JSON: everything of one pool; of two pools of one deployment all but the role. Figures of one
     instance are those of all instances over their number, so that they count instances of both pools alike.
 
     Attributes:

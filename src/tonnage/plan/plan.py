@@ -79,7 +79,7 @@ class Plan(Shown):
         measured: the answer of the scenario's own benchmarks; None where it names none.
         pools_instead: the best deployment in two pools, prefill and decode, where it needs fewer GPUs than the choice, whose instances do
             both; None, and not in the JSON, where none does, or none was looked for.
-        together_instead: the best deployment whose instances do both, where the choice is in two pools; None, and not in the JSON, elsewhere
+        together_instead: the best deployment whose instances do both, where the choice has two pools; None, and not in the JSON, elsewhere
             and where none meets the limits at the asked confidence.
         autoscaling: by which rule the choice is scaled over its hours; None, and not in the JSON, unless asked.
         growth: how many systems of the choice a growing load takes later; None, and not in the JSON, unless asked; of systems that exist

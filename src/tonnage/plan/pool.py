@@ -28,7 +28,8 @@ class Pool(Identity):
         systems: spare ones included; two pools on one kind of system stand in the same ones, and both name all of them.
         memory: where the memory of each GPU goes; empty where it is not known.
         kv_tokens: tokens that the KV cache of one instance holds; None where it is not known.
-        launch: the command that starts the engine of one instance, as an argument list; empty where no command is known.
+        launch: the command that starts the engine of one instance, as an argument list; empty where no command is known. What makes it
+            a prefill or a decode instance is not in it: that depends on what runs it, and ``tonnage deploy`` adds it.
         launch_file: the configuration file that this command names ``plan.launch.FILE``, as nested values; empty where it needs none.
     """
 

@@ -80,7 +80,7 @@ def simulate_disaggregated(plan: Disaggregated, trace: Trace, *, plain: bool = F
         InputError: a trace or knobs that cannot be run.
     """
     decode, sides = decode_worker(plan.decode), (memory_plan(plan.prefill), memory_plan(decode_worker(plan.decode)))
-    made = [
+    first, second = (
         engines(
             step_model(deployment),
             deployment.knobs,
@@ -93,19 +93,21 @@ def simulate_disaggregated(plan: Disaggregated, trace: Trace, *, plain: bool = F
         for deployment, memory, instances in zip(
             (plan.prefill, decode), sides, (plan.prefill_instances, plan.decode_instances), strict=True
         )
-    ]
+    )
     link = link_between(*sides, bytes_s=plan.bytes_s, latency_s=plan.latency_s, overlap=plan.overlap)
-    return simulate_pools(trace, *made, link, router) if plain else pooled_record(trace, *made, link, router)
+    return (simulate_pools if plain else pooled_record)(trace, first, second, link, router)
 
 
-def pooled_record(trace: Trace, prefill: Sequence[Engine], decode: Sequence[Engine], link: KvLink, router: str, seed: int = 0) -> Requests:
+def pooled_record(
+    trace: Trace, prefill: Sequence[Engine], decode: Sequence[Engine], link: KvLink, router: str, *, seed: int = 0
+) -> Requests:
     """The record of ``simulate_pools`` of idle compiled engines: by whole fleets where these give it, in a small part of the time."""
     check_pools(prefill, decode, link, router)
     if not trace.concurrency:
         from tonnage.simulator.kernel.pools import run_pools
 
-        machines = ([engine.machine for engine in pool] for pool in (prefill, decode))
-        found = run_pools(trace, *machines, link, router, seed=seed)
+        first, second = ([engine.machine for engine in pool] for pool in (prefill, decode))
+        found = run_pools(trace, first, second, link, router, seed=seed)
         if found is not None:
             return found
     return simulate_pools(trace, prefill, decode, link, router, seed=seed)

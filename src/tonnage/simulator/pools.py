@@ -141,7 +141,7 @@ class Pools:
     """A run of both pools."""
 
     def __init__(
-        self, trace: Trace, prefill: Sequence[PooledEngine], decode: Sequence[PooledEngine], link: KvLink, router: str, seed: int
+        self, trace: Trace, prefill: Sequence[PooledEngine], decode: Sequence[PooledEngine], link: KvLink, *, router: str, seed: int
     ) -> None:
         """Put the requests of an open loop, or the first of each client, on their way."""
         self.trace, self.link = trace, link
@@ -296,7 +296,7 @@ def simulate_pools(
         InputError: a pool without engines, a link without bandwidth, or a router that looks at more than requests.
     """
     check_pools(prefill, decode, link, router)
-    run = Pools(trace, prefill, decode, link, router, seed)
+    run = Pools(trace, prefill, decode, link, router=router, seed=seed)
     run.go()
     sent = run.sent
     parts = [engine.requests() for engine in (*prefill, *decode)]

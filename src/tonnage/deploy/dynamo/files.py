@@ -179,6 +179,7 @@ def worker_file(service: Service) -> dict[str, Any]:
 
 def page(service: Service) -> str:
     """The page in Markdown."""
+    keda_too = "" if service.target_in_flight is None else ", and KEDA for the autoscaling"
     rows = [
         ("`graph.yaml`", f"a front end and {instances_words(service.choice.pools, 'worker')}, the engine's arguments, probes, resources"),
         ("`disruption-budget.yaml`", "one worker at a time"),
@@ -191,7 +192,7 @@ def page(service: Service) -> str:
         needs=(
             f"The cluster needs Dynamo's platform (its operator, version "
             f"{VERSION} or newer), NVIDIA's "
-            "GPU operator and kube-prometheus-stack, and KEDA for the autoscaling. A gated model needs a Secret "
+            f"GPU operator and kube-prometheus-stack{keda_too}. A gated model needs a Secret "
             "`hf-token` with the key `token`."
         ),
         commands=(

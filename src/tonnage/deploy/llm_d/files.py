@@ -34,6 +34,7 @@ def files(service: Service) -> dict[str, str]:
 
 def page(service: Service) -> str:
     """The page in Markdown."""
+    keda_too = "" if service.target_in_flight is None else ", and KEDA for the autoscaling"
     rows = [
         (
             "`deployment.yaml`, `model-cache.yaml`, `disruption-budget.yaml`",
@@ -50,7 +51,7 @@ def page(service: Service) -> str:
         needs=(
             "The cluster needs the Gateway API with its inference extension, a Gateway "
             "`inference-gateway` of a controller that knows it, NVIDIA's GPU operator, a storage class with ReadWriteMany, "
-            "kube-prometheus-stack, and KEDA for the autoscaling. A gated model needs a Secret `hf-token` with the key `token`."
+            f"kube-prometheus-stack{keda_too}. A gated model needs a Secret `hf-token` with the key `token`."
         ),
         commands=(
             "kubectl apply --kustomize .",

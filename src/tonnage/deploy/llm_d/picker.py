@@ -18,7 +18,7 @@ WEIGHTS = {"prefix-cache-scorer": 3, "queue-scorer": 2, "kv-cache-utilization-sc
 
 
 ALWAYS = "always-disagg-pd-decider"
-"""The plugin that sends every request through both pools, as the plan simulates them (llm-d's guides/pd-disaggregation, read 2026-11-23)."""
+"""The plugin that sends every request through both pools, as in the plan (llm-d's guides/pd-disaggregation, read 2026-11-23)."""
 
 
 def picker(service: Service) -> dict[str, Any]:

@@ -186,7 +186,8 @@ def _record(trace: Trace, made: Prefilled, order: NDArray[np.int64], decoded: Re
     status, instance = made.status.copy(), made.chosen.astype(np.int32)
     preemptions = np.zeros(len(trace), np.int32)
     columns = (decoded.first_token_ns, decoded.last_token_ns, decoded.status, decoded.instance, decoded.preemptions)
-    for column, found in zip((first, last, status, instance, preemptions), columns, strict=True):
+    whole: tuple[NDArray[Any], ...] = (first, last, status, instance, preemptions)
+    for column, found in zip(whole, columns, strict=True):
         column[order] = found
     due = trace.due_ps // PS_PER_NS
     return Requests(

@@ -87,15 +87,14 @@ class TwoPools(Instance):
         check_pools(range(instances[0]), range(instances[1]), self.link, router)
         sides = (self.one, self.other)
         counts = [count * side.deployment.parallelism.dp for count, side in zip(instances, sides, strict=True)]
-        machines = ([each] * count for each, count in zip((self.one.engine, self._decoding[0].machine), counts, strict=True))
+        machines = [self.one.engine] * counts[0], [self._decoding[0].machine] * counts[1]
         found = run_pools(trace, *machines, self.link, router, seed=self.traffic.seed)
         if found is not None:
             return found
-        pools = [
-            engines(side.step, side.knobs, side.memory, count, inside=side_of > 0)
-            for side_of, (side, count) in enumerate(zip(sides, counts, strict=True))
-        ]
-        return simulate_pools(trace, *pools, self.link, router, seed=self.traffic.seed)
+        prefill, decode = (
+            engines(side.step, side.knobs, side.memory, count, inside=side is self.other) for side, count in zip(sides, counts, strict=True)
+        )
+        return simulate_pools(trace, prefill, decode, self.link, router, seed=self.traffic.seed)
 
     @cached_property
     def _decoding(self) -> list[Engine]:

@@ -17,7 +17,7 @@ from tonnage.plan.identity import Identity
 from tonnage.plan.launch import Command, command
 from tonnage.plan.limit import SATURATION
 from tonnage.plan.load import Load
-from tonnage.plan.pool import Pool, Role
+from tonnage.plan.pool import Pool
 from tonnage.results.latencies import Latencies
 from tonnage.sizing.explain import memory_parts
 from tonnage.sizing.loads.confidence import levels, metric_of
@@ -180,7 +180,7 @@ def _between(known: Mapping[float, float], factor: float) -> float:
 
 def _pools(sized: Sized) -> tuple[Pool, ...]:
     """The instances of the deployment on their systems, by what they do; both of two pools stand in the same systems."""
-    trial, instance = sized.ready.trial, sized.ready.instance
+    trial, instance, started = sized.ready.trial, sized.ready.instance, _command(sized)
     need = sized.contender.layout.of(sized.systems + sized.contender.question.spare)
     names = {part.name: getattr(trial.identity, part.name) for part in fields(Identity)}
     return tuple(
@@ -199,11 +199,10 @@ def _pools(sized: Sized) -> tuple[Pool, ...]:
             launch_file=started.file,
         )
         for role, count in sized.contender.roles(need.instances)
-        for started in (_command(sized, role),)
     )
 
 
-def _command(sized: Sized, role: Role) -> Command:
+def _command(sized: Sized) -> Command:
     """How an instance is started."""
     d, traffic = sized.ready.trial.deployment, sized.ready.instance.traffic
     longest = traffic.pairs.longest if traffic.pairs is not None else traffic.isl.longest + traffic.osl.longest

@@ -48,7 +48,7 @@ STAND = 32
 """Most instances of both pools that are simulated together to know what each of a larger number carries."""
 
 FILLED = 0.85
-"""Share of what closed forms allow a prefill instance that it usually carries inside a limit on the first token, where the search begins."""
+"""Share of what closed forms allow a prefill instance that it usually carries inside a limit on TTFT, where the search begins."""
 
 PER_TOKEN = ("tpot", "itl")
 """Metrics whose limits break where the decode pool is too small."""
@@ -256,7 +256,7 @@ class PooledContender(Contender):
     def _best(self, base: Instance, instances: int, slo: Slo, above: float = 0.0) -> tuple[int, Capacity]:
         """The prefill instances with which those that stand for so many carry most, and what they carry together in short runs.
 
-        It begins at the split of closed forms and goes on where the next one carries more, first to the side of the pool whose limit breaks.
+        It begins at the split of closed forms and goes on where the next one carries more, first towards the pool whose limit breaks.
 
         Args:
             base: one of the instances.
