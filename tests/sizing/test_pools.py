@@ -24,8 +24,14 @@ from tonnage.sizing.search.search import Search
 from tonnage.sizing.search.search_space import prepare
 
 ASKED: dict[str, Any] = {
-    **{"tp": "1", "engine": "vllm", "isl": 2000, "osl": 100, "peak_rps": 120, "router": "random"},
-    **{"ttft": "p95<=1s", "itl": "p99<=20ms"},
+    "tp": "1",
+    "engine": "vllm",
+    "isl": 2000,
+    "osl": 100,
+    "peak_rps": 120,
+    "router": "random",
+    "ttft": "p95<=1s",
+    "itl": "p99<=20ms",
 }
 """Where 16 instances that do both are needed behind random choice, and eight in two pools are enough."""
 

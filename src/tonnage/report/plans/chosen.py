@@ -9,7 +9,7 @@ from tonnage.report.blocks import section
 from tonnage.report.document import Section, Table, Text
 from tonnage.report.numbers import ABSENT, number, sentence_of
 from tonnage.report.plans.answer import others
-from tonnage.report.plans.deployments import deployment, knobs, latency, of_pools, systems
+from tonnage.report.plans.deployments import deployment, instances, knobs, latency, of_pools, other_way_text, systems
 from tonnage.report.wording.at_peak import used_text
 from tonnage.report.wording.confidence import by_confidence, chance_text
 from tonnage.report.wording.deployments import calibration_text, memory_text
@@ -39,7 +39,7 @@ READINGS: tuple[tuple[str, Callable[[Candidate], str]], ...] = (
     ("deployment", deployment),
     ("systems", lambda c: f"{systems(c)} (exactly {number(c.systems_exact)})"),
     ("GPUs", lambda c: f"{c.gpus:,}"),
-    ("instances", lambda c: f"{c.instances:,}"),
+    ("instances", instances),
     ("requests/s per instance", lambda c: number(c.requests_per_second_per_instance)),
     ("requests/s per 8 GPUs", lambda c: number(c.requests_per_second_per_8_gpus)),
     ("output tokens/s per 8 GPUs", lambda c: number(c.output_tokens_per_second_per_8_gpus)),
@@ -74,5 +74,7 @@ def chosen_section(plan: Plan) -> Section:
     )
     routed = routers_text(plan.routers, plan.scenario.limits_that_count, columns[0][1].systems - plan.scenario.spare_systems)
     router = Text(text=sentence_of(f"The router: {routed}")) if routed else None
+    other = other_way_text(plan)
+    way = Text(text=sentence_of(f"The other way of serving: {other}")) if other else None
     grown = None if plan.growth is None else Text(text=sentence_of(growth_text(plan.growth, columns[0][1].systems)))
-    return section("deployment", "Deployment", table, checked, router, grown)
+    return section("deployment", "Deployment", table, checked, router, way, grown)

@@ -44,9 +44,15 @@ def deployment(candidate: Candidate) -> str:
 def deployments(candidate: Candidate) -> str:
     """Such as "16 instances of FP8, TP 1, vllm-0.32 on h100-sxm-80gb", or "3 prefill and 5 decode instances of …"."""
     if len(candidate.pools) > 1:
-        each = " and ".join(f"{pool.instances:,} {pool.role}" for pool in candidate.pools)
-        return f"{each} instances of {deployment(candidate)}"
+        return f"{instances(candidate)} instances of {deployment(candidate)}"
     return f"{counted(candidate.instances, 'instance')} of {deployment(candidate)}"
+
+
+def instances(candidate: Candidate) -> str:
+    """How many, such as "16", or "3 prefill and 5 decode"."""
+    if len(candidate.pools) > 1:
+        return " and ".join(f"{pool.instances:,} {pool.role}" for pool in candidate.pools)
+    return f"{candidate.instances:,}"
 
 
 def other_way_text(plan: Plan) -> str:
@@ -56,12 +62,12 @@ def other_way_text(plan: Plan) -> str:
         return ""
     if found.ratio:
         prefill, decode = found.ratio.split(":")
-        instances = f"{prefill} prefill and {decode} decode instances"
+        serving = f"{prefill} prefill and {decode} decode instances"
     else:
-        instances = f"{counted(found.instances, 'instance')} for both prefill and decode"
+        serving = f"{counted(found.instances, 'instance')} for both prefill and decode"
     gpus = f"{abs(found.saved):,} {'fewer' if found.saved > 0 else 'more'} GPUs" if found.saved else "as many GPUs"
     whole = f"{found.systems:,} × {found.system} ({number(found.systems_exact)} exactly)"
-    return f"{gpus} with {instances}: {whole}, {name_of(found.deployment)}"
+    return f"{gpus} with {serving}: {whole}, {name_of(found.deployment)}"
 
 
 def of_pools(candidate: Candidate, read: Callable[[Pool], str]) -> str:
