@@ -91,9 +91,13 @@ class Candidate(Shown):
 
     def derived(self) -> tuple[str, ...]:
         """What adds up over the pools, and what they agree on."""
-        first, *others = self.pools
         added = {"instances", "systems"}
-        return tuple(name for name in self.DERIVED if name in added or all(getattr(pool, name) == getattr(first, name) for pool in others))
+        return tuple(name for name in self.DERIVED if name in added or self._agree_on(name))
+
+    def _agree_on(self, name: str) -> bool:
+        """Whether every pool has the same value under a name; no pools have none."""
+        values = [getattr(pool, name) for pool in self.pools]
+        return bool(values) and all(value == values[0] for value in values)
 
     @property
     def pool(self) -> Pool:
