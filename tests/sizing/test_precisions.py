@@ -168,7 +168,8 @@ def test_a_plan_says_what_its_format_costs() -> None:
     plan = size(asked)
     assert plan.choice is not None
     assert (plan.choice.accuracy_impact, plan.choice.calibration) == ("low", "tens of minutes")
-    assert "awq: accuracy impact low, calibration tens of minutes, longer for larger models" in terminal(plan_text((plan,)))
+    said = " ".join(terminal(plan_text((plan,))).split())
+    assert "awq: accuracy impact low, calibration tens of minutes, longer for larger models" in said
     assert any("format awq not fitted" in mark for mark in plan.choice.marks)
     document = plan.to_json()
     assert document["choice"]["accuracy_impact"] == "low"

@@ -19,7 +19,7 @@ from tonnage.report.writers.markdown import markdown
 from tonnage.report.writers.terminal import terminal
 from tonnage.results.metrics import gap_percentile_ns
 from tonnage.results.requests import GAP_BINS, gap_edges_ns
-from tonnage.sizing.loads.mixture import Mixture
+from tonnage.sizing.mixture import Mixture
 from tonnage.sizing.planner import size
 from tonnage.sizing.use_cases import Asked, _case, _systems, use_cases
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.plan.pareto import pareto
 from tonnage.plan.plan import Plan
+from tonnage.sizing.beyond import beyond
+from tonnage.sizing.curve import load_curve
 from tonnage.sizing.explain import explained
 from tonnage.sizing.fleet.existing import existing
 from tonnage.sizing.fleet.other_serving import pools_instead, together_instead
 from tonnage.sizing.fleet.prefix_cache import prefix_cache
 from tonnage.sizing.fleet.routers import behind_routers
-from tonnage.sizing.loads.curve import load_curve
 from tonnage.sizing.loads.offline import job_done
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.notes import notes, provenance, understood
@@ -87,6 +88,7 @@ def size(
         job=None if best is None else job_done(question, best.ready.instance, candidates[0].instances),
         existing=have,
         warnings=() if best is None or not question.deepen else warnings(best, deep.get("sensitivity")),
+        beyond=() if best is None else beyond(best, candidates[0]),
         **deep,
     )
 

@@ -10,6 +10,7 @@ from tonnage.report.document import Block, Drawing, Facts, Items, Panel, Panels,
 from tonnage.report.numbers import ABSENT, dollars, percent, sentence_of, span, usd
 from tonnage.report.plans import figures
 from tonnage.report.plans.answer import sentence
+from tonnage.report.plans.beyond import beyond_text
 from tonnage.report.plans.costs import NAMES, TITLES, owned_and_cheapest, spread, ways, yearly
 from tonnage.report.plans.existing import existing_glance
 from tonnage.report.plans.headline import glance_rows
@@ -71,12 +72,13 @@ def _panels(plan: Plan) -> tuple[Panel, ...]:
 
 
 def _risk(plan: Plan) -> tuple[Items, ...]:
-    """How sure the answer is, what the check showed, what moves it most, and the warnings."""
+    """How sure the answer is, what the check showed, what moves it most, where it leaves what was measured, and the warnings."""
     sure = None if plan.choice is None else plan.choice.confidence
     facts = (
         "" if sure is None else sentence_of(confidence_text(sure)),
         "" if plan.fleet_check is None else sentence_of(f"simulated: {fleet_check_text(plan.fleet_check)}"),
         widest_text(plan.sensitivity),
+        sentence_of(beyond_text(plan.beyond)),
     )
     found = (items(warned(plan)[:WARNED], "warning"), items(facts))
     return tuple(one for one in found if one is not None)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from tonnage.plan.cost import JobCost
 from tonnage.plan.warning import BurstyTrace
 from tonnage.report.numbers import dollars, number
+from tonnage.report.plans.beyond import beyond_text
 from tonnage.report.plans.costs import NAMES, owned_and_cheapest, priced, spread, ways, yearly
 from tonnage.report.plans.deployments import deployments, other_way_text, systems
 from tonnage.report.plans.existing import running
@@ -36,6 +37,7 @@ def headline_rows(plan: Plan, best: Candidate) -> tuple[tuple[str, str], ...]:
         ("Answer", answer_text(plan, best)),
         ("Other way", other_way_text(plan)),
         ("Confidence", "" if best.confidence is None else confidence_text(best.confidence)),
+        ("Caution", beyond_text(plan.beyond)),
         ("Standby", "" if best.standby is None else standby_text(best.standby)),
         ("Growth", "" if plan.growth is None else growth_text(plan.growth, best.systems)),
         ("Finish", "" if plan.job is None else finish_text(plan.job)),
