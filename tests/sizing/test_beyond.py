@@ -17,7 +17,7 @@ from tonnage.plan.beyond import Beyond, ClosedLoopNearSaturation, OpenLoopNearSa
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.beyond import MOST, PARTS, RANGES, beyond_text
-from tonnage.report.plans.brief import brief_lines
+from tonnage.report.plans.screen import brief_lines
 from tonnage.sizing.beyond import CLOSED_TIMES, GROWTH, STEADY, beyond, unmeasured
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size

@@ -46,6 +46,9 @@ class Output:
     output: Path | None = about("Write the plan's JSON to this file as well; tonnage report reads it.")
     report: Path | None = about("Write a page that explains the plan to this file (HTML).")
     markdown: bool | None = about("Print the plan as Markdown.", negative=False)
+    full: bool | None = about(
+        "Print everything: every deployment, why the others are rejected, sensitivity, costs in parts and prices.", negative=False
+    )
     brief: bool | None = about("Print the answer in ten lines at most.", negative=False)
     explain: bool | None = about("Print also what takes time and memory, and how far each limit is used.", negative=False)
     plot: bool | None = about("Print also a plot of the latencies over the load, made of characters.", negative=False)

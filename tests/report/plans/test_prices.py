@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from tonnage.report.wording.price_names import NAMES, price_name
+from tonnage.report.plans.prices import NAMES, price_name
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Figure
 

@@ -1,21 +1,74 @@
-"""Costs in words: notes, prices that are missing or old, and where the cheaper way changes."""
+"""Prices and what is known of them in words: names in place of keys, missing and old prices, and the notes of a cost."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, assert_never
 
 from tonnage.plan import cost_note as notes
 from tonnage.plan.traffic import HOURS_PER_YEAR
-from tonnage.report.numbers import number, sentence_of, whole
+from tonnage.report.document import Table
+from tonnage.report.numbers import ABSENT, number, sentence_of, whole
 from tonnage.spec.prices import amount
 
 if TYPE_CHECKING:
-    from tonnage.plan.cost import BreakEven
     from tonnage.spec.prices import Figure
-
 
 THE = {"on-prem": "on-prem", "cloud": "the cloud", "hybrid": "the hybrid", "api": "the API", "hybrid-api": "the hybrid with an API"}
 """What a way is called in the middle of a sentence."""
+NAMES = {
+    "depreciation_years": "Years over which systems are written off",
+    "hosting_usd_per_kw_month": "Hosting, USD per kW and month",
+    "hosting_usd_per_system_year": "Hosting, USD per system and year",
+    "licence_usd_per_gpu_year": "Licences, USD per GPU and year",
+    "licence_usd_per_gpu_hour": "Cloud licences, USD per GPU and hour",
+    "power_usd_per_kwh": "Electricity, USD per kWh",
+    "pue": "Power of the site over that of its machines (PUE)",
+    "output_to_input_price_ratio": "Price of an output token over that of an input token",
+    "server_over_gpus": "Price of a server over that of its GPUs",
+    "power_in_hosting": "Whether hosting pays for the electricity",
+}
+"""By the key of the list that has one value for all."""
+TOKENS = {"usd_per_million_input_tokens": "input tokens", "usd_per_million_output_tokens": "output tokens"}
+
+
+def price_name(path: str) -> str:
+    """The name of a price, with its unit; the key where it is none that is known.
+
+    Args:
+        path: where the price stands in a list, such as "cloud.h100-sxm-80gb.Civo on-demand".
+    """
+    if path in NAMES:
+        return NAMES[path]
+    kind, _, rest = path.partition(".")
+    if kind == "systems" and rest:
+        return f"{rest}, USD per system"
+    if kind == "gpus" and rest:
+        return f"{rest}, USD per GPU"
+    if kind == "cloud" and "." in rest:
+        gpu, _, offer = rest.partition(".")
+        return f"{gpu} in the cloud, USD per GPU and hour: {offer}"
+    name, _, tokens = rest.rpartition(".")
+    if kind == "api" and tokens in TOKENS:
+        return f"{name} through an API, USD per million {TOKENS[tokens]}"
+    return path
+
+
+def prices_table(figures: Sequence[Figure]) -> Table | None:
+    """Every price that went into a cost: what, how much, of which day, from where, and by which key it is replaced."""
+    rows = tuple((price_name(f.path), _amount(f), f.date or ABSENT, f.source, f.path) for f in figures)
+    header = ("price", "value", "of", "source", "key")
+    return Table(caption="Prices, with source and date", header=header, rows=rows, folded=True, spare=("key",)) if rows else None
+
+
+def _amount(figure: Figure) -> str:
+    return f"{amount(figure)}{', estimate' if figure.estimate else ''}"
+
+
+def stale(figures: Sequence[Figure]) -> tuple[str, ...]:
+    """Prices that are older than a year, in one sentence."""
+    names = "; ".join(price_name(figure.path) for figure in figures)
+    return (f"Prices older than a year, better replaced by your own (--price or --prices): {names}.",) if names else ()
 
 
 def no_cost_text(reason: notes.NoCost) -> str:
@@ -30,26 +83,6 @@ def no_cost_text(reason: notes.NoCost) -> str:
             return f"no API price{of} is known; give it as api (USD per million tokens in and out)"
         case "only-peak":
             return "only the peak is known; give a mean or a profile to know the tokens of a year"
-
-
-def stale_text(figure: Figure) -> str:
-    """A price that is older than a year."""
-    return f"{figure.path}: {amount(figure)} is of {figure.date}, older than a year; set your own ({figure.source})"
-
-
-def break_even_text(found: BreakEven) -> str:
-    """At which volumes which of two ways is the cheaper, in one clause."""
-    below, above = (THE.get(way, way) for way in (found.cheaper_below, found.cheaper_above))
-    up_to = found.searched_to_requests_per_year
-    first, last = found.first_requests_per_year, found.last_requests_per_year
-    if first is None or last is None:
-        return f"{below} is cheaper at every volume up to {whole(up_to)} requests a year" if below else "they cost the same at every volume"
-    if found.changes == 1:
-        return f"below {whole(first)} requests a year {below} is cheaper, above it {above}"
-    return (
-        f"below {whole(first)} requests a year {below} is cheaper; then the cheaper one changes {found.changes} times, because systems "
-        f"are whole; from {whole(last)} up to {whole(up_to)}, the largest volume compared, {above} is cheaper"
-    )
 
 
 def cost_note_texts(note: notes.CostNote) -> tuple[str, ...]:

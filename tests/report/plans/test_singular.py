@@ -6,8 +6,8 @@ import pytest
 
 from tonnage.plan.fleet_check import FleetCheck, FleetRun
 from tonnage.plan.limit import Breach, Limit
-from tonnage.report.wording.demand import demand_text
-from tonnage.report.wording.fleet_check import fleet_check_text
+from tonnage.report.plans.confidence import fleet_check_text
+from tonnage.report.plans.question import demand_text
 from tonnage.results.latencies import Latencies
 from tonnage.sizing.demand import demand_of
 

@@ -13,10 +13,9 @@ from tonnage.plan.cost_note import CostNote, NoCost
 from tonnage.plan.note import Note
 from tonnage.plan.reason import Reason
 from tonnage.plan.warning import Warning
-from tonnage.report.wording.cost import cost_note_texts, no_cost_text
-from tonnage.report.wording.notes import note_text
-from tonnage.report.wording.reasons import reason_text
-from tonnage.report.wording.warnings import warning_text
+from tonnage.report.plans.notes import note_text, warning_text
+from tonnage.report.plans.prices import cost_note_texts, no_cost_text
+from tonnage.report.plans.rejected import reason_text
 
 QUICK = settings(max_examples=15, deadline=None, phases=(Phase.reuse, Phase.generate))
 

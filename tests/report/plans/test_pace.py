@@ -2,7 +2,7 @@
 
 import pytest
 
-from tonnage.report.wording.pace import pace_text
+from tonnage.report.plans.latencies import pace_text
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,18 @@
-"""By which rule a fleet is scaled, and what that saves, in words."""
+"""Autoscaling: by which rule a controller scales the fleet over its hours, and what that saves."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tonnage.report.numbers import counted, dollars, number, percent, plain, span
-from tonnage.report.wording.limits import limit_text
+from tonnage.report.blocks import section
+from tonnage.report.document import Section, Table, Text
+from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, plain, sentence_of, span, whole
+from tonnage.report.plans.latencies import limit_text
 
 if TYPE_CHECKING:
     from tonnage.plan.autoscaling import Autoscaling, OverHours, Proposal, WhyNot
+    from tonnage.plan.plan import Plan
 
 WHY_NOT: dict[WhyNot, str] = {
     "one-instance": "one instance serves the peak, so that there is nothing to release",
@@ -73,4 +76,40 @@ def _rent(found: Autoscaling) -> str:
 
 def _share(share: float) -> str:
     """A share of requests in per cent, with two digits."""
-    return f"{100 * share:.2g} %"
+    return f"{100 * share:.2g}%"
+
+
+def autoscaling_section(plan: Plan) -> Section:
+    """The section; empty where no autoscaling was asked for."""
+    found = plan.autoscaling
+    if found is None:
+        return section("autoscaling", "Autoscaling")
+    if found.reason is not None or found.fixed is None:
+        why = "" if found.reason is None else WHY_NOT[found.reason]
+        return section("autoscaling", "Autoscaling", Text(text=sentence_of(why)))
+    return section("autoscaling", "Autoscaling", _table(found, found.fixed), Text(text=_reading(found)))
+
+
+def _table(found: Autoscaling, fixed: OverHours) -> Table:
+    rows = [("all the time", f"{found.instances}", ABSENT, number(fixed.instance_hours), "; ".join(broken_texts(fixed)))]
+    for one in found.proposals:
+        served = f"{one.least} to {one.most}" + (f", {one.warm} warm" if one.warm else "")
+        rule = f"{number(one.target)} {METRICS[one.metric]}"
+        rows.append((rule, served, times_text(one), number(one.run.instance_hours), "; ".join(broken_texts(one.run))))
+    return Table(
+        caption=f"Rules of a controller over {hours_text(found)}",
+        header=("target of an instance", "instances", "times", "instance-hours", "limits"),
+        rows=tuple(rows),
+        chosen=1,
+    )
+
+
+def _reading(found: Autoscaling) -> str:
+    part = ""
+    if found.simulated_instances < found.instances:
+        part = f" {found.simulated_instances} of {found.instances} instances were simulated, with their share of the load."
+    cost = cost_text(found)
+    return (
+        f"Each rule was simulated over {whole(found.requests)} requests, with steps as slow as the plan's confidence allows for, after "
+        f"{counted(found.tried, 'run')} of a search.{part}{' ' + sentence_of(cost) if cost else ''}"
+    )
