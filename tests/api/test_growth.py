@@ -175,10 +175,13 @@ def test_growth_in_words_without_a_number() -> None:
     assert growth_text(Growth(per_month=0.1, months_left=2, ahead=ahead), 1).endswith("no number in 12 months (18.0 requests/s)")
 
 
-def test_two_pools_have_no_growth() -> None:
-    asked = api.ask(None, **ASKED, peak_rps=10, growth="5%/month", disaggregated=True)
-    with pytest.raises(InputError, match="growth: is answered for instances that do both"):
-        api.size_disaggregated(asked)
+def test_two_pools_grow_as_any_other_deployment() -> None:
+    plan = tonnage.size(**ASKED, peak_rps=10, growth="5%/month", disaggregated=True)
+    assert plan.choice is not None
+    assert plan.growth is not None
+    found = [one.systems for one in plan.growth.ahead]
+    assert None not in found
+    assert [plan.choice.systems, *found] == sorted([plan.choice.systems, *found])
 
 
 def test_growth_of_what_systems_carry_needs_a_load() -> None:

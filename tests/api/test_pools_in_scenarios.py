@@ -9,9 +9,8 @@ import pytest
 import tonnage
 from tonnage import api
 from tonnage.api.asked.simulation import simulation_of
-from tonnage.api.sized_pools import size_disaggregated
-from tonnage.cli.main import run
 from tonnage.errors import InputError, InputErrors
+from tonnage.sizing.question import Pools
 
 SCENARIO = """
 model: llama-3.1-8b
@@ -49,20 +48,14 @@ def test_simulate_asks_for_the_numbers(file: Path) -> None:
         simulation_of(file, {"request_rate": 4})
 
 
-def test_size_finds_the_ratio_of_the_pools_of_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search is test_pools' business: here is what it is given."""
-    given: dict[str, object] = {}
-
-    def remembered(*_: object, **more: object) -> None:
-        given.update(more)
-
-    monkeypatch.setattr("tonnage.sizing.fleet.pools.size_pools", remembered)
-    found = size_disaggregated(api.ask(file))
-    assert (given["link_bytes_s"], given["overlap"]) == (5e9, True)
-    assert [one.reason for one in found] == ["no number of instances meets the limits"]
-    assert run(["size", str(file), "--json"]) == 3
-    with pytest.raises(InputError, match="two pools have no plan"):
-        tonnage.size(file)
+def test_size_finds_the_ratio_of_the_pools_of_the_file(file: Path) -> None:
+    assert api.ask(file).questions[0].pools == Pools(link_bytes_s=5e9, overlap=True)
+    choice = tonnage.size(file).choice
+    assert choice is not None
+    assert [pool.role for pool in choice.pools] == ["prefill", "decode"]
+    assert choice.ratio == ":".join(str(pool.instances) for pool in choice.pools)
+    file.write_text(SCENARIO.replace("disaggregated: 1:2, kv_link: 5GB/s, kv_overlap: true", "disaggregated: false"))
+    assert api.ask(file).questions[0].pools is None
 
 
 @pytest.mark.parametrize(

@@ -40,8 +40,8 @@ def test_a_share_and_a_start_are_read_and_nothing_is_asked_without_the_switch() 
 
 def test_two_pools_and_several_use_cases_are_not_scaled() -> None:
     scaled = {**ASKED, "profile": [1.0] * 24, "autoscale": True}
-    with pytest.raises(InputError, match="autoscale"):
-        api.size_disaggregated(api.ask(**scaled))
+    with pytest.raises(InputErrors, match="two pools are not scaled over hours"):
+        api.ask(**scaled, disaggregated=True)
     with pytest.raises(InputError, match="autoscale"):
         api.size_use_cases(
             [

@@ -14,7 +14,7 @@ from tests.plan.plans import PLANS, filled
 from tests.strategies import examples
 from tonnage.errors import InputError
 from tonnage.plan.candidate import Candidate
-from tonnage.plan.document import Shown
+from tonnage.plan.document import Shown, json_of
 from tonnage.plan.plan import SCHEMA, Plan
 from tonnage.plan.pool import Pool
 
@@ -54,7 +54,8 @@ def test_the_choice_shows_the_names_of_its_only_pool(plan: Plan, choice: Candida
 
 @FEW
 @given(plan=PLANS, first=filled(Pool), second=filled(Pool), choice=one_pool())
-def test_two_pools_show_only_what_adds_up(plan: Plan, first: Pool, second: Pool, choice: Candidate) -> None:
+def test_two_pools_show_what_adds_up_and_what_they_agree_on(plan: Plan, first: Pool, second: Pool, choice: Candidate) -> None:
+    second = replace(second, gpu=f"{first.gpu} 2", system=f"{first.system} 2")
     both = replace(choice, pools=(first, second))
     plan = replace(plan, candidates=(both,))
     shown = plan.to_json()["choice"]
@@ -64,6 +65,10 @@ def test_two_pools_show_only_what_adds_up(plan: Plan, first: Pool, second: Pool,
     assert Plan.from_json(plan.to_json()) == plan
     with pytest.raises(ValueError, match="2 pools"):
         _ = both.gpu
+    alike = replace(choice, pools=(first, replace(first, role="decode", instances=first.instances + 1)))
+    assert alike.systems == first.systems
+    assert json_of(alike)["gpu"] == alike.gpu == first.gpu
+    assert json_of(alike)["instances"] == 2 * first.instances + 1
 
 
 @FEW

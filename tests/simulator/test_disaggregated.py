@@ -10,7 +10,7 @@ from tonnage.api import deployment_of, simulate
 from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.perf.memory import memory_plan
-from tonnage.simulator.disaggregated import NETWORK_BYTES_S, Disaggregated, decode_worker, link_of
+from tonnage.simulator.disaggregated import NETWORK_BYTES_S, Disaggregated, decode_worker, link_between
 
 ASKED = {"model": "llama-3.1-8b", "isl": 2000, "osl": 60, "request_rate": 12, "requests": 120}
 
@@ -25,7 +25,8 @@ def test_the_link_is_nvlink_within_a_server_and_the_network_between():
     apart = Disaggregated(prefill=plan().prefill, decode=plan().decode, prefill_instances=4, decode_instances=8)
     assert apart.bytes_s == NETWORK_BYTES_S
     assert plan(link_bytes_s=1e9).bytes_s == 1e9
-    assert link_of(plan()).bytes_of(1000) == 1000 * memory_plan(plan().prefill).kv_bytes_per_token == 1000 * 131_072
+    memory = memory_plan(plan().prefill)
+    assert link_between(memory, memory, bytes_s=1e9).bytes_of(1000) == 1000 * memory.kv_bytes_per_token == 1000 * 131_072
 
 
 def test_sglang_decodes_for_others_by_rules_that_take_a_cache():

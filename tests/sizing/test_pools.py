@@ -1,56 +1,179 @@
-"""Two pools: the fewest prefill instances for the first token, then the fewest decode instances for the rest."""
+"""Two pools as one more deployment of the search: their split, their systems, what the plan says of them, and both ways side by side."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
+from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tonnage.api import deployment_of
-from tonnage.errors import InputError
-from tonnage.results.metrics import summarize
-from tonnage.simulator.disaggregated import simulate_disaggregated
-from tonnage.sizing.fleet.pools import grows, least, size_pools
-from tonnage.sizing.loads.limits import strain
-from tonnage.spec.deployment import parse_limit
-from tonnage.spec.lengths import Lengths
-from tonnage.spec.workload import OpenLoop, Workload
+from tests.questions import question
+from tonnage.errors import InputErrors
+from tonnage.plan.plan import Plan
+from tonnage.simulator.steps import DECODE_SEQUENCES, PREFILL_TOKENS
+from tonnage.sizing.fleet.other_serving import pools_instead, together_instead
+from tonnage.sizing.loads.instance import QUICK
+from tonnage.sizing.loads.ready import Ready
+from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.planner import size
+from tonnage.sizing.question import Pools, Question
+from tonnage.sizing.search.contender import Sized
+from tonnage.sizing.search.pooled import PooledContender, contenders_of
+from tonnage.sizing.search.search import Search
+from tonnage.sizing.search.search_space import prepare
 
-LOAD = Workload(isl=Lengths(mean=4000), osl=Lengths(mean=60), arrivals=OpenLoop(rate=25.0), requests=250)
-
-
-@given(needed=st.integers(1, 300), most=st.integers(1, 300))
-def test_the_least_number_is_found(needed, most):
-    assert least(lambda count: count >= needed, most) == (needed if needed <= most else None)
-
-
-def test_one_instance_less_in_either_pool_breaks_a_limit():
-    deployment = deployment_of(model="llama-3.1-8b", gpu="h100-sxm-80gb", precision="fp8", tp=1, engine="vllm")
-    slo = (parse_limit("ttft", "p95<=400ms"), parse_limit("tpot", "p95<=8ms"))
-    answer = size_pools(deployment, LOAD, slo, seed=0)
-    assert answer is not None
-    pools, trace = answer.pools, LOAD.trace(0)
-    assert strain(answer.summary, slo) <= 1
-    assert answer.together is not None
-    assert answer.together > pools.prefill_instances + pools.decode_instances
-    fewer = replace(pools, prefill_instances=pools.prefill_instances - 1)
-    alone = simulate_disaggregated(fewer, replace(trace, osl=np.ones_like(trace.osl)))
-    assert grows(alone) or strain(summarize(alone, window="steady"), slo[:1]) > 1
-    if pools.decode_instances > 1:
-        record = simulate_disaggregated(replace(pools, decode_instances=pools.decode_instances - 1), trace)
-        assert grows(record) or strain(summarize(record, window="steady"), slo) > 1
+ASKED: dict[str, Any] = {
+    "tp": "1",
+    "engine": "vllm",
+    "isl": 2000,
+    "osl": 100,
+    "peak_rps": 120,
+    "router": "random",
+    "ttft": "p95<=1s",
+    "itl": "p99<=20ms",
+}
+"""Where 16 instances that do both are needed behind random choice, and eight in two pools are enough."""
 
 
-def test_a_limit_on_the_first_token_or_the_answer_is_needed():
-    deployment = deployment_of(model="llama-3.1-8b", gpu="h100-sxm-80gb", precision="fp8", tp=1, engine="vllm")
-    with pytest.raises(InputError, match="ttft"):
-        size_pools(deployment, LOAD, (parse_limit("itl", "p99<=9ms"),), seed=0)
+def pooled(**changed: Any) -> Question:
+    return question(**{**ASKED, "disaggregated": True, **changed})
 
 
-def test_a_limit_that_no_number_meets_has_no_answer():
-    deployment = deployment_of(model="llama-3.1-8b", gpu="h100-sxm-80gb", precision="fp8", tp=1, engine="vllm")
-    few = replace(LOAD, requests=10)
-    assert size_pools(deployment, few, (parse_limit("ttft", "p95<=1ms"),), seed=0) is None
+def contender(asked: Question, runs: Runs) -> PooledContender:
+    (found,) = contenders_of(asked, [one for one in prepare(asked, runs) if isinstance(one, Ready)], runs)
+    assert isinstance(found, PooledContender)
+    return found
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return size(pooled())
+
+
+def test_the_plan_has_everything_that_any_other_has(plan: Plan) -> None:
+    choice = plan.choice
+    assert choice is not None
+    assert [pool.role for pool in choice.pools] == ["prefill", "decode"]
+    assert choice.instances == choice.fleet.instances == sum(pool.instances for pool in choice.pools)
+    assert {pool.systems for pool in choice.pools} == {choice.systems}
+    assert choice.checked
+    assert choice.confidence is not None
+    assert choice.confidence.meets is not None
+    assert choice.confidence.meets >= 0.8
+    assert choice.at_peak is not None
+    assert plan.fleet_check is not None
+    assert plan.fleet_check.holds
+    assert plan.sensitivity is not None
+    assert {swing.input for swing in plan.sensitivity.swings} == {"isl", "osl", "rate", "step_time"}
+    assert plan.routers
+    assert [point.mark for point in plan.curve if point.mark]
+    assert all(a.requests_per_second_per_instance < b.requests_per_second_per_instance for a, b in pairwise(plan.curve))
+
+
+def test_a_plan_of_two_pools_is_read_as_it_was_written(plan: Plan) -> None:
+    document = plan.to_json()
+    assert Plan.from_json(document) == plan
+    assert document["together_instead"]["ratio"] == ""
+    assert "pools_instead" not in document
+    assert document["choice"]["launch"] == document["choice"]["pools"][0]["launch"]
+
+
+def test_what_is_explained_is_the_pool_that_ends_the_load(plan: Plan) -> None:
+    explained = plan.explain
+    assert explained is not None
+    assert (explained.prefill_tokens > 0) != (explained.decode_sequences > 0)
+    assert sum(term.seconds for term in explained.terms) == pytest.approx(explained.step_seconds, rel=1e-6)
+    one = contender(pooled(itl="p99<=9ms", ttft="p95<=10s"), Runs())
+    few, many = (replace(one, split=split, whole=8) for split in ((4, 4), (7, 1)))
+    computing, _, prompts = few.recorded(few.capacity(8, care=QUICK), 1_000)
+    assert (computing.traffic.osl.mean, len(prompts)) == (1, 1_000)
+    assert prompts[:, PREFILL_TOKENS].max() > 0
+    capacity = many.capacity(8, care=QUICK)
+    decoding, rate, steps = many.recorded(capacity, 1_000)
+    assert rate == pytest.approx(8 * capacity.rate)
+    assert decoding.traffic.osl.mean == 100
+    assert steps[0, DECODE_SEQUENCES] == pytest.approx(rate * capacity.summary.tpot_ms.mean / 1e3 * 99, abs=0.51)
+
+
+def test_no_other_split_carries_more() -> None:
+    runs = Runs()
+    one = contender(pooled(), runs)
+    found = one.settled_on(1, one.as_asked)
+    assert isinstance(found, PooledContender)
+    assert found.split is not None
+    assert sum(found.split) == 8
+    carried = {prefill: replace(one, split=(prefill, 8 - prefill), whole=8).capacity(8, care=QUICK).rate for prefill in range(1, 8)}
+    assert carried[found.split[0]] >= 0.97 * max(carried.values())
+
+
+def test_a_slower_link_carries_no_more_and_comes_later() -> None:
+    runs = Runs()
+    fast, slow = (contender(replace(pooled(), pools=Pools(link_bytes_s=bytes_s)), runs) for bytes_s in (1e11, 4e9))
+    assert slow.alone().ttft_ms.mean > fast.alone().ttft_ms.mean
+    assert slow.capacity(4, care=QUICK).rate <= fast.capacity(4, care=QUICK).rate * 1.01
+    overlapped = contender(replace(pooled(), pools=Pools(link_bytes_s=4e9, overlap=True)), runs)
+    assert overlapped.alone().ttft_ms.mean < slow.alone().ttft_ms.mean
+
+
+def test_two_pools_take_two_instances() -> None:
+    one = contender(pooled(peak_rps=1), Runs())
+    assert one.capacity(1).rate == 0.0
+    found = one.needed()
+    assert isinstance(found, tuple)
+    assert one.layout.of(found[0]).instances >= 2
+
+
+def answered(asked: Question, runs: Runs) -> tuple[Search, Sized]:
+    search = Search(question=asked, runs=runs)
+    best = search.answer().best
+    assert best is not None
+    return search, best
+
+
+def test_the_line_of_the_default_is_what_the_question_with_two_pools_is_answered_with() -> None:
+    """And the other way round: one search, one memory, two questions."""
+    runs = Runs()
+    together, both = answered(question(**ASKED), runs)
+    apart, pools = answered(pooled(), runs)
+    line, back = pools_instead(together, both), together_instead(apart, pools)
+    assert line is not None
+    assert back is not None
+    prefill, decode = (count for _, count in pools.contender.roles(pools.instances))
+    assert (line.deployment, line.systems, line.gpus) == (pools.ready.trial.identity, pools.systems, pools.gpus)
+    assert (line.ratio, line.instances) == (f"{prefill}:{decode}", pools.instances)
+    assert line.systems_exact == pytest.approx(pools.gpus_exact / 8)
+    assert line.saved == both.gpus - pools.gpus > 0
+    assert (back.deployment, back.systems, back.gpus, back.ratio) == (both.ready.trial.identity, both.systems, both.gpus, "")
+    assert back.saved == -line.saved
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"peak_rps": 20},  # one system, which is the least
+        {"itl": None, "ttft": None, "router": "least-outstanding", "peak_rps": 300},  # nothing that pools do better
+        {"objective": "latency", "peak_rps": 60},
+    ],
+)
+def test_the_default_is_silent_where_two_pools_save_nothing(changed: dict[str, Any]) -> None:
+    search, best = answered(question(**{**ASKED, **changed}), Runs())
+    found = pools_instead(search, best)
+    assert found is None
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"load": "closed"}, "a closed loop is not sized in two pools"),
+        ({"shared_prefix": 500}, "prompts that share something are not sized in two pools"),
+        ({"speculation": "eagle k=3"}, "speculative decoding is not sized in two pools"),
+        ({"router": "least-kv"}, "a router of two pools counts requests"),
+        ({"peak_rps": None, "requests": 1e6, "within": "8h", "ttft": None, "itl": None}, "a job is not sized in two pools"),
+        ({"peak_rps": None, "profile": [1.0] * 24, "autoscale": True}, "two pools are not scaled over hours"),
+        ({"spare_instances": 1}, "what stands by for failures is not sized in two pools"),
+    ],
+)
+def test_what_is_not_sized_in_two_pools_says_what_to_change(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(InputErrors, match=said):
+        pooled(**changed)

@@ -13,7 +13,6 @@ import pytest
 
 import tonnage
 from tests.questions import question
-from tonnage.api.size import ask
 from tonnage.errors import InputErrors
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.routers import prefix_cache_text
@@ -180,12 +179,10 @@ def test_what_cannot_be_sized_is_refused_in_one_line(changed: dict[str, Any], sa
     assert len(refused.value.lines) == 1
 
 
-def test_two_pools_and_several_use_cases_are_refused_by_name() -> None:
+def test_several_use_cases_are_refused_by_name() -> None:
     from tonnage import api
     from tonnage.errors import InputError
 
     base: dict[str, Any] = {"model": "llama-3.1-8b", "isl": 200, "osl": 50, "shared_prefix": 500, "peak_rps": 10, "ttft": "p95<=1s"}
-    with pytest.raises(InputError, match="share nothing so far"):
-        api.size_disaggregated(ask(**base, gpu="h100", precision="fp8", tp=1, engine="vllm"))
     with pytest.raises(InputError, match="share nothing so far"):
         api.size_use_cases([{}, {}], **base)

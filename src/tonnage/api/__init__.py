@@ -27,7 +27,6 @@ from tonnage.api.services import simulate_service, size_servers
 from tonnage.api.simulate import answers_soon, loop_asked, simulate, simulate_sweep
 from tonnage.api.simulated_run import SimulatedRun, write_runs
 from tonnage.api.size import Asked, answer, ask, size, size_measured, size_models
-from tonnage.api.sized_pools import size_disaggregated
 from tonnage.api.sweep import read_grid, sweep
 from tonnage.api.timeline import check_timeline, lesson_timeline, run_timeline, write_timeline
 from tonnage.api.use_cases import size_use_cases
@@ -76,7 +75,6 @@ __all__ = [
     "simulate_service",
     "simulate_sweep",
     "size",
-    "size_disaggregated",
     "size_measured",
     "size_models",
     "size_servers",

@@ -138,8 +138,6 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
     from tonnage.sizing.planner import size as search
 
     scenario = understood.scenario
-    if scenario.search.disaggregated:
-        raise InputError(f"{option('disaggregated')}: two pools have no plan; tonnage.api.size_disaggregated sizes them")
     prices, where = prices_of(scenario), places_of(scenario)
     own = _measured_beside(understood)
     runs = Runs()

@@ -79,6 +79,8 @@ def _check(name: str, one: Asked) -> None:
         raise InputError(f"{name}: {option('model')} names several; several use cases go on one fleet of one model each")
     if one.questions[0].sharing is not None:
         raise InputError(f"{name}: several use cases are sized for prompts that share nothing so far; leave out what they share")
+    if one.questions[0].pools is not None:
+        raise InputError(f"{name}: {option('disaggregated')} sizes two pools for one use case; drop it, or give one scenario")
     idle = next((key for key in OF_ONE_PLAN if getattr(one.scenario, key) is not None), None)
     idle = idle or said_of_choice(one.scenario)
     if idle is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 from cyclopts import Parameter
 
 from tonnage.cli.flags import GROUPS, OUTPUT, Flag, about, flags_of, given, scenario_flags, with_flags
-from tonnage.cli.printing import FORMS_OF_USE_CASES, Form, print_answer, print_plans, print_use_cases
+from tonnage.cli.printing import FORMS_OF_USE_CASES, Form, print_plans, print_use_cases
 from tonnage.cli.progress import compile_if_needed, progress_bar, without_collection
 from tonnage.cli.services import is_service, size_service
 from tonnage.errors import DONE, NO_ANSWER, InputError, option
@@ -24,6 +24,13 @@ PRICE = Flag(
     kind=list[str] | None,
     about="One price in place of the catalog's, such as systems.dgx-h100=250000; repeatable.",
     group=GROUPS[""],
+)
+DISAGGREGATED = Flag(
+    name="disaggregated",
+    kind=bool | None,
+    about="Prefill and decode in two pools of instances, whose ratio the search finds (default: instances do both).",
+    group=GROUPS["search"],
+    negative=True,
 )
 SCENARIO = (
     "YAML or JSON file with the question (tonnage schema); flags stand in place of what it says. Several files are use cases of one fleet "
@@ -43,7 +50,6 @@ class Output:
         "Print everything: every deployment, why the others are rejected, sensitivity, costs in parts and prices.", negative=False
     )
     brief: bool | None = about("Print the answer in ten lines at most.", negative=False)
-    disaggregated: bool | None = about("Size two pools, prefill and decode apart, and find their ratio.", negative=False)
     explain: bool | None = about("Print also what takes time and memory, and how far each limit is used.", negative=False)
     plot: bool | None = about("Print also a plot of the latencies over the load, made of characters.", negative=False)
     csv: bool | None = about("Print every deployment as a line of CSV.", negative=False)
@@ -55,7 +61,7 @@ class Output:
         return Form(**{one.name: bool(getattr(self, one.name)) for one in fields(Form)})
 
 
-@with_flags(*(flag for flag in scenario_flags() if flag.name != "disaggregated"), PRICE, *flags_of(Output, OUTPUT))
+@with_flags(*(DISAGGREGATED if flag.name == "disaggregated" else flag for flag in scenario_flags()), PRICE, *flags_of(Output, OUTPUT))
 def size(*scenario: Annotated[Path, Parameter(help=SCENARIO)], **asked: Any) -> int:
     """How many systems does this traffic need inside these latency limits?
 
@@ -72,40 +78,10 @@ def size(*scenario: Annotated[Path, Parameter(help=SCENARIO)], **asked: Any) -> 
     _check_output(output.output)
     if len(scenario) > 1:
         return _several(scenario, given(asked), output)
-    if output.disaggregated:
-        return _pools(first, given(asked), output)
-    if first is not None and _asks_for_pools(first):
-        return _pools(first, given(asked), output)
     plans = _answered(first, given(asked), quiet=bool(output.quiet))
     _write(plans, output)
     print_plans(plans, output.form)
     return DONE if any(plan.candidates for plan in plans) else NO_ANSWER
-
-
-def _asks_for_pools(scenario: Path) -> bool:
-    """Whether a scenario's file asks for two pools; what else is wrong with it is said by whoever reads it in full."""
-    from tonnage.spec.scenario_file import read_document
-
-    search = read_document(str(scenario)).get("search")
-    return isinstance(search, dict) and bool(search.get("disaggregated"))
-
-
-def _pools(scenario: Path | None, asked: dict[str, Any], output: Output) -> int:
-    """Print what two pools need; the exit code."""
-    from tonnage import api
-    from tonnage.report.pooled import pooled
-
-    for name in ("output", "report", "markdown", "full", "brief", "explain", "plot", "csv", "quiet"):
-        if getattr(output, name) is not None:
-            raise InputError(f"{option(name)}: is of a plan; two pools are printed as a table, or with {option('json')}")
-    understood = api.ask(scenario, **asked)
-    compile_if_needed()
-    with progress_bar("sizing two pools") as progress:
-        found = api.size_disaggregated(understood, progress=progress)
-    question = understood.questions[0]
-    title = f"{question.model.name} at {question.demand.sizing_requests_per_second:g} requests/s"
-    print_answer(lambda: pooled(found, title), lambda: {"pools": [one.to_json() for one in found]}, json=bool(output.json))
-    return DONE if any(one.ratio for one in found) else NO_ANSWER
 
 
 OTHER_FORMATS = (".csv", ".tsv", ".xlsx", ".html", ".htm", ".md", ".pdf", ".txt", ".yaml", ".yml", ".parquet")
@@ -149,8 +125,6 @@ def _several(scenarios: Sequence[Path], asked: dict[str, Any], output: Output) -
     from tonnage.cli.provenance import command_line, today
 
     output.form.check(FORMS_OF_USE_CASES, "several use cases")
-    if output.disaggregated:
-        raise InputError(f"{option('disaggregated')}: two pools are sized for one use case; give one scenario")
     compile_if_needed(quiet=bool(output.quiet), fleet=True)
     with progress_bar("sizing", quiet=bool(output.quiet)) as progress:
         found = api.size_use_cases(scenarios, progress=progress, command=command_line(), today=today(), **asked)

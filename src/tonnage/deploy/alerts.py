@@ -57,12 +57,14 @@ IDLE = 0.1
 def rules(service: Service, gpus: str, least: int) -> dict[str, Any]:
     """The groups of rules, as a rule file or a ``PrometheusRule`` holds them.
 
+    Of two pools there are none on limits and load: each engine's histograms hold one half of a request.
+
     Args:
         service: that they watch.
         gpus: PromQL of the use of its GPUs in percent, one series each, from NVIDIA's DCGM exporter.
         least: instances that are always there.
     """
-    found = objectives(service)
+    found = objectives(service) if len(service.halves) == 1 else ()
     shares = [one for one in found if one.budget is not None]
     use = {"record": GPU_USE, "labels": {"deployment": service.name}, "expr": gpus}
     groups: list[Any] = [{"name": f"{service.name}-gpus", "rules": [use]}]
@@ -137,7 +139,8 @@ def _service_rules(service: Service, least: int) -> Iterator[Any]:
         yield noted(rule, "Streams that break after their first byte have status 200 and are not counted by the engine.")
     told = f"fewer than {least} instances of {service.served} answer their health checks and scrapes"
     yield _alert(service, "InstancesMissing", f"(sum(up{{{at}}}) or vector(0)) < {least}", "page", told, wait="10m")
-    yield from _load_rules(service, at)
+    if len(service.halves) == 1:
+        yield from _load_rules(service, at)
     used = gpu_use(service)
     told = f"the GPUs of {service.served} worked less than {IDLE:.0%} of the last 6 hours"
     yield _alert(service, "IdleGpus", f"avg(avg_over_time({used}[6h])) < {100 * IDLE:g}", "ticket", told, wait="30m")

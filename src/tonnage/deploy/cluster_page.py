@@ -9,6 +9,11 @@ from tonnage.deploy.service import Service
 from tonnage.deploy.testing import bench_command, compare_command
 from tonnage.deploy.told import paragraph, summary
 
+HALVES = (
+    "An engine of either pool sees one half of a request, so the files have no rules on the plan's limits and no dashboard; bench measures "
+    "whole requests. The numbers of both pools belong together, so nothing scales them."
+)
+
 
 def cluster_page(
     service: Service,
@@ -38,6 +43,9 @@ def cluster_page(
     table = "\n".join(f"| {name} | {what} |" for name, what in rows)
     if service.local:
         needs += f" The claim `{service.name}-model-cache` is mounted at {FOLDER}: put the checkpoint's folder into it."
+    dashboard = "| `dashboard.json` | for Grafana, with the plan's capacity and limits as dashed lines |\n"
+    if len(service.halves) > 1:
+        further, dashboard = f"{further} {HALVES}".strip(), ""
     told = f"\n{paragraph(further)}\n" if further else ""
     return f"""# {service.served} with {runs_on}
 
@@ -53,6 +61,5 @@ def cluster_page(
 |---|---|
 {table}
 | `pod-monitor.yaml`, `alerts.yaml` | for the Prometheus operator: what is scraped, and the rules |
-| `dashboard.json` | for Grafana, with the plan's capacity and limits as dashed lines |
-| `plan.json` | the plan |
+{dashboard}| `plan.json` | the plan |
 """

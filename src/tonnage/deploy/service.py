@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from tonnage.deploy.checkpoint import Loading, loading
+from tonnage.deploy.kv_transfer import transfer_words
 from tonnage.deploy.signals import SIGNALS, Signals
 from tonnage.errors import InputError, option
 from tonnage.plan.autoscaling import Proposal
@@ -24,7 +25,10 @@ from tonnage.spec.hardware import Gpu
 from tonnage.spec.precision import find_precision
 
 PORT = 8000
-"""Of every engine, inside its container."""
+"""Of every engine that nothing stands before, inside its container."""
+
+BEHIND = 8200
+"""Of an engine behind llm-d's routing sidecar, which takes ``PORT``."""
 
 FETCH_BYTES_S = 200e6
 READ_BYTES_S = 1e9
@@ -56,7 +60,8 @@ class Service:
 
     Attributes:
         plan: whose choice it is.
-        choice, pool: what it chose.
+        choice: what it chose.
+        pool: its instances; of two pools all of them, with the role "serve", and ``halves`` has each.
         family: of the engine, such as "vllm".
         image: of its container, with the tag of the preset's version.
         image_source: where the image's name comes from.
@@ -88,6 +93,19 @@ class Service:
         return self.checkpoint.startswith("/")
 
     @property
+    def halves(self) -> tuple[Service, ...]:
+        """Each of two pools as a deployment, with its role and its instances; itself where instances do both."""
+        pools = self.choice.pools
+        if len(pools) == 1:
+            return (self,)
+        return tuple(replace(self, pool=replace(self.pool, role=pool.role, instances=pool.instances)) for pool in pools)
+
+    @property
+    def port(self) -> int:
+        """Where the engine listens inside its container: behind a sidecar that takes ``PORT`` where it decodes for others."""
+        return BEHIND if self.pool.role == "decode" else PORT
+
+    @property
     def name(self) -> str:
         """A DNS label: lower-case letters, digits and hyphens, at most 40."""
         return re.sub(r"[^a-z0-9]+", "-", self.pool.model.lower()).strip("-")[:40].strip("-") or "model"
@@ -102,7 +120,8 @@ class Service:
         """The plan's command with the checkpoint in place of the catalog's id, and where the engine listens."""
         words = [self.checkpoint if word == self.pool.model else word for word in self.pool.launch]
         words = ["python3", *words[1:]] if words[0] == "python" else words
-        return (*words, *listening(self.family, host="0.0.0.0", port=PORT, name=self.served))
+        words += transfer_words(self.family, self.pool.role)
+        return (*words, *listening(self.family, host="0.0.0.0", port=self.port, name=self.served))
 
     @property
     def file(self) -> dict[str, Any]:
@@ -182,11 +201,13 @@ class Service:
 
     @property
     def target_in_flight(self) -> int | None:
-        """Requests in flight of one instance from which another one is wanted; None where the plan knows no concurrency.
+        """Requests in flight of one instance from which another one is wanted; None where the plan knows no concurrency, or has two pools.
 
         Where the plan proposes a rule on requests in flight, it is that rule's target. Else the plan counts on less than the highest load
         inside the limits where a confidence was asked for, and its curve says how many requests are in flight at that load.
         """
+        if len(self.choice.pools) > 1:
+            return None
         if self.scaling is not None:
             return max(1, math.floor(self.scaling.target))
         most = self.choice.concurrency_per_instance
@@ -224,9 +245,7 @@ class Service:
 
 def obstacle(candidate: Candidate) -> str:
     """The reason why no target can run a deployment, as a clause; empty if one can."""
-    if len(candidate.pools) > 1:
-        return "the choice has separate pools for prefill and decode, which deploy does not support yet"
-    pool = candidate.pool
+    pool = candidate.pools[0]
     engine = find_engine(pool.engine_preset or pool.engine)
     if not pool.launch or engine.family not in SIGNALS or find_image(engine.name) is None:
         return f"no command or image is known for {pool.engine}"
@@ -259,7 +278,8 @@ def service_of(
     taken = candidate or choice
     if found := obstacle(taken):
         raise InputError(f"{option('plan')}: cannot be deployed, because {found}; size again for other GPUs or another engine")
-    pool = _with_drafter(taken.pool, drafter)
+    whole = replace(taken.pools[0], role="serve" if len(taken.pools) > 1 else taken.pools[0].role, instances=taken.instances)
+    pool = _with_drafter(whole, drafter)
     engine, gpu = find_engine(pool.engine_preset or pool.engine), find_gpu(pool.gpu)
     image = find_image(engine.name)
     loaded = loading(pool.model, pool.precision, engine.name, vendor=gpu.vendor, asked=checkpoint)

@@ -49,20 +49,22 @@ class Target:
         engines: supported engine families.
         lacks: reason why a pool of a supported engine cannot run there, as a clause; empty if it can.
         loads: checkpoint of the engine on this target.
+        pools: whether it runs prefill and decode in two pools.
     """
 
     files: Callable[[Service], dict[str, str]]
     engines: tuple[str, ...] = tuple(SIGNALS)
     lacks: Callable[[Pool, str], str] = _nothing
     loads: Callable[[Service], Loading] = _as_elsewhere
+    pools: bool = False
 
 
 TARGETS: dict[str, Target] = {
     "compose": Target(files=compose),
     "kubernetes": Target(files=kubernetes),
     "kserve": Target(files=kserve),
-    "llm-d": Target(files=llm_d, engines=("vllm", "sglang")),
-    "dynamo": Target(files=dynamo, lacks=dynamo_lacks),
+    "llm-d": Target(files=llm_d, engines=("vllm", "sglang"), pools=True),
+    "dynamo": Target(files=dynamo, lacks=dynamo_lacks, pools=True),
     "ray-serve": Target(files=ray_serve, engines=("vllm",), lacks=ray_serve_lacks),
     "nim": Target(files=nim, engines=("vllm", "sglang"), lacks=nim_lacks, loads=nim_loads),
     "triton": Target(files=triton, engines=("vllm", "tensorrt-llm"), lacks=triton_lacks, loads=triton_loads),
@@ -96,18 +98,25 @@ def deployed(plan: Plan, target: str, *, checkpoint: str | None = None, drafter:
     choice's number format count, because the checkpoint is in that format.
 
     Raises:
-        InputError: unknown target, a plan without a choice, or no deployment of the plan that the target runs.
+        InputError: unknown target, a plan without a choice or with two pools that the target does not run, or no deployment of the plan
+            that it runs.
     """
     runs, choice = find_target(target), plan.choice
     if choice is None:
         return service_of(plan)
+    if len(choice.pools) > 1 and not runs.pools:
+        able = " or ".join(f"{option('target')} {name}" for name, one in TARGETS.items() if one.pools)
+        raise InputError(
+            f"{option('target')}: {target} does not run two pools, prefill and decode; write {able}, "
+            f"or size again without {option('disaggregated')}"
+        )
     why = _why_not(runs, target, choice)
     if not why:
         return _loaded(runs, service_of(plan, checkpoint=checkpoint, drafter=drafter))
     first = choice.pools[0]
 
     def distance(other: Candidate) -> tuple[bool, bool]:
-        return other.pool.gpu != first.gpu, not _same_format(other, choice)
+        return other.pools[0].gpu != first.gpu, not _same_format(other, choice)
 
     others = [one for one in plan.candidates if not _why_not(runs, target, one) and (checkpoint is None or _same_format(one, choice))]
     if not others:
@@ -129,7 +138,7 @@ def _why_not(runs: Target, target: str, candidate: Candidate) -> str:
     """The reason why a target cannot run a deployment, as a clause; empty if it can."""
     if found := obstacle(candidate):
         return found
-    pool = candidate.pool
+    pool = candidate.pools[0]
     family = find_engine(pool.engine_preset or pool.engine).family
     if family not in runs.engines:
         return f"{target} runs only {' and '.join(runs.engines)}, not {pool.engine}"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 
 from tonnage.deploy.service import Service
+from tonnage.plan.candidate import Candidate
 from tonnage.plan.pool import Pool
 
 WIDTH = 130
@@ -12,14 +14,22 @@ WIDTH = 130
 
 def choice_line(service: Service) -> str:
     """What is deployed, in a line."""
-    return _pool_line(service.pool)
+    return _line(service.choice)
 
 
-def _pool_line(pool: Pool) -> str:
+def instances_words(pools: Sequence[Pool], noun: str = "instance") -> str:
+    """Such as "8 instances", or "3 prefill and 5 decode instances"."""
+    if len(pools) == 1:
+        return f"1 {noun}" if pools[0].instances == 1 else f"{pools[0].instances} {noun}s"
+    return f"{' and '.join(f'{pool.instances} {pool.role}' for pool in pools)} {noun}s"
+
+
+def _line(choice: Candidate) -> str:
+    pool = choice.pools[0]
     names = {"PP": pool.pp, "DP": pool.dp, "EP": pool.ep}
     split = ", ".join([f"TP {pool.tp}", *(f"{name} {value}" for name, value in names.items() if value > 1)])
-    instances = "1 instance" if pool.instances == 1 else f"{pool.instances} instances"
-    return f"{instances} of {pool.model} in {pool.precision}, {split}, {pool.engine} on {pool.gpu}, {pool.systems} × {pool.system}"
+    where = f"{pool.engine} on {pool.gpu}, {choice.systems} × {pool.system}"
+    return f"{instances_words(choice.pools)} of {pool.model} in {pool.precision}, {split}, {where}"
 
 
 def instead_line(service: Service) -> str:
@@ -28,8 +38,8 @@ def instead_line(service: Service) -> str:
         return ""
     choice, pool = service.instead.choice, service.pool
     told = (
-        f"These files do not deploy the plan's choice ({'; '.join(map(_pool_line, choice.pools))}): {service.instead.why}. They deploy "
-        f"the nearest other deployment of the plan: {_pool_line(pool)}. It needs {_against(pool.systems, choice.systems)}."
+        f"These files do not deploy the plan's choice ({_line(choice)}): {service.instead.why}. They deploy "
+        f"the nearest other deployment of the plan: {_line(service.choice)}. It needs {_against(pool.systems, choice.systems)}."
     )
     if not service.choice.checked:
         again = f"`--gpu {pool.gpu} --engine {pool.engine_preset}`"
@@ -67,9 +77,10 @@ def gpu_words(service: Service) -> str:
 def carries_line(service: Service) -> str:
     """What it carries, in a line."""
     choice = service.choice
+    one = "One instance" if len(choice.pools) == 1 else "One instance of either pool, on average,"
     in_flight = f", {choice.concurrency_per_instance:,.0f} requests in flight" if choice.concurrency_per_instance else ""
     return (
-        f"One instance carries {choice.requests_per_second_per_instance:.4g} requests/s inside the limits{in_flight}; the plan counts on "
+        f"{one} carries {choice.requests_per_second_per_instance:.4g} requests/s inside the limits{in_flight}; the plan counts on "
         f"{choice.sized_rate:.4g}, all instances together on {service.capacity:.4g}. The peak is "
         f"{service.plan.demand.sizing_requests_per_second:.4g}."
     )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from tonnage.plan.at_peak import AtPeak
 from tonnage.plan.confidence import Confidence
 from tonnage.plan.document import DERIVES, Shown
+from tonnage.plan.fleet import Fleet
 from tonnage.plan.identity import Identity
 from tonnage.plan.limit import Bound
 from tonnage.plan.load import Load
@@ -20,15 +22,19 @@ if TYPE_CHECKING:
     from tonnage.plan.memory import MemoryPart
     from tonnage.spec.deployment import EngineKnobs, Parallelism
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate(Shown):
     """One deployment that can carry the load, and how many of it are needed.
 
-    Where it has one pool, as is usual, the names of that pool can be read on the candidate itself, in Python and in JSON.
+    It has one pool, as is usual, or two: prefill and decode. What its pools agree on can be read on the candidate itself, in Python and in
+    JSON: everything of one pool; of two pools of one deployment all but the role. Figures of one
+    instance are those of all instances over their number, so that they count instances of both pools alike.
 
     Attributes:
-        pools: what is deployed; one pool, or one for prefill and one for decode.
+        pools: what is deployed; one pool, or one for prefill and one for decode. Pools on one kind of system stand in the same systems.
         systems_exact: systems at the asked confidence, without rounding and spare.
         requests_per_second_per_instance: highest load of one instance inside the limits; likewise per GPU and per 8 GPUs.
         output_tokens_per_second_per_8_gpus: at that load; None where not measured.
@@ -84,8 +90,14 @@ class Candidate(Shown):
     checked: bool = False
 
     def derived(self) -> tuple[str, ...]:
-        """The names of the only pool; of several pools only what adds up."""
-        return self.DERIVED if len(self.pools) == 1 else ("instances", "systems")
+        """What adds up over the pools, and what they agree on."""
+        added = {"instances", "systems"}
+        return tuple(name for name in self.DERIVED if name in added or self._agree_on(name))
+
+    def _agree_on(self, name: str) -> bool:
+        """Whether every pool has the same value under a name; no pools have none."""
+        values = [getattr(pool, name) for pool in self.pools]
+        return bool(values) and all(value == values[0] for value in values)
 
     @property
     def pool(self) -> Pool:
@@ -98,90 +110,111 @@ class Candidate(Shown):
             raise ValueError(f"the deployment has {len(self.pools)} pools; look at each of them in pools")
         return self.pools[0]
 
+    def same(self, read: Callable[[Pool], T]) -> T:
+        """What is read of every pool, which they agree on.
+
+        Raises:
+            ValueError: the pools differ.
+        """
+        first, *others = map(read, self.pools)
+        if any(other != first for other in others):
+            raise ValueError(f"the {len(self.pools)} pools of the deployment differ; look at each of them in pools")
+        return first
+
+    @property
+    def ratio(self) -> str:
+        """Instances of each of several pools, such as "3:5"; "" for one pool."""
+        return ":".join(str(pool.instances) for pool in self.pools) if len(self.pools) > 1 else ""
+
+    @property
+    def fleet(self) -> Fleet:
+        """Its systems, and what an instance of any pool takes of them."""
+        return Fleet(systems=self.systems, gpus_per_instance=self.parallelism.gpus, gpus_per_system=self.gpus_per_system)
+
     @property
     def identity(self) -> Identity:
-        """What the deployment of the only pool is called."""
-        return self.pool.identity
+        """What the deployment is called."""
+        return self.same(lambda pool: pool.identity)
 
     @property
     def gpu(self) -> str:
-        """GPU of the only pool, a catalog id."""
-        return self.pool.gpu
+        """GPU, a catalog id."""
+        return self.same(lambda pool: pool.gpu)
 
     @property
     def system(self) -> str:
-        """System of the only pool, a catalog id."""
-        return self.pool.system
+        """System, a catalog id."""
+        return self.same(lambda pool: pool.system)
 
     @property
     def gpus_per_system(self) -> int:
-        """GPUs in one system of the only pool."""
-        return self.pool.gpus_per_system
+        """GPUs in one system."""
+        return self.same(lambda pool: pool.gpus_per_system)
 
     @property
     def precision(self) -> str:
-        """Number format of the only pool."""
-        return self.pool.precision
+        """Number format."""
+        return self.same(lambda pool: pool.precision)
 
     @property
     def tp(self) -> int:
-        """Tensor-parallel degree of the only pool."""
-        return self.pool.tp
+        """Tensor-parallel degree."""
+        return self.same(lambda pool: pool.tp)
 
     @property
     def pp(self) -> int:
-        """Pipeline-parallel degree of the only pool."""
-        return self.pool.pp
+        """Pipeline-parallel degree."""
+        return self.same(lambda pool: pool.pp)
 
     @property
     def dp(self) -> int:
-        """Data-parallel attention ranks of the only pool."""
-        return self.pool.dp
+        """Data-parallel attention ranks."""
+        return self.same(lambda pool: pool.dp)
 
     @property
     def ep(self) -> int:
-        """Expert-parallel degree of the only pool."""
-        return self.pool.ep
+        """Expert-parallel degree."""
+        return self.same(lambda pool: pool.ep)
 
     @property
     def engine(self) -> str:
-        """Engine of the only pool, as users call it."""
-        return self.pool.engine
+        """Engine, as users call it."""
+        return self.same(lambda pool: pool.engine)
 
     @property
     def engine_preset(self) -> str:
-        """Engine preset of the only pool."""
-        return self.pool.engine_preset
+        """Engine preset."""
+        return self.same(lambda pool: pool.engine_preset)
 
     @property
     def knobs(self) -> EngineKnobs | None:
-        """Engine knobs of the only pool."""
-        return self.pool.knobs
+        """Engine knobs."""
+        return self.same(lambda pool: pool.knobs)
 
     @property
     def memory(self) -> tuple[MemoryPart, ...]:
-        """Where the memory of a GPU of the only pool goes."""
-        return self.pool.memory
+        """Where the memory of a GPU goes."""
+        return self.same(lambda pool: pool.memory)
 
     @property
     def kv_tokens(self) -> int | None:
-        """Tokens that the KV cache of an instance of the only pool holds."""
-        return self.pool.kv_tokens
+        """Tokens that the KV cache of an instance holds."""
+        return self.same(lambda pool: pool.kv_tokens)
 
     @property
     def launch(self) -> tuple[str, ...]:
-        """The command that starts an instance of the only pool."""
-        return self.pool.launch
+        """The command that starts an instance."""
+        return self.same(lambda pool: pool.launch)
 
     @property
     def launch_file(self) -> dict[str, Any]:
         """The configuration file that this command names."""
-        return self.pool.launch_file
+        return self.same(lambda pool: pool.launch_file)
 
     @property
     def parallelism(self) -> Parallelism:
-        """How an instance of the only pool is split."""
-        return self.pool.parallelism
+        """How an instance is split."""
+        return self.same(lambda pool: pool.parallelism)
 
     @property
     def instances(self) -> int:
@@ -190,13 +223,20 @@ class Candidate(Shown):
 
     @property
     def systems(self) -> int:
-        """Whole systems of all pools, spare ones included."""
-        return sum(pool.systems for pool in self.pools)
+        """Whole systems of all pools, spare ones included; pools on one kind of system share them."""
+        return sum(one.systems for one in self._shared())
 
     @property
     def gpus(self) -> int:
         """GPUs bought."""
-        return sum(pool.fleet.gpus for pool in self.pools)
+        return sum(one.fleet.gpus for one in self._shared())
+
+    def _shared(self) -> list[Pool]:
+        """Of the pools on each kind of system the one with most of them, in which the others stand too."""
+        most: dict[str, Pool] = {}
+        for pool in self.pools:
+            most[pool.system] = max(most.get(pool.system, pool), pool, key=lambda one: one.systems)
+        return list(most.values())
 
     @property
     def sized_rate(self) -> float:
@@ -205,8 +245,13 @@ class Candidate(Shown):
         return self.requests_per_second_per_instance if sized is None else sized
 
     def on(self, *, systems: int, instances: int) -> Candidate:
-        """The same with another number of systems of the only pool."""
-        return replace(self, pools=(replace(self.pool, systems=systems, instances=instances),))
+        """The same with another number of systems, and of instances, in the shares of its pools."""
+        if len(self.pools) == 1:
+            return replace(self, pools=(replace(self.pool, systems=systems, instances=instances),))
+        first, last = self.pools
+        prefill = min(max(round(instances * first.instances / self.instances), 1), instances - 1)
+        counts = (prefill, instances - prefill)
+        return replace(self, pools=tuple(replace(one, systems=systems, instances=n) for one, n in zip((first, last), counts, strict=True)))
 
 
 def mean_latency(candidate: Candidate) -> float:

@@ -25,6 +25,7 @@ from tonnage.plan.fleet_check import FleetCheck
 from tonnage.plan.growth import Growth
 from tonnage.plan.job import JobDone
 from tonnage.plan.note import Note
+from tonnage.plan.other_serving import OtherServing
 from tonnage.plan.pareto import ParetoPoint
 from tonnage.plan.percentile_answer import PercentileAnswer
 from tonnage.plan.prefix_cache import PrefixCache
@@ -78,6 +79,10 @@ class Plan(Shown):
         aim: what the choice aims at and must not exceed; None where nothing was said of it, and the fewest GPUs are chosen.
         runner_up: the best deployment on another GPU type; None where none was tried or meets the limits.
         measured: the answer of the scenario's own benchmarks; None where it names none.
+        pools_instead: the best deployment in two pools, prefill and decode, where it needs fewer GPUs than the choice, whose instances do
+            both; None, and not in the JSON, where none does, or none was looked for.
+        together_instead: the best deployment whose instances do both, where the choice has two pools; None, and not in the JSON, elsewhere
+            and where none meets the limits at the asked confidence.
         autoscaling: by which rule the choice is scaled over its hours; None, and not in the JSON, unless asked.
         growth: how many systems of the choice a growing load takes later; None, and not in the JSON, unless asked; of systems that exist
             ``existing`` says it.
@@ -86,7 +91,7 @@ class Plan(Shown):
     __pydantic_config__ = DERIVES
 
     DERIVED: ClassVar[tuple[str, ...]] = ("schema", "choice", "choices")
-    WHERE_ASKED: ClassVar[tuple[str, ...]] = ("autoscaling", "growth")
+    WHERE_ASKED: ClassVar[tuple[str, ...]] = ("autoscaling", "growth", "pools_instead", "together_instead")
 
     scenario: Understood
     asked: Scenario | None = None
@@ -114,6 +119,8 @@ class Plan(Shown):
     runner_up: RunnerUp | None = None
     measured: Measured | None = None
     autoscaling: Autoscaling | None = None
+    pools_instead: OtherServing | None = None
+    together_instead: OtherServing | None = None
     growth: Growth | None = None
 
     @property

@@ -24,10 +24,12 @@ class Pool(Identity):
         system: catalog id of the systems that the instances stand in.
         gpus_per_system: GPUs in one of them.
         knobs: of the engine; None where a benchmark did not say them.
-        instances, systems: spare ones included.
+        instances: spare ones included.
+        systems: spare ones included; two pools on one kind of system stand in the same ones, and both name all of them.
         memory: where the memory of each GPU goes; empty where it is not known.
         kv_tokens: tokens that the KV cache of one instance holds; None where it is not known.
-        launch: the command that starts the engine of one instance, as an argument list; empty where no command is known.
+        launch: the command that starts the engine of one instance, as an argument list; empty where no command is known. What makes it
+            a prefill or a decode instance is not in it: that depends on what runs it, and ``tonnage deploy`` adds it.
         launch_file: the configuration file that this command names ``plan.launch.FILE``, as nested values; empty where it needs none.
     """
 

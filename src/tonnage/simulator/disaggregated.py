@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING, Any
 from tonnage.perf.memory import MemoryPlan, memory_plan
 from tonnage.perf.terms import step_model
 from tonnage.simulator.engine import Engine
-from tonnage.simulator.pools import KvLink, PooledEngine, simulate_pools
+from tonnage.simulator.pools import KvLink, check_pools, simulate_pools
 from tonnage.simulator.request import RECEIVING
+from tonnage.simulator.router import DEFAULT_ROUTER
 from tonnage.spec.catalog import system_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tonnage.perf.step import StepModel
     from tonnage.results.requests import Requests
-    from tonnage.spec.deployment import Deployment
+    from tonnage.spec.deployment import Deployment, EngineKnobs
+    from tonnage.spec.hardware import Gpu
     from tonnage.spec.workload import Trace
 
 NETWORK_BYTES_S = 50e9
@@ -53,66 +58,98 @@ class Disaggregated:
         if self.link_bytes_s is not None:
             return self.link_bytes_s
         gpu = self.prefill.gpu
-        joined = gpu.link == "nvlink" and gpu == self.decode.gpu and self.gpus <= system_of(gpu).gpus
-        return gpu.link_gb_s / 2 * 1e9 if joined else NETWORK_BYTES_S
+        return sent_bytes_s(gpu, together=gpu == self.decode.gpu and self.gpus <= system_of(gpu).gpus)
 
 
-def simulate_disaggregated(plan: Disaggregated, trace: Trace, *, plain: bool = False) -> Requests:
+def sent_bytes_s(gpu: Gpu, *, together: bool) -> float:
+    """Bytes per second that a GPU sends to one of the other pool; ``together`` where both stand in one system."""
+    return gpu.link_gb_s / 2 * 1e9 if together and gpu.link == "nvlink" else NETWORK_BYTES_S
+
+
+def simulate_disaggregated(plan: Disaggregated, trace: Trace, *, plain: bool = False, router: str = DEFAULT_ROUTER) -> Requests:
     """Simulate requests on both pools; every attention rank of an instance is an engine of its own.
 
     Args:
         plan: the pools.
         trace: the requests.
         plain: whether the readable simulator runs instead of the compiled one, which gives the same record.
+        router: of each pool, one of ``pools.COUNTING``.
 
     Raises:
         DoesNotFit: the weights exceed the memory.
         InputError: a trace or knobs that cannot be run.
     """
-    return simulate_pools(trace, _pool(plan.prefill, plan.prefill_instances, plain=plain), _decoding(plan, plain=plain), link_of(plan))
-
-
-def link_of(plan: Disaggregated) -> KvLink:
-    """The way of a cache: by the bytes of each kind of layer, on whichever side a GPU holds more of them."""
-    sides = [memory_plan(plan.prefill), memory_plan(decode_worker(plan.decode))]
-    return KvLink(
-        bytes_per_token=_most(sides, "kv_bytes_per_token"),
-        window_bytes_per_token=_most(sides, "window_bytes_per_token"),
-        window_tokens=_most(sides, "window_tokens"),
-        state_bytes=_most(sides, "state_bytes"),
-        bytes_s=plan.bytes_s,
-        latency_s=plan.latency_s,
-        layers=plan.prefill.model.layers,
-        overlap=plan.overlap,
-        block_tokens=plan.prefill.knobs.tokens_per_block,
+    decode, sides = decode_worker(plan.decode), (memory_plan(plan.prefill), memory_plan(decode_worker(plan.decode)))
+    first, second = (
+        engines(
+            step_model(deployment),
+            deployment.knobs,
+            memory,
+            instances * deployment.parallelism.dp,
+            max_context=deployment.model.max_context,
+            inside=deployment is decode,
+            plain=plain,
+        )
+        for deployment, memory, instances in zip(
+            (plan.prefill, decode), sides, (plan.prefill_instances, plan.decode_instances), strict=True
+        )
     )
+    link = link_between(*sides, bytes_s=plan.bytes_s, latency_s=plan.latency_s, overlap=plan.overlap)
+    return (simulate_pools if plain else pooled_record)(trace, first, second, link, router)
 
 
-def _most(sides: list[MemoryPlan], name: str) -> int:
-    return max(int(getattr(side, name)) for side in sides)
+def pooled_record(
+    trace: Trace, prefill: Sequence[Engine], decode: Sequence[Engine], link: KvLink, router: str, *, seed: int = 0
+) -> Requests:
+    """The record of ``simulate_pools`` of idle compiled engines: by whole fleets where these give it, in a small part of the time."""
+    check_pools(prefill, decode, link, router)
+    if not trace.concurrency:
+        from tonnage.simulator.kernel.pools import run_pools
+
+        first, second = ([engine.machine for engine in pool] for pool in (prefill, decode))
+        found = run_pools(trace, first, second, link, router, seed=seed)
+        if found is not None:
+            return found
+    return simulate_pools(trace, prefill, decode, link, router, seed=seed)
+
+
+def link_between(prefill: MemoryPlan, decode: MemoryPlan, *, bytes_s: float, latency_s: float = 0.0, overlap: bool = False) -> KvLink:
+    """The way of a cache: by the bytes of each kind of layer, on whichever side a GPU holds more of them."""
+
+    def most(name: str) -> int:
+        return max(int(getattr(side, name)) for side in (prefill, decode))
+
+    return KvLink(
+        bytes_per_token=most("kv_bytes_per_token"),
+        window_bytes_per_token=most("window_bytes_per_token"),
+        window_tokens=most("window_tokens"),
+        state_bytes=most("state_bytes"),
+        bytes_s=bytes_s,
+        latency_s=latency_s,
+        layers=prefill.deployment.model.layers,
+        overlap=overlap,
+        block_tokens=prefill.deployment.knobs.tokens_per_block,
+    )
 
 
 def decode_worker(deployment: Deployment) -> Deployment:
     """A deployment as it decodes for others: it cuts prompts only where it has lost a cache, and SGLang's follows vLLM's rules."""
-    scheduler = deployment.knobs.scheduler
-    rules = scheduler if scheduler in RECEIVING else "vllm"
-    return replace(deployment, knobs=replace(deployment.knobs, scheduler=rules, chunked_prefill=True, receive_interval=1))
+    return replace(deployment, knobs=decode_knobs(deployment.knobs))
 
 
-def _pool(deployment: Deployment, instances: int, *, plain: bool, inside: bool = False) -> list[PooledEngine]:
-    """The engines of a pool; those that get requests from other engines are reached without a front end."""
+def decode_knobs(knobs: EngineKnobs) -> EngineKnobs:
+    """The knobs of such a deployment."""
+    rules = knobs.scheduler if knobs.scheduler in RECEIVING else "vllm"
+    return replace(knobs, scheduler=rules, chunked_prefill=True, receive_interval=1)
+
+
+def engines(
+    step: StepModel, knobs: EngineKnobs, memory: MemoryPlan, count: int, *, max_context: int = 0, inside: bool = False, plain: bool = False
+) -> list[Any]:
+    """The engines of a pool; those that get requests ``inside``, from other engines, are reached without a front end."""
     from tonnage.simulator import reference
 
-    memory, step = memory_plan(deployment), step_model(deployment)
-    if inside:
-        step = replace(step, frontend_s=0.0)
     kind: Any = reference.Engine if plain else Engine
-    count = instances * deployment.parallelism.dp
-    more: dict[str, Any] = {"windows": memory.windows, "max_context": deployment.model.max_context} | (
-        {"ends_only": True} if inside and not plain else {}
-    )
-    return [kind(step, deployment.knobs, memory.blocks, seed=place, **more) for place in range(count)]
-
-
-def _decoding(plan: Disaggregated, *, plain: bool) -> list[PooledEngine]:
-    return _pool(decode_worker(plan.decode), plan.decode_instances, plain=plain, inside=True)
+    step = replace(step, frontend_s=0.0) if inside else step
+    more: dict[str, Any] = {"ends_only": True} if inside and not plain else {}
+    return [kind(step, knobs, memory.blocks, windows=memory.windows, max_context=max_context, seed=place, **more) for place in range(count)]

@@ -1,7 +1,7 @@
 """Two pools of engines: one computes prompts, the other decodes, and the KV cache goes from the first to the second over a link.
 
-A request goes to the prefill engine with the fewest requests that were sent there and have not ended, the lowest number among equals. That
-engine computes the prompt and makes the first token. Then its cache is sent to the decode engine with the fewest requests, which lets the
+Each pool has a router of its own (``router.py``), which sees the requests that were sent to its engines and have not come back. A request
+goes to a prefill engine, which computes the prompt and makes the first token. Then its cache is sent to a decode engine, which lets the
 request in by its own rules: a slot, and blocks of its own. The client is answered by the decode engine alone, as behind Dynamo, llm-d and
 SGLang's router: it has the first token together with the first one that is decoded, after the transfer and after the wait for a slot. The
 source keeps its blocks until the transfer has ended. An engine sends one cache after another; with ``overlap`` the layers that are computed
@@ -9,7 +9,8 @@ are sent while the others still are.
 
 The pools are driven from outside by ``submit``, ``next_event`` and ``advance``, so that no scheduler knows of them, and the compiled engine
 and the reference give the same record. An engine whose blocks are held by transfers goes round in empty steps until some come back, as a
-real one does; so prefill engines are advanced step by step, and only decode engines take steps that are alike at once.
+real one does; so prefill engines are advanced step by step, and only decode engines take steps that are alike at once. In an open loop
+``kernel/pools.py`` gives the same record in a small part of the time, unless transfers leave a prefill engine short of blocks.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from tonnage.errors import InputError
+from tonnage.errors import InputError, option
 from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED, Requests
 from tonnage.simulator.request import Request
+from tonnage.simulator.router import DEFAULT_ROUTER, ROUTERS, View, memory_of
+from tonnage.simulator.router import Request as Routed
 from tonnage.units import PS_PER_NS, PS_PER_S
 
 if TYPE_CHECKING:
@@ -33,8 +36,11 @@ if TYPE_CHECKING:
     from tonnage.simulator.happened import Happened
     from tonnage.spec.workload import Trace
 
-COME, HANDED, RELEASED = range(3)
-"""What happens between engines: a request is sent, its prompt is computed, its cache has arrived."""
+ENDED, COME, HANDED, RELEASED = range(4)
+"""What happens between engines: an answer is back at the router, a request is sent, its cache has arrived, its source is free of it."""
+
+COUNTING = ("least-outstanding", "round-robin", "random", "power-of-two", "weighted")
+"""Routers that a pool may have: they look at nothing but requests."""
 
 
 class PooledEngine(Protocol):
@@ -91,42 +97,60 @@ class KvLink:
     overlap: bool = False
     block_tokens: int = 16
 
-    def bytes_of(self, tokens: int) -> int:
-        """Bytes of the cache of a prompt, per GPU."""
-        return tokens * self.bytes_per_token + min(tokens, self.window_tokens) * self.window_bytes_per_token + self.state_bytes
+    def bytes_of(self, tokens: Any) -> Any:
+        """Bytes of the cache of a prompt, per GPU; of each prompt where ``tokens`` is an array."""
+        return tokens * self.bytes_per_token + np.minimum(tokens, self.window_tokens) * self.window_bytes_per_token + self.state_bytes
 
-    def takes_ps(self, tokens: int, computed_ps: int) -> int:
-        """How long the cache of a prompt is on its way once the prompt is computed and the link is free, in picoseconds.
+    def takes_ps(self, tokens: Any, computed_ps: Any) -> Any:
+        """How long the cache of a prompt is on its way once the prompt is computed and the link is free, in whole picoseconds.
 
         Args:
-            tokens: of the prompt.
+            tokens: of the prompt, or of each of several.
             computed_ps: how long its last step took, in which earlier layers may have been sent.
         """
         whole = self.bytes_of(tokens) / self.bytes_s * PS_PER_S
         if self.overlap:
-            whole = max(whole - computed_ps * (self.layers - 1) / self.layers, whole / self.layers)
-        return math.ceil(whole + self.latency_s * PS_PER_S)
+            whole = np.maximum(whole - computed_ps * (self.layers - 1) / self.layers, whole / self.layers)
+        return np.ceil(whole + self.latency_s * PS_PER_S).astype(np.int64)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class _Member:
     engine: PooledEngine
-    outstanding: int = 0
     link_free: int = 0
     numbers: list[int] = field(default_factory=list)
+
+
+class _Router:
+    """What gives requests to the engines of one pool."""
+
+    def __init__(self, name: str, count: int, seed: int) -> None:
+        self.choose, self.memory, self.requests, self.sent = ROUTERS[name], memory_of(count, seed), [0] * count, 0
+        ones, zeros = [1] * count, [0] * count
+        self.view = View(available=ones, requests=self.requests, tokens=zeros, kv_used=zeros, matched=zeros, weight=ones)
+
+    def next(self, isl: int) -> int:
+        """The engine of the next request."""
+        place = self.choose(self.view, Routed(number=self.sent, session=-1, isl=isl), self.memory)
+        self.sent += 1
+        self.requests[place] += 1
+        return place
 
 
 class Pools:
     """A run of both pools."""
 
-    def __init__(self, trace: Trace, prefill: Sequence[PooledEngine], decode: Sequence[PooledEngine], link: KvLink) -> None:
+    def __init__(
+        self, trace: Trace, prefill: Sequence[PooledEngine], decode: Sequence[PooledEngine], link: KvLink, *, router: str, seed: int
+    ) -> None:
         """Put the requests of an open loop, or the first of each client, on their way."""
         self.trace, self.link = trace, link
+        self.to_prefill, self.to_decode = _Router(router, len(prefill), seed), _Router(router, len(decode), seed)
         self.prefill = [_Member(engine=engine) for engine in prefill]
         self.decode = [_Member(engine=engine) for engine in decode]
         self.members = [*self.prefill, *self.decode]
         self.events: list[tuple[int, int, int, Any]] = []
-        self.pushed = self.sent = self.program_free = 0
+        self.sent = self.program_free = 0
         count = len(trace)
         self.due, self.first, self.last = (np.full(count, -1, np.int64) for _ in range(3))
         self.status = np.full(count, UNFINISHED, np.int8)
@@ -139,10 +163,9 @@ class Pools:
             for due in trace.due_ps.tolist():
                 self.send(due)
 
-    def push(self, at: int, kind: int, what: Any) -> None:
-        """Note what happens outside of the engines."""
-        self.pushed += 1
-        heapq.heappush(self.events, (at, kind, self.pushed, what))
+    def push(self, at: int, kind: int, number: int, what: Any = None) -> None:
+        """Note what happens to a request outside of the engines; at one instant, the lowest number goes first."""
+        heapq.heappush(self.events, (at, kind, number, what))
 
     def send(self, due: int) -> None:
         """Put the next request on its way."""
@@ -166,11 +189,11 @@ class Pools:
                 return
             for i, member in enumerate(self.members):
                 if waits[i] <= now:
-                    self.read(i, member.engine.advance(int(now)))
+                    self.read(i, member.engine.advance(int(now)), int(now))
                     waits[i] = self.next_of(member)
             while self.events and self.events[0][0] <= now:
-                _, kind, _, what = heapq.heappop(self.events)
-                touched = (self.come, self.handed, self.released)[kind](int(now), what)
+                _, kind, number, what = heapq.heappop(self.events)
+                touched = (self.ended, self.come, self.handed, self.released)[kind](int(now), number, what)
                 waits[touched] = self.next_of(self.members[touched])
 
     def next_of(self, member: _Member) -> float:
@@ -178,20 +201,30 @@ class Pools:
         at = member.engine.next_event()
         return math.inf if at is None else max(at, member.engine.now)
 
-    def come(self, now: int, number: int) -> int:
+    def ended(self, now: int, number: int, i: int) -> int:
+        """An answer is back at the router, so that its engine has one request less."""
+        if i < len(self.prefill):
+            self.to_prefill.requests[i] -= 1
+        else:
+            self.to_decode.requests[i - len(self.prefill)] -= 1
+        return i
+
+    def come(self, now: int, number: int, what: None) -> int:
         """A request goes to a prefill engine: to make one token."""
-        place = self.least(self.prefill)
-        self.prefill[place].outstanding += 1
+        place = self.to_prefill.next(self.isl[number])
         self.prefill[place].engine.submit(Request(id=number, isl=self.isl[number], osl=1, at=now))
         self.place[number] = place
         return place
 
-    def read(self, i: int, happened: Happened) -> None:
-        """Take note of what an engine did."""
+    def read(self, i: int, happened: Happened, now: int) -> None:
+        """Take note of what an engine did; an answer may be back later than its last step has ended."""
         ended = np.flatnonzero(happened.status != UNFINISHED)
         columns = (column[ended].tolist() for column in (happened.ids, happened.at, happened.status))
         for number, at, status in zip(*columns, strict=True):
-            self.members[i].outstanding -= 1
+            if at > now:
+                self.push(at, ENDED, number, i)
+            else:
+                self.ended(now, number, i)
             if i < len(self.prefill):
                 self.computed(i, number, at, status)
             else:
@@ -203,31 +236,29 @@ class Pools:
             member = self.members[i]
             held = member.engine.hold(-(-self.isl[number] // self.link.block_tokens))
             starts = max(at, member.link_free)
-            member.link_free = starts + self.link.takes_ps(self.isl[number], member.engine.last_step_ps)
-            self.push(member.link_free, HANDED, (number, i, held))
+            member.link_free = starts + int(self.link.takes_ps(self.isl[number], member.engine.last_step_ps))
+            self.push(member.link_free, HANDED, number, (i, held))
             return
         self.first[number] = at if status == COMPLETED else -1
         self.end(number, at, status)
 
-    def handed(self, now: int, what: tuple[int, int, int]) -> int:
+    def handed(self, now: int, number: int, what: tuple[int, int]) -> int:
         """A cache has arrived: the request goes to the decode engine that it was sent to."""
-        number, source, held = what
-        place = self.least(self.decode)
-        self.decode[place].outstanding += 1
+        place = self.to_decode.next(self.isl[number])
         member = self.decode[place]
         member.numbers.append(number)
         at = max(now, member.engine.now)
         member.engine.submit(Request(id=number, isl=self.isl[number], osl=self.osl[number], at=at, received=True))
         self.place[number] = place
-        self.push(now, RELEASED, (source, held))
+        self.push(now, RELEASED, number, what)
         return len(self.prefill) + place
 
-    def released(self, now: int, what: tuple[int, int]) -> int:
+    def released(self, now: int, number: int, what: tuple[int, int]) -> int:
         """The source gives up its blocks."""
         source, held = what
         engine = self.members[source].engine
         if engine.now < now:
-            self.read(source, engine.advance(now))
+            self.read(source, engine.advance(now), now)
         engine.release(held)
         return source
 
@@ -238,31 +269,34 @@ class Pools:
             self.last[number] = at
         self.answer(at)
 
-    def least(self, members: Sequence[_Member]) -> int:
-        """The engine with the fewest requests."""
-        return min(range(len(members)), key=lambda i: (members[i].outstanding, i))
 
-
-def simulate_pools(trace: Trace, prefill: Sequence[PooledEngine], decode: Sequence[PooledEngine], link: KvLink) -> Requests:
+def simulate_pools(
+    trace: Trace,
+    prefill: Sequence[PooledEngine],
+    decode: Sequence[PooledEngine],
+    link: KvLink,
+    router: str = DEFAULT_ROUTER,
+    *,
+    seed: int = 0,
+) -> Requests:
     """Simulate requests on a prefill pool and a decode pool.
 
     Args:
         trace: the requests, of an open or a closed loop.
         prefill, decode: idle engines at time 0.
         link: between any two of them.
+        router: of each pool, one of ``COUNTING``.
+        seed: of the routers' random choices.
 
     Returns:
         The record in the order of the trace; ``instance`` is the decode engine, or the prefill engine of a request of one token. Gaps
         are those of all tokens; the one between the first token and the second is 0.
 
     Raises:
-        InputError: a pool without engines, or a link without bandwidth.
+        InputError: a pool without engines, a link without bandwidth, or a router that looks at more than requests.
     """
-    if not prefill or not decode:
-        raise InputError("pools: each has one engine at least")
-    if not link.bytes_s > 0:
-        raise InputError("pools: the link between them has a bandwidth above 0")
-    run = Pools(trace, prefill, decode, link)
+    check_pools(prefill, decode, link, router)
+    run = Pools(trace, prefill, decode, link, router=router, seed=seed)
     run.go()
     sent = run.sent
     parts = [engine.requests() for engine in (*prefill, *decode)]
@@ -282,6 +316,22 @@ def simulate_pools(trace: Trace, prefill: Sequence[PooledEngine], decode: Sequen
         preemptions=preemptions[:sent],
         gaps=np.sum([part.gaps for part in parts], axis=0),
     )
+
+
+def check_pools(prefill: Sequence[Any], decode: Sequence[Any], link: KvLink, router: str) -> None:
+    """Refuse what cannot be two pools.
+
+    Raises:
+        InputError: a pool without engines, a link without bandwidth, or a router that looks at more than requests.
+    """
+    if not prefill or not decode:
+        raise InputError("pools: each has one engine at least")
+    if not link.bytes_s > 0:
+        raise InputError("pools: the link between them has a bandwidth above 0")
+    if router not in COUNTING:
+        raise InputError(
+            f"{option('router')}: two pools are simulated behind routers that count requests; choose from {', '.join(COUNTING)}"
+        )
 
 
 def _ns(at: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -43,8 +43,7 @@ def _seen(best: Sized, rate: float, mark: Mark, saturation: float) -> Summary:
         return contender.at_peak().seen(best.systems).summary
     if mark == "limit":
         return best.as_predicted.summary
-    together = contender.instance.standing_for(best.instances)
-    return contender.runs.open(contender.running, together, rate, SURE if rate >= BUSY * saturation else QUICK).summary
+    return contender.seen(best.instances, rate, SURE if rate >= BUSY * saturation else QUICK).summary
 
 
 def _point(best: Sized, rate: float, mark: Mark, saturation: float) -> CurvePoint:

@@ -1,7 +1,8 @@
 """Why the chosen point is where it is: which term of the step binds, which limit binds, where the memory goes.
 
 The terms are the mean over the engine steps of a simulated run at the highest load inside the limits, each
-step taken apart by the formula that estimated it (``perf/vectorised_step.py``), so that the terms add up to the step.
+step taken apart by the formula that estimated it (``perf/vectorised_step.py``), so that the terms add up to the step. Of two pools they
+are the steps of the pool that ends the load.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING
 from tonnage.plan.explanation import Explanation, StepTerm
 from tonnage.plan.limit import SATURATION, THROUGHPUT, LimitUse, limit_of
 from tonnage.simulator.steps import CONTEXT_TOKENS, DECODE_SEQUENCES, DURATION, PAIRS_2, PREFILL_SEQUENCES, PREFILL_TOKENS
-from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.limits import statistic_s
 from tonnage.units import PS_PER_S
 
@@ -30,8 +30,8 @@ MOST_STEPS = 50_000
 
 def explained(best: Sized) -> Explanation:
     """The chosen deployment taken apart."""
-    instance, capacity = best.contender.running, best.as_predicted
-    steps = instance.recorded(capacity.rate, instance.requests_of(capacity.rate, QUICK), MOST_STEPS).steps
+    capacity = best.as_predicted
+    instance, rate, steps = best.contender.recorded(capacity, MOST_STEPS)
     steps = steps[len(steps) // 5 :]
     mean = float(steps[:, DURATION].mean()) / PS_PER_S
     drafting = instance.step.drafting
@@ -51,7 +51,7 @@ def explained(best: Sized) -> Explanation:
         binds=parts[0].term,
         limits=_limits(best),
         binding_limit=capacity.binds or SATURATION,
-        front_end_busy=0.0 if capacity.binds == THROUGHPUT else _front_end_busy(instance, capacity.rate),
+        front_end_busy=0.0 if capacity.binds == THROUGHPUT else _front_end_busy(instance, rate),
     )
 
 

@@ -84,7 +84,7 @@ def notes(question: Question, best: Sized | None, candidates: Sequence[Candidate
 
 def _notes(question: Question, best: Sized | None, candidates: Sequence[Candidate]) -> Iterator[Note]:
     if question.load == "open" and not question.offline:
-        yield Routed(router=question.router, together=1 if best is None else best.contender.instance.standing_for(best.instances))
+        yield Routed(router=question.router, together=1 if best is None else best.contender.standing_for(best.instances))
     if candidates and candidates[0].marks:
         yield RestsOn(marks=candidates[0].marks)
     dropped = tuple(limit_of(limit) for limit in question.slo if limit not in question.limits)

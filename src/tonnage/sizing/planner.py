@@ -12,6 +12,7 @@ from tonnage.sizing.beyond import beyond
 from tonnage.sizing.curve import load_curve
 from tonnage.sizing.explain import explained
 from tonnage.sizing.fleet.existing import existing
+from tonnage.sizing.fleet.other_serving import pools_instead, together_instead
 from tonnage.sizing.fleet.prefix_cache import prefix_cache
 from tonnage.sizing.fleet.routers import behind_routers
 from tonnage.sizing.loads.offline import job_done
@@ -111,6 +112,9 @@ def _parts(search: Search, best: Sized) -> Parts:
         parts |= {"explain": lambda: explained(best), "routers": lambda: behind_routers(best), "tail": lambda: unreached(search, best)}
     if question.load == "open" and not question.offline:
         parts["curve"] = lambda: load_curve(best)
+        parts |= {"pools_instead": lambda: pools_instead(search, best)} if question.pools is None else {}
+    if question.pools is not None:
+        parts["together_instead"] = lambda: together_instead(search, best)
     return parts
 
 
@@ -131,5 +135,7 @@ NAMES = {
     "routers": "other routers",
     "tail": "higher confidence",
     "curve": "latency against load",
+    "pools_instead": "prefill and decode apart",
+    "together_instead": "instances that do both",
 }
 """What the progress calls each part."""

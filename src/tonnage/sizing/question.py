@@ -47,6 +47,20 @@ class Owned:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Pools:
+    """Prefill and decode in pools of their own.
+
+    Attributes:
+        link_bytes_s: bytes per second that a GPU sends to one of the other pool; None for NVLink where one system holds both pools, else a
+            port of 400 Gb/s for each GPU.
+        overlap: whether a layer's KV cache is sent as soon as it is computed.
+    """
+
+    link_bytes_s: float | None = None
+    overlap: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """One sizing question.
 
@@ -87,6 +101,7 @@ class Question:
         sharing: what prompts share; ``isl`` is then the length of whole prompts. None where they share nothing.
         prefix_caching: whether engines keep the KV blocks of earlier prompts; None leaves it to the engine.
         objective: what the choice has least of; the search itself tells the fewest GPUs from the shortest answers.
+        pools: how two pools are to be, where prefill and decode have one each; None where every instance does both.
     """
 
     model: Model
@@ -130,6 +145,7 @@ class Question:
     sharing: Sharing | None = None
     prefix_caching: bool | None = None
     objective: Objective = "gpus"
+    pools: Pools | None = None
 
     @property
     def limits(self) -> Slo:
@@ -138,7 +154,9 @@ class Question:
 
     @property
     def free_moves(self) -> tuple[str, ...]:
-        """The knobs that the asker did not set."""
+        """The knobs that the asker did not set; of two pools none is searched."""
+        if self.pools is not None:
+            return ()
         given = {"tokens": bool(self.max_num_tokens), "batch": bool(self.max_batch_sizes), "chunk": self.chunked_prefill is not None}
         return tuple(move for move in MOVES if not given[move])
 

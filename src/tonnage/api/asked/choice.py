@@ -120,7 +120,7 @@ class Race:
             return {}
         asked, needed = self.question.demand.sizing_requests_per_second, _serving(candidate, self.question.spare)
         serving = max(0, systems - (candidate.systems - needed))
-        carried = candidate.pool.fleet.of(serving).instances * candidate.sized_rate
+        carried = candidate.fleet.of(serving).instances * candidate.sized_rate
         carried = carried if carried < asked else asked * serving / needed
         return {"system": candidate.system, "most_systems": systems, "most_requests_per_second": carried}
 
@@ -139,10 +139,10 @@ class Race:
         standing, rate = candidate.systems - _serving(candidate, self.question.spare), candidate.sized_rate
 
         def held(instances: int) -> int:
-            return candidate.pool.fleet.holding(instances).systems + standing
+            return candidate.fleet.holding(instances).systems + standing
 
         def paid(instances: int) -> bool:
-            fewer = candidate.on(systems=held(instances), instances=candidate.pool.fleet.of(held(instances)).instances)
+            fewer = candidate.on(systems=held(instances), instances=candidate.fleet.of(held(instances)).instances)
             load = traffic.times(instances * rate / asked)
             usd = outlay(fewer, load, self.prices, spare=self.question.spare, model=model, where=self.where).own_usd_per_year
             return usd is not None and usd <= most

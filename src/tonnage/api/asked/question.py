@@ -15,6 +15,7 @@ from tonnage.api.asked.faults import Faults
 from tonnage.api.asked.growth import growth_of
 from tonnage.api.asked.lengths import LengthsFound, lengths_found, replays_lengths
 from tonnage.api.asked.people import check_day, says_no_load
+from tonnage.api.asked.pools import sized_pools
 from tonnage.api.asked.recordings import recording_from
 from tonnage.api.asked.scaling import check_scaling
 from tonnage.api.asked.shared_prompts import check_lengths, check_load, shared_blocks, sharing_of, sized_router
@@ -89,6 +90,7 @@ def questions_of(written: Scenario, *, source: str = "", flags: Mapping[str, obj
             faults.of(check_lengths, model, lengths, sharing)
     rest = _search(scenario, faults, sharing)
     faults.of(check_load, sharing, scenario, mode, rest["load"])
+    rest["pools"] = faults.of(sized_pools, scenario, mode=mode, shares=sharing is not None)
     _check_choice(scenario, mode, faults)
     faults.of(check_scaling, scenario, demand, mode)
     InputErrors.raise_if(faults.messages)

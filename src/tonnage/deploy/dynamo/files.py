@@ -13,10 +13,11 @@ from tonnage.deploy.kubernetes.bundle import bundle, disruptions, unchecked
 from tonnage.deploy.kubernetes.names import metadata
 from tonnage.deploy.kubernetes.placing import placing
 from tonnage.deploy.kubernetes.workload import CONFIG, file_volume, model_volume, resources
+from tonnage.deploy.kv_transfer import transfer_file, transfer_words
 from tonnage.deploy.labelled import labelled
 from tonnage.deploy.noted import noted, yaml_text
 from tonnage.deploy.service import PORT, Service
-from tonnage.deploy.told import argv_notes, head
+from tonnage.deploy.told import argv_notes, head, instances_words
 from tonnage.plan.launch import FILE
 from tonnage.plan.pool import Pool
 
@@ -65,7 +66,7 @@ def files(service: Service) -> dict[str, str]:
         "disruption-budget.yaml": yaml_text(disruptions(service, labelled(service))),
     }
     if service.file:
-        written["engine-config.yaml"] = yaml_text(engine_config(service, worker_file(service)))
+        written["engine-config.yaml"] = yaml_text(engine_config(service, {file_name(one): worker_file(one) for one in service.halves}))
     if service.local:
         written["model-cache.yaml"] = yaml_text(model_cache(service))
     scaled = service.target_in_flight is not None
@@ -84,12 +85,12 @@ def files(service: Service) -> dict[str, str]:
 
 
 def graph(service: Service) -> dict[str, Any]:
-    """The front end and its workers."""
+    """The front end and its workers; of two pools those of each."""
     return {
         "apiVersion": "nvidia.com/v1beta1",
         "kind": "DynamoGraphDeployment",
         "metadata": metadata(service),
-        "spec": {"components": [front_end(service), worker(service)]},
+        "spec": {"components": [front_end(service), *map(worker, service.halves)]},
     }
 
 
@@ -131,8 +132,8 @@ def worker(service: Service) -> dict[str, Any]:
     volumes = {"volumes": [volume for volume, _ in mounted]} if mounted else {}
     pod = {"terminationGracePeriodSeconds": service.drain_seconds, **placing(service.gpu), "containers": [main], **volumes}
     return {
-        "name": "worker",
-        "type": "worker",
+        "name": "worker" if service.pool.role == "serve" else service.pool.role,
+        "type": "worker" if service.pool.role == "serve" else service.pool.role,
         "replicas": noted(service.pool.instances, "The plan's instances, spare ones included."),
         **scaled,
         "sharedMemorySize": f"{service.shared_memory_gib}Gi",
@@ -145,11 +146,25 @@ def arguments(service: Service) -> list[str]:
     launch, named = service.pool.launch, [MODELS[service.family], service.checkpoint, "--served-model-name", service.served]
     if service.family == "tensorrt-llm":
         flags = [RENAMED.get(word, word) for word in without(launch[2:], "--backend", *SERVERS)]
-        flags = [f"{CONFIG}/{FILE}" if word == FILE else word for word in flags]
+        flags = [f"{CONFIG}/{file_name(service)}" if word == FILE else word for word in flags]
         block = ["--kv-block-size", str(service.pool.knobs.tokens_per_block)] if service.pool.knobs else []
-        return [*named, *flags, *block, "--publish-kv-events", "--publish-metrics"]
+        return [*named, *flags, *block, "--publish-kv-events", "--publish-metrics", *_role_words(service)]
     start = 3 if service.family == "vllm" else launch.index(MODELS[service.family]) + 2
-    return [*named, *without(launch[start:], *SERVERS)]
+    return [*named, *without(launch[start:], *SERVERS), *_role_words(service)]
+
+
+def _role_words(service: Service) -> tuple[str, ...]:
+    """What makes a worker one of two pools (Dynamo's examples/backends/*/deploy/v1beta1/disagg.yaml, read 2026-11-23)."""
+    role = service.pool.role
+    if role == "serve":
+        return ()
+    own = ("--host", "0.0.0.0") if service.family == "sglang" else ("--disaggregation-mode", role)
+    return (*transfer_words(service.family, role), *own)
+
+
+def file_name(service: Service) -> str:
+    """Of TensorRT-LLM's configuration; each of two pools has one of its own."""
+    return FILE if service.pool.role == "serve" else f"{service.pool.role}.yaml"
 
 
 def worker_file(service: Service) -> dict[str, Any]:
@@ -157,13 +172,16 @@ def worker_file(service: Service) -> dict[str, Any]:
     found, knobs = dict(service.pool.launch_file), service.pool.knobs
     if knobs is not None and "kv_cache_config" in found:
         found["kv_cache_config"] = {"free_gpu_memory_fraction": knobs.kv_fraction, **found["kv_cache_config"]}
+    if service.family == "tensorrt-llm":
+        found.update(transfer_file(service.pool.role, service.pool.launch))
     return found
 
 
 def page(service: Service) -> str:
     """The page in Markdown."""
+    keda_too = "" if service.target_in_flight is None else ", and KEDA for the autoscaling"
     rows = [
-        ("`graph.yaml`", f"a front end and {service.pool.instances} workers, the engine's arguments, probes, resources"),
+        ("`graph.yaml`", f"a front end and {instances_words(service.choice.pools, 'worker')}, the engine's arguments, probes, resources"),
         ("`disruption-budget.yaml`", "one worker at a time"),
     ]
     if service.target_in_flight is not None:
@@ -174,7 +192,7 @@ def page(service: Service) -> str:
         needs=(
             f"The cluster needs Dynamo's platform (its operator, version "
             f"{VERSION} or newer), NVIDIA's "
-            "GPU operator and kube-prometheus-stack, and KEDA for the autoscaling. A gated model needs a Secret "
+            f"GPU operator and kube-prometheus-stack{keda_too}. A gated model needs a Secret "
             "`hf-token` with the key `token`."
         ),
         commands=(

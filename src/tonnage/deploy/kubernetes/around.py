@@ -56,11 +56,11 @@ def disruption_budget(service: Service) -> dict[str, Any]:
     return disruptions(service, selector(service))
 
 
-def engine_config(service: Service, file: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The engine's configuration file, or another in its place."""
+def engine_config(service: Service, files: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+    """The engine's configuration file, or others in its place, by their names."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": metadata(service, "-engine-config"),
-        "data": {FILE: yaml_text(file or service.file)},
+        "data": {name: yaml_text(file) for name, file in (files or {FILE: service.file}).items()},
     }

@@ -50,17 +50,19 @@ def bundle(
     }
     names = sorted(found)
     found.update(beside or {})
-    found["dashboard.json"] = dashboard_text(service)
+    if len(service.halves) == 1:
+        found["dashboard.json"] = dashboard_text(service)
     found["kustomization.yaml"] = yaml_text(kustomization(service, names))
     return found
 
 
 def kustomization(service: Service, resources: list[str]) -> dict[str, Any]:
     """What kubectl applies together."""
+    found = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources}
+    if len(service.halves) > 1:
+        return found
     return {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "resources": resources,
+        **found,
         "configMapGenerator": noted(
             [
                 {

@@ -13,8 +13,9 @@ def labels(service: Service) -> dict[str, str]:
 
 
 def selector(service: Service) -> dict[str, str]:
-    """The label that its pods are found by."""
-    return {"app.kubernetes.io/name": service.name}
+    """The labels that its pods are found by; of one of two pools its role too, by which llm-d's picker knows them."""
+    role = {} if service.pool.role == "serve" else {"llm-d.ai/role": service.pool.role}
+    return {"app.kubernetes.io/name": service.name, **role}
 
 
 def metadata(service: Service, ending: str = "") -> dict[str, Any]:

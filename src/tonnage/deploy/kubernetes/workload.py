@@ -10,7 +10,7 @@ from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.kubernetes.names import labels, metadata, selector
 from tonnage.deploy.kubernetes.placing import placing
 from tonnage.deploy.noted import noted
-from tonnage.deploy.service import PORT, Service
+from tonnage.deploy.service import Service
 from tonnage.deploy.told import argv_notes, startup_line
 from tonnage.plan.launch import FILE
 
@@ -26,19 +26,23 @@ def deployment(service: Service, spec: Mapping[str, Any] | None = None, *, furth
         spec: of a pod, in place of the engine's.
         further: labels of a pod.
     """
+    moved = "" if service.target_in_flight is None else "; the autoscaler moves this number"
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": metadata(service),
+        "metadata": metadata(service, "" if service.pool.role == "serve" else f"-{service.pool.role}"),
         "spec": {
-            "replicas": noted(service.pool.instances, "The plan's instances, spare ones included; the autoscaler moves this number."),
+            "replicas": noted(service.pool.instances, f"The plan's instances, spare ones included{moved}."),
             "selector": {"matchLabels": selector(service)},
             "strategy": noted(
                 {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}},
                 "No GPUs are kept free for an update: one instance ends before its successor starts.",
             ),
             "progressDeadlineSeconds": service.startup_seconds + 300,
-            "template": {"metadata": {"labels": {**labels(service), **(further or {})}}, "spec": dict(spec or pod(service))},
+            "template": {
+                "metadata": {"labels": {**labels(service), **selector(service), **(further or {})}},
+                "spec": dict(spec or pod(service)),
+            },
         },
     }
 
@@ -85,7 +89,7 @@ def container(service: Service) -> dict[str, Any]:
         "command": [command],
         "args": noted(said, argv_notes(service)),
         "env": environment(),
-        "ports": [{"name": "http", "containerPort": PORT}],
+        "ports": [{"name": "http", "containerPort": service.port}],
         **probes(service),
         "lifecycle": {"preStop": {"exec": {"command": ["sleep", str(PROBE_S)]}}},
         "resources": resources(service),

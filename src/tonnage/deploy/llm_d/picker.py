@@ -17,6 +17,10 @@ WEIGHTS = {"prefix-cache-scorer": 3, "queue-scorer": 2, "kv-cache-utilization-sc
 """What a pod is scored by (llm-d's defaults, recalled)."""
 
 
+ALWAYS = "always-disagg-pd-decider"
+"""The plugin that sends every request through both pools, as in the plan (llm-d's guides/pd-disaggregation, read 2026-11-23)."""
+
+
 def picker(service: Service) -> dict[str, Any]:
     """The Deployment."""
     matched = {"app.kubernetes.io/name": f"{service.name}-picker"}
@@ -93,14 +97,19 @@ def permissions(service: Service) -> tuple[dict[str, Any], ...]:
 
 
 def picker_config(service: Service) -> dict[str, Any]:
-    """How pods are scored."""
-    plugins = [{"type": name} for name in (*WEIGHTS, "max-score-picker")]
+    """How pods are scored; of two pools each by itself, and no request is computed where it decodes."""
+    plugins: list[dict[str, Any]] = [{"type": name} for name in (*WEIGHTS, "max-score-picker")]
     weighed = [*({"pluginRef": name, "weight": weight} for name, weight in WEIGHTS.items()), {"pluginRef": "max-score-picker"}]
+    profiles = [{"name": "default", "plugins": weighed}]
+    if len(service.halves) > 1:
+        plugins = [{"type": name} for name in ("disagg-headers-handler", ALWAYS, "prefill-filter", "decode-filter")] + plugins
+        plugins.append({"type": "disagg-profile-handler", "parameters": {"deciders": {"prefill": ALWAYS}}})
+        profiles = [{"name": role, "plugins": [{"pluginRef": f"{role}-filter"}, *weighed]} for role in ("prefill", "decode")]
     config = {
         "apiVersion": "inference.networking.x-k8s.io/v1alpha1",
         "kind": "EndpointPickerConfig",
         "plugins": plugins,
-        "schedulingProfiles": [{"name": "default", "plugins": weighed}],
+        "schedulingProfiles": profiles,
     }
     return {
         "apiVersion": "v1",

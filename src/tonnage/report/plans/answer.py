@@ -17,9 +17,12 @@ from tonnage.report.plans.deployments import (
     deployment,
     deployment_text,
     deployments,
+    instances,
     knobs,
     load_text,
     memory_text,
+    of_pools,
+    other_way_text,
     systems,
 )
 from tonnage.report.plans.existing import existing_title, running
@@ -169,7 +172,7 @@ READINGS: tuple[tuple[str, Callable[[Candidate], str]], ...] = (
     ("deployment", deployment),
     ("systems", lambda c: f"{systems(c)} (exactly {number(c.systems_exact)})"),
     ("GPUs", lambda c: f"{c.gpus:,}"),
-    ("instances", lambda c: f"{c.instances:,}"),
+    ("instances", instances),
     ("requests/s per instance", lambda c: number(c.requests_per_second_per_instance)),
     ("requests/s per 8 GPUs", lambda c: number(c.requests_per_second_per_8_gpus)),
     ("output tokens/s per 8 GPUs", lambda c: number(c.output_tokens_per_second_per_8_gpus)),
@@ -182,7 +185,7 @@ READINGS: tuple[tuple[str, Callable[[Candidate], str]], ...] = (
     ("chance that it meets the limits", lambda c: ABSENT if c.confidence is None else chance_text(c.confidence.meets)),
     ("systems at each confidence", lambda c: ABSENT if c.confidence is None else by_confidence(c.confidence)),
     ("engine knobs", knobs),
-    ("memory", lambda c: "; ".join(filter(None, (memory_text(pool.memory, pool.kv_tokens) for pool in c.pools)))),
+    ("memory", lambda c: of_pools(c, lambda pool: memory_text(pool.memory, pool.kv_tokens))),
     ("number format", format_text),
 )
 
@@ -201,6 +204,7 @@ def deployment_section(plan: Plan) -> Section:
     facts = (
         ("Fleet check", "" if plan.fleet_check is None else fleet_check_text(plan.fleet_check)),
         ("Routers", routers_text(plan.routers, plan.scenario.limits_that_count, serving(plan, best))),
+        ("Other way", other_way_text(plan)),
         ("Load", load_text(best.load)),
         ("Pace", _pace(plan, best)),
     )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tonnage.plan.identity import Identity
     from tonnage.plan.load import Load
     from tonnage.plan.memory import MemoryPart
+    from tonnage.plan.plan import Plan
     from tonnage.plan.pool import Pool
     from tonnage.spec.deployment import EngineKnobs
 
@@ -50,7 +51,7 @@ def unlike(choice: Candidate, other: Identity, *, gpu: bool = True) -> str:
         choice, other: the two.
         gpu: whether its GPU is named too.
     """
-    if len(choice.pools) != 1:
+    if len({pool.identity for pool in choice.pools}) != 1:
         return name_of(other)
     own = choice.pools[0]
     same = (own.precision == other.precision, own.parallelism == other.parallelism, own.engine == other.engine)
@@ -60,15 +61,39 @@ def unlike(choice: Candidate, other: Identity, *, gpu: bool = True) -> str:
 
 
 def deployment(candidate: Candidate) -> str:
-    """What is deployed; of several pools each with its role."""
-    if len(candidate.pools) == 1:
+    """What is deployed; of several pools that differ each with its role."""
+    if len({pool.identity for pool in candidate.pools}) == 1:
         return name_of(candidate.pools[0])
     return "; ".join(f"{pool.role}: {name_of(pool)}" for pool in candidate.pools)
 
 
 def deployments(candidate: Candidate) -> str:
-    """Such as "16 instances of FP8, TP 1, vllm-0.32 on h100-sxm-80gb"."""
+    """Such as "16 instances of FP8, TP 1, vllm-0.32 on h100-sxm-80gb", or "3 prefill and 5 decode instances of …"."""
+    if len(candidate.pools) > 1:
+        return f"{instances(candidate)} instances of {deployment(candidate)}"
     return f"{counted(candidate.instances, 'instance')} of {deployment(candidate)}"
+
+
+def instances(candidate: Candidate) -> str:
+    """How many, such as "16", or "3 prefill and 5 decode"."""
+    if len(candidate.pools) > 1:
+        return " and ".join(f"{pool.instances:,} {pool.role}" for pool in candidate.pools)
+    return f"{candidate.instances:,}"
+
+
+def other_way_text(plan: Plan) -> str:
+    """What two pools would need where that is fewer GPUs, and what instances that do both need where the choice is in two pools."""
+    found = plan.pools_instead or plan.together_instead
+    if found is None:
+        return ""
+    if found.ratio:
+        prefill, decode = found.ratio.split(":")
+        serving = f"{prefill} prefill and {decode} decode instances"
+    else:
+        serving = f"{counted(found.instances, 'instance')} for both prefill and decode"
+    gpus = f"{abs(found.saved):,} {'fewer' if found.saved > 0 else 'more'} GPUs" if found.saved else "as many GPUs"
+    bought_then = f"{found.systems:,} × {found.system} ({number(found.systems_exact)} exactly)"
+    return f"{gpus} with {serving}: {bought_then}, {name_of(found.deployment)}"
 
 
 def of_pools(candidate: Candidate, read: Callable[[Pool], str]) -> str:
@@ -79,8 +104,8 @@ def of_pools(candidate: Candidate, read: Callable[[Pool], str]) -> str:
 def systems(candidate: Candidate) -> str:
     """Such as "5 × dgx-h100"."""
     counts: Counter[str] = Counter()
-    for pool in candidate.pools:
-        counts[pool.system] += pool.systems
+    for pool in candidate.pools:  # pools on one kind of system stand in the same ones
+        counts[pool.system] = max(counts[pool.system], pool.systems)
     return " + ".join(f"{count:,} × {system}" for system, count in counts.items())
 
 

@@ -38,14 +38,16 @@ def explained_section(plan: Plan) -> Section:
 
 def explained_items(plan: Plan) -> Block | None:
     """What a mean step holds, what takes most of it, and how busy the front end is."""
-    return None if plan.explain is None else items(_sentences(plan.explain))
+    return None if plan.explain is None else items(_sentences(plan.explain, len(plan.choice.pools) if plan.choice else 1))
 
 
-def _sentences(explained: Explanation) -> tuple[str, ...]:
+def _sentences(explained: Explanation, pools: int) -> tuple[str, ...]:
+    where = "" if pools == 1 else f"of a {'decode' if explained.decode_sequences else 'prefill'} instance, whose pool ends the load, "
     most = next((term for term in explained.terms if term.term == explained.binds), None)
+    contents = (explained.prefill_tokens, "prompt tokens"), (explained.decode_sequences, "requests that decode")
     lines = [
-        f"At the highest load inside the limits, a mean step takes {number(explained.step_seconds * 1e3)} ms for "
-        f"{number(explained.prefill_tokens)} prompt tokens and {number(explained.decode_sequences)} requests that decode."
+        f"At the highest load inside the limits, a mean step {where}takes {number(explained.step_seconds * 1e3)} ms for "
+        f"{' and '.join(f'{number(count)} {name}' for count, name in contents if count or not where)}."
     ]
     if most is not None:
         lines.append(f"Its largest part, {percent(most.share)}, is this: {TERMS.get(most.term, most.term)}.")

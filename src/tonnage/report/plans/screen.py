@@ -25,6 +25,7 @@ from tonnage.report.plans.candidates import BESIDE, MARKED_TOO, others_block, ru
 from tonnage.report.plans.compared import compared_table
 from tonnage.report.plans.confidence import chance_text, confidence_text, not_sure_text
 from tonnage.report.plans.cost import cost_text
+from tonnage.report.plans.deployments import other_way_text
 from tonnage.report.plans.existing import day_text, existing_text, growth_text
 from tonnage.report.plans.explained import explained_section
 from tonnage.report.plans.latencies import at_peak_text, latency
@@ -66,6 +67,7 @@ def answer_rows(plan: Plan) -> Rows:
         (
             exists,
             ("Answer", answer_text(plan)),
+            ("Other way", other_way_text(plan)),
             ("Confidence", confidence_text(plan)),
             ("Caution", beyond_text(plan.beyond)),
             ("Finish", "" if plan.job is None else finish_text(plan.job)),

@@ -97,7 +97,7 @@ def run_fleet(
     check_trace(trace)
     changes.check(len(engines))
     count, last = len(engines), changes.last(trace)
-    fleet, view, memory, asked = _arguments(trace, engines, router, seed, weight, sessions, changes, drive.address)
+    fleet, view, memory, asked = arguments(trace, engines, router, seed, weight, sessions, changes, drive.address)
     for until in range(0, len(trace) + AT_ONCE, AT_ONCE):
         sent = min(until, len(trace))
         drive_fleet(fleet, view, memory, asked, sent)
@@ -119,11 +119,11 @@ def compile_for(trace: Trace, engines: Sequence[Machine]) -> None:
     Args:
         trace, engines: any that ``run_fleet`` takes.
     """
-    arguments = _arguments(trace, engines, "round-robin", 0, None, None, NO_CHANGES, drive.expected)
-    drive_fleet.compile((*map(typeof, arguments), types.int64))
+    made = arguments(trace, engines, "round-robin", 0, None, None, NO_CHANGES, drive.expected)
+    drive_fleet.compile((*map(typeof, made), types.int64))
 
 
-def _arguments(
+def arguments(
     trace: Trace,
     engines: Sequence[Machine],
     router: str,

@@ -140,6 +140,8 @@ def end_request(m, k):
     leave_decoding(m, k)
     rows.last[slot.row] = s.seen
     rows.status[slot.row] = COMPLETED
+    if m.cfg.routed > 0:
+        rows.next[slot.row] = s.lasts
     if rows.last_step.size > 0:
         rows.last_step[slot.row] = s.round + s.alone - 1
     s.free += released(m, i, held(m, slot, slot.generated), slot.isl + slot.generated - 1, 1)

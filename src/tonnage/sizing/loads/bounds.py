@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.perf.step import batch_seconds, context_seconds
 from tonnage.perf.step_terms import ATTENTION
+from tonnage.sizing.loads.two_pools import TwoPools
 
 if TYPE_CHECKING:
     from tonnage.sizing.loads.instance import Instance
@@ -25,10 +26,12 @@ def rate_bound(instance: Instance, slo: Slo) -> float:
 
     The time from one token to the next grows with the requests that decode at once, and so with the load: what a limit on it, or on the
     whole answer, leaves of the batch bounds the load. Prompts may be spread over all steps or come in steps of their own: what costs less
-    counts.
+    counts. Of two pools it is that of all of their instances.
     """
+    if isinstance(instance, TwoPools):
+        return MARGIN * instance.most(token_limit(instance, slo))
     whole = min(instance.steady_estimate(), instance.budget_estimate())
-    most = _token_limit(instance, slo)
+    most = token_limit(instance, slo)
     if instance.step.drafting is not None or instance.knobs.scheduler == "static" or not math.isfinite(most):
         return MARGIN * whole
     low, high = 1, instance.batch + 1
@@ -39,7 +42,7 @@ def rate_bound(instance: Instance, slo: Slo) -> float:
     return MARGIN * min(whole, instance.deployment.parallelism.dp * low / (osl * min(_token_seconds(instance, low), most)))
 
 
-def _token_limit(instance: Instance, slo: Slo) -> float:
+def token_limit(instance: Instance, slo: Slo) -> float:
     """The longest mean time from one token to the next that the limits leave, in seconds."""
     found = math.inf
     for limit in slo:

@@ -147,6 +147,11 @@ class FleetAtPeak:
         count = self.instances(systems)
         return count > 0 and self.rate / count <= STABLE * self.saturation * (1 + 1e-6)
 
+    def simulated(self, systems: int) -> int:
+        """How many of the instances are simulated."""
+        count = self.instances(systems)
+        return count if self.replayed is not None else simulated_of(self.instance, count, self.rate)
+
     def seen(self, systems: int, router: str = "", seed: int = 0) -> Seen:
         """What a number of systems does; ``router`` in place of the one that was asked for, ``seed`` added to that of the check."""
         return fleet_seen(self.runs, self.instance, self.rate, self.instances(systems), router, replayed=self.replayed, seed=seed)
@@ -159,7 +164,7 @@ class FleetAtPeak:
         return FleetRun(
             systems=systems,
             instances=count,
-            simulated_instances=count if self.replayed is not None else simulated_of(instance, count, self.rate),
+            simulated_instances=self.simulated(systems),
             router=router or instance.traffic.router,
             requests=seen.requests,
             holds=worst is None and self.could_carry(systems),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from tonnage.errors import DoesNotFit
 from tonnage.perf.pipeline import estimated_instance
@@ -114,6 +114,9 @@ class Instance:
 
     ``batch`` is how many requests an attention rank holds at once, ``in_flight`` the instance.
     """
+
+    USUAL: ClassVar[float] = 1.0
+    """Share of what closed forms allow at which the search for its load begins."""
 
     def __init__(self, deployment: Deployment, traffic: Traffic) -> None:
         """Make the step model and the memory plan of the deployment once.

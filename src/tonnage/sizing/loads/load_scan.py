@@ -97,7 +97,7 @@ class LoadScan:
 
     def start(self, slo: Slo) -> int:
         """Where a search begins: what closed forms say of the limits on the time per token."""
-        return min(self.top, place_of(rate_bound(self.instance, slo)))
+        return min(self.top, place_of(self.instance.USUAL * rate_bound(self.instance, slo)))
 
     def highest(self, slo: Slo, above: float = 0.0, care: Care = QUICK) -> Highest | Broken:
         """The highest load inside the limits.

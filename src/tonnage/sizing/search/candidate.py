@@ -21,7 +21,6 @@ from tonnage.plan.memory import MemoryPart, MemoryUse
 from tonnage.plan.pool import Pool
 from tonnage.results.latencies import Latencies
 from tonnage.sizing.loads.confidence import levels, metric_of
-from tonnage.sizing.loads.fleet_check import simulated_of
 from tonnage.sizing.loads.instance import QUICK
 from tonnage.spec.catalog import accuracy_and_calibration, find_engine
 
@@ -49,7 +48,7 @@ def candidate(sized: Sized, *, chosen: bool = False) -> Candidate:
     impact, calibration = accuracy_and_calibration(d.precision, d.model.released)
     saturation = max(sized.contender.saturation(), capacity.rate)
     return Candidate(
-        pools=(_pool(sized),),
+        pools=_pools(sized),
         systems_exact=layout.exactly(load, sized.rate),
         sized_requests_per_second_per_instance=sized.rate,
         requests_per_second_per_instance=capacity.rate,
@@ -83,13 +82,12 @@ def _at_peak(sized: Sized, *, chosen: bool) -> AtPeak | None:
     contender, question = sized.contender, sized.contender.question
     if question.offline or question.load != "open":
         return None
-    together, share = contender.running.standing_for(sized.instances), contender.load / sized.instances
+    together, share = contender.standing_for(sized.instances), contender.load / sized.instances
     if chosen or question.recording is not None:
         peak = contender.at_peak()
-        together = sized.instances if question.recording is not None else simulated_of(contender.running, sized.instances, contender.load)
-        summary = peak.seen(sized.systems).summary
+        together, summary = peak.simulated(sized.systems), peak.seen(sized.systems).summary
     else:
-        summary = contender.runs.open(contender.running, together, share, QUICK).summary
+        summary = contender.seen(sized.instances, share, QUICK).summary
     return AtPeak(
         requests_per_second_per_instance=share,
         ttft_ms=summary.ttft_ms,
@@ -181,24 +179,27 @@ def _between(known: Mapping[float, float], factor: float) -> float:
     return points[-1][1] * points[-1][0] / factor
 
 
-def _pool(sized: Sized) -> Pool:
-    """The instances of the deployment on their systems."""
-    trial, instance = sized.ready.trial, sized.ready.instance
+def _pools(sized: Sized) -> tuple[Pool, ...]:
+    """The instances of the deployment on their systems, by what they do; both of two pools stand in the same systems."""
+    trial, instance, started = sized.ready.trial, sized.ready.instance, _command(sized)
     need = sized.contender.layout.of(sized.systems + sized.contender.question.spare)
     names = {part.name: getattr(trial.identity, part.name) for part in fields(Identity)}
-    started = _command(sized)
-    return Pool(
-        **names,
-        model=trial.deployment.model.name,
-        system=trial.system.name,
-        gpus_per_system=trial.system.gpus,
-        knobs=trial.deployment.knobs,
-        instances=need.instances,
-        systems=need.systems,
-        memory=memory_parts(instance),
-        kv_tokens=instance.memory.tokens,
-        launch=started.argv,
-        launch_file=started.file,
+    return tuple(
+        Pool(
+            **names,
+            role=role,
+            model=trial.deployment.model.name,
+            system=trial.system.name,
+            gpus_per_system=trial.system.gpus,
+            knobs=trial.deployment.knobs,
+            instances=count,
+            systems=need.systems,
+            memory=memory_parts(instance),
+            kv_tokens=instance.memory.tokens,
+            launch=started.argv,
+            launch_file=started.file,
+        )
+        for role, count in sized.contender.roles(need.instances)
     )
 
 

@@ -20,9 +20,14 @@ from tonnage.sizing.loads.offline import offline_capacity
 from tonnage.sizing.loads.trace_capacity import replay_capacity
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tonnage.plan.pool import Role
+    from tonnage.results.metrics import Summary
     from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.loads.ready import Ready
-    from tonnage.sizing.loads.runs import Runs
+    from tonnage.sizing.loads.runs import Runs, Seen
     from tonnage.sizing.question import Question
     from tonnage.spec.deployment import Limit, Slo
 
@@ -105,7 +110,7 @@ class Contender:
         question, slower = self.question, self.as_asked if slowdown is None else slowdown
         demand, slo = question.demand, slower.tightened(question.limits)
         if demand.offline_requests is not None and demand.offline_seconds is not None:
-            return _slower(offline_capacity(self.instance, demand.offline_requests, demand.offline_seconds), slower.steps)
+            return slower_capacity(offline_capacity(self.instance, demand.offline_requests, demand.offline_seconds), slower.steps)
         if question.recording is not None:
             replayed = Replayed(recording=question.recording, lengths=question.replays_lengths)
             instance, slo = self.behind(router, slower.steps), slower.beyond_steps(question.limits)
@@ -113,7 +118,7 @@ class Contender:
         instance = self.behind(router)
         together = instance.standing_for(instances)
         found = find_capacity(self.runs, instance, slo, instances=together, above=above * slower.steps, care=care)
-        return self._as_asked(_slower(found, slower.steps), slower, slo)
+        return self._as_asked(slower_capacity(found, slower.steps), slower, slo)
 
     def _as_asked(self, capacity: Capacity, slower: Slowdown, slo: Slo) -> Capacity:
         """The capacity with the limits as they were asked in place of the tighter ones, and latencies as much longer."""
@@ -130,16 +135,20 @@ class Contender:
                 reason = NotSure(breach=found, step_factor=slower.steps / self.as_asked.steps)
         return replace(capacity, binds=binds, reason=reason)
 
+    def alone(self) -> Summary:
+        """A single client: what no load can beat."""
+        return self.runs.alone(self.instance)
+
     def alone_at(self, slowdown: Slowdown) -> Breach:
         """The limit that a single client comes nearest to, or breaks most, with times so much longer, and the value there."""
-        alone, limits = self.runs.alone(self.instance), self.question.limits
+        alone, limits = self.alone(), self.question.limits
         values = [(1e3 * statistic_s(alone, limit) * slowdown.of(limit), limit) for limit in limits]
         value, nearest = max(((v, limit) for v, limit in values if not math.isnan(v)), key=lambda pair: pair[0] / pair[1].seconds)
         return Breach(limit=limit_of(nearest), value_ms=value)
 
     def _alone_as_predicted(self) -> bool:
         """Whether a single client is inside the limits by the prediction as it is."""
-        return worst_limit(self.runs.alone(self.instance), self.as_asked.tightened(self.question.limits)) is None
+        return worst_limit(self.alone(), self.as_asked.tightened(self.question.limits)) is None
 
     def without(self, limit: Limit, instances: int) -> Capacity:
         """What each of so many instances would carry by the prediction as it is, if the question had all limits but one."""
@@ -204,6 +213,27 @@ class Contender:
             found = self.needed(slowdown, router=router)
         return found[0] if isinstance(found, tuple) else None
 
+    def roles(self, instances: int) -> tuple[tuple[Role, int], ...]:
+        """What so many instances do, and how many of them."""
+        return (("serve", instances),)
+
+    def settled_on(self, systems: int, slowdown: Slowdown) -> Contender:
+        """The same as it was found to carry the load on so many systems."""
+        return self
+
+    def standing_for(self, instances: int) -> int:
+        """How many instances are simulated to know what each of so many carries."""
+        return self.instance.standing_for(instances)
+
+    def seen(self, instances: int, rate: float, care: Care) -> Seen:
+        """A run of those that stand for so many instances, at ``rate`` requests per second for each, by the prediction as it is."""
+        return self.runs.open(self.running, self.standing_for(instances), rate, care)
+
+    def recorded(self, capacity: Capacity, most: int) -> tuple[Instance, float, NDArray[np.int64]]:
+        """An instance that ends the load of ``capacity``, the requests per second that come to it, and its steps, at most so many."""
+        instance, rate = self.running, capacity.rate
+        return instance, rate, instance.recorded(rate, instance.requests_of(rate, QUICK), most).steps
+
     def saturation(self, slowdown: Slowdown | None = None) -> float:
         """Requests per second that one instance completes when always busy."""
         return self.runs.saturation(self.instance) / (self.as_asked if slowdown is None else slowdown).steps
@@ -224,7 +254,7 @@ class Contender:
         )
 
 
-def _slower(capacity: Capacity, steps: float) -> Capacity:
+def slower_capacity(capacity: Capacity, steps: float) -> Capacity:
     """The capacity of an instance whose times are so much longer than those of the one that was simulated."""
     if steps == 1.0:
         return capacity

@@ -11,6 +11,7 @@ from tonnage.plan.reachable import Reachable, Reached, nearest_of
 from tonnage.plan.reason import TooSlowForJob
 from tonnage.plan.rejected import Rejected
 from tonnage.sizing.loads.ready import Ready
+from tonnage.sizing.search.pooled import contenders_of
 
 if TYPE_CHECKING:
     from tonnage.sizing.loads.runs import Runs
@@ -33,7 +34,7 @@ def reachable(question: Question, runs: Runs, prepared: Sequence[Ready | Rejecte
 
 def _alone(question: Question, runs: Runs, ready: Ready) -> tuple[Reached, ...]:
     """Every limited statistic that is defined, with one request at a time."""
-    summary, who = runs.alone(ready.instance), ready.trial.identity
+    summary, who = contenders_of(question, [ready], runs)[0].alone(), ready.trial.identity
     values = [(limit, summary.statistic_ms(limit.metric, limit.statistic)) for limit in question.limits]
     return tuple(
         Reached(limit=limit_of(limit), asked_ms=1e3 * limit.seconds, value_ms=value, deployment=who)

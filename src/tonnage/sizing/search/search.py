@@ -28,6 +28,7 @@ from tonnage.sizing.parallel import parallel
 from tonnage.sizing.progress import Steps
 from tonnage.sizing.search.aims import Aim, FewestGpus, MostLoad
 from tonnage.sizing.search.contender import Contender, Sized
+from tonnage.sizing.search.pooled import contenders_of, poolable
 from tonnage.sizing.search.search_space import prepare
 from tonnage.sizing.search.tuning import variants
 
@@ -123,9 +124,9 @@ class Search:
             InputError: the question contradicts itself.
             KeyboardInterrupt: passed on once the running simulations have ended.
         """
-        prepared = prepare(self.question, self.runs)
-        contenders = [Contender(question=self.question, ready=one, runs=self.runs) for one in prepared if isinstance(one, Ready)]
-        seeds = [Contender(question=self.question, ready=one, runs=self.runs) for one in self.seeds]
+        prepared = poolable(self.question, prepare(self.question, self.runs))
+        contenders = contenders_of(self.question, [one for one in prepared if isinstance(one, Ready)], self.runs)
+        seeds = contenders_of(self.question, self.seeds, self.runs)
         outcomes: dict[int, Outcome] = {}
         found: list[Sized] = []
         for level in self._levels():
@@ -254,7 +255,7 @@ class Contest:
         systems, capacity = found
         if self.level is not None and not self._reaches(one, capacity, systems):
             return NotSure(breach=one.alone_at(slowdown), step_factor=slowdown.steps / one.as_asked.steps)
-        return Sized(contender=one, level=self.level, systems=systems, capacity=capacity, care=self.care)
+        return Sized(contender=one.settled_on(systems, slowdown), level=self.level, systems=systems, capacity=capacity, care=self.care)
 
     def _tune(self, contenders: Sequence[Contender]) -> None:
         """Try other knobs of the deployments that need the fewest GPUs or came nearest to it, where these could save a system."""

@@ -22,6 +22,7 @@ from tonnage.spec.hardware_file import ANY_VENDOR
 
 if TYPE_CHECKING:
     from tonnage.sizing.loads.runs import Runs
+    from tonnage.spec.hardware import Gpu, System
 
 MOST_SYSTEMS_PER_INSTANCE = 4
 """Most systems that an instance spans where pipeline degrees are tried that nobody asked for."""
@@ -32,11 +33,10 @@ DEGREES = (("tp",), ("dp",), ("ep",))
 
 def trials(question: Question) -> Iterator[Trial]:
     """Every combination that the question allows; pipelines only where they are asked for."""
-    owned = {one.gpu: one for one in question.systems} | {o.system.gpu: o.system for o in question.have}
     splits = tuple(splits_of(question))
     guesses = (None,) if question.speculation is None else (None, question.speculation)
     for gpu, engine, precision, parallelism, speculation in product(question.gpus, question.engines, question.precisions, splits, guesses):
-        system = owned.get(gpu.name) or system_of(gpu)
+        system = system_for(question, gpu)
         for knobs in _knobs(question, default_knobs(find_engine(engine), gpu, parallelism.dp)):
             deployment = Deployment(
                 model=question.model,
@@ -50,6 +50,12 @@ def trials(question: Question) -> Iterator[Trial]:
                 step_source=question.step_source,
             )
             yield Trial(deployment=deployment, system=system)
+
+
+def system_for(question: Question, gpu: Gpu) -> System:
+    """The system in which a GPU would be bought, or exists."""
+    owned = {one.gpu: one for one in question.systems} | {one.system.gpu: one.system for one in question.have}
+    return owned.get(gpu.name) or system_of(gpu)
 
 
 def splits_of(question: Question) -> Iterator[Parallelism]:

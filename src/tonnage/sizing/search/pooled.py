@@ -1,0 +1,334 @@
+"""A deployment in two pools as one more contender: instances that compute prompts beside instances that decode, in one set of systems.
+
+Both pools fill their systems together. So many instances have a best split, the one that carries most inside the limits: too few of them
+for prompts break the limit on the first token, too few for decodes that on the time per token. It is found by runs of whole pools at the
+loads of the lattice, from a closed form outwards, and a further split is tried only until one carries no more than its neighbour. What
+the pools carry, over all of their instances, is then what any other deployment's instance carries to the search.
+
+Of more than ``STAND`` instances so many stand for all, in the same shares.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tonnage.plan.reason import AboveSaturation, BrokenAtAnyLoad, BrokenEarly, CannotRun
+from tonnage.simulator.disaggregated import decode_worker, sent_bytes_s
+from tonnage.simulator.steps import CONTEXT_TOKENS, DECODE_SEQUENCES, DURATION, STEP_COLUMNS
+from tonnage.sizing.loads.bounds import MARGIN, token_limit
+from tonnage.sizing.loads.capacity import Capacity, find_capacity, no_capacity
+from tonnage.sizing.loads.fleet_check import MOST_INSTANCES, FleetAtPeak, fleet_seen
+from tonnage.sizing.loads.instance import ALONE_REQUESTS, QUICK, SURE, Care
+from tonnage.sizing.loads.ready import Ready
+from tonnage.sizing.loads.two_pools import TwoPools
+from tonnage.sizing.search.contender import DOUBT, HAIR, USUAL, Contender, slower_capacity
+from tonnage.spec.lengths import Lengths
+from tonnage.units import to_ps
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from tonnage.plan.pool import Role
+    from tonnage.plan.reason import Reason
+    from tonnage.plan.rejected import Rejected
+    from tonnage.results.metrics import Summary
+    from tonnage.sizing.loads.confidence import Slowdown
+    from tonnage.sizing.loads.instance import Instance
+    from tonnage.sizing.loads.runs import Runs, Seen
+    from tonnage.sizing.question import Pools, Question
+    from tonnage.spec.deployment import Slo
+
+STAND = 32
+"""Most instances of both pools that are simulated together to know what each of a larger number carries."""
+
+FILLED = 0.85
+"""Share of what closed forms allow a prefill instance that it usually carries inside a limit on TTFT, where the search begins."""
+
+PER_TOKEN = ("tpot", "itl")
+"""Metrics whose limits break where the decode pool is too small."""
+
+Split = tuple[int, int]
+"""Instances that compute prompts, and instances that decode."""
+
+
+def contenders_of(question: Question, ready: Sequence[Ready], runs: Runs) -> list[Contender]:
+    """The deployments of a question under its load, in two pools where that is what it asks."""
+    if question.pools is None:
+        return [Contender(question=question, ready=one, runs=runs) for one in ready]
+    return [PooledContender(question=question, ready=one, runs=runs) for one in ready]
+
+
+def poolable(question: Question, prepared: Sequence[Ready | Rejected]) -> list[Ready | Rejected]:
+    """What was prepared, without the deployments that cannot be two pools where the question asks for these."""
+    if question.pools is None:
+        return list(prepared)
+    return [_poolable(one) if isinstance(one, Ready) else one for one in prepared]
+
+
+def _poolable(one: Ready) -> Ready | Rejected:
+    deployment = one.trial.deployment
+    if deployment.parallelism.pp > 1:
+        return one.trial.rejected(CannotRun(error="two pools are not simulated with pipeline stages"))
+    if deployment.knobs.scheduler == "static":
+        return one.trial.rejected(CannotRun(error="two pools need in-flight batching"))
+    return one
+
+
+@dataclass(frozen=True, kw_only=True)
+class PooledContender(Contender):
+    """A deployment whose instances compute prompts or decode.
+
+    Attributes:
+        split: instances of each pool, for the shares of the two; None to look for the best.
+        whole: instances that this split was found for.
+    """
+
+    split: Split | None = None
+    whole: int = 2
+
+    @property
+    def asked(self) -> Pools:
+        """How the pools are to be."""
+        if self.question.pools is None:
+            raise ValueError("the question does not ask for two pools")
+        return self.question.pools
+
+    def roles(self, instances: int) -> tuple[tuple[Role, int], ...]:
+        """Both pools, with their instances of so many."""
+        prefill = self._prefill(instances)
+        return (("prefill", prefill), ("decode", instances - prefill))
+
+    def settled_on(self, systems: int, slowdown: Slowdown) -> Contender:
+        """The same with the split that carries most on so many systems."""
+        if self.split is not None:
+            return self
+        instances = self.layout.of(systems).instances
+        prefill, _ = self._best(self.instance, instances, slowdown.tightened(self.question.limits))
+        return replace(self, split=(prefill, min(instances, STAND) - prefill), whole=instances)
+
+    def pools(self, base: Instance, split: Split, whole: int) -> TwoPools:
+        """So many instances of each pool; they stand for ``whole`` instances, which may have one system or several."""
+        deployment, asked = base.deployment, self.asked
+        joined = whole * deployment.parallelism.gpus <= self.ready.trial.system.gpus
+        bytes_s = sent_bytes_s(deployment.gpu, together=joined) if asked.link_bytes_s is None else asked.link_bytes_s
+
+        def made() -> TwoPools:
+            other = self.runs.instance(decode_worker(deployment), base.traffic)
+            return TwoPools(base, other, *split, bytes_s=bytes_s, overlap=asked.overlap)
+
+        return self.runs.once((base, "pools", split, bytes_s, asked.overlap), made)
+
+    def standing(self, base: Instance, instances: int, most: int = STAND) -> TwoPools:
+        """The pools that stand for so many instances, at most ``most`` of them, in the shares of ``split``."""
+        together = min(instances, most)
+        prefill = self._prefill(together)
+        return self.pools(base, (prefill, together - prefill), instances)
+
+    def standing_for(self, instances: int) -> int:
+        """How many instances are simulated to know what each of so many carries."""
+        return min(instances, STAND)
+
+    def alone(self) -> Summary:
+        """A single client of one instance of each pool."""
+        return self.runs.alone(self._pair)
+
+    def bound(self, slowdown: Slowdown) -> float:
+        """Requests per second over all instances that closed forms allow each of them, whatever the shares."""
+        pair = self._pair
+        each = pair.at_most(token_limit(pair, slowdown.tightened(self.question.limits)))
+        return MARGIN / sum(1.0 / rate for rate in each) / slowdown.steps
+
+    def capacity(
+        self, instances: int, slowdown: Slowdown | None = None, *, above: float = 0.0, care: Care = SURE, router: str = ""
+    ) -> Capacity:
+        """What so many instances in two pools carry, over their number; arguments as of ``Contender.capacity``."""
+        slower = self.as_asked if slowdown is None else slowdown
+        slo, base = slower.tightened(self.question.limits), self.behind(router)
+        if instances < 2:
+            return no_capacity(self.alone(), CannotRun(error="two pools take two instances"), ALONE_REQUESTS)
+        together = min(instances, STAND)
+        floor = above * slower.steps * together
+        prefill, found = self._best(base, instances, slo, floor)
+        if care == SURE and found.reason is None:
+            found = find_capacity(self.runs, self.pools(base, (prefill, together - prefill), instances), slo, above=floor, care=care)
+        return self._as_asked(slower_capacity(_each(found, together), slower.steps), slower, slo)
+
+    def needed(
+        self, slowdown: Slowdown | None = None, *, above: float = 0.0, care: Care = SURE, router: str = ""
+    ) -> tuple[int, Capacity] | Reason:
+        """The fewest systems whose instances carry the load in two pools; arguments and result as of ``Contender.needed``.
+
+        All systems together carry more, the more there are; what each instance carries depends on how evenly they can be split.
+        """
+        slower, layout, span = self.as_asked if slowdown is None else slowdown, self.layout, self.layout.systems_per_instance
+        low, best = layout.holding(2).systems - span, None
+        systems = max(low + span, layout.carrying(self.load, USUAL * self.bound(slower)).systems)
+        if above > 0.0:
+            beyond = self._beyond(above, slower, router)
+            if not isinstance(beyond, int):
+                return beyond
+            systems = beyond
+        while best is None or best[0] - low > span:
+            instances = layout.of(systems).instances
+            found = self.capacity(instances, slower, care=QUICK, router=router)
+            if care == SURE and found.rate * instances * (1 + DOUBT) >= self.load:
+                found = self.capacity(instances, slower, router=router)
+            if found.reason is not None and best is None:
+                return found.reason
+            asked = systems + span if found.reason is not None else layout.carrying(self.load, found.rate).systems
+            if asked <= systems:
+                best = systems, found
+                systems = max(low + span, min(asked, systems - span))
+            else:
+                low = systems
+                systems = max(systems + span, asked if best is None else min(asked, best[0] - span))
+        return best
+
+    def _beyond(self, above: float, slower: Slowdown, router: str) -> int | Reason:
+        """The systems on which instances carry more than that each, or one group fewer that carries the load; or why none do."""
+        most, span = self.layout.carrying(self.load, above).systems, self.layout.systems_per_instance
+        for systems in (most, most - span):
+            instances = self.layout.of(systems).instances
+            floor = above if systems == most else self.load / max(instances, 1) * HAIR
+            found = self.capacity(instances, slower, above=floor, care=QUICK, router=router)
+            if found.reason is None:
+                return systems
+            if systems == most:
+                reason = found.reason
+        return reason
+
+    def saturation(self, slowdown: Slowdown | None = None) -> float:
+        """Requests per second that they complete when always busy, over their number."""
+        split = self.split or (1, 1)
+        whole = self.runs.saturation(self.pools(self.instance, split, self.whole))
+        return whole / sum(split) / (self.as_asked if slowdown is None else slowdown).steps
+
+    def seen(self, instances: int, rate: float, care: Care) -> Seen:
+        """A run of the pools that stand for so many instances, at ``rate`` requests per second for each, by the prediction as it is."""
+        pools = self.standing(self.running, instances)
+        return self.runs.open(pools, 1, rate * (pools.prefill + pools.decode), care)
+
+    def recorded(self, capacity: Capacity, most: int) -> tuple[Instance, float, NDArray[np.int64]]:
+        """An instance of the pool that ends the load, what comes to it, and its steps; arguments as of ``Contender.recorded``.
+
+        A decode instance has one mean step, by Little's law: as many requests as come to it in the time that one of them decodes.
+        """
+        one, (prefill, decode), whole = self.running, self.split or (1, 1), sum(self.split or (1, 1)) * capacity.rate
+        prompts, decodes = self._pair.at_most(token_limit(self._pair, self.as_asked.tightened(self.question.limits)))
+        if _sides(capacity, prefill * prompts < decode * decodes)[0] > 0:
+            computing = self.runs.instance(one.deployment, replace(one.traffic, osl=Lengths(mean=1), pairs=None))
+            rate = whole / prefill
+            return computing, rate, computing.recorded(rate, computing.requests_of(rate, QUICK), most).steps
+        other, rate, isl, osl = (
+            self.runs.instance(decode_worker(one.deployment), one.traffic),
+            whole / decode,
+            one.traffic.isl,
+            one.traffic.osl,
+        )
+        decoding_s = (capacity.summary.tpot_ms.mean or 0.0) / 1e3 * (osl.mean - 1)
+        batch = max(1, round(rate * decoding_s / other.deployment.parallelism.dp))
+        step = np.zeros((1, STEP_COLUMNS), np.int64)
+        step[0, DECODE_SEQUENCES], step[0, CONTEXT_TOKENS] = batch, round(batch * (isl.mean + osl.mean / 2))
+        step[0, DURATION] = to_ps(other.step.seconds(0, 0, batch, 0, int(step[0, CONTEXT_TOKENS])))
+        return other, rate, step
+
+    def at_peak(self, slowdown: Slowdown | None = None) -> FleetAtPeak:
+        """Both pools at the load that is sized for."""
+        peak = super().at_peak(slowdown)
+        return PooledAtPeak(**{part.name: getattr(peak, part.name) for part in fields(peak)}, contender=self)
+
+    @cached_property
+    def _pair(self) -> TwoPools:
+        """One instance of each pool."""
+        return self.pools(self.instance, (1, 1), 2)
+
+    def _prefill(self, instances: int) -> int:
+        """How many of so many instances compute prompts, in the shares of ``split``."""
+        prefill, decode = self.split or (1, 1)
+        return min(max(round(instances * prefill / (prefill + decode)), 1), instances - 1)
+
+    def _best(self, base: Instance, instances: int, slo: Slo, above: float = 0.0) -> tuple[int, Capacity]:
+        """The prefill instances with which those that stand for so many carry most, and what they carry together in short runs.
+
+        It begins at the split of closed forms and goes on where the next one carries more, first towards the pool whose limit breaks.
+
+        Args:
+            base: one of the instances.
+            instances: of both pools.
+            slo: limits.
+            above: requests per second of all that must be exceeded.
+        """
+        together = min(instances, STAND)
+
+        def carried(prefill: int, floor: float) -> Capacity:
+            return find_capacity(self.runs, self.pools(base, (prefill, together - prefill), instances), slo, above=floor, care=QUICK)
+
+        if self.split is not None:
+            best = self._prefill(together)
+            return best, carried(best, above)
+        each = self._pair.at_most(token_limit(self._pair, slo))
+        best = min(max(round(together * each[1] / (FILLED * each[0] + each[1])), 1), together - 1)
+        found = carried(best, above)
+        for side in _sides(found, best * each[0] < (together - best) * each[1]):
+            prefill, improved = best + side, False
+            while 0 < prefill < together:
+                other = carried(prefill, max(above, found.rate))
+                if other.reason is None:
+                    best, found, improved = prefill, other, True
+                elif found.reason is None or _sides(other, side > 0)[0] != side:
+                    break
+                prefill += side
+            if improved:
+                break
+        return best, found
+
+
+@dataclass(frozen=True, kw_only=True)
+class PooledAtPeak(FleetAtPeak):
+    """Both pools at a peak, in the shares of their contender."""
+
+    contender: PooledContender
+
+    def could_carry(self, systems: int) -> bool:
+        """Whether there is an instance for each pool, and so many systems complete the load within ``STABLE`` of saturation."""
+        return self.instances(systems) > 1 and super().could_carry(systems)
+
+    def simulated(self, systems: int) -> int:
+        """How many of the instances are simulated."""
+        return min(self.instances(systems), max(MOST_INSTANCES // self.instance.deployment.parallelism.dp, 2))
+
+    def seen(self, systems: int, router: str = "", seed: int = 0) -> Seen:
+        """What a number of systems does; arguments as of ``FleetAtPeak.seen``."""
+        count, together = self.instances(systems), self.simulated(systems)
+        pools = self.contender.standing(self.instance, count, together)
+        return fleet_seen(self.runs, pools, self.rate * together / count, 1, router, seed=seed)
+
+
+def _sides(found: Capacity, prompts: bool) -> tuple[int, int]:
+    """Whether more prefill instances or fewer would carry more: the likelier first, by the limit that ends the load.
+
+    Where that limit is on neither pool alone, ``prompts`` says whether prompts are likelier to end it.
+    """
+    reason = found.reason
+    if isinstance(reason, BrokenEarly | BrokenAtAnyLoad):
+        metric: str = reason.breach.limit.metric
+    else:
+        metric = "" if found.binds is None or found.binds.limit is None else found.binds.limit.metric
+    more = metric == "ttft" or (metric not in PER_TOKEN and prompts)
+    return (1, -1) if more else (-1, 1)
+
+
+def _each(found: Capacity, instances: int) -> Capacity:
+    """What all carry, over their number."""
+    reason = found.reason
+    if isinstance(reason, BrokenEarly):
+        reason = replace(reason, requests_per_second=reason.requests_per_second / instances)
+    elif isinstance(reason, AboveSaturation):
+        reason = replace(reason, requests_per_second=reason.requests_per_second / instances, most=reason.most / instances)
+    return replace(found, rate=found.rate / instances, concurrency=found.concurrency / instances, reason=reason)
