@@ -23,6 +23,7 @@ from tonnage.plan.explanation import Explanation
 from tonnage.plan.fleet_check import FleetCheck
 from tonnage.plan.growth import Growth
 from tonnage.plan.job import JobDone
+from tonnage.plan.measurement import Measurement
 from tonnage.plan.note import Note
 from tonnage.plan.pareto import ParetoPoint
 from tonnage.plan.percentile_answer import PercentileAnswer
@@ -75,6 +76,7 @@ class Plan(Shown):
         cost: of the choice; None where nothing was chosen.
         aim: what the choice aims at and must not exceed; None where nothing was said of it, and the fewest GPUs are chosen.
         runner_up: the best deployment on another GPU type; None where none was tried or meets the limits.
+        measurement: what measuring the choice would buy; None where that cannot be said.
         measured: the answer of the scenario's own benchmarks; None where it names none.
         autoscaling: by which rule the choice is scaled over its hours; None, and not in the JSON, unless asked.
         growth: how many systems of the choice a growing load takes later; None, and not in the JSON, unless asked; of systems that exist
@@ -109,6 +111,7 @@ class Plan(Shown):
     cost: Cost | None = None
     aim: Aim | None = None
     runner_up: RunnerUp | None = None
+    measurement: Measurement | None = None
     measured: Measured | None = None
     autoscaling: Autoscaling | None = None
     growth: Growth | None = None
