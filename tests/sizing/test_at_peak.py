@@ -36,8 +36,8 @@ def test_the_peak_is_easier_than_the_limit(plan: Plan) -> None:
             assert getattr(peak, metric).mean <= getattr(candidate, metric).mean * 1.02
         assert peak.ttft_ms.p95 <= 500
         assert peak.tpot_ms.p95 <= 60
-    assert plan.candidates[0].at_peak.instances > 1
-    assert all(each.at_peak.instances == 1 for each in plan.candidates[1:])
+        assert peak.instances <= candidate.instances
+    assert plan.candidates[0].at_peak.instances == plan.candidates[0].instances
 
 
 def test_almost_no_load_sees_an_empty_engine() -> None:
@@ -60,9 +60,9 @@ def test_spare_systems_stand_by() -> None:
     assert spared.utilisation == without.utilisation
 
 
-@pytest.mark.parametrize("place", [0, 1, *(pytest.param(place, marks=pytest.mark.accuracy) for place in (2, 3))])
+@pytest.mark.parametrize("place", [0, 1])
 def test_choosing_a_row_gives_the_numbers_of_the_row(plan: Plan, place: int) -> None:
-    """A row that is not the choice is an estimate from the runs of one instance: it agrees within a few percent."""
+    """A row that is not the choice is an estimate from short runs: it agrees within a few percent."""
     row = plan.candidates[place]
     asked = {**ASKED, "gpu": row.gpu, "precision": row.precision, "tp": row.tp, "engine": row.engine}
     chosen = tonnage.size(**asked).choice
@@ -76,10 +76,3 @@ def test_choosing_a_row_gives_the_numbers_of_the_row(plan: Plan, place: int) -> 
         return
     assert chosen.systems_exact == pytest.approx(row.systems_exact, rel=0.06)
     assert abs(chosen.systems - row.systems) <= max(1, 0.06 * row.systems)
-    if chosen.systems == row.systems:
-        assert chosen.confidence.meets == pytest.approx(row.confidence.meets, abs=0.1)
-    for share, systems in row.confidence.systems.items():
-        other = chosen.confidence.systems[share]
-        assert systems is not None
-        assert other is not None
-        assert abs(other - systems) <= max(1, 0.1 * systems)

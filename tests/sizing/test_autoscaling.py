@@ -21,10 +21,14 @@ from tonnage.simulator.autoscaler import Autoscale
 from tonnage.sizing.fleet import fleet_over_hours
 from tonnage.sizing.fleet.autoscaling import SHARES, Kind, Search, _fleet, autoscaling, first_load
 from tonnage.sizing.fleet.fleet_over_hours import FleetOverHours, hardest_hours
+from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 
-DAY = (0.4, 0.3, 0.2, 0.2, 0.2, 0.3, 0.5, 0.9, 1.3, 1.6, 1.7, 1.7, 1.6, 1.6, 1.7, 1.7, 1.6, 1.5, 1.3, 1.2, 1.0, 0.9, 0.7, 0.5)
+DAY = tuple(
+    1.5 * rate
+    for rate in (0.4, 0.3, 0.2, 0.2, 0.2, 0.3, 0.5, 0.9, 1.3, 1.6, 1.7, 1.7, 1.6, 1.6, 1.7, 1.7, 1.6, 1.5, 1.3, 1.2, 1.0, 0.9, 0.7, 0.5)
+)
 START_S = 180.0
 
 
@@ -52,7 +56,9 @@ def proposed() -> Autoscaling:
 @cache
 def fleet() -> FleetOverHours:
     assert plan().choice is not None
-    return _fleet(question(), plan().choice, proposed().instances)[0]
+    found = _fleet(question(), plan().choice, proposed().instances, Runs())
+    assert found is not None
+    return found
 
 
 def test_what_is_proposed_saves_and_holds_when_it_is_run_again() -> None:

@@ -14,6 +14,7 @@ from tonnage.plan.note import FrontEnds
 from tonnage.plan.plan import Plan
 from tonnage.report.wording.notes import note_text
 from tonnage.sizing.loads.ready import Ready
+from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.search.search_space import prepare, trials
 from tonnage.spec.catalog import find_engine, find_gpu
@@ -63,7 +64,9 @@ def test_a_search_tries_every_split_with_its_own_number() -> None:
     assert {(t.deployment.parallelism.dp, t.deployment.knobs.front_ends) for t in trials(asked)} == {(1, 1), (8, 8)}
     assert {t.deployment.knobs.front_ends for t in trials(replace(asked, front_ends=3))} == {3}
     piped = [
-        found.trial.deployment for found in prepare(question(model="deepseek-r1", gpu="h100", engine="vllm")) if isinstance(found, Ready)
+        found.trial.deployment
+        for found in prepare(question(model="deepseek-r1", gpu="h100", engine="vllm"), Runs())
+        if isinstance(found, Ready)
     ]
     assert {(d.parallelism.pp > 1, d.knobs.front_ends) for d in piped} == {(True, 1)}
 

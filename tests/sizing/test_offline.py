@@ -17,6 +17,7 @@ from tonnage.results.latencies import Latencies
 from tonnage.sizing.loads import offline
 from tonnage.sizing.loads.offline import finish_s, makespan_s, most_within, queued
 from tonnage.sizing.loads.ready import Ready
+from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.search_space import prepare
@@ -27,7 +28,7 @@ def job(requests: int = 20_000, within: str = "30s", **changed: object) -> Quest
 
 
 def ready(asked: Question) -> Ready:
-    return next(found for found in prepare(asked) if isinstance(found, Ready))
+    return next(found for found in prepare(asked, Runs()) if isinstance(found, Ready))
 
 
 @pytest.mark.parametrize("within", ["6s", "11s", "30s"])
@@ -43,7 +44,7 @@ def test_systems_agree_with_brute_force_over_whole_systems(within: str) -> None:
 
 
 def test_one_slot_and_one_token_take_their_service_times_one_after_another() -> None:
-    instance = ready(job(max_batch_size=1, osl=1)).instance
+    instance = ready(job(isl="exact:1000", max_batch_size=1, osl=1)).instance
     service = step_seconds(instance.step.coefficients, 1000, 1, 0, 1000 * 1000, 0)
     assert makespan_s(queued(instance, 50)) == pytest.approx(50 * service + instance.step.frontend_s, rel=1e-6)
     assert most_within(instance, 100.5 * service + instance.step.frontend_s) == 100

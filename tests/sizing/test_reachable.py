@@ -7,13 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from tests.questions import question
+from tests.questions import contenders, question
 from tonnage.plan.plan import Plan
 from tonnage.report.wording.reachable import reachable_text
-from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
-from tonnage.sizing.search.search_space import prepare
 
 
 def answered(asked: Question) -> Plan:
@@ -23,10 +21,9 @@ def answered(asked: Question) -> Plan:
 def alone(asked: Question) -> dict[str, dict[str, float]]:
     """Limited values in milliseconds by deployment and metric, with one request at a time."""
     found = {}
-    for ready in prepare(asked):
-        assert isinstance(ready, Ready)
-        summary = ready.instance.alone()
-        found[ready.trial.name] = {limit.metric: summary.statistic_ms(limit.metric, limit.statistic) for limit in asked.limits}
+    for one in contenders(asked):
+        summary = one.runs.alone(one.instance)
+        found[one.ready.trial.name] = {limit.metric: summary.statistic_ms(limit.metric, limit.statistic) for limit in asked.limits}
     return found
 
 

@@ -4,11 +4,12 @@ from tests.questions import question
 from tonnage.plan.rejected import Rejected
 from tonnage.report.wording.reasons import reason_text
 from tonnage.sizing.loads.ready import Ready
+from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.search.search_space import prepare, trials
 
 
 def test_a_model_too_large_for_a_system_is_pipelined_over_several() -> None:
-    found = prepare(question(model="llama-3.1-405b", precision="fp16", tp="1,2,4,8", ttft=None))
+    found = prepare(question(model="llama-3.1-405b", precision="fp16", tp="1,2,4,8", ttft=None), Runs())
     ready = [r.trial.deployment.parallelism for r in found if isinstance(r, Ready)]
     assert [(p.tp, p.pp) for p in ready] == [(8, 2)]
     assert len([r for r in found if isinstance(r, Rejected)]) == 4
@@ -16,7 +17,7 @@ def test_a_model_too_large_for_a_system_is_pipelined_over_several() -> None:
 
 def test_no_pipeline_where_a_system_is_enough() -> None:
     assert all(t.deployment.parallelism.pp == 1 for t in trials(question()))
-    found = prepare(question(model="llama-3.1-405b", precision="fp8", tp="8", ttft=None))
+    found = prepare(question(model="llama-3.1-405b", precision="fp8", tp="8", ttft=None), Runs())
     assert [r.trial.deployment.parallelism.pp for r in found if isinstance(r, Ready)] == [1]
 
 
@@ -38,7 +39,7 @@ def test_speculation_is_tried_beside_none() -> None:
 
 
 def test_speculation_over_a_pipeline_is_refused_by_name() -> None:
-    found = prepare(question(speculation="eagle k=3 acceptance=0.7", tp="1", pp="2"))
+    found = prepare(question(speculation="eagle k=3 acceptance=0.7", tp="1", pp="2"), Runs())
     ready, rejected = ([r for r in found if isinstance(r, kind)] for kind in (Ready, Rejected))
     assert [r.trial.deployment.speculation for r in ready] == [None]
     assert [(r.engine, reason_text(r.reason)) for r in rejected] == [

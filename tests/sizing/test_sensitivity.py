@@ -6,15 +6,13 @@ import pytest
 
 import tonnage
 from tests.in_turn import in_turn
-from tests.questions import SMALL, question
+from tests.questions import SMALL, contender, question
 from tonnage.plan.plan import Plan
 from tonnage.plan.reason import BrokenAtAnyLoad
 from tonnage.report.wording.reasons import reason_text
 from tonnage.report.wording.sensitivity import relaxed_text
-from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
-from tonnage.sizing.search.search_space import prepare
 from tonnage.sizing.sensitivity import CHANGE, changed_question
 
 ASKED = {**SMALL, "tp": "1,2", "precision": "fp8", "engine": "tensorrt-llm-0.15", "peak_rps": 3000, "ttft": "p95<=100ms"}
@@ -103,9 +101,9 @@ def test_without_limits_there_is_none_to_relax() -> None:
 
 def test_an_input_that_no_deployment_survives_says_why() -> None:
     """The limit lies between the TTFT of an empty engine at the prompt that was asked for and at one a fifth longer."""
-    ready = next(r for r in prepare(question(tp="1", isl=4000, osl=10)) if isinstance(r, Ready))
-    limit_ms = 1e3 * 1.1 * ready.instance.unloaded_ttft_s()
-    plan = size(question(tp="1", isl=4000, osl=10, peak_rps=1, ttft=f"p95<={limit_ms}ms"))
+    asked = {"tp": "1", "isl": "exact:4000", "osl": 10, "peak_rps": 1}
+    limit_ms = 1e3 * 1.1 * contender(**asked).instance.unloaded_ttft_s()
+    plan = size(question(**asked, ttft=f"p95<={limit_ms}ms"))
     assert plan.sensitivity is not None
     high = plan.sensitivity.swings[0].high
     assert high.systems is None

@@ -11,6 +11,7 @@ from tonnage.sizing.loads.instance import Instance
 from tonnage.sizing.loads.limits import worst_limit
 from tonnage.sizing.loads.load_scan import SURE
 from tonnage.sizing.loads.ready import Ready
+from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.question import MOVES
 from tonnage.sizing.search.search import answer
 from tonnage.sizing.search.search_space import prepare, trials
@@ -21,7 +22,7 @@ GAPS = {"isl": 6000, "osl": 200, "tp": "1", "ttft": "p95<=3s", "itl": "p99<=60ms
 
 
 def carried(**changed: object) -> Carried:
-    ready = next(found for found in prepare(question(**changed)) if isinstance(found, Ready))
+    ready = next(found for found in prepare(question(**changed), Runs()) if isinstance(found, Ready))
     return Carried(ready=ready, capacity=find_capacity(ready.instance))
 
 
@@ -29,16 +30,16 @@ def test_a_limit_on_gaps_sets_the_token_budget_and_pays() -> None:
     """With the engine's own budget every long prompt is one long gap for all others."""
     asked = question(**GAPS)
     trial = next(iter(trials(asked)))
-    found = next(r for r in prepare(asked) if isinstance(r, Ready))
+    found = next(r for r in prepare(asked, Runs()) if isinstance(r, Ready))
     assert found.trial.deployment.knobs.max_num_tokens < trial.deployment.knobs.max_num_tokens
     own = find_capacity(Instance(trial.deployment, found.instance.asked))
     assert find_capacity(found.instance).rate > 2 * own.rate
 
 
 def test_the_engines_own_budget_stays_where_it_keeps_the_limit() -> None:
-    ready = next(r for r in prepare(question(**{**GAPS, "itl": "p99<=2s"})) if isinstance(r, Ready))
+    ready = next(r for r in prepare(question(**{**GAPS, "itl": "p99<=2s"}), Runs()) if isinstance(r, Ready))
     assert fitted(ready.instance) == ready.first.deployment.knobs
-    mean = next(r for r in prepare(question(**{**GAPS, "itl": "mean 60ms"})) if isinstance(r, Ready))
+    mean = next(r for r in prepare(question(**{**GAPS, "itl": "mean 60ms"}), Runs()) if isinstance(r, Ready))
     assert fitted(mean.instance) == mean.first.deployment.knobs
 
 
@@ -49,7 +50,7 @@ def surely(ready: Ready) -> Carried:
 @pytest.mark.parametrize("limits", [{"ttft": "p95<=250ms"}, {"ttft": None, "itl": "p99<=25ms"}])
 def test_tuning_finds_the_best_of_all_settings(limits: dict[str, object]) -> None:
     """What the search of a setting leaves out early would not have carried more."""
-    one = next(found for found in prepare(question(isl=3000, tp="1", **limits)) if isinstance(found, Ready))
+    one = next(found for found in prepare(question(isl=3000, tp="1", **limits), Runs()) if isinstance(found, Ready))
     after = tuned(surely(one))
     rates = []
     for knobs in _settings(one, MOVES):
@@ -74,7 +75,7 @@ def test_a_bad_knob_is_found_and_mended() -> None:
 @pytest.mark.parametrize("given", [{"max_num_tokens": "2048"}, {"max_batch_size": "64"}, {"chunked_prefill": True}])
 def test_knobs_that_the_asker_set_are_kept(given: dict[str, object]) -> None:
     asked = replace(question(**{**GAPS, **given}), deepen=False)
-    found = answer(asked, prepare(asked))
+    found = answer(asked, prepare(asked, Runs()))
     for one in found.carried:
         knobs = one.ready.trial.deployment.knobs
         for name, value in given.items():
@@ -82,4 +83,4 @@ def test_knobs_that_the_asker_set_are_kept(given: dict[str, object]) -> None:
 
 
 def test_several_values_of_a_knob_are_each_a_deployment() -> None:
-    assert len(prepare(question(tp="1", max_batch_size="64,128", max_num_tokens="2048,4096"))) == 4
+    assert len(prepare(question(tp="1", max_batch_size="64,128", max_num_tokens="2048,4096"), Runs())) == 4

@@ -45,7 +45,7 @@ def held(arrangement: Arrangement) -> dict[str, list[float]]:
 
 
 def test_the_shared_pool_holds_every_limit_of_each_on_no_more_gpus() -> None:
-    """Read off the record again, by lengths and not by the mixture's own books: prompts of 500 are chat, of 6,000 documents."""
+    """Read off the record again, by lengths and not by the mixture's own books: prompts of about 500 are chat, of 6,000 documents."""
     chat, documents = asked("chat"), asked("documents")
     found = answered(chat, documents)
     assert found.chosen == "shared"
@@ -58,9 +58,9 @@ def test_the_shared_pool_holds_every_limit_of_each_on_no_more_gpus() -> None:
     (pool,) = found.shared.pools
     cases = [_case(one, one.plan.candidates[0]) for one in (chat, documents)]
     record = Mixture([case for case in cases if case is not None], as_predicted=True).run(pool.instances).record
-    middle = slice(int(0.1 * len(record)), int(0.95 * len(record)))
+    middle = slice(int(0.2 * len(record)), int(0.97 * len(record)))
     due, first, last, isl, osl = (getattr(record, name)[middle] for name in ("due_ns", "first_token_ns", "last_token_ns", "isl", "osl"))
-    of_chat, ms = isl == 500, 1e6
+    of_chat, ms = isl < 2_000, 1e6
     assert np.percentile((first - due)[of_chat], 95) / ms <= 400
     assert np.percentile(((last - first) / (osl - 1))[of_chat], 95) / ms <= 40
     assert np.percentile((first - due)[~of_chat], 95) / ms <= 3_000
@@ -112,7 +112,7 @@ def test_other_models_and_jobs_stay_apart() -> None:
 def test_the_books_of_a_mixture_know_whose_each_request_is() -> None:
     cases = [_case(one, one.plan.candidates[0]) for one in (asked("chat"), asked("documents"))]
     run = Mixture([case for case in cases if case is not None]).run(5)
-    assert (run.owners == (run.record.isl == 6_000)).all()
+    assert (run.owners == (run.record.isl > 2_000)).all()
     share = (run.owners == 1).mean()
     assert share == pytest.approx(7.2 / 107.2, rel=0.02)
 

@@ -9,6 +9,7 @@ from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import Changed, Sensitivity, Swing
 from tonnage.plan.warning import LengthToShorten
 from tonnage.report.wording.warnings import warning_text
+from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.search import Answer, answer
@@ -18,7 +19,7 @@ from tonnage.spec.catalog import find_model, find_score
 
 
 def found(asked: Question) -> Answer:
-    return answer(replace(asked, tune=False), prepare(asked))
+    return answer(replace(asked, tune=False), prepare(asked, Runs()))
 
 
 def rules(**changed: object) -> dict[str, float]:

@@ -41,6 +41,8 @@ def _seen(best: Sized, rate: float, mark: Mark, saturation: float) -> Summary:
         return fleet_seen(contender.runs, contender.running, rate * best.instances, best.instances, replayed=stretched).summary
     if mark == "peak":
         return contender.at_peak().seen(best.systems).summary
+    if mark == "limit":
+        return best.as_predicted.summary
     together = contender.instance.standing_for(best.instances)
     return contender.runs.open(contender.running, together, rate, SURE if rate >= BUSY * saturation else QUICK).summary
 

@@ -34,7 +34,7 @@ class Aim(Protocol):
         """The same for a difference that other knobs are worth; infinite where they cannot make one."""
 
     def sized(self, one: Contender, slowdown: Slowdown, above: float, care: Care) -> tuple[int, Capacity] | Reason:
-        """Systems, and what one of their instances carries, in runs of that care; or why it is left out, as it carries at most ``above``."""
+        """Systems, and what one of their instances carries, in runs of that care; or why it is left out: it carries at most ``above``."""
 
     def key(self, one: Sized) -> Key:
         """The key of a deployment that was sized."""

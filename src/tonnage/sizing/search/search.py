@@ -50,6 +50,10 @@ BUSIER, CLOSED = 1.03, 1.04
 """How many times as much as a busy engine completes it may complete with other knobs: more tokens in a step, or fewer; and how many times
 as much as the closed form says it does complete."""
 
+ALIKE = 1.01
+"""How many times as much one setting may strain the limits as the one before for the next to be tried: a token budget that no step fills
+changes nothing."""
+
 LEAST = 0.2
 """A deployment that carries less than this share of its predicted load at a confidence does not reach it: there the limits are those of a
 single client, and more systems hardly help."""
@@ -265,14 +269,14 @@ class Contest:
                 self._along(one, way, start)
 
     def _along(self, base: Contender, way: Sequence[Ready], start: Outcome | None) -> None:
-        """Try settings of a deployment that lead further and further away from its own, until one strains the limits no less."""
+        """Try settings of a deployment that lead further and further away from its own, until one strains the limits more."""
         used = _used(start)
         for ready in way:
             one, best = replace(base, ready=ready), self._best()
             needed = 0.0 if best is None or not self.search.prune else GAIN * self.search.aim.rate_to_save(one, best)
             outcome = self._attempt(one, best, needed)
             self._note(one, outcome)
-            if self.search.prune and not isinstance(outcome, Sized) and _used(outcome) >= used:
+            if self.search.prune and not isinstance(outcome, Sized) and _used(outcome) > ALIKE * used:
                 return
             used = min(used, _used(outcome))
 
