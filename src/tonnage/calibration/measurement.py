@@ -72,7 +72,7 @@ def measurement(question: Question, plan: Plan, runs: Runs) -> Measurement | Non
     choice = plan.choice
     if choice is None or not question.deepen or plan.existing is not None or not _measurable(question, choice):
         return None
-    contender = _contender(question, choice, runs)
+    contender = contender_of(question, choice, runs)
     if contender is None:
         return None
     from tonnage.calibration.design import design
@@ -99,7 +99,7 @@ def _measurable(question: Question, choice: Candidate) -> bool:
         return False
 
 
-def _contender(question: Question, choice: Candidate, runs: Runs) -> Contender | None:
+def contender_of(question: Question, choice: Candidate, runs: Runs) -> Contender | None:
     """The chosen deployment under the load of the question, with the runs of the search."""
     asked = narrowed(question, choice)
     for one in prepare(asked, runs):
