@@ -20,6 +20,7 @@ from tonnage.plan.traffic import HOURS_PER_YEAR
 from tonnage.spec.catalog import find_model
 from tonnage.spec.prices import Prices
 
+
 def with_cost(plan: Plan, prices: Prices, *, today: date | None = None, where: tuple[Where, ...] = WAYS) -> Plan:
     """The plan with the cost of its choice, and with the yearly cost of every candidate that has a price.
 

@@ -83,6 +83,11 @@ class Measurement(Shown):
         return 0.0 if self.now is None or self.expected_systems is None else self.now - self.expected_systems
 
     @property
+    def narrows(self) -> bool:
+        """Whether it lowers the number of systems at any confidence, or on average."""
+        return self.gains or any(self.after.get(level) != count for level, count in self.systems.items())
+
+    @property
     def gains(self) -> bool:
         """Whether the measurement saves more than it costs, on average."""
         return self.saved_systems >= LEAST_GAIN and (self.saved_usd_per_year is None or self.saved_usd_per_year > 0)

@@ -10,6 +10,7 @@ from tonnage.report.numbers import dollars, number
 from tonnage.report.plans.costs import NAMES, owned_and_cheapest, priced, spread, ways, yearly
 from tonnage.report.plans.deployments import deployments, systems
 from tonnage.report.plans.existing import running
+from tonnage.report.plans.measurement import measurement_text
 from tonnage.report.wording.at_peak import at_peak_text, peak_values
 from tonnage.report.wording.autoscaling import autoscaling_text
 from tonnage.report.wording.confidence import chance_text, confidence_text
@@ -42,6 +43,7 @@ def headline_rows(plan: Plan, best: Candidate) -> tuple[tuple[str, str], ...]:
         ("Cost", cost_text(plan)),
         ("Autoscaling", "" if plan.autoscaling is None else autoscaling_text(plan.autoscaling)),
         ("Risk", risk_text(plan, best)),
+        ("Measuring", measurement_text(plan.measurement)),
         ("Prefix cache", prefix_cache_text(plan.prefix_cache, best.systems)),
         ("Router", routers_text(plan.routers, plan.scenario.limits_that_count, serving)),
     )

@@ -24,6 +24,7 @@ from tonnage.report.plans.explained import explained_items, limits_table, memory
 from tonnage.report.plans.first_page import WARNED, figure_of, first_page, warned
 from tonnage.report.plans.job_section import job_section
 from tonnage.report.plans.measured_comparison import beside
+from tonnage.report.plans.measurement import measurement_section
 from tonnage.report.plans.sensitivity import sensitivity_section, sensitivity_table
 from tonnage.report.wording.aim import aim_text
 from tonnage.report.wording.demand import demand_text
@@ -79,6 +80,7 @@ def _sections(plan: Plan) -> tuple[Section, ...]:
         job_section(plan),
         autoscaling_section(plan),
         sensitivity_section(plan, _sensitivity(plan)),
+        measurement_section(plan),
         candidates_section(plan, _candidates(plan)),
         _where_it_goes(plan),
         rejected_section(plan),

@@ -18,6 +18,7 @@ from tonnage.report.plans.costs import yearly
 from tonnage.report.plans.explained import explained_section
 from tonnage.report.plans.job_section import job_section
 from tonnage.report.plans.measured_comparison import beside
+from tonnage.report.plans.measurement import measurement_section
 from tonnage.report.plans.sensitivity import sensitivity_section
 from tonnage.report.plans.summary import answer_lines, question_lines
 from tonnage.report.wording.notes import note_texts
@@ -44,6 +45,7 @@ def _sections(plan: Plan, *, explain: bool, plot: int | None) -> tuple[Section, 
         section("answer", "", answer_lines(plan), items(warnings, "warning")),
         _plotted(plan, plot),
         sensitivity_section(plan),
+        measurement_section(plan),
         *((explained_section(plan),) if explain else ()),
         candidates_section(plan),
         rejected_section(plan),
