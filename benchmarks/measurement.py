@@ -1,4 +1,4 @@
-"""What a measurement buys: 100 true step factors, ten simulated points of each, and the plan after them beside the one that knows the truth.
+"""What a measurement buys: 100 true step factors, ten simulated points of each, and the plan after them beside one that knows the truth.
 
     ./benchmark measurement [--draws 100] [--seed 1] [--write]
     ./benchmark measurement --points
@@ -8,32 +8,35 @@ plan's own prediction. The points that it proposes are simulated with it, each m
 ``calibrate`` is run on them. The plan after that is compared with the plan that knows the factor. --write puts the table into
 docs/intervals.md with machine and date.
 
---points asks the same of measurements: ten points of each deployment of 2026 (../shared/data/modern) calibrate its others. It prints how many
-of their times per token lie inside the 80 % interval.
+--points asks the same of measurements: ten points of each deployment of 2026 (../shared/data/modern) calibrate its others. It prints how
+many of their times per token lie inside the 80 % interval.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import contextlib
 import platform
 import random
 import re
 import time
-import warnings
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from tonnage.api.size import answer, ask
+from tonnage.api.size import ask
+from tonnage.api.size import size as size_plan
 from tonnage.calibration.calibrate import calibrate, calibrated
+from tonnage.calibration.loaded_rows import LoadedRows
 from tonnage.calibration.measurement import contender_of
 from tonnage.calibration.residuals import SIGMA
+from tonnage.calibration.sample import Sample
+from tonnage.errors import InputError
 from tonnage.perf.calibrated_terms import overlaid
 from tonnage.perf.prediction_error import regime_of
 from tonnage.perf.residuals import shipped_residuals
@@ -41,6 +44,7 @@ from tonnage.perf.terms import client_turnaround_s
 from tonnage.perf.terms_file import shipped
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.measurement import Measurement
+from tonnage.plan.plan import Plan
 from tonnage.simulator.kernel import run
 from tonnage.sizing.loads.confidence import metric_of
 from tonnage.sizing.loads.runs import Runs
@@ -53,6 +57,7 @@ from tonnage.spec.catalog import find_engine
 from tonnage.validation.load import workload_of
 from tonnage.validation.point import read_point
 from tonnage.validation.reported import RATES, reported_metrics
+from tools.fit.modern.rows import ModernRows, select_modern
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE, BEGIN, END = ROOT / "docs" / "intervals.md", "<!-- measurement -->\n", "<!-- end of measurement -->\n"
@@ -62,14 +67,26 @@ ASKED: dict[str, dict[str, Any]] = {
     "Llama 3.1 8B, 2,000 in, 200 out, H100": {**CHAT, "gpu": "h100", "peak_rps": 1500},
     "the same on L40S": {**CHAT, "gpu": "l40s", "peak_rps": 300},
     "Llama 3.1 70B, 1,000 in, 500 out, H100": {
-        **{"model": "llama-3.1-70b", "isl": 1000, "osl": 500, "ttft": "p95<=1s", "tpot": "p95<=50ms"},
-        **{"gpu": "h100", "peak_rps": 200},
+        "model": "llama-3.1-70b",
+        "isl": 1000,
+        "osl": 500,
+        "ttft": "p95<=1s",
+        "tpot": "p95<=50ms",
+        "gpu": "h100",
+        "peak_rps": 200,
     },
 }
 """The questions, by what a row of the table calls them."""
 
 ROUNDS = 10
 """Requests that each client of a simulated point sends: as many as the proposed command lets it send, or fewer."""
+
+MODERN = ROOT.parent / "shared" / "data" / "modern" / "agg.csv.gz"
+KEY = ("model", "gpu", "engine", "precision", "tp", "dp", "ep", "tier")
+"""The points of 2026, and what makes two of them points of one deployment."""
+
+CURRENT = ("vllm", "sglang", "tensorrt-llm-1.2")
+"""Engine presets of today, whose terms are tried in place of each other's."""
 
 ENOUGH, TEN, MOST_OTHERS, MOST_CLIENTS = 14, 10, 20, 512
 """Points of a deployment of 2026 at least, those that calibrate it, the others at most, and clients of a point at most."""
@@ -85,14 +102,14 @@ class Truth:
     contender: Contender
 
     @classmethod
-    def of(cls, **asked: Any) -> Truth:
-        """The answer of a question; nothing else is searched afterwards."""
-        understood = ask(**asked)
-        plan = answer(understood)[0]
-        assert plan.choice is not None and plan.measurement is not None
-        question = replace(narrowed(understood.questions[0], plan.choice), deepen=False)
+    def of(cls, plan: Plan, **asked: Any) -> Truth:
+        """The deployment that the plan of a question chose; nothing else is searched afterwards."""
+        if plan.choice is None or plan.measurement is None:
+            raise ValueError("the plan proposes no measurement")
+        question = replace(narrowed(ask(**asked).questions[0], plan.choice), deepen=False)
         contender = contender_of(question, plan.choice, Runs())
-        assert contender is not None
+        if contender is None:
+            raise ValueError("the plan's choice is no deployment of the question")
         return cls(question=question, choice=plan.choice, found=plan.measurement, contender=contender)
 
     def factor(self, share: float) -> float:
@@ -143,7 +160,7 @@ def measured(row: dict[str, Any], factor: float, rng: np.random.Generator) -> di
 def row(name: str, asked: dict[str, Any], draws: int, seed: int) -> str:
     """One question as a row of the table."""
     rng = np.random.default_rng(seed)
-    truth = Truth.of(**asked)
+    truth = Truth.of(size_plan(**asked), **asked)
     near, exact, short, kept, counts = 0, 0, 0, 0, []
     for share in rng.uniform(size=draws):
         factor = truth.factor(float(share))
@@ -167,12 +184,99 @@ def table(draws: int, seed: int) -> Iterator[str]:
     """The whole table as Markdown."""
     yield f"{platform.machine()}, {date.today().isoformat()}, `./benchmark measurement --draws {draws} --seed {seed}`:"
     yield ""
-    yield "| | systems at 50 / 80 / 95 % | within one, unmeasured | within one, measured | the same | too few | expected | mean of the draws |"
-    yield "|---|---|---|---|---|---|---|---|"
+    header = ("", "systems at 50 / 80 / 95 %", "within one before", "within one after", "equal", "too few", "expected", "mean of the draws")
+    yield f"| {' | '.join(header)} |"
+    yield f"|{'---|' * len(header)}"
     for name, asked in ASKED.items():
         begun = time.perf_counter()
         yield row(name, asked, draws, seed)
         print(f"{name}: {time.perf_counter() - begun:.0f} s", flush=True)
+
+
+def points_table() -> Iterator[str]:
+    """How ten points of each deployment of 2026 calibrate its others, as Markdown."""
+    yield "| | deployments | points | half the width, before | inside, before | half the width, after | inside, after |"
+    yield "|---|---|---|---|---|---|---|"
+    known, swapped = points_of_2026(), points_of_2026(swapped=True)
+    kinds = {
+        "factors kept": [one for one in known if one.kept],
+        "shipped terms confirmed": [one for one in known if not one.kept],
+        "terms of another engine, factors kept": [one for one in swapped if one.kept],
+    }
+    for name, found in kinds.items():
+        before, after = (np.array([(low, high) for low, high in ends]) for ends in zip(*((o.before, o.after) for o in found), strict=True))
+        wrong = np.array([one.error for one in found])
+        inside = [((of[:, 0] <= error) & (error <= of[:, 1])).mean() for of, error in ((before, wrong[:, 0]), (after, wrong[:, 1]))]
+        half = [float((of[:, 1] - of[:, 0]).mean() / 2) for of in (before, after)]
+        counts = f"{len({one.deployment for one in found})} | {len(found)}"
+        yield f"| {name} | {counts} | {half[0]:.3f} | {100 * inside[0]:.0f} % | {half[1]:.3f} | {100 * inside[1]:.0f} % |"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Other:
+    """The time per token of a point that did not calibrate: log(predicted / measured), and the ends of its 80 % interval.
+
+    Attributes:
+        deployment: the key of what was measured.
+        kept: whether the calibration kept factors.
+        error: before and after it.
+        before, after: the 10th and 90th percentile.
+    """
+
+    deployment: tuple[Any, ...]
+    kept: bool
+    error: tuple[float, float]
+    before: tuple[float, float]
+    after: tuple[float, float]
+
+
+def points_of_2026(*, swapped: bool = False) -> list[Other]:
+    """Ten points of each deployment drawn at random, and its others; ``swapped`` gives each engine the terms of another one."""
+    groups = defaultdict(list)
+    for one in select_modern(MODERN).rows:
+        if one["concurrency"] <= MOST_CLIENTS:
+            groups[tuple(one[name] for name in KEY)].append(one)
+    rng, terms, found = random.Random(1), shipped(), []
+    for key in sorted(key for key, rows in groups.items() if len(rows) >= ENOUGH):
+        rows = groups[key]
+        rng.shuffle(rows)
+        preset = find_engine(key[KEY.index("engine")]).coefficients
+        used = terms
+        if swapped:
+            others = [name for name in CURRENT if name != preset and terms["engines"][name] != terms["engines"][preset]]
+            used = {**terms, "engines": {**terms["engines"], preset: terms["engines"][rng.choice(others)]}}
+        with contextlib.suppress(InputError):
+            found += _others(rows[:TEN], rows[TEN : TEN + MOST_OTHERS], key, preset, used, swapped=swapped)
+    return found
+
+
+def _others(
+    mine: list[dict[str, Any]], rest: list[dict[str, Any]], key: tuple[Any, ...], preset: str, terms: dict[str, Any], *, swapped: bool
+) -> Iterator[Other]:
+    gpu = key[KEY.index("gpu")]
+    report = calibrated(ModernSample(mine, terms, preset=preset, gpu=gpu), data="ten points")
+    loaded = ModernRows(rest)
+    errors = []
+    for used in (terms, overlaid(terms, report.calibration, gpu)):
+        loaded.simulate(used)
+        errors.append(np.log(loaded.predict(used)["itl_ms"] / loaded.measured["itl_ms"]))
+    table = shipped_residuals()
+    for i, point in enumerate(loaded.points):
+        if not np.isfinite(errors[0][i]):
+            continue
+        load = {"isl": rest[i]["isl"], "osl": rest[i]["osl"], "clients": rest[i]["concurrency"]}
+        regimes = [regime_of(replace(point.deployment, calibration=c), **load) for c in (None, report.calibration)]
+        if swapped:
+            regimes = [replace(regime, known_engine=False) for regime in regimes]
+        ends = [(table.log_error("itl_ms", regime, 0.1), table.log_error("itl_ms", regime, 0.9)) for regime in regimes]
+        wrong = float(errors[0][i]), float(errors[1][i])
+        yield Other(deployment=key, kept=report.kept, error=wrong, before=ends[0], after=ends[1])
+
+
+class ModernSample(Sample):
+    """Points of 2026, with the lengths and knobs of their benchmarks."""
+
+    loaded: ClassVar[type[LoadedRows]] = ModernRows
 
 
 def write(lines: list[str]) -> None:
@@ -190,9 +294,9 @@ def main() -> None:
     parser.add_argument("--points", action="store_true")
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
-    lines = list(table(asked.draws, asked.seed))
+    lines = list(points_table() if asked.points else table(asked.draws, asked.seed))
     print("\n".join(lines))
-    if asked.write:
+    if asked.write and not asked.points:
         write(lines)
 
 

@@ -116,7 +116,7 @@ def design(instance: Instance, deciding: str, *, rate: float | None, clients: fl
     slopes = {name: values * sample.widths for name, values in sample.slopes().items()}
     told = np.stack([values[:-1] * WEIGHT / SIGMA[name] for name, values in slopes.items()], axis=2)
     wanted = {name: values[-1] for name, values in slopes.items()}
-    chosen, left, information = _greedy(told, wanted[deciding])
+    chosen, left, information = greedy(told, wanted[deciding])
     e2e_s = sample.parts[0].rows.simulated("e2e_ms") / 1e3  # type: ignore[union-attr]
     return Design(
         points=tuple(grid[place] for place in chosen),
@@ -157,7 +157,7 @@ def _row(point: Point) -> dict[str, Any]:
     return {"point": point, "model": d.model.name, "isl": point.isl, "osl": point.osl, **load, **dict.fromkeys(METRICS, 1.0)}
 
 
-def _greedy(told: Floats, wanted: Floats) -> tuple[list[int], list[float], Floats]:
+def greedy(told: Floats, wanted: Floats) -> tuple[list[int], list[float], Floats]:
     """Points in the order in which each leaves the least variance, the share left after each, and the information of all.
 
     Args:

@@ -223,10 +223,9 @@ class _Outcomes:
         """The systems afterwards, no further from those at 50 % than now: a difference beyond is scatter of runs."""
         middle = now.get(percent_key(BESIDE[0]))
         kept: dict[str, int | None] = {}
-        for level, count in found.items():
+        for level, after in found.items():
             before = now.get(level)
-            if count is not None and middle is not None:
-                count = max(count, middle)
+            count = after if after is None or middle is None else max(after, middle)
             kept[level] = before if count is None else count if before is None else min(count, before)
         return kept
 

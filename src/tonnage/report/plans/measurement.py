@@ -6,7 +6,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 from tonnage.plan.confidence import percent_key
-from tonnage.plan.measurement import PLAN
+from tonnage.plan.measurement import CALIBRATED, PLAN
 from tonnage.report.blocks import section
 from tonnage.report.document import Command, Section, Table, Text
 from tonnage.report.numbers import ABSENT, counted, dollars, number, span
@@ -59,12 +59,16 @@ def measurement_section(plan: Plan) -> Section:
         for level in found.systems
     )
     caption = "Systems for each confidence, now and after the calibration if steps take as long as predicted"
-    paid = "" if found.usd is None else f" They cost {dollars(found.usd)} USD of its time."
-    counted_on = "" if found.expected_systems is None else f" On average over what it may find the answer is {number(found.expected_systems)}."
+    paid = "" if found.usd is None else f" That costs {dollars(found.usd)} USD."
+    counted_on = (
+        "" if found.expected_systems is None else f" On average over what it may find the answer is {number(found.expected_systems)}."
+    )
     words = (
         f"The {found.points} loads below were chosen one by one, each as the one that tells most about the deciding prediction. One system "
-        f"takes {span(_whole_minutes(found.seconds))} for them.{paid}{counted_on} Start one instance of the choice as the plan says, measure, "
-        f"calibrate, and size again with --coefficients; {PLAN} is this plan."
+        f"takes {span(_whole_minutes(found.seconds))} for them.{paid}{counted_on} Start one instance of the choice as the plan says, "
+        f"measure, calibrate, and size again with --coefficients {CALIBRATED}; {PLAN} is this plan."
     )
     commands = (Command(text=shlex.join(argv)) for argv in (*found.bench, found.calibrate))
-    return section("measurement", TITLE, Table(caption=caption, header=("confidence", "now", "after"), rows=rows), Text(text=words), *commands)
+    return section(
+        "measurement", TITLE, Table(caption=caption, header=("confidence", "now", "after"), rows=rows), Text(text=words), *commands
+    )
