@@ -72,14 +72,14 @@ def measurement(question: Question, plan: Plan, runs: Runs) -> Measurement | Non
     choice = plan.choice
     if choice is None or not question.deepen or plan.existing is not None or not _measurable(question, choice):
         return None
-    contender = contender_of(question, choice, runs)
-    if contender is None:
+    contender, clients = contender_of(question, choice, runs), choice.concurrency_per_instance
+    if contender is None or clients is None:
         return None
     from tonnage.calibration.design import design
 
     deciding = metric_of(choice.binds)
     rate = choice.sized_rate if question.load == "open" else None
-    points = design(contender.running, deciding, rate=rate, clients=choice.concurrency_per_instance)
+    points = design(contender.running, deciding, rate=rate, clients=clients)
     if points is None:
         return None
     return _Outcomes(contender=contender, choice=choice, points=points).measurement(deciding)
