@@ -6,7 +6,7 @@
 A plan proposes points to measure and says what they would buy on average. Here a true factor on every step is drawn from the errors of the
 plan's own prediction. The points that it proposes are simulated with it, each metric with the scatter that a calibration counts with, and
 ``calibrate`` is run on them. The plan after that is compared with the plan that knows the factor. --write puts the table into
-docs/intervals.md with machine and date.
+docs/intervals.md.
 
 --points asks the same of measurements: ten points of each deployment of 2026 (../shared/data/modern) calibrate its others. It prints how
 many of their times per token lie inside the 80 % interval.
@@ -57,10 +57,10 @@ from tonnage.spec.catalog import find_engine
 from tonnage.validation.load import workload_of
 from tonnage.validation.point import read_point
 from tonnage.validation.reported import RATES, reported_metrics
-from tools.fit.modern.rows import ModernRows, select_modern
+from tools.fit.modern.rows import MEDIAN, ModernRows, select_modern
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE, BEGIN, END = ROOT / "docs" / "intervals.md", "<!-- measurement -->\n", "<!-- end of measurement -->\n"
+PAGE = ROOT / "docs" / "intervals.md"
 
 CHAT: dict[str, Any] = {"model": "llama-3.1-8b", "isl": 2000, "osl": 200, "ttft": "p95<=500ms", "tpot": "p95<=50ms"}
 ASKED: dict[str, dict[str, Any]] = {
@@ -235,7 +235,7 @@ def points_of_2026(*, swapped: bool = False) -> list[Other]:
     groups = defaultdict(list)
     for one in select_modern(MODERN).rows:
         if one["concurrency"] <= MOST_CLIENTS:
-            groups[tuple(one[name] for name in KEY)].append(one)
+            groups[tuple(one[name] for name in KEY)].append({**one, MEDIAN: None})  # a calibration reads no medians
     rng, terms, found = random.Random(1), shipped(), []
     for key in sorted(key for key, rows in groups.items() if len(rows) >= ENOUGH):
         rows = groups[key]
@@ -279,10 +279,11 @@ class ModernSample(Sample):
     loaded: ClassVar[type[LoadedRows]] = ModernRows
 
 
-def write(lines: list[str]) -> None:
-    """Replace the table of the page."""
+def write(lines: list[str], place: str) -> None:
+    """Replace a table of the page."""
+    begin, end = f"<!-- {place} -->\n", f"<!-- end of {place} -->\n"
     text = PAGE.read_text(encoding="utf-8")
-    made = re.sub(f"{re.escape(BEGIN)}.*?{re.escape(END)}", lambda _: BEGIN + "\n".join(lines) + "\n" + END, text, flags=re.DOTALL)
+    made = re.sub(f"{re.escape(begin)}.*?{re.escape(end)}", lambda _: begin + "\n".join(lines) + "\n" + end, text, flags=re.DOTALL)
     PAGE.write_text(made, encoding="utf-8")
 
 
@@ -296,8 +297,8 @@ def main() -> None:
     asked = parser.parse_args()
     lines = list(points_table() if asked.points else table(asked.draws, asked.seed))
     print("\n".join(lines))
-    if asked.write and not asked.points:
-        write(lines)
+    if asked.write:
+        write(lines, "measured points" if asked.points else "measurement")
 
 
 if __name__ == "__main__":
