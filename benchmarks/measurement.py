@@ -1,12 +1,12 @@
 """What a measurement buys: 100 true step factors, ten simulated points of each, and the plan after them beside one that knows the truth.
 
-    ./benchmark measurement [--draws 100] [--seed 1] [--write]
+    ./benchmark measurement [--draws 100] [--seed 1] [--terms] [--write]
     ./benchmark measurement --points
 
 A plan proposes points to measure and says what they would buy on average. Here a true factor on every step is drawn from the errors of the
 plan's own prediction. The points that it proposes are simulated with it, each metric with the scatter that a calibration counts with, and
-``calibrate`` is run on them. The plan after that is compared with the plan that knows the factor. --write puts the table into
-docs/intervals.md.
+``calibrate`` is run on them. The plan after that is compared with the plan that knows the factor. --terms draws a factor for each term
+instead, from the widths that a calibration counts with. --write puts the table into docs/intervals.md.
 
 --points asks the same of measurements: ten points of each deployment of 2026 (../shared/data/modern) calibrate its others. It prints how
 many of their times per token lie inside the 80 % interval.
@@ -35,7 +35,7 @@ from tonnage.calibration.calibrate import calibrate, calibrated
 from tonnage.calibration.loaded_rows import LoadedRows
 from tonnage.calibration.measurement import contender_of
 from tonnage.calibration.residuals import SIGMA
-from tonnage.calibration.sample import Sample
+from tonnage.calibration.sample import START_WIDTH, Sample
 from tonnage.errors import InputError
 from tonnage.perf.calibrated_terms import overlaid
 from tonnage.perf.prediction_error import regime_of
@@ -53,6 +53,7 @@ from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.contender import Contender
 from tonnage.sizing.search.narrowed import narrowed
+from tonnage.spec.calibration import MULTIPLIERS, Calibration
 from tonnage.spec.catalog import find_engine
 from tonnage.validation.load import workload_of
 from tonnage.validation.point import read_point
@@ -93,6 +94,14 @@ ENOUGH, TEN, MOST_OTHERS, MOST_CLIENTS = 14, 10, 20, 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """How it differs from the prediction: a factor on every step, and factors on the terms."""
+
+    factor: float = 1.0
+    calibration: Calibration | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Truth:
     """A question with its answer, and the deployment that is measured."""
 
@@ -116,13 +125,23 @@ class Truth:
         """The quantile of the factor on times: that of the errors that decide the number of systems."""
         return self.contender.errors[metric_of(self.choice.binds)].factor(share)
 
-    def systems(self, factor: float) -> int | None:
-        """Those that carry the load where steps take so many times as long, which is known; None where none do."""
-        known = Contender(question=replace(self.question, step_factor=factor), ready=self.contender.ready, runs=self.contender.runs)
-        needed = known.needed()
+    def machine(self, rng: np.random.Generator, *, terms: bool) -> Machine:
+        """A true machine: a common factor from the errors of the prediction, or one of each term from the widths of a calibration."""
+        if not terms:
+            return Machine(factor=self.factor(float(rng.uniform())))
+        d, widths = self.contender.running.deployment, shipped_residuals().widths
+        factors = tuple((name, float(np.exp(widths.get(name, START_WIDTH) * rng.standard_normal()))) for name in MULTIPLIERS)
+        preset = find_engine(d.engine).coefficients
+        return Machine(calibration=Calibration(preset=preset, gpu=d.gpu.name, multipliers=factors, data="the truth"))
+
+    def systems(self, machine: Machine) -> int | None:
+        """Those that carry the load on a machine that is known; None where none do."""
+        question = replace(self.question, step_factor=machine.factor, calibration=machine.calibration)
+        known = contender_of(question, self.choice, self.contender.runs)
+        needed = None if known is None else known.needed()
         return needed[0] + self.question.spare if isinstance(needed, tuple) else None
 
-    def rows(self, factor: float, rng: np.random.Generator) -> Iterator[dict[str, Any]]:
+    def rows(self, machine: Machine, rng: np.random.Generator) -> Iterator[dict[str, Any]]:
         """The proposed points as measured."""
         d = self.contender.running.deployment
         split, knobs = d.parallelism, d.knobs
@@ -131,24 +150,24 @@ class Truth:
         for sweep in self.found.sweeps:
             for clients in sweep.concurrency:
                 load = {"isl": sweep.isl, "osl": sweep.osl, "concurrency": clients, "requests": ROUNDS * clients}
-                yield {**what, **load, **measured({**what, **load}, factor, rng)}
+                yield {**what, **load, **measured({**what, **load}, machine, rng)}
 
-    def afterwards(self, factor: float, rng: np.random.Generator) -> tuple[int | None, bool]:
+    def afterwards(self, machine: Machine, rng: np.random.Generator) -> tuple[int | None, bool]:
         """The systems of the plan after a measurement, and whether the calibration kept factors."""
-        report = calibrate(list(self.rows(factor, rng)), data="simulated points")
+        report = calibrate(list(self.rows(machine, rng)), data="simulated points")
         plan = size(replace(self.question, calibration=report.calibration), runs=Runs())
         return (None if plan.choice is None else plan.choice.systems), report.kept
 
 
-def measured(row: dict[str, Any], factor: float, rng: np.random.Generator) -> dict[str, float]:
-    """What a benchmark reports of one closed loop where steps take so many times as long as predicted.
+def measured(row: dict[str, Any], machine: Machine, rng: np.random.Generator) -> dict[str, float]:
+    """What a benchmark reports of one closed loop on a machine.
 
     TPOT, E2E and requests/s of a point scatter together, and so do mean and p95 of the TTFT.
     """
-    point = read_point(row)
+    point = read_point(row, machine.calibration)
     rank = point.of_rank
     instance = rank.instance
-    step, memory = slower(instance.step, factor), instance.memory
+    step, memory = slower(instance.step, machine.factor), instance.memory
     trace = workload_of(rank, step, turnaround_s=client_turnaround_s(rank.deployment)).trace(int(rng.integers(1 << 30)))
     reported = reported_metrics(run(trace, step, instance.knobs, memory.blocks, windows=memory.windows))
     of_ttft, of_steps = rng.standard_normal(2)
@@ -157,39 +176,39 @@ def measured(row: dict[str, Any], factor: float, rng: np.random.Generator) -> di
     return {name: value * float(np.exp(SIGMA[name] * scatter[name])) for name, value in true.items()}
 
 
-def row(name: str, asked: dict[str, Any], draws: int, seed: int) -> str:
+def row(name: str, asked: dict[str, Any], draws: int, seed: int, *, terms: bool) -> str:
     """One question as a row of the table."""
     rng = np.random.default_rng(seed)
     truth = Truth.of(size_plan(**asked), **asked)
-    near, exact, short, kept, counts = 0, 0, 0, 0, []
-    for share in rng.uniform(size=draws):
-        factor = truth.factor(float(share))
-        knows = truth.systems(factor)
-        after, factors = truth.afterwards(factor, rng)
+    before, near, exact, short, kept, counts = 0, 0, 0, 0, 0, list[int]()
+    for machine in [truth.machine(rng, terms=terms) for _ in range(draws)]:
+        knows = truth.systems(machine)
+        after, factors = truth.afterwards(machine, rng)
+        before += knows is not None and abs(truth.choice.systems - knows) <= 1
         if after is not None and knows is not None:
             near, exact, short = near + (abs(after - knows) <= 1), exact + (after == knows), short + (after < knows)
             counts.append(after)
         kept += factors
-    before = abs(truth.choice.systems - np.array([truth.systems(truth.factor((i + 0.5) / 40)) or 0 for i in range(40)])) <= 1
     promised, now = truth.found.expected_systems, truth.found.systems
     print(f"{name}: {kept} of {draws} calibrations kept factors; {len(counts)} plans; counts {min(counts)} to {max(counts)}", flush=True)
     between = " / ".join("–" if count is None else str(count) for count in now.values())
     return (
-        f"| {name} | {between} | {100 * before.mean():.0f} % | {100 * near / draws:.0f} % | {100 * exact / draws:.0f} % "
+        f"| {name} | {between} | {100 * before / draws:.0f} % | {100 * near / draws:.0f} % | {100 * exact / draws:.0f} % "
         f"| {100 * short / draws:.0f} % | {'–' if promised is None else f'{promised:.1f}'} | {np.mean(counts):.1f} |"
     )
 
 
-def table(draws: int, seed: int) -> Iterator[str]:
+def table(draws: int, seed: int, *, terms: bool) -> Iterator[str]:
     """The whole table as Markdown."""
-    yield f"{platform.machine()}, {date.today().isoformat()}, `./benchmark measurement --draws {draws} --seed {seed}`:"
+    command = f"./benchmark measurement --draws {draws} --seed {seed}{' --terms' if terms else ''}"
+    yield f"{platform.machine()}, {date.today().isoformat()}, `{command}`:"
     yield ""
     header = ("", "systems at 50 / 80 / 95 %", "within one before", "within one after", "equal", "too few", "expected", "mean of the draws")
     yield f"| {' | '.join(header)} |"
     yield f"|{'---|' * len(header)}"
     for name, asked in ASKED.items():
         begun = time.perf_counter()
-        yield row(name, asked, draws, seed)
+        yield row(name, asked, draws, seed, terms=terms)
         print(f"{name}: {time.perf_counter() - begun:.0f} s", flush=True)
 
 
@@ -292,13 +311,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--terms", action="store_true", help="a true factor for each term in place of a common one")
     parser.add_argument("--points", action="store_true")
     parser.add_argument("--write", action="store_true")
     asked = parser.parse_args()
-    lines = list(points_table() if asked.points else table(asked.draws, asked.seed))
+    lines = list(points_table() if asked.points else table(asked.draws, asked.seed, terms=asked.terms))
     print("\n".join(lines))
     if asked.write:
-        write(lines, "measured points" if asked.points else "measurement")
+        write(lines, "measured points" if asked.points else "measured terms" if asked.terms else "measurement")
 
 
 if __name__ == "__main__":

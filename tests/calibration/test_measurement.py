@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.measurement import Truth, measured
+from benchmarks.measurement import Machine, Truth, measured
 from tests.serve.test_chain import flags_of, loads, slower
 from tonnage.api import bench as bench_api
 from tonnage.api.running.planned import planned
@@ -128,7 +128,7 @@ def test_measured_as_proposed_the_answer_is_within_one_system_of_the_truth(
     assert (tmp_path / FOLDER).is_dir()
     assert run(plan.measurement.calibrate[1:]) == 0, capsys.readouterr().err
     again = size(**ASKED, coefficients=plan.measurement.calibrate[-1])
-    truth = Truth.of(plan, **ASKED).systems(factor)
+    truth = Truth.of(plan, **ASKED).systems(Machine(factor=factor))
     assert truth is not None
     assert again.choice is not None
     assert abs(again.choice.systems - truth) <= 1
@@ -174,6 +174,6 @@ def test_the_simulation_of_its_worth_measures_what_it_says() -> None:
 
     row = {"model": "llama-3.1-8b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1, "engine": "tensorrt-llm-1.2"}
     row |= {"isl": 1000, "osl": 100, "concurrency": 16, "requests": 160}
-    same, longer = (measured(row, factor, Nothing()) for factor in (1.0, 1.3))  # type: ignore[arg-type]
+    same, longer = (measured(row, Machine(factor=factor), Nothing()) for factor in (1.0, 1.3))  # type: ignore[arg-type]
     assert longer["itl_ms"] == pytest.approx(1.3 * same["itl_ms"], rel=0.05)
     assert longer["requests_s"] == pytest.approx(same["requests_s"] / 1.3, rel=0.1)
