@@ -32,10 +32,11 @@ def asked(**values: Any) -> Question:
 def test_flags_alone_ask_what_they_always_asked() -> None:
     question = asked(gpu="h100,l40s", tp=(1, 2), ttft="p95<=1s", engine=["vllm"])
     assert [gpu.name for gpu in question.gpus] == ["h100-sxm-80gb", "l40s"]
-    assert (question.tps, question.demand.peak_requests_per_second, str(question.isl)) == ((1, 2), 5, "2000")
+    assert (question.tps, question.demand.peak_requests_per_second, str(question.isl)) == ((1, 2), 5, "2000+-20%")
     assert [str(limit) for limit in question.slo] == ["TTFT p95 ≤ 1 s"]
     assert question.mode == "streaming"
-    assert question.remarks == ()
+    assert [note_text(note).startswith("Lengths vary by ±20%") for note in question.remarks] == [True]
+    assert asked(isl="exact:2000", osl="exact:200").remarks == ()
 
 
 @pytest.mark.parametrize(
@@ -56,11 +57,11 @@ def test_systems_that_exist_are_a_question_by_themselves() -> None:
     """Without lengths, those and the limits of a chat, which the plan says."""
     (alone,) = api.ask(None, model="llama-3.1-70b", have="2xdgx-h100").questions
     assert alone.demand.of_existing
-    assert (str(alone.isl), str(alone.osl)) == ("500", "200")
+    assert (str(alone.isl), str(alone.osl)) == ("500+-20%", "200+-20%")
     assert [str(limit) for limit in alone.slo] == ["TTFT p95 ≤ 1 s", "ITL p99 ≤ 250 ms"]
-    assert [note_text(note).startswith("The use case chatbot sets: ") for note in alone.remarks] == [True]
-    (own,) = api.ask(None, model="llama-3.1-70b", have="2xdgx-h100", isl=100, osl=50).questions
-    assert (str(own.isl), own.slo, own.remarks) == ("100", (), ())
+    assert [note_text(note).split(":")[0][:25] for note in alone.remarks] == ["The use case chatbot sets", "Lengths vary by ±20% arou"]
+    (own,) = api.ask(None, model="llama-3.1-70b", have="2xdgx-h100", isl="exact:100", osl="exact:50").questions
+    assert (str(own.isl), own.slo, own.remarks) == ("exact:100", (), ())
 
 
 def test_systems_that_exist_are_tried_beside_gpus_that_are_asked_for() -> None:
@@ -81,11 +82,13 @@ def test_every_model_of_a_question_is_tried_in_its_own_format() -> None:
 
 
 def test_parts_of_a_prompt_are_added_up_and_said() -> None:
-    question = asked(isl="75words", system_prompt=500, retrieved="5x400", history="3x300words")
+    question = asked(isl="75words", osl="exact:200", system_prompt=500, retrieved="5x400", history="3x300words")
     assert question.isl.mean == pytest.approx(100 + 500 + 2000 + 1200)
     assert tuple(map(note_text, question.remarks)) == (
         "Every prompt is 3,700 tokens longer than what is asked: 500 system prompt + 5 × 400 retrieved passages + 3 × 400 chat history.",
         "ISL of 75words is 100 tokens at 0.75 words a token (English).",
+        "Lengths vary by ±20% around the ISL given, which is assumed; give the real spread, or exact: before a number for "
+        "requests that are equal.",
     )
 
 

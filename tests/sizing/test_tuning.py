@@ -1,85 +1,75 @@
 """Knobs: set by closed form where gaps are limited, searched for the best, left alone where the asker set them."""
 
+from __future__ import annotations
+
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from tests.questions import question
-from tonnage.sizing.loads.bounds import Carried
-from tonnage.sizing.loads.capacity import find_capacity, open_capacity, scan_of
-from tonnage.sizing.loads.instance import Instance
-from tonnage.sizing.loads.limits import worst_limit
-from tonnage.sizing.loads.load_scan import SURE
-from tonnage.sizing.loads.ready import Ready
+from tests.questions import best, contenders, question
+from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.runs import Runs
-from tonnage.sizing.question import MOVES
-from tonnage.sizing.search.search import answer
+from tonnage.sizing.search.contender import Contender
+from tonnage.sizing.search.search import Search
 from tonnage.sizing.search.search_space import prepare, trials
 from tonnage.sizing.search.token_budget import fitted
-from tonnage.sizing.search.tuning import _settings, changes, tuned
+from tonnage.sizing.search.tuning import changes
 
-GAPS = {"isl": 6000, "osl": 200, "tp": "1", "ttft": "p95<=3s", "itl": "p99<=60ms"}
+GAPS: dict[str, Any] = {"isl": 6000, "osl": 200, "tp": "1", "peak_rps": 40, "ttft": "p95<=3s", "itl": "p99<=60ms"}
 
 
-def carried(**changed: object) -> Carried:
-    ready = next(found for found in prepare(question(**changed), Runs()) if isinstance(found, Ready))
-    return Carried(ready=ready, capacity=find_capacity(ready.instance))
+def with_knobs(one: Contender, **knobs: Any) -> Contender:
+    """The same deployment with other knobs."""
+    deployment = replace(one.instance.deployment, knobs=replace(one.instance.knobs, **knobs))
+    instance = one.runs.instance(deployment, one.instance.traffic)
+    return replace(one, ready=replace(one.ready, trial=replace(one.ready.trial, deployment=deployment), instance=instance))
 
 
 def test_a_limit_on_gaps_sets_the_token_budget_and_pays() -> None:
     """With the engine's own budget every long prompt is one long gap for all others."""
     asked = question(**GAPS)
-    trial = next(iter(trials(asked)))
-    found = next(r for r in prepare(asked, Runs()) if isinstance(r, Ready))
-    assert found.trial.deployment.knobs.max_num_tokens < trial.deployment.knobs.max_num_tokens
-    own = find_capacity(Instance(trial.deployment, found.instance.asked))
-    assert find_capacity(found.instance).rate > 2 * own.rate
+    own = next(iter(trials(asked))).deployment.knobs.max_num_tokens
+    one = contenders(asked)[0]
+    assert one.instance.knobs.max_num_tokens < own
+    assert one.capacity(4).rate > 2 * with_knobs(one, max_num_tokens=own).capacity(4).rate
 
 
-def test_the_engines_own_budget_stays_where_it_keeps_the_limit() -> None:
-    ready = next(r for r in prepare(question(**{**GAPS, "itl": "p99<=2s"}), Runs()) if isinstance(r, Ready))
-    assert fitted(ready.instance) == ready.first.deployment.knobs
-    mean = next(r for r in prepare(question(**{**GAPS, "itl": "mean 60ms"}), Runs()) if isinstance(r, Ready))
-    assert fitted(mean.instance) == mean.first.deployment.knobs
-
-
-def surely(ready: Ready) -> Carried:
-    return Carried(ready=ready, capacity=open_capacity(ready.instance, care=SURE))
+@pytest.mark.parametrize("itl", ["p99<=2s", "mean 60ms"])
+def test_the_engines_own_budget_stays_where_it_keeps_the_limit(itl: str) -> None:
+    asked = question(**GAPS | {"itl": itl})
+    one = contenders(asked)[0]
+    assert fitted(one.instance, asked.limits) == one.ready.first.deployment.knobs
 
 
 @pytest.mark.parametrize("limits", [{"ttft": "p95<=250ms"}, {"ttft": None, "itl": "p99<=25ms"}])
-def test_tuning_finds_the_best_of_all_settings(limits: dict[str, object]) -> None:
-    """What the search of a setting leaves out early would not have carried more."""
-    one = next(found for found in prepare(question(isl=3000, tp="1", **limits), Runs()) if isinstance(found, Ready))
-    after = tuned(surely(one))
-    rates = []
-    for knobs in _settings(one, MOVES):
-        instance = Instance(replace(one.trial.deployment, knobs=knobs), one.instance.asked)
-        rates.append(scan_of(instance).rate_within(instance.asked.slo))
-    assert scan_of(after.ready.instance).rate_within(one.instance.asked.slo) == max(rates)
-    assert worst_limit(after.capacity.summary, after.ready.instance.asked.slo) is None
+def test_tuning_finds_what_the_search_of_every_setting_does(limits: dict[str, Any]) -> None:
+    """What the search of a setting leaves out early would not have saved a system."""
+    asked = question(isl=3000, tp="1", peak_rps=60, **limits)
+    pruned, whole = (Search(question=asked, runs=Runs(), prune=prune, rows=False).answer().best for prune in (True, False))
+    assert pruned is not None
+    assert whole is not None
+    assert pruned.systems == whole.systems
 
 
 def test_a_bad_knob_is_found_and_mended() -> None:
     """A budget of 512 tokens starves the prompts: the search must leave it."""
-    good = carried(tp="1", ttft="p95<=1s")
-    d = good.ready.trial.deployment
-    starved = replace(d, knobs=replace(d.knobs, max_num_tokens=512, max_batch_size=256))
-    instance = Instance(starved, good.ready.instance.asked)
-    poor = surely(replace(good.ready, trial=replace(good.ready.trial, deployment=starved), instance=instance))
-    found = tuned(poor)
-    assert found.capacity.rate > 1.1 * poor.capacity.rate
-    assert (changes(found, starved.knobs)[0].knob, changes(found, starved.knobs)[0].default) == ("max_num_tokens", 512)
+    asked = question(tp="1", ttft="p95<=1s")
+    runs = Runs()
+    good = contenders(asked, runs)[0]
+    starved = with_knobs(good, max_num_tokens=512, max_batch_size=256)
+    found = Search(question=asked, runs=runs, rows=False, seeds=(starved.ready,)).answer().best
+    assert found is not None
+    assert found.capacity.rate > 1.1 * starved.capacity(found.instances, care=QUICK).rate
+    changed = changes(found.ready, starved.instance.knobs)[0]
+    assert (changed.knob, changed.default) == ("max_num_tokens", 512)
 
 
 @pytest.mark.parametrize("given", [{"max_num_tokens": "2048"}, {"max_batch_size": "64"}, {"chunked_prefill": True}])
-def test_knobs_that_the_asker_set_are_kept(given: dict[str, object]) -> None:
-    asked = replace(question(**{**GAPS, **given}), deepen=False)
-    found = answer(asked, prepare(asked, Runs()))
-    for one in found.carried:
-        knobs = one.ready.trial.deployment.knobs
-        for name, value in given.items():
-            assert getattr(knobs, name) == (value if isinstance(value, bool) else int(str(value)))
+def test_knobs_that_the_asker_set_are_kept(given: dict[str, Any]) -> None:
+    knobs = best(question(**GAPS | given)).ready.trial.deployment.knobs
+    for name, value in given.items():
+        assert getattr(knobs, name) == (value if isinstance(value, bool) else int(str(value)))
 
 
 def test_several_values_of_a_knob_are_each_a_deployment() -> None:

@@ -19,7 +19,7 @@ from tonnage.report.writers.markdown import markdown
 from tonnage.report.writers.terminal import terminal
 from tonnage.results.metrics import gap_percentile_ns
 from tonnage.results.requests import GAP_BINS, gap_edges_ns
-from tonnage.sizing.loads.mixture import Mixture
+from tonnage.sizing.mixture import Mixture
 from tonnage.sizing.planner import size
 from tonnage.sizing.use_cases import Asked, _case, _systems, use_cases
 
@@ -70,7 +70,7 @@ def test_the_shared_pool_holds_every_limit_of_each_on_no_more_gpus() -> None:
 
 
 def test_one_pool_that_takes_more_is_not_chosen_and_says_how_many() -> None:
-    found = answered(asked("chat", peak_rps=150), asked("documents", peak_rps=12))
+    found = answered(asked("chat", peak_rps=150, tpot="p95<=15ms"), asked("documents", peak_rps=12))
     assert (found.chosen, found.not_shared.code) == ("separate", "more-gpus")
     assert found.not_shared.gpus > found.not_shared.separate_gpus
 

@@ -4,27 +4,23 @@ from dataclasses import replace
 
 import pytest
 
-from tests.questions import question
+from tests.questions import best, question
 from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import Changed, Sensitivity, Swing
-from tonnage.plan.warning import LengthToShorten
+from tonnage.plan.warning import LengthToShorten, LimitHalvesThroughput
 from tonnage.report.wording.warnings import warning_text
-from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
-from tonnage.sizing.question import Question
-from tonnage.sizing.search.search import Answer, answer
-from tonnage.sizing.search.search_space import prepare
+from tonnage.sizing.search.contender import Sized
 from tonnage.sizing.warnings import length_to_shorten, link_share, warnings
 from tonnage.spec.catalog import find_model, find_score
 
 
-def found(asked: Question) -> Answer:
-    return answer(replace(asked, tune=False), prepare(asked, Runs()))
+def found(**changed: object) -> Sized:
+    return best(replace(question(**changed), tune=False))
 
 
 def rules(**changed: object) -> dict[str, float]:
-    asked = question(**changed)
-    return {warned.rule: warned.value for warned in warnings(asked, found(asked), None)}
+    return {warned.rule: warned.value for warned in warnings(found(**changed), None)}
 
 
 def test_large_models_and_wide_groups_over_pcie_are_warned_about_with_their_share_of_the_step() -> None:
@@ -37,18 +33,17 @@ def test_large_models_and_wide_groups_over_pcie_are_warned_about_with_their_shar
 
 def test_small_models_and_pairs_over_pcie_are_not() -> None:
     assert not {"nvlink", "tp-over-pcie"} & set(rules(gpu="l40s", tp="2", ttft=None, peak_rps=5))
-    asked = question(gpu="l40s", tp="1", ttft=None)
-    assert link_share(found(asked).carried[0].ready.instance) == 0
+    assert link_share(found(gpu="l40s", tp="1", ttft=None).ready.instance) == 0
 
 
 def test_a_limit_that_halves_throughput_is_shown_with_the_throughput_without_it() -> None:
-    tight = question(tp="1", isl=2000, ttft="p95<=85ms", e2e="p95<=20s")
-    outcome = found(tight)
-    warned = next(w for w in warnings(tight, outcome, None) if w.rule == "limit-halves-throughput")
-    free = found(question(tp="1", isl=2000, ttft=None, e2e="p95<=20s"))
-    ratio = free.carried[0].capacity.rate / outcome.carried[0].capacity.rate
-    assert warned.value == pytest.approx(ratio, rel=0.03)
-    assert f"{free.carried[0].capacity.rate:.3g}" in warning_text(warned)
+    tight = found(tp="1", isl=2000, ttft="p95<=70ms", e2e="p95<=20s")
+    warned = next(w for w in warnings(tight, None) if w.rule == "limit-halves-throughput")
+    free = found(tp="1", isl=2000, ttft=None, e2e="p95<=20s")
+    ratio = free.as_predicted.rate / tight.as_predicted.rate
+    assert warned.value == pytest.approx(ratio, rel=0.05)  # of more systems each
+    assert isinstance(warned, LimitHalvesThroughput)
+    assert f"{warned.requests_per_second_without:.3g}" in warning_text(warned)
     assert "limit-halves-throughput" not in rules(tp="1", isl=2000, ttft="p95<=2s", e2e="p95<=20s")
 
 
@@ -90,10 +85,10 @@ def test_where_one_system_is_enough_no_limit_is_blamed() -> None:
 
 
 def test_a_smaller_model_with_the_same_published_score_is_named() -> None:
-    asked = question(model="llama-2-70b", gpu="h100", tp="4", ttft=None, peak_rps=5)
-    warned = next(w for w in warnings(asked, found(asked), None) if w.rule == "smaller-model")
+    chosen = found(model="llama-2-70b", gpu="h100", tp="4", ttft=None, peak_rps=5)
+    warned = next(w for w in warnings(chosen, None) if w.rule == "smaller-model")
     named = find_model(warned.other)
-    assert warned.value == pytest.approx(asked.model.parameters / named.parameters)
+    assert warned.value == pytest.approx(chosen.contender.question.model.parameters / named.parameters)
     assert warned.value >= 2
     scores = [find_score(name) for name in (named.name, "llama-2-70b")]
     assert all(score is not None and f"{score.score:g}" in warning_text(warned) for score in scores)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from tonnage.plan.explanation import Explanation, StepTerm
 from tonnage.plan.limit import SATURATION, THROUGHPUT, LimitUse, limit_of
-from tonnage.plan.memory import MemoryPart, MemoryUse
 from tonnage.simulator.steps import CONTEXT_TOKENS, DECODE_SEQUENCES, DURATION, PAIRS_2, PREFILL_SEQUENCES, PREFILL_TOKENS
 from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.limits import statistic_s
@@ -97,17 +96,3 @@ def _limits(best: Sized) -> tuple[LimitUse, ...]:
             )
         )
     return tuple(found)
-
-
-def memory_parts(instance: Instance) -> tuple[MemoryPart, ...]:
-    """Weights, activations, reserve, KV cache, and what the engine leaves unused; they add up to the GPU's memory."""
-    m, whole = instance.memory, instance.deployment.gpu.memory_bytes
-    sizes: dict[MemoryUse, int] = {
-        "weights": m.weight_bytes,
-        **({"drafter": m.drafter_bytes} if m.drafter_bytes else {}),
-        "activations": m.activation_bytes,
-        "reserve": m.reserve_bytes,
-        "kv_cache": m.kv_budget_bytes,
-    }
-    sizes["unused"] = max(0, whole - sum(sizes.values()))
-    return tuple(MemoryPart(part=part, bytes_per_gpu=size, share=size / whole) for part, size in sizes.items())

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.plan.pareto import pareto
 from tonnage.plan.plan import Plan
+from tonnage.sizing.curve import load_curve
 from tonnage.sizing.explain import explained
 from tonnage.sizing.fleet.existing import existing
 from tonnage.sizing.fleet.prefix_cache import prefix_cache
 from tonnage.sizing.fleet.routers import behind_routers
-from tonnage.sizing.loads.curve import load_curve
 from tonnage.sizing.loads.offline import job_done
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.notes import notes, provenance, understood

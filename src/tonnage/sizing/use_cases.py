@@ -17,8 +17,8 @@ from tonnage.errors import DoesNotFit
 from tonnage.plan.identity import Identity
 from tonnage.plan.limit import Breach
 from tonnage.plan.use_cases import Arrangement, CaseAtPeak, Chosen, NotShared, PoolSystems, UseCasePool, UseCases
-from tonnage.sizing.loads.mixture import Case, Mixture, MixtureRun
 from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.mixture import Case, Mixture, MixtureRun
 from tonnage.sizing.search.narrowed import alone
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ from tonnage.plan.identity import Identity
 from tonnage.plan.launch import Command, command
 from tonnage.plan.limit import SATURATION
 from tonnage.plan.load import Load
+from tonnage.plan.memory import MemoryPart, MemoryUse
 from tonnage.plan.pool import Pool
 from tonnage.results.latencies import Latencies
-from tonnage.sizing.explain import memory_parts
 from tonnage.sizing.loads.confidence import levels, metric_of
 from tonnage.sizing.loads.fleet_check import simulated_of
 from tonnage.sizing.loads.instance import QUICK
@@ -27,6 +27,7 @@ from tonnage.spec.catalog import accuracy_and_calibration, find_engine
 
 if TYPE_CHECKING:
     from tonnage.sizing.loads.capacity import Capacity
+    from tonnage.sizing.loads.instance import Instance
     from tonnage.sizing.question import Question
     from tonnage.sizing.search.contender import Sized
 
@@ -226,3 +227,17 @@ def _load(question: Question, capacity: Capacity) -> Load:
         return Load(kind="closed", clients=capacity.concurrency)
     cv = question.cv if question.process == "gamma" else None
     return Load(kind="open", requests_per_second=capacity.rate, process=question.process, cv=cv)
+
+
+def memory_parts(instance: Instance) -> tuple[MemoryPart, ...]:
+    """Weights, activations, reserve, KV cache, and what the engine leaves unused; they add up to the GPU's memory."""
+    m, whole = instance.memory, instance.deployment.gpu.memory_bytes
+    sizes: dict[MemoryUse, int] = {
+        "weights": m.weight_bytes,
+        **({"drafter": m.drafter_bytes} if m.drafter_bytes else {}),
+        "activations": m.activation_bytes,
+        "reserve": m.reserve_bytes,
+        "kv_cache": m.kv_budget_bytes,
+    }
+    sizes["unused"] = max(0, whole - sum(sizes.values()))
+    return tuple(MemoryPart(part=part, bytes_per_gpu=size, share=size / whole) for part, size in sizes.items())
