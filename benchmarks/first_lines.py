@@ -1,8 +1,8 @@
-"""Thirty questions of all kinds: are the first ten lines enough to act, and does any of their numbers contradict the plan?
+"""Thirty questions of all kinds: are the first fourteen lines enough to act, and does any of their numbers contradict the plan?
 
     ./benchmark first_lines [--only WORDS] [--show]
 
-For each question the answer is printed as a terminal shows it (110 columns) and as JSON. The first ten lines must hold the number of
+For each question the answer is printed as a terminal shows it (110 columns) and as JSON. The first fourteen lines must hold the number of
 systems, the probability and the systems at each confidence, the latencies at the peak (of a job, when it is done), the cost and the risk
 (of systems that exist, what breaks first);
 each of these must be what the JSON says, and every other number in these lines must stand somewhere in the JSON too.
@@ -22,13 +22,13 @@ from tonnage import api
 from tonnage.api.size import ask
 from tonnage.plan.plan import Plan
 from tonnage.report.numbers import dollars, number
-from tonnage.report.plans.plan_text import plan_text
-from tonnage.report.wording.at_peak import used_text
-from tonnage.report.wording.confidence import chance_text
+from tonnage.report.plans.confidence import chance_text
+from tonnage.report.plans.latencies import used_text
+from tonnage.report.plans.screen import screen
 from tonnage.report.writers.terminal import terminal
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-LINES = 10
+LINES = 14
 CHAT: dict[str, Any] = {"model": "llama-3.1-8b", "isl": 2000, "osl": 200, "ttft": "p95<=500ms"}
 H100: dict[str, Any] = {"gpu": "h100", "precision": "fp8"}
 
@@ -73,7 +73,7 @@ def answered(asked: dict[str, Any]) -> Plan:
 
 def contradictions(plan: Plan) -> Iterator[str]:
     """What the first lines do not say, or say otherwise than the JSON."""
-    lines = terminal(plan_text((plan,))).splitlines()[:LINES]
+    lines = terminal(screen((plan,))).splitlines()[:LINES]
     head, document = " ".join(" ".join(lines).split()), plan.to_json()
     choice = document["choice"]
     if choice is None:
@@ -151,7 +151,7 @@ def _leaves(value: Any) -> Iterator[float]:
 
 def main() -> int:
     """Print one line a question; 1 where one of them contradicts its plan."""
-    parser = argparse.ArgumentParser(description="the first ten lines of the answer beside its JSON")
+    parser = argparse.ArgumentParser(description="the first fourteen lines of the answer beside its JSON")
     parser.add_argument("--only", default="", help="questions whose name holds these words")
     parser.add_argument("--show", action="store_true", help="print the first lines too")
     asked, failed, count = parser.parse_args(), 0, 0
@@ -164,7 +164,7 @@ def main() -> int:
         failed += bool(found)
         print(f"{'ok' if not found else 'NO':3} {name}" + "".join(f"\n      {each}" for each in found), flush=True)
         if asked.show:
-            print("\n".join(f"    | {line}" for line in terminal(plan_text((plan,))).splitlines()[:LINES]))
+            print("\n".join(f"    | {line}" for line in terminal(screen((plan,))).splitlines()[:LINES]))
     print(f"{count - failed} of {count} questions: the first {LINES} lines are enough, and contradict nothing")
     return 1 if failed else 0
 

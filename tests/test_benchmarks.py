@@ -9,7 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import utilisation
+from tonnage.sizing.beyond import CLOSED_TIMES, GROWTH, STEADY
+from tonnage.sizing.loads.runs import Runs
+from tools.fit.processes import Processes
+
 ROOT = Path(__file__).parents[1]
+DATA = ROOT.parent / "shared" / "data"
 NAMED = re.compile(r"\./benchmark (\w+)")
 PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 
@@ -35,6 +41,20 @@ def test_the_list_says_what_each_is_for(listed: dict[str, str]) -> None:
 def test_each_finds_what_it_imports(listed: dict[str, str]) -> None:
     for name in listed:
         assert callable(importlib.import_module(f"benchmarks.{name}").main), name
+
+
+@pytest.mark.accuracy
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"THE MEASURED FILES ARE ABSENT: no {DATA}; the errors near saturation are not checked")
+def test_what_plans_say_near_saturation_is_what_the_benchmark_finds() -> None:
+    """On the rows of NIM, each without its group: the only ones that state a p95, and a third of what the figures of open loops are of."""
+    with Processes(2) as processes:
+        rows = utilisation.of_nim(DATA, processes)
+    assert utilisation.closed_growth(rows) == pytest.approx(CLOSED_TIMES, abs=0.1)
+    growth = dict(GROWTH)
+    longer = utilisation.longer_waits(rows, Runs())
+    assert list(longer) == list(growth)
+    assert longer[STEADY] == pytest.approx(growth[STEADY], abs=0.15)
+    assert growth[0.9] / 2 < longer[0.9] < 2 * growth[0.9]
 
 
 def test_every_one_that_a_page_or_a_benchmark_names_is_listed(listed: dict[str, str]) -> None:

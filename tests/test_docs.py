@@ -35,6 +35,7 @@ import pytest
 
 from benchmarks.held_out import held_out_in_short
 from tests.tolerance import Tolerance, distance, words_and_numbers
+from tonnage.report.numbers import number as rounded
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
@@ -205,8 +206,8 @@ def test_catalog_page_names_the_architectures_that_are_read() -> None:
     assert set(re.findall(r"`(\w+(?:ForCausalLM|ForConditionalGeneration|LMHeadModel|GLMModel))`", text)) == set(LAYOUTS)
 
 
-ANSWER = re.compile(r"Answer +(\d+) × \S+ \(([\d.]+) exactly\)")
-CAPACITY = re.compile(r", 8\s+GPUs\s+([\d.,]+\d|\d)(?=;|$)")
+ANSWER = re.compile(r"Answer +(\d+) × \S+ \(\d+ GPUs; ([\d.]+) systems exactly\)")
+CAPACITY = re.compile(r"one instance carries ([\d.]+) requests/s")
 FIGURE = re.compile(r"\*\*[\d.,]+\*\*")
 
 
@@ -216,7 +217,7 @@ def answers(examples: list[Example]) -> list[str]:
     for example in (e for e in examples if e.page == COURSE and "--peak-rps 199.77" in e.command):
         shown = "\n".join(example.shown.values())
         systems, exactly = ANSWER.findall(shown)[0]
-        found += [re.findall(CAPACITY.pattern, shown, re.MULTILINE)[0], exactly, systems]
+        found += [rounded(8 * float(CAPACITY.findall(shown)[0])), exactly, systems]  # an instance has one GPU
     return [f"**{figure}**" for figure in found]
 
 

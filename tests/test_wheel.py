@@ -36,7 +36,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 def test_it_holds_the_package_and_its_data(files: list[str]) -> None:
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "src").rglob("*.py")}
     assert modules <= set(files)
-    assert {f"src/tonnage/perf/coefficients/{name}.json" for name in ("terms", "residuals", "memory")} <= set(files)
+    assert {f"src/tonnage/perf/coefficients/{name}.json" for name in ("terms", "residuals", "ranges", "memory")} <= set(files)
     assert any(name.startswith("src/tonnage/spec/catalog/") and name.endswith(".yaml") for name in files)
 
 

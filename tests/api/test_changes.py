@@ -11,7 +11,7 @@ from tonnage.api.asked.simulation import simulation_of
 from tonnage.api.fleet_facts import FleetFacts
 from tonnage.errors import InputError, InputErrors
 from tonnage.perf.start import BOOT_S, LINK_BYTES_S, start_seconds, weight_bytes
-from tonnage.report.wording.fleet_facts import fleet_lines
+from tonnage.report.simulated import fleet_lines
 from tonnage.results.requests import COMPLETED, FAILED, GAP_BINS, POSITION_BUCKETS, Requests
 from tonnage.results.violations import violations
 from tonnage.simulator.failures import Failures

@@ -22,10 +22,8 @@ from tonnage.plan.cost import WAYS
 from tonnage.plan.plan import Plan
 from tonnage.plan.reason import Most, OverBudget, OverPower, OverRacks
 from tonnage.report.numbers import dollars
-from tonnage.report.plans.answer import sentence
-from tonnage.report.plans.brief import answer_lines, brief_lines
-from tonnage.report.plans.summary import answer_lines as summary_lines
-from tonnage.report.plans.summary import no_answer
+from tonnage.report.plans.answer import answer_text
+from tonnage.report.plans.screen import answer_rows, brief_lines, quiet_lines
 from tonnage.results.latencies import Latencies
 from tonnage.sizing.demand import demand_of
 from tonnage.sizing.planner import size
@@ -154,7 +152,7 @@ def test_what_nothing_meets_says_what_the_budget_buys() -> None:
     assert len(reasons) == len(plan.candidates)
     assert {reason.most_systems for reason in reasons} == {0}
     least = min(reason.usd for reason in reasons if reason.usd is not None)
-    assert no_answer(found) == f"nothing within what is allowed: 5,000 USD buy no system; all of it takes {dollars(least)} USD to buy"
+    assert answer_text(found) == f"nothing within what is allowed: 5,000 USD buy no system; all of it takes {dollars(least)} USD to buy"
 
 
 @pytest.mark.parametrize(
@@ -176,10 +174,10 @@ def test_where_the_most_that_is_allowed_is_too_little_the_answer_says_what_it_ca
     )
     assert best is not None
     assert 0 < best < 700
-    answer = no_answer(found)
+    answer = answer_text(found)
     assert said in answer
     assert f"{best / 700:.0%} of the 700 asked for" in answer
-    for text in (answer_lines([found])[0], sentence(found), dict(summary_lines(found).rows)["Answer"], "\n".join(brief_lines([found]))):
+    for text in (quiet_lines([found])[0], dict(answer_rows(found))["Answer"], "\n".join(brief_lines([found]))):
         assert said in text
     (each,) = [one for one in plan.candidates if one.engine_preset.startswith("tensorrt") and one.precision == "fp8"]
     (reason,) = [one.reason for one in found.rejected if one.identity == each.identity]

@@ -16,8 +16,8 @@ from tonnage.api.asked.growth import growth_of, with_growth
 from tonnage.errors import InputError, InputErrors
 from tonnage.plan.growth import Ahead, Growth
 from tonnage.plan.plan import Plan
+from tonnage.report.plans.existing import growth_text
 from tonnage.report.plans.plan_document import report
-from tonnage.report.wording.growth import growth_text
 from tonnage.report.writers.markdown import markdown
 from tonnage.sizing.demand import demand_of
 from tonnage.sizing.planner import size

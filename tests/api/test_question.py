@@ -15,8 +15,8 @@ from tests.strategies import examples
 from tonnage import api
 from tonnage.api.asked.question import check_leaf, growth_of, owned, places
 from tonnage.errors import InputError, InputErrors
-from tonnage.report.wording.demand import demand_text
-from tonnage.report.wording.notes import note_text
+from tonnage.report.plans.notes import note_text
+from tonnage.report.plans.question import demand_text
 from tonnage.sizing.question import Question
 from tonnage.spec.scenario import Leaf, leaves, takes
 

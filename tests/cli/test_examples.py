@@ -32,7 +32,7 @@ def same_place_and_day(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_example_answers_as_it_did_and_its_plan_reads_back(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "plan.json"
-    assert run(["size", f"examples/{name}.yaml", "--output", str(file)]) == 0
+    assert run(["size", f"examples/{name}.yaml", "--full", "--output", str(file)]) == 0
     check_golden(capsys.readouterr().out, GOLDEN / f"{name}.txt")
     document = json.loads(file.read_text(encoding="utf-8"))
     for each in document.get("plans", [document]):

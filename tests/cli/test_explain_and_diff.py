@@ -44,8 +44,8 @@ def test_explain_says_why(saved: tuple[str, str], capsys: pytest.CaptureFixture[
 def test_diff_names_what_differs_and_nothing_else(saved: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["diff", *saved, "--json"]) == 0
     found = {one["what"]: one for one in json.loads(capsys.readouterr().out)["differences"]}
-    assert (found["systems"]["first"], found["systems"]["second"], found["systems"]["change"]) == ("1 × dgx-h100", "2 × dgx-h100", "+100 %")
-    assert found["systems exactly"]["change"] == "+400 %"
+    assert (found["systems"]["first"], found["systems"]["second"], found["systems"]["change"]) == ("1 × dgx-h100", "2 × dgx-h100", "+100%")
+    assert found["systems exactly"]["change"] == "+400%"
     assert not {"model", "limits", "GPUs", "seed", "bound by"} & set(found)
     assert run(["diff", saved[0], saved[0]]) == 0
     assert "The plans say the same" in capsys.readouterr().out
@@ -65,7 +65,9 @@ def test_csv_has_a_line_for_every_deployment(saved: tuple[str, str], capsys: pyt
 def test_quiet_is_one_line_and_two_forms_are_refused(saved: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["size", CHAT, "--tp", "1", "--quiet"]) == 0
     found = capsys.readouterr()
-    assert re.fullmatch(r"1 × dgx-h100 \([\d.]+ exactly\): 8 instances of FP8, TP 1, vllm-[\d.]+ on h100-sxm-80gb\n", found.out)
+    assert re.fullmatch(
+        r"1 × dgx-h100 \(8 GPUs; [\d.]+ systems exactly\): 8 instances of FP8, TP 1, vllm-[\d.]+ on h100-sxm-80gb\n", found.out
+    )
     assert found.err == ""
     assert run(["report", saved[0], "--csv", "--json"]) == 2
     assert "each is a form of its own" in capsys.readouterr().err

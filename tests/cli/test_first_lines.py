@@ -1,4 +1,4 @@
-"""The first ten lines of an answer are enough to act, and contradict nothing: a few of the questions of ``./benchmark first_lines``."""
+"""The first fourteen lines of an answer are enough to act and contradict nothing: some questions of ``./benchmark first_lines``."""
 
 from dataclasses import replace
 
@@ -26,7 +26,9 @@ def test_a_contradiction_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The check sees a headline, a chance and a number that the plan does not hold."""
     monkeypatch.setenv("COLUMNS", "110")
     plan = first_lines.answered(first_lines.QUESTIONS["tiny load"])
-    assert list(first_lines.unknown_numbers("it takes 123,457 systems", plan.to_json())) == ["123,457 stands nowhere in the JSON"]
+    assert list(first_lines.unknown_numbers("it takes 123,456,789,012 systems", plan.to_json())) == [
+        "123,456,789,012 stands nowhere in the JSON"
+    ]
     unsure = replace(plan.choice, confidence=replace(plan.choice.confidence, meets=0.4))
     assert any("below the asked" in one for one in first_lines.contradictions(replace(plan, candidates=(unsure,))))
     bare = replace(plan.choice, systems_exact=7.0)

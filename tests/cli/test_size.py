@@ -82,13 +82,14 @@ def test_models_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     flags = [*FLAGS, "--model", "llama-3-8b"]
     assert run(["size", *flags[2:-2], "--model", "llama-3-8b,llama-3.1-8b"]) == 0
     text = capsys.readouterr().out
+    assert text.startswith("Question     llama-3-8b and llama-3.1-8b, ")
+    assert all(f"\n{model} " in text for model in ("llama-3-8b", "llama-3.1-8b"))
+    assert run(["size", *flags[2:-2], "--model", "llama-3-8b,llama-3.1-8b", "--full"]) == 0
+    text = capsys.readouterr().out
     assert text.startswith("Models compared\n")
     assert text.count("Question  ") == 2
-    assert "MMLU" in text.partition("\n\n")[0]
     compared = text.split("Question  ", 1)[0]
-    assert "68.4" in compared
-    assert "73.0" in compared
-    assert "as published" in compared
+    assert all(word in compared for word in ("MMLU", "68.4", "73.0", "as published"))
     whole = plan_of([*flags[2:-2], "--model", "llama-3-8b,llama-3.1-8b"], capsys)
     assert [plan["scenario"]["model"] for plan in whole["plans"]] == ["llama-3-8b", "llama-3.1-8b"]
 

@@ -16,7 +16,7 @@ from tonnage.cost.options import cloud, hybrid, on_prem
 from tonnage.plan.cost import BreakEven, WayCost
 from tonnage.plan.serving import Serving
 from tonnage.plan.traffic import Traffic
-from tonnage.report.wording.cost import break_even_text
+from tonnage.report.plans.cost import break_even_text
 from tonnage.spec.prices import Prices
 
 PRICES = COURSE_PRICES

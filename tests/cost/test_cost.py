@@ -19,7 +19,7 @@ from tonnage.plan.cost import WayCost
 from tonnage.plan.cost_note import HostingLeftOut, NoCost
 from tonnage.plan.serving import Serving
 from tonnage.plan.traffic import HOURS_PER_YEAR, Traffic
-from tonnage.report.wording.cost import cost_note_texts, no_cost_text
+from tonnage.report.plans.prices import cost_note_texts, no_cost_text
 from tonnage.sizing.demand import demand_of
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices

@@ -14,7 +14,7 @@ from tonnage.cost.where import compare
 from tonnage.plan.footprint import footprint
 from tonnage.plan.serving import Serving
 from tonnage.plan.traffic import Traffic
-from tonnage.report.wording.outlook import footprint_text, pays_off_text
+from tonnage.report.plans.cost import footprint_text, pays_off_text
 from tonnage.sizing.demand import demand_of
 
 

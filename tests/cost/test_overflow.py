@@ -15,7 +15,7 @@ from tonnage.cost.overflow import beyond, overflow
 from tonnage.plan.cost_note import NoCost
 from tonnage.plan.serving import Serving
 from tonnage.plan.traffic import Traffic
-from tonnage.report.plans.costs import takes
+from tonnage.report.plans.cost import takes
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
 

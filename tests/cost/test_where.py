@@ -18,7 +18,7 @@ from tonnage.plan.cost_note import CourseWay, EstimatedPrice, NoProfile, NotComp
 from tonnage.plan.document import json_of
 from tonnage.plan.serving import Serving
 from tonnage.plan.traffic import Traffic
-from tonnage.report.wording.cost import cost_note_texts, course_way_text, stale_text
+from tonnage.report.plans.prices import cost_note_texts, course_way_text
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
 
@@ -80,9 +80,7 @@ def test_old_prices_are_warned_about_on_the_day_given_and_only_those_used() -> N
     assert "cloud.h100-sxm-80gb.Scaleway on-demand (average of its offers)" not in paths
     assert "systems.gb200-nvl72" not in paths
     later = compare(COURSE_TRAFFIC, COURSE_SERVING, PRICES, today=date(2028, 1, 1)).stale_prices
-    assert any(
-        stale_text(figure).startswith("cloud.h100-sxm-80gb.Scaleway on-demand (average of its offers): 3.7969 is") for figure in later
-    )
+    assert "cloud.h100-sxm-80gb.Scaleway on-demand (average of its offers)" in {figure.path for figure in later}
     mine = PRICES.with_overrides({"systems": {"dgx-h100": 300_000}})
     fresh = compare(COURSE_TRAFFIC, COURSE_SERVING, mine, today=date(2026, 11, 21)).stale_prices
     assert not any(figure.path.startswith("systems.dgx-h100") for figure in fresh)

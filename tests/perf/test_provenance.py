@@ -6,10 +6,12 @@ import pytest
 from tests.deployments import deployment
 from tonnage.api import deployment_of
 from tonnage.perf import provenance
-from tonnage.perf.provenance import coefficient_source, marks, sizes_of
+from tonnage.perf.provenance import coefficient_source, marks, nearest_format, nearest_gpu, nearest_model, sizes_of
+from tonnage.perf.ranges import shipped_ranges
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_gpu, find_model, gpus, models
 from tonnage.spec.deployment import Deployment
+from tonnage.spec.precision import find_precision
 from tools.fit.modern.rows import facts_of, lines_of
 from tools.fit.silicon.dense_rows import RULES as DENSE
 from tools.fit.silicon.moe_rows import RULES as MOE
@@ -61,6 +63,18 @@ def test_a_model_without_rows_is_marked_unless_one_of_the_same_sizes_has_them() 
 
     assert of_model("qwen3.5-397b-a17b") == of_model("deepseek-v3") == of_model("glm-5.1") == []
     assert of_model("kimi-k3") == ["kimi-k3: no measurements of this model"]
+
+
+def test_the_nearest_that_was_measured_is_of_the_same_kind() -> None:
+    assert nearest_model(find_model("qwen2.5-72b")) == "llama-3-70b"
+    assert nearest_model(find_model("gpt-oss-20b")) == "gpt-oss-120b"
+    assert nearest_model(find_model("glm-5.3")) == "glm-5"
+    of_rows = shipped_ranges().gpus
+    assert nearest_gpu(find_gpu("h20-96gb"), ("l40s", "h100-sxm-80gb", "h200-sxm-141gb")).startswith("h")
+    assert nearest_gpu(find_gpu("gh200-144gb-hbm3e"), of_rows) == "gh200-96gb-hbm3"
+    assert nearest_gpu(find_gpu("gb300-279gb"), ("b200-sxm-180gb", "h100-sxm-80gb")) == "b200-sxm-180gb"
+    assert nearest_gpu(find_gpu("gaudi3"), of_rows) == ""
+    assert nearest_format(find_precision("w4a8")) == "mxfp4"
 
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"

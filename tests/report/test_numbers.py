@@ -56,4 +56,4 @@ def test_number_has_three_digits_and_says_when_there_is_none(value: float | None
 
 def test_intervals_and_changes() -> None:
     assert (between((240.2, 310.0)), between(None)) == ("240–310", "–")
-    assert (signed(0.2), signed(-0.2)) == ("+20 %", "−20 %")
+    assert (signed(0.2), signed(-0.2)) == ("+20%", "−20%")

@@ -6,7 +6,7 @@ import pytest
 
 from tests.questions import best, contender, contenders, question
 from tonnage.plan.reason import Behind, NeedsMoreGpus, Outdone
-from tonnage.report.wording.reasons import reason_text
+from tonnage.report.plans.rejected import reason_text
 from tonnage.sizing.loads.bounds import MARGIN, rate_bound
 from tonnage.sizing.loads.instance import SURE, Instance
 from tonnage.sizing.loads.runs import Runs, saturation_rate

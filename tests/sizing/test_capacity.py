@@ -11,8 +11,8 @@ from tonnage.errors import DoesNotFit
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.step import step_seconds
 from tonnage.plan.limit import SATURATION
-from tonnage.report.wording.limits import bound_text
-from tonnage.report.wording.reasons import reason_text
+from tonnage.report.plans.latencies import bound_text
+from tonnage.report.plans.rejected import reason_text
 from tonnage.results.metrics import summarize
 from tonnage.sizing.loads.capacity import Capacity, find_capacity
 from tonnage.sizing.loads.instance import SURE, Instance, Traffic, middle

@@ -21,7 +21,7 @@ from tonnage.perf.regime import Regime
 from tonnage.perf.residuals import LEVELS, Residuals
 from tonnage.plan.confidence import MOST_TIMES
 from tonnage.plan.plan import Plan
-from tonnage.report.plans.plan_text import plan_text
+from tonnage.report.plans.plan_document import full_text
 from tonnage.report.writers.terminal import terminal
 from tonnage.sizing.loads.capacity import find_capacity
 from tonnage.sizing.loads.confidence import Slowdown, StepErrors, factors_at, levels, metric_of
@@ -226,7 +226,7 @@ def test_the_plan_its_table_and_its_json_hold_the_confidence_of_every_candidate(
     plan = api.size(**{**ASKED, "engine": "nim-2024", "tpot": "mean<=25ms", "peak_rps": 100, "tp": "1,2"})
     assert all(c.confidence is not None for c in plan.candidates)
     assert [c["confidence"]["meets"] for c in plan.to_json()["candidates"]] == [c.confidence.meets for c in plan.candidates]
-    shown = terminal(plan_text((plan,)))
+    shown = terminal(full_text((plan,)))
     assert "P(meets)" in shown
     assert f"{plan.choice.confidence.meets:.0%}" in shown
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.errors import InputError
-from tonnage.report.wording.demand import demand_text
+from tonnage.report.plans.question import demand_text
 from tonnage.sizing.demand import demand_of
 from tonnage.spec.recording import Recording
 

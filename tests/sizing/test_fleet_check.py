@@ -9,8 +9,8 @@ from tests.questions import best, contender, question
 from tonnage.plan.fleet import Fleet, fleet
 from tonnage.plan.fleet_check import FleetRun
 from tonnage.plan.limit import Breach, Limit
-from tonnage.report.wording.fleet_check import fleet_check_text
-from tonnage.report.wording.routers import routers_text
+from tonnage.report.plans.confidence import fleet_check_text
+from tonnage.report.plans.routers import routers_text
 from tonnage.results.latencies import Latencies
 from tonnage.results.metrics import summarize
 from tonnage.simulator.ranks import pooled, split_trace

@@ -12,7 +12,7 @@ from tonnage.api.asked.simulation import simulation_of
 from tonnage.perf.terms import step_model
 from tonnage.plan.note import FrontEnds
 from tonnage.plan.plan import Plan
-from tonnage.report.wording.notes import note_text
+from tonnage.report.plans.notes import note_text
 from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size

@@ -9,9 +9,9 @@ from tests.questions import question
 from tonnage.perf.step import step_seconds
 from tonnage.plan.limit import THROUGHPUT
 from tonnage.plan.reason import TooSlowForJob
-from tonnage.report.plans.plan_text import plan_text
-from tonnage.report.wording.limits import bound_text
-from tonnage.report.wording.notes import note_text
+from tonnage.report.plans.latencies import bound_text
+from tonnage.report.plans.notes import note_text
+from tonnage.report.plans.plan_document import full_text
 from tonnage.report.writers.terminal import terminal
 from tonnage.results.latencies import Latencies
 from tonnage.sizing.loads import offline
@@ -94,7 +94,7 @@ def test_no_latency_of_a_backlog_is_told_as_a_users() -> None:
     assert plan.choice is not None
     assert plan.choice.ttft_ms == plan.choice.e2e_ms == Latencies()
     assert plan.choice.tpot_ms.mean is not None
-    shown = terminal(plan_text([plan]))
+    shown = terminal(full_text([plan]))
     assert "TTFT" not in shown.replace("TTFT p95 ≤", "")
     assert "Finish       after " in shown
 

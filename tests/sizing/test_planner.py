@@ -9,12 +9,11 @@ import tonnage
 from tonnage import api
 from tonnage.errors import InputError
 from tonnage.plan.plan import Plan
-from tonnage.report.plans.brief import brief_lines
-from tonnage.report.plans.plan_document import report
-from tonnage.report.plans.plan_text import plan_text
-from tonnage.report.plans.why import why_text
-from tonnage.report.wording.percentile import percentile_text
-from tonnage.report.wording.reasons import reason_text
+from tonnage.report.plans.explained import why_text
+from tonnage.report.plans.notes import percentile_text
+from tonnage.report.plans.plan_document import full_text, report
+from tonnage.report.plans.rejected import reason_text
+from tonnage.report.plans.screen import brief_lines
 from tonnage.report.writers.html import html
 from tonnage.report.writers.markdown import markdown
 from tonnage.report.writers.terminal import terminal
@@ -109,7 +108,7 @@ def test_every_output_names_the_rate_that_was_simulated() -> None:
     answer = found.percentile_answer
     assert answer is not None
     assert answer.mean_requests_per_second == found.demand.sizing_requests_per_second == pytest.approx(160_000 / 28_800)
-    text = terminal(plan_text([found]))
+    text = terminal(full_text([found]))
     shown = [text, markdown(report(found)), html(report(found)), "\n".join(brief_lines([found])), terminal(why_text([found]))]
     for each in shown:
         assert "5.55556 requests/s: the mean (20,000 users" in " ".join(each.split())
@@ -124,7 +123,8 @@ def test_a_plan_of_measured_points_is_for_the_percentile_that_it_divides() -> No
     assert found.choice is not None
     assert found.demand.sizing_requests_per_second == 77
     assert found.choice.systems_exact == pytest.approx(77 / found.choice.requests_per_second_per_instance / 8)
-    assert "77 requests/s: the 95th percentile of the arrivals in one second; 64 is the mean" in terminal(plan_text([found]))
+    said = " ".join(terminal(full_text([found])).split())
+    assert "77 requests/s: the 95th percentile of the arrivals in one second; 64 is the mean" in said
 
 
 def test_gpu_of_another_vendor_is_rejected_for_its_engine() -> None:

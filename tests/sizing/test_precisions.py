@@ -13,9 +13,8 @@ from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.perf.prediction_error import regime_of
 from tonnage.report.formats import formats
-from tonnage.report.plans.plan_document import report
-from tonnage.report.plans.plan_text import plan_text
-from tonnage.report.wording.reasons import reason_text
+from tonnage.report.plans.plan_document import full_text, report
+from tonnage.report.plans.rejected import reason_text
 from tonnage.report.writers.markdown import markdown
 from tonnage.report.writers.terminal import terminal
 from tonnage.sizing.planner import size
@@ -168,7 +167,8 @@ def test_a_plan_says_what_its_format_costs() -> None:
     plan = size(asked)
     assert plan.choice is not None
     assert (plan.choice.accuracy_impact, plan.choice.calibration) == ("low", "tens of minutes")
-    assert "awq: accuracy impact low, calibration tens of minutes, longer for larger models" in terminal(plan_text((plan,)))
+    said = " ".join(terminal(full_text((plan,))).split())
+    assert "awq: accuracy impact low, calibration tens of minutes, longer for larger models" in said
     assert any("format awq not fitted" in mark for mark in plan.choice.marks)
     document = plan.to_json()
     assert document["choice"]["accuracy_impact"] == "low"
@@ -179,7 +179,7 @@ def test_a_plan_says_what_its_format_costs() -> None:
 
 def test_a_plan_in_16_bits_says_nothing_of_it() -> None:
     plan = size(question(precision="fp16", tp="1", ttft=None))
-    assert "accuracy impact" not in terminal(plan_text((plan,)))
+    assert "accuracy impact" not in terminal(full_text((plan,)))
     assert "accuracy impact" not in markdown(report(plan))
 
 

@@ -9,8 +9,8 @@ from tests.in_turn import in_turn
 from tests.questions import SMALL, contender, question
 from tonnage.plan.plan import Plan
 from tonnage.plan.reason import BrokenAtAnyLoad
-from tonnage.report.wording.reasons import reason_text
-from tonnage.report.wording.sensitivity import relaxed_text
+from tonnage.report.plans.rejected import reason_text
+from tonnage.report.plans.sensitivity import relaxed_text
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.sensitivity import CHANGE, changed_question

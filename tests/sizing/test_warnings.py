@@ -8,7 +8,7 @@ from tests.questions import best, question
 from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import Changed, Sensitivity, Swing
 from tonnage.plan.warning import LengthToShorten, LimitHalvesThroughput
-from tonnage.report.wording.warnings import warning_text
+from tonnage.report.plans.notes import warning_text
 from tonnage.sizing.planner import size
 from tonnage.sizing.search.contender import Sized
 from tonnage.sizing.warnings import length_to_shorten, link_share, warnings

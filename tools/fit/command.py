@@ -43,7 +43,7 @@ def fit(
     modern
         agg.csv.gz, for AMD and the kinds of layers of 2026 (default: that of DATA/modern; without it these coefficients stay as they are).
     output
-        Folder for terms.json and residuals.json (default: the package's own, so that later predictions use them).
+        Folder for terms.json, residuals.json and ranges.json (default: the package's own, so that later predictions use them).
     cross_validate
         Also fit without each part that is held out, to learn the held-out errors; this takes most of the time.
     processes
@@ -57,6 +57,29 @@ def fit(
         files = {"silicon": silicon, "modern": modern, "output": output}
         report = run_fit(data, **files, cross_validate=cross_validate, progress=progress, processes=count)
     print(report.text())
+
+
+@app.command
+def ranges(data: Path, /, *, silicon: Path = Path("silicon_sample.csv"), modern: Path | None = None, output: Path | None = None) -> None:
+    """Write ranges.json alone, in seconds: which lengths, loads and hardware the rows of the fit are of.
+
+    Parameters
+    ----------
+    data
+        Folder with trtllm_static_batch.csv, nim_inflight.csv and trtllm_throughput.csv.
+    silicon
+        silicon_sample.csv of the wheel aiconfigurator-core, whose name alone stands for the file of the installed wheel.
+    modern
+        agg.csv.gz (default: that of DATA/modern).
+    output
+        Folder for ranges.json (default: the package's own).
+    """
+    from tonnage.perf.terms_file import shipped
+    from tools.fit.fit import AGG, write_ranges
+    from tools.fit.silicon.table import sample_file
+
+    of_2026 = data / "modern" / AGG if modern is None else modern
+    print(f"written: {write_ranges(data, sample_file(silicon), of_2026, output, origins=shipped()['origins'])}")
 
 
 @app.command

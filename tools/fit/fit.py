@@ -79,7 +79,7 @@ def fit(
     modern: Path | str | None = None,
     processes: int = 1,
 ) -> FitReport:
-    """Fit the terms to the measured files of a folder, and write ``terms.json`` and ``residuals.json``.
+    """Fit the terms to the measured files of a folder, and write ``terms.json``, ``residuals.json`` and ``ranges.json``.
 
     Args:
         data: the folder with the files of ``data.FILES``.
@@ -112,6 +112,9 @@ def fit(
         terms = _with_modern(terms, of_2026, progress, cross_validate=cross_validate, processes=apart)
     terms["report"]["free_terms"] = count_of(terms, widths_of(taught))
     file = _write("terms.json", checked(terms, "terms.json"), output)
+    sample = _sample(silicon)
+    if sample is not None and of_2026.is_file():
+        write_ranges(Path(data), sample, of_2026, output, origins=terms["origins"])
     if residuals:
         table_of_errors = carried_over(residual_table(residuals, DATE), shipped_residuals(), "current")
         _write("residuals.json", table_of_errors | {"widths": widths_of(taught)}, output)
@@ -175,13 +178,30 @@ def _with_current_engines(
     """Add the terms of current engines. Their held-out errors are appended to ``residuals``; None means that nothing is left out."""
     from tools.fit.silicon import dense as current
     from tools.fit.silicon import moe as experts
-    from tools.fit.silicon.sample import installed_sample
 
-    file = installed_sample() if file_given is None else Path(file_given)
+    file = _sample(file_given)
     if file is None:
         return experts.carried_over(current.carried_over(terms))
     folds: dict[str, Any] = {"cross_validate": residuals is not None, "residuals": residuals, "processes": processes}
     return experts.refit(current.refit(terms, file, progress=progress, **folds), file, progress=progress, **folds)
+
+
+def _sample(file_given: Path | str | None) -> Path | None:
+    """The file of current engines that is given, or that of the installed wheel; None without either."""
+    from tools.fit.silicon.sample import installed_sample
+
+    return installed_sample() if file_given is None else Path(file_given)
+
+
+def write_ranges(data: Path, silicon: Path, modern: Path, output: Path | str | None, *, origins: Mapping[str, Any]) -> Path:
+    """Write ``ranges.json``: which lengths, loads and hardware the rows are of. Arguments as of ``ranges``.
+
+    Raises:
+        InputError: a file is missing or damaged, or the folder cannot be written.
+    """
+    from tools.fit.ranges import ranges
+
+    return _write("ranges.json", ranges(data, silicon, modern, origins=origins), output)
 
 
 def _with_modern(terms: Terms, file: Path, progress: Progress | None, *, cross_validate: bool, processes: Processes) -> Terms:

@@ -16,8 +16,8 @@ def explain(plan: Path, /) -> None:
         File with the plan's JSON, as tonnage size --output wrote it.
     """
     from tonnage.cli.printing import print_answer
+    from tonnage.report.plans.explained import why_text
     from tonnage.report.plans.saved import read_plans
-    from tonnage.report.plans.why import why_text
 
     plans = read_plans(plan)
     print_answer(lambda: why_text(plans), lambda: None, json=False)

@@ -29,17 +29,18 @@ def print_answer(document: Callable[[], Document], values: Callable[[], Any], *,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """How plans are printed; the text for a terminal where nothing else is asked for.
+    """How plans are printed; the first screen where nothing else is asked for.
 
     Attributes:
         json, markdown, csv: one JSON object, a report in Markdown, a line of CSV for each deployment.
-        brief, quiet: the text in a few lines, or the line of the answer alone.
-        explain, plot: what the text holds beside: where time and memory go, a plot of characters.
+        full, brief, quiet: the whole text, the answer in ten lines, or in one.
+        explain, plot: what the text holds as well: where time and memory go, a plot of characters.
     """
 
     json: bool = False
     markdown: bool = False
     csv: bool = False
+    full: bool = False
     brief: bool = False
     quiet: bool = False
     explain: bool = False
@@ -51,7 +52,7 @@ class Form:
         Raises:
             InputError: naming both.
         """
-        chosen = [name for name in ("json", "markdown", "csv", "brief") if getattr(self, name)]
+        chosen = [name for name in ("json", "markdown", "csv", "brief", "full") if getattr(self, name)]
         if len(chosen) > 1:
             raise InputError(f"{option(chosen[0])} and {option(chosen[1])}: each is a form of its own; leave one of them out")
 
@@ -66,11 +67,11 @@ class Form:
                 raise InputError(f"{option(part.name)}: is not there for {what}; there are {', '.join(map(option, known))}")
 
 
-FORMS_OF_USE_CASES = ("json", "markdown", "brief", "quiet")
+FORMS_OF_USE_CASES = ("json", "markdown", "full", "brief", "quiet")
 
 
-def print_plans(plans: Sequence[Plan], form: Form) -> None:
-    """Print plans in the form that was asked for."""
+def print_plans(plans: Sequence[Plan], form: Form, *, page: str = "report") -> None:
+    """Print plans in the form that was asked for; ``page`` is the option that writes the page."""
     if form.csv:
         from tonnage.report.plans.plan_csv import plan_csv
 
@@ -85,20 +86,22 @@ def print_plans(plans: Sequence[Plan], form: Form) -> None:
 
         print_answer(lambda: Document(title="", subtitle="", sections=()), lambda: to_json(plans), json=True)
     elif form.quiet or form.brief:
-        from tonnage.report.plans.brief import answer_lines, brief_lines
+        from tonnage.report.plans.screen import brief_lines, quiet_lines
 
-        print(_with_flags("\n".join(answer_lines(plans) if form.quiet else brief_lines(plans))))
+        print(_with_flags("\n".join(quiet_lines(plans) if form.quiet else brief_lines(plans, page))))
     else:
-        from tonnage.report.plans.plan_text import plan_text
+        from tonnage.report.plans.plan_document import full_text
+        from tonnage.report.plans.screen import screen
         from tonnage.report.writers.terminal import terminal, width
 
-        print(_with_flags(terminal(plan_text(plans, explain=form.explain, plot=width() if form.plot else None))))
+        plot = width() if form.plot else None
+        made = full_text(plans, plot=plot) if form.full else screen(plans, page=page, explain=form.explain, plot=plot)
+        print(_with_flags(terminal(made)))
 
 
-def print_use_cases(found: UseCases, form: Form) -> None:
+def print_use_cases(found: UseCases, form: Form, *, page: str = "report") -> None:
     """Print several use cases on one fleet, in the same forms."""
-    from tonnage.report.plans.use_cases import brief_lines, use_cases_report, use_cases_text
-    from tonnage.report.wording.use_cases import answer_text
+    from tonnage.report.plans.use_cases import answer_text, brief_lines, use_cases_report, use_cases_screen, use_cases_text
 
     if form.markdown:
         from tonnage.report.writers.markdown import markdown as written
@@ -109,7 +112,7 @@ def print_use_cases(found: UseCases, form: Form) -> None:
     elif form.brief:
         print("\n".join(brief_lines(found)))
     else:
-        print_answer(lambda: use_cases_text(found), found.to_json, json=form.json)
+        print_answer(lambda: use_cases_text(found) if form.full else use_cases_screen(found, page), found.to_json, json=form.json)
 
 
 def _with_flags(text: str) -> str:

@@ -24,6 +24,7 @@ def report(
     markdown: Annotated[bool, Parameter(negative=())] = False,
     explain: Annotated[bool, Parameter(negative=())] = False,
     json: Annotated[bool, Parameter(negative=())] = False,
+    full: Annotated[bool, Parameter(negative=())] = False,
     brief: Annotated[bool, Parameter(negative=())] = False,
     csv: Annotated[bool, Parameter(negative=())] = False,
     plot: Annotated[bool, Parameter(negative=())] = False,
@@ -44,6 +45,8 @@ def report(
         Print the report as Markdown.
     explain
         Of a plan, print also what takes time and memory, and how far each limit is used.
+    full
+        Of a plan, print everything: every deployment, why the others are rejected, sensitivity, costs in parts and prices.
     brief
         Of a plan, print the answer in ten lines at most.
     csv
@@ -54,22 +57,23 @@ def report(
         Print the plan, or the metrics of the run, as one JSON object, once they have been checked.
     """
     if saved.is_dir():
-        if explain:
-            raise InputError(f"{option('explain')}: is for a plan; {saved} is a folder of a run")
+        for name, asked in (("explain", explain), ("full", full)):
+            if asked:
+                raise InputError(f"{option(name)} is for a plan, and {saved} is a folder of a run; drop it")
         _of_runs(saved, output, timeline, markdown=markdown, json=json)
         return
     if timeline is not None:
         raise InputError(f"{option('timeline')}: is of a run; name the folder that simulate wrote with it")
     from tonnage.report.plans.saved import read_plans, read_use_cases
 
-    form = Form(json=json, markdown=markdown, explain=explain, brief=brief, csv=csv, plot=plot)
+    form = Form(json=json, markdown=markdown, explain=explain, full=full, brief=brief, csv=csv, plot=plot)
     several = read_use_cases(saved)
     if several is not None:
         _of_use_cases(several, output, form)
         return
     plans = read_plans(saved)
     if output is None:
-        print_plans(plans, form)
+        print_plans(plans, form, page="output")
         return
     from tonnage.report.plans.plan_document import report as document
     from tonnage.report.writers.html import write_page
@@ -80,7 +84,7 @@ def report(
 def _of_use_cases(found: UseCases, output: Path | None, form: Form) -> None:
     form.check(FORMS_OF_USE_CASES, "several use cases")
     if output is None:
-        print_use_cases(found, form)
+        print_use_cases(found, form, page="output")
         return
     from tonnage.report.plans.use_cases import use_cases_report
     from tonnage.report.writers.html import write_page

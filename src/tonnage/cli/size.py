@@ -39,6 +39,9 @@ class Output:
     output: Path | None = about("Write the plan's JSON to this file as well; tonnage report reads it.")
     report: Path | None = about("Write a page that explains the plan to this file (HTML).")
     markdown: bool | None = about("Print the plan as Markdown.", negative=False)
+    full: bool | None = about(
+        "Print everything: every deployment, why the others are rejected, sensitivity, costs in parts and prices.", negative=False
+    )
     brief: bool | None = about("Print the answer in ten lines at most.", negative=False)
     disaggregated: bool | None = about("Size two pools, prefill and decode apart, and find their ratio.", negative=False)
     explain: bool | None = about("Print also what takes time and memory, and how far each limit is used.", negative=False)
@@ -92,7 +95,7 @@ def _pools(scenario: Path | None, asked: dict[str, Any], output: Output) -> int:
     from tonnage import api
     from tonnage.report.pooled import pooled
 
-    for name in ("output", "report", "markdown", "brief", "explain", "plot", "csv", "quiet"):
+    for name in ("output", "report", "markdown", "full", "brief", "explain", "plot", "csv", "quiet"):
         if getattr(output, name) is not None:
             raise InputError(f"{option(name)}: is of a plan; two pools are printed as a table, or with {option('json')}")
     understood = api.ask(scenario, **asked)

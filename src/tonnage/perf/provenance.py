@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from tonnage.perf.calibrated_terms import calibrated_for, calibration_mark, own_terms_of
 from tonnage.perf.drafting import MARK as DRAFTING_MARK
 from tonnage.perf.external.measured_steps import source_mark
 from tonnage.perf.formats import fitted_bits, format_mark, unfitted_formats
+from tonnage.perf.ranges import kind_of
+from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import shipped
-from tonnage.spec.catalog import find_engine, find_model
+from tonnage.spec.catalog import find_engine, find_gpu, find_model
+from tonnage.spec.precision import find_precision
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tonnage.spec.deployment import Deployment
+    from tonnage.spec.hardware import Gpu
     from tonnage.spec.model import Model
+    from tonnage.spec.precision import Precision
 
 
 def coefficient_source(engine: str) -> str:
@@ -42,6 +50,44 @@ def sizes_of(model: Model) -> tuple[object, ...]:
     """What decides the time of a step: the same for all checkpoints of an architecture."""
     matrices = model.common_parameters, model.expert_parameters, model.head_parameters, model.experts, model.experts_per_token
     return model.layers, model.hidden, *matrices, model.by_kind
+
+
+def nearest_model(model: Model) -> str:
+    """The measured model that is most like another one: of its kind, with like layers, and nearest in weights, in all and per token."""
+
+    def distance(name: str) -> tuple[bool, int, float]:
+        other = find_model(name)
+        sizes = ((other.parameters, model.parameters), (other.active_parameters, model.active_parameters))
+        return kind_of(other) != kind_of(model), len(other.kinds ^ model.kinds), sum(abs(math.log(one / two)) for one, two in sizes)
+
+    return min(shipped()["origins"].get("models", ()), key=distance, default="")
+
+
+def nearest_gpu(gpu: Gpu, among: Iterable[str]) -> str:
+    """Which of some measured GPUs is most like another one, of its generation or of one with the same kernels; "" where none is."""
+    found = list(among)
+    sibling = shipped()["siblings"].get(gpu.name)
+    if sibling in found:
+        return str(sibling)
+
+    def distance(name: str) -> tuple[bool, float]:
+        other = find_gpu(name)
+        rates = ((other.memory_bandwidth_gb_s, gpu.memory_bandwidth_gb_s), (other.fp16_tflops, gpu.fp16_tflops))
+        return other.arch != gpu.arch, sum(abs(math.log(one / two)) for one, two in rates)
+
+    return min((name for name in found if find_gpu(name).arch.split()[0] == gpu.arch.split()[0]), key=distance, default="")
+
+
+def nearest_format(precision: Precision) -> str:
+    """The measured format of weights that is most like another one: multiplied in as many bits, and nearest in those of a weight."""
+
+    def distance(name: str) -> tuple[float, float]:
+        other = find_precision(name)
+        pairs = ((other.activation_bits, precision.activation_bits), (other.value_bits, precision.value_bits))
+        multiplied, stored = (abs(math.log(one / two)) for one, two in pairs)
+        return multiplied, stored
+
+    return min(shipped_residuals().formats, key=distance, default="")
 
 
 def marks(deployment: Deployment) -> tuple[str, ...]:

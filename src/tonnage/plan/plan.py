@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from tonnage.errors import InputError, InputErrors
 from tonnage.plan.aim import Aim
 from tonnage.plan.autoscaling import Autoscaling
+from tonnage.plan.beyond import Beyond
 from tonnage.plan.candidate import Candidate, mean_latency
 from tonnage.plan.cost import Cost
 from tonnage.plan.curve import CurvePoint
@@ -67,6 +68,7 @@ class Plan(Shown):
         explain: why the choice is where it is.
         sensitivity: what would change the answer.
         warnings: rules of thumb that the answer runs against.
+        beyond: where the question leaves what was measured; empty where it does not, or nothing was chosen or predicted.
         fleet_check: the whole fleet simulated at its peak.
         tail: the confidence that no number of the chosen systems reaches, and what would; None where they reach every one that is named.
         routers: the same fleet behind its router and behind others; empty where one instance serves, or the load is no open one.
@@ -102,6 +104,7 @@ class Plan(Shown):
     explain: Explanation | None = None
     sensitivity: Sensitivity | None = None
     warnings: tuple[Warning, ...] = ()
+    beyond: tuple[Beyond, ...] = ()
     fleet_check: FleetCheck | None = None
     tail: Unreached | None = None
     routers: tuple[BehindRouter, ...] = ()

@@ -48,8 +48,6 @@ class Table:
         note: what a reader must know of the cells.
         spare: names of the columns that a narrow page may leave out, the first to go first. The others say which row it is,
             or what was asked, and never go.
-        shown: rows that a terminal prints at most; None for all of them. ``rest`` is the line that then says what is left,
-            and how to see it.
     """
 
     caption: str
@@ -60,8 +58,6 @@ class Table:
     folded: bool = False
     note: str = ""
     spare: tuple[str, ...] = ()
-    shown: int | None = None
-    rest: str = ""
 
     @property
     def numeric(self) -> tuple[bool, ...]:
@@ -92,22 +88,7 @@ class Lines:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Panel:
-    """A few blocks under a small heading."""
-
-    title: str
-    blocks: tuple[Text | Items | Facts, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Panels:
-    """Panels side by side where there is room."""
-
-    panels: tuple[Panel, ...]
-
-
-Block = Text | Items | Facts | Table | Drawing | Command | Lines | Panels
+Block = Text | Items | Facts | Table | Drawing | Command | Lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

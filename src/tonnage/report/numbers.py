@@ -86,8 +86,8 @@ def between(bounds: tuple[float, float] | None) -> str:
 
 
 def signed(change: float) -> str:
-    """A relative change in whole per cent with its sign: "+20 %", "−20 %"."""
-    return f"{change * 100:+.0f} %".replace("-", "−")
+    """A relative change in whole per cent with its sign: "+20%", "−20%"."""
+    return f"{change * 100:+.0f}%".replace("-", "−")
 
 
 def percent(share: float | None) -> str:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from tonnage.report.blocks import items, section
 from tonnage.report.document import Document, Facts, Table, Text
 from tonnage.report.numbers import between, counted, number
-from tonnage.report.wording.fleet_facts import FleetFacts, fleet_lines
-from tonnage.report.wording.lengths import as_written
+from tonnage.report.plans.question import short_length
 from tonnage.spec.workload import ClosedLoop, HourlyArrivals, ModulatedArrivals, OpenLoop
 
 if TYPE_CHECKING:
     from tonnage.results.classes import ClassResult
     from tonnage.results.metrics import Summary
+    from tonnage.results.violations import Violation
     from tonnage.spec.deployment import Deployment
     from tonnage.spec.workload import Workload
 
@@ -36,6 +36,46 @@ EXPECTED = "80 % interval of the mean"
 SWEPT = ("load", "requests/s", "tokens/s", "TTFT ms", "TTFT p95", "ITL p99", "TPOT ms", "E2E ms", "E2E p95")
 BY_CLASS = ("class", "requests", "rejected", "TTFT p50", "TTFT p95", "TPOT ms", "E2E ms", "limit ms", "within")
 SPARED = ("E2E p95", "TTFT p95", "tokens/s")
+
+
+class FleetFacts(Protocol):
+    """What is told of a fleet's run."""
+
+    @property
+    def failures(self) -> int:
+        """Of instances."""
+
+    @property
+    def restarts(self) -> int:
+        """Of instances between seasons."""
+
+    @property
+    def retried(self) -> int:
+        """Requests in flight that were sent to another instance."""
+
+    @property
+    def lost(self) -> int:
+        """Requests that failed."""
+
+    @property
+    def availability(self) -> float:
+        """Share of the instances' time in which they worked."""
+
+    @property
+    def instance_hours(self) -> float:
+        """Held."""
+
+    @property
+    def serving_mean(self) -> float | None:
+        """Instances that took requests; None without a controller."""
+
+    @property
+    def serving_most(self) -> int | None:
+        """The most of them."""
+
+    @property
+    def violations(self) -> Sequence[Violation]:
+        """Of the limits."""
 
 
 class Run(Protocol):
@@ -135,7 +175,7 @@ def _title(run: Run) -> str:
     where = f"{d.model.name} {d.precision.name.upper()} on {d.parallelism.gpus} × {d.gpu.name}{split}, {d.engine}"
     fleet = f"; {run.instances} instances, {run.router}" if run.router else ""
     sessions = f"; {w.sessions}" if w.sessions is not None else ""
-    return f"{where}{guesses}, {as_written(str(w.isl))} tokens in, {as_written(str(w.osl))} out{sessions}{fleet}"
+    return f"{where}{guesses}, {short_length(str(w.isl))} tokens in, {short_length(str(w.osl))} out{sessions}{fleet}"
 
 
 def _load(run: Run) -> str:
@@ -179,3 +219,26 @@ def _swept(run: Run) -> tuple[str, ...]:
     )
     found = [] if run.hit_rate is None else [f"{run.hit_rate:.1%}"]
     return (_load(run), *map(number, values), *([] if run.gain is None else [f"{run.gain:.2f}"]), *found)
+
+
+def fleet_lines(facts: FleetFacts | None) -> Iterator[str]:
+    """A line on failures, one on instance-hours, and one for each limit."""
+    if facts is None:
+        return
+    if facts.failures or facts.availability < 1:
+        yield (
+            f"{counted(facts.failures, 'failure')}: instances worked {100 * facts.availability:.3f} % of the time; "
+            f"{counted(facts.retried, 'request')} sent again, {facts.lost:,} lost"
+        )
+    if facts.restarts:
+        yield f"{counted(facts.restarts, 'restart')} between seasons: {counted(facts.retried, 'request')} sent again, {facts.lost:,} lost"
+    if facts.serving_mean is not None and facts.serving_most is not None:
+        yield (
+            f"{number(facts.instance_hours)} instance-hours; {facts.serving_mean:.2f} instances served on average, "
+            f"at most {facts.serving_most:,}"
+        )
+    for one in facts.violations:
+        hours = (
+            f"broken in {one.broken_hours:,} of {counted(one.hours, 'hour')}" if one.hours > 1 else "broken" if one.broken_hours else "held"
+        )
+        yield f"{one.limit}: {hours}; {100 * one.share:.3g} % of the requests took longer or were lost"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.plan.pareto import pareto
 from tonnage.plan.plan import Plan
+from tonnage.sizing.beyond import beyond
 from tonnage.sizing.curve import load_curve
 from tonnage.sizing.explain import explained
 from tonnage.sizing.fleet.existing import existing
@@ -86,6 +87,7 @@ def size(
         job=None if best is None else job_done(question, best.ready.instance, candidates[0].instances),
         existing=have,
         warnings=() if best is None or not question.deepen else warnings(best, deep.get("sensitivity")),
+        beyond=() if best is None else beyond(best, candidates[0]),
         **deep,
     )
 

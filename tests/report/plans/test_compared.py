@@ -9,8 +9,8 @@ from tests.report.example_plan import full, without_answer
 from tonnage.cost.where import compare
 from tonnage.plan.plan import Plan
 from tonnage.report.numbers import ABSENT
-from tonnage.report.plans.answer import sentence
-from tonnage.report.plans.compared import compared_table
+from tonnage.report.plans.compared import SHORT, compared_table
+from tonnage.report.plans.screen import in_one
 from tonnage.spec.prices import Prices
 
 
@@ -47,9 +47,12 @@ def test_a_model_without_an_answer_has_a_row_as_wide() -> None:
     assert set(list(none.values())[3:]) == {ABSENT}
 
 
-def test_the_sentence_names_the_only_way_with_a_price_and_what_is_missing() -> None:
-    text = sentence(priced_with(NOTHING_OWNED))
-    assert "Through an API it costs 2,340,000 USD a year, 2.60 USD per 1,000 requests." in text
-    assert "What owning it costs is not known: the price of dgx-h100 is not known" in text
-    assert "cheapest" not in text
-    assert "the cheapest way" in sentence(priced_with(COURSE_PRICES))
+def test_a_first_screen_leaves_deployment_and_costs_to_its_lines() -> None:
+    table = compared_table((priced_with(COURSE_PRICES), without_answer()), short=True)
+    assert table.header == tuple(name for name in compared_table((full(),)).header if name in SHORT)
+    assert len({len(row) for row in (table.header, *table.rows)}) == 1
+
+
+def test_the_line_of_a_model_names_the_only_way_with_a_price() -> None:
+    assert "API 2,340,000 USD a year, the only way with a price" in in_one(priced_with(NOTHING_OWNED))
+    assert "cheapest of 3 priced ways" in in_one(priced_with(COURSE_PRICES))

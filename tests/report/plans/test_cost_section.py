@@ -14,8 +14,7 @@ from tonnage.cost.where import compare
 from tonnage.plan.cost import YearlyCost
 from tonnage.plan.traffic import Traffic
 from tonnage.report.document import Document, Section
-from tonnage.report.plans.cost_section import cost_section, ways_table
-from tonnage.report.plans.job_section import job_section
+from tonnage.report.plans.cost import cost_section, job_section, ways_table
 from tonnage.report.writers.terminal import terminal
 
 PRICES = COURSE_PRICES

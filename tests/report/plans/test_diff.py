@@ -9,7 +9,7 @@ import pytest
 from tests.plan.candidates import candidate, plan_of
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.diff import differences
-from tonnage.report.wording.demand import demand_text
+from tonnage.report.plans.question import demand_text
 from tonnage.sizing.demand import demand_of
 from tonnage.spec.scenario import Leaf, Scenario, leaves, takes
 from tonnage.spec.scenario_file import scenario_of
@@ -52,8 +52,8 @@ def test_a_number_has_a_change_and_a_price_is_named_by_itself() -> None:
     plans = [plan_of(demand_of(peak_rps=3), candidate(), asked=asked) for asked in (first, second)]
     found = {one.what: (one.first, one.second, one.change) for one in differences(plans[0], plans[1])}
     assert found == {
-        "choice.max_kw": ("10", "12.5", "+25 %"),
-        "prices.systems.dgx-h100": ("200000", "250000", "+25 %"),
+        "choice.max_kw": ("10", "12.5", "+25%"),
+        "prices.systems.dgx-h100": ("200000", "250000", "+25%"),
     }
 
 

@@ -1,4 +1,4 @@
-"""The first page stands alone: answer, risk, cost and one figure, and nothing said twice."""
+"""The first page stands alone: the answer, its numbers, the lines of the first screen, and one figure."""
 
 from __future__ import annotations
 
@@ -6,22 +6,33 @@ from dataclasses import replace
 
 from tests.report.example_plan import bare, full, without_answer
 from tonnage.plan.confidence import Confidence
-from tonnage.plan.sensitivity import Changed
-from tonnage.report.document import Drawing, Facts, Items, Panels, Text
-from tonnage.report.plans.first_page import WARNED, figure_of, first_glance, first_page, warned
-from tonnage.report.plans.plan_document import FOLDED, report
-from tonnage.report.plans.sensitivity import widest_text
+from tonnage.report.document import Drawing, Facts, Items, Text
+from tonnage.report.plans.plan_document import FOLDED, figure_of, first_glance, first_page, report
+from tonnage.report.plans.question import question_rows
+from tonnage.report.plans.screen import WARNED, answer_rows, warnings_of
 
 
-def panels() -> dict[str, tuple[Text | Items | Facts, ...]]:
-    blocks = first_page(full()).blocks
-    return {panel.title: panel.blocks for block in blocks if isinstance(block, Panels) for panel in block.panels}
-
-
-def test_it_holds_answer_cards_risk_cost_and_one_figure() -> None:
+def test_it_holds_answer_cards_lines_warnings_and_one_figure() -> None:
     kinds = [type(block) for block in first_page(full()).blocks]
-    assert kinds == [Text, Facts, Panels, Drawing]
-    assert set(panels()) == {"Risk", "Cost a year"}
+    assert kinds == [Text, Facts, Facts, Items, Drawing]
+
+
+def test_its_lines_are_those_of_the_first_screen_and_nothing_is_said_twice() -> None:
+    plan = full()
+    said = [row for block in first_page(plan).blocks if isinstance(block, Facts) and not block.big for row in block.rows]
+    (_, answer), *rows = answer_rows(plan)
+    assert said == [*question_rows(plan), *rows]
+    assert first_page(plan).blocks[0] == Text(text=f"{answer}.", tone="answer")
+
+
+def test_an_answer_that_is_not_sure_begins_with_that() -> None:
+    plan = full()
+    assert plan.choice is not None
+    sure = Confidence(meets=0.6, systems={"50": 5, "80": None, "95": None}, step_factors={}, metric="ttft_ms")
+    unsure = replace(plan, candidates=(replace(plan.choice, confidence=sure),))
+    first = first_page(unsure).blocks[0]
+    assert isinstance(first, Items)
+    assert (first.tone, first.items) == ("warning", ("Nothing that was asked for reaches 80%.",))
 
 
 def test_the_cards_are_the_plan_s_own_numbers() -> None:
@@ -35,25 +46,15 @@ def test_the_cards_are_the_plan_s_own_numbers() -> None:
     assert dict(first_glance(surer))["probability that every limit holds"] == "83%"
 
 
-def test_risk_says_what_moves_the_answer_most() -> None:
-    found = full().sensitivity
-    assert found is not None
-    text = widest_text(found)
-    assert text in [item for block in panels()["Risk"] if isinstance(block, Items) for item in block.items]
-    far = replace(found.swings[0], high=Changed(change=0.2, systems=99, systems_exact=98.6, deployment=None, reason=None))
-    assert "99 at +20 %" in widest_text(replace(found, swings=(far, *found.swings[1:])))
-    assert widest_text(None) == ""
-
-
 def test_warnings_beyond_the_first_few_stand_with_the_assumptions() -> None:
     crowded = replace(full(), warnings=full().warnings * (WARNED + 1))
     assumptions = next(section for section in report(crowded).sections if section.key == "assumptions")
     said = [item for block in assumptions.blocks if isinstance(block, Items) for item in block.items]
-    risk = next(panel for block in first_page(crowded).blocks if isinstance(block, Panels) for panel in block.panels)
-    shown = [item for block in risk.blocks if isinstance(block, Items) and block.tone == "warning" for item in block.items]
-    assert shown == list(warned(crowded)[:WARNED])
-    assert len(warned(crowded)) > WARNED
-    assert said[: len(warned(crowded)) - WARNED] == list(warned(crowded)[WARNED:])
+    shown = [item for block in first_page(crowded).blocks if isinstance(block, Items) and block.tone == "warning" for item in block.items]
+    warned = warnings_of(crowded)
+    assert shown == list(warned[:WARNED])
+    assert len(warned) > WARNED
+    assert said[: len(warned) - WARNED] == list(warned[WARNED:])
 
 
 def test_the_figure_of_the_first_page_is_not_drawn_again() -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.questions import question
-from tests.report.example_plan import full
+from tests.report.example_plan import full, without_answer
 from tonnage.plan.identity import Identity
 from tonnage.plan.limit import Breach, Limit
 from tonnage.plan.reason import BrokenAtAnyLoad, CannotRun, PrecisionUnsupported, Reason
 from tonnage.plan.rejected import Rejected, rejected
-from tonnage.report.plans.candidates import SHOWN, candidates_table
-from tonnage.report.plans.left_out import left_out_texts
-from tonnage.report.plans.plan_text import plan_text
+from tonnage.report.plans.plan_document import full_text
+from tonnage.report.plans.rejected import left_out_texts, nearest_table
 from tonnage.report.writers.terminal import terminal
 from tonnage.sizing.planner import size
 
@@ -35,7 +34,8 @@ def test_the_nearest_reason_of_a_gpu_without_an_answer_is_told() -> None:
     plan = replace(plan, scenario=replace(plan.scenario, gpus=gpus), candidates=plan.candidates[:1], pareto=(), rejected=reasons)
     texts = ("l40s: TTFT p95 612 ms > 500 ms at any load (fp8 TP 8 vllm-0.32)", "a100-sxm-80gb: Ampere has no FP8 matrix units")
     assert left_out_texts(plan) == texts
-    assert "Left out     l40s: TTFT p95 612 ms" in terminal(plan_text((plan,)))
+    words = " ".join(terminal(full_text((plan,))).split())
+    assert "Left out, with the reason that comes nearest: l40s: TTFT p95 612 ms" in words
 
 
 def test_every_gpu_of_a_question_is_inside_or_left_out() -> None:
@@ -48,10 +48,12 @@ def test_every_gpu_of_a_question_is_inside_or_left_out() -> None:
     assert not inside & named
 
 
-def test_a_gpu_beyond_the_rows_that_are_shown_is_named_below_them() -> None:
-    plan = full()
-    best = plan.candidates[0]
-    other = replace(best, pools=(replace(best.pool, gpu="l40s", system="8xl40s", systems=7),))
-    table = candidates_table(replace(plan, candidates=(*[best] * SHOWN, other, other), pareto=()))
+def test_without_an_answer_each_gpu_is_a_row_of_the_first_screen() -> None:
+    reasons = tuple(refused(f"gpu-{i}", 1, BrokenAtAnyLoad(breach=Breach(limit=LIMIT, value_ms=600.0 + i))) for i in range(20))
+    plan = without_answer()
+    plan = replace(plan, scenario=replace(plan.scenario, gpus=tuple(one.gpu for one in reasons)), rejected=reasons)
+    table = nearest_table(plan, 8)
     assert table is not None
-    assert "… and 2 more, l40s too (7 × 8xl40s);" in table.rest
+    assert [row[0] for row in table.rows] == [f"gpu-{i}" for i in range(8)]
+    assert table.rows[0] == ("gpu-0", "fp8 TP 1 vllm-0.32", "TTFT p95 600 ms > 500 ms at any load")
+    assert table.note == "… and 12 more GPUs"

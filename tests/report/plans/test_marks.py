@@ -9,9 +9,9 @@ import pytest
 
 from tonnage import api
 from tonnage.plan.plan import Plan
-from tonnage.report.plans.candidates import MARKED
-from tonnage.report.plans.plan_document import report
-from tonnage.report.plans.plan_text import plan_text
+from tonnage.report.plans.candidates import MARKED, MARKED_TOO
+from tonnage.report.plans.plan_document import full_text, report
+from tonnage.report.plans.screen import RESTS, screen
 from tonnage.report.writers.html import html
 from tonnage.report.writers.markdown import markdown
 from tonnage.report.writers.terminal import terminal
@@ -36,14 +36,19 @@ def test_the_choice_and_its_notes_hold_the_marks_in_json(plan: Plan) -> None:
 
 @pytest.mark.parametrize("mark", [MODEL, GPU])
 def test_text_and_report_say_them(plan: Plan, mark: str) -> None:
-    text = " ".join(terminal(plan_text((plan,), explain=True)).split())
+    text = " ".join(terminal(full_text((plan,))).split())
     assert mark in text
     assert mark in " ".join(markdown(report(plan)).split())
     assert mark in re.sub("<[^>]*>", "", html(report(plan)))
 
 
 def test_candidates_have_a_star_and_a_word_of_what_it_means(plan: Plan) -> None:
-    text = terminal(plan_text((plan,)))
+    text = terminal(full_text((plan,)))
     assert plan.choice is not None
     assert f"{plan.choice.engine}*" in text
     assert MARKED in " ".join(text.split())
+
+
+def test_the_first_screen_says_that_the_answer_rests_on_what_was_not_measured(plan: Plan) -> None:
+    text = " ".join(terminal(screen((plan,))).split())
+    assert RESTS in text or MARKED_TOO in text

@@ -10,9 +10,9 @@ import pytest
 from tests.report.example_plan import full, without_answer
 from tonnage.errors import InputError
 from tonnage.plan.plan import Plan
-from tonnage.report.plans.plan_document import report
-from tonnage.report.plans.plan_text import plan_text
+from tonnage.report.plans.plan_document import full_text, report
 from tonnage.report.plans.saved import read_plans, to_json
+from tonnage.report.plans.screen import screen
 from tonnage.report.writers.html import html
 from tonnage.report.writers.markdown import markdown
 from tonnage.report.writers.terminal import terminal
@@ -30,7 +30,8 @@ def test_a_saved_plan_says_what_the_plan_says(plans: tuple[Plan, ...], tmp_path:
     assert read == plans
     assert html(report(*read)) == html(report(*plans))
     assert markdown(report(*read)) == markdown(report(*plans))
-    assert terminal(plan_text(read)) == terminal(plan_text(plans))
+    assert terminal(full_text(read)) == terminal(full_text(plans))
+    assert terminal(screen(read)) == terminal(screen(plans))
 
 
 @pytest.mark.parametrize(

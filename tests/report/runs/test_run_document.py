@@ -203,7 +203,7 @@ def test_what_is_no_run_is_refused_in_one_line(tmp_path: Path, capsys: pytest.Ca
         read_shown_runs(tmp_path)
     folder = example_run.measured(tmp_path / "run")
     assert run(["report", str(folder), "--explain"]) == 2
-    assert "--explain: is for a plan" in capsys.readouterr().err
+    assert "--explain is for a plan, and " in capsys.readouterr().err
     (folder / "run.json").write_text("[", encoding="utf-8")
     with pytest.raises(DataError, match=r"run\.json: is damaged"):
         read_shown_runs(folder)

@@ -105,9 +105,9 @@ def test_tables_are_for_readers_and_keyboards() -> None:
 def test_page_says_the_question_the_answer_and_how_to_repeat_it() -> None:
     words = " ".join("".join(Page(html(report(full()))).words).split())
     for said in (
-        "5 dgx-h100 systems (40 GPUs) carry 826.8 requests per second of llama-3-8b inside every limit.",
-        "Owned, it costs 595,000 USD a year, 0.66 USD per 1,000 requests.",
-        "TTFT p95 ≤ 500 ms; TPOT mean ≤ 40 ms",
+        "5 × dgx-h100 (40 GPUs; 4.81 systems exactly): 40 instances of FP8, TP 1, tensorrt-llm on h100-sxm-80gb.",
+        "hybrid 540,000 USD a year, cheapest of 4 priced ways; on-prem 595,000 USD",
+        "TTFT p95 ≤ 500 ms, TPOT mean ≤ 40 ms",
         "./tonnage size examples/call-centre.yaml --report plan.html",
         "Ampere has no FP8 matrix units",
         "TPOT mean 40 → 52 ms: one system fewer",

@@ -63,13 +63,6 @@ def test_rows_that_cannot_stand_side_by_side_stand_below_one_another() -> None:
     assert lines == ["h200-sxm-141gb", "  engine:", "    tensorrt-llm-0.15"]
 
 
-def test_a_long_table_ends_with_how_to_see_the_rest() -> None:
-    rows = tuple((str(i), str(i * i)) for i in range(20))
-    long = Table(caption="", header=("n", "square"), rows=rows, shown=3, rest="… and 17 more; --json prints all of them")
-    assert table_lines(long, 80)[-2:] == ["2       4", "… and 17 more; --json prints all of them"]
-    assert len(table_lines(Table(caption="", header=("n", "square"), rows=rows, rest="more"), 80)) == 22
-
-
 def test_the_chosen_row_is_marked_and_the_mark_explained() -> None:
     lines = table_lines(Table(caption="", header=("way", "USD"), rows=(("a", "1"), ("b", "2")), chosen=1, mark="cheapest"), 80)
     assert lines[-2:] == ["b ←    2", "← cheapest"]

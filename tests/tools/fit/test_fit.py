@@ -233,7 +233,7 @@ def test_a_left_out_group_of_nim_is_still_predicted() -> None:
 
 def test_the_fit_writes_where_the_package_reads() -> None:
     assert json.loads((package_folder() / "terms.json").read_text()) == shipped()
-    assert {file.name for file in package_folder().iterdir()} >= {"terms.json", "residuals.json", "memory.json"}
+    assert {file.name for file in package_folder().iterdir()} >= {"terms.json", "residuals.json", "ranges.json", "memory.json"}
 
 
 def test_versions_without_rows_take_after_the_static_batches() -> None:

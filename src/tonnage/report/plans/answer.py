@@ -1,26 +1,44 @@
-"""The answer of a plan in sentences that a manager can read."""
+"""The answer of a plan: what is bought or runs, what stands by, when a job is done; and the chosen deployment in all its figures."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tonnage.plan.cost import YearlyCost
-from tonnage.report.numbers import counted, dollars, plain, sentence_of, span, usd
-from tonnage.report.plans.costs import SAID, owned_and_cheapest, priced, ways, yearly
-from tonnage.report.plans.deployments import systems
-from tonnage.report.plans.existing import existing_sentence, existing_title, running
-from tonnage.report.plans.summary import no_answer
-from tonnage.report.wording.at_peak import used_share
-from tonnage.report.wording.confidence import by_confidence, chance_text
-from tonnage.report.wording.cost import no_cost_text
-from tonnage.report.wording.reachable import reachable_text
-from tonnage.report.wording.reasons import TooMuch
-from tonnage.report.wording.standby import standby_text
+from tonnage.errors import option
+from tonnage.report.blocks import section
+from tonnage.report.document import Facts, Section, Table
+from tonnage.report.numbers import ABSENT, counted, number, percent, plain, span
+from tonnage.report.plans.confidence import by_confidence, chance_text, fleet_check_text
+from tonnage.report.plans.deployments import (
+    bought,
+    calibration_text,
+    deployment,
+    deployment_text,
+    deployments,
+    knobs,
+    load_text,
+    memory_text,
+    systems,
+)
+from tonnage.report.plans.existing import existing_title, running
+from tonnage.report.plans.latencies import bound_text, latency, pace_text, used_share, used_text
+from tonnage.report.plans.rejected import TooMuch, most_text, taken_text
+from tonnage.report.plans.routers import routers_text
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
-    from tonnage.plan.confidence import Confidence
+    from tonnage.plan.job import JobDone
     from tonnage.plan.plan import Plan
+    from tonnage.plan.standby import Standby
+
+NO_ANSWER = "no deployment meets the limits"
+FASTEST = "lowest latency on ≤ 2 × the GPUs"
+SERVERS = (1, 2, 4)
+"""GPUs of the servers that are sold beside those of eight."""
+SAME = 0.005
+"""Loads that are nearer than this share are printed alike."""
 
 
 def title(plan: Plan) -> str:
@@ -33,80 +51,101 @@ def title(plan: Plan) -> str:
     return f"{systems(plan.choice)} for {plan.scenario.model}"
 
 
-def sentence(plan: Plan) -> str:
-    """What exists and how long it lasts where that was asked; what to buy, what it carries, how full it is, what it costs."""
-    exists = existing_sentence(plan)
-    if plan.choice is None and any(isinstance(one.reason, TooMuch) for one in plan.rejected):
-        return f"{exists} {sentence_of(no_answer(plan))}".strip()
-    if plan.choice is None:
-        return exists or (
-            f"None of the {counted(len(plan.rejected), 'deployment')} that were tried meets the limits at any load. {_reached(plan)}"
-        )
+def answer_text(plan: Plan) -> str:
+    """Such as "2 × dgx-h200 (16 GPUs; 1.75 systems exactly): 16 instances of FP8, TP 1, vllm-0.32 on h200-sxm-141gb"."""
+    best = plan.choice
+    if best is None:
+        return _no_answer(plan)
     if plan.existing is not None and plan.demand.of_existing:
-        return f"{exists} They run {sentence_of(running(plan.existing))}"
-    bought = _bought(plan, plan.choice)
-    return f"{exists} Bought anew for this load: {bought}" if exists else bought
+        return running(plan.existing)
+    return f"{bought(best, plan.scenario.spare_systems + _standing_by(best))}: {deployments(best)}"
 
 
-def _reached(plan: Plan) -> str:
-    """What can be reached instead."""
-    if plan.reachable is None:
-        return "The reasons are below; the limit named most often is the one to relax."
-    return f"The best that can be reached: {sentence_of(reachable_text(plan.reachable)).removesuffix('.')}. The reasons are below."
+def _no_answer(plan: Plan) -> str:
+    """That nothing is chosen, and by what: the limits; or what was given as the most, with the part of the load that this carries."""
+    over = [(one, one.reason) for one in plan.rejected if isinstance(one.reason, TooMuch)]
+    if not over:
+        return NO_ANSWER
+    asked = plan.demand.sizing_requests_per_second
+    best, reason = max(over, key=lambda each: (each[1].most_requests_per_second or 0.0, -(each[1].taken or math.inf)))
+    rate, taken = reason.most_requests_per_second, taken_text(reason)
+    whole = f"; all of it takes {taken}" if taken else ""
+    if not rate:
+        return f"nothing within what is allowed: {most_text(reason)}{whole}"
+    share = f"{percent(rate / asked)} of the {plain(asked)} asked for"
+    return f"not the whole load: {most_text(reason)} inside the limits, {share} ({deployment_text(best)}){whole}"
 
 
-def _bought(plan: Plan, choice: Candidate) -> str:
-    spare = plan.scenario.spare_systems + (0 if choice.standby is None else choice.standby.extra_systems)
-    kept = f", {counted(spare, 'spare system')} included" if spare else ""
-    bought = f"{_systems(choice)} ({counted(choice.gpus, 'GPU')}{kept})"
-    one = choice.systems == 1
-    load, demand, model = float(f"{plan.demand.sizing_requests_per_second:.4g}"), plan.demand, plan.scenario.model
-    full = used_share(choice.utilisation)
-    if demand.offline_requests is not None and demand.offline_seconds is not None:
-        job = f"{plain(demand.offline_requests)} requests of {model} within {plain(demand.offline_seconds / 3600)} hours"
-        done = "" if plan.job is None else f" {sentence_of(f'the job is done after {span(plan.job.finish_seconds)}')}"
-        return f"{bought} {'completes' if one else 'complete'} {job}.{done} That takes {full} of what the fleet can do.{_price(plan)}"
-    room = f" The fleet is then at {full} of its capacity." if choice.utilisation <= 1 else ""
-    sure = "" if choice.confidence is None else f" {_sure(choice.confidence)}"
-    sure += "" if choice.standby is None else f" {sentence_of(standby_text(choice.standby))}"
-    verb = "carries" if one else "carry"
-    return f"{bought} {verb} {plain(load)} requests per second of {model} inside every limit.{sure}{room}{_price(plan)}"
+def _standing_by(best: Candidate) -> int:
+    return 0 if best.standby is None else best.standby.extra_systems
 
 
-def _sure(confidence: Confidence) -> str:
-    """How sure that is, and how many systems other confidences take."""
-    chance = f"The probability that every limit holds is {chance_text(confidence.meets)}"
-    return f"{chance}; the systems for each confidence are {by_confidence(confidence)}."
+def serving(plan: Plan, best: Candidate) -> int:
+    """Systems that carry load: without those that stand by."""
+    return best.systems - plan.scenario.spare_systems - _standing_by(best)
 
 
-def _systems(choice: Candidate) -> str:
-    """Such as "5 dgx-h100 systems"."""
-    if len(choice.pools) == 1:
-        return f"{choice.systems} {choice.system} system{'' if choice.systems == 1 else 's'}"
-    return systems(choice)
+def capacity_text(plan: Plan, best: Candidate) -> str:
+    """What one instance carries and what ends that, what the answer counts on, and what the fleet completes when always busy."""
+    rate, sized, asked = best.requests_per_second_per_instance, best.sized_rate, plan.scenario.confidence
+    counts = "" if asked is None or abs(sized / rate - 1) < SAME else f"; the answer counts on {number(sized)}, to be {percent(asked)} sure"
+    if plan.demand.offline:
+        used = f"; {used_share(best.utilisation)} of what the fleet can complete in that time"
+        return f"one instance completes {number(rate)} requests/s{counts}{used}"
+    saturation = number(best.saturation_requests_per_second_per_instance * best.instances)
+    used = "" if best.at_peak is not None else f"; {used_text(best.utilisation)} at the peak"
+    carries = f"one instance carries {number(rate)} requests/s, limited by {bound_text(best.binds)}"
+    return f"{carries}{counts}; the fleet saturates at {saturation} requests/s{used}"
 
 
-def _price(plan: Plan) -> str:
-    cost = yearly(plan)
-    if cost is None:
+def smaller_text(plan: Plan, best: Candidate) -> str:
+    """The smallest server that carries the peak, where one system is far more than that; "" elsewhere."""
+    if len(best.pools) != 1 or plan.demand.offline or plan.existing is not None or best.load.kind != "open" or best.confidence is None:
         return ""
-    words = ""
-    for way in owned_and_cheapest(cost):
-        each = "" if way.usd_per_1000_requests is None else f", {usd(way.usd_per_1000_requests)} USD per 1,000 requests"
-        words += f" {SAID[way.where]} it costs {dollars(way.total_usd_per_year)} USD a year{each}{_cheapest(cost, way.where)}."
-    missing = next((way.reason for way in ways(cost) if way.where == "on-prem" and way.reason is not None), None)
-    return words if missing is None else f"{words} What owning it costs is not known: {no_cost_text(missing)}."
-
-
-def _cheapest(cost: YearlyCost, where: str) -> str:
-    """Whether a way is the cheapest, and of how many; nothing where only one has a price."""
-    known = len(priced(cost))
-    if where != cost.cheapest or known < 2:
+    pool = best.pool
+    gpus = math.ceil(round(plan.demand.sizing_requests_per_second / best.sized_rate, 9)) * pool.parallelism.gpus
+    size = next((count for count in SERVERS if count >= gpus), None)
+    if best.systems_exact > 1 or size is None or size >= pool.gpus_per_system:
         return ""
-    return f", the cheapest way{' of those with a price' if known < len(cost.ways) else ''}"
+    carry = "one GPU carries" if gpus == 1 else f"{gpus} GPUs carry"
+    return f"{carry} the peak; {option('system')} {size}x{pool.gpu} sizes in servers of {size}"
 
 
-FASTEST = "lowest latency on ≤ 2 × the GPUs"
+def format_text(best: Candidate) -> str:
+    """What the number format costs in accuracy; "" where nothing is published of it."""
+    if not best.accuracy_impact:
+        return ""
+    formats = " + ".join(dict.fromkeys(pool.precision for pool in best.pools))
+    if best.accuracy_impact == "none":
+        return f"{formats}: the format that the model is published in, so no accuracy is lost and nothing is calibrated"
+    return f"{formats}: accuracy impact {best.accuracy_impact}, calibration {calibration_text(best.calibration)}"
+
+
+def finish_text(job: JobDone) -> str:
+    """Such as "after 5.81 h of the 8 h allowed, with 125,000 requests for each instance"."""
+    share = counted(job.requests_per_instance, "request")
+    return f"after {span(job.finish_seconds)} of the {span(job.allowed_seconds)} allowed, with {share} for each instance"
+
+
+def standby_text(found: Standby) -> str:
+    """How many units there are beyond those that the peak needs, and how often enough of them work, in one line."""
+    spare = found.standing - found.needed
+    units = f"{counted(found.standing, found.unit)}, {found.needed:,} needed at the peak, so that {spare:,} may fail"
+    if found.availability is None or found.mtbf_hours is None or found.repair_hours is None:
+        return units
+    asked = "" if found.asked is None else f" ({100 * found.asked:.9g}% asked)"
+    repairs = "" if found.repairers is None else f", {counted(found.repairers, 'repair')} at once"
+    times = f"{plain(found.mtbf_hours)} h between failures of each, {plain(found.repair_hours)} h to repair{repairs}"
+    hours = found.short_hours_per_year or 0.0
+    short = f"{number(hours)} h" if hours >= 1 else f"{number(60 * hours)} min"
+    return f"{units}: enough of them work {_nines(found.availability)} of the time{asked}, all but {short} a year; {times}"
+
+
+def _nines(share: float) -> str:
+    """A probability with as many nines as it has, never rounded up: "99.97%"."""
+    digits = 1 if share <= 0 or share >= 1 else max(1, math.ceil(-math.log10(1 - share)) - 1 + 1)
+    scale = 10.0**digits
+    return f"{math.floor(100 * share * scale + 1e-6) / scale:.{digits}f}%"
 
 
 def others(plan: Plan) -> tuple[tuple[str, Candidate], ...]:
@@ -118,3 +157,60 @@ def others(plan: Plan) -> tuple[tuple[str, Candidate], ...]:
         if other is not None and all(other.pools != candidate.pools for _, candidate in found):
             found.append((name, other))
     return tuple(found)
+
+
+def _saturation(c: Candidate) -> str:
+    """When the fleet would be always busy, in words."""
+    rate = number(c.saturation_requests_per_second_per_instance * c.instances)
+    return f"{rate} requests/s, when every instance is always busy"
+
+
+READINGS: tuple[tuple[str, Callable[[Candidate], str]], ...] = (
+    ("deployment", deployment),
+    ("systems", lambda c: f"{systems(c)} (exactly {number(c.systems_exact)})"),
+    ("GPUs", lambda c: f"{c.gpus:,}"),
+    ("instances", lambda c: f"{c.instances:,}"),
+    ("requests/s per instance", lambda c: number(c.requests_per_second_per_instance)),
+    ("requests/s per 8 GPUs", lambda c: number(c.requests_per_second_per_8_gpus)),
+    ("output tokens/s per 8 GPUs", lambda c: number(c.output_tokens_per_second_per_8_gpus)),
+    ("in flight per instance", lambda c: number(c.concurrency_per_instance)),
+    ("latency at the peak", lambda c: "" if c.at_peak is None else "; ".join(latency(c.at_peak))),
+    ("latency at the limit", lambda c: "; ".join(latency(c))),
+    ("what ends the load", lambda c: bound_text(c.binds)),
+    ("used at the peak", lambda c: used_text(c.utilisation)),
+    ("fleet saturates at", _saturation),
+    ("chance that it meets the limits", lambda c: ABSENT if c.confidence is None else chance_text(c.confidence.meets)),
+    ("systems at each confidence", lambda c: ABSENT if c.confidence is None else by_confidence(c.confidence)),
+    ("engine knobs", knobs),
+    ("memory", lambda c: "; ".join(filter(None, (memory_text(pool.memory, pool.kv_tokens) for pool in c.pools)))),
+    ("number format", format_text),
+)
+
+
+def deployment_section(plan: Plan) -> Section:
+    """One column for each deployment, and what was simulated of the choice; empty where nothing was chosen."""
+    best, columns = plan.choice, others(plan)
+    if best is None:
+        return section("deployment", "Deployment")
+    rows = ((name, *(read(candidate) or ABSENT for _, candidate in columns)) for name, read in READINGS)
+    table = Table(
+        caption="The chosen deployment, and what else could be wanted" if len(columns) > 1 else "The chosen deployment",
+        header=("", *(name for name, _ in columns)),
+        rows=tuple(row for row in rows if set(row[1:]) != {ABSENT}),
+    )
+    facts = (
+        ("Fleet check", "" if plan.fleet_check is None else fleet_check_text(plan.fleet_check)),
+        ("Routers", routers_text(plan.routers, plan.scenario.limits_that_count, serving(plan, best))),
+        ("Load", load_text(best.load)),
+        ("Pace", _pace(plan, best)),
+    )
+    return section("deployment", "Deployment", table, Facts(rows=tuple(fact for fact in facts if fact[1])))
+
+
+def _pace(plan: Plan, best: Candidate) -> str:
+    """The gaps between tokens compared with the speed of reading, where somebody reads along."""
+    itl = best.itl_ms if best.at_peak is None else best.at_peak.itl_ms
+    if plan.scenario.mode != "streaming" or itl.mean is None or itl.p99 is None:
+        return ""
+    at = "" if best.at_peak is None else "at the peak "
+    return f"{at}ITL mean {number(itl.mean)}, p99 {number(itl.p99)} ms: {pace_text(itl.mean / 1e3, itl.p99 / 1e3)}"

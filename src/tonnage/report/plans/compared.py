@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tonnage.plan.cost import WAYS
-from tonnage.report.blocks import items, section
-from tonnage.report.document import Section, Table
+from tonnage.report.blocks import section
+from tonnage.report.document import Facts, Section, Table
 from tonnage.report.numbers import ABSENT, number, usd
-from tonnage.report.plans.answer import sentence
-from tonnage.report.plans.costs import NAMES, cheapest, yearly
+from tonnage.report.plans.cost import NAMES, cheapest, yearly
 from tonnage.report.plans.deployments import deployment, systems
 from tonnage.spec.catalog.accuracy import BENCHMARK, find_score
 
@@ -39,24 +38,34 @@ QUALITY = (
 )
 
 
-def compared(plans: Sequence[Plan]) -> Section:
-    """The answer of each model in a sentence, and the models as columns of a table, which a page has room for."""
+SHORT = ("model", f"{BENCHMARK} %", "systems", "exactly", "GPUs", "TTFT p95 ms", "TPOT ms", "E2E ms")
+"""Columns of a first screen, whose lines name the deployment and the cost."""
+
+
+def compared(plans: Sequence[Plan], answers: Sequence[str]) -> Section:
+    """The answer of each model in a line, and the models as columns of a table, which a page has room for."""
     table = compared_table(plans)
     models, *across = zip(*table.rows, strict=True)
     rows = tuple((name, *cells) for name, cells in zip(table.header[1:], across, strict=True) if set(cells) != {ABSENT})
     beside = Table(caption=table.caption, header=("", *models), rows=rows, note=table.note)
-    return section("answer", "Models compared", items(tuple(map(sentence, plans))), beside)
+    return section("answer", "Models compared", Facts(rows=tuple(zip(models, answers, strict=True))), beside)
 
 
-def compared_table(plans: Sequence[Plan]) -> Table:
-    """One row for each model; a way of serving has a column where any of the models has a price for it."""
+def compared_table(plans: Sequence[Plan], *, short: bool = False) -> Table:
+    """One row for each model; a way of serving has a column where any of the models has a price for it. ``short`` leaves these out."""
     costs = [yearly(plan) for plan in plans]
     shown = [(way, title) for way, title in COSTS if any(_usd(cost, way) != ABSENT for cost in costs)]
     header = (*HEADER, *(title for _, title in shown), *((CHEAPEST,) if len(shown) > 1 else ()))
     rows = tuple(compared_row(plan, tuple(way for way, _ in shown)) for plan in plans)
     peaks = all(plan.choice is None or plan.choice.at_peak is not None for plan in plans)
-    note = "\n".join((PEAK if peaks else LIMIT, QUALITY))
-    return Table(caption="The same question for each model", header=header, rows=rows, spare=SPARED, note=note)
+    kept = [i for i, name in enumerate(header) if not short or name in SHORT]
+    return Table(
+        caption="The same question for each model",
+        header=tuple(header[i] for i in kept),
+        rows=tuple(tuple(row[i] for i in kept) for row in rows),
+        spare=SPARED,
+        note=(PEAK if peaks else LIMIT) if short else "\n".join((PEAK if peaks else LIMIT, QUALITY)),
+    )
 
 
 def compared_row(plan: Plan, shown: Sequence[Where]) -> tuple[str, ...]:

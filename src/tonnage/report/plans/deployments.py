@@ -1,4 +1,4 @@
-"""Deployments as a reader meets them: what they are called, how they are split, how fast they are.
+"""Deployments as a reader meets them: what they are called, how they are split, how requests reach them, where their memory goes.
 
 A candidate has one pool as a rule; where it has several, each is named with its role.
 """
@@ -6,20 +6,30 @@ A candidate has one pool as a rule; where it has several, each is named with its
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tonnage.report.numbers import counted, number, plain
-from tonnage.report.wording.limits import bound_text
+from tonnage.report.numbers import counted, number, plain, whole
+from tonnage.report.plans.latencies import bound_text, latency
+from tonnage.units import format_gb
 
 if TYPE_CHECKING:
-    from tonnage.plan.at_peak import AtPeak
     from tonnage.plan.candidate import Candidate
     from tonnage.plan.identity import Identity
+    from tonnage.plan.load import Load
+    from tonnage.plan.memory import MemoryPart
     from tonnage.plan.pool import Pool
     from tonnage.spec.deployment import EngineKnobs
 
-METRICS = ("ttft", "itl", "tpot", "e2e")
+MEMORY = {
+    "weights": "weights",
+    "drafter": "drafter",
+    "activations": "activations",
+    "reserve": "context, communication and graphs",
+    "kv_cache": "KV cache",
+    "unused": "unused",
+}
+"""What the memory of a GPU is used for."""
 
 
 def split(deployment: Identity, joint: str = ", ") -> str:
@@ -31,6 +41,22 @@ def split(deployment: Identity, joint: str = ", ") -> str:
 def name_of(deployment: Identity) -> str:
     """Such as "FP8, TP 2, vllm on h100-sxm-80gb"."""
     return f"{deployment.precision.upper()}, {split(deployment)}, {deployment.engine} on {deployment.gpu}"
+
+
+def unlike(choice: Candidate, other: Identity, *, gpu: bool = True) -> str:
+    """What another deployment has unlike the choice: "TP 8", or "FP8, TP 1, vllm-0.32 on h200-sxm-141gb"; "" where it has nothing.
+
+    Args:
+        choice, other: the two.
+        gpu: whether its GPU is named too.
+    """
+    if len(choice.pools) != 1:
+        return name_of(other)
+    own = choice.pools[0]
+    same = (own.precision == other.precision, own.parallelism == other.parallelism, own.engine == other.engine)
+    named = (other.precision.upper(), split(other), other.engine)
+    words = ", ".join(name for name, alike in zip(named, same, strict=True) if not alike)
+    return words if own.gpu == other.gpu or not gpu else f"{words} on {other.gpu}".strip()
 
 
 def deployment(candidate: Candidate) -> str:
@@ -58,14 +84,10 @@ def systems(candidate: Candidate) -> str:
     return " + ".join(f"{count:,} × {system}" for system, count in counts.items())
 
 
-def latency(candidate: Candidate | AtPeak, metrics: tuple[str, ...] = METRICS) -> tuple[str, ...]:
-    """Mean and high percentiles of each latency that is known, such as "TTFT mean 104, p95 232, p99 305 ms"."""
-    found = []
-    for metric in metrics:
-        values = getattr(candidate, f"{metric}_ms")
-        known = [f"{name} {number(value)}" for name in ("mean", "p95", "p99") if (value := getattr(values, name)) is not None]
-        found += [f"{metric.upper()} {', '.join(known)} ms"] if known else []
-    return tuple(found)
+def bought(candidate: Candidate, spare: int = 0) -> str:
+    """Systems, GPUs, and systems before rounding up: "5 × dgx-h100 (40 GPUs; 4.81 systems exactly, 1 spare)"."""
+    exactly = f"{number(candidate.systems_exact)} systems exactly{f', {spare} spare' if spare else ''}"
+    return f"{systems(candidate)} ({counted(candidate.gpus, 'GPU')}; {exactly})"
 
 
 def knobs(candidate: Candidate) -> str:
@@ -92,3 +114,48 @@ def tip(candidate: Candidate) -> str:
         knobs(candidate),
     ]
     return "\n".join(line for line in lines if line)
+
+
+def deployment_text(deployment: Identity) -> str:
+    """Such as "h100-sxm-80gb fp8 TP 4 tensorrt-llm"."""
+    return f"{deployment.gpu} {deployment.precision} {deployment.parallelism} {deployment.engine}"
+
+
+def load_text(load: Load) -> str:
+    """How requests reach an instance, such as "open loop, Poisson arrivals at 15.9 requests/s"."""
+    if load.measured:
+        return f"{measured_load_text(load)}, measured"
+    if load.kind == "queued":
+        return "all requests queued from the start"
+    if load.kind == "trace":
+        return f"its share of the trace, {number(load.requests_per_second)} requests/s on average"
+    if load.kind == "closed":
+        return f"closed loop of {whole(load.clients)} clients"
+    process = "Poisson" if load.process == "poisson" else f"{load.process}"
+    varied = "" if load.cv is None else f" (CV {plain(load.cv)})"
+    return f"open loop, {process}{varied} arrivals at {number(load.requests_per_second)} requests/s"
+
+
+def measured_load_text(load: Load) -> str:
+    """The load of a measured point, such as "closed loop of 10 clients"."""
+    if load.clients is None:
+        return f"open loop at {plain(load.requests_per_second)} requests/s"
+    return f"closed loop of {whole(load.clients)} client{'s' if load.clients > 1 else ''}"
+
+
+def calibration_text(calibration: str) -> str:
+    """How long a calibration takes: published minutes are those of no named model."""
+    return f"{calibration}, longer for larger models" if "minutes" in calibration else calibration
+
+
+def memory_text(parts: Sequence[MemoryPart], kv_tokens: int | None) -> str:
+    """Where the memory of one GPU goes, in one line; "" where it is not known."""
+    if not parts:
+        return ""
+    sizes = {part.part: part.bytes_per_gpu for part in parts}
+    drafter = f"{format_gb(sizes['drafter'])} drafter + " if "drafter" in sizes else ""
+    held = "" if kv_tokens is None else f" ({kv_tokens:,} tokens)"
+    return (
+        f"{format_gb(sizes['weights'])} weights + {drafter}{format_gb(sizes['activations'] + sizes['reserve'])} activations and reserve + "
+        f"{format_gb(sizes['kv_cache'])} KV cache per GPU{held}"
+    )

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 from tonnage.report.blocks import items, section
 from tonnage.report.document import Document, Table
 from tonnage.report.numbers import ABSENT, dollars, number, percent
-from tonnage.report.plans.costs import TITLES, priced, yearly
+from tonnage.report.plans.confidence import chance_text
+from tonnage.report.plans.cost import TITLES, priced, yearly
 from tonnage.report.plans.deployments import deployments, systems
-from tonnage.report.wording.at_peak import used_text
-from tonnage.report.wording.confidence import chance_text
-from tonnage.report.wording.demand import demand_text
-from tonnage.report.wording.limits import bound_text, limit_text
-from tonnage.report.wording.price_names import price_name
+from tonnage.report.plans.latencies import bound_text, limit_text, used_text
+from tonnage.report.plans.prices import price_name
+from tonnage.report.plans.question import demand_text
 from tonnage.spec.prices import amount
 from tonnage.spec.scenario import flat, leaves, to_document
 
@@ -86,7 +85,7 @@ def _differing(part: str, first: Values, second: Values) -> Iterator[Difference]
 def _change(first: float | None, second: float | None) -> str:
     if not first or second is None:
         return ""
-    return f"{100 * (second / first - 1):+.3g} %".replace("-", "−")
+    return f"{100 * (second / first - 1):+.3g}%".replace("-", "−")
 
 
 def _asked(plan: Plan) -> Values:

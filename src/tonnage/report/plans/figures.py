@@ -8,16 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tonnage.plan.explanation import TERMS
 from tonnage.report.drawing.figure import Axis, Bar, Bars, Plot, Point, Rule, Segment, Series, Swing, Tornado
 from tonnage.report.numbers import dollars, number, percent, signed, usd
 from tonnage.report.plans.candidates import yearly_costs
-from tonnage.report.plans.costs import NAMES, priced, spread, yearly
-from tonnage.report.plans.deployments import METRICS, deployment, name_of, of_pools, tip
-from tonnage.report.plans.sensitivity import needed
-from tonnage.report.wording.deployments import MEMORY
-from tonnage.report.wording.explanation import TERMS
-from tonnage.report.wording.limits import limit_text
-from tonnage.report.wording.sensitivity import INPUTS
+from tonnage.report.plans.cost import NAMES, priced, spread, yearly
+from tonnage.report.plans.deployments import MEMORY, deployment, name_of, of_pools, tip
+from tonnage.report.plans.latencies import METRICS, limit_text
+from tonnage.report.plans.sensitivity import INPUTS, gpus_per_system, needed, other_size
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
@@ -182,33 +180,42 @@ def tornado(plan: Plan) -> Tornado | None:
     found = plan.sensitivity
     if found is None:
         return None
-    known = [side.systems_exact for row in found.swings for side in (row.low, row.high) if side.systems_exact is not None]
+    size = 0 if plan.choice is None else gpus_per_system(plan.choice)
+    known = [exact for row in found.swings for side in (row.low, row.high) if (exact := _exactly(side, size)) is not None]
     if not known:
         return None
     base = found.systems_exact
     edge = max(*known, base) * 1.1
-    swings = sorted((_swing(row, edge) for row in found.swings), key=lambda s: -max(abs(s.low - base), abs(s.high - base)))
+    other = any(other_size(side, size) for row in found.swings for side in (row.low, row.high))
+    swings = sorted((_swing(row, edge, size) for row in found.swings), key=lambda s: -max(abs(s.low - base), abs(s.high - base)))
     return Tornado(
         key="sensitivity",
         title="Systems needed when one input is lower or higher",
-        axis=Axis(title="systems exactly; whole systems beside each bar"),
+        axis=Axis(title=f"systems exactly; whole systems beside each bar{'; other sizes counted by their GPUs' if other else ''}"),
         base=base,
         base_label=f"now {found.systems} ({number(base)})",
         swings=tuple(swings),
     )
 
 
-def _swing(row: Swung, edge: float) -> Swing:
-    low, high = (edge if side.systems_exact is None else side.systems_exact for side in (row.low, row.high))
+def _exactly(side: Changed, size: int) -> float | None:
+    """The systems of a side before rounding up, those of another size counted by their GPUs in systems of ``size`` GPUs."""
+    if side.systems_exact is None or side.systems is None or not other_size(side, size):
+        return side.systems_exact
+    return side.systems_exact * side.gpus / side.systems / size
+
+
+def _swing(row: Swung, edge: float, size: int) -> Swing:
+    low, high = (edge if exact is None else exact for exact in (_exactly(row.low, size), _exactly(row.high, size)))
     labels = ["none" if side.systems is None else f"{side.systems}" for side in (row.low, row.high)]
     name = INPUTS[row.input]
-    tips = [_side(side) for side in (row.low, row.high)]
+    tips = [_side(side, size) for side in (row.low, row.high)]
     return Swing(name=name, low=low, high=high, low_label=labels[0], high_label=labels[1], tip="\n".join([name, *tips]))
 
 
-def _side(side: Changed) -> str:
+def _side(side: Changed, size: int) -> str:
     where = "" if side.deployment is None else f", {name_of(side.deployment)}"
-    return f"{signed(side.change)}: {needed(side)}{' systems' if side.systems is not None else ''}{where}"
+    return f"{signed(side.change)}: {needed(side, size)}{' systems' if side.systems is not None else ''}{where}"
 
 
 def profile(plan: Plan) -> Plot | None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from tonnage.report.blocks import section
 from tonnage.report.document import Section, Table, Text
 from tonnage.report.numbers import ABSENT, number, percent, usd
-from tonnage.report.plans.costs import owned, yearly
-from tonnage.report.plans.deployments import deployment
-from tonnage.report.wording.cost import course_way_text, no_cost_text
-from tonnage.report.wording.deployments import load_text
-from tonnage.report.wording.reasons import reason_text
+from tonnage.report.plans.cost import owned, yearly
+from tonnage.report.plans.deployments import bought, deployment, load_text
+from tonnage.report.plans.prices import course_way_text, no_cost_text
+from tonnage.report.plans.rejected import reason_text
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
@@ -66,13 +66,30 @@ def _table(columns: Sequence[tuple[str, Candidate, Plan | None]]) -> Table:
     return Table(caption=caption, header=("", *(name for name, _, _ in columns)), rows=kept)
 
 
+def measured_text(plan: Plan) -> str:
+    """The measured answer in one line; "" where nothing was measured."""
+    if plan.measured is None:
+        return ""
+    best = plan.measured.plan.choice
+    if best is None:
+        return "no measured point is inside the limits"
+    twin = _twin(plan.measured.predicted, best) or _twin(plan.candidates, best)
+    carries = "" if twin is None else f"; the prediction carries {_much(twin, best)}"
+    return f"{bought(best)} by the points of {PurePath(plan.measured.plan.provenance.benchmarks).name}{carries}"
+
+
+def _much(twin: Candidate, best: Candidate) -> str:
+    """How much more or less a prediction carries than was measured."""
+    change = twin.requests_per_second_per_instance / best.requests_per_second_per_instance - 1
+    return f"{percent(abs(change))} {'more' if change >= 0 else 'less'} per instance"
+
+
 def _difference(best: Candidate, alike: Candidate | None, chosen: Candidate | None) -> str:
-    """How much more or less the prediction carries than was measured."""
+    """How much more or less the prediction carries than was measured, in a sentence."""
     twin = alike or chosen
     if twin is None:
         return "The measured deployment is not among the predicted ones."
-    change = twin.requests_per_second_per_instance / best.requests_per_second_per_instance - 1
-    much = f"{percent(abs(change))} {'more' if change >= 0 else 'less'} per instance than was measured at the best load that was tried"
+    much = f"{_much(twin, best)} than was measured at the best load that was tried"
     if alike is None:
         return f"The prediction carries {much}."
     return (

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tonnage.report.plans.candidates import yearly_costs
-from tonnage.report.wording.limits import bound_text
-from tonnage.report.wording.reasons import reason_text
+from tonnage.report.plans.latencies import bound_text
+from tonnage.report.plans.rejected import reason_text
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate

@@ -1,79 +1,99 @@
-"""A plan as a whole report: the answer first, then what it rests on, then how to repeat it."""
+"""A plan as a whole report: the lines that answer first, then what it rests on, then how to repeat it.
+
+The page, Markdown and the full text of a terminal have the same sections.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tonnage.report.blocks import drawing, items, section
-from tonnage.report.document import Block, Command, Document, Facts, Section, Table
-from tonnage.report.drawing.figure import Plot
-from tonnage.report.numbers import number, plain
+from tonnage.report.document import Block, Command, Document, Drawing, Facts, Section, Table, Text
+from tonnage.report.drawing.figure import Figure, Plot
+from tonnage.report.numbers import ABSENT, dollars, number, percent, plain, sentence_of, span, usd
 from tonnage.report.plans import figures
-from tonnage.report.plans.answer import title
-from tonnage.report.plans.assumptions import assumptions_section
-from tonnage.report.plans.autoscaling_section import autoscaling_section
-from tonnage.report.plans.candidates import candidates_section, candidates_table, rejected_section
-from tonnage.report.plans.chosen import chosen_section
-from tonnage.report.plans.compared import compared
-from tonnage.report.plans.cost_section import cost_section, ways_table
-from tonnage.report.plans.costs import yearly
-from tonnage.report.plans.existing import existing_section
+from tonnage.report.plans.answer import deployment_section, title
+from tonnage.report.plans.autoscaling import autoscaling_section
+from tonnage.report.plans.candidates import candidates_section, candidates_table
+from tonnage.report.plans.compared import compared, compared_table
+from tonnage.report.plans.confidence import chance_text, not_sure_text
+from tonnage.report.plans.cost import NAMES, cost_section, job_section, owned_and_cheapest, ways_table, yearly
+from tonnage.report.plans.existing import existing_glance, existing_section
 from tonnage.report.plans.explained import TITLE as EXPLAINED
 from tonnage.report.plans.explained import explained_items, limits_table, memory_table, step_table
-from tonnage.report.plans.first_page import WARNED, figure_of, first_page, warned
-from tonnage.report.plans.job_section import job_section
+from tonnage.report.plans.latencies import peak_values, used_share
 from tonnage.report.plans.measured_comparison import beside
 from tonnage.report.plans.measurement import measurement_section
+from tonnage.report.plans.notes import assumptions_section
+from tonnage.report.plans.question import length_text, question_rows
+from tonnage.report.plans.rejected import rejected_section
+from tonnage.report.plans.screen import WARNED, Room, answer_rows, head, in_one, plotted, warnings_of
 from tonnage.report.plans.sensitivity import sensitivity_section, sensitivity_table
-from tonnage.report.wording.aim import aim_text
-from tonnage.report.wording.demand import demand_text
-from tonnage.report.wording.lengths import length_text
-from tonnage.report.wording.limits import limit_text
 
 if TYPE_CHECKING:
     from tonnage.plan.plan import Plan
 
 FOLDED = ("explain", "rejected", "assumptions", "repeat")
 """Sections that a page shows closed: who wants them opens them, and print holds them all."""
+CURVE = "As the load grows, so do throughput and every latency. Dashed lines across are the limits; the numbers are under {title}."
+OTHER = "The numbers are under {title}."
+PARTS = {"curve": "Latency and throughput", "cost": "Cost", "sensitivity": "What would change the answer"}
+"""The sections that hold the numbers of the figures that the first page may show, in the order in which they are wanted."""
 
 
 def report(*plans: Plan) -> Document:
     """The whole report of a plan; parts that the plan does not hold are left out. Of several plans, side by side first."""
-    first = plans[0]
-    day, version = first.provenance.date, first.provenance.tonnage
-    about = "" if first.asked is None else first.asked.title or ""
-    by = (f"{about} – sized" if about else "Sized") + f" by Tonnage {version}".rstrip() + (f", {day}" if day else "")
     if len(plans) == 1:
-        return Document(title=title(first), subtitle=by, sections=_sections(first))
-    parts = [_of_several(one, i, plan) for i, plan in enumerate(plans, 1) for one in _sections(plan)]
-    return Document(title=f"{len(plans)} models compared", subtitle=by, sections=(compared(plans), *parts))
+        return Document(title=title(plans[0]), subtitle=made_by(plans[0]), sections=_sections(plans[0]))
+    first = compared(plans, tuple(map(in_one, plans)))
+    parts = [one for place, plan in enumerate(plans, 1) for one in named_sections(plan, plan.scenario.model, place)]
+    return Document(title=f"{len(plans)} models compared", subtitle=made_by(plans[0]), sections=(first, *parts))
+
+
+def full_text(plans: Sequence[Plan], *, plot: int | None = None) -> Document:
+    """Everything that the plans hold, for a terminal: the lines of the first screen, then every section of the page.
+
+    ``plot`` adds a plot of characters, in so many columns.
+    """
+    several = [section("models", "Models compared", compared_table(plans))] if len(plans) > 1 else []
+    each = [one for plan in plans for one in full_sections(plan, plot=plot)]
+    return Document(title="", subtitle="", sections=(*several, *each))
+
+
+def full_sections(plan: Plan, *, plot: int | None = None) -> tuple[Section, ...]:
+    """The lines of the first screen of a plan, then its every section, for a terminal."""
+    warned = section("warnings", "", items(warnings_of(plan)[:WARNED], "warning"))
+    return tuple(one for one in (*head(plan, Room()), warned, plotted(plan, plot), *_parts(plan)) if one.blocks)
 
 
 def named_sections(plan: Plan, name: str, place: int) -> tuple[Section, ...]:
-    """The sections of one plan among several, under a name; ``place`` counts from 1."""
+    """The sections of one plan among several, under a name; ``place`` counts from 1. The list of parts names only the first."""
     return tuple(
         replace(one, key=f"{one.key}-{place}", title=f"{name}: {one.title}", listed=one.key == "answer") for one in _sections(plan)
     )
 
 
 def made_by(plan: Plan) -> str:
-    """Who sized it and when, such as "Sized by Tonnage 0.1.0, 2026-11-22"."""
-    source = plan.provenance
-    return f"Sized by Tonnage {source.tonnage}".rstrip() + (f", {source.date}" if source.date else "")
-
-
-def _of_several(one: Section, place: int, plan: Plan) -> Section:
-    """A section of one plan of several: under its model's name, and only the first of each in the list of parts."""
-    return replace(one, key=f"{one.key}-{place}", title=f"{plan.scenario.model}: {one.title}", listed=one.key == "answer")
+    """What was sized, by whom and when, such as "Chat – sized by Tonnage 0.1.0, 2026-11-22"."""
+    source, about = plan.provenance, "" if plan.asked is None else plan.asked.title or ""
+    by = f"{about} – sized" if about else "Sized"
+    return f"{by} by Tonnage {source.tonnage}".rstrip() + (f", {source.date}" if source.date else "")
 
 
 def _sections(plan: Plan) -> tuple[Section, ...]:
-    made = (
-        first_page(plan),
+    folded = FOLDED if plan.candidates else tuple(key for key in FOLDED if key != "rejected")  # then the reasons are the answer
+    made = (first_page(plan), *_parts(plan))
+    return tuple(replace(one, folded=one.key in folded) for one in made if one.blocks)
+
+
+def _parts(plan: Plan) -> tuple[Section, ...]:
+    """Every section after the first page."""
+    return (
         _question(plan),
         existing_section(plan),
-        chosen_section(plan),
+        deployment_section(plan),
         beside(plan),
         _curve(plan),
         _cost(plan),
@@ -84,11 +104,69 @@ def _sections(plan: Plan) -> tuple[Section, ...]:
         candidates_section(plan, _candidates(plan)),
         _where_it_goes(plan),
         rejected_section(plan),
-        _assumptions(plan),
+        assumptions_section(plan, warnings_of(plan)[WARNED:]),
         _repeat(plan),
     )
-    folded = FOLDED if plan.candidates else tuple(key for key in FOLDED if key != "rejected")  # then the reasons are the answer
-    return tuple(replace(one, folded=one.key in folded) for one in made if one.blocks)
+
+
+def first_page(plan: Plan) -> Section:
+    """The page that stands alone: the answer, its numbers at a glance, the lines of the first screen, warnings and one figure."""
+    (_, answer), *rows = answer_rows(plan)
+    cards = first_glance(plan)
+    return section(
+        "answer",
+        "Answer",
+        items((sentence_of(not_sure_text(plan)),), "warning"),
+        Text(text=sentence_of(answer), tone="answer"),
+        Facts(rows=cards, big=True) if cards else None,
+        Facts(rows=(*question_rows(plan), *rows)),
+        items(warnings_of(plan)[:WARNED], "warning"),
+        _chart(plan),
+    )
+
+
+def first_glance(plan: Plan) -> tuple[tuple[str, str], ...]:
+    """The numbers to see first, large."""
+    choice, exists = plan.choice, existing_glance(plan)
+    if choice is None or exists:
+        return exists
+    rows = [("systems to buy", f"{choice.systems:,}"), ("GPUs", f"{choice.gpus:,}")]
+    sure, peak = choice.confidence, choice.at_peak
+    if sure is not None:
+        rows += [("probability that every limit holds", chance_text(sure.meets))]
+    if peak is not None:
+        rows += [(f"ms {name} at the peak", value) for name, value, _ in peak_values(peak, plan.scenario.limits_that_count)]
+    if plan.job is None:
+        rows += [("of capacity, used at the peak", used_share(choice.utilisation))]
+    else:
+        rows.insert(0, ("until the job is done", span(plan.job.finish_seconds)))
+        rows.append(("of the time allowed, used", percent(plan.job.finish_seconds / plan.job.allowed_seconds)))
+    way = next(iter(owned_and_cheapest(yearly(plan))), None)
+    if way is not None:
+        rows += [
+            (f"USD a year, {NAMES[way.where]}", dollars(way.total_usd_per_year)),
+            ("USD per 1,000 requests", usd(way.usd_per_1000_requests)),
+        ]
+    return tuple(row for row in rows if row[1] != ABSENT)
+
+
+def figure_of(plan: Plan) -> tuple[str, Figure] | None:
+    """The figure that the first page shows, by the key of the section that holds its numbers."""
+    makers = {"curve": figures.curve, "cost": figures.cost, "sensitivity": figures.tornado}
+    for key, make in makers.items():
+        figure = make(plan)
+        if figure is not None:
+            return key, figure
+    return None
+
+
+def _chart(plan: Plan) -> Block | None:
+    found = figure_of(plan)
+    if found is None:
+        return None
+    key, figure = found
+    reading = (CURVE if key == "curve" else OTHER).format(title=PARTS[key])
+    return Drawing(figure=figure, reading=reading, numbers=None)
 
 
 def _shown(plan: Plan) -> str:
@@ -97,22 +175,13 @@ def _shown(plan: Plan) -> str:
     return "" if found is None else found[0]
 
 
-def _assumptions(plan: Plan) -> Section:
-    """What the plan rests on, after the warnings for which the first page has no room."""
-    made, rest = assumptions_section(plan), items(warned(plan)[WARNED:], "warning")
-    return made if rest is None else replace(made, blocks=(rest, *made.blocks))
-
-
 def _question(plan: Plan) -> Section:
+    """What the lines of the question leave out: lengths in words, arrivals, what was tried, and the load hour by hour."""
     asked = plan.scenario
     tried = " × ".join(", ".join(names) for names in (asked.gpus, asked.precisions, asked.engines) if names)
     tps = ", ".join(map(str, asked.tps))
     rows = (
-        ("Model", asked.model),
         ("Lengths", f"{length_text(asked.isl)} in, {length_text(asked.osl)} out"),
-        ("Demand", demand_text(plan.demand)),
-        ("Limits", "; ".join(map(limit_text, asked.limits)) or "none"),
-        ("Aim", "" if plan.aim is None else aim_text(plan.aim)),
         ("Traffic", "" if plan.demand.offline else _traffic(plan)),
         ("Tried", tried + (f" × TP {tps}" if tps else "")),
     )

@@ -2,26 +2,67 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tonnage.errors import option
 from tonnage.report.blocks import items, section
 from tonnage.report.document import Document, Facts, Section, Table, Text
-from tonnage.report.numbers import ABSENT, number, percent
-from tonnage.report.plans.plan_document import made_by, named_sections
-from tonnage.report.plans.summary import question_lines
-from tonnage.report.wording.limits import limit_text
-from tonnage.report.wording.use_cases import answer_text, arrangement_text, not_shared_text
+from tonnage.report.numbers import ABSENT, counted, number, percent, sentence_of
+from tonnage.report.plans.confidence import not_sure_text
+from tonnage.report.plans.cost import cost_text
+from tonnage.report.plans.deployments import bought, deployment_text
+from tonnage.report.plans.latencies import breach_text, limit_text
+from tonnage.report.plans.plan_document import full_sections, made_by, named_sections
+from tonnage.report.plans.question import question_rows
+from tonnage.report.plans.screen import BRIEF, Room, Rows, clipped, fitted
+from tonnage.report.plans.sensitivity import risk_text
 
 if TYPE_CHECKING:
-    from tonnage.plan.use_cases import Arrangement, UseCases
+    from tonnage.plan.limit import LimitUse
+    from tonnage.plan.use_cases import Arrangement, NotShared, UseCasePool, UseCases
 
 SEEN = ("use case", "requests/s", "limit", "value ms", "used", "TTFT p95 ms", "TPOT mean ms", "E2E p95 ms")
-BOUND = "Values of limits are those at the asked confidence; the latencies beside them are predicted. An ITL percentile is an upper bound."
+BOUND = "An ITL percentile of a shared pool is an upper bound: the gaps of its use cases are counted together."
+SPARED = ("Risk", "Alone", "Cost")
+"""Lines that go where there are too many, the first to go first."""
+NOBODY = "no arrangement is possible"
+
+
+def use_cases_screen(found: UseCases, page: str = "report") -> Document:
+    """The first screen: each question, the choice and the other arrangement, and what each use case sees."""
+    more = Text(text=f"{option('full')} prints each use case by itself; {option(page)} FILE.html writes the whole report of each.")
+    return Document(title="", subtitle="", sections=fitted(lambda room: (*_head(found, room), section("more", "", more))))
+
+
+def _head(found: UseCases, room: Room) -> tuple[Section, ...]:
+    """The question of each use case, those that by themselves are not sure, the answer, and what each use case sees."""
+    pairs = list(zip(found.names, found.plans, strict=True))
+    shown = pairs[: max(room.rows, 1)] if room.clipped else pairs
+    asked = tuple((name, "; ".join(text for _, text in question_rows(plan))) for name, plan in shown)
+    left = ((f"… and {len(pairs) - len(shown)} more", "in the full text"),) if len(shown) < len(pairs) else ()
+    unsure = tuple(sentence_of(f"{name}, by itself: {text}") for name, plan in pairs if (text := not_sure_text(plan)))
+    rows = tuple(row for row in (*_answer(found), *_each_alone(found)) if row[0] not in SPARED[: room.spared])
+    return (
+        section("question", "", Facts(rows=(*clipped(asked, room), *left))),
+        section("not-sure", "", items(unsure[: room.warnings], "warning")),
+        section("use-cases", "", Facts(rows=clipped(rows, room))),
+        section("seen", "", None if found.choice is None or not room.rows else _seen(found.choice, room.rows)),
+    )
 
 
 def use_cases_text(found: UseCases) -> Document:
-    """The answer as a terminal shows it: the choice, and each use case by itself in short."""
-    return Document(title="", subtitle="", sections=(*_sections(found), _alone(found)))
+    """Everything for a terminal: the choice, each use case by itself in short, and then in full."""
+    return Document(title="", subtitle="", sections=(*_sections(found), _alone(found), *_in_full(found)))
+
+
+def _in_full(found: UseCases) -> Iterator[Section]:
+    """All that is known of each use case by itself, under its name."""
+    for name, plan in zip(found.names, found.plans, strict=True):
+        first, *rest = full_sections(plan)
+        yield replace(first, title=f"{name}, by itself")
+        yield from rest
 
 
 def use_cases_report(found: UseCases) -> Document:
@@ -33,17 +74,19 @@ def use_cases_report(found: UseCases) -> Document:
 
 
 def brief_lines(found: UseCases) -> tuple[str, ...]:
-    """The answer in a few lines, none of them folded."""
+    """The answer in ten lines at most, none of them folded."""
     rows = [*_answer(found)]
     if found.choice is not None:
         rows += [(name, "; ".join(_limits(found.choice, name)) or "no limits") for name in found.names]
+    if len(rows) > BRIEF:
+        rows = [*rows[: BRIEF - 1], ("…", f"and {len(rows) - BRIEF + 1} more use cases")]
     column = max(13, *(len(name) + 2 for name, _ in rows))
     return tuple(f"{name:<{column}}{text}" for name, text in rows)
 
 
-def _answer(found: UseCases) -> tuple[tuple[str, str], ...]:
-    """Name and text of each line."""
-    rows = [("Answer", answer_text(found))]
+def _answer(found: UseCases) -> Rows:
+    """Name and text of each line of the answer."""
+    rows = [("Answer", answer_text(found)), ("Confidence", _confidence(found))]
     if found.choice is not None:
         other, name = (found.separate, "Separate") if found.chosen == "shared" else (found.shared, "Shared")
         rows.append((name, "" if other is None else arrangement_text(other)))
@@ -51,45 +94,114 @@ def _answer(found: UseCases) -> tuple[tuple[str, str], ...]:
     return tuple(row for row in rows if row[1])
 
 
+def _confidence(found: UseCases) -> str:
+    """The confidence at which every limit of the choice holds; "" where one does not, or none was asked for."""
+    asked = {plan.scenario.confidence for plan in found.plans}
+    uses = [use for pool in found.choice.pools for case in pool.cases for use in case.limits] if found.choice is not None else []
+    shares = ", ".join(percent(share) for share in sorted(one for one in asked if one is not None))
+    if not shares or None in asked or not all(use.value_ms is None or use.value_ms <= use.limit.milliseconds for use in uses) or not uses:
+        return ""
+    return f"every limit of each use case holds at the {shares} asked"
+
+
+def _each_alone(found: UseCases) -> Rows:
+    """What each use case would take on systems of its own, what that costs, and what it depends on most."""
+    chosen = [(name, plan, plan.choice) for name, plan in zip(found.names, found.plans, strict=True) if plan.choice is not None]
+    rows = (
+        ("Alone", "; ".join(f"{name} {bought(best)}" for name, _, best in chosen)),
+        ("Cost", _of_each((name, cost_text(plan)) for name, plan, _ in chosen)),
+        ("Risk", _of_each((name, risk_text(plan, best)) for name, plan, best in chosen)),
+    )
+    return tuple(row for row in rows if row[1])
+
+
+def _of_each(texts: Iterable[tuple[str, str]]) -> str:
+    return "; ".join(f"{name} alone: {text}" for name, text in texts if text)
+
+
 def _sections(found: UseCases) -> tuple[Section, ...]:
     parts = [section("use-cases", "Use cases on one fleet", Facts(rows=_answer(found)))]
     if found.choice is not None:
-        parts.append(section("seen", "What each use case sees at the peak of all", _seen(found.choice), Text(text=BOUND, tone="note")))
+        parts.append(section("seen", "Limits and latencies", _seen(found.choice), Text(text=BOUND, tone="note")))
     return tuple(parts)
 
 
 def _limits(choice: Arrangement, name: str) -> list[str]:
     """Each limit of a use case with its value."""
-    from tonnage.report.wording.use_cases import use_text
-
     return [use_text(use) for pool in choice.pools for case in pool.cases if case.name == name for use in case.limits]
 
 
-def _seen(choice: Arrangement) -> Table | None:
-    """A row for each limit of each use case."""
-    rows = []
+def _seen(choice: Arrangement, most: int | None = None) -> Table | None:
+    """A row for each limit of each use case; of more than ``most`` those that are used most."""
+    rows: list[tuple[float, tuple[str, ...]]] = []
     for pool in choice.pools:
         for case in pool.cases:
             latencies = tuple(map(number, (case.ttft_ms.p95, case.tpot_ms.mean, case.e2e_ms.p95)))
             head = (case.name, number(case.requests_per_second))
             for use in case.limits:
-                rows.append((*head, limit_text(use.limit), number(use.value_ms), percent(use.used), *latencies))
+                rows.append((use.used or 0.0, (*head, limit_text(use.limit), number(use.value_ms), percent(use.used), *latencies)))
             if not case.limits:
-                rows.append((*head, "none", ABSENT, ABSENT, *latencies))
-    return Table(caption="Limits, and latencies beside them", header=SEEN, rows=tuple(rows), spare=SEEN[-1:]) if rows else None
+                rows.append((0.0, (*head, "none", ABSENT, ABSENT, *latencies)))
+    kept = rows if most is None else [row for row in rows if row in sorted(rows, reverse=True)[:most]]
+    left = f"… and {counted(len(rows) - len(kept), 'more limit')}, less used" if len(kept) < len(rows) else ""
+    shown = tuple(cells for _, cells in kept)
+    caption = "What each use case sees at the peak of all: limits at the asked confidence, latencies as predicted"
+    return Table(caption=caption, header=SEEN, rows=shown, spare=tuple(reversed(SEEN[5:])), note=left) if shown else None
 
 
 def _alone(found: UseCases) -> Section:
     """What each use case would take by itself on systems of its own."""
     rows = []
     for name, plan in zip(found.names, found.plans, strict=True):
-        best, asked = plan.choice, dict(question_lines(plan).rows)
-        if best is None:
-            rows.append((name, asked["Question"], asked["Demand"], asked["Limits"], ABSENT, ABSENT))
-        else:
-            rows.append((name, asked["Question"], asked["Demand"], asked["Limits"], f"{best.systems:,}", number(best.systems_exact)))
-    header = ("use case", "question", "demand", "limits", "systems", "systems exactly")
-    note = items(("Each by itself on systems of its own; tonnage size with that scenario alone says more.",), "note")
-    return section(
-        "alone", "Each by itself", Table(caption="What each would take", header=header, rows=tuple(rows), spare=("demand",)), note
-    )
+        best, asked = plan.choice, dict(question_rows(plan))
+        counts = (ABSENT,) * 3 if best is None else (f"{best.systems:,}", f"{best.gpus:,}", number(best.systems_exact))
+        rows.append((name, asked["Question"], asked["Demand"], asked["Limits"], *counts))
+    header = ("use case", "question", "demand", "limits", "systems", "GPUs", "systems exactly")
+    table = Table(caption="What each would take on systems of its own", header=header, rows=tuple(rows), spare=("demand",))
+    return section("alone", "Each by itself", table)
+
+
+def systems_text(found: Arrangement) -> str:
+    """Such as "2 × dgx-h100"."""
+    return " + ".join(f"{each.systems:,} × {each.system}" for each in found.systems)
+
+
+def pool_text(pool: UseCasePool) -> str:
+    """Such as "3 instances of FP8, TP 1, vllm-0.32 on h100-sxm-80gb for chat and rag"."""
+    served = " and ".join(case.name for case in pool.cases)
+    of = deployment_text(pool)
+    return f"{counted(pool.instances, 'instance')} ({number(pool.instances_exact)} exactly) of {of}" + (f" for {served}" if served else "")
+
+
+def arrangement_text(found: Arrangement) -> str:
+    """The systems, and what runs on them, in one line."""
+    return f"{systems_text(found)} ({counted(found.gpus_in_use, 'GPU')} of {found.gpus:,} in use): {'; '.join(map(pool_text, found.pools))}"
+
+
+def use_text(use: LimitUse) -> str:
+    """A limit with its value, such as "TTFT p95 ≤ 500 ms: 329 ms"."""
+    value = "nothing to measure" if use.value_ms is None else f"{number(use.value_ms)} ms"
+    return f"{limit_text(use.limit)}: {value}"
+
+
+def not_shared_text(why: NotShared) -> str:
+    """Why one pool for all is not chosen, in one clause."""
+    if why.code == "models":
+        return f"{why.case} asks for another model, and an instance serves one"
+    if why.code == "demand":
+        return f"{why.case} is a job, a closed loop or a replayed trace, which is not simulated beside drawn arrivals"
+    if why.code == "more-gpus":
+        return f"one pool for all would take {why.gpus:,} GPUs in place of {why.separate_gpus:,}"
+    if why.code == "no-deployment":
+        who = f" of {why.case}" if why.case else " of all"
+        return f"no deployment that was tried for all of them meets the limits{who}"
+    broken = "the load is too high" if why.breach is None else f"{why.case} has {breach_text(why.breach)}"
+    return f"in one pool on the {why.gpus:,} GPUs of the separate ones, {broken}"
+
+
+def answer_text(found: UseCases) -> str:
+    """What is chosen, in one line."""
+    if found.choice is None:
+        return f"{NOBODY}: {'' if found.not_shared is None else not_shared_text(found.not_shared)}".rstrip(": ")
+    how = "one pool for all" if found.chosen == "shared" else "a pool for each"
+    return f"{arrangement_text(found.choice)}; {how}"

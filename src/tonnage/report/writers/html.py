@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from tonnage.errors import InputError, in_python, option
-from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Panel, Panels, Section, Table, Text
+from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Section, Table, Text
 from tonnage.report.drawing.draw import draw
 
 MOST_BESIDE = 2
@@ -102,13 +102,7 @@ def _block(block: Block) -> str:
         return f'<dl class="big">{rows}</dl>' if block.big else f"<dl>{plain}</dl>"
     if isinstance(block, Table):
         return _table(block)
-    if isinstance(block, Panels):
-        return f'<div class="panels">{"".join(map(_panel, block.panels))}</div>'
     return _kept(block) if isinstance(block, Command | Lines) else _drawing(block)
-
-
-def _panel(panel: Panel) -> str:
-    return f'<div class="panel"><h3>{escape(panel.title)}</h3>\n{"".join(map(_block, panel.blocks))}</div>'
 
 
 def _kept(block: Command | Lines) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tonnage.errors import in_python
-from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Panels, Section, Table, Text
+from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Section, Table, Text
 
 _SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 _MARKS = {"warning": "**Warning:** ", "note": ""}
@@ -36,8 +36,6 @@ def _block(block: Block) -> str:
         return "\n".join(f"- {_MARKS.get(block.tone, '')}{plain(item)}" for item in block.items)
     if isinstance(block, Facts):
         return "\n".join(f"- {plain(name)}: {plain(value)}" for name, value in block.rows)
-    if isinstance(block, Panels):
-        return "\n\n".join(part for panel in block.panels for part in (f"### {plain(panel.title)}", *map(_block, panel.blocks)))
     if isinstance(block, Command | Lines):
         return _fenced(block.text, "sh" if isinstance(block, Command) else "")
     numbers = block.numbers if isinstance(block, Drawing) else block

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import textwrap
 
-from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Panels, Section, Table, Text
+from tonnage.report.document import Block, Command, Document, Drawing, Facts, Items, Lines, Section, Table, Text
 from tonnage.report.writers.terminal_table import table_lines
 
 WIDEST = 110
@@ -48,8 +48,6 @@ def terminal_block(block: Block) -> str:
     if isinstance(block, Table | Drawing):
         numbers = block if isinstance(block, Table) else block.numbers
         return "" if numbers is None else _table(numbers)
-    if isinstance(block, Panels):
-        return "\n\n".join("\n".join((panel.title, *map(terminal_block, panel.blocks))) for panel in block.panels)
     if isinstance(block, Command):
         return f"  {block.text}"
     assert isinstance(block, Lines)

@@ -21,15 +21,13 @@ CHOSEN = "←"
 
 def table_lines(table: Table, width: int) -> list[str]:
     """The header, a rule and the rows, each row on as many lines as its longest cell needs; then what the table notes."""
-    shown = table.rows if table.shown is None else table.rows[: table.shown]
-    header, rows = list(table.header), [list(row) for row in shown]
+    header, rows = list(table.header), [list(row) for row in table.rows]
     marked = table.chosen is not None and table.chosen < len(rows)
     if table.chosen is not None and marked:
         rows[table.chosen][0] += f" {CHOSEN}"
     kept = _kept(table, header, rows, width)
     right = [table.numeric[i] and i > 0 for i in kept]
     lines = _aligned([header[i] for i in kept], [[row[i] for i in kept] for row in rows], right, width)
-    lines += textwrap.wrap(table.rest, width) if len(rows) < len(table.rows) else []
     return [*lines, *(textwrap.wrap(f"{CHOSEN} {table.mark}", width) if marked else [])]
 
 

@@ -1,0 +1,311 @@
+"""What a plan costs a year, or a job that is run again and again: each way of running it, what that is made of, what it comes to."""
+
+from __future__ import annotations
+
+import calendar
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tonnage.plan.cost import JobCost, YearlyCost
+from tonnage.report.blocks import items, section
+from tonnage.report.document import Block, Facts, Section, Table
+from tonnage.report.numbers import ABSENT, counted, dollars, number, plain, sentence_of, usd, whole
+from tonnage.report.plans.prices import THE, cost_note_texts, no_cost_text, prices_table, stale
+
+if TYPE_CHECKING:
+    from tonnage.plan.cost import BreakEven, WayCost, Where
+    from tonnage.plan.cost_note import NoCost
+    from tonnage.plan.footprint import Footprint
+    from tonnage.plan.outlook import PaysOff
+    from tonnage.plan.plan import Plan
+
+NAMES: dict[Where, str] = {"on-prem": "on-prem", "cloud": "cloud GPUs", "hybrid": "hybrid", "api": "API", "hybrid-api": "hybrid with API"}
+TITLES: dict[Where, str] = {
+    "on-prem": "On-prem, owned for the peak",
+    "cloud": "Cloud GPUs by the hour",
+    "hybrid": "Owned base, cloud burst",
+    "api": "API by tokens",
+    "hybrid-api": "Owned base, API overflow",
+}
+"""What the ways are called where there is room."""
+WAYS = (
+    *("way", "USD a year", "written off", "paid", "USD per 1,000 requests", "USD per M tokens in"),
+    *("USD per M tokens out", "what it takes"),
+)
+WHOLE = 1e-6
+"""Systems that are this near to a whole number are whole."""
+
+SPARED = ("paid", "written off", "USD per M tokens in", "USD per M tokens out")
+
+
+def yearly(plan: Plan) -> YearlyCost | None:
+    """What the plan costs a year; None of a job, and where nothing was chosen."""
+    return plan.cost if isinstance(plan.cost, YearlyCost) else None
+
+
+def ways(cost: YearlyCost | None) -> tuple[WayCost, ...]:
+    """Every way that was asked for, those with a cost first."""
+    return () if cost is None else tuple(sorted(cost.ways, key=lambda way: way.total_usd_per_year is None))
+
+
+def priced(cost: YearlyCost | None) -> tuple[WayCost, ...]:
+    """The ways whose cost is known."""
+    return tuple(way for way in ways(cost) if way.total_usd_per_year is not None)
+
+
+def owned(cost: YearlyCost | None) -> WayCost | None:
+    """Systems of one's own for the peak, where their cost is known."""
+    return next((way for way in priced(cost) if way.where == "on-prem"), None)
+
+
+def cheapest(cost: YearlyCost | None) -> WayCost | None:
+    """The cheapest of the ways whose cost is known; None where fewer than two are."""
+    return next((way for way in priced(cost) if cost is not None and way.where == cost.cheapest), None)
+
+
+def owned_and_cheapest(cost: YearlyCost | None) -> tuple[WayCost, ...]:
+    """The owned systems of the plan, and the cheapest way where that is another; the only way with a cost where there is but one."""
+    known = priced(cost)
+    return known if len(known) < 2 else tuple(dict.fromkeys(way for way in (owned(cost), cheapest(cost)) if way is not None))
+
+
+def takes(way: WayCost) -> str:
+    """What is owned, what is rented and what goes to an API, such as "3 systems + 42,000 GPU hours, up to 16 GPUs"."""
+    own = counted(way.systems, "system") if way.systems else ""
+    most = f", up to {counted(way.cloud_gpus_at_peak, 'GPU')}" if way.cloud_gpus_at_peak else ""
+    rented = f"{number(way.cloud_gpu_hours_per_year)} GPU hours{most}" if way.cloud_gpu_hours_per_year else ""
+    sent = f"{number(way.api_requests_per_year)} requests to the API" if way.api_requests_per_year else ""
+    return " + ".join(filter(None, (own, rented, sent)))
+
+
+def spread(way: WayCost) -> tuple[float, float] | None:
+    """The cost at both ends of a range of prices; None where there is none."""
+    low, high = way.usd_per_year_low, way.usd_per_year_high
+    return None if low is None or high is None or low >= high else (low, high)
+
+
+def cost_text(plan: Plan) -> str:
+    """What it costs in the cheapest way, and owned; why nothing is known where no way has a price."""
+    job, cost = plan.cost, yearly(plan)
+    if isinstance(job, JobCost):
+        each = (("on cloud GPUs", job.cloud_usd_per_job), ("through an API", job.api_usd_per_job))
+        known = [f"{dollars(value)} USD a job {name}" for name, value in each if value is not None]
+        if job.owned.total_usd_per_year is not None:
+            known.append(f"owned {dollars(job.owned.total_usd_per_year)} USD a year")
+        return "; ".join(known) or "no price is known"
+    if cost is None:
+        return ""
+    shown, count = owned_and_cheapest(cost), len(priced(cost))
+    if not shown:
+        reason = next((way.reason for way in ways(cost) if way.reason is not None), None)
+        return "no price is known" + ("" if reason is None else f": {no_cost_text(reason)}")
+    if count == 1:
+        return f"{_way_text(shown[0])}, the only way with a price"
+    first, *rest = sorted(shown, key=lambda way: way.where != cost.cheapest)
+    others = "".join(f"; {NAMES[way.where]} {dollars(way.total_usd_per_year)} USD" for way in rest)
+    return f"{_way_text(first)}, cheapest of {count} priced ways{others}"
+
+
+def _way_text(way: WayCost) -> str:
+    ends = spread(way)
+    between = "" if ends is None else f" ({dollars(ends[0])} to {dollars(ends[1])})"
+    return f"{NAMES[way.where]} {dollars(way.total_usd_per_year)} USD a year{between}"
+
+
+def cost_section(cost: YearlyCost | None, drawn: Block | None = None) -> Section:
+    """The section; empty where there is no cost. ``drawn`` is a figure that shows the table of the ways too."""
+    if cost is None:
+        return section("cost", "Cost")
+    return section(
+        "cost",
+        "Cost",
+        drawn or ways_table(cost),
+        *outlook_blocks(cost),
+        items((_exactly(cost), *map(_unknown, ways(cost)), *_break_evens(cost))),
+        _parts(cost),
+        prices_table(cost.figures),
+        items(stale(cost.stale_prices), "warning"),
+        items(tuple(text for note in cost.notes for text in cost_note_texts(note)), "note"),
+    )
+
+
+def ways_table(cost: YearlyCost) -> Table:
+    """One row for each way, the cheapest marked; columns that hold nothing are left out."""
+    found = ways(cost)
+    chosen = next((i for i, way in enumerate(found) if way.where == cost.cheapest and len(priced(cost)) > 1), None)
+    table = Table(
+        caption="Cost of each way of running it", header=WAYS, rows=tuple(map(_way, found)), chosen=chosen, mark="cheapest", spare=SPARED
+    )
+    kept = [i for i in range(len(WAYS)) if any(row[i] not in ("", ABSENT) for row in table.rows)]
+    rows = tuple(tuple(row[i] for i in kept) for row in table.rows)
+    return replace(table, header=tuple(WAYS[i] for i in kept), rows=rows)
+
+
+def _way(way: WayCost) -> tuple[str, ...]:
+    known = way.total_usd_per_year is not None
+    shares = (way.usd_per_1000_requests, way.usd_per_million_input_tokens, way.usd_per_million_output_tokens)
+    written_off, paid = (usd(value) if known else ABSENT for value in (way.capex_usd_per_year, way.opex_usd_per_year))
+    return (TITLES[way.where], usd(way.total_usd_per_year), written_off, paid, *map(usd, shares), _what(way))
+
+
+def _what(way: WayCost) -> str:
+    """What is owned and rented, and what it costs at the ends of a range of prices."""
+    between = spread(way)
+    ends = "" if between is None else f"{usd(between[0])} to {usd(between[1])} USD"
+    return "; ".join(filter(None, (takes(way), ends)))
+
+
+def _exactly(cost: YearlyCost) -> str:
+    """What the owned systems would cost if they could be bought in parts."""
+    way = owned(cost)
+    if way is None or way.usd_per_year_exact is None or way.systems_exact is None or _is_whole(way.systems_exact):
+        return ""
+    each = "" if way.usd_per_1000_requests_exact is None else f", {usd(way.usd_per_1000_requests_exact)} USD per 1,000 requests"
+    bought = f"On-prem counts the {counted(way.systems, 'system')} that are bought" if way.systems != 1 else "On-prem counts a whole system"
+    return f"{bought}; exactly {number(way.systems_exact, 4)} systems would cost {usd(way.usd_per_year_exact)} USD a year{each}."
+
+
+def _is_whole(systems: float) -> bool:
+    """Whether nothing is rounded: so where the simulated fleet decides on the systems."""
+    return abs(systems - round(systems)) < WHOLE
+
+
+def _unknown(way: WayCost) -> str:
+    return "" if way.reason is None else f"{TITLES[way.where]}: no cost, as {no_cost_text(way.reason)}."
+
+
+def _break_evens(cost: YearlyCost) -> tuple[str, ...]:
+    lines = [f"This plan serves {whole(cost.requests_per_year)} requests a year."] if cost.requests_per_year and cost.break_evens else []
+    for each in cost.break_evens:
+        lines += [sentence_of(f"{' or '.join(THE.get(way, way) for way in each.between)}: {break_even_text(each)}"), _bought(each, cost)]
+    return tuple(lines)
+
+
+def _bought(each: BreakEven, cost: YearlyCost) -> str:
+    """From which volume the fleet of the plan, once bought, is cheaper than the API."""
+    way = owned(cost)
+    if each.bought_fleet_requests_per_year is None or way is None:
+        return ""
+    several = (
+        f"The {way.systems} systems of this plan, once bought, cost" if way.systems != 1 else "The system of this plan, once bought, costs"
+    )
+    return f"{several} what the API would ask for {whole(each.bought_fleet_requests_per_year)} requests a year."
+
+
+def _parts(cost: YearlyCost) -> Table | None:
+    again = owned(cost)
+    rows = tuple(
+        (NAMES[way.where], part.name, part.kind, usd(part.usd_per_year), part.how)
+        for way in ways(cost)
+        for part in way.parts
+        if not (way.where in ("hybrid", "hybrid-api") and again is not None and _paid(way) == _paid(again))
+    )
+    header = ("way", "part", "kind", "USD a year", "how")
+    return Table(caption="What each cost is made of", header=header, rows=rows, folded=True, spare=("kind",)) if rows else None
+
+
+def _paid(way: WayCost) -> list[tuple[str, float]]:
+    """What a way is paid for, to the cent."""
+    return [(part.name, round(part.usd_per_year, 2)) for part in way.parts]
+
+
+def break_even_text(found: BreakEven) -> str:
+    """At which volumes which of two ways is the cheaper, in one clause."""
+    below, above = (THE.get(way, way) for way in (found.cheaper_below, found.cheaper_above))
+    up_to = found.searched_to_requests_per_year
+    first, last = found.first_requests_per_year, found.last_requests_per_year
+    if first is None or last is None:
+        return f"{below} is cheaper at every volume up to {whole(up_to)} requests a year" if below else "they cost the same at every volume"
+    if found.changes == 1:
+        return f"below {whole(first)} requests a year {below} is cheaper, above it {above}"
+    return (
+        f"below {whole(first)} requests a year {below} is cheaper; then the cheaper one changes {found.changes} times, because systems "
+        f"are whole; from {whole(last)} up to {whole(up_to)}, the largest volume compared, {above} is cheaper"
+    )
+
+
+def outlook_blocks(cost: YearlyCost) -> tuple[Block | None, ...]:
+    """A table of the years, and a sentence each on when owning pays off and on racks, power and heat."""
+    found = cost.outlook
+    if found is None:
+        return ()
+    users = found.users is not None
+    rows = tuple(
+        (
+            next(title for where, title in TITLES.items() if where == way.where),
+            *map(usd, way.usd.values()),
+            *((ABSENT if way.usd_per_user_month is None else usd(way.usd_per_user_month),) if users else ()),
+        )
+        for way in found.ways
+    )
+    years = tuple(found.ways[0].usd) if found.ways else ()
+    header = ("way", *(f"USD in {each} years" for each in years), *(("USD per user and month",) if users else ()))
+    caption = "Over the years: the purchase on the first day, and what is paid in each year"
+    texts = (
+        "" if found.pays_off is None else pays_off_text(found.pays_off),
+        "" if found.footprint is None else footprint_text(found.footprint),
+    )
+    return (Table(caption=caption, header=header, rows=rows) if rows else None, items(texts))
+
+
+def pays_off_text(found: PaysOff) -> str:
+    """The month in which bought systems have cost no more than the rented GPUs, in one sentence."""
+    if found.months is None:
+        return "Within ten years bought systems do not come to cost less than GPUs rented by the hour."
+    month = ""
+    if found.date:
+        year, number_of = found.date.split("-")
+        month = f", in {calendar.month_name[int(number_of)]} {year} if they are bought today"
+    after = f"after {counted(max(1, math.ceil(found.months)), 'month')}"
+    saved = f"they then save {dollars(found.saved_usd_per_month)} USD a month"
+    return f"Bought systems have cost less than GPUs rented by the hour {after}{month}; {saved}."
+
+
+def footprint_text(found: Footprint) -> str:
+    """Racks, power and heat in one sentence."""
+    racks = f"{counted(found.racks, 'rack')} of {plain(found.rack_kw)} kW ({found.per_rack:,} in each)"
+    power = f"{number(found.kw)} kW, {number(found.building_kw)} kW with the building"
+    heat = f"{dollars(found.btu_per_hour)} BTU/h, {number(found.cooling_tons)} tons of refrigeration"
+    take = "takes" if found.systems == 1 else "take"
+    return f"{counted(found.systems, 'system')} {take} {racks} and at most {power}; their heat is {heat} ({found.kw_from})."
+
+
+def job_section(plan: Plan) -> Section:
+    """The section; empty where the plan is not of a job, or holds no cost of one."""
+    job = plan.cost
+    if not isinstance(job, JobCost):
+        return section("job", "Cost")
+    rows = [
+        ("The job", f"{plain(job.requests)} requests within {plain(job.hours)} hours"),
+        ("Owned", _owned(job)),
+        ("On cloud GPUs", _by_job(job.cloud_usd_per_job, job.cloud_how, job.cloud_reason)),
+        ("Through an API", _by_job(job.api_usd_per_job, job.api_how, job.api_reason)),
+    ]
+    against = (("the cloud", job.jobs_per_year_against_cloud), ("the API", job.jobs_per_year_against_api))
+    rows += [(f"Cheaper than {name}", f"owning is, from {number(jobs)} jobs a year on") for name, jobs in against if jobs is not None]
+    if any(jobs is not None for _, jobs in against):
+        rows.append(("At most", f"{number(job.most_jobs_per_year)} jobs a year, for more of which a year has no time"))
+    return section(
+        "cost",
+        "Cost of the job",
+        Facts(rows=tuple(rows)),
+        items(tuple(map(sentence_of, job.owned.how)), "note"),
+        prices_table(job.figures),
+        items(stale(job.stale_prices), "warning"),
+    )
+
+
+def _owned(job: JobCost) -> str:
+    owned = job.owned
+    if owned.total_usd_per_year is None:
+        return "no cost" + (f": {no_cost_text(owned.reason)}" if owned.reason is not None else "")
+    power = f", and {usd(job.power_usd_per_job)} USD of electricity a job (estimate)" if job.power_usd_per_job else ""
+    each = f" of {owned.gpus // owned.systems} GPUs" if owned.systems else ""
+    return f"{usd(owned.total_usd_per_year)} USD a year for {counted(owned.systems, 'system')}{each}{power}"
+
+
+def _by_job(cost: float | None, how: str, reason: NoCost | None) -> str:
+    if cost is None:
+        return "no cost" + (f": {no_cost_text(reason)}" if reason is not None else "")
+    return f"{usd(cost)} USD a job" + (f" ({how})" if how else "")

@@ -1,0 +1,239 @@
+"""What a plan rests on: its notes and warnings, the course's way of sizing for a mean, and the definitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from tonnage.plan import note as notes
+from tonnage.plan import warning as warnings
+from tonnage.report.blocks import items, section
+from tonnage.report.document import Facts, Section, Table, Text
+from tonnage.report.numbers import number, percent, plain, whole
+from tonnage.report.plans.latencies import limit_text
+from tonnage.report.plans.routers import NAMES
+from tonnage.results.invalid_runs import InvalidRun
+
+if TYPE_CHECKING:
+    from tonnage.plan.percentile_answer import PercentileAnswer
+    from tonnage.plan.plan import Plan
+    from tonnage.spec.scenario import Mode
+
+DEFINITIONS = (
+    ("TTFT", "time to first token: from the moment a request was due to be sent, queueing included"),
+    ("ITL", "every single gap between two tokens, all requests pooled"),
+    ("TPOT", "(E2E − TTFT) / (output tokens − 1), one value per request"),
+    ("E2E", "time to the last token"),
+    ("p95", "95 of 100 are at or below it"),
+    ("requests/s inside the limits", "the highest load at which every limit still holds"),
+)
+MODES: dict[Mode, str] = {
+    "streaming": "Streaming, so the time to the first token and the pace count",
+    "sequential": "Sequential, so only the time to the whole answer counts",
+    "offline": "Offline, so only throughput counts",
+}
+PARTS = {
+    "system_prompt": "system prompt",
+    "retrieved": "retrieved passages",
+    "history": "chat history",
+    "shared_prefix": "shared prefix",
+}
+ENGLISH = 0.75
+"""Words of a token in English."""
+
+
+def assumptions_section(plan: Plan, warnings: tuple[str, ...]) -> Section:
+    """The notes, the warnings for which the first page has no room, and the definitions."""
+    return section(
+        "assumptions",
+        "What it rests on",
+        items(warnings, "warning"),
+        items(tuple(map(note_text, plan.notes))),
+        *percentile_blocks(plan.percentile_answer),
+        Facts(rows=DEFINITIONS),
+    )
+
+
+def percentile_blocks(answer: PercentileAnswer | None) -> tuple[Table, Text] | tuple[()]:
+    """The percentile way beside the simulated one, and what the two do; nothing where that was not asked."""
+    if answer is None:
+        return ()
+    peak, mean = plain(answer.peak_requests_per_second), plain(answer.mean_requests_per_second)
+    rows = (
+        (f"percentile: {peak}/s over a closed loop", number(answer.systems_exact), str(answer.systems)),
+        (
+            f"simulation: {arrivals_text(answer)} arrivals at {mean}/s",
+            number(answer.simulated_systems_exact),
+            str(answer.simulated_systems),
+        ),
+    )
+    header = ("way", "systems exactly", "systems")
+    table = Table(caption="Two ways to size for a mean", header=header, rows=rows, chosen=1, mark="decides")
+    return table, Text(text=percentile_text(answer))
+
+
+def arrivals_text(answer: PercentileAnswer) -> str:
+    """The simulated arrivals, such as "Poisson"."""
+    if answer.process == "gamma":
+        return f"gamma (CV {plain(answer.cv)})"
+    return "Poisson" if answer.process == "poisson" else "constant"
+
+
+def percentile_text(answer: PercentileAnswer) -> str:
+    """What the two ways do."""
+    return (
+        f"The percentile way divides the {plain(answer.percentile)}th percentile of the arrivals in one second, "
+        f"{plain(answer.peak_requests_per_second)}/s, by the throughput of a closed loop "
+        f"of {whole(answer.concurrency_per_instance)} clients, "
+        f"{number(answer.requests_per_second_per_instance)}/s an instance: it treats one busy second as if it lasted. "
+        f"The simulation sends {arrivals_text(answer)} arrivals at {plain(answer.mean_requests_per_second)}/s, the mean of the "
+        "time that is sized for, lets queues form and drain, and holds the limits at their percentile; it decides."
+    )
+
+
+def _per_token(note: notes.LengthInWords | notes.LengthInCharacters) -> str:
+    """How many words or characters a token was counted as."""
+    if isinstance(note, notes.LengthInCharacters):
+        return f", at about {plain(note.characters_per_token)} characters a token (English); count yours with the model's tokenizer"
+    return f" at {plain(note.words_per_token)} words a token{' (English)' if note.words_per_token == ENGLISH else ''}"
+
+
+def note_text(note: notes.Note) -> str:
+    """One note as a sentence."""
+    if isinstance(note, Measured):
+        return _measured(note)
+    match note:
+        case notes.UseCaseDefaults():
+            return f"The use case {note.use_case} sets: {', '.join(_settings(note))}."
+        case notes.LengthInWords() | notes.LengthInCharacters():
+            return f"{note.which.upper()} of {note.written} is {whole(note.tokens)} tokens{_per_token(note)}."
+        case notes.LengthsVary():
+            return (
+                f"Lengths vary by ±{percent(note.share)} around the {' and '.join(which.upper() for which in note.which)} given, which is "
+                "assumed; give the real spread, or exact: before a number for requests that are equal."
+            )
+        case notes.PromptParts():
+            sums = [f"{f'{p.count} × ' if p.count > 1 else ''}{whole(p.tokens)} {PARTS[p.part]}" for p in note.parts]
+            return f"Every prompt is {note.tokens:,} tokens longer than what is asked: {' + '.join(sums)}."
+        case notes.Routed():
+            return _routed(note)
+        case notes.RestsOn():
+            return f"The chosen prediction rests in part on: {'; '.join(note.marks)}."
+        case notes.LimitsDoNotCount():
+            return f"{MODES[note.mode]}: {', '.join(map(limit_text, note.limits))} does not count."
+        case notes.KnobsChanged():
+            changed = ", ".join(f"{each.knob} {each.default} → {each.chosen}" for each in note.changes)
+            return f"The choice runs with knobs other than the engine's own: {changed}."
+        case notes.FrontEnds():
+            return _front_ends(note)
+        case notes.QueuedFromStart() | notes.NoLimit():
+            return _without_limits(note)
+        case _:
+            assert_never(note)
+
+
+Measured = notes.BenchmarkAsMeasured | notes.PointsLeftOut | notes.GpusNotMeasured | notes.UnsteadyPoints | notes.InvalidRun
+
+
+def _measured(note: Measured) -> str:
+    match note:
+        case notes.BenchmarkAsMeasured():
+            return (
+                "Throughput and latencies are those of the benchmark at the chosen load: nothing is interpolated, no queue is simulated, "
+                "and the peak is spread evenly over the instances."
+            )
+        case notes.PointsLeftOut():
+            return f"{note.left_out} of {note.points} points are of other models, lengths or deployments and were left out."
+        case notes.GpusNotMeasured():
+            return f"The benchmark holds no point of {', '.join(note.gpus)}, which was asked for."
+        case notes.InvalidRun():
+            return InvalidRun(run=note.run, why=note.why, counts=note.counts).sentence
+        case notes.UnsteadyPoints():
+            plural = "s" if note.first_clients > 1 else ""
+            return (
+                f"{note.unsteady} of {note.points} points were not steady (requests/s × E2E below {note.threshold} × clients): their "
+                f"throughput is understated; the first: closed loop of {whole(note.first_clients)} client{plural} at TP {note.first_tp}."
+            )
+        case _:
+            assert_never(note)
+
+
+def _without_limits(note: notes.QueuedFromStart | notes.NoLimit) -> str:
+    """What decides where no latency limit does."""
+    if isinstance(note, notes.QueuedFromStart):
+        return "All requests are queued from the start; no latency limit counts."
+    decides = "so the highest throughput measured decides" if note.measured else "so only saturation bounds the load"
+    return f"No latency limit was given, {decides}."
+
+
+def _routed(note: notes.Routed) -> str:
+    """How the requests of a fleet come to its instances."""
+    router = NAMES.get(note.router, note.router)
+    if note.together == 1:
+        return (
+            f"Requests come to each instance by itself behind {router}: what one carries is found with one; "
+            "then the whole fleet is simulated."
+        )
+    return (
+        f"The number of systems is for instances behind {router}, which every deployment needs: what one carries is found with "
+        f"{note.together} simulated together, then the whole fleet is."
+    )
+
+
+def _front_ends(note: notes.FrontEnds) -> str:
+    """How many processes stream the tokens of an instance, and what one of them could."""
+    most = number(note.requests_per_second_of_one)
+    named = f" ({note.setting} {note.front_ends})" if note.setting and note.front_ends > 1 else ""
+    if note.front_ends > 1:
+        return f"Every instance is taken to run {note.front_ends} API servers{named}: one can stream {most} requests/s."
+    told = f" ({note.setting})" if note.setting else ""
+    return (
+        f"Every instance is taken to run one API server, which can stream {most} requests/s and so ends its load at "
+        f"{number(note.requests_per_second)}: several of them{told} would carry more."
+    )
+
+
+def _settings(note: notes.UseCaseDefaults) -> list[str]:
+    """What a use case set."""
+    found = [] if note.mode is None else [f"mode {note.mode}"]
+    question = "question" if note.parts else "ISL"
+    found += [f"{name} {tokens} tokens" for name, tokens in ((question, note.isl), ("OSL", note.osl)) if tokens]
+    found += [f"{PARTS[one.part]} {one.written} tokens" for one in note.parts]
+    return found + [limit_text(limit) for limit in note.limits]
+
+
+def warning_text(warning: warnings.Warning) -> str:
+    """One warning with its numbers."""
+    match warning:
+        case warnings.PcieForLargeModel():
+            return (
+                f"{warning.model} has {whole(warning.parameters / 1e9)} billion parameters and {warning.gpu} joins its GPUs by PCIe: "
+                f"all-reduces take {percent(warning.value)} of a decode step; above 13 billion prefer NVLink"
+            )
+        case warnings.WideOverPcie():
+            share = f"all-reduces take {percent(warning.value)} of a decode step"
+            return f"TP {warning.tp} over PCIe on {warning.gpu}: {share}; the course advises TP 2 at most"
+        case warnings.LengthToShorten():
+            one, other = ("prompts", "answers") if warning.which == "isl" else ("answers", "prompts")
+            share = f"{abs(100 * warning.change):.0f}% shorter"
+            return (
+                f"shorten {one} first: {share} they save {number(warning.saved)} systems before rounding, {other} "
+                f"{number(warning.other_saved)}"
+            )
+        case warnings.LimitHalvesThroughput():
+            return (
+                f"{limit_text(warning.limit)} holds an instance to {number(warning.requests_per_second)} requests/s; without it, "
+                f"it carries {number(warning.requests_per_second_without)}, {warning.value:.1f} times as many"
+            )
+        case warnings.BurstyTrace():
+            return (
+                f"the trace's gaps have a coefficient of variation of {number(warning.value)}: a Poisson peak of its mean, "
+                f"{plain(warning.poisson_peak)} requests in a second, is too low where {warning.peak_second} came"
+            )
+        case warnings.SmallerModel():
+            return (
+                f"{warning.other}, with {number(warning.other_parameters / 1e9)} billion parameters to {number(warning.parameters / 1e9)}, "
+                f"publishes {plain(warning.other_score)} in {warning.benchmark} ({warning.setting}) to the {plain(warning.score)} of "
+                f"{warning.model}: see whether it does"
+            )
+        case _:
+            assert_never(warning)

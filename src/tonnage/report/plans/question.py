@@ -1,0 +1,173 @@
+"""The question as the plan understood it: its lines, and lengths, demand and aim in words."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePath
+from typing import TYPE_CHECKING
+
+from tonnage.plan.note import LengthsVary
+from tonnage.report.numbers import counted, dollars, number, percent, plain, span, whole
+from tonnage.report.plans.latencies import limit_text
+
+if TYPE_CHECKING:
+    from tonnage.plan.aim import Aim
+    from tonnage.plan.demand import Demand, DemandSource
+    from tonnage.plan.plan import Plan
+    from tonnage.spec.scenario import Objective
+
+_SPREAD = re.compile(r"(normal|lognormal|uniform):(\d+(?:\.\d+)?),(\d+(?:\.\d+)?)")
+_EITHER = re.compile(r"(\d+(?:\.\d+)?)\+-(\d+(?:\.\d+)?)")
+_OTHERWISE = re.compile(r"(\d+(?:\.\d+)?)(words|chars)")
+_WITHIN = re.compile(r"(.+)\+-(\d+(?:\.\d+)?%)(?:\+(\d+(?:\.\d+)?))?")
+_RANGE = re.compile(r"uniform:(\d+(?:\.\d+)?)-(\d+(?:\.\d+)?)")
+
+LEAST: dict[Objective, str] = {
+    "gpus": "fewest GPUs",
+    "cost": "lowest cost of a year",
+    "power": "least power of the systems",
+    "latency": "lowest mean E2E at the peak",
+}
+
+
+def question_rows(plan: Plan) -> tuple[tuple[str, str], ...]:
+    """Name and text of each line of the question."""
+    shares = f"; with {plan.scenario.shares}" if plan.scenario.shares else ""
+    rows = (
+        ("Question", f"{plan.scenario.model}, {lengths_text(plan)}{shares}"),
+        ("Demand", demand_text(plan.demand)),
+        ("Limits", ", ".join(map(limit_text, plan.scenario.limits)) or "none"),
+        ("Aim", "" if plan.aim is None else aim_text(plan.aim)),
+    )
+    return tuple(row for row in rows if row[1])
+
+
+def lengths_text(plan: Plan) -> str:
+    """Such as "2,000 tokens in, 200 out (lengths within ±20%, assumed)"."""
+    asked = plan.scenario
+    assumed = next((note for note in plan.notes if isinstance(note, LengthsVary)), None)
+    share = "" if assumed is None else percent(assumed.share)
+    isl, osl = (
+        as_given if assumed is None or which not in assumed.which else as_given.replace(f" ± {share}", "", 1)
+        for which, as_given in (("isl", in_tokens(asked.isl, asked.mean_isl)), ("osl", in_tokens(asked.osl, asked.mean_osl)))
+    )
+    which = "" if assumed is None else "lengths" if len(assumed.which) > 1 else "prompts" if "isl" in assumed.which else "answers"
+    return f"{isl} tokens in, {osl} out" + (f" ({which} within ±{share}, assumed)" if which else "")
+
+
+def first_text(aim: Aim | None) -> str:
+    """What stands first among the candidates: "fewest GPUs"."""
+    return LEAST["gpus" if aim is None else aim.objective]
+
+
+def aim_text(aim: Aim) -> str:
+    """What is to be as little as possible, and what must not be exceeded, in one clause."""
+    caps = []
+    if aim.budget_usd is not None:
+        caps.append(f"at most {dollars(aim.budget_usd)} USD {'to buy' if aim.budget_of == 'purchase' else 'a year'}")
+    if aim.max_kw is not None:
+        caps.append(f"at most {plain(aim.max_kw)} kW")
+    if aim.max_racks is not None:
+        caps.append(f"at most {counted(aim.max_racks, 'rack')} of {plain(aim.rack_kw)} kW")
+    return ", ".join((first_text(aim), *caps))
+
+
+def length_text(written: str) -> str:
+    """A length as a question writes it, in words; a form that has none, such as the name of a file, as it stands."""
+    if (found := _WITHIN.fullmatch(written)) is not None:
+        return f"{length_text(found[1])} ± {found[2]}{f' + {plain(float(found[3]))}' if found[3] else ''}"
+    if written.startswith("exact:"):
+        return f"exactly {length_text(written.removeprefix('exact:'))}"
+    if re.fullmatch(r"\d+(\.\d+)?", written):
+        return f"{plain(float(written))} tokens"
+    if (found := _RANGE.fullmatch(written)) is not None:
+        return f"{plain(float(found[1]))} to {plain(float(found[2]))} tokens"
+    if (found := _EITHER.fullmatch(written)) is not None:
+        return f"{plain(float(found[1]))} ± {plain(float(found[2]))} tokens (normal)"
+    if (found := _SPREAD.fullmatch(written)) is not None:
+        return f"{plain(float(found[2]))} ± {plain(float(found[3]))} tokens ({found[1]})"
+    if (found := _OTHERWISE.fullmatch(written)) is not None:
+        return f"{plain(float(found[1]))} {'words' if found[2] == 'words' else 'characters'}"
+    return f"{written} tokens"
+
+
+def short_length(written: str) -> str:
+    """A length in words without its unit, "2,000", "500 to 3,500", "600 ± 400 (lognormal)"; what is written in words keeps "words"."""
+    return length_text(written).replace(" tokens", "", 1)
+
+
+def in_tokens(written: str, mean: float) -> str:
+    """A length in tokens: "2,000", "500 to 3,500"; "2,000 (8,000 characters)" where it was written in something else."""
+    return f"{mean:,.0f} ({length_text(written)})" if written.endswith(("chars", "words")) else short_length(written)
+
+
+def demand_text(demand: Demand) -> str:
+    """The rate that the systems are sized for, and what it was made of."""
+    source = demand.source
+    if source.kind == "trace":
+        return _trace(demand, source)
+    if source.kind == "existing":
+        return f"none asked: the {number(demand.sizing_requests_per_second)} requests/s that the systems carry"
+    if source.kind == "job":
+        rate = f"{number(demand.sizing_requests_per_second, 4)} requests/s throughout, no peak"
+        return f"{many(demand.offline_requests or 0)} requests within {span(demand.offline_seconds or 0.0)}: {rate}"
+    rate = f"{plain(demand.sizing_requests_per_second)} requests/s"
+    if source.profile_hours is None and source.kind == "peak":
+        return f"{rate} at the peak, as given"
+    if source.profile_hours is None:
+        mean, name, times, origin = source.requests_per_second, "the mean", "the mean of", _origin(source)
+    else:
+        mean, name, times, origin = max(demand.profile or (0.0,)), "the busiest hour", "the busiest hour's", _profile(demand, source)
+    if demand.factor is not None:
+        return f"{rate} at the peak: {plain(demand.factor)} × {times} {plain(mean)}{origin}"
+    return f"{rate}: {name}{origin}" if demand.percentile is None else f"{rate}: {_second(demand, mean, name + origin)}"
+
+
+def many(count: float) -> str:
+    """A count, in millions where it is that large."""
+    return f"{plain(count / 1e6)} million" if count >= 1e6 else f"{count:,.10g}"
+
+
+def _second(demand: Demand, mean: float | None, name: str) -> str:
+    """Which of a mean and a percentile of its Poisson arrivals in one second is sized for, and why."""
+    peak, counted = demand.peak_requests_per_second, demand.source.counted
+    second = f"{plain(demand.percentile)}th percentile of the arrivals in one second"
+    if peak == mean:
+        return f"{name}; the {second}, {plain(counted)}, is not above it"
+    if demand.sizing_requests_per_second == peak:
+        return f"the {second}; {plain(mean)} is {name}"
+    return f"{name}; Tonnage simulates arrivals at this rate, bursts included; {second}, for comparison: {plain(peak)}"
+
+
+def _origin(source: DemandSource) -> str:
+    """What a mean was made of, in brackets; "" where it was given."""
+    if source.kind == "calls":
+        calls = "call" if source.calls_per_year == 1 else "calls"
+        requests = "request" if source.requests_per_call == 1 else "requests"
+        return f" ({many(source.calls_per_year or 0)} {calls} a year × {plain(source.requests_per_call)} {requests})"
+    if source.kind == "users":
+        asked = f"{plain(source.requests_per_user_day)} requests a day over {plain(source.working_hours)} working hours"
+        return f" ({many(source.users or 0)} users × {asked})"
+    return ""
+
+
+def _profile(demand: Demand, source: DemandSource) -> str:
+    """The hours that a busiest one is of, and their mean, in brackets."""
+    shape = f"profile of {source.profile_hours} hours"
+    if source.kind == "peak":
+        shape += f" with its busiest at {plain(source.requests_per_second)}/s"
+    elif source.kind != "profile":
+        shape += f" over a mean of {plain(source.requests_per_second)} requests/s{_origin(source)}"
+    return f" ({shape}, mean of all hours {plain(demand.mean_requests_per_second)})"
+
+
+def _trace(demand: Demand, source: DemandSource) -> str:
+    """A recording's size, its mean and its bursts."""
+    mean, peak, poisson = demand.mean_requests_per_second, demand.peak_second or 0, demand.poisson_peak_requests_per_second or 0.0
+    by_second = f"{peak} requests/s: the busiest second of the " if demand.sizing_requests_per_second == peak != mean else ""
+    burst = f"; a Poisson peak of that mean would be {plain(poisson)} (95th percentile of seconds)" if peak > poisson else ""
+    bursty = " (Poisson: 1)" if demand.bursty else ""
+    return (
+        f"{by_second}trace {PurePath(source.trace).name}{source.trace_change}: {source.trace_requests:,} requests in "
+        f"{whole(source.trace_seconds)} s, mean {number(mean)}/s, busiest second {peak}, CV of the gaps {number(demand.cv)}{bursty}{burst}"
+    )

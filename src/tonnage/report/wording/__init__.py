@@ -1,1 +1,0 @@
-"""Sentences from typed values: the one place where a plan is put into words."""

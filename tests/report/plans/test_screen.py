@@ -1,0 +1,433 @@
+"""The first screen: at most 40 lines at any width, the answer in it, a warning first where it is not sure; and its lines one by one."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.plan.candidates import candidate
+from tests.plan.plans import filled
+from tests.report.example_plan import full, hostile, without_answer
+from tonnage import api
+from tonnage.cli.main import run
+from tonnage.plan.at_peak import AtPeak
+from tonnage.plan.autoscaling import Autoscaling
+from tonnage.plan.candidate import Candidate
+from tonnage.plan.confidence import Confidence
+from tonnage.plan.existing import ADay, Existing, OwnedGroup
+from tonnage.plan.growth import Ahead, Growth
+from tonnage.plan.identity import Identity
+from tonnage.plan.limit import SATURATION, Bound, Breach, Limit
+from tonnage.plan.plan import Plan
+from tonnage.plan.prefix_cache import PrefixCache
+from tonnage.plan.reachable import Reachable, Reached
+from tonnage.plan.routers import BehindRouter
+from tonnage.plan.runner_up import RunnerUp
+from tonnage.plan.sensitivity import Changed, Sensitivity, Swing
+from tonnage.plan.standby import Standby
+from tonnage.plan.tail import OtherSystems, RelaxedLimit, Unreached
+from tonnage.plan.warning import LengthToShorten, LimitHalvesThroughput, SmallerModel
+from tonnage.report.plans.candidates import BESIDE, others_block, runner_up_text
+from tonnage.report.plans.confidence import chance_text, confidence_text, not_sure_text
+from tonnage.report.plans.cost import cost_text
+from tonnage.report.plans.latencies import at_peak_text
+from tonnage.report.plans.plan_document import first_glance, full_text
+from tonnage.report.plans.routers import router_text
+from tonnage.report.plans.screen import BRIEF, MOST, answer_rows, brief_lines, quiet_lines, screen
+from tonnage.report.plans.sensitivity import riskiest_text
+from tonnage.report.writers.terminal import terminal
+from tonnage.results.latencies import Latencies
+
+SURE = Confidence(asked=0.8, meets=0.876, systems={"50": 4, "80": 5, "95": None}, step_factors={}, metric="ttft_ms")
+UNSURE = replace(SURE, systems={"50": 4, "80": None, "95": None}, meets=0.6)
+PEAK = AtPeak(
+    requests_per_second_per_instance=20.67,
+    ttft_ms=Latencies(mean=101.0, p95=201.0),
+    itl_ms=Latencies(mean=9.0, p99=61.0),
+    tpot_ms=Latencies(mean=11.0, p95=21.0),
+    e2e_ms=Latencies(mean=2_345.0),
+    utilisation=0.64,
+    instances=40,
+)
+TPOT = Limit(metric="tpot", statistic="p95", milliseconds=50.0)
+OTHER = Identity(gpu="h100-sxm-80gb", precision="fp8", tp=8, engine="tensorrt-llm")
+TAIL = Unreached(
+    confidence=0.95,
+    step_factor=1.38,
+    alone=Breach(limit=TPOT, value_ms=61.2),
+    other=OtherSystems(deployment=OTHER, systems=11, gpus=88),
+    relaxed=RelaxedLimit(limit=TPOT, to_ms=60.0, systems=9, gpus=72),
+)
+
+
+def sized(confidence: Confidence = SURE) -> Plan:
+    first, *rest = full().candidates
+    return replace(full(), candidates=(replace(first, confidence=confidence, at_peak=PEAK, checked=True), *rest))
+
+
+def chosen(plan: Plan) -> Candidate:
+    assert plan.choice is not None
+    return plan.choice
+
+
+@cache
+def measured() -> tuple[Plan, ...]:
+    """Plans of measured points alone, which hold neither a peak nor a confidence."""
+    points = Path(__file__).parents[3] / "examples" / "nim-llama-3-8b-h100-fp8.csv"
+    return tuple(api.size_measured(benchmarks=points, peak_rps=199.77, ttft=limit) for limit in ("mean<=300ms", "mean<=500ms"))
+
+
+def written(plans: tuple[Plan, ...], columns: int, patch: pytest.MonkeyPatch) -> str:
+    patch.setenv("COLUMNS", str(columns))
+    return terminal(screen(plans))
+
+
+def check(plans: tuple[Plan, ...], columns: int, patch: pytest.MonkeyPatch) -> None:
+    """The first screen is short and narrow enough, and holds the answer of every plan that it has a line for."""
+    lines = written(plans, columns, patch).splitlines()
+    assert len(lines) <= MOST
+    assert max(map(len, lines)) <= min(columns, 110)
+    words = " ".join(" ".join(lines).split())
+    for plan in plans[:1]:
+        if plan.choice is None:
+            assert "no deployment" in words
+        elif not plan.demand.of_existing:
+            assert f"{plan.choice.systems:,} × {plan.choice.pools[0].system}" in words
+            assert f"{plan.choice.gpus:,} GPU" in words
+        unsure = not_sure_text(plan)
+        if unsure:
+            before = words.partition("× " + chosen(plan).pools[0].system)[0]
+            assert "Nothing that was asked for reaches" in before or "No number of these systems reaches" in before
+
+
+def many(count: int, spread: int) -> tuple[Candidate, ...]:
+    """So many candidates, the last of them with many times the GPUs of the first."""
+    first = full().candidates[0]
+    wide = replace(first.pool, gpu="rtx-pro-6000-blackwell-se", precision="int4-g32+experts", tp=1, dp=4, ep=4, engine="tensorrt-llm-1.2")
+    pools = (replace(wide, engine=f"tensorrt-llm-1.{i}", systems=5 * (1 + spread * i // max(1, count))) for i in range(count))
+    return (replace(first, confidence=SURE, at_peak=PEAK), *(replace(first, pools=(pool,), at_peak=PEAK, marks=("x",)) for pool in pools))
+
+
+NUMBER = st.floats(min_value=0.01, max_value=1e6)
+NAMED = st.sampled_from(["h100-sxm-80gb", "rtx-pro-6000-blackwell-se", "b300-sxm-270gb"])
+DEPLOYMENT = filled(Identity, gpu=NAMED, precision=st.just("int4-g32+experts"), tp=st.integers(1, 8), engine=st.just("tensorrt-llm-1.2"))
+LIMIT = filled(Limit, milliseconds=NUMBER)
+WARNING = st.one_of(
+    filled(LengthToShorten, value=NUMBER, change=st.just(-0.2), saved=NUMBER, other_saved=NUMBER),
+    filled(LimitHalvesThroughput, value=NUMBER, limit=LIMIT, requests_per_second=NUMBER, requests_per_second_without=NUMBER),
+    filled(SmallerModel, value=NUMBER, model=st.just("llama-3.1-405b"), other=st.just("llama-3.3-70b"), benchmark=st.just("MMLU-Pro")),
+)
+LATENCIES = filled(Latencies, **dict.fromkeys(("mean", "p50", "p90", "p95", "p99"), NUMBER))
+TAILS = filled(
+    Unreached,
+    confidence=st.sampled_from([0.5, 0.8, 0.95]),
+    step_factor=st.floats(1.01, 3.0),
+    alone=st.one_of(st.none(), filled(Breach, limit=LIMIT, value_ms=NUMBER)),
+    other=st.one_of(st.none(), filled(OtherSystems, deployment=DEPLOYMENT, systems=st.integers(1, 9_999), gpus=st.integers(1, 99_999))),
+    relaxed=st.one_of(st.none(), filled(RelaxedLimit, limit=LIMIT, to_ms=NUMBER, systems=st.integers(1, 999), gpus=st.integers(1, 9_999))),
+)
+ROUTERS = filled(
+    BehindRouter,
+    router=st.sampled_from(["random", "round-robin", "least-outstanding", "session"]),
+    systems=st.one_of(st.none(), st.integers(1, 999)),
+    **dict.fromkeys(("ttft_ms", "itl_ms", "tpot_ms", "e2e_ms"), LATENCIES),
+)
+A_DAY = filled(
+    ADay,
+    **dict.fromkeys(("hours", "peak_factor", "requests", "input_tokens", "output_tokens"), NUMBER),
+    **dict.fromkeys(("requests_per_user", "users"), st.one_of(st.none(), NUMBER)),
+)
+BOUND = st.one_of(st.just(SATURATION), st.builds(Bound, kind=st.just("limit"), limit=LIMIT))
+GROUP = filled(OwnedGroup, count=st.integers(1, 99), system=NAMED, binds=BOUND, deployment=st.one_of(st.none(), DEPLOYMENT))
+EXISTING = filled(
+    Existing,
+    groups=st.lists(GROUP, min_size=1, max_size=6).map(tuple),
+    requests_per_second=NUMBER,
+    asked_requests_per_second=st.one_of(st.none(), NUMBER),
+    breaks_first=st.one_of(st.none(), BOUND),
+    growth_per_month=st.one_of(st.none(), st.just(0.05)),
+    months_left=st.one_of(st.none(), st.integers(-1, 99)),
+    a_day=st.one_of(st.none(), A_DAY),
+)
+CACHE = filled(
+    PrefixCache,
+    router=st.just("session"),
+    instances=st.integers(1, 99),
+    simulated_instances=st.integers(1, 9),
+    without_requests_per_second_per_instance=st.one_of(st.none(), NUMBER),
+    **dict.fromkeys(("hit_rate", "one_instance", "other_hit_rate"), st.floats(0, 1)),
+)
+STANDBY = filled(
+    Standby,
+    needed=st.integers(1, 99),
+    standing=st.integers(1, 99),
+    extra_systems=st.just(0),
+    availability=st.just(0.9993),
+    **dict.fromkeys(("mtbf_hours", "repair_hours"), st.one_of(st.none(), NUMBER)),
+    asked=st.one_of(st.none(), st.floats(0.5, 1)),
+)
+RUNNER_UP = filled(
+    RunnerUp,
+    deployment=DEPLOYMENT,
+    systems=st.integers(1, 999),
+    gpus=st.integers(1, 9_999),
+    systems_exact=NUMBER,
+    more_usd_per_year=st.one_of(st.none(), NUMBER),
+)
+AHEAD = filled(Ahead, months=st.integers(1, 60), requests_per_second=NUMBER, systems=st.one_of(st.none(), st.integers(1, 999)))
+GROWTH = filled(
+    Growth,
+    per_month=st.floats(-0.5, 0.5),
+    months_left=st.one_of(st.none(), st.integers(0, 600)),
+    ahead=st.lists(AHEAD, max_size=4).map(tuple),
+)
+
+
+@st.composite
+def plausible(draw: st.DrawFn) -> Plan:
+    """The example with as much or as little as a plan may hold of what a first screen says."""
+    plan = replace(full(), candidates=many(draw(st.integers(0, 14)), draw(st.integers(0, 40))), pareto=())
+    first, *rest = plan.candidates
+    first = replace(first, confidence=draw(st.sampled_from([SURE, UNSURE, None])), standby=draw(st.one_of(st.none(), STANDBY)))
+    found = replace(
+        plan,
+        candidates=(first, *rest),
+        warnings=tuple(draw(st.lists(WARNING, max_size=6))),
+        tail=draw(st.one_of(st.none(), TAILS)),
+        routers=tuple(draw(st.lists(ROUTERS, max_size=3))),
+        runner_up=draw(st.one_of(st.none(), RUNNER_UP)),
+        growth=draw(st.one_of(st.none(), GROWTH)),
+        existing=draw(st.one_of(st.none(), EXISTING)),
+        prefix_cache=draw(st.one_of(st.none(), CACHE)),
+        autoscaling=draw(st.one_of(st.none(), filled(Autoscaling, fixed=st.none(), reason=st.just("no-rule")))),
+    )
+    if draw(st.booleans()):
+        return found
+    reached = filled(Reached, limit=LIMIT, asked_ms=NUMBER, value_ms=NUMBER, deployment=DEPLOYMENT)
+    values = st.lists(reached, min_size=1, max_size=4).map(tuple)
+    return replace(found, candidates=(), reachable=draw(st.one_of(st.none(), filled(Reachable, best=values, nearest=values))))
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@settings(deadline=None)
+@given(plan=plausible())
+def test_any_first_screen_has_at_most_forty_lines_and_the_answer(plan: Plan, columns: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        check((plan,), columns, patch)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_plans_of_other_tests_fit_too(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for plan in (full(), sized(), sized(UNSURE), hostile(), *measured()):
+        lines = written((plan,), columns, monkeypatch).splitlines()
+        assert len(lines) <= MOST
+    for plan in (full(), sized(), sized(UNSURE), without_answer(), *measured()):
+        check((plan,), columns, monkeypatch)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("count", [2, 5, 20])
+def test_of_several_models_each_has_a_line_as_far_as_there_is_room(count: int, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    plans = tuple(replace(sized(), scenario=replace(sized().scenario, model=f"model-{i}")) for i in range(count))
+    text = written(plans, columns, monkeypatch)
+    check(plans, columns, monkeypatch)
+    shown = re.findall(r"^model-\d+ ", text, re.MULTILINE)
+    assert "model-0 " in shown
+    assert ("… and " in text) == (len(set(shown)) < count)
+
+
+def test_the_rows_of_the_table_go_before_any_line_of_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowded = replace(sized(), candidates=many(12, 0), pareto=(), warnings=full().warnings * 6, runner_up=None)
+    text = written((crowded,), 80, monkeypatch)
+    assert [name for name, _ in answer_rows(crowded) if f"\n{name} " not in text] == []
+    assert text.count("\n! ") < 4
+    assert "… and " in text
+
+
+def test_the_lines_are_in_their_order() -> None:
+    rows = [name for name, _ in answer_rows(sized())]
+    assert rows == ["Answer", "Confidence", "At the peak", "Cost", "Runner-up", "Risk", "Router", "Measured", "Capacity"]
+    text = terminal(screen((sized(),)))
+    places = [text.index(f"{name}  ") for name in ("Question", "Demand", "Limits", *rows)]
+    assert places == sorted(places)
+    assert text.index("Other deployments") > places[-1]
+    assert text.splitlines()[-1].startswith("\ue000") or "FILE.html" in text.splitlines()[-1]
+
+
+def test_every_form_has_the_same_lines() -> None:
+    said = [" ".join(text.split()) for _, text in answer_rows(sized())]
+    words = " ".join(terminal(full_text((sized(),))).split())
+    assert [text for text in said if text not in words] == []
+    first = " ".join(terminal(screen((sized(),))).split())
+    assert [text for text in said if text not in first] == []
+    brief = brief_lines((sized(),))
+    assert [line[13:] for line in brief if line[:13].strip() in dict(answer_rows(sized()))] == [
+        text for name, text in answer_rows(sized()) if any(line.startswith(f"{name} ") for line in brief)
+    ]
+
+
+def test_an_answer_that_is_not_sure_begins_with_a_warning_and_with_what_would_be() -> None:
+    plan = replace(sized(UNSURE), tail=replace(TAIL, confidence=0.8, other=None))
+    text = terminal(screen((plan,)))
+    words = " ".join(text.split())
+    warning = (
+        "! Nothing that was asked for reaches 80%: with steps 38% slower, TPOT p95 61.2 ms > 50 ms at any load; "
+        "a limit of 60 ms reaches it with 9 systems (72 GPUs). Answer 5 × dgx-h100"
+    )
+    assert warning in words
+    assert text.index("\n! Nothing") < text.index("\nAnswer")
+    assert any(line.startswith("Not sure ") for line in brief_lines((plan,))[:2])
+    assert quiet_lines((plan,))[0].startswith("Nothing that was asked for reaches 80%")
+    nothing = replace(plan, tail=replace(TAIL, confidence=0.8, other=None, relaxed=None))
+    assert "at any load; it takes a limit above 61.2 ms." in " ".join(terminal(screen((nothing,))).split())
+
+
+def test_a_higher_confidence_that_nothing_reaches_is_part_of_the_line_of_confidence() -> None:
+    assert confidence_text(replace(sized(), tail=TAIL)) == (
+        "87% probability of meeting the limits (80% asked); systems for 50%: 4, 80%: 5; no number of them reaches 95%: with steps 38% "
+        "slower, TPOT p95 61.2 ms > 50 ms at any load; TP 8 reaches it with 11 systems (88 GPUs), a limit of 60 ms with 9 systems (72 GPUs)"
+    )
+    assert confidence_text(sized()).endswith("(80% asked); systems for 50%: 4, 80%: 5, 95%: none")
+    near = replace(TAIL, alone=Breach(limit=TPOT, value_ms=49.0), other=None, relaxed=None)
+    assert confidence_text(replace(sized(), tail=near)).endswith("38% slower, a single request comes near TPOT p95 ≤ 50 ms")
+
+
+def test_other_deployments_are_one_row_each_and_those_far_off_one_line() -> None:
+    table = others_block(replace(sized(), candidates=many(24, 20), pareto=()))
+    assert table is not None
+    assert len(table.rows) <= BESIDE  # type: ignore[union-attr]
+    assert re.search(r"… and \d+ more, and \d+ that need 9 to 20 times the GPUs", table.note)  # type: ignore[union-attr]
+    alone = replace(sized(), candidates=(many(1, 0)[0], *many(2, 40)[2:]), pareto=())
+    assert "Other deployments inside the limits: 1 that needs 21 times the GPUs." in terminal(screen((alone,)))
+
+
+def test_a_page_says_once_and_in_one_way_how_full_the_fleet_is() -> None:
+    for share, said in ((0.0042, "under 1%"), (0.64, "64%")):
+        first, *rest = sized().candidates
+        plan = replace(sized(), candidates=(replace(first, utilisation=share, at_peak=replace(PEAK, utilisation=share)), *rest))
+        words = " ".join(terminal(screen((plan,))).split())
+        assert words.count("of capacity") == words.count(f"{said} of capacity") == 1
+        assert dict(first_glance(plan))["of capacity, used at the peak"] == said
+        unchecked = replace(plan, candidates=(replace(first, utilisation=share, at_peak=None), *rest))
+        assert f"{said} of capacity at the peak" in " ".join(terminal(screen((unchecked,))).split())
+
+
+def test_the_peak_names_every_limited_statistic_beside_its_limit_and_the_mean_of_the_rest() -> None:
+    limits = (Limit(metric="ttft", statistic="p95", milliseconds=500.0), Limit(metric="itl", statistic="p99", milliseconds=62.5))
+    assert at_peak_text(PEAK, limits) == ("TTFT p95 201 ms (limit 500), ITL p99 61.0 ms (limit 62.5), E2E mean 2,345 ms; 64% of capacity")
+    assert at_peak_text(PEAK, ()).endswith("E2E mean 2,345 ms; 64% of capacity")
+    unmeasured = replace(PEAK, ttft_ms=Latencies())
+    assert "TTFT" not in at_peak_text(unmeasured, limits)
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.949, "94%"), (0.8, "80%"), (0.9951, "over 99%"), (0.99, "99%"), (0.004, "under 1%"), (0.29, "29%")]
+)
+def test_a_chance_is_never_rounded_up(share: float, text: str) -> None:
+    assert chance_text(share) == text
+
+
+def swing(name: str, systems: int | None, exact: float | None, gpus: int = 0) -> Swing:
+    low = Changed(change=-0.2, systems=1, systems_exact=0.5, deployment=None, reason=None)
+    high = Changed(change=0.2, systems=systems, systems_exact=exact, gpus=gpus, deployment=OTHER, reason=None)
+    return Swing(input=name, low=low, high=high)  # type: ignore[arg-type]
+
+
+def test_the_risk_is_read_off_the_sensitivity_in_systems_or_where_these_differ_in_gpus() -> None:
+    calm = Sensitivity(systems=2, systems_exact=1.5, swings=(swing("isl", 2, 1.6), swing("rate", 2, 1.8)), relaxed=None)
+    assert riskiest_text(calm) == "no input 20% higher takes more GPUs; more requests come nearest (1.80 systems exactly)"
+    moved = replace(calm, swings=(*calm.swings, swing("osl", 4, 3.2)))
+    assert riskiest_text(moved) == "with 20% longer answers it takes 4 systems in place of 2"
+    dead = replace(calm, swings=(*moved.swings, swing("step_time", None, None)))
+    assert riskiest_text(dead) == "with 20% slower steps nothing meets the limits"
+    racks = replace(calm, swings=(swing("isl", 2, 1.6, gpus=16), swing("osl", 1, 0.4, gpus=72)))
+    assert riskiest_text(racks, 8) == "with 20% longer answers it takes 72 GPUs of h100-sxm-80gb in place of 16"
+
+
+def test_the_router_is_worth_what_a_plain_service_would_need() -> None:
+    def behind(router: str, systems: int | None, p95: float) -> BehindRouter:
+        return BehindRouter(router=router, systems=systems, **dict.fromkeys(("ttft_ms", "itl_ms", "tpot_ms", "e2e_ms"), Latencies(p95=p95)))
+
+    own, text = behind("least-outstanding", 9, 201.0), "behind least-outstanding, which every deployment needs; "
+    service = "a plain Kubernetes service (random choice)"
+    assert router_text((own, behind("random", 14, 400.0)), (), 9) == f"{text}{service} would need 14 systems in place of 9"
+    as_many = f"{text}{service} needs as many systems, at TTFT p95 230 ms in place of 201 ms"
+    assert router_text((own, behind("random", 9, 230.0)), (), 9) == as_many
+    assert router_text((own, behind("random", None, 1.0)), (), 9) == f"{text}behind {service} no number of systems holds the limits"
+    assert router_text((), (), 9) == ""
+    itself = (behind("random", 9, 230.0), behind("least-outstanding", 8, 201.0))
+    assert router_text(itself, (), 9) == "random choice, TTFT p95 230 ms at the peak; behind least-outstanding 201 ms (8 systems would do)"
+
+
+def test_the_runner_up_says_what_it_runs_where_that_differs_and_what_it_costs_more_or_less() -> None:
+    assert runner_up_text(sized()) == "20 × 8xl40s (160 GPUs; 19.3 systems exactly), 240,000 USD a year more"
+    found = sized().runner_up
+    assert found is not None
+    cheaper = replace(found, more_usd_per_year=-5_000.0, deployment=replace(found.deployment, tp=4))
+    assert runner_up_text(replace(sized(), runner_up=cheaper)).endswith("exactly): TP 4, 5,000 USD a year less")
+    assert runner_up_text(replace(sized(), runner_up=None)) == ""
+
+
+def test_the_cost_line_names_the_cheapest_and_says_where_only_one_has_a_price() -> None:
+    text = cost_text(full())
+    assert "USD a year" in text
+    assert cost_text(replace(full(), cost=None)) == ""
+
+
+def test_brief_has_ten_lines_at_most_and_is_enough_to_act() -> None:
+    lines = brief_lines((sized(),))
+    assert len(lines) <= BRIEF
+    text = "\n".join(lines)
+    for word in ("Question", "Answer", "Confidence", "At the peak", "Cost", "Risk", "More", "FILE.html"):
+        assert word in text
+    assert len(brief_lines((without_answer(),))) <= BRIEF
+    assert "no deployment meets the limits" in "\n".join(brief_lines((without_answer(),)))
+
+
+def test_brief_has_the_command_that_starts_an_instance() -> None:
+    first = chosen(sized())
+    started = replace(first, pools=(replace(first.pool, launch=("vllm", "serve", "a model")),))
+    assert any(
+        line.split() == ["Start", "vllm", "serve", "'a", "model'"] for line in brief_lines((replace(sized(), candidates=(started,)),))
+    )
+
+
+def test_brief_of_several_models_is_one_line_each() -> None:
+    several = [replace(sized(), scenario=replace(sized().scenario, model=f"model-{i}")) for i in range(20)]
+    lines = brief_lines(several)
+    assert len(lines) == BRIEF
+    assert lines[0].startswith("model-0 ")
+    assert "and 12 more models" in lines[8]
+
+
+def test_the_command_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["size", "--model", "llama-3.1-8b", "--isl", "500", "--osl", "50", "--peak-rps", "0.1", "--gpu", "h100", "--tp", "1"]
+    asked += ["--precision", "fp8", "--engine", "vllm", "--ttft", "p95<=1s"]
+    assert run([*asked, "--brief"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= BRIEF
+    assert run([*asked, "--json"]) == 0
+    choice = json.loads(capsys.readouterr().out)["choice"]
+    text = " ".join(lines)
+    assert f"E2E mean {choice['at_peak']['e2e_ms']['mean']:.0f} ms" in text
+    assert choice["launch"][:2] == ["vllm", "serve"]
+    assert " ".join(choice["launch"]) in text
+    assert run(asked) == 0
+    first = capsys.readouterr().out
+    assert len(first.splitlines()) <= MOST
+    assert "--full prints every deployment" in first
+    assert run([*asked, "--full", "--brief"]) == 2
+
+
+def test_measured_plans_have_neither_peak_nor_confidence() -> None:
+    rows = dict(answer_rows(replace(full(), candidates=(candidate(),))))
+    assert "Confidence" not in rows
+    assert "At the peak" not in rows
+    assert rows["Latency"].startswith("TTFT mean")

@@ -1,0 +1,242 @@
+"""When not to believe an answer: for each cause a deployment or a question that has it, and one that has not; and the line that says it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from tests.deployments import deployment
+from tests.questions import best as chosen_of
+from tests.questions import question
+from tonnage.perf.prediction_error import regime_of
+from tonnage.plan.beyond import Beyond, ClosedLoopNearSaturation, OpenLoopNearSaturation, OutOfRange, Unmeasured
+from tonnage.plan.candidate import Candidate
+from tonnage.plan.plan import Plan
+from tonnage.report.plans.beyond import MOST, PARTS, RANGES, beyond_text
+from tonnage.report.plans.screen import brief_lines
+from tonnage.sizing.beyond import CLOSED_TIMES, GROWTH, STEADY, beyond, unmeasured
+from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.planner import size
+from tonnage.sizing.search.candidate import candidate
+from tonnage.sizing.search.contender import Sized
+from tonnage.sizing.search.search import Search
+from tonnage.spec.deployment import Deployment, Parallelism
+from tonnage.spec.speculation import parse_speculation
+from tonnage.spec.step_times import StepSource
+
+
+def absent(of: Deployment) -> tuple[Unmeasured, ...]:
+    return tuple(unmeasured(of, regime_of(of, isl=2000, osl=200)))
+
+
+def codes(of: Deployment) -> list[str]:
+    return [one.code for one in absent(of)]
+
+
+CURRENT = {"model": "llama-3.1-70b", "gpu": "h200-sxm-141gb", "precision": "fp8", "tp": 4, "engine": "vllm"}
+
+
+def test_a_deployment_of_measured_parts_has_no_item() -> None:
+    assert absent(deployment()) == ()
+    assert absent(deployment(**CURRENT)) == ()
+    assert absent(deployment(**{**CURRENT, "gpu": "h100-sxm-80gb", "engine": "tensorrt-llm-1.2"})) == (), "1.0 has rows on that GPU"
+    assert absent(deployment(model="deepseek-v3", gpu="b200-sxm-180gb", precision="nvfp4", tp=8, engine="sglang")) == ()
+
+
+@pytest.mark.parametrize(
+    ("changed", "item"),
+    [
+        ({"model": "llama-3.1-405b", "tp": 8}, Unmeasured(code="model", name="llama-3.1-405b", nearest="falcon-180b")),
+        ({"model": "kimi-k3", "tp": 8}, Unmeasured(code="model", name="kimi-k3", nearest="kimi-k2.5")),
+        ({"gpu": "h100-pcie-80gb"}, Unmeasured(code="gpu", name="h100-pcie-80gb", nearest="h100-nvl-94gb")),
+        ({"gpu": "gaudi3", "engine": "vllm-0.10"}, Unmeasured(code="gpu", name="gaudi3")),
+        ({"gpu": "mi350x"}, Unmeasured(code="gpu", name="mi350x", rows=1, nearest="mi355x")),
+        ({"gpu": "rtx-pro-6000-blackwell-se"}, Unmeasured(code="gpu", name="rtx-pro-6000-blackwell-se", rows=6)),
+        (
+            {"gpu": "a100-sxm-80gb", "precision": "fp16", "engine": "tensorrt-llm-1.2"},
+            Unmeasured(code="engine", name="tensorrt-llm-1.2", on="a100-sxm-80gb"),
+        ),
+        (
+            {"gpu": "gh200-96gb-hbm3", "tp": 1, "model": "llama-3.1-8b"},
+            Unmeasured(code="engine", name="vllm-0.32", on="gh200-96gb-hbm3", nearest="h100-sxm-80gb"),
+        ),
+        (
+            {"gpu": "l40s", "model": "llama-3.1-8b", "tp": 1},
+            Unmeasured(code="engine", name="vllm-0.32", on="l40s", rows=4),
+        ),
+        ({"engine": "tensorrt-llm-0.10"}, Unmeasured(code="engine", name="tensorrt-llm-0.10", nearest="tensorrt-llm-0.9")),
+        ({"precision": "awq"}, Unmeasured(code="format", name="awq", nearest="gptq")),
+        ({"precision": "fp8+2:4"}, Unmeasured(code="format", name="fp8+2:4", nearest="fp8")),
+    ],
+)
+def test_what_no_row_is_of_is_named_with_the_nearest_that_was_measured(changed: dict[str, Any], item: Unmeasured) -> None:
+    assert item in absent(deployment(**{**CURRENT, **changed}))
+    assert item.code not in codes(deployment(**CURRENT))
+
+
+def test_experts_and_latent_attention_without_rows_in_an_engine_name_the_engine_that_has_them() -> None:
+    latent = {"model": "deepseek-v3", "precision": "fp8", "tp": 8, "gpu": "h200-sxm-141gb"}
+    item = Unmeasured(code="layers", name="latent attention", on="tensorrt-llm-0.15", nearest="tensorrt-llm")
+    assert item in absent(deployment(**latent, engine="tensorrt-llm-0.15"))
+    assert codes(deployment(**latent, engine="tensorrt-llm-1.2")) == []
+    assert "layers" in codes(deployment(model="mixtral-8x7b", precision="fp8", tp=2, engine="nim-2024"))
+    assert "layers" not in codes(deployment(model="mixtral-8x7b", precision="fp8", tp=2, engine="tensorrt-llm-0.15"))
+
+
+def test_pipelines_ranks_and_speculation_are_named_where_they_are_used() -> None:
+    plain = deployment(**CURRENT)
+    assert codes(replace(plain, parallelism=Parallelism(tp=4, pp=2))) == ["pipeline"]
+    assert codes(replace(plain, speculation=parse_speculation("ngram k=4 acceptance=0.3"))) == ["speculation"]
+    old = deployment(model="mixtral-8x7b", precision="fp8", tp=2, engine="tensorrt-llm-0.15")
+    assert codes(old) == []
+    assert codes(replace(old, parallelism=Parallelism(tp=1, dp=2, ep=2))) == ["ranks"]
+
+
+def test_step_times_from_elsewhere_are_the_only_item() -> None:
+    of = replace(deployment(**{**CURRENT, "model": "llama-3.1-405b", "tp": 8}), step_source=StepSource(name="steps.csv"))
+    assert absent(of) == (Unmeasured(code="step-times", name="steps.csv"),)
+    assert beyond_text(absent(of)) == "not measured: the step times of steps.csv"
+
+
+def test_what_its_owner_measured_is_measured() -> None:
+    new = deployment(**{**CURRENT, "model": "llama-3.1-405b", "tp": 8})
+    regime = regime_of(new, isl=2000, osl=200)
+    assert list(unmeasured(new, regime))
+    assert not list(unmeasured(new, replace(regime, calibrated=True)))
+    assert not list(unmeasured(new, replace(regime, own_terms=True)))
+
+
+@cache
+def sized(load: str = "open") -> Sized:
+    """One deployment of the small question: measured in all its parts."""
+    asked = question(tp="1", load=load, peak_rps=40)
+    best = Search(question=replace(asked, tune=False, deepen=False), runs=Runs()).answer().best
+    assert best is not None
+    return best
+
+
+@cache
+def stated(load: str = "open") -> Candidate:
+    return candidate(sized(load), chosen=True)
+
+
+def items_of(best: Sized, chosen: Candidate, **changed: Any) -> tuple[Beyond, ...]:
+    """What is said of the choice where the question, or the choice, has other values than those that were sized."""
+    asked = replace(best.contender.question, **changed)
+    return beyond(replace(best, contender=replace(best.contender, question=asked)), chosen)
+
+
+def test_a_question_inside_what_was_measured_has_no_item() -> None:
+    assert items_of(sized(), stated()) == ()
+
+
+@pytest.mark.parametrize(
+    ("lengths", "code", "tail"),
+    [
+        ({"isl": "exact:30000"}, "isl", False),
+        ({"isl": "exact:10"}, "isl", False),
+        ({"osl": "exact:6000"}, "osl", False),
+        ({"osl": "exact:2"}, "osl", False),
+        ({"isl": "lognormal:12000,10000"}, "isl", True),
+        ({"isl": "exact:24500", "osl": "exact:4000"}, "context", False),
+    ],
+)
+def test_lengths_beyond_the_rows_are_named_and_those_near_them_are_not(lengths: dict[str, str], code: str, tail: bool) -> None:
+    asked = question(**lengths)
+    (item,) = items_of(sized(), stated(), isl=asked.isl, osl=asked.osl)
+    assert isinstance(item, OutOfRange)
+    assert (item.code, item.tail) == (code, tail)
+    assert item.most in (20_000, 4_096, 22_000)
+    near = question(isl="exact:24000", osl="exact:20")
+    assert items_of(sized(), stated(), isl=near.isl, osl=near.osl) == ()
+
+
+def test_more_requests_in_flight_than_any_row_held_are_named() -> None:
+    peak = stated().at_peak
+    assert peak is not None
+    assert peak.e2e_ms.mean is not None
+    longer = replace(peak, e2e_ms=replace(peak.e2e_ms, mean=1e3 * 3_000 / peak.requests_per_second_per_instance))
+    (item,) = items_of(sized(), replace(stated(), at_peak=longer))
+    assert item == OutOfRange(code="in-flight", value=pytest.approx(3_000), most=2_048)
+
+
+@pytest.mark.parametrize("cached", [True, False])
+def test_prompts_from_a_cache_are_named_where_the_engine_keeps_one(cached: bool) -> None:
+    """The fit leaves out the rows whose prompts look cached."""
+    asked = question(tp="1", engine="vllm", isl="exact:1000", shared_prefix=2_000, peak_rps=5, ttft="p95<=2s")
+    found = chosen_of(replace(asked, tune=False, deepen=False, prefix_caching=cached))
+    items = beyond(found, candidate(found, chosen=True))
+    assert [one.code for one in items] == (["prefix-caching"] if cached else [])
+    assert beyond_text(items) == ("not measured: prompts from a cache" if cached else "")
+
+
+def test_an_open_loop_near_saturation_names_what_a_usual_error_does() -> None:
+    chosen = stated()
+    peak, busy = chosen.at_peak, chosen.saturation_requests_per_second_per_instance
+    assert peak is not None
+
+    def at(share: float) -> tuple[Beyond, ...]:
+        return items_of(sized(), replace(chosen, at_peak=replace(peak, requests_per_second_per_instance=share * busy)))
+
+    assert at(STEADY - 0.01) == ()
+    (item,) = at(0.9)
+    assert isinstance(item, OpenLoopNearSaturation)
+    assert (item.share, item.times) == (pytest.approx(0.9), pytest.approx(dict(GROWTH)[0.9]))
+    assert item.times_below == dict(GROWTH)[STEADY]
+    (fuller,) = at(0.99)
+    assert isinstance(fuller, OpenLoopNearSaturation)
+    assert fuller.times == GROWTH[-1][1]
+    assert "at 90% of saturation" in beyond_text((item,))
+    assert "multiplies p95 TTFT by more than 10 (by 1.3 at 85%)" in beyond_text((fuller,))
+
+
+def test_a_closed_loop_near_saturation_names_the_errors_that_were_measured_there() -> None:
+    chosen, busy = stated("closed"), stated("closed").saturation_requests_per_second_per_instance
+    assert chosen.at_peak is None
+
+    def at(share: float) -> tuple[Beyond, ...]:
+        return items_of(sized("closed"), replace(chosen, requests_per_second_per_instance=share * busy))
+
+    assert at(0.9) == ()
+    assert at(0.97) == (ClosedLoopNearSaturation(share=pytest.approx(0.97), times=CLOSED_TIMES, below=0.8),)
+    assert beyond_text(at(0.97)) == "at 97% of saturation errors of p95 TTFT are 1.6 × those below 80%"
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    """Of a model without rows, on a GPU without rows, with prompts longer than those of any row."""
+    return size(
+        replace(question(model="llama-3.2-3b", gpu="h100-pcie-80gb", tp="1", isl=40_000, peak_rps=1, ttft="p95<=20s"), deepen=False)
+    )
+
+
+def test_a_plan_holds_the_items_and_reads_them_back(plan: Plan) -> None:
+    assert [one.code for one in plan.beyond][:3] == ["model", "gpu", "isl"]
+    assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
+
+
+def test_the_line_is_printed_with_the_answer(plan: Plan) -> None:
+    names = "llama-3.2-3b (nearest: gpt-j-6b), h100-pcie-80gb (nearest: h100-nvl-94gb)"
+    assert beyond_text(plan.beyond[:3]) == f"not measured: {names}, prompts of 40,000 tokens (up to 20,000)"
+    assert any(row.startswith("Caution ") and "prompts of 40,000 tokens" in row for row in brief_lines((plan,)))
+
+
+def test_every_code_has_words() -> None:
+    assert set(PARTS) == set(get_args(get_type_hints(Unmeasured)["code"]))
+    assert set(RANGES) == set(get_args(get_type_hints(OutOfRange)["code"]))
+
+
+def test_a_line_that_is_too_long_leaves_out_what_is_nearest_and_then_the_last_things(plan: Plan) -> None:
+    busy = OpenLoopNearSaturation(share=0.92, times=14.0, below=0.85, times_below=1.3)
+    near = beyond_text((*plan.beyond[:3], busy))
+    assert len(near) <= MOST
+    assert near.startswith("not measured: llama-3.2-3b, h100-pcie-80gb, prompts of 40,000 tokens; at 92% of saturation")
+    many = beyond_text((*plan.beyond[:3] * 4, busy))
+    assert len(many) <= MOST
+    assert " more; at 92% of saturation" in many
+    assert "nearest" not in many
+    assert beyond_text(()) == ""
