@@ -205,8 +205,20 @@ def test_a_calibration_narrows_predictions_of_what_it_was_measured_on_alone() ->
         assert kind(**change) == "loaded"
     assert kind(replace(c, multipliers=())) == "loaded"
     assert kind(replace(c, deployments=())) == "loaded"
+    for points, found in ((5, "loaded"), (6, "calibrated")):  # enough points confirm the shipped terms
+        assert kind(replace(c, multipliers=(), left_out=(("itl_ms", 0.03, points),))) == found
+        assert kind(replace(c, multipliers=(), left_out=(("itl_ms", 0.03, points),)), tp=2) == "loaded"
     d = replace(api.deployment_of(**asked), calibration=c)
     assert regime_of(d, isl=200, osl=200, batch=8).kind == "static"
+
+
+def test_an_engine_without_rows_widens_no_interval_of_a_calibrated_deployment() -> None:
+    table = shipped_residuals()
+    for calibrated, wider in ((False, True), (True, False)):
+        known, unknown = (
+            width(table.interval("itl_ms", 1.0, regime(calibrated=calibrated, known_engine=engine))) for engine in (True, False)
+        )
+        assert (unknown > known) == wider
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,7 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
     from tonnage.api.asked.growth import with_growth
     from tonnage.api.asked.people import with_day
     from tonnage.api.asked.scaling import with_autoscaling
+    from tonnage.calibration.measurement import with_measurement
     from tonnage.cost.planned import with_cost
     from tonnage.sizing.planner import Runs, no_progress
     from tonnage.sizing.planner import size as search
@@ -157,6 +158,7 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
     ]
     plans = [with_day(plan, scenario.demand) for plan in plans]
     plans = [with_autoscaling(plan, asked, scenario) for plan, asked in zip(plans, understood.questions, strict=True)]
+    plans = [with_measurement(plan, asked, runs) for plan, asked in zip(plans, understood.questions, strict=True)]
     plans = [with_cost(plan, prices, today=today, where=where) for plan in plans]
     if own is not None:
         own = with_cost(own, prices, today=today, where=where)

@@ -85,8 +85,20 @@ def calibrate(
         if own
         else Sample(steady, terms or shipped(), preset=preset, gpu=gpu, widths=widths)
     )
-    found = _Calibrating(sample, data=f"{len(steady)} points of {data}", set_aside=len(rows) - len(steady), progress=progress).report()
+    found = calibrated(sample, data=f"{len(steady)} points of {data}", set_aside=len(rows) - len(steady), progress=progress)
     return replace(found, remarks=tuple(remarks))
+
+
+def calibrated(sample: Sample, *, data: str, set_aside: int = 0, progress: Progress | None = None) -> CalibrationReport:
+    """The same of rows that are checked and read.
+
+    Args:
+        sample: the rows.
+        data: says in words what they are.
+        set_aside: how many others are not steady.
+        progress: as in ``calibrate``.
+    """
+    return _Calibrating(sample, data=data, set_aside=set_aside, progress=progress).report()
 
 
 def _one_of_each(rows: Sequence[Row], given: int, remarks: Sequence[str]) -> tuple[str, str]:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tonnage.calibration.least_squares import least_squares
+from tonnage.calibration.least_squares import differences, least_squares
 from tonnage.calibration.loaded_rows import LoadedRows
 from tonnage.calibration.residuals import SIGMA, STATIC_SIGMA, Terms, robust
 from tonnage.calibration.rows import Rows
@@ -74,7 +74,9 @@ class _Part:
 
 
 class Sample:
-    """Measured rows of one engine preset on one GPU."""
+    """Measured rows of one engine preset on one GPU; ``loaded`` reads and simulates those under load."""
+
+    loaded: ClassVar[type[LoadedRows]] = LoadedRows
 
     def __init__(
         self, rows: Sequence[dict[str, Any]], terms: Terms, *, preset: str, gpu: str, widths: Mapping[str, float] | None = None
@@ -96,7 +98,7 @@ class Sample:
         if not static.all():
             places = np.flatnonzero(~static)
             mine = [self.rows[i] for i in places]
-            self.parts.append(_Part(LoadedRows(mine), places, LoadedRows(mine)))
+            self.parts.append(_Part(self.loaded(mine), places, self.loaded(mine)))
         self.names = self._tellable()
         unseen = {True: gpu not in terms["gpus"], False: not fitted_engine(preset, gpu)}
         given = shipped_residuals().widths if widths is None else widths
@@ -133,6 +135,26 @@ class Sample:
                 moved[self.names.index("turnaround_s")] += TURNAROUND_STEP
                 part.shifted.simulate(self.at(moved))
                 part.slopes = _slopes(part.rows, part.shifted, terms)
+
+    def slopes(self) -> dict[str, Floats]:
+        """How much the logarithm of every metric changes per unit of the logarithm of each factor, as shipped: float64 (rows, terms).
+
+        The rows are simulated for it; what was measured does not count.
+        """
+        shipped = np.zeros(len(self.names))
+        self.simulate(shipped)
+        found: dict[str, Floats] = {}
+        for part in self.parts:
+            for name in part.rows.measured:
+
+                def logarithm(x: Floats, part: _Part = part, name: str = name) -> Floats:
+                    return np.asarray(np.log(part.rows.predict(self.at(x))[name]))
+
+                slopes = differences(logarithm, shipped, logarithm(shipped))
+                if name in part.slopes:
+                    slopes[:, self.names.index("turnaround_s")] = part.slopes[name]
+                found.setdefault(name, np.full((len(self.rows), len(self.names)), np.nan))[part.places] = slopes
+        return found
 
     def residuals(self, x: Floats, around: Floats, keep: NDArray[np.bool_]) -> Floats:
         """The robust residuals of the rows that are kept, linearised around the last simulation."""
@@ -176,7 +198,7 @@ class Sample:
             if not places.size:
                 continue
             mine = [self.rows[i] for i in places]
-            rows: Rows = LoadedRows(mine) if isinstance(part.rows, LoadedRows) else StaticRows(mine)
+            rows: Rows = type(part.rows)(mine)
             rows.simulate(terms)
             predicted = rows.predict(terms)
             for name, measured in rows.measured.items():

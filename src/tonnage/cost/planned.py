@@ -12,9 +12,11 @@ from tonnage.cost.options import yearly_owned
 from tonnage.cost.outlook import with_outlook
 from tonnage.cost.where import compare
 from tonnage.errors import InputError
-from tonnage.plan.cost import WAYS, Cost, Where
+from tonnage.plan.cost import WAYS, Cost, Where, YearlyCost
+from tonnage.plan.measurement import Measurement
 from tonnage.plan.pareto import pareto
 from tonnage.plan.plan import Plan
+from tonnage.plan.traffic import HOURS_PER_YEAR
 from tonnage.spec.catalog import find_model
 from tonnage.spec.prices import Prices
 
@@ -28,7 +30,8 @@ def with_cost(plan: Plan, prices: Prices, *, today: date | None = None, where: t
         today: the day on which prices older than a year are named; none are if not given.
         where: the ways to show, and to choose the cheapest from.
     """
-    plan = replace(plan, cost=cost_of(plan, prices, today=today, where=where), autoscaling=with_rent(plan, prices))
+    cost = cost_of(plan, prices, today=today, where=where)
+    plan = replace(plan, cost=cost, autoscaling=with_rent(plan, prices), measurement=_worth(plan, cost))
     if not plan.pareto or plan.demand.offline:
         return plan
     owned = yearly_owned(plan.candidates, traffic_of(plan), prices, plan.scenario.spare_systems)
@@ -50,6 +53,22 @@ def cost_of(plan: Plan, prices: Prices, *, today: date | None = None, where: tup
         return with_outlook(compare(traffic, serving, prices, today=today, model=model, where=where), plan, prices, today)
     job = plan.job or in_proportion(requests, seconds, serving)
     return job_cost(job, (traffic.input_tokens, traffic.output_tokens), serving, prices, model=model, today=today)
+
+
+def _worth(plan: Plan, cost: Cost | None) -> Measurement | None:
+    """What measuring the choice would save a year, by the cheaper of owning and renting it; its price is that of a share of the systems.
+
+    A year of one system fewer saves the same share of the cost, whatever part of it is owned, hosted or powered.
+    """
+    found, choice = plan.measurement, plan.choice
+    if found is None or choice is None or not isinstance(cost, YearlyCost):
+        return found
+    known = [way.total_usd_per_year for way in cost.ways if way.where in ("on-prem", "cloud") and way.total_usd_per_year is not None]
+    if not known:
+        return found
+    of_system = min(known) / choice.systems
+    usd = of_system * found.seconds / 3_600 / HOURS_PER_YEAR
+    return replace(found, usd=usd, saved_usd_per_year=found.saved_systems * of_system - usd)
 
 
 def catalog_id(model: str) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.perf.fitted_terms import acts_on
 from tonnage.perf.own_terms import with_own_terms
+from tonnage.perf.residuals import FEWEST_OWN
 from tonnage.spec.calibration import deployment_key
 
 if TYPE_CHECKING:
@@ -43,11 +44,21 @@ def overlaid(terms: dict[str, Any], calibration: Calibration, gpu: str) -> dict[
 
 
 def calibrated_for(deployment: Deployment, preset: str) -> bool:
-    """Whether a deployment's calibration was measured on it: engine, GPU, model, precision and TP."""
+    """Whether a deployment's calibration was measured on it: engine, GPU, model, precision and TP.
+
+    It counts where it shifted the terms, and where ``FEWEST_OWN`` points or more confirmed the shipped ones.
+    """
     c = deployment.calibration
-    if c is None or not c.changes or deployment.step_source is not None or preset != c.preset or deployment.gpu.name != c.gpu:
+    if c is None or not (c.changes or confirms(c)):
+        return False
+    if deployment.step_source is not None or preset != c.preset or deployment.gpu.name != c.gpu:
         return False
     return deployment_key(deployment.model.name, deployment.precision.name, deployment.parallelism.tp) in c.deployments
+
+
+def confirms(calibration: Calibration) -> bool:
+    """Whether a calibration that keeps the shipped terms rests on points enough to say that these hold for what was measured."""
+    return not calibration.changes and any(points >= FEWEST_OWN for _, _, points in calibration.left_out)
 
 
 def own_terms_of(deployment: Deployment, preset: str) -> bool:
@@ -64,7 +75,8 @@ def calibration_mark(deployment: Deployment, preset: str) -> str:
     if preset != calibration.preset:
         return f"not calibrated: the measurements are of '{calibration.preset}', this is '{preset}'"
     if not calibration.changes:
-        return f"not calibrated: {calibration.data} gave nothing that predicts better than the shipped terms"
+        found = "confirmed" if calibrated_for(deployment, preset) else "not calibrated"
+        return f"{found}: {calibration.data} gave nothing that predicts better than the shipped terms"
     if calibration.terms and deployment.gpu.name != calibration.gpu:
         return f"not calibrated: the terms fitted to {calibration.data} are of {calibration.gpu} alone"
     if deployment.gpu.name != calibration.gpu:

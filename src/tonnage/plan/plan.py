@@ -24,6 +24,7 @@ from tonnage.plan.explanation import Explanation
 from tonnage.plan.fleet_check import FleetCheck
 from tonnage.plan.growth import Growth
 from tonnage.plan.job import JobDone
+from tonnage.plan.measurement import Measurement
 from tonnage.plan.note import Note
 from tonnage.plan.other_serving import OtherServing
 from tonnage.plan.pareto import ParetoPoint
@@ -78,6 +79,7 @@ class Plan(Shown):
         cost: of the choice; None where nothing was chosen.
         aim: what the choice aims at and must not exceed; None where nothing was said of it, and the fewest GPUs are chosen.
         runner_up: the best deployment on another GPU type; None where none was tried or meets the limits.
+        measurement: what measuring the choice would buy; None where that cannot be said.
         measured: the answer of the scenario's own benchmarks; None where it names none.
         pools_instead: the best deployment in two pools, prefill and decode, where it needs fewer GPUs than the choice, whose instances do
             both; None, and not in the JSON, where none does, or none was looked for.
@@ -117,6 +119,7 @@ class Plan(Shown):
     cost: Cost | None = None
     aim: Aim | None = None
     runner_up: RunnerUp | None = None
+    measurement: Measurement | None = None
     measured: Measured | None = None
     autoscaling: Autoscaling | None = None
     pools_instead: OtherServing | None = None

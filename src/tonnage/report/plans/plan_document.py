@@ -25,6 +25,7 @@ from tonnage.report.plans.explained import TITLE as EXPLAINED
 from tonnage.report.plans.explained import explained_items, limits_table, memory_table, step_table
 from tonnage.report.plans.latencies import peak_values, used_share
 from tonnage.report.plans.measured_comparison import beside
+from tonnage.report.plans.measurement import measurement_section
 from tonnage.report.plans.notes import assumptions_section
 from tonnage.report.plans.question import length_text, question_rows
 from tonnage.report.plans.rejected import rejected_section
@@ -99,6 +100,7 @@ def _parts(plan: Plan) -> tuple[Section, ...]:
         job_section(plan),
         autoscaling_section(plan),
         sensitivity_section(plan, _sensitivity(plan)),
+        measurement_section(plan),
         candidates_section(plan, _candidates(plan)),
         _where_it_goes(plan),
         rejected_section(plan),

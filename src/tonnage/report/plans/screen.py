@@ -30,6 +30,7 @@ from tonnage.report.plans.existing import day_text, existing_text, growth_text
 from tonnage.report.plans.explained import explained_section
 from tonnage.report.plans.latencies import at_peak_text, latency
 from tonnage.report.plans.measured_comparison import measured_text
+from tonnage.report.plans.measurement import measurement_text
 from tonnage.report.plans.notes import warning_text
 from tonnage.report.plans.question import lengths_text, question_rows
 from tonnage.report.plans.rejected import nearest_table, reachable_text
@@ -47,7 +48,20 @@ BRIEF = 10
 """Lines of --brief at most."""
 WARNED = 3
 """Warnings that a first screen and a first page show."""
-SPARED = ("Smaller", "Capacity", "Measured", "Router", "Prefix hits", "Runner-up", "A day", "Autoscaling", "Standby", "Growth", "Risk")
+SPARED = (
+    "Smaller",
+    "Capacity",
+    "Measured",
+    "Measuring",
+    "Router",
+    "Prefix hits",
+    "Runner-up",
+    "A day",
+    "Autoscaling",
+    "Standby",
+    "Growth",
+    "Risk",
+)
 """Lines that go where there are too many, the first to go first."""
 RESTS = "The answer rests in part on values that were not measured on this GPU and engine."
 LABEL = 13
@@ -75,6 +89,7 @@ def answer_rows(plan: Plan) -> Rows:
             ("Cost", cost_text(plan)),
             ("Runner-up", runner_up_text(plan)),
             ("Risk", risk_text(plan, best)),
+            ("Measuring", measurement_text(plan.measurement)),
             ("Router", router_text(plan.routers, plan.scenario.limits_that_count, serving(plan, best))),
             ("Growth", "" if plan.growth is None else growth_text(plan.growth, best.systems)),
             ("Standby", "" if best.standby is None else standby_text(best.standby)),

@@ -1,0 +1,262 @@
+"""What measuring the choice of a plan would buy: fewer systems on average, before anybody has measured.
+
+Steps take F times as long as predicted, and F is distributed as the held-out errors say (``sizing.loads.confidence``). Of the variance of
+its logarithm a calibration leaves a share k²: that of the errors of calibrated predictions, and of the rest as much as the points cannot
+tell (``design``). What it finds is as wide as the variance that it takes away: the law of total variance. So if it finds a time at the
+quantile q of what it may find, the number of systems at a confidence p afterwards is the one at the factor
+
+    log f(p) = median + sqrt(1 − k²) · (Q(q) − median) + k · (Q(p) − median),
+
+where Q are the quantiles of the logarithm now. The expected number is the mean over q: what an experiment is worth before it is made
+(Raiffa and Schlaifer, "Applied Statistical Decision Theory", 1961). With k = 1 nothing changes, and p and q together never say more than Q.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tonnage.errors import InputError
+from tonnage.perf.start import start_seconds
+from tonnage.plan.confidence import BESIDE, MOST_TIMES, percent_key
+from tonnage.plan.measurement import Measurement, Sweep
+from tonnage.sizing.loads.confidence import Slowdown, StepErrors, factors_at, metric_of
+from tonnage.sizing.loads.instance import QUICK
+from tonnage.sizing.loads.ready import Ready
+from tonnage.sizing.search.contender import Contender
+from tonnage.sizing.search.narrowed import narrowed
+from tonnage.sizing.search.search_space import prepare
+from tonnage.spec.catalog import find_gpu
+
+if TYPE_CHECKING:
+    from tonnage.calibration.design import Design
+    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.plan import Plan
+    from tonnage.sizing.loads.runs import Runs
+    from tonnage.sizing.question import Question
+
+FOUND = (0.05, 0.25, 0.5, 0.75, 0.95)
+"""Quantiles of what a calibration may find at which the load of an instance is looked at; between them it is interpolated."""
+
+OUTCOMES = tuple((i + 0.5) / 40 for i in range(40))
+"""Quantiles over which the number of systems is averaged."""
+
+HALF_OF = (0.1, 0.9)
+"""The quantiles between which the widths of two distributions are compared: the 80 % interval that is calibrated on held-out rows."""
+
+LEAST_SECONDS, LIFETIMES, STEP_SECONDS = 60, 10, 10
+"""How long each load of a sweep sends: so long at least, so many times the time of a request, in whole steps."""
+
+
+def with_measurement(plan: Plan, question: Question, runs: Runs) -> Plan:
+    """The plan with what measuring its choice would buy.
+
+    Args:
+        plan: the finished answer.
+        question: what was asked.
+        runs: the memory of its search, from which all loads but a few short ones are read.
+    """
+    return replace(plan, measurement=measurement(question, plan, runs))
+
+
+def measurement(question: Question, plan: Plan, runs: Runs) -> Measurement | None:
+    """What measuring the choice would buy; None where it cannot be said.
+
+    It is said of a choice whose number of systems is predicted with the shipped terms, at a confidence. A job and a replayed recording are
+    left out: their loads are not read from runs of one instance.
+    """
+    choice = plan.choice
+    if choice is None or not question.deepen or plan.existing is not None or not _measurable(question, choice):
+        return None
+    contender, clients = contender_of(question, choice, runs), choice.concurrency_per_instance
+    if contender is None or clients is None:
+        return None
+    from tonnage.calibration.design import design
+
+    deciding = metric_of(choice.binds)
+    rate = choice.sized_rate if question.load == "open" else None
+    points = design(contender.running, deciding, rate=rate, clients=clients)
+    if points is None:
+        return None
+    return _Outcomes(contender=contender, choice=choice, points=points).measurement(deciding)
+
+
+def _measurable(question: Question, choice: Candidate) -> bool:
+    """Whether the deployment is one that can be measured and calibrated, and that nobody has calibrated yet."""
+    known = question.calibration is None and question.step_source is None
+    traffic = question.recording is None and not question.offline
+    if not (known and traffic) or choice.confidence is None or len(choice.pools) != 1 or choice.knobs is None:
+        return False
+    if choice.parallelism.pp > 1 or choice.engine != choice.engine_preset or choice.knobs.scheduler == "static":
+        return False
+    try:
+        return find_gpu(choice.gpu).name == choice.gpu
+    except InputError:  # hardware that a file describes gets terms of its own
+        return False
+
+
+def contender_of(question: Question, choice: Candidate, runs: Runs) -> Contender | None:
+    """The chosen deployment under the load of the question, with the runs of the search."""
+    asked = narrowed(question, choice)
+    for one in prepare(asked, runs):
+        if isinstance(one, Ready) and one.trial.deployment.knobs == choice.knobs and one.trial.deployment.speculation is None:
+            return Contender(question=asked, ready=one, runs=runs)
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Afterwards(StepErrors):
+    """The errors of a prediction after a calibration that finds steps at a quantile of what it may find.
+
+    Attributes:
+        kept: the width that is left, as a share of that of the errors now.
+        found: the quantile.
+    """
+
+    kept: float
+    found: float
+
+    def factor(self, p: float) -> float:
+        """As without a calibration, with the width that is left around what was found."""
+        middle, low, high = (math.log(super(Afterwards, self).factor(each)) for each in (0.5, self.found, p))
+        return math.exp(middle + math.sqrt(1 - self.kept**2) * (low - middle) + self.kept * (high - middle))
+
+
+def width_left(errors: StepErrors, left: float) -> float:
+    """The width of a prediction's error after a calibration, as a share of that before it.
+
+    Args:
+        errors: before it.
+        left: share of the variance that the measured points cannot tell, of what a calibration can tell at all.
+    """
+    calibrated = replace(errors, regime=replace(errors.regime, calibrated=True))
+    before, after = (math.log(one.factor(HALF_OF[1]) / one.factor(HALF_OF[0])) for one in (errors, calibrated))
+    share = min((after / before) ** 2, 1.0)
+    return math.sqrt(share + (1 - share) * left)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Outcomes:
+    """The systems that a load takes after calibrations of the choice.
+
+    Attributes:
+        contender: the choice under its load.
+        choice: as the plan has it.
+        points: that are measured.
+    """
+
+    contender: Contender
+    choice: Candidate
+    points: Design
+
+    def measurement(self, deciding: str) -> Measurement:
+        """All that is said of them; ``deciding`` is the metric that ends the load."""
+        question, sweeps = self.contender.question, tuple(self._sweeps())
+        asked, now = question.confidence, self._now()
+        found = {level: self._systems(self._rate(self._after(level, 0.5))) for level in sorted({*BESIDE, asked})}
+        return Measurement(
+            model=self.contender.instance.deployment.model.name,
+            confidence=asked,
+            sweeps=sweeps,
+            seconds=self._seconds(sweeps),
+            left=self.points.left_of[deciding],
+            systems=now,
+            after=self._between(now, {percent_key(level): count for level, count in found.items()}),
+            expected_systems=None if now.get(percent_key(asked)) is None else self._expected(asked),
+        )
+
+    def _now(self) -> dict[str, int | None]:
+        """Systems at each confidence, with all that stands by."""
+        confidence = self.choice.confidence
+        systems = {} if confidence is None else confidence.systems
+        return {level: None if count is None else count + self._standby for level, count in systems.items()}
+
+    @property
+    def _standby(self) -> int:
+        """Systems that stand by, and that the confidence does not count."""
+        return 0 if self.choice.standby is None else self.choice.standby.extra_systems
+
+    @property
+    def _level(self) -> float | None:
+        """The confidence that decided the number of systems; None where the prediction as it is did."""
+        confidence, asked = self.choice.confidence, self.contender.question.confidence
+        levels = sorted({level for level in (*BESIDE, asked) if level <= asked}, reverse=True)
+        return next((level for level in levels if confidence is not None and confidence.systems.get(percent_key(level)) is not None), None)
+
+    def _after(self, level: float, found: float) -> Slowdown:
+        """By which factors times are longer at a confidence after a calibration that finds them at a quantile."""
+        errors = self.contender.errors
+        after = {
+            name: Afterwards(
+                metric=one.metric,
+                regime=one.regime,
+                residuals=one.residuals,
+                kept=width_left(one, self.points.left_of.get(name, 1.0)),
+                found=found,
+            )
+            for name, one in errors.items()
+        }
+        return factors_at(after, level).times(self.contender.question.step_factor)
+
+    def _capacity(self, slowdown: Slowdown) -> float:
+        return self.contender.capacity(self.choice.instances, slowdown, care=QUICK).rate
+
+    def _rate(self, slowdown: Slowdown) -> float:
+        """Requests per second of one instance: those of short runs, scaled so that now they are what the plan counts on; 0 for none."""
+        level = self._level
+        own = self._capacity(self.contender.as_asked if level is None else self.contender.slowdown(level))
+        return self._capacity(slowdown) * (self.choice.sized_rate / own if own > 0 else 1.0)
+
+    def _systems(self, rate: float) -> int | None:
+        """Systems of instances that carry so much each, spare and standby ones included; None where nobody would buy them."""
+        contender = self.contender
+        if rate <= 0:
+            return None
+        found = contender.layout.carrying(contender.load, rate).systems + contender.question.spare + self._standby
+        return found if found <= MOST_TIMES * self.choice.systems else None
+
+    def _between(self, now: Mapping[str, int | None], found: Mapping[str, int | None]) -> dict[str, int | None]:
+        """The systems afterwards, no further from those at 50 % than now: a difference beyond is scatter of runs."""
+        middle = now.get(percent_key(BESIDE[0]))
+        kept: dict[str, int | None] = {}
+        for level, after in found.items():
+            before = now.get(level)
+            count = after if after is None or middle is None else max(after, middle)
+            kept[level] = before if count is None else count if before is None else min(count, before)
+        return kept
+
+    def _expected(self, level: float) -> float:
+        """The mean number of systems at a confidence over what a calibration may find; one that nobody would buy counts as the most.
+
+        The load of an instance is looked at at ``FOUND`` and interpolated between them, in logarithms.
+        """
+        least = self.contender.load / (MOST_TIMES * self.choice.instances)
+        rates = [max(self._rate(self._after(level, found)), least) for found in FOUND]
+        between = np.exp(np.interp(OUTCOMES, FOUND, np.log(rates)))
+        most = MOST_TIMES * self.choice.systems
+        counts = [self._systems(float(rate)) or most for rate in between]
+        return float(np.mean(counts))
+
+    def _sweeps(self) -> list[Sweep]:
+        """The points by their lengths, those that were chosen first first."""
+        kinds: dict[tuple[int, int], list[int]] = {}
+        for place, point in enumerate(self.points.points):
+            kinds.setdefault((point.isl, point.osl), []).append(place)
+        return [
+            Sweep(isl=isl, osl=osl, concurrency=tuple(sorted(self.points.points[i].clients for i in places)), seconds=self._sending(places))
+            for (isl, osl), places in kinds.items()
+        ]
+
+    def _sending(self, places: list[int]) -> int:
+        """Seconds that each load of a sweep sends."""
+        longest = LIFETIMES * max(self.points.e2e_s[place] for place in places)
+        return math.ceil(max(longest, LEAST_SECONDS) / STEP_SECONDS) * STEP_SECONDS
+
+    def _seconds(self, sweeps: tuple[Sweep, ...]) -> float:
+        """Seconds that an instance takes to start and to answer all of them."""
+        sending = sum(len(sweep.concurrency) * sweep.seconds for sweep in sweeps)
+        return start_seconds(self.contender.instance.deployment) + sending + sum(self.points.e2e_s)
