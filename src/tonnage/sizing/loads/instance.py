@@ -346,15 +346,16 @@ class Instance:
     def together(self, trace: Trace, instances: int, router: str) -> Requests:
         """A run of given requests on so many of the instances behind a router.
 
-        The attention ranks of an instance are endpoints of their own to the router, as behind vLLM's external load balancing. One
-        instance by itself gives them requests in turn (``serve``). Where prompts share something, each instance is simulated with its
-        cache, and a router that looks at the load chooses as it would among engines that compute what caches leave of the prompts.
+        The attention ranks of an instance are endpoints of their own to the router, as behind vLLM's external load balancing. Where
+        prompts share something, each instance is simulated with its cache, gives its ranks requests in turn (``serve``), and a router that
+        looks at the load chooses as it would among engines that compute what caches leave of the prompts.
         """
-        if instances == 1:
-            return self.serve(trace)
         sharing = self.traffic.sharing
         if trace.contents is None or sharing is None:
-            return self._routed(trace, instances, router).requests
+            alone = instances * self.deployment.parallelism.dp == 1
+            return self.serve(trace) if alone else self._routed(trace, instances, router).requests
+        if instances == 1:
+            return self.serve(trace)
         if sharing.balanced(router) and trace.pause_ps is None:
             computed = trace.isl - sharing.common_tokens(trace) if self.knobs.prefix_caching else trace.isl
             chosen = self._routed(replace(trace, isl=computed, contents=None), instances, router).chosen
