@@ -265,10 +265,9 @@ def _of_a_job(arguments: Arguments, plan: Plan) -> Iterator[Claim]:
             )
 
 
-def questions(seed: int, count: int, first: int = 0) -> Iterator[tuple[int, Arguments]]:
-    """So many drawn questions with their places, each from random numbers of its own."""
-    for place in range(first, first + count):
-        yield place, drawn(np.random.default_rng([seed, place]))
+def drawn_at(seed: int, place: int) -> Arguments:
+    """The question at a place, from random numbers of its own."""
+    return drawn(np.random.default_rng([seed, place]))
 
 
 def main() -> None:
@@ -279,7 +278,8 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="place of the first question")
     parser.add_argument("--sensitivity", action="store_true", help="the rows of the sensitivity of five models")
     asked = parser.parse_args()
-    listed = enumerate(SENSITIVITY) if asked.sensitivity else questions(asked.seed, asked.questions, asked.first)
+    places = range(asked.first, asked.first + asked.questions)
+    listed = enumerate(SENSITIVITY) if asked.sensitivity else ((place, drawn_at(asked.seed, place)) for place in places)
     total = false = 0
     for place, arguments in listed:
         began = time.process_time()
