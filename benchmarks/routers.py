@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tonnage.api.asked.deployment import deployment_of
+from tonnage.api.size import ask
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import DURATIONS
@@ -28,6 +29,14 @@ from tonnage.simulator.engine import Engine
 from tonnage.simulator.failures import Failures, Retry, outages_of
 from tonnage.simulator.kernel.fleet import run_fleet
 from tonnage.simulator.shared_fleet import simulate_shared_fleet
+from tonnage.sizing.loads.capacity import find_capacity
+from tonnage.sizing.loads.fleet_check import fleet_record
+from tonnage.sizing.loads.instance import Instance
+from tonnage.sizing.loads.ready import Ready
+from tonnage.sizing.loads.runs import Runs
+from tonnage.sizing.question import Question
+from tonnage.sizing.search.search_space import prepare
+from tonnage.spec.deployment import Limit
 from tonnage.spec.pause import Pause
 from tonnage.spec.sessions import Sessions
 from tonnage.spec.workload import Lengths, OpenLoop, Trace, Workload
@@ -111,6 +120,59 @@ def conversations(title: str, count: int, rate: float, requests: int) -> None:
     print()
 
 
+ASKED: tuple[dict[str, Any], ...] = (
+    {"model": "llama-3.1-8b", "gpu": "h100", "precision": "fp8", "tp": 1, "engine": "vllm", "isl": 2000, "osl": 200},
+    {"model": "llama-3.1-8b", "gpu": "l40s", "precision": "fp8", "tp": 1, "engine": "tensorrt-llm", "isl": 500, "osl": 300},
+    {"model": "llama-3.1-70b", "gpu": "h100", "precision": "fp8", "tp": 4, "engine": "vllm", "isl": 4000, "osl": 500},
+    {"model": "llama-3.1-70b", "gpu": "b200", "precision": "fp8", "tp": 2, "engine": "tensorrt-llm", "isl": 100_000, "osl": 1000},
+    {"model": "qwen3-32b", "gpu": "h200", "precision": "fp8", "tp": 1, "engine": "sglang", "isl": 1000, "osl": 1000},
+    {"model": "gpt-oss-120b", "gpu": "b200", "tp": 1, "engine": "vllm", "isl": 3000, "osl": 600},
+    {"model": "qwen3-30b-a3b", "gpu": "b300", "precision": "fp8", "tp": 1, "engine": "vllm", "isl": 8000, "osl": 400},
+    {"model": "llama-3.1-8b", "gpu": "b200", "precision": "fp8", "tp": 1, "engine": "vllm", "isl": "lognormal:3000,3000", "osl": 150},
+    {"model": "llama-3.3-70b", "gpu": "h200", "precision": "fp8", "tp": 2, "engine": "vllm", "isl": 6000, "osl": 100},
+    {"model": "kimi-k2.6", "gpu": "b300", "tp": 8, "engine": "tensorrt-llm", "isl": 8000, "osl": 800},
+)
+"""Questions whose lengths are drawn within ±20 %, or as they say."""
+
+BUSY = 0.85
+"""Share of what the instances complete at most."""
+
+
+def asked_instance(question: Question) -> Instance:
+    """An instance of the only deployment of a question."""
+    return next(found.instance for found in prepare(question, Runs()) if isinstance(found, Ready))
+
+
+def questions(title: str) -> None:
+    """The 95th percentile of TTFT of 16 instances at ``BUSY``, behind the three routers."""
+    names = ("random", "power-of-two", "least-outstanding")
+    print(f"{title}\n\n{'':58} " + " ".join(f"{name:>17}" for name in names))
+    for asked in ASKED:
+        instance = asked_instance(ask(**asked, peak_rps=1).questions[0])
+        rate = BUSY * Runs().saturation(instance) * 16
+        found = [fleet_record(instance, rate, 16, name)[0] for name in names]
+        p95 = [np.percentile((one.first_token_ns - one.due_ns) / 1e6, 95) for one in found]
+        said = f"{asked['model']} {asked['gpu']} TP {asked['tp']} {asked['engine']} {asked['isl']}/{asked['osl']}"
+        print(f"{said:58} " + " ".join(f"{one:17,.0f}" for one in p95), flush=True)
+    print()
+
+
+def stand_ins(title: str) -> None:
+    """What each of 64 instances carries more than each of 16 that stand for them, inside the TTFT that 16 have under ``BUSY``."""
+    print(f"{title}\n\n{'':58} {'Poisson':>9} {'gamma, CV 3':>12}")
+    for asked in ASKED[:3]:
+        more = []
+        for bursts in ({}, {"arrivals": "gamma", "cv": 3}):
+            instance, runs = asked_instance(ask(**asked, **bursts, peak_rps=1).questions[0]), Runs()
+            at_busy = fleet_record(instance, BUSY * runs.saturation(instance) * 16, 16)[0]
+            limit = Limit(metric="ttft", statistic="p95", seconds=float(np.percentile(at_busy.first_token_ns - at_busy.due_ns, 95)) / 1e9)
+            few, many = (find_capacity(runs, instance, (limit,), instances=count).rate for count in (16, 64))
+            more.append(f"{many / few - 1:+.1%}")
+        said = f"{asked['model']} {asked['gpu']} TP {asked['tp']} {asked['engine']} {asked['isl']}/{asked['osl']}"
+        print(f"{said:58} {more[0]:>9} {more[1]:>12}", flush=True)
+    print()
+
+
 def main() -> None:
     """Print the tables, times in milliseconds."""
     parser = argparse.ArgumentParser(description="what a router is worth")
@@ -146,6 +208,12 @@ def main() -> None:
     title = "conversations of 6 turns on 4 instances, 60 requests/s"
     if only in title:
         conversations(title, 4, 60.0, 6_000)
+    title = "TTFT p95 of ten questions, 16 instances at 85 % of what they complete"
+    if only in title:
+        questions(title)
+    title = "what each of 64 instances carries, over 16 that stand for them"
+    if only in title:
+        stand_ins(title)
 
 
 if __name__ == "__main__":

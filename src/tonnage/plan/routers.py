@@ -14,8 +14,7 @@ class BehindRouter:
 
     Attributes:
         router: a name of ``simulator.router``.
-        systems: the fewest, without spare ones, that were seen to hold the limits behind it at the asked confidence; None where no number
-            was. A plan takes no fewer than what one instance carries by itself asks for, although a router that looks may need fewer.
+        systems: the fewest, without spare ones, that hold the limits behind it at the asked confidence; None where no number does.
         ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies of the systems of the plan at the peak, as predicted, in milliseconds.
     """
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.plan.pareto import pareto
@@ -22,7 +21,6 @@ from tonnage.sizing.parallel import parallel
 from tonnage.sizing.percentile import percentile_answer
 from tonnage.sizing.progress import Progress, Steps, no_progress
 from tonnage.sizing.question import Question
-from tonnage.sizing.search.aims import ShortestAnswers
 from tonnage.sizing.search.candidate import candidate
 from tonnage.sizing.search.reachable import reachable
 from tonnage.sizing.search.search import Search
@@ -67,8 +65,6 @@ def size(
     if question.have:
         have, question, seeds = existing(question, runs, steps, workers)
     search = Search(question=question, runs=runs, steps=steps, workers=workers, prune=prune, seeds=seeds)
-    if question.objective == "latency" and (fewest := replace(search, rows=False).answer().best) is not None:
-        search = replace(search, aim=ShortestAnswers(fewest))
     found = search.answer()
     candidates = _candidates(question, found, workers)
     best = found.best

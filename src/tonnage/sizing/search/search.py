@@ -26,7 +26,7 @@ from tonnage.sizing.loads.instance import QUICK, SURE, Care
 from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.parallel import parallel
 from tonnage.sizing.progress import Steps
-from tonnage.sizing.search.aims import Aim, FewestGpus, MostLoad
+from tonnage.sizing.search.aims import Aim, FewestGpus, MostLoad, ShortestAnswers
 from tonnage.sizing.search.contender import Contender, Sized
 from tonnage.sizing.search.pooled import contenders_of, poolable
 from tonnage.sizing.search.search_space import prepare
@@ -118,12 +118,20 @@ class Search:
         return (unsure, *self.aim.key(one), one.ready.place)
 
     def answer(self) -> Answer:
-        """Find what carries the load on the fewest GPUs.
+        """Find what carries the load on the fewest GPUs, or answers soonest on hardly more.
 
         Raises:
             InputError: the question contradicts itself.
             KeyboardInterrupt: passed on once the running simulations have ended.
         """
+        if self.question.objective == "latency" and isinstance(self.aim, FewestGpus):
+            fewest = replace(self, rows=False)._answer().best
+            if fewest is not None:
+                return replace(self, aim=ShortestAnswers(fewest))._answer()
+        return self._answer()
+
+    def _answer(self) -> Answer:
+        """The answer by the aim."""
         prepared = poolable(self.question, prepare(self.question, self.runs))
         contenders = contenders_of(self.question, [one for one in prepared if isinstance(one, Ready)], self.runs)
         seeds = contenders_of(self.question, self.seeds, self.runs)
