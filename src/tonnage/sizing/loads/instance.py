@@ -76,8 +76,9 @@ MEASURED = (0.2, 0.97)
 """Share of a run's requests, in order of arrival, that the statistics are over: neither ramp nor drain."""
 
 TOGETHER, TOGETHER_BURSTY = 16, 64
-"""Most instances that stand for a larger fleet while loads are searched. Behind least outstanding requests 16 instances carry 0 to 2 % less
-each than 64 do, so that the larger fleet is on the safe side; of bursty arrivals 16 carry 4 to 14 % less (``./benchmark routers --only stand``)."""
+"""Most instances that stand for a larger fleet while loads are searched. Behind least outstanding requests 16 instances carry 0 to 2 %
+less each than 64 do, so that the larger fleet is on the safe side; of bursty arrivals 16 carry 4 to 14 % less (``./benchmark routers --only
+stand``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
