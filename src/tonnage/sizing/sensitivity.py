@@ -76,11 +76,9 @@ def changed_question(question: Question, name: Input, change: float) -> Question
 def again(search: Search, question: Question, *, care: Care = SURE) -> Answer:
     """The answer to another question, without what is said beside the best.
 
-    With ``QUICK`` short runs decide where rounding up to systems leaves no doubt about their number; which answers are the shortest
-    depends on the systems of every deployment, about which there is always doubt.
+    With ``QUICK`` short runs decide where rounding up to systems leaves no doubt about their number.
     """
     asked = replace(question, have=(), growth_per_month=None)
-    care = SURE if question.objective == "latency" else care
     another = replace(search, question=asked, steps=Steps(), workers=1, rows=False, seeds=(), care=care)
     found = another.answer()
     if care == QUICK and found.best is not None and found.best.in_doubt:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tonnage.plan.plan import MOST_GPUS
 from tonnage.plan.reason import NeedsMoreGpus
+from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.search.contender import Sized
 
 if TYPE_CHECKING:
@@ -114,8 +115,13 @@ class ShortestAnswers:
         return (one.instance.alone_e2e_s,)
 
     def rate_to_beat(self, one: Contender, best: Sized) -> float:
-        """Any, unless an empty engine is slower than the other at its peak."""
-        return 0.0 if one.instance.alone_e2e_s * one.question.step_factor < self.key(best)[0] else math.inf
+        """Any, unless an empty engine, or the most GPUs that count, are slower than the other at its peak."""
+        shortest, slower = self.key(best)[0], one.question.step_factor
+        if one.instance.alone_e2e_s * slower >= shortest:
+            return math.inf
+        most = math.floor(MOST_GPUS * self.fewest.gpus / one.ready.trial.system.gpus) - one.question.spare
+        most = most // one.layout.systems_per_instance * one.layout.systems_per_instance
+        return 0.0 if most > 0 and self._e2e_s(one, most) < shortest else math.inf
 
     def rate_to_save(self, one: Contender, best: Sized) -> float:
         """No knob is tried for a shorter answer."""
@@ -124,6 +130,8 @@ class ShortestAnswers:
     def sized(self, one: Contender, slowdown: Slowdown, above: float, care: Care) -> tuple[int, Capacity] | Reason:
         """The fewest systems that carry the load."""
         found = one.needed(slowdown, care=care)
+        if isinstance(found, tuple) and care == QUICK and one.in_doubt(found[0], found[1].rate):
+            found = one.needed(slowdown)  # one system more or less makes another answer the shortest
         if not isinstance(found, tuple):
             return found
         gpus = (found[0] + one.question.spare) * one.ready.trial.system.gpus
@@ -134,5 +142,8 @@ class ShortestAnswers:
 
     def key(self, one: Sized) -> Key:
         """Seconds of an answer at the peak, then GPUs."""
-        seen = one.contender.at_peak().seen(one.systems)
-        return (1e-3 * seen.summary.statistic_ms("e2e", "mean"), one.gpus, one.gpus_exact)
+        return (self._e2e_s(one.contender, one.systems), one.gpus, one.gpus_exact)
+
+    def _e2e_s(self, one: Contender, systems: int) -> float:
+        """Mean seconds of an answer of so many systems at the peak."""
+        return 1e-3 * one.at_peak().seen(systems).summary.statistic_ms("e2e", "mean")
