@@ -13,7 +13,7 @@ from tonnage.plan.fleet_check import FleetCheck, FleetRun
 from tonnage.plan.limit import Breach, limit_of
 from tonnage.results.metrics import summarize
 from tonnage.sizing.loads.balanced import balanced_trace
-from tonnage.sizing.loads.instance import LOADED, WITHIN_S, Instance, burst_factor, middle
+from tonnage.sizing.loads.instance import WITHIN_S, Instance, burst_factor, middle
 from tonnage.sizing.loads.limits import statistic_s
 from tonnage.sizing.loads.load_scan import STABLE
 from tonnage.sizing.loads.runs import Seen
@@ -99,7 +99,7 @@ def fleet_record(
         return instance.together(whole, instances, router), len(whole)
     shown = simulated_of(instance, instances, rate)
     share = rate / instances
-    in_flight = min(instance.in_flight, LOADED * share * instance.alone_e2e_s)
+    in_flight = instance.in_flight_at(share)
     burst = burst_factor(traffic.process, traffic.cv)
     each = min(max(LEAST_REQUESTS, LIFETIMES * in_flight, burst * LEAST_IN_ALL / shown), max(WITHIN_S * share, 1.0))
     drawn = traffic.seed + SEED_STEP + seed

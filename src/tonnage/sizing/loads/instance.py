@@ -7,6 +7,8 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, Literal
 
+import numpy as np
+
 from tonnage.errors import DoesNotFit
 from tonnage.perf.pipeline import estimated_instance
 from tonnage.perf.step import StepModel, batch_seconds, context_seconds
@@ -48,8 +50,9 @@ FEWEST_SHARING = (1_000, 2_000, 8_000)
 LIVES = (2, 4, 8)
 """Fewest requests of a run of each length, in times what is in flight; the first of them fill the engines and are not measured."""
 
-LOADED = 3
-"""Latency under load over that of an empty engine; the length of a run is made for that many requests in flight."""
+LOADED, QUEUED = 3, 1.5
+"""Latency under load over that of an empty engine, and over that of a batch as full as the load fills it: the length of a run is made for
+as many requests in flight as the longer of both leaves."""
 
 ALONE_REQUESTS = 100
 """Requests of the run of a single client: what no load can beat."""
@@ -279,9 +282,22 @@ class Instance:
         most = max(1, min(most, TOGETHER_BURSTY // self.deployment.parallelism.dp))
         return instances if instances <= min(8, most) else min(instances // 2 * 2 if instances <= 16 else instances // 8 * 8, most)
 
+    def in_flight_at(self, rate: float) -> float:
+        """Closed form: requests that the instance holds at ``rate`` requests per second, rather more than less."""
+        crowded = 0.0 if self.step.drafting is not None else float(np.interp(rate, *self._filled))
+        return min(self.in_flight, max(LOADED * rate * self.alone_e2e_s, QUEUED * crowded))
+
+    @cached_property
+    def _filled(self) -> tuple[list[float], list[float]]:
+        """Requests per second with ever larger batches, always full, and how many requests are in flight then; beyond, all that fit."""
+        dp, osl = self.deployment.parallelism.dp, self.traffic.osl.mean
+        batches = [*(2**place for place in range((self.batch - 1).bit_length())), self.batch]
+        rates = [dp * batch / (osl * self.token_seconds(batch)) for batch in batches]
+        return list(np.maximum.accumulate(rates)), [float(dp * batch) for batch in batches]
+
     def requests_of(self, rate: float, length: Length, instances: int = 1) -> int:
         """Requests of a run at ``rate`` for each instance, one of few numbers so that runs share their draws."""
-        in_flight = instances * min(self.in_flight, math.ceil(LOADED * rate * self.alone_e2e_s))
+        in_flight = instances * math.ceil(self.in_flight_at(rate))
         fewest = FEWEST if self.traffic.sharing is None else FEWEST_SHARING
         least = max(fewest[length] * burst_factor(self.traffic.process, self.traffic.cv), LIVES[length] * in_flight)
         least *= FOLLOWED if self.traffic.sharing is not None and self.traffic.sharing.follows else 1

@@ -23,7 +23,7 @@ T = TypeVar("T")
 SATURATED_BATCHES = 10
 """Length, in batches, of the run that measures saturation: in a shorter one, the first batch, which finishes together, distorts it."""
 
-SATURATED_LEAST, SATURATED_MOST = 4_000, 12_000
+SATURATED_LEAST, SATURATED_MOST = 4_000, 48_000
 """Fewest and most requests of that run; large batches settle sooner."""
 
 OVERLOAD = 1.3

@@ -13,7 +13,7 @@ from tonnage.perf.step_terms import ATTENTION
 from tonnage.simulator.disaggregated import engines, link_between
 from tonnage.simulator.kernel.pools import run_pools
 from tonnage.simulator.pools import check_pools, simulate_pools
-from tonnage.sizing.loads.instance import ALONE_EQUAL, ALONE_REQUESTS, Instance
+from tonnage.sizing.loads.instance import ALONE_EQUAL, ALONE_REQUESTS, LOADED, Instance
 from tonnage.spec.workload import OpenLoop, Trace
 from tonnage.units import to_ps
 
@@ -100,6 +100,11 @@ class TwoPools(Instance):
     def _decoding(self) -> list[Engine]:
         """An engine of the decode pool, at time 0."""
         return engines(self.other.step, self.other.knobs, self.other.memory, 1, inside=True)
+
+    def in_flight_at(self, rate: float) -> float:
+        """Closed form: requests that both pools hold at ``rate`` requests per second, rather more than less."""
+        held = self.decode * self.other.in_flight_at(rate / self.decode)
+        return min(self.in_flight, max(LOADED * rate * self.alone_e2e_s, held))
 
     def serve(self, trace: Trace, step: StepModel | None = None) -> Requests:
         """A run of given requests behind the router of the traffic."""
