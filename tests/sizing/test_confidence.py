@@ -21,6 +21,8 @@ from tonnage.perf.regime import Regime
 from tonnage.perf.residuals import LEVELS, Residuals
 from tonnage.plan.confidence import MOST_TIMES
 from tonnage.plan.plan import Plan
+from tonnage.report.plans.candidates import candidates_table
+from tonnage.report.plans.confidence import chance_text
 from tonnage.report.plans.plan_document import full_text
 from tonnage.report.writers.terminal import terminal
 from tonnage.sizing.loads.capacity import find_capacity
@@ -226,9 +228,11 @@ def test_the_plan_its_table_and_its_json_hold_the_confidence_of_every_candidate(
     plan = api.size(**{**ASKED, "engine": "nim-2024", "tpot": "mean<=25ms", "peak_rps": 100, "tp": "1,2"})
     assert all(c.confidence is not None for c in plan.candidates)
     assert [c["confidence"]["meets"] for c in plan.to_json()["candidates"]] == [c.confidence.meets for c in plan.candidates]
-    shown = terminal(full_text((plan,)))
-    assert "P(meets)" in shown
-    assert f"{plan.choice.confidence.meets:.0%}" in shown
+    table = candidates_table(plan)
+    assert table is not None
+    column = table.header.index("P(meets)")
+    assert [row[column] for row in table.rows] == [chance_text(c.confidence.meets) for c in plan.candidates]
+    assert "P(meets) is the probability" in terminal(full_text((plan,)))
 
 
 def test_a_job_and_a_recording_are_decided_by_confidence_too() -> None:
