@@ -228,7 +228,7 @@ def warning_text(warning: warnings.Warning) -> str:
             one, other = ("prompts", "answers") if warning.which == "isl" else ("answers", "prompts")
             share = f"{abs(100 * warning.change):.0f}% shorter"
             return (
-                f"shorten {one} first: {share} they save {number(warning.saved)} systems before rounding, {other} "
+                f"shorten {one} first: {share} {one} save {number(warning.saved)} systems before rounding, {share} {other} "
                 f"{number(warning.other_saved)}"
             )
         case warnings.LimitHalvesThroughput():
