@@ -29,7 +29,7 @@ IDENTITY = ("GPU", "format", "TP", "engine")
 PREDICTED = "P(meets) is the probability that this number of systems meets the limits."
 PARTLY_KNOWN = ("P(meets)", "TTFT p95 ms", "TPOT ms", "E2E ms", "USD a year")
 """Columns that go where no row has a value for them."""
-SPARED = ("req/s per instance", "E2E ms", "USD a year", "TPOT ms", "P(meets)", "req/s per 8 GPUs", "TTFT p95 ms", "bound by")
+SPARED = ("req/s per instance", "E2E ms", "USD a year", "TPOT ms", "req/s per 8 GPUs", "TTFT p95 ms", "bound by", "P(meets)")
 """Columns that a narrow page does without, the first to go first."""
 SPARED_BESIDE = ("bound by", "TTFT p95", "USD a year", "systems")
 """Likewise of a first screen."""

@@ -87,9 +87,9 @@ def nearest_table(plan: Plan, most: int) -> Table | None:
     None where every GPU is, or where the line of what is reachable says the same of the only one.
     """
     found = _left_out(plan)
-    if len(found) == 1 and isinstance(found[0].reason, why.BrokenAtAnyLoad) and plan.reachable is not None:
-        if {one.deployment for one in plan.reachable.best} == {found[0].identity}:
-            return None
+    reached = set() if plan.reachable is None else {one.deployment for one in plan.reachable.best}
+    if len(found) == 1 and isinstance(found[0].reason, why.BrokenAtAnyLoad) and reached == {found[0].identity}:
+        return None
     rows = tuple((one.gpu, _name(one), reason_text(one.reason)) for one in found[:most])
     more = f"… and {counted(len(found) - most, 'more GPU')}" if len(found) > most else ""
     header = ("GPU", "nearest deployment", "why it fails")

@@ -82,7 +82,7 @@ def _systems(planned: int, row: BehindRouter) -> str:
 
 
 def prefix_cache_text(found: PrefixCache | None, systems: int) -> str:
-    """Such as "62 % of prompt tokens come from the cache behind session; behind random choice 31 %; without a cache 5 systems in place of 3".
+    """Such as "62% of prompt tokens come from the cache behind session; behind random choice 31%; without a cache 5 systems in place of 3".
 
     Args:
         found: of a plan; None gives "".
