@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from tonnage.report.blocks import section
 from tonnage.report.document import Block, Section, Table, Text
 from tonnage.report.numbers import ABSENT, counted, dollars, number, usd
-from tonnage.report.plans.confidence import chance_text
 from tonnage.report.plans.deployments import exactly_text, of_pools, split, unlike
 from tonnage.report.plans.latencies import bound_text
 from tonnage.report.plans.question import first_text, in_tokens
@@ -26,10 +25,8 @@ FAR = 8
 MARKED = "* rests in part on values that were not measured on this GPU and engine."
 MARKED_TOO = "* and the answer rest in part on values not measured on this GPU and engine."
 IDENTITY = ("GPU", "format", "TP", "engine")
-PREDICTED = "P(meets) is the probability that this number of systems meets the limits."
-PARTLY_KNOWN = ("P(meets)", "TTFT p95 ms", "TPOT ms", "E2E ms", "USD a year")
-"""Columns that go where no row has a value for them."""
-SPARED = ("req/s per instance", "E2E ms", "USD a year", "TPOT ms", "req/s per 8 GPUs", "TTFT p95 ms", "bound by", "P(meets)")
+LATENCIES = ("TTFT p95 ms", "TPOT ms", "E2E ms")
+SPARED = ("req/s per instance", "E2E ms", "USD a year", "TPOT ms", "req/s per 8 GPUs", "TTFT p95 ms", "bound by")
 """Columns that a narrow page does without, the first to go first."""
 SPARED_BESIDE = ("bound by", "TTFT p95", "USD a year", "systems")
 """Likewise of a first screen."""
@@ -48,7 +45,6 @@ COLUMNS: tuple[Column, ...] = (
     ("req/s per 8 GPUs", lambda c, _: number(c.requests_per_second_per_8_gpus)),
     ("systems exactly", lambda c, _: number(c.systems_exact)),
     *COUNTED,
-    ("P(meets)", lambda c, _: ABSENT if c.confidence is None else chance_text(c.confidence.meets)),
     ("TTFT p95 ms", lambda c, _: number(c.ttft_ms.p95)),
     ("TPOT ms", lambda c, _: number(c.tpot_ms.mean)),
     ("E2E ms", lambda c, _: number(c.e2e_ms.mean)),
@@ -130,10 +126,9 @@ def candidates_table(plan: Plan) -> Table | None:
     if not found:
         return None
     rows = _rows(COLUMNS, list(zip(found, yearly_costs(plan), strict=True)))
-    absent = {i for i, (name, _) in enumerate(COLUMNS) if name in PARTLY_KNOWN and all(row[i] == ABSENT for row in rows)}
+    absent = {i for i, (name, _) in enumerate(COLUMNS) if name in (*LATENCIES, "USD a year") and all(row[i] == ABSENT for row in rows)}
     asked = plan.scenario
     lengths = f"{asked.model}, {in_tokens(asked.isl, asked.mean_isl)}/{in_tokens(asked.osl, asked.mean_osl)} tokens"
-    notes = ([PREDICTED] if any(c.confidence for c in found) else []) + ([MARKED] if any(c.marks for c in found) else [])
     within = f"{counted(len(found), 'deployment')} inside the limits, {first_text(plan.aim)} first"
     return Table(
         caption=f"{within} ({lengths}), each at its highest load there",
@@ -141,7 +136,7 @@ def candidates_table(plan: Plan) -> Table | None:
         rows=tuple(tuple(cell for i, cell in enumerate(row) if i not in absent) for row in rows),
         chosen=0,
         folded=len(found) > OPEN,
-        note="\n".join(notes),
+        note=MARKED if any(c.marks for c in found) else "",
         spare=tuple(name for name in SPARED if name != _decides(plan)),
     )
 
