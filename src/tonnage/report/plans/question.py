@@ -105,8 +105,10 @@ def short_length(written: str) -> str:
 def in_tokens(written: str, mean: float) -> str:
     """A length in tokens: "2,000", "500 to 3,500"; "2,000 (8,000 characters)" where it was written in something else.
 
-    Of a histogram it is the mean and the range: "3,000 (histogram, 1,000 to 6,000)".
+    Of a histogram it is the mean and the range, "3,000 (histogram, 1,000 to 6,000)", of a file the mean and its name, "1,987 (trace.csv)".
     """
+    if written.endswith(")") and " (mean " in written:
+        return f"{mean:,.0f} ({written.rpartition(' (mean ')[0]})"
     if written.startswith("histogram:"):
         return f"{mean:,.0f} (histogram, {short_length(written).removesuffix(' (histogram)')})"
     return f"{mean:,.0f} ({length_text(written)})" if written.endswith(("chars", "words")) else short_length(written)
