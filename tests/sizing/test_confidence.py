@@ -231,7 +231,7 @@ def test_the_plan_its_json_and_its_text_hold_how_sure_it_is() -> None:
     assert plan.choice.confidence.meets is not None
     shown = terminal(full_text((plan,)))
     chance = chance_text(plan.choice.confidence.meets)
-    assert re.search(rf"^chance that it meets the limits +{chance}$", shown, re.MULTILINE)
+    assert re.search(rf"^chance that it meets the limits +{chance}( |$)", shown, re.MULTILINE)
     assert f"{chance} probability of meeting the limits" in shown
 
 
