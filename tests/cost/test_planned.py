@@ -16,6 +16,7 @@ from tonnage.plan.cost import JobCost, YearlyCost
 from tonnage.plan.pareto import pareto
 from tonnage.plan.plan import Plan
 from tonnage.sizing.demand import demand_of
+from tonnage.spec.catalog.price_list import catalog_prices
 
 PRICES = COURSE_PRICES
 YEAR = demand_of(mean_rps=COURSE_PEAK / 7, factor=7)
@@ -34,6 +35,15 @@ def test_a_year_of_the_choice_costs_what_its_traffic_and_its_systems_do() -> Non
     assert owned is not None
     assert owned.total_usd_per_year == pytest.approx(595_000)
     assert cost.way("cloud") is None
+
+
+def test_the_cloud_keeps_an_instance_of_each_pool() -> None:
+    """One GPU was rented for prefill and decode pools, of which neither answers alone."""
+    quiet, both = demand_of(mean_rps=0.1, factor=2), candidate(systems=1)
+    apart = replace(both, pools=tuple(replace(both.pool, role=role) for role in ("prefill", "decode")))
+    prices = [cost_of(plan_of(quiet, one), catalog_prices(), where=("cloud",)) for one in (both, apart)]
+    one, two = (cost.way("cloud").total_usd_per_year for cost in prices)  # type: ignore[union-attr]
+    assert two > 1.5 * one > 0  # the machines of two GPUs may have another price
 
 
 def test_every_candidate_with_a_price_has_its_place_on_the_front_of_cost() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -21,6 +22,7 @@ from tonnage.perf.regime import Regime
 from tonnage.perf.residuals import LEVELS, Residuals
 from tonnage.plan.confidence import MOST_TIMES
 from tonnage.plan.plan import Plan
+from tonnage.report.plans.confidence import chance_text
 from tonnage.report.plans.plan_document import full_text
 from tonnage.report.writers.terminal import terminal
 from tonnage.sizing.loads.capacity import find_capacity
@@ -222,13 +224,15 @@ def test_the_whole_fleet_is_simulated_with_the_slower_steps() -> None:
     assert wary.choice.sized_requests_per_second_per_instance < wary.choice.requests_per_second_per_instance
 
 
-def test_the_plan_its_table_and_its_json_hold_the_confidence_of_every_candidate() -> None:
+def test_the_plan_its_json_and_its_text_hold_how_sure_it_is() -> None:
     plan = api.size(**{**ASKED, "engine": "nim-2024", "tpot": "mean<=25ms", "peak_rps": 100, "tp": "1,2"})
     assert all(c.confidence is not None for c in plan.candidates)
     assert [c["confidence"]["meets"] for c in plan.to_json()["candidates"]] == [c.confidence.meets for c in plan.candidates]
+    assert plan.choice.confidence.meets is not None
     shown = terminal(full_text((plan,)))
-    assert "P(meets)" in shown
-    assert f"{plan.choice.confidence.meets:.0%}" in shown
+    chance = chance_text(plan.choice.confidence.meets)
+    assert re.search(rf"^chance that it meets the limits +{chance}( |$)", shown, re.MULTILINE)
+    assert f"{chance} probability of meeting the limits" in shown
 
 
 def test_a_job_and_a_recording_are_decided_by_confidence_too() -> None:

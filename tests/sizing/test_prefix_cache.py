@@ -149,7 +149,7 @@ def test_a_plan_says_what_the_cache_finds_and_reads_it_again() -> None:
     assert plan.prefix_cache.hit_rate == pytest.approx(2_000 / 2_300, abs=0.01)
     assert Plan.from_json(json.loads(json.dumps(plan.to_json()))) == plan
     text = prefix_cache_text(plan.prefix_cache, plan.choice.systems)
-    assert text.startswith("87% of prompt tokens come from the cache behind least-outstanding; without it ")
+    assert text.startswith("87% of prompt tokens come from the cache behind least-outstanding; without a cache ")
     assert plan.scenario.shares == "2000 shared tokens"
     assert plan.scenario.mean_isl == 2_300
 

@@ -9,6 +9,7 @@ from tests.in_turn import in_turn
 from tests.questions import SMALL, contender, question
 from tonnage.plan.plan import Plan
 from tonnage.plan.reason import BrokenAtAnyLoad
+from tonnage.report.numbers import counted
 from tonnage.report.plans.rejected import reason_text
 from tonnage.report.plans.sensitivity import relaxed_text
 from tonnage.sizing.planner import size
@@ -75,7 +76,8 @@ def test_the_relaxed_limit_saves_a_system_and_a_slightly_stricter_one_does_not(t
     assert tight.sensitivity is not None
     relaxed = tight.sensitivity.relaxed
     assert relaxed is not None
-    assert relaxed_text(relaxed) == f"TTFT p95 70 → {relaxed.to_ms:g} ms: one system fewer"
+    assert relaxed_text(relaxed) == f"TTFT p95 70 → {relaxed.to_ms:g} ms: one system fewer, {counted(relaxed.gpus, 'GPU')} in all"
+    assert relaxed.gpus == 8 * relaxed.systems
     assert tight.choice is not None
     systems = []
     for limit_ms in (relaxed.to_ms, 70 + 0.6 * (relaxed.to_ms - 70)):

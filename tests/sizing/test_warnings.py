@@ -59,7 +59,9 @@ def test_advice_on_lengths_is_read_off_the_sensitivity() -> None:
     prompts, answers = length_to_shorten(swings(7.0, 9.5)), length_to_shorten(swings(10.0, 8.0))
     assert prompts is not None
     assert (prompts.which, prompts.saved, prompts.other_saved, prompts.value) == ("isl", 3.0, 0.5, 6.0)
-    assert warning_text(prompts) == "shorten prompts first: 20 % shorter they save 3.00 systems before rounding, answers 0.500"
+    assert (
+        warning_text(prompts) == "shorten prompts first: 20% shorter prompts save 3.00 systems before rounding, 20% shorter answers 0.500"
+    )
     assert answers is not None
     assert (answers.which, answers.saved, answers.other_saved) == ("osl", 2.0, 0.0)
     for none in (swings(9.0, 9.0), swings(9.8, 10.0), swings(None, None)):

@@ -84,4 +84,4 @@ def _check(name: str, one: Asked) -> None:
     idle = next((key for key in OF_ONE_PLAN if getattr(one.scenario, key) is not None), None)
     idle = idle or said_of_choice(one.scenario)
     if idle is not None:
-        raise InputError(f"{name}: {option(idle)} is asked of one use case by itself; leave it out, or give one scenario")
+        raise InputError(f"{name}: {option(idle)} is for one use case alone; leave it out, or size this scenario by itself")

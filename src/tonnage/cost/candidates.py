@@ -44,7 +44,7 @@ def outlay(
     """What a candidate costs and draws.
 
     Args:
-        candidate: of one pool.
+        candidate: of one pool, or of prefill and decode pools, of which the cloud keeps one instance each.
         traffic: the load of a year.
         prices: the price list.
         spare: systems in addition to those that the load needs.
@@ -52,10 +52,11 @@ def outlay(
         where: the ways of serving that were asked for.
     """
     serving = as_planned(serving_of(candidate, spare), traffic)
+    least = len(candidate.pools)
     each = {
-        "on-prem": lambda: on_prem(traffic, serving, prices, 1),
-        "cloud": lambda: cloud(traffic, serving, prices, 1),
-        "hybrid": lambda: hybrid(traffic, serving, prices, 1),
+        "on-prem": lambda: on_prem(traffic, serving, prices, least),
+        "cloud": lambda: cloud(traffic, serving, prices, least),
+        "hybrid": lambda: hybrid(traffic, serving, prices, least),
         "api": lambda: api_cost(traffic, prices, model),
         "hybrid-api": lambda: overflow(traffic, serving, prices, model),
     }

@@ -50,7 +50,9 @@ def cost_of(plan: Plan, prices: Prices, *, today: date | None = None, where: tup
     requests, seconds = plan.demand.offline_requests, plan.demand.offline_seconds
     model = catalog_id(plan.scenario.model)
     if requests is None or seconds is None:
-        return with_outlook(compare(traffic, serving, prices, today=today, model=model, where=where), plan, prices, today)
+        least = len(plan.choice.pools)  # one instance of each: prefill alone answers nothing
+        found = compare(traffic, serving, prices, min_instances=least, today=today, model=model, where=where)
+        return with_outlook(found, plan, prices, today)
     job = plan.job or in_proportion(requests, seconds, serving)
     return job_cost(job, (traffic.input_tokens, traffic.output_tokens), serving, prices, model=model, today=today)
 

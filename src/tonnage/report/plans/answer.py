@@ -111,7 +111,7 @@ def smaller_text(plan: Plan, best: Candidate) -> str:
     if best.systems_exact > 1 or size is None or size >= pool.gpus_per_system:
         return ""
     carry = "one GPU carries" if gpus == 1 else f"{gpus} GPUs carry"
-    return f"{carry} the peak; {option('system')} {size}x{pool.gpu} sizes in servers of {size}"
+    return f"{carry} the peak; {option('system')} {size}x{pool.gpu} counts in servers of {counted(size, 'GPU')}"
 
 
 def format_text(best: Candidate) -> str:

@@ -72,10 +72,10 @@ def _name(one: Unmeasured) -> str:
 
 
 def _rows(one: Unmeasured) -> str:
-    """The rows that there are; of a GPU without any near it, that its whole generation has none."""
+    """The few rows that there are; of a GPU without any near it, that its whole generation has none."""
     if one.code == "gpu" and not one.nearest and not one.rows:
         return "nor any of its generation"
-    return "" if not one.rows else counted(one.rows, "row")
+    return "" if not one.rows else f"only {counted(one.rows, 'row')}"
 
 
 def _range(one: OutOfRange) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tonnage.report.blocks import section
 from tonnage.report.document import Block, Section, Table, Text
 from tonnage.report.numbers import ABSENT, counted, dollars, number, usd
-from tonnage.report.plans.deployments import of_pools, split, unlike
+from tonnage.report.plans.deployments import exactly_text, of_pools, split, unlike
 from tonnage.report.plans.latencies import bound_text
 from tonnage.report.plans.question import first_text, in_tokens
 
@@ -110,7 +110,7 @@ def runner_up_text(plan: Plan) -> str:
         return ""
     more = found.more_usd_per_year
     cost = "" if more is None else f", {dollars(abs(more))} USD a year {'more' if more >= 0 else 'less'}"
-    exactly = f"{counted(found.gpus, 'GPU')}; {number(found.systems_exact)} systems exactly"
+    exactly = f"{counted(found.gpus, 'GPU')}; {exactly_text(found.systems_exact)}"
     runs = unlike(best, found.deployment, gpu=False)
     return f"{found.systems:,} × {found.system} ({exactly}){f': {runs}' if runs else ''}{cost}"
 

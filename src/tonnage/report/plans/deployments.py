@@ -5,6 +5,7 @@ A candidate has one pool as a rule; where it has several, each is named with its
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -109,9 +110,18 @@ def systems(candidate: Candidate) -> str:
     return " + ".join(f"{count:,} × {system}" for system, count in counts.items())
 
 
+def exactly_text(systems: float) -> str:
+    """Systems before rounding up, with digits enough to see which way: "4.81 systems exactly", "just over 1 system"."""
+    for digits in (3, 4):
+        text = number(systems, digits)
+        if math.ceil(float(text.replace(",", ""))) >= math.ceil(round(systems, 9)):
+            return f"{text} systems exactly"
+    return f"just over {counted(math.floor(systems), 'system')}"
+
+
 def bought(candidate: Candidate, spare: int = 0) -> str:
     """Systems, GPUs, and systems before rounding up: "5 × dgx-h100 (40 GPUs; 4.81 systems exactly, 1 spare)"."""
-    exactly = f"{number(candidate.systems_exact)} systems exactly{f', {spare} spare' if spare else ''}"
+    exactly = f"{exactly_text(candidate.systems_exact)}{f', {spare} spare' if spare else ''}"
     return f"{systems(candidate)} ({counted(candidate.gpus, 'GPU')}; {exactly})"
 
 

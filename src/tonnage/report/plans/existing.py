@@ -99,7 +99,7 @@ def existing_text(existing: Existing) -> str:
         return text
     if left is None:
         return f"{text}; at {growth:.1%} growth a month that lasts beyond fifty years" if growth > 0 else text
-    return f"{text}; at {growth:.1%} growth a month it is enough for {left} months and runs out in month {left + 1}"
+    return f"{text}; at {growth:.1%} growth a month that lasts for {left} months and runs out in month {left + 1}"
 
 
 def day_text(day: ADay) -> str:

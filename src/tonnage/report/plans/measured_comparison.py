@@ -73,8 +73,10 @@ def measured_text(plan: Plan) -> str:
     best = plan.measured.plan.choice
     if best is None:
         return "no measured point is inside the limits"
-    twin = _twin(plan.measured.predicted, best) or _twin(plan.candidates, best)
-    carries = "" if twin is None else f"; the prediction carries {_much(twin, best)}"
+    alike, chosen = _twin(plan.measured.predicted, best), _twin(plan.candidates, best)
+    carries = "" if chosen is None else f"; the prediction carries {_much(chosen, best)}"
+    if alike is not None:
+        carries = f"; predicted in the same closed loop, it carries {_much(alike, best)}"
     return f"{bought(best)} by the points of {PurePath(plan.measured.plan.provenance.benchmarks).name}{carries}"
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DEFINITIONS = (
     ("TTFT", "time to first token: from the moment a request was due to be sent, queueing included"),
     ("ITL", "every single gap between two tokens, all requests pooled"),
-    ("TPOT", "(E2E − TTFT) / (output tokens − 1), one value per request"),
+    ("TPOT", "time from the first token to the last / (output tokens − 1), one value per request"),
     ("E2E", "time to the last token"),
     ("p95", "95 of 100 are at or below it"),
     ("requests/s inside the limits", "the highest load at which every limit still holds"),
@@ -42,14 +42,18 @@ ENGLISH = 0.75
 
 
 def assumptions_section(plan: Plan, warnings: tuple[str, ...]) -> Section:
-    """The notes, the warnings for which the first page has no room, and the definitions."""
+    """The notes that are not among the warnings, the warnings for which the first page has no room, and the definitions.
+
+    A job has no latency but TPOT: none of the others is defined for it.
+    """
+    defined = tuple(row for row in DEFINITIONS if row[0] == "TPOT") if plan.demand.offline else DEFINITIONS
     return section(
         "assumptions",
         "What it rests on",
         items(warnings, "warning"),
-        items(tuple(map(note_text, plan.notes))),
+        items(tuple(note_text(note) for note in plan.notes if not isinstance(note, Data))),
         *percentile_blocks(plan.percentile_answer),
-        Facts(rows=DEFINITIONS),
+        Facts(rows=defined),
     )
 
 
@@ -131,7 +135,15 @@ def note_text(note: notes.Note) -> str:
             assert_never(note)
 
 
-Measured = notes.BenchmarkAsMeasured | notes.PointsLeftOut | notes.GpusNotMeasured | notes.UnsteadyPoints | notes.InvalidRun
+Data = notes.PointsLeftOut | notes.GpusNotMeasured | notes.UnsteadyPoints | notes.InvalidRun
+"""What is wrong with measured points, or which of them were left out: warnings of a first screen, not notes below it."""
+Measured = notes.BenchmarkAsMeasured | Data
+
+
+def data_texts(plan: Plan) -> tuple[str, ...]:
+    """Remarks on the measured points of a plan, and on those of a scenario's own benchmarks; one sentence each."""
+    beside = () if plan.measured is None else plan.measured.plan.notes
+    return tuple(note_text(note) for note in (*plan.notes, *beside) if isinstance(note, Data))
 
 
 def _measured(note: Measured) -> str:
@@ -216,7 +228,7 @@ def warning_text(warning: warnings.Warning) -> str:
             one, other = ("prompts", "answers") if warning.which == "isl" else ("answers", "prompts")
             share = f"{abs(100 * warning.change):.0f}% shorter"
             return (
-                f"shorten {one} first: {share} they save {number(warning.saved)} systems before rounding, {other} "
+                f"shorten {one} first: {share} {one} save {number(warning.saved)} systems before rounding, {share} {other} "
                 f"{number(warning.other_saved)}"
             )
         case warnings.LimitHalvesThroughput():

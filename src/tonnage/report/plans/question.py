@@ -22,6 +22,9 @@ _OTHERWISE = re.compile(r"(\d+(?:\.\d+)?)(words|chars)")
 _WITHIN = re.compile(r"(.+)\+-(\d+(?:\.\d+)?%)(?:\+(\d+(?:\.\d+)?))?")
 _RANGE = re.compile(r"uniform:(\d+(?:\.\d+)?)-(\d+(?:\.\d+)?)")
 
+_VALUE = re.compile(r"[:,]\s*([\d.e+-]+)\s*:")
+"""A value of a histogram, before its weight."""
+
 LEAST: dict[Objective, str] = {
     "gpus": "fewest GPUs",
     "cost": "lowest cost of a year",
@@ -86,6 +89,9 @@ def length_text(written: str) -> str:
         return f"{plain(float(found[1]))} ± {plain(float(found[2]))} tokens (normal)"
     if (found := _SPREAD.fullmatch(written)) is not None:
         return f"{plain(float(found[2]))} ± {plain(float(found[3]))} tokens ({found[1]})"
+    if written.startswith("histogram:"):
+        values = [float(value) for value in _VALUE.findall(written)]
+        return f"{plain(min(values))} to {plain(max(values))} tokens (histogram)"
     if (found := _OTHERWISE.fullmatch(written)) is not None:
         return f"{plain(float(found[1]))} {'words' if found[2] == 'words' else 'characters'}"
     return f"{written} tokens"
@@ -97,7 +103,14 @@ def short_length(written: str) -> str:
 
 
 def in_tokens(written: str, mean: float) -> str:
-    """A length in tokens: "2,000", "500 to 3,500"; "2,000 (8,000 characters)" where it was written in something else."""
+    """A length in tokens: "2,000", "500 to 3,500"; "2,000 (8,000 characters)" where it was written in something else.
+
+    Of a histogram it is the mean and the range, "3,000 (histogram, 1,000 to 6,000)", of a file the mean and its name, "1,987 (trace.csv)".
+    """
+    if written.endswith(")") and " (mean " in written:
+        return f"{mean:,.0f} ({written.rpartition(' (mean ')[0]})"
+    if written.startswith("histogram:"):
+        return f"{mean:,.0f} (histogram, {short_length(written).removesuffix(' (histogram)')})"
     return f"{mean:,.0f} ({length_text(written)})" if written.endswith(("chars", "words")) else short_length(written)
 
 

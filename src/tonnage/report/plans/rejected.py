@@ -82,11 +82,17 @@ def _value_text(breach: Breach) -> str:
 
 
 def nearest_table(plan: Plan, most: int) -> Table | None:
-    """The nearest deployment of each GPU that is not among the answers, and what it breaks; None where every GPU is."""
+    """The nearest deployment of each GPU that is not among the answers, and what it breaks.
+
+    None where every GPU is, or where the line of what is reachable says the same of the only one.
+    """
     found = _left_out(plan)
+    reached = set() if plan.reachable is None else {one.deployment for one in plan.reachable.best}
+    if len(found) == 1 and isinstance(found[0].reason, why.BrokenAtAnyLoad) and reached == {found[0].identity}:
+        return None
     rows = tuple((one.gpu, _name(one), reason_text(one.reason)) for one in found[:most])
     more = f"… and {counted(len(found) - most, 'more GPU')}" if len(found) > most else ""
-    header = ("GPU", "nearest deployment", "why it is none")
+    header = ("GPU", "nearest deployment", "why it fails")
     return Table(caption="The nearest deployment of each GPU", header=header, rows=rows, note=more) if rows else None
 
 

@@ -82,7 +82,7 @@ def _systems(planned: int, row: BehindRouter) -> str:
 
 
 def prefix_cache_text(found: PrefixCache | None, systems: int) -> str:
-    """Such as "62 % of prompt tokens come from the cache behind session; behind random choice 31 %; without it 5 systems in place of 3".
+    """Such as "62% of prompt tokens come from the cache behind session; behind random choice 31%; without a cache 5 systems in place of 3".
 
     Args:
         found: of a plan; None gives "".
@@ -104,7 +104,7 @@ def prefix_cache_text(found: PrefixCache | None, systems: int) -> str:
 
 def _without(found: PrefixCache, systems: int) -> str:
     if found.without_systems is None:
-        return "without it no number of systems of this deployment would hold the limits"
+        return "without a cache no number of systems of this deployment would hold the limits"
     if found.without_systems == systems:
-        return f"without it as many, {counted(systems, 'system')}"
-    return f"without it {counted(found.without_systems, 'system')} of this deployment in place of {systems}"
+        return f"without a cache as many, {counted(systems, 'system')}"
+    return f"without a cache {counted(found.without_systems, 'system')} of this deployment in place of {systems}"

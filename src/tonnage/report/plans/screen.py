@@ -31,7 +31,7 @@ from tonnage.report.plans.explained import explained_section
 from tonnage.report.plans.latencies import at_peak_text, latency
 from tonnage.report.plans.measured_comparison import measured_text
 from tonnage.report.plans.measurement import measurement_text
-from tonnage.report.plans.notes import warning_text
+from tonnage.report.plans.notes import data_texts, warning_text
 from tonnage.report.plans.question import lengths_text, question_rows
 from tonnage.report.plans.rejected import nearest_table, reachable_text
 from tonnage.report.plans.routers import prefix_cache_text, router_text
@@ -178,9 +178,9 @@ def _of_one(plans: Sequence[Plan], room: Room) -> tuple[Section, ...]:
 
 
 def warnings_of(plan: Plan) -> tuple[str, ...]:
-    """The warnings as sentences, without the one that the line of the risk says."""
+    """The remarks on measured points, then the warnings as sentences, without the one that the line of the risk says."""
     risk = "" if plan.choice is None else sentence_of(risk_text(plan, plan.choice))
-    return tuple(text for text in map(sentence_of, map(warning_text, plan.warnings)) if text != risk)
+    return (*data_texts(plan), *(text for text in map(sentence_of, map(warning_text, plan.warnings)) if text != risk))
 
 
 def head(plan: Plan, room: Room) -> tuple[Section, ...]:
