@@ -10,6 +10,7 @@ from tonnage.errors import option
 from tonnage.report.blocks import items, section
 from tonnage.report.document import Document, Facts, Section, Table, Text
 from tonnage.report.numbers import ABSENT, counted, number, percent, sentence_of
+from tonnage.report.plans.answer import standby_text
 from tonnage.report.plans.confidence import not_sure_text
 from tonnage.report.plans.cost import cost_text
 from tonnage.report.plans.deployments import bought, deployment_text
@@ -88,6 +89,7 @@ def _answer(found: UseCases) -> Rows:
     """Name and text of each line of the answer."""
     rows = [("Answer", answer_text(found)), ("Confidence", _confidence(found))]
     if found.choice is not None:
+        rows.append(("Standby", "; ".join(map(standby_text, found.choice.standby))))
         other, name = (found.separate, "Separate") if found.chosen == "shared" else (found.shared, "Shared")
         rows.append((name, "" if other is None else arrangement_text(other)))
         rows.append(("Not shared", "" if found.not_shared is None else not_shared_text(found.not_shared)))
