@@ -43,12 +43,12 @@ def _differences(first: Path, second: Path) -> tuple[Difference, ...]:
     from tonnage.report.plans.diff import differences, use_case_differences
     from tonnage.report.plans.saved import read_use_cases
 
-    fleets = read_use_cases(first), read_use_cases(second)
-    if fleets[0] is not None and fleets[1] is not None:
-        return use_case_differences(*fleets)
-    if fleets[0] is None and fleets[1] is None:
+    fleet, other = read_use_cases(first), read_use_cases(second)
+    if fleet is not None and other is not None:
+        return use_case_differences(fleet, other)
+    if fleet is None and other is None:
         return differences(_one(first), _one(second))
-    several, single = (first, second) if fleets[1] is None else (second, first)
+    several, single = (first, second) if other is None else (second, first)
     raise InputError(f"{several}: holds several use cases and {single} does not; give two files of the same kind")
 
 
