@@ -142,9 +142,7 @@ def test_instances_are_packed_on_whole_systems(widths: list[int], systems: int) 
 
 def pool(systems_of: str, tp: int, instances: int) -> UseCasePool:
     names = {"gpu": systems_of, "precision": "fp8", "engine": "vllm-0.32", "engine_preset": "vllm-0.32"}
-    return UseCasePool(
-        **names, tp=tp, system=systems_of, gpus_per_system=8, knobs=None, instances=instances, instances_exact=1.0, cases=()
-    )
+    return UseCasePool(**names, tp=tp, system=systems_of, gpus_per_system=8, knobs=None, instances=instances, instances_exact=1.0, cases=())
 
 
 FAILURES = Failures(mtbf_hours=1_000, repair_hours=50)

@@ -16,8 +16,7 @@ from tonnage.errors import InputError, option
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
     from tonnage.results.requests import Requests
-    from tonnage.simulator.changes import Changes
-    from tonnage.simulator.changes import Routed
+    from tonnage.simulator.changes import Changes, Routed
     from tonnage.sizing.planner import Progress
     from tonnage.spec.workload import Trace, Workload
 

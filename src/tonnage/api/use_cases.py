@@ -104,7 +104,9 @@ def _check_together(names: Sequence[str], understood: Sequence[Asked]) -> Reserv
     first, gpus = understood[0].scenario, {gpu.name for one in understood for gpu in one.questions[0].gpus}
     for name, one in zip(names, understood, strict=True):
         if one.scenario.standby != first.standby:
-            raise InputError(f"{name}: {option('availability')} or what belongs to it differs from {names[0]}; write the same in every file")
+            raise InputError(
+                f"{name}: {option('availability')} or what belongs to it differs from {names[0]}; write the same in every file"
+            )
         if one.scenario.choice.objective != first.choice.objective:
             raise InputError(f"{name}: {option('objective')} differs from {names[0]}; write the same in every file")
     aim = first.choice.objective or "gpus"

@@ -224,7 +224,9 @@ def _arranged(pools: Sequence[UseCasePool], spare: int, reserve: Reserve | None 
     kinds: dict[str, list[UseCasePool]] = {}
     for pool in pools:
         kinds.setdefault(pool.system, []).append(pool)
-    by_instance = reserve is not None and (reserve.unit == "instance" or any(pool.gpus_per_system < pool.parallelism.gpus for pool in pools))
+    by_instance = reserve is not None and (
+        reserve.unit == "instance" or any(pool.gpus_per_system < pool.parallelism.gpus for pool in pools)
+    )
     parts = len(pools) if by_instance else len(kinds)
     asked = None if reserve is None or reserve.asked is None else reserve.asked ** (1 / parts)
     systems, standby = [], list[Standby]()

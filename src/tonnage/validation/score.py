@@ -103,10 +103,10 @@ def _in_step(rows: Iterable[ScoredRow]) -> tuple[str, ...]:
     if not found:
         return ()
     isl, osl = (f"{option(name)} {getattr(found[0], name)}+-20%" for name in ("isl", "osl"))
+    count, verb = ("1 row", "is") if len(found) == 1 else (f"{len(found)} rows", "are")
     return (
-        f"{len(found)} row{'' if len(found) == 1 else 's'} of open loops or of {MANY_CLIENTS} clients or more {'is' if len(found) == 1 else 'are'} predicted for "
-        f"requests of exactly the stated lengths, which may end together and wait for one another; simulate with {isl} {osl} draws them, "
-        "and says how much that changes.",
+        f"{count} of open loops or of {MANY_CLIENTS} clients or more {verb} predicted for requests of exactly the stated lengths, which "
+        f"may end together and wait for one another; simulate with {isl} {osl} draws them, and says how much that changes.",
     )
 
 

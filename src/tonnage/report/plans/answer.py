@@ -90,8 +90,10 @@ def serving(plan: Plan, best: Candidate) -> int:
 
 def capacity_text(plan: Plan, best: Candidate) -> str:
     """What one instance carries and what ends that, what the answer counts on, and what the fleet completes when always busy."""
-    rate, sized, asked = best.requests_per_second_per_instance, best.sized_rate, plan.scenario.confidence
-    counts = "" if asked is None or abs(sized / rate - 1) < SAME else f"; the answer counts on {number(sized)}{counted_text(best)}"
+    rate, sized = best.requests_per_second_per_instance, best.sized_rate
+    counts = (
+        "" if best.confidence is None or abs(sized / rate - 1) < SAME else f"; the answer counts on {number(sized)}{counted_text(best)}"
+    )
     if plan.demand.offline:
         used = f"; {used_share(best.utilisation)} of what the fleet can complete in that time"
         return f"one instance completes {number(rate)} requests/s{counts}{used}"

@@ -59,9 +59,7 @@ def differences(first: Plan, second: Plan) -> tuple[Difference, ...]:
 def use_case_differences(first: UseCases, second: UseCases) -> tuple[Difference, ...]:
     """What differs of the fleet of several use cases, and then of each that both have, by itself."""
     plans, others = (dict(zip(one.names, one.plans, strict=True)) for one in (first, second))
-    alone = (
-        replace(one, use_case=name) for name, plan in plans.items() if name in others for one in differences(plan, others[name])
-    )
+    alone = (replace(one, use_case=name) for name, plan in plans.items() if name in others for one in differences(plan, others[name]))
     return (*_differing("fleet", _fleet(first), _fleet(second)), *alone)
 
 

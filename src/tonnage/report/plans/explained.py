@@ -112,9 +112,10 @@ def _reasons(plan: Plan) -> Iterator[str]:
         return
     yield f"Chosen for the {first_text(plan.aim)}: {answer_text(plan)}."
     load, rate = plan.demand.sizing_requests_per_second, best.sized_rate
+    counted_on = f"{number(rate)}{counted_text(best)}"
     of_system = counted(best.pools[0].fleet.instances_per_system, "instance")
     yield (
-        f"The load is {number(load)} requests/s, and one instance is counted with {number(rate)}{counted_text(best)}: {number(load / rate)} instances, "
+        f"The load is {number(load)} requests/s, and one instance is counted with {counted_on}: {number(load / rate)} instances, "
         f"which is {number(best.systems_exact)} systems of {of_system} each."
     )
     yield f"One instance carries no more because of {bound_text(best.binds)}."
