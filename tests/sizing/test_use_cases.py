@@ -154,7 +154,7 @@ def test_the_availability_of_two_kinds_of_systems_is_that_of_both_together() -> 
     assert [one.needed for one in found.standby] == [3, 2]
     assert [one.systems for one in found.systems] == [one.standing for one in found.standby]
     both = math.prod(FAILURES.availability(one.standing, one.needed) for one in found.standby)
-    assert both >= asked
+    assert both >= asked == found.standby[0].asked
     fewer = [FAILURES.availability(one.standing - 1, one.needed) for one in found.standby]
     assert all(share < asked**0.5 for share in fewer)
     assert _arranged(pools, 0, Reserve()).systems == _arranged(pools, 0).systems

@@ -88,8 +88,8 @@ def standing_by(needed: int, unit: Unit, reserve: Reserve, asked: float | None, 
     Args:
         needed: units that carry the peak inside the limits.
         unit: what they are.
-        reserve: how they fail.
-        asked: probability that enough of them work; None to add none for it.
+        reserve: how they fail, and what was asked of the whole fleet.
+        asked: probability that enough of these units work; None to add none for it.
         extra: units that stand by in any case.
 
     Raises:
@@ -106,7 +106,7 @@ def standing_by(needed: int, unit: Unit, reserve: Reserve, asked: float | None, 
         mtbf_hours=None if failures is None else failures.mtbf_hours,
         repair_hours=None if failures is None else failures.repair_hours,
         repairers=None if failures is None else failures.repairers,
-        asked=asked,
+        asked=reserve.asked,
         availability=None if failures is None else failures.availability(standing, needed),
     )
 
