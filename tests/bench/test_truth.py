@@ -6,6 +6,7 @@ import math
 from array import array
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from tonnage.bench.recorder import Tally
 from tonnage.bench.samples import needed, rank_interval
 from tonnage.bench.steady import find_steady
 from tonnage.bench.validity import Validity, judge
+from tonnage.errors import option
 from tonnage.results.metrics import summarize
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, Requests
 
@@ -66,6 +68,22 @@ SEEN = Observed(
 
 def judged(observed: Observed = SEEN, requests: Requests = GOOD, percentiles: tuple[int, ...] = ()) -> Validity:
     return judge(observed, requests, summarize(requests), find_steady(requests), percentiles=percentiles)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({}, True),
+        ({"due_ns": None, "concurrency": 16}, True),
+        ({"due_ns": None, "concurrency": 15}, False),
+        ({"isl": np.arange(600) + 100}, False),
+        ({"osl": np.arange(600) + 100}, False),
+    ],
+)
+def test_equal_lengths_of_an_open_loop_or_of_many_clients_get_a_note(changed: dict[str, Any], told: bool) -> None:
+    notes = judged(replace(SEEN, load=replace(OPEN, **changed))).notes
+    words = f"{option('isl')} {GOOD.isl[0]}+-20% {option('osl')} {GOOD.osl[0]}+-20% draws them"
+    assert any("may end together" in note and words in note for note in notes) == told
 
 
 def test_a_good_run_is_valid() -> None:

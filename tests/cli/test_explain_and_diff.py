@@ -52,6 +52,63 @@ def test_diff_names_what_differs_and_nothing_else(saved: tuple[str, str], capsys
     assert run(["diff", saved[0], CHAT]) == 2
 
 
+@pytest.fixture(scope="module")
+def fleets(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    folder = tmp_path_factory.mktemp("fleets")
+    before, after = str(folder / "before.json"), str(folder / "after.json")
+    cases = [CHAT, CHAT.replace("chat", "documents"), "--tp", "1", "--quiet"]
+    assert run(["size", *cases, "--objective", "power", "--output", before]) == 0
+    assert (
+        run(
+            ["size", *cases, "--objective", "power", "--mtbf", "800h", "--repair-time", "24h", "--availability", "99.9%", "--output", after]
+        )
+        == 0
+    )
+    return before, after
+
+
+def test_several_use_cases_are_explained_and_compared_one_by_one(
+    fleets: tuple[str, str], saved: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["explain", fleets[0]]) == 0
+    text = capsys.readouterr().out
+    titles = {"Use cases on one fleet": 1, "Chat, by itself": 1, "Documents, by itself": 1, "Why this answer": 2}
+    assert {title: text.count(title) for title in titles} == titles
+    assert text.count("Chosen for the least power of the systems") == 2
+    assert run(["diff", *fleets, "--json"]) == 0
+    found = [(one.get("use_case"), one["what"], one["first"], one["second"]) for one in json.loads(capsys.readouterr().out)["differences"]]
+    assert (None, "systems", "1 × dgx-h100", "2 × dgx-h100") in found
+    assert [name for name, what, *_ in found if what == "standby.availability"] == ["Chat", "Documents"]
+    assert run(["diff", *fleets]) == 0
+    assert "Documents, by itself: asked" in capsys.readouterr().out
+    assert run(["diff", fleets[1], fleets[1]]) == 0
+    assert "The plans say the same" in capsys.readouterr().out
+    for command in (
+        ["diff", fleets[0], saved[0]],
+        ["deploy", fleets[0], "--target", "kubernetes", "--output", str(Path(fleets[0]).parent / "d")],
+    ):
+        assert run(command) == 2
+        assert capsys.readouterr().err.startswith(f"tonnage: {fleets[0]}: holds several use cases")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ("--objective latency", "--objective: latency is of one use case"),
+        ("--objective cost --gpu h100,l40s", "give one --gpu of h100-sxm-80gb, l40s"),
+        ("--budget 500kUSD", "Chat: --budget is asked of one use case by itself; leave it out, or give one scenario"),
+        ("--growth 5%/month", "Chat: --growth is asked of one use case by itself"),
+        ("--have 3xdgx-h100", "Chat: --have is asked of one use case by itself"),
+    ],
+)
+def test_what_a_fleet_of_use_cases_has_no_answer_to_is_refused_in_a_line(
+    flags: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["size", CHAT, CHAT.replace("chat", "documents"), *flags.split()]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert words in line
+
+
 def test_csv_has_a_line_for_every_deployment(saved: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["report", saved[1], "--csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))

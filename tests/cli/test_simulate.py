@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,3 +83,26 @@ def test_instances_share_a_load_behind_a_router(tmp_path: Path, capsys: pytest.C
 def test_a_fleet_that_cannot_be_is_refused(flags: list[str], word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*POINT, *flags]) == 2
     assert capsys.readouterr().err.startswith(f"tonnage: {word}")
+
+
+def test_equal_lengths_that_decide_the_ttft_of_a_fleet_are_remarked_on(capsys: pytest.CaptureFixture[str]) -> None:
+    """Against a run with the lengths that the remark says to type."""
+    fleet = ["simulate", "--model", "llama-3.1-8b", "--precision", "fp8", "--engine", "vllm", "--instances", "4"]
+    fleet += ["--requests", "6000", "--seed", "3", "--request-rate"]
+
+    def found(*flags: str) -> dict[str, Any]:
+        assert run([*fleet, *flags, "--json"]) == 0
+        point: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return point
+
+    equal, varied = found("68", "--isl", "2000", "--osl", "200"), found("68", "--isl", "2000+-20%", "--osl", "200+-20%")
+    told = equal["equal_lengths"]
+    assert (told["ttft_p95_ms"], told["varied_ttft_p95_ms"]) == pytest.approx((equal["ttft_ms"]["p95"], varied["ttft_ms"]["p95"]))
+    assert abs(told["varied_ttft_p95_ms"] / told["ttft_p95_ms"] - 1) > 0.2
+    assert "equal_lengths" not in varied
+    assert "equal_lengths" not in found("68", "--isl", "exact:2000", "--osl", "exact:200")
+    assert "equal_lengths" not in found("4", "--isl", "2000", "--osl", "200")
+    assert run([*fleet, "68", "--isl", "2000", "--osl", "200"]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert "! Requests of equal length fall into step: with lengths within ±20 % (--isl 2000+-20% --osl 200+-20%) TTFT p95 is" in text
+    assert f"{told['varied_ttft_p95_ms']:.0f} ms in place of {told['ttft_p95_ms']:.0f} ms." in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -12,16 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.questions import question
-from tonnage.plan.use_cases import Arrangement, UseCases
+from tonnage.plan.use_cases import Arrangement, UseCasePool, UseCases
 from tonnage.report.plans.use_cases import brief_lines, use_cases_report, use_cases_text
 from tonnage.report.writers.html import html
 from tonnage.report.writers.markdown import markdown
 from tonnage.report.writers.terminal import terminal
 from tonnage.results.metrics import gap_percentile_ns
 from tonnage.results.requests import GAP_BINS, gap_edges_ns
+from tonnage.sizing.fleet.availability import Failures
+from tonnage.sizing.fleet.standby import Reserve
 from tonnage.sizing.mixture import Mixture
 from tonnage.sizing.planner import size
-from tonnage.sizing.use_cases import Asked, _case, _systems, use_cases
+from tonnage.sizing.use_cases import Asked, _arranged, _case, _systems, use_cases
 
 CHAT: dict[str, Any] = {"isl": 500, "osl": 100, "peak_rps": 100, "ttft": "p95<=400ms", "tpot": "p95<=40ms", "tp": "1"}
 DOCUMENTS: dict[str, Any] = {"isl": 6000, "osl": 200, "peak_rps": 7.2, "ttft": "p95<=3s", "e2e": "p95<=20s", "tp": "1"}
@@ -135,3 +138,47 @@ def test_the_bound_on_one_use_cases_gaps_is_no_less_than_its_percentile(own: lis
 @pytest.mark.parametrize(("widths", "systems"), [([1] * 9, 2), ([4, 4, 4], 2), ([8, 2, 1], 2), ([16, 1], 3), ([2, 2, 2, 2], 1)])
 def test_instances_are_packed_on_whole_systems(widths: list[int], systems: int) -> None:
     assert _systems(sorted(widths, reverse=True), 8) == systems
+
+
+def pool(systems_of: str, tp: int, instances: int) -> UseCasePool:
+    names = {"gpu": systems_of, "precision": "fp8", "engine": "vllm-0.32", "engine_preset": "vllm-0.32"}
+    return UseCasePool(**names, tp=tp, system=systems_of, gpus_per_system=8, knobs=None, instances=instances, instances_exact=1.0, cases=())
+
+
+FAILURES = Failures(mtbf_hours=1_000, repair_hours=50)
+
+
+def test_the_availability_of_two_kinds_of_systems_is_that_of_both_together() -> None:
+    pools, asked = (pool("h100", 2, 9), pool("h200", 8, 2)), 0.999
+    found = _arranged(pools, 0, Reserve(asked=asked, failures=FAILURES))
+    assert [one.needed for one in found.standby] == [3, 2]
+    assert [one.systems for one in found.systems] == [one.standing for one in found.standby]
+    both = math.prod(FAILURES.availability(one.standing, one.needed) for one in found.standby)
+    assert both >= asked == found.standby[0].asked
+    fewer = [FAILURES.availability(one.standing - 1, one.needed) for one in found.standby]
+    assert all(share < asked**0.5 for share in fewer)
+    assert _arranged(pools, 0, Reserve()).systems == _arranged(pools, 0).systems
+
+
+def test_instances_that_stand_by_have_room_on_the_systems() -> None:
+    pools = (pool("h100", 4, 3), pool("h100", 1, 3))
+    assert [one.systems for one in _arranged(pools, 0).systems] == [2]
+    found = _arranged(pools, 0, Reserve(unit="instance", spare_instances=1))
+    assert [(one.needed, one.standing) for one in found.standby] == [(3, 4), (3, 4)]
+    assert [one.systems for one in found.systems] == [3]
+    assert [one.systems for one in _arranged(pools, 2, Reserve(unit="instance", spare_instances=1)).systems] == [4]
+    failing = _arranged(pools, 0, Reserve(unit="instance", asked=0.999, failures=FAILURES))
+    assert math.prod(FAILURES.availability(one.standing, one.needed) for one in failing.standby) >= 0.999
+
+
+def test_what_stands_by_is_in_the_answer_and_its_text() -> None:
+    cases = (asked("chat"), asked("documents"))
+    bare = use_cases(cases)
+    found = use_cases(cases, reserve=Reserve(asked=0.9999, failures=FAILURES))
+    assert UseCases.from_json(found.to_json()) == found
+    assert bare.choice is not None
+    assert found.choice is not None
+    (known,) = found.choice.standby
+    assert (known.needed, known.standing) == (bare.choice.systems[0].systems, found.choice.systems[0].systems)
+    assert known.standing == FAILURES.standing(known.needed, 0.9999) > known.needed
+    assert "(99.99% asked)" in " ".join(terminal(use_cases_text(found)).split())

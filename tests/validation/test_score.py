@@ -149,3 +149,12 @@ def test_expert_parallel_rows_are_predicted() -> None:
     report = score([{**row, "ttft_ms": 100.0}])
     assert report.predicted == 1
     assert report.remarks == ()
+
+
+def test_rows_of_equal_requests_under_load_are_remarked_on() -> None:
+    row = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1, "isl": 200, "osl": 20, "ttft_ms": 50.0}
+    report = score([{**row, "request_rate": 2.0}, {**row, "concurrency": 16}, {**row, "concurrency": 15}])
+    (told,) = report.to_json()["remarks"]
+    assert told.startswith("2 rows of open loops or of 16 clients or more are predicted for requests of exactly the stated lengths")
+    assert "isl 200+-20% osl 20+-20%" in told
+    assert score([{**row, "concurrency": 15}, {**row, "batch": 4}]).remarks == ()

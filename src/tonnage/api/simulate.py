@@ -10,15 +10,24 @@ from tonnage.api.asked.arguments import with_signature
 from tonnage.api.asked.documents import ScenarioLike
 from tonnage.api.asked.simulation import SimulateArguments, Simulation, simulation_of
 from tonnage.api.pooled_runs import pooled_runs
-from tonnage.api.simulated_run import SimulatedRun
+from tonnage.api.simulated_run import EqualLengths, SimulatedRun
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
     from tonnage.results.requests import Requests
-    from tonnage.simulator.changes import Changes
+    from tonnage.simulator.changes import Changes, Routed
     from tonnage.sizing.planner import Progress
     from tonnage.spec.workload import Trace, Workload
+
+VARIED = 0.2
+"""Share by which lengths vary where a fleet's requests of equal length are simulated once more."""
+
+DECIDES = 0.2
+"""Change of the p95 TTFT from which equal lengths are said to decide it."""
+
+COMPARED = (200, 20_000)
+"""Fewest requests that are compared, whose p95 is not chance, and most, which take seconds."""
 
 
 @with_signature(SimulateArguments)
@@ -116,29 +125,20 @@ def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRu
     """Each load on all instances behind the router."""
     from tonnage.api.fleet_facts import facts_of
     from tonnage.results.metrics import summarize
-    from tonnage.simulator import reference
-    from tonnage.simulator.engine import Engine
-    from tonnage.simulator.fleet import simulate_fleet
-    from tonnage.simulator.routed import simulate_routed
     from tonnage.simulator.simulate import answers_soon as soon
 
     d = asks.deployment
     changing = asks.changes
     plain = not changing and soon([(d, workload) for workload in asks.workloads], asks.instances)
-    kind: Any = reference.Engine if plain else Engine
     for number, workload in enumerate(asks.workloads, 1):
-        facts = None
+        facts = equal = None
         if workload.shares:
             record = _shared_fleet(asks, workload)
         else:
-            engines = _engines(asks, kind)
-            trace = workload.trace(asks.seed)
-            if plain:
-                served = simulate_fleet(trace, engines, asks.router, seed=asks.seed)
-            else:
-                served = simulate_routed(trace, engines, asks.router, seed=asks.seed, changes=_changes(asks, trace))
+            served = _served(asks, workload, plain=plain)
             record = served.requests
             facts = facts_of(served, asks.limits) if changing or asks.limits else None
+            equal = _equal_lengths(asks, workload, record, plain=plain)
         if progress is not None:
             progress(number, len(asks.workloads), f"{asks.instances} instances")
         yield SimulatedRun(
@@ -150,7 +150,43 @@ def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRu
             instances=asks.instances,
             router=asks.router,
             fleet=facts,
+            equal_lengths=equal,
         )
+
+
+def _served(asks: Simulation, workload: Workload, *, plain: bool) -> Routed:
+    """A load on all instances; ``plain`` where the reference serves it, which needs no compiler."""
+    from tonnage.simulator import reference
+    from tonnage.simulator.engine import Engine
+    from tonnage.simulator.fleet import simulate_fleet
+    from tonnage.simulator.routed import simulate_routed
+
+    trace = workload.trace(asks.seed)
+    if plain:
+        return simulate_fleet(trace, _engines(asks, reference.Engine), asks.router, seed=asks.seed)
+    return simulate_routed(trace, _engines(asks, Engine), asks.router, seed=asks.seed, changes=_changes(asks, trace))
+
+
+def _equal_lengths(asks: Simulation, workload: Workload, record: Requests, *, plain: bool) -> EqualLengths | None:
+    """The same arrivals with lengths that vary, where equal lengths decide the p95 TTFT; None where they do not, or none are equal."""
+    from tonnage.results.metrics import counted_rows, of_rows
+    from tonnage.spec.workload import OpenLoop
+
+    fewest, most = COMPARED
+    lengths = (workload.isl, workload.osl)
+    equal = workload.pairs is None and all(one.kind == "fixed" and not one.exact for one in lengths)
+    if not equal or asks.changes or not isinstance(workload.arrivals, OpenLoop) or len(record) < fewest:
+        return None
+    isl, osl = (one.within(VARIED) for one in lengths)
+    if isl.longest + osl.longest > asks.deployment.model.max_context:
+        return None
+    count = min(len(record), most)
+    other = _served(asks, replace(workload, isl=isl, osl=osl, requests=count), plain=plain).requests
+    rows = [counted_rows(one) for one in (record, other)]
+    seen, varied = (of_rows(one, its[its < count])[0].p95 for one, its in zip((record, other), rows, strict=True))
+    if not seen or varied is None or abs(varied / seen - 1) <= DECIDES:
+        return None
+    return EqualLengths(share=VARIED, requests=count, ttft_p95_ms=seen, varied_ttft_p95_ms=varied)
 
 
 def _engines(asks: Simulation, kind: Any) -> list[Any]:

@@ -18,6 +18,23 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EqualLengths:
+    """What requests of equal length do to a fleet: they end together, and the next ones are admitted together.
+
+    Attributes:
+        share: by which lengths vary around the same means in the run that it is compared with.
+        requests: how many were compared, from the beginning of the run.
+        ttft_p95_ms: of these requests.
+        varied_ttft_p95_ms: the same where lengths vary.
+    """
+
+    share: float
+    requests: int
+    ttft_p95_ms: float
+    varied_ttft_p95_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedRun:
     """One simulated point: what was run, what happened to each request, and the metrics of it.
 
@@ -28,6 +45,7 @@ class SimulatedRun:
         instances: that shared the load.
         router: what shared it; empty where there was one instance.
         fleet: failures, instance-hours and limits broken; None where none of them was asked for.
+        equal_lengths: where equal lengths decide the p95 of the TTFT, what it is without them; None elsewhere.
     """
 
     deployment: Deployment
@@ -39,6 +57,7 @@ class SimulatedRun:
     instances: int = 1
     router: str = ""
     fleet: FleetFacts | None = None
+    equal_lengths: EqualLengths | None = None
 
     @property
     def classes(self) -> tuple[ClassResult, ...]:
@@ -98,6 +117,7 @@ class SimulatedRun:
             "marks": list(self.marks),
             "intervals": {name: list(bounds) for name, bounds in self.intervals.items()},
             **({} if self.fleet is None else {"fleet": self.fleet.to_json()}),
+            **({} if self.equal_lengths is None else {"equal_lengths": asdict(self.equal_lengths)}),
             **({"classes": [one.to_json() for one in self.classes]} if self.workload.classes else {}),
             **summary,
         }

@@ -15,11 +15,15 @@ from tonnage.bench.exchange import CANCELLED, COMPLETED
 from tonnage.bench.measure import Observed
 from tonnage.bench.samples import needed
 from tonnage.bench.steady import Steady
+from tonnage.errors import in_python, option
 from tonnage.results.metrics import Summary
 from tonnage.results.requests import Requests
+from tonnage.spec.workload import MANY_CLIENTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from tonnage.bench.load import Load
 
 MEAN_MS, MEAN_SHARE = 2.0, 0.02
 """Mean lateness that is let pass: 2 ms, or 2 % of the mean TTFT where that is more."""
@@ -73,7 +77,7 @@ class Validity:
 
     Attributes:
         reasons: why not, one sentence each; none where it is valid.
-        notes: what a reader should know and what makes nothing invalid.
+        notes: what a reader should know and what makes nothing invalid; options in them are not spelled yet.
         checks: every number beside its limit.
         steady: where the run was steady.
         supported: percentiles, and whether there were samples enough for each at a confidence of 0.99.
@@ -106,7 +110,7 @@ class Validity:
         return {
             "verdict": self.verdict,
             "reasons": list(self.reasons),
-            "notes": list(self.notes),
+            "notes": list(map(in_python, self.notes)),
             "checks": {check.name: check.to_json() for check in self.checks},
             "steady": {"found": steady.found, "start_s": steady.start_s, "end_s": steady.end_s, "drift": steady.drift},
             "percentiles": {f"p{p}": {"needed": needed(p), "enough": enough} for p, enough in self.supported.items()},
@@ -250,6 +254,13 @@ def _errors(observed: Observed, limit: float) -> Check:
     return _check("error_percent", 100 * share, 100 * limit, "%", f"requests failed ({kinds}):")
 
 
+def _in_step(load: Load) -> bool:
+    """Whether requests of equal length may fall into step: all are equal, and an open loop or many clients send them."""
+    if load.conversations is not None or not len(load) or (load.due_ns is None and load.concurrency < MANY_CLIENTS):
+        return False
+    return all(int(column.min()) == int(column.max()) for column in (load.isl, load.osl))
+
+
 def _notes(observed: Observed, summary: Summary, steady: Steady, few: list[int]) -> list[str]:
     tally, notes = observed.tally, []
     if few:
@@ -268,6 +279,12 @@ def _notes(observed: Observed, summary: Summary, steady: Steady, few: list[int])
         notes.append(f"{tally.osl_off} of {summary.counted} outputs have another length than asked")
     if tally.sources["events"]:
         notes.append(f"tokens of {tally.sources['events']} replies were counted as one an event, the server did not say how many")
+    if _in_step(observed.load):
+        isl, osl = (int(column[0]) for column in (observed.load.isl, observed.load.osl))
+        notes.append(
+            "all requests have the same length, so they may end together and wait for one another; "
+            f"{option('isl')} {isl}+-20% {option('osl')} {osl}+-20% draws them, as those of real traffic are"
+        )
     if observed.retries:
         notes.append(f"{observed.retries} requests were sent again: the server had closed their kept connection")
     return notes

@@ -11,6 +11,7 @@ from tonnage.errors import InputError
 
 if TYPE_CHECKING:
     from tonnage.plan.plan import Plan
+    from tonnage.report.plans.diff import Difference
 
 
 def diff(first: Path, second: Path, /, *, json: Annotated[bool, Parameter(negative=())] = False) -> None:
@@ -19,7 +20,7 @@ def diff(first: Path, second: Path, /, *, json: Annotated[bool, Parameter(negati
     Parameters
     ----------
     first
-        File with a plan's JSON, as tonnage size --output wrote it.
+        File with a plan's JSON, as tonnage size --output wrote it; of several use cases each is compared.
     second
         Another one.
     json
@@ -28,9 +29,27 @@ def diff(first: Path, second: Path, /, *, json: Annotated[bool, Parameter(negati
     from tonnage.cli.printing import print_answer
     from tonnage.report.plans.diff import diff_json, diff_text
 
-    plans = _one(first), _one(second)
+    found = _differences(first, second)
     names = (first.stem, second.stem) if first.stem != second.stem else (str(first), str(second))
-    print_answer(lambda: diff_text(*plans, names), lambda: diff_json(*plans), json=json)
+    print_answer(lambda: diff_text(found, names), lambda: diff_json(found), json=json)
+
+
+def _differences(first: Path, second: Path) -> tuple[Difference, ...]:
+    """What two files say differently, each of one plan, or each of several use cases.
+
+    Raises:
+        InputError: no plan, or files of different kinds.
+    """
+    from tonnage.report.plans.diff import differences, use_case_differences
+    from tonnage.report.plans.saved import read_use_cases
+
+    fleet, other = read_use_cases(first), read_use_cases(second)
+    if fleet is not None and other is not None:
+        return use_case_differences(fleet, other)
+    if fleet is None and other is None:
+        return differences(_one(first), _one(second))
+    several, single = (first, second) if other is None else (second, first)
+    raise InputError(f"{several}: holds several use cases and {single} does not; give two files of the same kind")
 
 
 def _one(path: Path) -> Plan:

@@ -13,11 +13,13 @@ def explain(plan: Path, /) -> None:
     Parameters
     ----------
     plan
-        File with the plan's JSON, as tonnage size --output wrote it.
+        File with the plan's JSON, as tonnage size --output wrote it; of several use cases each is explained.
     """
     from tonnage.cli.printing import print_answer
     from tonnage.report.plans.explained import why_text
-    from tonnage.report.plans.saved import read_plans
+    from tonnage.report.plans.saved import read_plans, read_use_cases
+    from tonnage.report.plans.use_cases import use_cases_why
 
-    plans = read_plans(plan)
-    print_answer(lambda: why_text(plans), lambda: None, json=False)
+    several = read_use_cases(plan)
+    made = why_text(read_plans(plan)) if several is None else use_cases_why(several)
+    print_answer(lambda: made, lambda: None, json=False)

@@ -51,3 +51,9 @@ class Confidence:
     def reached(self) -> bool:
         """Whether some number of systems reaches the asked confidence."""
         return self.systems.get(percent_key(self.asked)) is not None
+
+    @property
+    def counted(self) -> float | None:
+        """The confidence that the systems are counted for: the asked one, else the highest below it that is reached; None without any."""
+        below = (float(level) / 100 for level, count in self.systems.items() if count is not None and float(level) < 100 * self.asked)
+        return self.asked if self.reached else max(below, default=None)

@@ -12,6 +12,7 @@ from tonnage.plan.document import DERIVES, Shown, first_difference, json_of
 from tonnage.plan.identity import Identity
 from tonnage.plan.limit import Breach, LimitUse
 from tonnage.plan.plan import AGAIN, Plan
+from tonnage.plan.standby import Standby
 from tonnage.results.latencies import Latencies
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.typed_values import FORBID
@@ -89,12 +90,14 @@ class Arrangement:
     Attributes:
         pools: one for all use cases, or one for each.
         systems: by kind.
+        standby: what stands by for failures, of each kind of system or of the instances of each pool; empty where nothing was asked of it.
     """
 
     __pydantic_config__ = FORBID
 
     pools: tuple[UseCasePool, ...]
     systems: tuple[PoolSystems, ...]
+    standby: tuple[Standby, ...] = ()
 
     @property
     def gpus(self) -> int:

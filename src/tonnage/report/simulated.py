@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
+from tonnage.errors import option
 from tonnage.report.blocks import items, section
 from tonnage.report.document import Document, Facts, Table, Text
-from tonnage.report.numbers import between, counted, number
+from tonnage.report.numbers import between, counted, number, sentence_of
 from tonnage.report.plans.question import short_length
 from tonnage.spec.workload import ClosedLoop, HourlyArrivals, ModulatedArrivals, OpenLoop
 
@@ -78,6 +79,26 @@ class FleetFacts(Protocol):
         """Of the limits."""
 
 
+class EqualLengths(Protocol):
+    """What requests of equal length do to a fleet."""
+
+    @property
+    def share(self) -> float:
+        """By which lengths vary in the run that it is compared with."""
+
+    @property
+    def requests(self) -> int:
+        """Compared, from the beginning of the run."""
+
+    @property
+    def ttft_p95_ms(self) -> float:
+        """Of requests of equal length."""
+
+    @property
+    def varied_ttft_p95_ms(self) -> float:
+        """Where lengths vary."""
+
+
 class Run(Protocol):
     """What the report needs of one simulated point."""
 
@@ -122,6 +143,10 @@ class Run(Protocol):
         """Failures, instance-hours and limits broken; None where none of them was asked for."""
 
     @property
+    def equal_lengths(self) -> EqualLengths | None:
+        """What the p95 TTFT is with lengths that vary, where equal ones decide it."""
+
+    @property
     def classes(self) -> tuple[ClassResult, ...]:
         """What each class of the traffic saw; empty where there are none."""
 
@@ -146,6 +171,7 @@ def simulated(runs: Sequence[Run]) -> Document:
         subtitle="",
         sections=(
             section("result", "", *blocks, *_classes(runs), *changed),
+            section("equal-lengths", "", items(tuple(_in_step(runs)), "warning")),
             section("marks", "", items(runs[0].marks, "note")),
             section("definitions", "", Facts(rows=tuple(definitions))),
         ),
@@ -219,6 +245,21 @@ def _swept(run: Run) -> tuple[str, ...]:
     )
     found = [] if run.hit_rate is None else [f"{run.hit_rate:.1%}"]
     return (_load(run), *map(number, values), *([] if run.gain is None else [f"{run.gain:.2f}"]), *found)
+
+
+def _in_step(runs: Sequence[Run]) -> Iterator[str]:
+    """A remark on each point whose p95 TTFT is decided by equal lengths."""
+    for run in runs:
+        found, w = run.equal_lengths, run.workload
+        if found is None:
+            continue
+        within, load = f"±{100 * found.share:g} %", f"{_load(run)}: " if len(runs) > 1 else ""
+        typed = " ".join(f"{option(name)} {one.within(found.share)}" for name, one in (("isl", w.isl), ("osl", w.osl)))
+        first = f" of the first {found.requests:,} requests" if found.requests < w.requests else ""
+        yield sentence_of(
+            f"{load}requests of equal length fall into step: with lengths within {within} ({typed}) TTFT p95{first} is "
+            f"{number(found.varied_ttft_p95_ms)} ms in place of {number(found.ttft_p95_ms)} ms"
+        )
 
 
 def fleet_lines(facts: FleetFacts | None) -> Iterator[str]:

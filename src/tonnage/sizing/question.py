@@ -185,7 +185,8 @@ class Question:
         for tp in self.tps:
             if tp not in TP_DEGREES:
                 raise InputError(
-                    f"{option('tp')}: {tp} is not a degree that divides an 8-GPU system; choose from {', '.join(map(str, TP_DEGREES))}"
+                    f"{option('tp')}: {tp} is not a degree that divides an 8-GPU system; choose from {', '.join(map(str, TP_DEGREES))}, "
+                    f"or {option('pp')} 2 or more for an instance of several systems"
                 )
         for pp in self.pps:
             if pp not in PP_DEGREES:

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 from tonnage.errors import DoesNotFit
 from tonnage.plan.identity import Identity
 from tonnage.plan.limit import Breach
+from tonnage.plan.standby import Standby
 from tonnage.plan.use_cases import Arrangement, CaseAtPeak, Chosen, NotShared, PoolSystems, UseCasePool, UseCases
+from tonnage.sizing.fleet.standby import Reserve, standing_by
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.mixture import Case, Mixture, MixtureRun
 from tonnage.sizing.search.narrowed import alone
@@ -45,12 +47,16 @@ class Asked:
     plan: Plan
 
 
-def use_cases(asked: Sequence[Asked], told: Told = lambda text: None) -> UseCases:
+def use_cases(asked: Sequence[Asked], told: Told = lambda text: None, reserve: Reserve | None = None) -> UseCases:
     """The use cases together and apart, and which of the two is chosen.
 
     Args:
         asked: two or more.
         told: called before each deployment that is looked at.
+        reserve: what stands by for failures, in either arrangement; None for nothing beyond the spare systems.
+
+    Raises:
+        InputError: the repairers cannot keep up with the failures.
     """
     names, plans = tuple(one.name for one in asked), tuple(one.plan for one in asked)
     if any(plan.choice is None for plan in plans):
@@ -59,8 +65,11 @@ def use_cases(asked: Sequence[Asked], told: Told = lambda text: None) -> UseCase
         return UseCases(names=names, plans=plans, separate=None, shared=None, not_shared=why, chosen=None)
     told("separate pools")
     spare = max(one.question.spare for one in asked)
-    separate = _arranged([_alone(one) for one in asked], spare)
-    shared, why_not = _shared(asked, separate.gpus, spare, told)
+    pools = [_alone(one) for one in asked]
+    separate = _arranged(pools, spare, reserve)
+    more = max(each.systems - bare.systems for each, bare in zip(separate.systems, _arranged(pools, 0).systems, strict=True))
+    shared, why_not = _shared(asked, separate.gpus, more, told)
+    shared = shared if shared is None or reserve is None else _arranged(shared.pools, spare, reserve)
     chosen: Chosen = "separate"
     if shared is not None and (shared.gpus, shared.gpus_in_use) <= (separate.gpus, separate.gpus_in_use):
         chosen, why_not = "shared", None
@@ -91,7 +100,7 @@ def _alone(one: Asked) -> UseCasePool:
     best = one.plan.candidates[0]
     case = _case(one, best) if _streams(one.question) else None
     if case is None:
-        spare = one.question.spare
+        spare = one.question.spare + (0 if best.standby is None else best.standby.extra_systems)
         return _pool(best, best.pool.fleet.of(best.systems - spare).instances, best.systems_exact, ())
     mixture = Mixture((case,))
     least = max(1, math.ceil(round(mixture.instances_exact, 9)))
@@ -207,18 +216,42 @@ def _pool(candidate: Candidate, instances: int, exactly: float, cases: tuple[Cas
     )
 
 
-def _arranged(pools: Sequence[UseCasePool], spare: int) -> Arrangement:
-    """The pools on whole systems: those on one kind share its systems, the widest instances first, and ``spare`` systems of it stand by."""
+def _arranged(pools: Sequence[UseCasePool], spare: int, reserve: Reserve | None = None) -> Arrangement:
+    """The pools on whole systems: those on one kind share its systems, and ``spare`` systems of it stand by, or more for failures.
+
+    The asked availability is that of all kinds of systems together, or where single instances fail of all pools: each has its root.
+    """
     kinds: dict[str, list[UseCasePool]] = {}
     for pool in pools:
         kinds.setdefault(pool.system, []).append(pool)
-    systems = []
+    by_instance = reserve is not None and (
+        reserve.unit == "instance" or any(pool.gpus_per_system < pool.parallelism.gpus for pool in pools)
+    )
+    parts = len(pools) if by_instance else len(kinds)
+    asked = None if reserve is None or reserve.asked is None else reserve.asked ** (1 / parts)
+    systems, standby = [], list[Standby]()
     for system, members in kinds.items():
-        each = members[0].gpus_per_system
-        count = _systems(sorted((pool.parallelism.gpus for pool in members for _ in range(pool.instances)), reverse=True), each)
-        count += spare
+        each, counts = members[0].gpus_per_system, [pool.instances for pool in members]
+        needed = _holding(members, counts)
+        count = needed + spare
+        if reserve is not None:
+            extra = reserve.spare_instances
+            count = max(count, _holding(members, [one + extra for one in counts]))
+            if by_instance:
+                found = [standing_by(one, "instance", reserve, asked, extra) for one in counts]
+                count = max(count, _holding(members, [one.standing for one in found]))
+            else:
+                found = [standing_by(needed, "system", reserve, asked, count - needed)]
+                count = found[0].standing
+            standby += found
         systems.append(PoolSystems(system=system, systems=count, gpus=count * each))
-    return Arrangement(pools=tuple(pools), systems=tuple(systems))
+    return Arrangement(pools=tuple(pools), systems=tuple(systems), standby=tuple(standby))
+
+
+def _holding(pools: Sequence[UseCasePool], counts: Sequence[int]) -> int:
+    """The systems of one kind that hold so many instances of each of these pools."""
+    widths = (pool.parallelism.gpus for pool, count in zip(pools, counts, strict=True) for _ in range(count))
+    return _systems(sorted(widths, reverse=True), pools[0].gpus_per_system)
 
 
 def _systems(widths: Sequence[int], each: int) -> int:

@@ -52,6 +52,9 @@ STRETCH_S = 4_000_000
 STRETCH_REQUESTS = 100
 """Fewest requests of such a stretch."""
 
+MANY_CLIENTS = 16
+"""Clients of a closed loop from which requests of equal length are said to fall into step: they end, and are admitted, together."""
+
 FAR_PS = 1e300
 """Largest mean gap in picoseconds, which keeps products with it finite."""
 

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from typing import Any
 
-from tonnage.errors import InputError, UnknownName
+from tonnage.errors import InputError, UnknownName, option
 from tonnage.perf.calibrated_terms import calibration_mark
 from tonnage.perf.external.measured_steps import check_source, reduction, source_mark
 from tonnage.perf.prediction_error import intervals_of, regime_of
@@ -22,6 +22,7 @@ from tonnage.results.points import is_steady
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.step_times import StepSource, owner_of
+from tonnage.spec.workload import MANY_CLIENTS
 from tonnage.validation.errors import SCORED, Errors, errors_of
 from tonnage.validation.measured_table import Measured, MeasuredTable, measured_table
 from tonnage.validation.point import Point
@@ -86,13 +87,27 @@ def report_of(
         worst=tuple(sorted(scored, key=_worst_error, reverse=True)[: max(worst, 0)]),
         unknown={kind: dict(names.most_common()) for kind, names in unknown.items()},
         skipped=tuple(sorted((*skipped, *more), key=lambda s: s.line)),
-        remarks=(*table.remarks, *_calibrated(points.values()), *_reduced(scored)),
+        remarks=(*table.remarks, *_calibrated(points.values()), *_reduced(scored), *_in_step(scored)),
         apart={
             kind: report_of(rows, worst=worst, progress=progress, workers=workers, calibration=calibration, step_source=step_source)[0]
             for kind, rows in table.apart.items()
         },
     )
     return report, scored
+
+
+def _in_step(rows: Iterable[ScoredRow]) -> tuple[str, ...]:
+    """That requests of equal length may fall into step, in one sentence, where rows are predicted under a load of many of them."""
+    points = [row.point for row in rows]
+    found = [one for one in points if one.load == "open" or (one.concurrency or 0) >= MANY_CLIENTS]
+    if not found:
+        return ()
+    isl, osl = (f"{option(name)} {getattr(found[0], name)}+-20%" for name in ("isl", "osl"))
+    count, verb = ("1 row", "is") if len(found) == 1 else (f"{len(found)} rows", "are")
+    return (
+        f"{count} of open loops or of {MANY_CLIENTS} clients or more {verb} predicted for requests of exactly the stated lengths, which "
+        f"may end together and wait for one another; simulate with {isl} {osl} draws them, and says how much that changes.",
+    )
 
 
 def _reduced(scored: Iterable[ScoredRow]) -> tuple[str, ...]:

@@ -34,9 +34,12 @@ from tonnage.plan.sensitivity import Changed, Sensitivity, Swing
 from tonnage.plan.standby import Standby
 from tonnage.plan.tail import OtherSystems, RelaxedLimit, Unreached
 from tonnage.plan.warning import LengthToShorten, LimitHalvesThroughput, SmallerModel
+from tonnage.report.numbers import number
+from tonnage.report.plans.answer import capacity_text
 from tonnage.report.plans.candidates import BESIDE, others_block, runner_up_text
 from tonnage.report.plans.confidence import chance_text, confidence_text, not_sure_text
 from tonnage.report.plans.cost import cost_text
+from tonnage.report.plans.explained import why_text
 from tonnage.report.plans.latencies import at_peak_text
 from tonnage.report.plans.plan_document import first_glance, full_text
 from tonnage.report.plans.routers import router_text
@@ -287,6 +290,19 @@ def test_an_answer_that_is_not_sure_begins_with_a_warning_and_with_what_would_be
     assert quiet_lines((plan,))[0].startswith("Nothing that was asked for reaches 80%")
     nothing = replace(plan, tail=replace(TAIL, confidence=0.8, other=None, relaxed=None))
     assert "at any load; it takes a limit above 61.2 ms." in " ".join(terminal(screen((nothing,))).split())
+
+
+@pytest.mark.parametrize(
+    ("systems", "words"),
+    [({"50": 4, "80": 5}, ", to be 80% sure"), ({"50": 4, "80": None, "95": None}, ", to be 50% sure"), ({"80": None}, "")],
+)
+def test_the_load_that_counts_names_the_confidence_that_is_reached(systems: dict[str, int | None], words: str) -> None:
+    plan = sized(replace(UNSURE, systems=systems))
+    assert plan.choice is not None
+    best = replace(plan.choice, sized_requests_per_second_per_instance=0.5 * plan.choice.requests_per_second_per_instance)
+    counted = number(0.5 * plan.choice.requests_per_second_per_instance)
+    assert f"; the answer counts on {counted}{words}; " in capacity_text(plan, best)
+    assert f" is counted with {counted}{words}: " in " ".join(terminal(why_text((replace(plan, candidates=(best,)),))).split())
 
 
 def test_a_higher_confidence_that_nothing_reaches_is_part_of_the_line_of_confidence() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 from tonnage.errors import InputError, option
 from tonnage.plan.aim import RACK_KW, Aim, BudgetOf
 from tonnage.plan.standby import Unit
 from tonnage.sizing.fleet.availability import Failures
+from tonnage.sizing.fleet.standby import Reserve
 from tonnage.spec.scenario import ChoiceAsked, Scenario, StandbyAsked
 from tonnage.spec.written_numbers import number_of
 from tonnage.units import parse_duration
@@ -18,23 +19,6 @@ _TIME = re.compile(r"^(.*?)\s*(?:(?:/|per|a|p\.?)\s*(year|yr|y|a|annum|month|mo)
 MONTHS = 12
 MOST_SPARE_INSTANCES = 1_000_000
 _NO_BUDGET: tuple[float | None, BudgetOf] = (None, "purchase")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reserve:
-    """What stands by for failures, as it was asked.
-
-    Attributes:
-        unit: what fails at once.
-        asked: probability that enough units work; None where none was asked for.
-        failures: how units fail; None where it was not said.
-        spare_instances: beyond those that the load needs.
-    """
-
-    unit: Unit = "system"
-    asked: float | None = None
-    failures: Failures | None = None
-    spare_instances: int = 0
 
 
 def aim_of(asked: ChoiceAsked) -> Aim | None:

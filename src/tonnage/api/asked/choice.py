@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tonnage.api.asked.aims import Reserve, aim_of, reserve_of
+from tonnage.api.asked.aims import aim_of, reserve_of
 from tonnage.cost.candidates import Outlay, outlay
 from tonnage.cost.cost import traffic_of
 from tonnage.cost.planned import catalog_id
@@ -25,7 +25,7 @@ from tonnage.plan.pareto import pareto
 from tonnage.plan.reason import OverBudget, OverPower, OverRacks, Reason
 from tonnage.plan.rejected import Rejected, rejected
 from tonnage.plan.runner_up import RunnerUp
-from tonnage.sizing.fleet.standby import shifted, with_standby
+from tonnage.sizing.fleet.standby import Reserve, shifted, with_standby
 from tonnage.sizing.search.narrowed import narrowed
 
 if TYPE_CHECKING:

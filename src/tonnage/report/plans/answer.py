@@ -10,7 +10,7 @@ from tonnage.errors import option
 from tonnage.report.blocks import section
 from tonnage.report.document import Facts, Section, Table
 from tonnage.report.numbers import ABSENT, counted, number, percent, plain, span
-from tonnage.report.plans.confidence import by_confidence, chance_text, fleet_check_text
+from tonnage.report.plans.confidence import by_confidence, chance_text, counted_text, fleet_check_text
 from tonnage.report.plans.deployments import (
     bought,
     calibration_text,
@@ -90,8 +90,10 @@ def serving(plan: Plan, best: Candidate) -> int:
 
 def capacity_text(plan: Plan, best: Candidate) -> str:
     """What one instance carries and what ends that, what the answer counts on, and what the fleet completes when always busy."""
-    rate, sized, asked = best.requests_per_second_per_instance, best.sized_rate, plan.scenario.confidence
-    counts = "" if asked is None or abs(sized / rate - 1) < SAME else f"; the answer counts on {number(sized)}, to be {percent(asked)} sure"
+    rate, sized = best.requests_per_second_per_instance, best.sized_rate
+    counts = (
+        "" if best.confidence is None or abs(sized / rate - 1) < SAME else f"; the answer counts on {number(sized)}{counted_text(best)}"
+    )
     if plan.demand.offline:
         used = f"; {used_share(best.utilisation)} of what the fleet can complete in that time"
         return f"one instance completes {number(rate)} requests/s{counts}{used}"

@@ -48,6 +48,12 @@ def by_confidence(confidence: Confidence, below: float = 1.0) -> str:
     return ", ".join(f"{name}%: {'none' if count is None else f'{count:,}'}" for name, count in counts)
 
 
+def counted_text(best: Candidate) -> str:
+    """How sure the load that the answer counts on makes it: ", to be 80% sure"; "" where nothing was predicted, or nothing is reached."""
+    counted = None if best.confidence is None else best.confidence.counted
+    return "" if counted is None else f", to be {_share(counted)} sure"
+
+
 def not_sure_text(plan: Plan) -> str:
     """That no deployment reaches the asked confidence, and what would; "" where the choice does, or nothing was predicted."""
     best = plan.choice

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.report.blocks import items, section
@@ -15,11 +15,13 @@ from tonnage.report.plans.deployments import deployments, systems
 from tonnage.report.plans.latencies import bound_text, limit_text, used_text
 from tonnage.report.plans.prices import price_name
 from tonnage.report.plans.question import demand_text
+from tonnage.report.plans.use_cases import pool_text, standbys_text, systems_text, use_text
 from tonnage.spec.prices import amount
 from tonnage.spec.scenario import flat, leaves, to_document
 
 if TYPE_CHECKING:
     from tonnage.plan.plan import Plan
+    from tonnage.plan.use_cases import UseCases
 
 SAME = "The plans say the same: no part of the question, of the answer or of its prices differs."
 
@@ -33,6 +35,7 @@ class Difference:
         what: which thing.
         first, second: what each says; "–" where it says nothing.
         change: of numbers, the second over the first less 1, in words; "" elsewhere.
+        use_case: whose plan by itself says it; "" of a single plan, and of the fleet of several use cases (part "fleet").
     """
 
     part: str
@@ -40,6 +43,7 @@ class Difference:
     first: str
     second: str
     change: str = ""
+    use_case: str = ""
 
 
 def differences(first: Plan, second: Plan) -> tuple[Difference, ...]:
@@ -52,23 +56,31 @@ def differences(first: Plan, second: Plan) -> tuple[Difference, ...]:
     return (*asked, *(one for one in rest if one.part != "question" or (one.first, one.second) not in told))
 
 
-def diff_text(first: Plan, second: Plan, names: tuple[str, str]) -> Document:
-    """The differences as a table for each part."""
-    found = differences(first, second)
+def use_case_differences(first: UseCases, second: UseCases) -> tuple[Difference, ...]:
+    """What differs of the fleet of several use cases, and then of each that both have, by itself."""
+    plans, others = (dict(zip(one.names, one.plans, strict=True)) for one in (first, second))
+    alone = (replace(one, use_case=name) for name, plan in plans.items() if name in others for one in differences(plan, others[name]))
+    return (*_differing("fleet", _fleet(first), _fleet(second)), *alone)
+
+
+def diff_text(found: Sequence[Difference], names: tuple[str, str]) -> Document:
+    """The differences as a table for each part, of several use cases one after the other."""
     if not found:
         return Document(title="", subtitle="", sections=(section("diff", "", items((SAME,))),))
     sections = []
-    for part in dict.fromkeys(one.part for one in found):
-        rows = tuple((one.what, one.first, one.second, one.change) for one in found if one.part == part)
+    for use_case, part in dict.fromkeys((one.use_case, one.part) for one in found):
+        rows = tuple((one.what, one.first, one.second, one.change) for one in found if (one.use_case, one.part) == (use_case, part))
         table = Table(caption="", header=(part, *names, "change"), rows=rows, spare=("change",))
-        sections.append(section(part, part.capitalize(), table))
+        title = f"{use_case}, by itself: {part}" if use_case else part.capitalize()
+        sections.append(section(part, title, table))
     return Document(title="", subtitle="", sections=tuple(sections))
 
 
-def diff_json(first: Plan, second: Plan) -> dict[str, Any]:
-    """The differences as one JSON object."""
+def diff_json(found: Sequence[Difference]) -> dict[str, Any]:
+    """The differences as one JSON object; each names its use case where it has one."""
     keys = ("part", "what", "first", "second", "change")
-    return {"schema": "tonnage-diff/1", "differences": [{key: getattr(one, key) for key in keys} for one in differences(first, second)]}
+    rows = [{key: getattr(one, key) for key in keys} | ({"use_case": one.use_case} if one.use_case else {}) for one in found]
+    return {"schema": "tonnage-diff/1", "differences": rows}
 
 
 Values = Mapping[str, tuple[str, float | None]]
@@ -137,6 +149,25 @@ def _question(plan: Plan) -> Values:
         "seed": str(asked.seed),
     }
     return {name: (text, None) for name, text in texts.items()}
+
+
+def _fleet(found: UseCases) -> Values:
+    """What several use cases take together."""
+    best = found.choice
+    said: dict[str, tuple[str, float | None]] = {"use cases": (", ".join(found.names), None), "chosen": (found.chosen or "nothing", None)}
+    if best is None:
+        return said
+    pools = {f"pool of {' and '.join(case.name for case in pool.cases)}": (pool_text(pool), None) for pool in best.pools}
+    gpus, used = float(best.gpus), float(best.gpus_in_use)
+    return {
+        **said,
+        "systems": (systems_text(best), None),
+        "GPUs": (f"{best.gpus:,}", gpus),
+        "GPUs in use": (f"{best.gpus_in_use:,}", used),
+        **pools,
+        "standby": (standbys_text(best) or "none", None),
+        "limits": ("; ".join(f"{case.name}: {use_text(use)}" for pool in best.pools for case in pool.cases for use in case.limits), None),
+    }
 
 
 def _answer(plan: Plan) -> Values:

@@ -11,7 +11,7 @@ from tonnage.report.document import Block, Document, Facts, Section, Table
 from tonnage.report.numbers import ABSENT, counted, number, percent, usd
 from tonnage.report.plans.answer import answer_text
 from tonnage.report.plans.candidates import yearly_costs
-from tonnage.report.plans.confidence import not_sure_text
+from tonnage.report.plans.confidence import counted_text, not_sure_text
 from tonnage.report.plans.deployments import MEMORY, deployments
 from tonnage.report.plans.latencies import bound_text, limit_text
 from tonnage.report.plans.question import first_text, question_rows
@@ -112,10 +112,10 @@ def _reasons(plan: Plan) -> Iterator[str]:
         return
     yield f"Chosen for the {first_text(plan.aim)}: {answer_text(plan)}."
     load, rate = plan.demand.sizing_requests_per_second, best.sized_rate
-    sure = "" if plan.scenario.confidence is None else f", to be {percent(plan.scenario.confidence)} sure"
+    counted_on = f"{number(rate)}{counted_text(best)}"
     of_system = counted(best.pools[0].fleet.instances_per_system, "instance")
     yield (
-        f"The load is {number(load)} requests/s, and one instance is counted with {number(rate)}{sure}: {number(load / rate)} instances, "
+        f"The load is {number(load)} requests/s, and one instance is counted with {counted_on}: {number(load / rate)} instances, "
         f"which is {number(best.systems_exact)} systems of {of_system} each."
     )
     yield f"One instance carries no more because of {bound_text(best.binds)}."

@@ -42,8 +42,11 @@ def read_plans(path: str | Path) -> tuple[Plan, ...]:
         InputError: no such file, no JSON, or no plan of this version; every fault with its path.
     """
     from tonnage.plan.plan import Plan
+    from tonnage.plan.use_cases import SCHEMA
 
     document = _document(path)
+    if isinstance(document, dict) and document.get("schema") == SCHEMA:
+        raise InputError(f"{path}: holds several use cases, and one plan is needed; give one scenario file to tonnage size --output")
     if isinstance(document, dict) and document.get("schema") == COMPARISON and isinstance(document.get("plans"), list):
         return tuple(map(Plan.from_json, document["plans"]))
     return (Plan.from_json(document),)

@@ -10,9 +10,11 @@ from tonnage.errors import option
 from tonnage.report.blocks import items, section
 from tonnage.report.document import Document, Facts, Section, Table, Text
 from tonnage.report.numbers import ABSENT, counted, number, percent, sentence_of
+from tonnage.report.plans.answer import standby_text
 from tonnage.report.plans.confidence import not_sure_text
 from tonnage.report.plans.cost import cost_text
 from tonnage.report.plans.deployments import bought, deployment_text
+from tonnage.report.plans.explained import why_text
 from tonnage.report.plans.latencies import breach_text, limit_text
 from tonnage.report.plans.plan_document import full_sections, made_by, named_sections
 from tonnage.report.plans.question import question_rows
@@ -73,6 +75,15 @@ def use_cases_report(found: UseCases) -> Document:
     return Document(title=title, subtitle=made_by(found.plans[0]), sections=(*_sections(found), _alone(found), *alone))
 
 
+def use_cases_why(found: UseCases) -> Document:
+    """Why the fleet is what it is: the two arrangements, and then the reasons of each use case by itself."""
+    sections = [section("use-cases", "Use cases on one fleet", Facts(rows=_answer(found)))]
+    for name, plan in zip(found.names, found.plans, strict=True):
+        first, *rest = why_text((plan,)).sections
+        sections += [replace(first, title=f"{name}, by itself"), *rest]
+    return Document(title="", subtitle="", sections=tuple(sections))
+
+
 def brief_lines(found: UseCases) -> tuple[str, ...]:
     """The answer in ten lines at most, none of them folded."""
     rows = [*_answer(found)]
@@ -88,6 +99,7 @@ def _answer(found: UseCases) -> Rows:
     """Name and text of each line of the answer."""
     rows = [("Answer", answer_text(found)), ("Confidence", _confidence(found))]
     if found.choice is not None:
+        rows.append(("Standby", standbys_text(found.choice)))
         other, name = (found.separate, "Separate") if found.chosen == "shared" else (found.shared, "Shared")
         rows.append((name, "" if other is None else arrangement_text(other)))
         rows.append(("Not shared", "" if found.not_shared is None else not_shared_text(found.not_shared)))
@@ -176,6 +188,16 @@ def pool_text(pool: UseCasePool) -> str:
 def arrangement_text(found: Arrangement) -> str:
     """The systems, and what runs on them, in one line."""
     return f"{systems_text(found)} ({counted(found.gpus_in_use, 'GPU')} of {found.gpus:,} in use): {'; '.join(map(pool_text, found.pools))}"
+
+
+def standbys_text(found: Arrangement) -> str:
+    """What stands by for failures; where there are several kinds of systems or pools, of each by its name."""
+    if len(found.standby) < 2:
+        return "".join(map(standby_text, found.standby))
+    names = [each.system for each in found.systems]
+    if found.standby[0].unit == "instance":
+        names = [pool_text(pool) for each in found.systems for pool in found.pools if pool.system == each.system]
+    return "; ".join(f"{name}: {standby_text(one)}" for name, one in zip(names, found.standby, strict=True))
 
 
 def use_text(use: LimitUse) -> str:

@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.confidence import Confidence
 from tonnage.plan.sensitivity import Changed, Sensitivity
 from tonnage.plan.standby import Standby, Unit
 from tonnage.sizing.fleet.availability import Failures
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserve:
+    """What stands by for failures, as it was asked.
+
+    Attributes:
+        unit: what fails at once.
+        asked: probability that enough units work; None where none was asked for.
+        failures: how units fail; None where it was not said.
+        spare_instances: beyond those that the load needs.
+    """
+
+    unit: Unit = "system"
+    asked: float | None = None
+    failures: Failures | None = None
+    spare_instances: int = 0
 
 
 def with_standby(
@@ -63,6 +80,35 @@ def with_standby(
     more = (candidate.headroom_to_saturation + 1) * whole.instances / candidate.instances - 1
     grown = replace(candidate.on(systems=systems, instances=whole.instances), standby=known, headroom_to_saturation=more)
     return replace(grown, confidence=_confidence(candidate.confidence, known, spare, failures))
+
+
+def standing_by(needed: int, unit: Unit, reserve: Reserve, asked: float | None, extra: int = 0) -> Standby:
+    """The units of a fleet, such as the systems of one kind, with those that stand by for failures.
+
+    Args:
+        needed: units that carry the peak inside the limits.
+        unit: what they are.
+        reserve: how they fail, and what was asked of the whole fleet.
+        asked: probability that enough of these units work; None to add none for it.
+        extra: units that stand by in any case.
+
+    Raises:
+        InputError: the repairers cannot keep up with the failures.
+    """
+    failures = reserve.failures
+    standing = needed + extra
+    if failures is not None and asked is not None:
+        standing = max(standing, failures.standing(needed, asked))
+    return Standby(
+        unit=unit,
+        needed=needed,
+        standing=standing,
+        mtbf_hours=None if failures is None else failures.mtbf_hours,
+        repair_hours=None if failures is None else failures.repair_hours,
+        repairers=None if failures is None else failures.repairers,
+        asked=reserve.asked,
+        availability=None if failures is None else failures.availability(standing, needed),
+    )
 
 
 def _confidence(sure: Confidence | None, known: Standby, spare: int, failures: Failures | None) -> Confidence | None:
