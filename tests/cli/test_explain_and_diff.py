@@ -96,9 +96,9 @@ def test_several_use_cases_are_explained_and_compared_one_by_one(
     [
         ("--objective latency", "--objective: latency is of one use case"),
         ("--objective cost --gpu h100,l40s", "give one --gpu of h100-sxm-80gb, l40s"),
-        ("--budget 500kUSD", "Chat: --budget is asked of one use case by itself; leave it out, or give one scenario"),
-        ("--growth 5%/month", "Chat: --growth is asked of one use case by itself"),
-        ("--have 3xdgx-h100", "Chat: --have is asked of one use case by itself"),
+        ("--budget 500kUSD", "Chat: --budget is for one use case alone; leave it out, or size this scenario by itself"),
+        ("--growth 5%/month", "Chat: --growth is for one use case alone"),
+        ("--have 3xdgx-h100", "Chat: --have is for one use case alone"),
     ],
 )
 def test_what_a_fleet_of_use_cases_has_no_answer_to_is_refused_in_a_line(

@@ -145,8 +145,10 @@ class Search:
                 break
         found, verdict, failed = self._checked(found)
         others = self._others(contenders, found[0], outcomes) if found and self.rows else []
+        if others and (surer := self._surer(others, found)):
+            found, verdict, failed = self._checked(sorted((*found, *surer), key=self.key))
         beside = sorted((*found[1:], *others), key=self.key)
-        kept = {one.ready.place: one for one in (*reversed(beside), *found[:1])}
+        kept = {one.ready.place: one for one in (*others, *found)}
         rejected = [one for one in prepared if isinstance(one, Rejected)]
         for one in contenders:
             if one.ready.place not in kept:
@@ -178,6 +180,14 @@ class Search:
         known = [one for one in found if one.ready.place in verdicts][:1]
         found = [*known, *(one for one in found if one not in known)]
         return found, verdicts.get(found[0].ready.place) if found else None, failed
+
+    def _surer(self, others: list[Sized], found: list[Sized]) -> list[Sized]:
+        """Those of short runs that would do better than the best, whose fleet took more than the search asked for, sized in full."""
+        known = {one.ready.place for one in found}
+        contest = Contest(search=self, level=found[0].level, care=self.care)
+        better = [one for one in others if one.ready.place not in known and self.key(one) < self.key(found[0])]
+        sized = [contest.attempt(one.contender, best=None) for one in better]
+        return [one for one in sized if isinstance(one, Sized)]
 
     def _others(self, contenders: list[Contender], best: Sized, outcomes: dict[int, Outcome]) -> list[Sized]:
         """The best deployment of every other GPU type, and on the best one's type that of every other engine and format."""
@@ -227,7 +237,7 @@ class Contest:
         wave = WAVE if self.care == SURE and search.rows else 1
         for start in range(0, len(order), wave):
             best = self._best() if search.prune else None
-            for one, outcome in parallel(partial(self._attempt, best=best), order[start : start + wave], search.workers):
+            for one, outcome in parallel(partial(self.attempt, best=best), order[start : start + wave], search.workers):
                 self._note(one, outcome)
                 search.steps.done(one.ready.trial.name)
         drawn = question.load == "open" and not question.offline and question.recording is None
@@ -248,7 +258,7 @@ class Contest:
     def _slowdown(self, one: Contender) -> Slowdown:
         return one.as_asked if self.level is None else one.slowdown(self.level)
 
-    def _attempt(self, one: Contender, best: Sized | None, needed: float | None = None) -> Outcome:
+    def attempt(self, one: Contender, best: Sized | None, needed: float | None = None) -> Outcome:
         """The deployment at its fewest systems, or why it is left out; ``needed`` in place of what it has to carry to be the best."""
         slowdown, gpus = self._slowdown(one), one.ready.trial.deployment.parallelism.gpus
         needed = needed if needed is not None else 0.0 if best is None else self.search.aim.rate_to_beat(one, best)
@@ -273,7 +283,7 @@ class Contest:
             needed = 0.0 if best is None or not prune else GAIN * aim.rate_to_save(one, best)
             if self._most(one) <= needed:
                 continue
-            start = self._attempt(one, best, needed) if prune else None
+            start = self.attempt(one, best, needed) if prune else None
             for way in variants(one, self.outcomes[one.ready.place], everything=not prune):
                 self._along(one, way, start)
 
@@ -283,7 +293,7 @@ class Contest:
         for ready in way:
             one, best = replace(base, ready=ready), self._best()
             needed = 0.0 if best is None or not self.search.prune else GAIN * self.search.aim.rate_to_save(one, best)
-            outcome = self._attempt(one, best, needed)
+            outcome = self.attempt(one, best, needed)
             self._note(one, outcome)
             if self.search.prune and not isinstance(outcome, Sized) and _used(outcome) > ALIKE * used:
                 return
