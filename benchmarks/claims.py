@@ -80,6 +80,8 @@ def drawn(rng: np.random.Generator) -> Arguments:
     asked["ttft"] = f"p{rng.choice([90, 95, 99])}<={10 ** rng.uniform(-0.3, 0.6) * max(1.0, isl / 6_000):.2g}s"
     if rng.random() < 0.5:
         asked["tpot"] = f"p95<={10 ** rng.uniform(1.4, 2.0):.2g}ms"
+    elif rng.random() < 0.4:
+        asked["itl"] = f"p99<={10 ** rng.uniform(1.4, 2.4):.2g}ms"
     if kind == "users":
         return {**asked, "users": int(600 * rate), "requests_per_user_day": 20}
     if kind in ("latency", "cost"):

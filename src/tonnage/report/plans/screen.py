@@ -56,6 +56,7 @@ SPARED = (
     "Router",
     "Prefix hits",
     "Runner-up",
+    "Start",
     "A day",
     "Autoscaling",
     "Standby",

@@ -51,9 +51,9 @@ BUSIER, CLOSED = 1.03, 1.04
 """How many times as much as a busy engine completes it may complete with other knobs: more tokens in a step, or fewer; and how many times
 as much as the closed form says it does complete."""
 
-ALIKE = 1.01
-"""How many times as much one setting may strain the limits as the one before for the next to be tried: a token budget that no step fills
-changes nothing."""
+ALIKE = 1.1
+"""How many times as much one setting may strain the limits as the best before it for the next to be tried: a token budget that few steps
+fill changes little, and the next smaller one may halve the longest gaps."""
 
 LEAST = 0.2
 """A deployment that carries less than this share of its predicted load at a confidence does not reach it: there the limits are those of a
