@@ -224,7 +224,8 @@ def test_the_whole_fleet_is_simulated_with_the_slower_steps() -> None:
     assert wary.choice.sized_requests_per_second_per_instance < wary.choice.requests_per_second_per_instance
 
 
-def test_the_plan_its_json_and_its_text_hold_how_sure_it_is() -> None:
+def test_the_plan_its_json_and_its_text_hold_how_sure_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
     plan = api.size(**{**ASKED, "engine": "nim-2024", "tpot": "mean<=25ms", "peak_rps": 100, "tp": "1,2"})
     assert all(c.confidence is not None for c in plan.candidates)
     assert [c["confidence"]["meets"] for c in plan.to_json()["candidates"]] == [c.confidence.meets for c in plan.candidates]

@@ -254,6 +254,13 @@ def test_the_rows_of_the_table_go_before_any_line_of_the_answer(monkeypatch: pyt
     assert "… and " in text
 
 
+@pytest.fixture
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal that has room for every line."""
+    monkeypatch.setenv("COLUMNS", "120")
+
+
+@pytest.mark.usefixtures("wide")
 def test_the_lines_are_in_their_order() -> None:
     rows = [name for name, _ in answer_rows(sized())]
     assert rows == ["Answer", "Confidence", "At the peak", "Cost", "Runner-up", "Risk", "Router", "Measured", "Capacity"]
@@ -264,6 +271,7 @@ def test_the_lines_are_in_their_order() -> None:
     assert text.splitlines()[-1].startswith("\ue000") or "FILE.html" in text.splitlines()[-1]
 
 
+@pytest.mark.usefixtures("wide")
 def test_every_form_has_the_same_lines() -> None:
     said = [" ".join(text.split()) for _, text in answer_rows(sized())]
     words = " ".join(terminal(full_text((sized(),))).split())
@@ -324,6 +332,7 @@ def test_other_deployments_are_one_row_each_and_those_far_off_one_line() -> None
     assert "Other deployments inside the limits: 1 that needs 21 times the GPUs." in terminal(screen((alone,)))
 
 
+@pytest.mark.usefixtures("wide")
 def test_a_page_says_once_and_in_one_way_how_full_the_fleet_is() -> None:
     for share, said in ((0.0042, "under 1%"), (0.64, "64%")):
         first, *rest = sized().candidates
