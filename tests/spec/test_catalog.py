@@ -435,16 +435,14 @@ def test_search_needs_all_words() -> None:
 
 
 LOAD = """
-import sys, time
-begin = time.process_time()
+import sys
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 find_model("llama-3-8b"), find_gpu("h100"), find_engine("nim")
-print("numpy" in sys.modules, time.process_time() - begin)
+print("numpy" in sys.modules)
 """
 
 
-def test_the_catalog_loads_without_numpy_and_fast() -> None:
+def test_the_catalog_loads_without_numpy() -> None:
+    """Which takes longer than all of it (``./benchmark import_time``)."""
     done = subprocess.run([sys.executable, "-c", LOAD], capture_output=True, text=True, check=True)
-    numpy, seconds = done.stdout.split()
-    assert numpy == "False"
-    assert float(seconds) < 0.3  # 0.05 on an idle machine
+    assert done.stdout.split() == ["False"]
