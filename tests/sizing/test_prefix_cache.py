@@ -52,7 +52,8 @@ def instance_of(one: Question) -> Instance:
     return next(found.instance for found in prepare(one, Runs()) if isinstance(found, Ready))
 
 
-@pytest.mark.parametrize("load", [pytest.param(PREFIX, id="prefix"), pytest.param(CHAT, id="conversations", marks=pytest.mark.accuracy)])
+@pytest.mark.accuracy
+@pytest.mark.parametrize("load", [pytest.param(PREFIX, id="prefix"), pytest.param(CHAT, id="conversations")])
 def test_simulate_holds_the_limits_at_the_load_that_is_found_and_breaks_them_a_little_above(load: dict[str, Any]) -> None:
     """``simulate`` draws its requests by itself and begins with an empty cache, so a tenth is left to the limits."""
     choice = planned(**load).choice

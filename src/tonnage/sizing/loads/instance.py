@@ -50,9 +50,9 @@ FEWEST_SHARING = (1_000, 2_000, 8_000)
 LIVES = (2, 4, 8)
 """Fewest requests of a run of each length, in times what is in flight; the first of them fill the engines and are not measured."""
 
-LOADED, QUEUED = 3, 1.5
-"""Latency under load over that of an empty engine, and over that of a batch as full as the load fills it: the length of a run is made for
-as many requests in flight as the longer of both leaves."""
+LOADED, QUEUED, SETTLES = 3, 1.5, 0.9
+"""Latency under load over that of an empty engine, for which the runs of a search are made; and over that of a batch as full as the load
+fills it, up to a share of what the closed form completes, for which that of a whole fleet is made as well."""
 
 ALONE_REQUESTS = 100
 """Requests of the run of a single client: what no load can beat."""
@@ -284,7 +284,8 @@ class Instance:
 
     def in_flight_at(self, rate: float) -> float:
         """Closed form: requests that the instance holds at ``rate`` requests per second, rather more than less."""
-        crowded = 0.0 if self.step.drafting is not None else float(np.interp(rate, *self._filled))
+        rates, held = ([0.0], [0.0]) if self.step.drafting is not None else self._filled
+        crowded = float(np.interp(min(rate, SETTLES * rates[-1]), rates, held))
         return min(self.in_flight, max(LOADED * rate * self.alone_e2e_s, QUEUED * crowded))
 
     @cached_property
@@ -297,7 +298,7 @@ class Instance:
 
     def requests_of(self, rate: float, length: Length, instances: int = 1) -> int:
         """Requests of a run at ``rate`` for each instance, one of few numbers so that runs share their draws."""
-        in_flight = instances * math.ceil(self.in_flight_at(rate))
+        in_flight = instances * min(self.in_flight, math.ceil(LOADED * rate * self.alone_e2e_s))
         fewest = FEWEST if self.traffic.sharing is None else FEWEST_SHARING
         least = max(fewest[length] * burst_factor(self.traffic.process, self.traffic.cv), LIVES[length] * in_flight)
         least *= FOLLOWED if self.traffic.sharing is not None and self.traffic.sharing.follows else 1

@@ -93,7 +93,8 @@ class Contender:
 
     def bound(self, slowdown: Slowdown) -> float:
         """Requests per second of one instance that closed forms allow."""
-        return rate_bound(self.instance, slowdown.tightened(self.question.limits)) / slowdown.steps
+        slo = slowdown.tightened(self.question.limits)
+        return self.runs.once((self.instance, "bound", slo), lambda: rate_bound(self.instance, slo)) / slowdown.steps
 
     def capacity(
         self, instances: int, slowdown: Slowdown | None = None, *, above: float = 0.0, care: Care = SURE, router: str = ""
