@@ -43,8 +43,8 @@ from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms import client_turnaround_s
 from tonnage.perf.terms_file import shipped
 from tonnage.plan.candidate import Candidate
-from tonnage.plan.measurement import Measurement
 from tonnage.plan.plan import Plan
+from tonnage.plan.provenance import Measurement
 from tonnage.simulator.kernel import run
 from tonnage.sizing.loads.confidence import metric_of
 from tonnage.sizing.loads.runs import Runs

@@ -186,9 +186,8 @@ def test_python_runs(page: Path, block: str, tmp_path: Path) -> None:
 
 def test_pages_name_the_json_keys() -> None:
     from tonnage.plan.candidate import Candidate
-    from tonnage.plan.plan import Plan
+    from tonnage.plan.plan import Plan, Understood
     from tonnage.plan.pool import Pool
-    from tonnage.plan.understood import Understood
     from tonnage.results.metrics import Summary
     from tonnage.validation.score_report import ScoreReport
 

@@ -14,7 +14,7 @@ from tests.questions import question
 from tonnage import api
 from tonnage.api.asked.growth import growth_of, with_growth
 from tonnage.errors import InputError, InputErrors
-from tonnage.plan.growth import Ahead, Growth
+from tonnage.plan.demand import Ahead, Growth
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.existing import growth_text
 from tonnage.report.plans.plan_document import report

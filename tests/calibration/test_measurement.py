@@ -17,8 +17,8 @@ from tonnage.api.running.planned import planned
 from tonnage.api.size import size
 from tonnage.cli.main import run
 from tonnage.plan.cost import YearlyCost
-from tonnage.plan.measurement import FOLDER
 from tonnage.plan.plan import Plan
+from tonnage.plan.provenance import FOLDER
 from tonnage.report.plans.measurement import measurement_section, measurement_text
 from tonnage.results.metrics import summarize
 from tonnage.results.store import write_run

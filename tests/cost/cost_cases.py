@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from tests.plan.candidates import candidate as any_candidate
 from tonnage.plan.candidate import Candidate
-from tonnage.plan.serving import Serving
-from tonnage.plan.traffic import SECONDS_PER_YEAR, Traffic
+from tonnage.plan.cost import SECONDS_PER_YEAR, Serving, Traffic
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
 

@@ -13,9 +13,7 @@ from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC,
 from tonnage.cost.break_even import Curve, break_even, break_evens, crossings
 from tonnage.cost.cost import api_cost
 from tonnage.cost.options import cloud, hybrid, on_prem
-from tonnage.plan.cost import BreakEven, WayCost
-from tonnage.plan.serving import Serving
-from tonnage.plan.traffic import Traffic
+from tonnage.plan.cost import BreakEven, Serving, Traffic, WayCost
 from tonnage.report.plans.cost import break_even_text
 from tonnage.spec.prices import Prices
 

@@ -15,10 +15,8 @@ from tonnage.cost.cost import api_cost, api_request, energy_of, owned_figures, s
 from tonnage.cost.options import cloud, on_prem
 from tonnage.cost.where import compare
 from tonnage.errors import UnknownName
-from tonnage.plan.cost import WayCost
-from tonnage.plan.cost_note import HostingLeftOut, NoCost
-from tonnage.plan.serving import Serving
-from tonnage.plan.traffic import HOURS_PER_YEAR, Traffic
+from tonnage.plan.cost import HOURS_PER_YEAR, Serving, Traffic, WayCost
+from tonnage.plan.note import HostingLeftOut, NoCost
 from tonnage.report.plans.prices import cost_note_texts, no_cost_text
 from tonnage.sizing.demand import demand_of
 from tonnage.spec.catalog.price_list import catalog_prices

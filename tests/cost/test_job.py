@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, price_lists, servings
 from tonnage.cost.job import in_proportion, job_cost
-from tonnage.plan.cost import JobCost
-from tonnage.plan.cost_note import NoCost
+from tonnage.plan.cost import JobCost, Serving
+from tonnage.plan.demand import JobDone
 from tonnage.plan.document import json_of
-from tonnage.plan.job import JobDone
-from tonnage.plan.serving import Serving
+from tonnage.plan.note import NoCost
 from tonnage.spec.prices import Prices
 
 PRICES = COURSE_PRICES.with_overrides({"cloud": {"h100": 2.0}, "licence_usd_per_gpu_hour": None})

@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC, candidate, price_lists, servings, traffics
 from tonnage.cost.cost import system_parts
 from tonnage.cost.options import as_planned, cloud, hybrid, instances_on, needed, on_prem, rents_of, systems_for, yearly_owned
-from tonnage.plan.cost import WayCost
-from tonnage.plan.cost_note import NoCost
+from tonnage.plan.cost import Serving, Traffic, WayCost
 from tonnage.plan.fleet import fleet
-from tonnage.plan.serving import Serving
-from tonnage.plan.traffic import Traffic
+from tonnage.plan.note import NoCost
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
 

@@ -11,9 +11,8 @@ from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC,
 from tests.plan.candidates import candidate, plan_of
 from tonnage.cost.outlook import spent, with_outlook
 from tonnage.cost.where import compare
-from tonnage.plan.footprint import footprint
-from tonnage.plan.serving import Serving
-from tonnage.plan.traffic import Traffic
+from tonnage.plan.cost import Serving, Traffic
+from tonnage.plan.fleet import footprint
 from tonnage.report.plans.cost import footprint_text, pays_off_text
 from tonnage.sizing.demand import demand_of
 

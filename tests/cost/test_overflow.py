@@ -12,9 +12,8 @@ from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC,
 from tonnage.cost.cost import api_cost, api_request, system_parts
 from tonnage.cost.options import instances_on, needed, on_prem, systems_for
 from tonnage.cost.overflow import beyond, overflow
-from tonnage.plan.cost_note import NoCost
-from tonnage.plan.serving import Serving
-from tonnage.plan.traffic import Traffic
+from tonnage.plan.cost import Serving, Traffic
+from tonnage.plan.note import NoCost
 from tonnage.report.plans.cost import takes
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices

@@ -13,11 +13,9 @@ from hypothesis import given
 from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC, price_lists, servings, traffics
 from tonnage.cost.where import compare
 from tonnage.errors import InputError
-from tonnage.plan.cost import WAYS
-from tonnage.plan.cost_note import CourseWay, EstimatedPrice, NoProfile, NotComparable, OnlyPeakKnown, OwnedElectricity, SameAs
+from tonnage.plan.cost import WAYS, Serving, Traffic
 from tonnage.plan.document import json_of
-from tonnage.plan.serving import Serving
-from tonnage.plan.traffic import Traffic
+from tonnage.plan.note import CourseWay, EstimatedPrice, NoProfile, NotComparable, OnlyPeakKnown, OwnedElectricity, SameAs
 from tonnage.report.plans.prices import cost_note_texts, course_way_text
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices

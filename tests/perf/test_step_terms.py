@@ -13,7 +13,7 @@ from tonnage.perf import step_terms as at
 from tonnage.perf.step import StepModel, step_seconds
 from tonnage.perf.step_terms import COEFFICIENTS, DURATIONS, LIMITS, PARTS, TERMS, StepTerm
 from tonnage.perf.vectorised_step import Steps, parts
-from tonnage.plan.explanation import TERMS as EXPLAINED
+from tonnage.plan.plan import TERMS as EXPLAINED
 from tonnage.sizing.loads.slower import slower
 from tonnage.sizing.warnings import link_share
 

@@ -7,12 +7,10 @@ from typing import Any
 
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.demand import Demand
-from tonnage.plan.limit import SATURATION, Limit
-from tonnage.plan.load import Load
-from tonnage.plan.plan import Plan
+from tonnage.plan.limit import SATURATION, Limit, Load
+from tonnage.plan.plan import Plan, Understood
 from tonnage.plan.pool import Pool
 from tonnage.plan.provenance import Provenance
-from tonnage.plan.understood import Understood
 from tonnage.results.latencies import Latencies
 
 POOL: dict[str, Any] = {

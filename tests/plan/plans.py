@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from hypothesis import strategies as st
 
-from tonnage.plan.load import Load
+from tonnage.plan.limit import Load
 from tonnage.plan.plan import Measured, Plan
 from tonnage.spec.scenario import Scenario
 from tonnage.spec.scenario_file import scenario_of

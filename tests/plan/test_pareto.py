@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.plan.candidates import candidate
-from tonnage.plan.at_peak import AtPeak
 from tonnage.plan.candidate import Candidate
+from tonnage.plan.fleet import AtPeak
 from tonnage.plan.pareto import pareto
 from tonnage.results.latencies import Latencies
 

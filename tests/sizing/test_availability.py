@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.plan.candidates import candidate
 from tonnage.errors import InputError
-from tonnage.plan.confidence import Confidence
+from tonnage.plan.candidate import Confidence
 from tonnage.sizing.fleet.availability import Failures
 from tonnage.sizing.fleet.standby import with_standby
 

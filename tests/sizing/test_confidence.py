@@ -20,7 +20,7 @@ from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.perf.regime import Regime
 from tonnage.perf.residuals import LEVELS, Residuals
-from tonnage.plan.confidence import MOST_TIMES
+from tonnage.plan.candidate import MOST_TIMES
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.confidence import chance_text
 from tonnage.report.plans.plan_document import full_text

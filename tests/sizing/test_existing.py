@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.questions import best, question
-from tonnage.plan.existing import Existing
+from tonnage.plan.demand import Existing
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.existing import existing_text
 from tonnage.report.plans.latencies import bound_text

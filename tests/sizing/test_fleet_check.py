@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from tests.questions import best, contender, question
-from tonnage.plan.fleet import Fleet, fleet
-from tonnage.plan.fleet_check import FleetRun
+from tonnage.plan.fleet import Fleet, FleetRun, fleet
 from tonnage.plan.limit import Breach, Limit
 from tonnage.report.plans.confidence import fleet_check_text
 from tonnage.report.plans.routers import routers_text

@@ -1,7 +1,7 @@
 """The search space: every combination once, pipelines where nothing else fits or where they are asked for."""
 
 from tests.questions import question
-from tonnage.plan.rejected import Rejected
+from tonnage.plan.reason import Rejected
 from tonnage.report.plans.rejected import reason_text
 from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.loads.runs import Runs

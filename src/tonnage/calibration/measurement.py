@@ -22,8 +22,8 @@ import numpy as np
 
 from tonnage.errors import InputError
 from tonnage.perf.start import start_seconds
-from tonnage.plan.confidence import BESIDE, MOST_TIMES, percent_key
-from tonnage.plan.measurement import Measurement, Sweep
+from tonnage.plan.candidate import BESIDE, MOST_TIMES, percent_key
+from tonnage.plan.provenance import Measurement, Sweep
 from tonnage.sizing.loads.confidence import Slowdown, StepErrors, factors_at, metric_of
 from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.ready import Ready

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from tonnage.cost.cost import serving_of
 from tonnage.cost.options import Rent, rents_of
 from tonnage.plan.autoscaling import Autoscaling, AutoscalingCost, OverHours
-from tonnage.plan.cost_note import NoCost
-from tonnage.plan.traffic import HOURS_PER_YEAR
+from tonnage.plan.cost import HOURS_PER_YEAR
+from tonnage.plan.note import NoCost
 
 if TYPE_CHECKING:
     from tonnage.plan.plan import Plan

@@ -13,7 +13,7 @@ from tonnage.plan.cost import WAYS, Where
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
-    from tonnage.plan.traffic import Traffic
+    from tonnage.plan.cost import Traffic
     from tonnage.spec.prices import Prices
 
 OWNED_OR_RENTED: tuple[Where, ...] = ("on-prem", "cloud", "hybrid")

@@ -15,10 +15,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from tonnage.errors import UnknownName
-from tonnage.plan.cost import CostPart, Energy, WayCost
-from tonnage.plan.cost_note import NoCost
-from tonnage.plan.serving import Serving
-from tonnage.plan.traffic import HOURS_PER_YEAR, Traffic
+from tonnage.plan.cost import HOURS_PER_YEAR, CostPart, Energy, Serving, Traffic, WayCost
+from tonnage.plan.note import NoCost
 from tonnage.spec.catalog import find_gpu, find_system
 from tonnage.spec.prices import ApiPrice, Figure, Prices, amount
 

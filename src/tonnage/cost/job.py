@@ -12,11 +12,9 @@ from datetime import date
 from tonnage.cost.break_even import power_per_request
 from tonnage.cost.cost import api_request
 from tonnage.cost.options import Rent, as_planned, needed, on_prem, rents_of
-from tonnage.plan.cost import JobCost
-from tonnage.plan.cost_note import NoCost
-from tonnage.plan.job import JobDone
-from tonnage.plan.serving import Serving
-from tonnage.plan.traffic import HOURS_PER_YEAR, Traffic
+from tonnage.plan.cost import HOURS_PER_YEAR, JobCost, Serving, Traffic
+from tonnage.plan.demand import JobDone
+from tonnage.plan.note import NoCost
 from tonnage.spec.prices import Prices, stale
 
 LEAST_HOURS = 1.0

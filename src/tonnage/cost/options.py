@@ -8,10 +8,8 @@ from dataclasses import dataclass, replace
 
 from tonnage.cost.cost import ends, energy_of, energy_part, licence_of, owned_figures, serving_of, spread, system_parts
 from tonnage.plan.candidate import Candidate
-from tonnage.plan.cost import CostPart, WayCost, Where
-from tonnage.plan.cost_note import NoCost
-from tonnage.plan.serving import Serving
-from tonnage.plan.traffic import Hours, Traffic
+from tonnage.plan.cost import CostPart, Hours, Serving, Traffic, WayCost, Where
+from tonnage.plan.note import NoCost
 from tonnage.spec.prices import CloudOffer, CloudTier, Figure, Prices, amount
 
 MOST_SPLITS = 1_000

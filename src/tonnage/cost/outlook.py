@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING
 
-from tonnage.plan.aim import RACK_KW
-from tonnage.plan.footprint import Footprint, footprint
-from tonnage.plan.outlook import YEARS, Outlook, PaysOff, WayOutlook
+from tonnage.plan.cost import YEARS, Outlook, PaysOff, WayOutlook
+from tonnage.plan.fleet import Footprint, footprint
+from tonnage.plan.limit import RACK_KW
 
 if TYPE_CHECKING:
     from tonnage.plan.cost import WayCost, YearlyCost

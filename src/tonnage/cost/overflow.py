@@ -6,10 +6,8 @@ import math
 
 from tonnage.cost.cost import api_request, ends, energy_of, energy_part, owned_figures, spread, system_parts, token_part
 from tonnage.cost.options import cheapest_split, instances_on, value_of, with_spare
-from tonnage.plan.cost import WayCost
-from tonnage.plan.cost_note import NoCost
-from tonnage.plan.serving import Serving
-from tonnage.plan.traffic import Traffic
+from tonnage.plan.cost import Serving, Traffic, WayCost
+from tonnage.plan.note import NoCost
 from tonnage.spec.prices import ApiPrice, Prices
 
 

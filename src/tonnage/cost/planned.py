@@ -12,11 +12,10 @@ from tonnage.cost.options import yearly_owned
 from tonnage.cost.outlook import with_outlook
 from tonnage.cost.where import compare
 from tonnage.errors import InputError
-from tonnage.plan.cost import WAYS, Cost, Where, YearlyCost
-from tonnage.plan.measurement import Measurement
+from tonnage.plan.cost import HOURS_PER_YEAR, WAYS, Cost, Where, YearlyCost
 from tonnage.plan.pareto import pareto
 from tonnage.plan.plan import Plan
-from tonnage.plan.traffic import HOURS_PER_YEAR
+from tonnage.plan.provenance import Measurement
 from tonnage.spec.catalog import find_model
 from tonnage.spec.prices import Prices
 

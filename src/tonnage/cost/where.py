@@ -18,8 +18,8 @@ from tonnage.cost.cost import api_cost, hosting_is_missing
 from tonnage.cost.options import as_planned, cloud, hybrid, on_prem
 from tonnage.cost.overflow import overflow
 from tonnage.errors import InputError, option
-from tonnage.plan.cost import WAYS, WayCost, Where, YearlyCost
-from tonnage.plan.cost_note import (
+from tonnage.plan.cost import SECONDS_PER_YEAR, WAYS, Serving, Traffic, WayCost, Where, YearlyCost
+from tonnage.plan.note import (
     CostNote,
     CourseWay,
     EstimatedPrice,
@@ -31,8 +31,6 @@ from tonnage.plan.cost_note import (
     SameAs,
     TokenPriceRatio,
 )
-from tonnage.plan.serving import Serving
-from tonnage.plan.traffic import SECONDS_PER_YEAR, Traffic
 from tonnage.spec.prices import Prices, stale
 
 

@@ -5,22 +5,75 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
-from tonnage.plan.at_peak import AtPeak
-from tonnage.plan.confidence import Confidence
 from tonnage.plan.document import DERIVES, Shown
-from tonnage.plan.fleet import Fleet
-from tonnage.plan.identity import Identity
-from tonnage.plan.limit import Bound
-from tonnage.plan.load import Load
-from tonnage.plan.pool import Pool
-from tonnage.plan.standby import Standby
+from tonnage.plan.fleet import AtPeak, Fleet, Standby
+from tonnage.plan.limit import Bound, Load
+from tonnage.plan.pool import Identity, Pool
 from tonnage.results.latencies import Latencies
+from tonnage.spec.typed_values import FORBID
 
 if TYPE_CHECKING:
-    from tonnage.plan.memory import MemoryPart
+    from tonnage.plan.pool import MemoryPart
     from tonnage.spec.deployment import EngineKnobs, Parallelism
+
+
+# How sure a number of systems is.
+
+
+CONFIDENCE = 0.8
+"""The confidence that decides where none is asked for."""
+
+CONFIDENCES = (0.5, 0.99)
+"""The lowest and the highest that can be asked for: beyond, no held-out error says anything."""
+
+BESIDE = (0.5, 0.8, 0.95)
+"""Those that a plan always names, beside the one that was asked for."""
+
+MOST_TIMES = 2
+"""A confidence above the asked one that takes more than this many times the systems is not reached: nobody would buy them."""
+
+
+def percent_key(share: float) -> str:
+    """A confidence as ``Confidence.systems`` names it: "80"."""
+    return f"{100 * share:.4g}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confidence:
+    """How sure the number of systems is.
+
+    Attributes:
+        asked: the confidence that was asked for, as a share; the number of systems is the smallest that reaches it.
+        meets: probability that this number of systems carries the peak inside the limits; None where it was not looked for, as of
+            deployments beside the choice.
+        systems: systems (spare ones included) that do with 50, 80 and 95 % confidence and with the asked one, by percent; None where no
+            number does, or only one that is more than ``MOST_TIMES`` the plan's. Of deployments beside the choice only the one that
+            decided is known.
+        step_factors: the factors on step times that stand for these.
+        metric: the metric whose held-out prediction errors these are: "ttft_ms", "itl_ms", "e2e_ms" or "requests_s".
+    """
+
+    __pydantic_config__ = FORBID
+
+    asked: float = CONFIDENCE
+    meets: float | None
+    systems: dict[str, int | None]
+    step_factors: dict[str, float]
+    metric: str
+
+    @property
+    def reached(self) -> bool:
+        """Whether some number of systems reaches the asked confidence."""
+        return self.systems.get(percent_key(self.asked)) is not None
+
+    @property
+    def counted(self) -> float | None:
+        """The confidence that the systems are counted for: the asked one, else the highest below it that is reached; None without any."""
+        below = (float(level) / 100 for level, count in self.systems.items() if count is not None and float(level) < 100 * self.asked)
+        return self.asked if self.reached else max(below, default=None)
+
 
 T = TypeVar("T")
 
@@ -268,3 +321,37 @@ def by_gpus_needed(candidate: Candidate) -> tuple[bool, float, float, float]:
     """Sort key: first those that reach the asked confidence; then fewest whole GPUs, fewest exactly, lowest latency."""
     per_system, sure = candidate.gpus / candidate.systems, candidate.confidence
     return (sure is not None and not sure.reached, candidate.gpus, candidate.systems_exact * per_system, mean_latency(candidate))
+
+
+# One point of the latency–throughput curve of the choice.
+
+
+Mark = Literal["peak", "limit", ""]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurvePoint:
+    """What requests see at one load.
+
+    Attributes:
+        mark: "peak" for the load of the plan at its peak, "limit" for the highest inside the limits, otherwise empty.
+        requests_per_second_per_instance, requests_per_second_per_8_gpus, output_tokens_per_second_per_8_gpus: the load.
+        concurrency_per_instance: requests in flight, mean; None where undefined.
+        share_of_saturation: the load over what the instance completes when always busy.
+        inside_limits: whether every limit holds there and at every lower load.
+        ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies in milliseconds.
+    """
+
+    __pydantic_config__ = FORBID
+
+    mark: Mark
+    requests_per_second_per_instance: float
+    requests_per_second_per_8_gpus: float
+    output_tokens_per_second_per_8_gpus: float
+    concurrency_per_instance: float | None
+    share_of_saturation: float
+    inside_limits: bool
+    ttft_ms: Latencies
+    itl_ms: Latencies
+    tpot_ms: Latencies
+    e2e_ms: Latencies

@@ -2,16 +2,192 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
-from tonnage.plan.cost_note import CostNote, NoCost
 from tonnage.plan.document import DERIVES, Shown, Tagged
-from tonnage.plan.outlook import Outlook
-from tonnage.plan.serving import Serving
-from tonnage.plan.traffic import Traffic
+from tonnage.plan.fleet import Fleet, Footprint
+from tonnage.plan.note import CostNote, NoCost
 from tonnage.spec.prices import Figure
 from tonnage.spec.typed_values import FORBID
+
+# What a cost comes to over years: money spent in three and in five years, when owning has paid off, a user's month, racks and heat.
+
+
+YEARS = (3, 5)
+"""Years that are looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WayOutlook:
+    """One way of serving over the years, in USD.
+
+    Attributes:
+        where: which way.
+        usd: spent in 3 and in 5 years, by the number of years: the purchase on the first day, and what is paid in every year. Nothing is
+            written off, discounted or sold.
+        usd_per_user_month: a month of the yearly cost over the users; None where these are not known.
+    """
+
+    __pydantic_config__ = FORBID
+
+    where: str
+    usd: dict[str, float]
+    usd_per_user_month: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaysOff:
+    """When bought systems have cost less than the rented GPUs.
+
+    Attributes:
+        months: from the purchase on until what was spent is equal; None where it is not within ten years.
+        date: that month, as YYYY-MM, for a purchase today; "" where no day is known.
+        saved_usd_per_month: what owning saves from then on, electricity and hosting paid; negative where renting is cheaper.
+    """
+
+    __pydantic_config__ = FORBID
+
+    months: float | None
+    date: str
+    saved_usd_per_month: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What a cost comes to.
+
+    Attributes:
+        ways: those whose cost is known.
+        pays_off: bought systems against cloud GPUs; None where one of them has no cost.
+        users: whose load it is; None where it was not said.
+        footprint: of the systems of the plan; None where their power is not known.
+    """
+
+    __pydantic_config__ = FORBID
+
+    ways: tuple[WayOutlook, ...]
+    pays_off: PaysOff | None = None
+    users: float | None = None
+    footprint: Footprint | None = None
+
+
+# What carries a load: what its cost is computed from.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """The instance that carries a load, and the system that it stands in.
+
+    Attributes:
+        gpu, system: catalog ids.
+        gpus_per_instance, gpus_per_system: whole GPUs.
+        requests_per_second_per_instance: what the plan counts on: the highest load inside the limits at the asked confidence.
+        system_watts: highest power of one system; None where unknown.
+        watts_from: where that comes from, in words.
+        spare: systems owned on top of what the load needs.
+        systems: the systems that a plan decided on, spare ones included: its simulation of the whole fleet may ask
+            for more than the capacity of one instance says. None leaves the count to the capacity.
+    """
+
+    __pydantic_config__ = FORBID
+
+    gpu: str
+    system: str
+    gpus_per_instance: int
+    gpus_per_system: int
+    requests_per_second_per_instance: float
+    system_watts: float | None
+    watts_from: str
+    spare: int = 0
+    systems: int | None = None
+
+    @property
+    def fleet(self) -> Fleet:
+        """No systems yet, with what an instance takes of one: ``fleet.of(3)`` are three of them."""
+        return Fleet(systems=0, gpus_per_instance=self.gpus_per_instance, gpus_per_system=self.gpus_per_system)
+
+
+# A year's load, hour by hour: what its cost is computed from.
+
+
+HOURS_PER_YEAR = 8_760
+SECONDS_PER_YEAR = 3_600 * HOURS_PER_YEAR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hours:
+    """Hours of a year with one load.
+
+    Attributes:
+        hours_per_year: how many there are.
+        requests_per_second: what arrives in them; None where only the peak is known.
+        sized_requests_per_second: what is provided for in them: bursts within the hour included.
+    """
+
+    hours_per_year: float
+    requests_per_second: float | None
+    sized_requests_per_second: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """A year's load.
+
+    Attributes:
+        peak_requests_per_second: what a fixed fleet is sized for.
+        mean_requests_per_second: over the year; None where only the peak is known.
+        input_tokens, output_tokens: mean of a request.
+        profile: requests/s hour by hour, a day, a week or a year that repeats; empty where there is none.
+    """
+
+    __pydantic_config__ = FORBID
+
+    peak_requests_per_second: float
+    mean_requests_per_second: float | None
+    input_tokens: float
+    output_tokens: float
+    profile: tuple[float, ...] = ()
+
+    @property
+    def requests_per_year(self) -> float | None:
+        """Requests in 365 days; None where only the peak is known."""
+        return None if self.mean_requests_per_second is None else self.mean_requests_per_second * SECONDS_PER_YEAR
+
+    @property
+    def hours(self) -> tuple[Hours, ...]:
+        """The year's hours, those of one load together, the quietest first.
+
+        The busiest hour of a profile is provided for at the peak; every other hour has the same
+        room for bursts, peak over busiest hour. Without a profile the peak is provided for all year.
+        """
+        if not self.profile:
+            return (
+                Hours(
+                    hours_per_year=HOURS_PER_YEAR,
+                    requests_per_second=self.mean_requests_per_second,
+                    sized_requests_per_second=self.peak_requests_per_second,
+                ),
+            )
+        busiest = max(self.profile)
+        room = max(1.0, self.peak_requests_per_second / busiest) if busiest else 1.0
+        each = HOURS_PER_YEAR / len(self.profile)
+        return tuple(
+            Hours(hours_per_year=count * each, requests_per_second=rate, sized_requests_per_second=rate * room)
+            for rate, count in sorted(Counter(self.profile).items())
+        )
+
+    def times(self, factor: float) -> Traffic:
+        """The same day with ``factor`` times the load."""
+        mean = self.mean_requests_per_second
+        return replace(
+            self,
+            peak_requests_per_second=self.peak_requests_per_second * factor,
+            mean_requests_per_second=None if mean is None else mean * factor,
+            profile=tuple(rate * factor for rate in self.profile),
+        )
+
 
 Where = Literal["on-prem", "cloud", "hybrid", "api", "hybrid-api"]
 

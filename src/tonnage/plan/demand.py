@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from tonnage.plan.limit import Bound
+from tonnage.plan.pool import Identity
 from tonnage.spec.typed_values import FORBID
 
 BURSTY = 1.5
@@ -96,3 +98,151 @@ class Demand:
     def offline(self) -> bool:
         """Whether a number of requests is to be done within a time, all queued from the start."""
         return self.offline_requests is not None
+
+
+# How long the chosen systems are enough for a load that grows, and how many it takes later.
+
+
+AHEAD = (12, 24, 36)
+"""Months ahead that a plan looks at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ahead:
+    """The load after some months, and the systems of the chosen deployment that it takes.
+
+    Attributes:
+        months: from today on.
+        requests_per_second: of the load then, as the plan sizes for it.
+        systems: found by the same search, spare ones included; None where no number of them holds the limits.
+        systems_exact: before rounding up, without those that stand by; None likewise.
+    """
+
+    __pydantic_config__ = FORBID
+
+    months: int
+    requests_per_second: float
+    systems: int | None
+    systems_exact: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """What the growth of the load means for the choice.
+
+    Attributes:
+        per_month: of the load, as a share.
+        months_left: whole months for which the systems of the plan are enough, the next one being needed in the month after; None where
+            the load does not grow, or where they are enough for fifty years.
+        ahead: the load and the systems in 12, 24 and 36 months; without those whose load is beyond what can be sized.
+    """
+
+    __pydantic_config__ = FORBID
+
+    per_month: float
+    months_left: int | None
+    ahead: tuple[Ahead, ...]
+
+
+# What systems that exist can carry.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnedGroup:
+    """One kind of system that exists.
+
+    Attributes:
+        count, system: how many, and what.
+        deployment: what runs on them; None where no deployment on these systems meets the limits.
+        instances: on all of them.
+        requests_per_second: of them together, inside the limits.
+        binds: what breaks first there; None where nothing runs.
+    """
+
+    __pydantic_config__ = FORBID
+
+    count: int
+    system: str
+    deployment: Identity | None
+    instances: int
+    requests_per_second: float
+    binds: Bound | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ADay:
+    """A working day of the highest load inside the limits.
+
+    Attributes:
+        hours: of the working day; ``peak_factor`` is the peak over the mean within them.
+        requests, input_tokens, output_tokens: in that time.
+        requests_per_user, users: what each user asks in a day, and how many users that makes; None where it was not said.
+    """
+
+    __pydantic_config__ = FORBID
+
+    hours: float
+    peak_factor: float
+    requests: float
+    input_tokens: float
+    output_tokens: float
+    requests_per_user: float | None = None
+    users: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Existing:
+    """What systems that exist can carry.
+
+    Attributes:
+        groups: one per kind of system.
+        requests_per_second: the highest load of all together inside the limits.
+        asked_requests_per_second: the load today, as the plan sizes for it; None where no load was asked for.
+        headroom: how much more than today's load they carry, as a share; negative where they are too few; None likewise.
+        breaks_first: what breaks first when the load grows; None where nothing runs.
+        growth_per_month: of the load; None where it was not said.
+        months_left: whole months after which the load still fits, −1 where it does not today; None without growth, or where it never
+            ends.
+        a_day: a working day of the highest load; None where nothing runs.
+    """
+
+    __pydantic_config__ = FORBID
+
+    groups: tuple[OwnedGroup, ...]
+    requests_per_second: float
+    asked_requests_per_second: float | None
+    headroom: float | None
+    breaks_first: Bound | None
+    growth_per_month: float | None
+    months_left: int | None
+    a_day: ADay | None = None
+
+
+# When a job is done on the chosen fleet.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobDone:
+    """When a job is done on the chosen fleet, where every instance gets an equal share of it at the start.
+
+    Attributes:
+        requests: of the whole job.
+        requests_per_instance: the largest share of an instance.
+        allowed_seconds: the time in which the job has to be done.
+        finish_seconds: from the start to the last token of the slowest instance.
+        fixed_seconds, seconds_per_request: the time of one instance as a line over the length of its queue: ramp-up and drain, and the
+            time of each request. They depend neither on the fleet nor on the time allowed.
+    """
+
+    __pydantic_config__ = FORBID
+
+    requests: int
+    requests_per_instance: int
+    allowed_seconds: float
+    finish_seconds: float
+    fixed_seconds: float
+    seconds_per_request: float
+
+    def seconds_on(self, instances: int) -> float:
+        """Seconds until that many instances have finished the job, each with an equal share of it."""
+        return self.fixed_seconds + self.seconds_per_request * self.requests / instances

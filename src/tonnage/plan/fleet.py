@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Literal
+
+from tonnage.plan.limit import RACK_KW, Breach
+from tonnage.results.latencies import Latencies
+from tonnage.spec.typed_values import FORBID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,3 +76,204 @@ class Fleet:
 def fleet(gpus_per_instance: int, gpus_per_system: int, systems: int = 0) -> Fleet:
     """So many systems, of which each instance takes ``gpus_per_instance`` GPUs."""
     return Fleet(systems=systems, gpus_per_instance=gpus_per_instance, gpus_per_system=gpus_per_system)
+
+
+# What stands by for failures, and how often enough of it works.
+
+
+Unit = Literal["system", "instance"]
+
+HOURS_PER_YEAR = 8_760.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standby:
+    """Units that fail one by one, and how many of them there are beyond those that the peak needs.
+
+    Attributes:
+        unit: what fails at once: a whole system, or one instance.
+        needed: units that carry the peak inside the limits.
+        standing: units that there are.
+        extra_systems: systems that were added for failures, beyond the spare ones that were asked for.
+        mtbf_hours, repair_hours: mean time between failures of one unit, and until it works again; None where not given.
+        repairers: repairs that go on at once; None for as many as there are failures.
+        asked: probability that was asked for; None where none was.
+        availability: probability that at least ``needed`` units work; None where no times are given.
+    """
+
+    __pydantic_config__ = FORBID
+
+    unit: Unit
+    needed: int
+    standing: int
+    extra_systems: int = 0
+    mtbf_hours: float | None = None
+    repair_hours: float | None = None
+    repairers: int | None = None
+    asked: float | None = None
+    availability: float | None = None
+
+    @property
+    def short_hours_per_year(self) -> float | None:
+        """Hours of a year in which fewer units work than the peak needs; None where no times are given."""
+        return None if self.availability is None else (1 - self.availability) * HOURS_PER_YEAR
+
+
+# The whole fleet simulated at its peak.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetRun:
+    """All instances at once under one router.
+
+    Attributes:
+        systems, instances: that served; spare systems are left out.
+        simulated_instances: how many of them were simulated, with their share of the load.
+        router: what gave requests to the instances, a name of ``simulator.router``.
+        requests: simulated over all instances.
+        holds: whether every limit holds over the pooled requests.
+        worst: the limit exceeded most; None where all hold.
+        ttft_ms, itl_ms, tpot_ms, e2e_ms: over the pooled requests, in milliseconds.
+    """
+
+    __pydantic_config__ = FORBID
+
+    systems: int
+    instances: int
+    simulated_instances: int
+    router: str
+    requests: int
+    holds: bool
+    worst: Breach | None
+    ttft_ms: Latencies
+    itl_ms: Latencies
+    tpot_ms: Latencies
+    e2e_ms: Latencies
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetCheck:
+    """The final check of the chosen number of systems.
+
+    Attributes:
+        by_division: systems from load over capacity, rounded up, without spare.
+        systems: systems after the check, without spare.
+        runs: what was simulated, in order.
+    """
+
+    __pydantic_config__ = FORBID
+
+    by_division: int
+    systems: int
+    runs: tuple[FleetRun, ...]
+
+    @property
+    def holds(self) -> bool:
+        """Whether some number of systems that was tried holds every limit."""
+        return any(run.holds for run in self.runs)
+
+
+# What the router is worth: the same fleet at its peak behind the chosen router and behind others.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BehindRouter:
+    """The choice behind one router.
+
+    Attributes:
+        router: a name of ``simulator.router``.
+        systems: the fewest, without spare ones, that hold the limits behind it at the asked confidence; None where no number does.
+        ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies of the systems of the plan at the peak, as predicted, in milliseconds.
+    """
+
+    __pydantic_config__ = FORBID
+
+    router: str
+    systems: int | None
+    ttft_ms: Latencies
+    itl_ms: Latencies
+    tpot_ms: Latencies
+    e2e_ms: Latencies
+
+
+# What systems take of a building: racks, power, heat.
+
+
+BTU_PER_HOUR = 3412.14
+"""Heat of one kW in BTU per hour (1 BTU = 1,055.06 J)."""
+
+KW_PER_TON = 3.51685
+"""One ton of refrigeration, 12,000 BTU per hour, in kW."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Footprint:
+    """What systems take of a building at their highest power.
+
+    Attributes:
+        systems: how many.
+        kw: of all of them; ``kw_from`` says where the power of one comes from.
+        racks: by power alone, ``per_rack`` systems in each; a system that is itself a rack, or draws more than one, takes one.
+        rack_kw: kW that one rack can feed and cool.
+        building_kw: with the power usage effectiveness of the building.
+    """
+
+    __pydantic_config__ = FORBID
+
+    systems: int
+    kw: float
+    kw_from: str
+    racks: int
+    per_rack: int
+    rack_kw: float = RACK_KW
+    building_kw: float
+
+    @property
+    def btu_per_hour(self) -> float:
+        """Heat to be taken away: all of the power becomes heat."""
+        return self.kw * BTU_PER_HOUR
+
+    @property
+    def cooling_tons(self) -> float:
+        """The same in tons of refrigeration."""
+        return self.kw / KW_PER_TON
+
+
+def footprint(systems: int, watts: float, watts_from: str, *, rack_kw: float = RACK_KW, pue: float = 1.0) -> Footprint:
+    """The footprint of so many systems of so many watts each."""
+    per_rack = max(1, math.floor(rack_kw / (watts / 1e3) + 1e-9))
+    kw = systems * watts / 1e3
+    return Footprint(
+        systems=systems,
+        kw=kw,
+        kw_from=watts_from,
+        racks=math.ceil(systems / per_rack),
+        per_rack=per_rack,
+        rack_kw=rack_kw,
+        building_kw=kw * pue,
+    )
+
+
+# What requests see when the load is the one that was asked for.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtPeak:
+    """A deployment under the asked peak, on its number of systems, by the prediction as it is; spare systems stand by.
+
+    Attributes:
+        requests_per_second_per_instance: the share of one instance.
+        ttft_ms, itl_ms, tpot_ms, e2e_ms: latencies in milliseconds.
+        utilisation: the peak over what these instances carry inside the limits.
+        instances: how many were simulated together: the whole fleet of the choice, one instance under its share elsewhere.
+    """
+
+    __pydantic_config__ = FORBID
+
+    requests_per_second_per_instance: float
+    ttft_ms: Latencies
+    itl_ms: Latencies
+    tpot_ms: Latencies
+    e2e_ms: Latencies
+    utilisation: float
+    instances: int

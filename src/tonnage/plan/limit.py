@@ -7,7 +7,9 @@ from typing import Literal
 
 from tonnage.spec.deployment import Limit as Asked
 from tonnage.spec.deployment import LimitMetric, Statistic
+from tonnage.spec.scenario import Objective
 from tonnage.spec.typed_values import FORBID
+from tonnage.spec.workload import Process
 
 BoundKind = Literal["limit", "saturation", "throughput", "highest-measured"]
 
@@ -78,3 +80,69 @@ HIGHEST_MEASURED = Bound(kind="highest-measured")
 def bound_by(limit: Asked) -> Bound:
     """The bound that a limit of the question is."""
     return Bound(kind="limit", limit=limit_of(limit))
+
+
+# What a choice aims at: what is to be as little as possible, and what must not be exceeded.
+
+
+BudgetOf = Literal["purchase", "year"]
+
+RACK_KW = 42.0
+"""Kilowatts of a rack where nothing is said: four DGX H100 of 10.2 kW (NVIDIA DGX SuperPOD reference architecture for DGX H100, 2023)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aim:
+    """What a choice aims at.
+
+    Attributes:
+        objective: what is to be as little as possible: GPUs, the cost of a year, the power of the systems, or the latency at the peak.
+        budget_usd: most that may be spent; None for no limit. ``budget_of`` says on what: the purchase, or a year of serving.
+        max_kw: most kW that the systems may draw together; None for no limit.
+        max_racks: most racks that they may stand in; None for no limit.
+        rack_kw: kW that one rack can feed and cool.
+    """
+
+    __pydantic_config__ = FORBID
+
+    objective: Objective = "gpus"
+    budget_usd: float | None = None
+    budget_of: BudgetOf = "purchase"
+    max_kw: float | None = None
+    max_racks: int | None = None
+    rack_kw: float = RACK_KW
+
+    @property
+    def caps(self) -> bool:
+        """Whether anything must not be exceeded."""
+        return any(cap is not None for cap in (self.budget_usd, self.max_kw, self.max_racks))
+
+
+# The load that a figure holds at.
+
+
+LoadKind = Literal["open", "closed", "trace", "queued"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """How requests reach one instance.
+
+    Attributes:
+        kind: "open": on a schedule; "closed": from clients that wait for their answers; "trace": a share of recorded traffic;
+            "queued": all at once, as a job.
+        requests_per_second: of an open loop, or the mean of a trace's share; None elsewhere.
+        clients: of a closed loop; None elsewhere.
+        process: of the arrivals in a simulated open loop; None elsewhere.
+        cv: coefficient of variation of gamma arrivals; None elsewhere.
+        measured: whether a benchmark measured it; otherwise it was simulated.
+    """
+
+    __pydantic_config__ = FORBID
+
+    kind: LoadKind
+    requests_per_second: float | None = None
+    clients: float | None = None
+    process: Process | None = None
+    cv: float | None = None
+    measured: bool = False

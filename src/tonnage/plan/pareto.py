@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from tonnage.plan.candidate import Candidate, mean_latency
-from tonnage.plan.identity import Identity
+from tonnage.plan.pool import Identity
 from tonnage.spec.typed_values import FORBID
 
 

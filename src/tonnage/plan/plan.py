@@ -8,39 +8,202 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from tonnage.errors import InputError, InputErrors
-from tonnage.plan.aim import Aim
 from tonnage.plan.autoscaling import Autoscaling
-from tonnage.plan.beyond import Beyond
-from tonnage.plan.candidate import Candidate, mean_latency
+from tonnage.plan.candidate import Candidate, CurvePoint, mean_latency
 from tonnage.plan.cost import Cost
-from tonnage.plan.curve import CurvePoint
-from tonnage.plan.demand import Demand
+from tonnage.plan.demand import Demand, Existing, Growth, JobDone
 from tonnage.plan.document import DERIVES, Shown, first_difference, json_of
-from tonnage.plan.existing import Existing
-from tonnage.plan.explanation import Explanation
-from tonnage.plan.fleet_check import FleetCheck
-from tonnage.plan.growth import Growth
-from tonnage.plan.job import JobDone
-from tonnage.plan.measurement import Measurement
+from tonnage.plan.fleet import BehindRouter, FleetCheck
+from tonnage.plan.limit import Aim, Bound, Limit, LimitUse
 from tonnage.plan.note import Note
-from tonnage.plan.other_serving import OtherServing
 from tonnage.plan.pareto import ParetoPoint
-from tonnage.plan.percentile_answer import PercentileAnswer
-from tonnage.plan.prefix_cache import PrefixCache
-from tonnage.plan.provenance import Provenance
-from tonnage.plan.reachable import Reachable
-from tonnage.plan.rejected import Rejected
-from tonnage.plan.routers import BehindRouter
-from tonnage.plan.runner_up import RunnerUp
-from tonnage.plan.sensitivity import Sensitivity
-from tonnage.plan.tail import Unreached
-from tonnage.plan.understood import Understood
+from tonnage.plan.pool import Identity
+from tonnage.plan.provenance import Beyond, Measurement, Provenance, Unreached
+from tonnage.plan.reason import Reachable, Rejected
+from tonnage.plan.sensitivity import PercentileAnswer, PrefixCache, Sensitivity
 from tonnage.plan.warning import Warning
-from tonnage.spec.scenario import Scenario
+from tonnage.spec.scenario import Mode, Scenario
 from tonnage.spec.typed_values import FORBID
+from tonnage.spec.workload import Process
+
+# Why the chosen point is where it is: what takes the time of a step, and how far each limit is used.
+
+
+TERMS = {
+    "compute": "arithmetic of the layers' matrices, and activations",
+    "bandwidth": "reading the weights",
+    "attention": "attention of the prompts",
+    "kv": "reading the KV cache",
+    "head": "output head",
+    "link": "all-reduces and hops between GPUs",
+    "host": "scheduling and launching on the host",
+    "drafter": "guessing ahead (speculative decoding)",
+    "table": "step times of another step model that depend on the tokens of a step alone",
+}
+"""What the time of an engine step goes into, by the name of the term."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTerm:
+    """One term of the mean engine step.
+
+    Attributes:
+        term: one of ``TERMS``.
+        seconds: of a step, mean.
+        share: of the step.
+    """
+
+    __pydantic_config__ = FORBID
+
+    term: str
+    seconds: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """The chosen deployment at its highest load inside the limits.
+
+    Attributes:
+        requests_per_second_per_instance: that load.
+        step_seconds: mean engine step.
+        prefill_tokens, decode_sequences, context_tokens: means of a step.
+        terms: parts of the mean step, largest first.
+        binds: the term that takes most.
+        limits: every limit there.
+        binding_limit: what ends the load.
+        front_end_busy: share of its time that the front end streams tokens; 0 for a job, which has none.
+    """
+
+    __pydantic_config__ = FORBID
+
+    requests_per_second_per_instance: float
+    step_seconds: float
+    prefill_tokens: float
+    decode_sequences: float
+    context_tokens: float
+    terms: tuple[StepTerm, ...]
+    binds: str
+    limits: tuple[LimitUse, ...]
+    binding_limit: Bound
+    front_end_busy: float
+
+
+# The best deployment that serves the other way: in two pools, prefill and decode, or by instances that do both.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherServing:
+    """What the same question is answered with where prefill and decode are kept apart, or where they are not.
+
+    Attributes:
+        deployment: what runs.
+        ratio: prefill to decode instances, such as "3:5"; "" where instances do both.
+        instances: of both pools, spare ones included.
+        system: what is bought, a catalog id.
+        systems, gpus: how many, spare ones included.
+        systems_exact: before rounding up, without spare.
+        saved: GPUs that the plan's choice has more than this; negative where it has fewer.
+    """
+
+    __pydantic_config__ = FORBID
+
+    deployment: Identity
+    ratio: str
+    instances: int
+    system: str
+    systems: int
+    gpus: int
+    systems_exact: float
+    saved: int
+
+
+# The best deployment on another GPU type, beside the choice.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerUp:
+    """What one would run on GPUs of another type: the cheapest of them, or where prices are not known the fewest GPUs.
+
+    Attributes:
+        deployment: what runs on them.
+        system: what is bought, a catalog id.
+        systems, gpus: how many, spare ones included.
+        systems_exact: before rounding up, without spare.
+        usd_per_year: of the cheapest way to own or rent them; None where no price is known.
+        more_usd_per_year: what that is more than the cheapest way to own or rent the choice, negative where it is less; None likewise.
+    """
+
+    __pydantic_config__ = FORBID
+
+    deployment: Identity
+    system: str
+    systems: int
+    gpus: int
+    systems_exact: float
+    usd_per_year: float | None
+    more_usd_per_year: float | None
+
+
+# The question as it was understood: names resolved, defaults filled in.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Understood:
+    """What the plan answers.
+
+    Attributes:
+        model: catalog id.
+        gpus, precisions, tps, pps, dps, eps, engines: what might be combined; an empty list of degrees left them to the search.
+        isl, osl: prompt and output lengths, in the form in which they are written; ``mean_isl`` and ``mean_osl`` in tokens.
+        limits: latency limits as asked; ``limits_that_count`` are those that count in this mode.
+        mode: who waits for what; None for a plan from measured points.
+        step_factor: on the time of every step; 1 for the model as it is.
+        step_model: whose step times: "fitted" or a name; "" for measured points.
+        load: "open", "closed", or "measured" where a benchmark decides.
+        arrivals, cv: process of the open loop, "trace" for a recording, and its coefficient of variation; None for measured points.
+        spare_systems: added to what the load needs.
+        confidence: with which the number of systems is to meet the limits, as a share; None for measured points.
+        seed: of every random draw; None for measured points.
+        speculation: speculative decoding that was tried beside none; "" for none.
+        router: what gives requests to the instances; "" for measured points.
+        shares: what prompts share; "" for nothing. ``mean_isl`` is then that of whole prompts, and ``isl`` what was asked for.
+        benchmarks: the file of measured points; "" where the plan was simulated.
+    """
+
+    __pydantic_config__ = FORBID
+
+    model: str
+    gpus: tuple[str, ...]
+    precisions: tuple[str, ...]
+    tps: tuple[int, ...]
+    pps: tuple[int, ...] = ()
+    dps: tuple[int, ...] = ()
+    eps: tuple[int, ...] = ()
+    engines: tuple[str, ...]
+    isl: str
+    osl: str
+    mean_isl: float
+    mean_osl: float
+    limits: tuple[Limit, ...]
+    limits_that_count: tuple[Limit, ...]
+    mode: Mode | None = None
+    step_factor: float = 1.0
+    step_model: str = ""
+    load: Literal["open", "closed", "measured"]
+    arrivals: Process | Literal["trace"] | None = None
+    cv: float | None = None
+    spare_systems: int = 0
+    confidence: float | None = None
+    seed: int | None = None
+    speculation: str = ""
+    router: str = ""
+    shares: str = ""
+    benchmarks: str = ""
+
 
 SCHEMA = "tonnage-plan/4"
 

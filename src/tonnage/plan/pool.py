@@ -2,14 +2,67 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from tonnage.plan.fleet import Fleet
-from tonnage.plan.identity import Identity
-from tonnage.plan.memory import MemoryPart
-from tonnage.spec.deployment import EngineKnobs
+from tonnage.spec.deployment import EngineKnobs, Parallelism
 from tonnage.spec.typed_values import FORBID
+
+# What a deployment is called: the words that tell one from another in a plan.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """A deployment by name.
+
+    Attributes:
+        gpu: catalog id.
+        precision: number format, such as "fp8".
+        tp, pp, dp, ep: tensor-parallel and pipeline-parallel degree, data-parallel attention ranks, expert-parallel degree.
+        engine: with its version and its speculative decoding, such as "vllm-0.32 + eagle k=3".
+        engine_preset: the range of versions that was simulated, such as "vllm-0.32"; "" where the engine was measured.
+    """
+
+    __pydantic_config__ = FORBID
+
+    gpu: str
+    precision: str
+    tp: int
+    pp: int = 1
+    dp: int = 1
+    ep: int = 1
+    engine: str
+    engine_preset: str = ""
+
+    @property
+    def parallelism(self) -> Parallelism:
+        """How an instance is split."""
+        return Parallelism(tp=self.tp, pp=self.pp, dp=self.dp, ep=self.ep)
+
+    @property
+    def identity(self) -> Identity:
+        """These names alone, of a value that holds more."""
+        return Identity(**{part.name: getattr(self, part.name) for part in fields(Identity)})
+
+
+# Where the memory of one GPU goes.
+
+
+MemoryUse = Literal["weights", "drafter", "activations", "reserve", "kv_cache", "unused"]
+"""``reserve`` is the CUDA context, communication buffers and CUDA graphs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryPart:
+    """One use of the memory of each GPU, in bytes, and as a share of all of it."""
+
+    __pydantic_config__ = FORBID
+
+    part: MemoryUse
+    bytes_per_gpu: int
+    share: float
+
 
 Role = Literal["serve", "prefill", "decode"]
 

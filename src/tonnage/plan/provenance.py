@@ -1,11 +1,168 @@
-"""Where the numbers of a plan come from."""
+"""Why no number of the chosen systems is surer than it is, and what would be."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Literal
 
+from tonnage.plan.candidate import percent_key
+from tonnage.plan.document import DERIVES, Shown, Tagged
+from tonnage.plan.limit import Breach, Limit
+from tonnage.plan.pool import Identity
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.typed_values import FORBID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherSystems:
+    """Another deployment that reaches the confidence; ``systems`` and ``gpus`` of whole systems, spare ones included."""
+
+    __pydantic_config__ = FORBID
+
+    deployment: Identity
+    systems: int
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelaxedLimit:
+    """One limit, relaxed to ``to_ms`` milliseconds, and what then reaches the confidence; systems and GPUs as of ``OtherSystems``."""
+
+    __pydantic_config__ = FORBID
+
+    limit: Limit
+    to_ms: float
+    systems: int
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unreached:
+    """A confidence that no number of the chosen systems reaches, or only one that nobody would buy.
+
+    Attributes:
+        confidence: as a share.
+        step_factor: how many times as long as predicted steps may take for it.
+        alone: the limit that a single client then comes nearest to, and the value there: above the limit it breaks at any load. None
+            without limits.
+        other: what reaches it instead; None where nothing that was asked for does.
+        relaxed: the limit that would have to be looser for it; None where that does not help.
+    """
+
+    __pydantic_config__ = FORBID
+
+    confidence: float
+    step_factor: float
+    alone: Breach | None
+    other: OtherSystems | None
+    relaxed: RelaxedLimit | None
+
+
+# What measuring the choice would buy: the points to take, the systems before and after, and what that is worth.
+
+
+SERVER, FOLDER, PLAN, CALIBRATED = "127.0.0.1:8000", "measured", "plan.json", "calibrated.json"
+"""What the commands call the server, the folder of the runs, the file of this plan and the file of the calibration."""
+
+LEAST_GAIN = 0.05
+"""Systems that have to be saved, on average, for a measurement to gain anything."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """Loads of equal lengths, which one benchmark measures one after another.
+
+    Attributes:
+        isl, osl: tokens of each prompt and output.
+        concurrency: clients of each closed loop.
+        seconds: how long each of them sends.
+    """
+
+    __pydantic_config__ = FORBID
+
+    isl: int
+    osl: int
+    concurrency: tuple[int, ...]
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement(Shown):
+    """Points of the chosen deployment to measure and calibrate on, and the systems that the load takes afterwards.
+
+    Attributes:
+        model: name by which the server knows it.
+        confidence: that was asked for, as a share.
+        sweeps: the points, one benchmark for each pair of lengths.
+        seconds: that they take of one system, the start of an instance included.
+        left: share of the variance of the deciding prediction that the points cannot tell, as far as a calibration can tell it at all.
+        systems: that do with each confidence now, by percent; spare and standby ones included. None where no number does.
+        after: the same after the calibration, where it finds the deployment as predicted.
+        expected_systems: mean number after the calibration at the confidence that was asked for, over what it may find; None where no
+            number does now.
+        usd: what these seconds of a system cost; None without a price.
+        saved_usd_per_year: mean saving, less ``usd``; None without a price.
+    """
+
+    __pydantic_config__ = DERIVES
+
+    DERIVED: ClassVar[tuple[str, ...]] = ("points", "bench", "calibrate")
+
+    model: str
+    confidence: float
+    sweeps: tuple[Sweep, ...]
+    seconds: float
+    left: float
+    systems: dict[str, int | None]
+    after: dict[str, int | None]
+    expected_systems: float | None
+    usd: float | None = None
+    saved_usd_per_year: float | None = None
+
+    @property
+    def points(self) -> int:
+        """How many loads are measured."""
+        return sum(len(sweep.concurrency) for sweep in self.sweeps)
+
+    @property
+    def now(self) -> int | None:
+        """Systems at the confidence that was asked for; None where no number reaches it."""
+        return self.systems.get(percent_key(self.confidence))
+
+    @property
+    def saved_systems(self) -> float:
+        """Systems that are saved on average; 0 where that is not known."""
+        return 0.0 if self.now is None or self.expected_systems is None else self.now - self.expected_systems
+
+    @property
+    def narrows(self) -> bool:
+        """Whether it lowers the number of systems at any confidence, or on average."""
+        return self.gains or any(self.after.get(level) != count for level, count in self.systems.items())
+
+    @property
+    def gains(self) -> bool:
+        """Whether the measurement saves more than it costs, on average."""
+        return self.saved_systems >= LEAST_GAIN and (self.saved_usd_per_year is None or self.saved_usd_per_year > 0)
+
+    @property
+    def bench(self) -> tuple[tuple[str, ...], ...]:
+        """The commands that measure the points, as argument lists."""
+        return tuple(
+            (
+                *("tonnage", "bench", "--url", SERVER, "--model", self.model, "--endpoint-type", "completions"),
+                *("--isl", str(sweep.isl), "--osl", str(sweep.osl), "--concurrency", ",".join(map(str, sweep.concurrency))),
+                *("--benchmark-duration", f"{sweep.seconds}s", "--artifact-dir", f"{FOLDER}/{sweep.isl}-{sweep.osl}"),
+            )
+            for sweep in self.sweeps
+        )
+
+    @property
+    def calibrate(self) -> tuple[str, ...]:
+        """The command that calibrates on them, as an argument list; sizing takes its file as coefficients."""
+        return ("tonnage", "calibrate", FOLDER, "--plan", PLAN, "--output", CALIBRATED)
+
+
+# Where the numbers of a plan come from.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,3 +197,92 @@ class Provenance:
     def simulated(self) -> bool:
         """Whether the plan was simulated; otherwise it was read from measured points."""
         return not self.benchmarks
+
+
+# Where a question leaves what was measured: one item for each part of the choice that has no measured row near it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unmeasured:
+    """A part of the choice of which the fit had no row, or too few.
+
+    Attributes:
+        code: a "model", a "gpu" (in as many bits), an "engine" (on the GPU ``on``), a kind of "layers" in the engine ``on``, a "format" of
+            weights, "step-times" from elsewhere, "ranks" of attention or of experts in the engine ``on``, a "pipeline", "speculation", or
+            "prefix-caching".
+        name: its name in the plan, such as "kimi-k3".
+        on: the GPU or the engine with which it was not measured; "" where it was not measured at all.
+        bits: the width of its arithmetic where the GPU was measured only in another width; None elsewhere.
+        rows: the rows that there are, fewer than the fit needs.
+        nearest: the nearest measured one; "" where nothing is near.
+    """
+
+    __pydantic_config__ = FORBID
+
+    code: Literal["model", "gpu", "engine", "layers", "format", "step-times", "ranks", "pipeline", "speculation", "prefix-caching"]
+    name: str
+    on: str = ""
+    bits: int | None = None
+    rows: int = 0
+    nearest: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutOfRange:
+    """A length, a load or a size of an instance beyond those of the measured rows of this engine and kind of model.
+
+    Attributes:
+        code: "isl", "osl" and "context" in tokens, "in-flight" in requests that an attention rank holds at once, "gpus" of an instance.
+        value: that of the question or the choice: the mean, or the 95th percentile where ``tail`` is true.
+        least, most: the measured range; ``least`` is None where it has no lower end.
+        tail: whether the mean is inside the range and the 95th percentile outside.
+    """
+
+    __pydantic_config__ = FORBID
+
+    code: Literal["isl", "osl", "context", "in-flight", "gpus"]
+    value: float
+    least: int | None = None
+    most: int
+    tail: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenLoopNearSaturation:
+    """The peak is so near saturation that a typical error of step times makes queues grow.
+
+    Attributes:
+        share: load at the peak over the saturation of the instances.
+        times: factor on p95 TTFT if steps take longer by the typical error.
+        below: the share of saturation up to which that factor is at most ``times_below``.
+        times_below: see ``below``.
+    """
+
+    __pydantic_config__ = FORBID
+
+    share: float
+    times: float
+    below: float
+    times_below: float
+    code: Literal["open-loop-near-saturation"] = "open-loop-near-saturation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosedLoopNearSaturation:
+    """The clients keep the instances so busy that the errors of predictions are larger.
+
+    Attributes:
+        share: load over the saturation of the instances.
+        times: held-out errors of p95 TTFT there over those below the share ``below``.
+        below: see ``times``.
+    """
+
+    __pydantic_config__ = FORBID
+
+    share: float
+    times: float
+    below: float
+    code: Literal["closed-loop-near-saturation"] = "closed-loop-near-saturation"
+
+
+Beyond = Annotated[Unmeasured | OutOfRange | OpenLoopNearSaturation | ClosedLoopNearSaturation, Tagged("code")]

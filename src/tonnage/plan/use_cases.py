@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Literal
 
 from tonnage.errors import InputError, InputErrors
 from tonnage.plan.document import DERIVES, Shown, first_difference, json_of
-from tonnage.plan.identity import Identity
+from tonnage.plan.fleet import Standby
 from tonnage.plan.limit import Breach, LimitUse
 from tonnage.plan.plan import AGAIN, Plan
-from tonnage.plan.standby import Standby
+from tonnage.plan.pool import Identity
 from tonnage.results.latencies import Latencies
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.typed_values import FORBID

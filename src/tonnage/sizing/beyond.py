@@ -13,7 +13,7 @@ from tonnage.perf.formats import fitted_bits
 from tonnage.perf.provenance import nearest_format, nearest_gpu, nearest_model
 from tonnage.perf.ranges import kind_of, shipped_ranges
 from tonnage.perf.terms_file import shipped
-from tonnage.plan.beyond import Beyond, ClosedLoopNearSaturation, OpenLoopNearSaturation, OutOfRange, Unmeasured
+from tonnage.plan.provenance import Beyond, ClosedLoopNearSaturation, OpenLoopNearSaturation, OutOfRange, Unmeasured
 from tonnage.spec.catalog import find_engine
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tonnage.plan.curve import CurvePoint, Mark
+from tonnage.plan.candidate import CurvePoint, Mark
 from tonnage.sizing.loads.fleet_check import Replayed, fleet_seen
 from tonnage.sizing.loads.instance import QUICK, SURE
 from tonnage.sizing.loads.limits import worst_limit

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from tonnage.plan.explanation import Explanation, StepTerm
 from tonnage.plan.limit import SATURATION, THROUGHPUT, LimitUse, limit_of
+from tonnage.plan.plan import Explanation, StepTerm
 from tonnage.simulator.steps import CONTEXT_TOKENS, DECODE_SEQUENCES, DURATION, PAIRS_2, PREFILL_SEQUENCES, PREFILL_TOKENS
 from tonnage.sizing.loads.limits import statistic_s
 from tonnage.units import PS_PER_S

@@ -19,24 +19,23 @@ from tonnage.errors import InputError, UnknownName, option
 from tonnage.plan.candidate import Candidate, by_gpus_needed
 from tonnage.plan.demand import Demand
 from tonnage.plan.fleet import Fleet, fleet
-from tonnage.plan.limit import HIGHEST_MEASURED, Bound, Breach, bound_by, limit_of
-from tonnage.plan.load import Load
+from tonnage.plan.limit import HIGHEST_MEASURED, Bound, Breach, Load, bound_by, limit_of
 from tonnage.plan.note import BenchmarkAsMeasured, GpusNotMeasured, NoLimit, Note, PointsLeftOut, UnsteadyPoints
-from tonnage.plan.plan import Plan
+from tonnage.plan.plan import Plan, Understood
 from tonnage.plan.pool import Pool
 from tonnage.plan.provenance import Provenance
-from tonnage.plan.reachable import Reached, nearest_of
 from tonnage.plan.reason import (
     BrokenAtAnyLoad,
     DoesNotDivide,
     MeasuredBreach,
     NoMeasuredLoadHolds,
+    Reached,
     Reason,
+    Rejected,
     StatisticNotMeasured,
     ThroughputNotMeasured,
+    nearest_of,
 )
-from tonnage.plan.rejected import Rejected
-from tonnage.plan.understood import Understood
 from tonnage.results.columns import STATISTICS
 from tonnage.results.latencies import Latencies
 from tonnage.results.points import STEADY, MeasuredPoint

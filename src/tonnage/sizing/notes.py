@@ -9,8 +9,8 @@ from tonnage.perf.provenance import coefficient_source
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.limit import limit_of
 from tonnage.plan.note import FrontEnds, KnobsChanged, LimitsDoNotCount, NoLimit, Note, QueuedFromStart, RestsOn, Routed
+from tonnage.plan.plan import Understood
 from tonnage.plan.provenance import Provenance
-from tonnage.plan.understood import Understood
 from tonnage.sizing.fleet.prefix_cache import shared_in_words
 from tonnage.sizing.search.tuning import changes
 from tonnage.spec.catalog import find_engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tonnage.plan.fleet import fleet
-from tonnage.plan.percentile_answer import PercentileAnswer
+from tonnage.plan.sensitivity import PercentileAnswer
 from tonnage.sizing.loads.capacity import find_capacity
 from tonnage.sizing.search.search_space import traffic
 

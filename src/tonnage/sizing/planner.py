@@ -30,7 +30,7 @@ from tonnage.sizing.warnings import warnings
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
-    from tonnage.plan.existing import Existing
+    from tonnage.plan.demand import Existing
     from tonnage.sizing.loads.ready import Ready
     from tonnage.sizing.search.contender import Sized
     from tonnage.sizing.search.search import Answer

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tonnage.errors import InputError, option
-from tonnage.plan.confidence import CONFIDENCE
+from tonnage.plan.candidate import CONFIDENCE
 from tonnage.plan.demand import Demand
 from tonnage.plan.note import Note
 from tonnage.simulator.router import DEFAULT_ROUTER

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tonnage.plan.confidence import MOST_TIMES
+from tonnage.plan.candidate import MOST_TIMES
 from tonnage.plan.limit import limit_of
-from tonnage.plan.tail import OtherSystems, RelaxedLimit, Unreached
+from tonnage.plan.provenance import OtherSystems, RelaxedLimit, Unreached
 from tonnage.sizing.loads.confidence import levels
 from tonnage.sizing.sensitivity import again, rounded_up
 

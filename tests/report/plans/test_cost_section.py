@@ -11,8 +11,7 @@ from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC
 from tests.report.example_plan import full
 from tonnage.cost.job import in_proportion, job_cost
 from tonnage.cost.where import compare
-from tonnage.plan.cost import YearlyCost
-from tonnage.plan.traffic import Traffic
+from tonnage.plan.cost import Traffic, YearlyCost
 from tonnage.report.document import Document, Section
 from tonnage.report.plans.cost import cost_section, job_section, ways_table
 from tonnage.report.writers.terminal import terminal

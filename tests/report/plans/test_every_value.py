@@ -9,8 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.plan.plans import any_of
-from tonnage.plan.cost_note import CostNote, NoCost
-from tonnage.plan.note import Note
+from tonnage.plan.note import CostNote, NoCost, Note
 from tonnage.plan.reason import Reason
 from tonnage.plan.warning import Warning
 from tonnage.report.plans.notes import note_text, warning_text

@@ -7,12 +7,11 @@ from dataclasses import replace
 from tests.report.example_plan import full, without_answer
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.cost import JobCost, WayCost, YearlyCost
-from tonnage.plan.cost_note import NoCost
-from tonnage.plan.existing import Existing, OwnedGroup
-from tonnage.plan.identity import Identity
-from tonnage.plan.limit import Bound, Limit
-from tonnage.plan.load import Load
+from tonnage.plan.demand import Existing, OwnedGroup
+from tonnage.plan.limit import Bound, Limit, Load
+from tonnage.plan.note import NoCost
 from tonnage.plan.plan import Measured, Plan
+from tonnage.plan.pool import Identity
 from tonnage.report.plans.plan_document import full_text, report
 from tonnage.report.writers.markdown import markdown
 from tonnage.report.writers.terminal import terminal

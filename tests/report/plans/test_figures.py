@@ -10,8 +10,8 @@ from dataclasses import asdict, replace
 import pytest
 
 from tests.report.example_plan import GOLDEN, bare, full, without_answer
-from tonnage.plan.at_peak import AtPeak
 from tonnage.plan.cost import YearlyCost
+from tonnage.plan.fleet import AtPeak
 from tonnage.plan.plan import Plan
 from tonnage.report.drawing.figure import Bars, Figure, Plot, Tornado
 from tonnage.report.plans import figures

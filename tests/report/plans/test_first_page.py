@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tests.report.example_plan import bare, full, without_answer
-from tonnage.plan.confidence import Confidence
+from tonnage.plan.candidate import Confidence
 from tonnage.report.document import Drawing, Facts, Items, Text
 from tonnage.report.plans.plan_document import FOLDED, figure_of, first_glance, first_page, report
 from tonnage.report.plans.question import question_rows

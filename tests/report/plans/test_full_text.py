@@ -11,11 +11,10 @@ import pytest
 from tests.plan.candidates import candidate
 from tests.report.example_plan import GOLDEN, full, without_answer
 from tonnage.plan.cost import YearlyCost
-from tonnage.plan.identity import Identity
 from tonnage.plan.limit import Breach, Limit
 from tonnage.plan.plan import Plan
-from tonnage.plan.reason import Behind, BrokenAtAnyLoad, CannotRun, NeedsMoreGpus, NotSure, Outdone, Reason
-from tonnage.plan.rejected import rejected
+from tonnage.plan.pool import Identity
+from tonnage.plan.reason import Behind, BrokenAtAnyLoad, CannotRun, NeedsMoreGpus, NotSure, Outdone, Reason, rejected
 from tonnage.report.numbers import number, usd
 from tonnage.report.plans.candidates import yearly_costs
 from tonnage.report.plans.confidence import fleet_check_text

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 from tests.questions import question
 from tests.report.example_plan import full, without_answer
-from tonnage.plan.identity import Identity
 from tonnage.plan.limit import Breach, Limit
-from tonnage.plan.reason import BrokenAtAnyLoad, CannotRun, PrecisionUnsupported, Reason
-from tonnage.plan.rejected import Rejected, rejected
+from tonnage.plan.pool import Identity
+from tonnage.plan.reason import BrokenAtAnyLoad, CannotRun, PrecisionUnsupported, Reason, Rejected, rejected
 from tonnage.report.plans.plan_document import full_text
 from tonnage.report.plans.rejected import left_out_texts, nearest_table
 from tonnage.report.writers.terminal import terminal

@@ -17,22 +17,16 @@ from tests.plan.plans import filled
 from tests.report.example_plan import full, hostile, without_answer
 from tonnage import api
 from tonnage.cli.main import run
-from tonnage.plan.at_peak import AtPeak
 from tonnage.plan.autoscaling import Autoscaling
-from tonnage.plan.candidate import Candidate
-from tonnage.plan.confidence import Confidence
-from tonnage.plan.existing import ADay, Existing, OwnedGroup
-from tonnage.plan.growth import Ahead, Growth
-from tonnage.plan.identity import Identity
+from tonnage.plan.candidate import Candidate, Confidence
+from tonnage.plan.demand import ADay, Ahead, Existing, Growth, OwnedGroup
+from tonnage.plan.fleet import AtPeak, BehindRouter, Standby
 from tonnage.plan.limit import SATURATION, Bound, Breach, Limit
-from tonnage.plan.plan import Plan
-from tonnage.plan.prefix_cache import PrefixCache
-from tonnage.plan.reachable import Reachable, Reached
-from tonnage.plan.routers import BehindRouter
-from tonnage.plan.runner_up import RunnerUp
-from tonnage.plan.sensitivity import Changed, Sensitivity, Swing
-from tonnage.plan.standby import Standby
-from tonnage.plan.tail import OtherSystems, RelaxedLimit, Unreached
+from tonnage.plan.plan import Plan, RunnerUp
+from tonnage.plan.pool import Identity
+from tonnage.plan.provenance import OtherSystems, RelaxedLimit, Unreached
+from tonnage.plan.reason import Reachable, Reached
+from tonnage.plan.sensitivity import Changed, PrefixCache, Sensitivity, Swing
 from tonnage.plan.warning import LengthToShorten, LimitHalvesThroughput, SmallerModel
 from tonnage.report.numbers import number
 from tonnage.report.plans.answer import capacity_text

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tonnage.plan.fleet_check import FleetCheck, FleetRun
+from tonnage.plan.fleet import FleetCheck, FleetRun
 from tonnage.plan.limit import Breach, Limit
 from tonnage.report.plans.confidence import fleet_check_text
 from tonnage.report.plans.question import demand_text

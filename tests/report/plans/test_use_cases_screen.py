@@ -8,7 +8,7 @@ import pytest
 
 from tests.report.example_plan import full, without_answer
 from tests.report.plans.test_screen import SURE, UNSURE, sized
-from tonnage.plan.confidence import Confidence
+from tonnage.plan.candidate import Confidence
 from tonnage.plan.limit import Limit, LimitUse
 from tonnage.plan.plan import Plan
 from tonnage.plan.use_cases import Arrangement, CaseAtPeak, NotShared, PoolSystems, UseCasePool, UseCases

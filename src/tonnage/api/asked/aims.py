@@ -7,8 +7,8 @@ import re
 from dataclasses import fields
 
 from tonnage.errors import InputError, option
-from tonnage.plan.aim import RACK_KW, Aim, BudgetOf
-from tonnage.plan.standby import Unit
+from tonnage.plan.fleet import Unit
+from tonnage.plan.limit import RACK_KW, Aim, BudgetOf
 from tonnage.sizing.fleet.availability import Failures
 from tonnage.sizing.fleet.standby import Reserve
 from tonnage.spec.scenario import ChoiceAsked, Scenario, StandbyAsked

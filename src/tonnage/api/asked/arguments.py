@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import ParamSpec, TypeVar
 
 from tonnage.errors import InputError, option
-from tonnage.plan.confidence import CONFIDENCE, CONFIDENCES
+from tonnage.plan.candidate import CONFIDENCE, CONFIDENCES
 from tonnage.spec.deployment import METRICS, Limit, parse_limit
 from tonnage.spec.workload import Lengths, parse_lengths
 from tonnage.spec.written_numbers import number_of

@@ -18,13 +18,12 @@ from tonnage.cost.candidates import Outlay, outlay
 from tonnage.cost.cost import traffic_of
 from tonnage.cost.planned import catalog_id
 from tonnage.errors import InputError, option
-from tonnage.plan.aim import Aim
 from tonnage.plan.candidate import Candidate, by_gpus_needed, mean_latency
-from tonnage.plan.footprint import footprint
+from tonnage.plan.fleet import footprint
+from tonnage.plan.limit import Aim
 from tonnage.plan.pareto import pareto
-from tonnage.plan.reason import OverBudget, OverPower, OverRacks, Reason
-from tonnage.plan.rejected import Rejected, rejected
-from tonnage.plan.runner_up import RunnerUp
+from tonnage.plan.plan import RunnerUp
+from tonnage.plan.reason import OverBudget, OverPower, OverRacks, Reason, Rejected, rejected
 from tonnage.sizing.fleet.standby import Reserve, shifted, with_standby
 from tonnage.sizing.search.narrowed import narrowed
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError, option
-from tonnage.plan.growth import AHEAD, Ahead, Growth
+from tonnage.plan.demand import AHEAD, Ahead, Growth
 
 if TYPE_CHECKING:
     from tonnage.plan.plan import Plan

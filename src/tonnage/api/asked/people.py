@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError, option
-from tonnage.plan.existing import ADay
+from tonnage.plan.demand import ADay
 from tonnage.sizing.demand import HOURS_PER_DAY, WORKING_HOURS
 from tonnage.spec.scenario import DemandAsked
 

@@ -32,9 +32,9 @@ from tonnage.report.plans.routers import routers_text
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
-    from tonnage.plan.job import JobDone
+    from tonnage.plan.demand import JobDone
+    from tonnage.plan.fleet import Standby
     from tonnage.plan.plan import Plan
-    from tonnage.plan.standby import Standby
 
 NO_ANSWER = "no deployment meets the limits"
 FASTEST = "lowest latency on ≤ 2 × the GPUs"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tonnage.plan.beyond import Beyond, ClosedLoopNearSaturation, OpenLoopNearSaturation, OutOfRange, Unmeasured
+from tonnage.plan.provenance import Beyond, ClosedLoopNearSaturation, OpenLoopNearSaturation, OutOfRange, Unmeasured
 from tonnage.report.numbers import counted, number, percent, whole
 
 MOST = 199

@@ -11,11 +11,10 @@ from tonnage.report.plans.latencies import breach_text, limit_text
 from tonnage.units import format_duration
 
 if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
-    from tonnage.plan.confidence import Confidence
-    from tonnage.plan.fleet_check import FleetCheck
+    from tonnage.plan.candidate import Candidate, Confidence
+    from tonnage.plan.fleet import FleetCheck
     from tonnage.plan.plan import Plan
-    from tonnage.plan.tail import Unreached
+    from tonnage.plan.provenance import Unreached
 
 SUREST, LEAST_SURE = 0.99, 0.01
 """Beyond these a chance is not written as a number: held-out errors do not know that much."""

@@ -14,10 +14,9 @@ from tonnage.report.numbers import ABSENT, counted, dollars, number, plain, sent
 from tonnage.report.plans.prices import THE, cost_note_texts, no_cost_text, prices_table, stale
 
 if TYPE_CHECKING:
-    from tonnage.plan.cost import BreakEven, WayCost, Where
-    from tonnage.plan.cost_note import NoCost
-    from tonnage.plan.footprint import Footprint
-    from tonnage.plan.outlook import PaysOff
+    from tonnage.plan.cost import BreakEven, PaysOff, WayCost, Where
+    from tonnage.plan.fleet import Footprint
+    from tonnage.plan.note import NoCost
     from tonnage.plan.plan import Plan
 
 NAMES: dict[Where, str] = {"on-prem": "on-prem", "cloud": "cloud GPUs", "hybrid": "hybrid", "api": "API", "hybrid-api": "hybrid with API"}

@@ -16,11 +16,9 @@ from tonnage.units import format_gb
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
-    from tonnage.plan.identity import Identity
-    from tonnage.plan.load import Load
-    from tonnage.plan.memory import MemoryPart
+    from tonnage.plan.limit import Load
     from tonnage.plan.plan import Plan
-    from tonnage.plan.pool import Pool
+    from tonnage.plan.pool import Identity, MemoryPart, Pool
     from tonnage.spec.deployment import EngineKnobs
 
 MEMORY = {

@@ -11,8 +11,7 @@ from tonnage.report.plans.deployments import deployment_text, name_of
 from tonnage.report.plans.latencies import bound_text
 
 if TYPE_CHECKING:
-    from tonnage.plan.existing import ADay, Existing, OwnedGroup
-    from tonnage.plan.growth import Growth
+    from tonnage.plan.demand import ADay, Existing, Growth, OwnedGroup
     from tonnage.plan.plan import Plan
 
 NOTHING_RUNS = "no deployment on these systems meets the limits"

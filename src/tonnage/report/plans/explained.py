@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tonnage.plan.explanation import TERMS
+from tonnage.plan.plan import TERMS
 from tonnage.report.blocks import items, section
 from tonnage.report.document import Block, Document, Facts, Section, Table
 from tonnage.report.numbers import ABSENT, counted, number, percent, usd
@@ -20,8 +20,7 @@ from tonnage.report.plans.sensitivity import risk_text, sensitivity_section
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
-    from tonnage.plan.explanation import Explanation
-    from tonnage.plan.plan import Plan
+    from tonnage.plan.plan import Explanation, Plan
 
 FRONT_END_FELT = 0.3
 """Share of its time from which a busy front end is mentioned."""

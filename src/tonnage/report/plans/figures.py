@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tonnage.plan.explanation import TERMS
+from tonnage.plan.plan import TERMS
 from tonnage.report.drawing.figure import Axis, Bar, Bars, Plot, Point, Rule, Segment, Series, Swing, Tornado
 from tonnage.report.numbers import dollars, number, percent, signed, usd
 from tonnage.report.plans.candidates import yearly_costs
@@ -18,9 +18,8 @@ from tonnage.report.plans.latencies import METRICS, limit_text
 from tonnage.report.plans.sensitivity import INPUTS, gpus_per_system, needed, other_size
 
 if TYPE_CHECKING:
-    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.candidate import Candidate, CurvePoint
     from tonnage.plan.cost import WayCost
-    from tonnage.plan.curve import CurvePoint
     from tonnage.plan.plan import Plan
     from tonnage.plan.sensitivity import Changed
     from tonnage.plan.sensitivity import Swing as Swung

@@ -11,8 +11,8 @@ from tonnage.spec.use_cases import FAST_READING_S, READING_P99_S, READING_S
 from tonnage.units import format_duration
 
 if TYPE_CHECKING:
-    from tonnage.plan.at_peak import AtPeak
     from tonnage.plan.candidate import Candidate
+    from tonnage.plan.fleet import AtPeak
     from tonnage.plan.limit import Bound, Breach, Limit
     from tonnage.results.latencies import Latencies
 

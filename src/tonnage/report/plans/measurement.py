@@ -5,15 +5,15 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
-from tonnage.plan.confidence import percent_key
-from tonnage.plan.measurement import CALIBRATED, PLAN
+from tonnage.plan.candidate import percent_key
+from tonnage.plan.provenance import CALIBRATED, PLAN
 from tonnage.report.blocks import section
 from tonnage.report.document import Command, Section, Table, Text
 from tonnage.report.numbers import ABSENT, counted, dollars, number, span
 
 if TYPE_CHECKING:
-    from tonnage.plan.measurement import Measurement
     from tonnage.plan.plan import Plan
+    from tonnage.plan.provenance import Measurement
 
 TITLE = "What a measurement would buy"
 

@@ -14,8 +14,8 @@ from tonnage.report.plans.routers import NAMES
 from tonnage.results.invalid_runs import InvalidRun
 
 if TYPE_CHECKING:
-    from tonnage.plan.percentile_answer import PercentileAnswer
     from tonnage.plan.plan import Plan
+    from tonnage.plan.sensitivity import PercentileAnswer
     from tonnage.spec.scenario import Mode
 
 DEFINITIONS = (

@@ -14,7 +14,7 @@ from tonnage.report.plans.rejected import reason_text
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
     from tonnage.plan.plan import Plan
-    from tonnage.plan.rejected import Rejected
+    from tonnage.plan.reason import Rejected
 
 IDENTITY = ("gpu", "precision", "tp", "pp", "dp", "ep", "engine")
 HEADER = (

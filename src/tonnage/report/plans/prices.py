@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, assert_never
 
-from tonnage.plan import cost_note as notes
-from tonnage.plan.traffic import HOURS_PER_YEAR
+from tonnage.plan import note as notes
+from tonnage.plan.cost import HOURS_PER_YEAR
 from tonnage.report.document import Table
 from tonnage.report.numbers import ABSENT, number, sentence_of, whole
 from tonnage.spec.prices import amount

@@ -11,8 +11,8 @@ from tonnage.report.numbers import counted, dollars, number, percent, plain, spa
 from tonnage.report.plans.latencies import limit_text
 
 if TYPE_CHECKING:
-    from tonnage.plan.aim import Aim
     from tonnage.plan.demand import Demand, DemandSource
+    from tonnage.plan.limit import Aim
     from tonnage.plan.plan import Plan
     from tonnage.spec.scenario import Objective
 

@@ -16,8 +16,7 @@ from tonnage.units import format_duration
 if TYPE_CHECKING:
     from tonnage.plan.limit import Breach
     from tonnage.plan.plan import Plan
-    from tonnage.plan.reachable import Reachable, Reached
-    from tonnage.plan.rejected import Rejected
+    from tonnage.plan.reason import Reachable, Reached, Rejected
 
 OPEN = 12
 """Rows up to which a page shows the table open."""

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from tonnage.report.numbers import counted, number, percent
 
 if TYPE_CHECKING:
+    from tonnage.plan.fleet import BehindRouter
     from tonnage.plan.limit import Limit
-    from tonnage.plan.prefix_cache import PrefixCache
-    from tonnage.plan.routers import BehindRouter
+    from tonnage.plan.sensitivity import PrefixCache
     from tonnage.results.latencies import Latencies
     from tonnage.spec.deployment import LimitMetric, Statistic
 

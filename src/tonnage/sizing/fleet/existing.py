@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tonnage.plan.existing import Existing, OwnedGroup
+from tonnage.plan.demand import Existing, OwnedGroup
 from tonnage.plan.fleet import fleet
 from tonnage.plan.limit import SATURATION
 from tonnage.sizing.demand import carried_by_existing

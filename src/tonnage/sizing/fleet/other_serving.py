@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tonnage.plan.other_serving import OtherServing
+from tonnage.plan.plan import OtherServing
 from tonnage.simulator.pools import COUNTING
 from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.ready import Ready

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tonnage.plan.prefix_cache import PrefixCache
+from tonnage.plan.sensitivity import PrefixCache
 from tonnage.sizing.loads.fleet_check import Replayed, fleet_record, simulated_of
 from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.shared_load import hit_rate, shared_out_as

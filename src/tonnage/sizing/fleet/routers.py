@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tonnage.plan.routers import BehindRouter
+from tonnage.plan.fleet import BehindRouter
 
 if TYPE_CHECKING:
     from tonnage.sizing.question import Question

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from tonnage.plan.candidate import Candidate
-from tonnage.plan.confidence import Confidence
+from tonnage.plan.candidate import Candidate, Confidence
+from tonnage.plan.fleet import Standby, Unit
 from tonnage.plan.sensitivity import Changed, Sensitivity
-from tonnage.plan.standby import Standby, Unit
 from tonnage.sizing.fleet.availability import Failures
 
 

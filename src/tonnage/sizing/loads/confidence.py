@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.perf.prediction_error import regime_of
 from tonnage.perf.residuals import shipped_residuals
-from tonnage.plan.confidence import BESIDE
+from tonnage.plan.candidate import BESIDE
 
 if TYPE_CHECKING:
     from tonnage.perf.regime import Regime

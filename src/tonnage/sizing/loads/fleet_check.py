@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tonnage.plan.fleet_check import FleetCheck, FleetRun
+from tonnage.plan.fleet import FleetCheck, FleetRun
 from tonnage.plan.limit import Breach, limit_of
 from tonnage.results.metrics import summarize
 from tonnage.sizing.loads.balanced import balanced_trace

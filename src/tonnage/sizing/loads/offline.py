@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from tonnage.plan.job import JobDone
+from tonnage.plan.demand import JobDone
 from tonnage.plan.limit import THROUGHPUT
 from tonnage.plan.reason import TooSlowForJob
 from tonnage.results.metrics import summarize

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tonnage.plan.identity import Identity
-from tonnage.plan.reason import Reason
-from tonnage.plan.rejected import Rejected, rejected
+from tonnage.plan.pool import Identity
+from tonnage.plan.reason import Reason, Rejected, rejected
 from tonnage.sizing.loads.instance import Instance
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.hardware import System

@@ -10,15 +10,11 @@ from typing import TYPE_CHECKING
 
 from tonnage.perf.pipeline import MARK
 from tonnage.perf.provenance import marks
-from tonnage.plan.at_peak import AtPeak
-from tonnage.plan.candidate import Candidate
-from tonnage.plan.confidence import MOST_TIMES, Confidence, percent_key
-from tonnage.plan.identity import Identity
+from tonnage.plan.candidate import MOST_TIMES, Candidate, Confidence, percent_key
+from tonnage.plan.fleet import AtPeak
 from tonnage.plan.launch import Command, command
-from tonnage.plan.limit import SATURATION
-from tonnage.plan.load import Load
-from tonnage.plan.memory import MemoryPart, MemoryUse
-from tonnage.plan.pool import Pool
+from tonnage.plan.limit import SATURATION, Load
+from tonnage.plan.pool import Identity, MemoryPart, MemoryUse, Pool
 from tonnage.results.latencies import Latencies
 from tonnage.sizing.loads.confidence import levels, metric_of
 from tonnage.sizing.loads.instance import QUICK

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tonnage.plan.limit import limit_of
-from tonnage.plan.reachable import Reachable, Reached, nearest_of
-from tonnage.plan.reason import TooSlowForJob
-from tonnage.plan.rejected import Rejected
+from tonnage.plan.reason import Reachable, Reached, Rejected, TooSlowForJob, nearest_of
 from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.search.pooled import contenders_of
 

@@ -17,9 +17,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tonnage.plan.fleet_check import FleetCheck
-from tonnage.plan.reason import Behind, BrokenEarly, BrokenOnManyInstances, NeedsMoreGpus, NotSure, Outdone, Reason
-from tonnage.plan.rejected import Rejected
+from tonnage.plan.fleet import FleetCheck
+from tonnage.plan.reason import Behind, BrokenEarly, BrokenOnManyInstances, NeedsMoreGpus, NotSure, Outdone, Reason, Rejected
 from tonnage.sizing.loads.confidence import levels
 from tonnage.sizing.loads.fleet_check import check
 from tonnage.sizing.loads.instance import QUICK, SURE, Care

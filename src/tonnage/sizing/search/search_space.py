@@ -8,8 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError
-from tonnage.plan.reason import CannotRun, PrecisionUnsupported, TooManyStages, VendorUnsupported, WiderThanSystem
-from tonnage.plan.rejected import Rejected
+from tonnage.plan.reason import CannotRun, PrecisionUnsupported, Rejected, TooManyStages, VendorUnsupported, WiderThanSystem
 from tonnage.sizing.loads.instance import Traffic
 from tonnage.sizing.loads.ready import Ready, Trial, runs_on
 from tonnage.sizing.question import PP_DEGREES, Question
