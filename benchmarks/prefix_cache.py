@@ -15,8 +15,7 @@ from tonnage.api.asked.deployment import deployment_of
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.terms import step_model
 from tonnage.simulator.kernel import run, warm_up
-from tonnage.spec.pause import Pause
-from tonnage.spec.sessions import Sessions
+from tonnage.spec.sessions import Pause, Sessions
 from tonnage.spec.workload import Lengths, OpenLoop, Workload
 
 CHATS = Sessions(prefix_tokens=500, prefixes=10, turns=Lengths(mean=4.0), think=Pause(mean_s=30.0, exponential=True))

@@ -37,8 +37,7 @@ from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.search_space import prepare
 from tonnage.spec.deployment import Limit
-from tonnage.spec.pause import Pause
-from tonnage.spec.sessions import Sessions
+from tonnage.spec.sessions import Pause, Sessions
 from tonnage.spec.workload import Lengths, OpenLoop, Trace, Workload
 
 ROUTERS = ("round-robin", "random", "weighted", "power-of-two", "least-outstanding", "least-tokens", "least-kv")

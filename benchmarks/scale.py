@@ -84,7 +84,7 @@ def week() -> dict[str, float]:
     from tonnage.simulator.changes import Changes
     from tonnage.simulator.engine import Engine
     from tonnage.simulator.kernel.fleet import run_fleet
-    from tonnage.spec.hourly import HourlyArrivals
+    from tonnage.spec.arrivals import HourlyArrivals
     from tonnage.spec.workload import Lengths, Workload
 
     (_, step, knobs, blocks), options = run_of(engine="tensorrt-llm", rate=4, requests=10)

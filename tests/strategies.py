@@ -14,11 +14,8 @@ from tonnage.perf.step import Drafting, StepModel
 from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.simulator.ranked import is_for_reference
 from tonnage.simulator.tiers import Tier
-from tonnage.spec.contents import ENDLESS, of_rows
-from tonnage.spec.deployment import EngineKnobs, Scheduler, Windows
-from tonnage.spec.pause import Pause
-from tonnage.spec.sessions import Sessions
-from tonnage.spec.traffic_classes import TrafficClass, with_classes
+from tonnage.spec.deployment import EngineKnobs, Scheduler, TrafficClass, Windows, with_classes
+from tonnage.spec.sessions import ENDLESS, Pause, Sessions, of_rows
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Trace, Workload
 
 MS = 1_000_000_000

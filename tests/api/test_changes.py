@@ -15,8 +15,8 @@ from tonnage.report.simulated import fleet_lines
 from tonnage.results.requests import COMPLETED, FAILED, GAP_BINS, POSITION_BUCKETS, Requests
 from tonnage.results.violations import violations
 from tonnage.simulator.failures import Failures
+from tonnage.spec.arrivals import HourlyArrivals
 from tonnage.spec.deployment import Limit
-from tonnage.spec.hourly import HourlyArrivals
 
 ASKED = {"model": "llama-3.1-8b", "isl": "1000", "osl": "100"}
 

@@ -21,7 +21,7 @@ from tonnage.bench.exact.schedule import Schedule
 from tonnage.bench.exact.serve import exact_server
 from tonnage.cli.main import run
 from tonnage.errors import InputError
-from tonnage.spec.pause import parse_pause
+from tonnage.spec.sessions import parse_pause
 
 ASKED: dict[str, Any] = {"model": "m", "isl": 20, "osl": 5, "selftest": False, "metrics_url": ["none"]}
 

@@ -17,9 +17,8 @@ from tonnage.deploy.ray_serve.engine_arguments import engine_arguments
 from tonnage.deploy.service import service_of
 from tonnage.plan.launch import command, with_drafter
 from tonnage.spec.catalog import find_engine, find_gpu
-from tonnage.spec.deployment import Parallelism
+from tonnage.spec.deployment import Parallelism, parse_speculation
 from tonnage.spec.engine import default_knobs
-from tonnage.spec.speculation import parse_speculation
 
 pytestmark = pytest.mark.engines
 

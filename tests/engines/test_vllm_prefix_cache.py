@@ -23,10 +23,8 @@ from tests.strategies import coefficient_array
 from tonnage.perf import step_terms as at
 from tonnage.perf.step import StepModel
 from tonnage.simulator.reference import Reference, run_reference
-from tonnage.spec.contents import of_rows
 from tonnage.spec.deployment import EngineKnobs
-from tonnage.spec.pause import Pause
-from tonnage.spec.sessions import Sessions
+from tonnage.spec.sessions import Pause, Sessions, of_rows
 from tonnage.spec.workload import ClosedLoop, Lengths, Trace, Workload
 from tonnage.units import PS_PER_S
 

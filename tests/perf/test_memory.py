@@ -19,10 +19,9 @@ from tonnage.perf.memory_equations import equations
 from tonnage.perf.split import check_split
 from tonnage.perf.weights import weight_bytes
 from tonnage.spec.catalog import engines, find_engine, find_gpu, find_model, gpus, models
-from tonnage.spec.deployment import NO_WINDOWS, Deployment, Parallelism
+from tonnage.spec.deployment import NO_WINDOWS, Deployment, Parallelism, parse_speculation
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.precision import find_precision
-from tonnage.spec.speculation import parse_speculation
 
 STATIC = Path(__file__).resolve().parents[3] / "shared" / "data" / "trtllm_static_batch.csv"
 needs_data = pytest.mark.skipif(not STATIC.is_file(), reason="the measured data lie beside the repository, not in it")

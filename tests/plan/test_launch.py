@@ -10,9 +10,8 @@ from tests.questions import question
 from tonnage.plan.launch import FILE, SETTINGS, Command, command, listening, needs_drafter, with_drafter
 from tonnage.sizing.planner import size
 from tonnage.spec.catalog import engines, find_engine, find_gpu
-from tonnage.spec.deployment import EngineKnobs, Parallelism
+from tonnage.spec.deployment import EngineKnobs, Parallelism, parse_speculation
 from tonnage.spec.engine import default_knobs
-from tonnage.spec.speculation import parse_speculation
 
 
 def started(engine: str, parallelism: Parallelism, *, kv_8bit: bool = False, speculation: str | None = None, **knobs: object) -> Command:

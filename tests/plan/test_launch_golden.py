@@ -15,9 +15,8 @@ from typing import Any
 
 from tonnage.plan.launch import command
 from tonnage.spec.catalog import engines, find_gpu
-from tonnage.spec.deployment import Parallelism
+from tonnage.spec.deployment import Parallelism, parse_speculation
 from tonnage.spec.engine import default_knobs
-from tonnage.spec.speculation import parse_speculation
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "launch-commands.json"
 CASES: dict[str, tuple[Parallelism, dict[str, Any]]] = {

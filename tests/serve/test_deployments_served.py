@@ -14,9 +14,8 @@ from tonnage.serve.clock import WallClock
 from tonnage.serve.fleet import Fleet
 from tonnage.serve.instance import Instance
 from tonnage.simulator.simulate import simulate
-from tonnage.spec.deployment import Deployment, Parallelism
+from tonnage.spec.deployment import Deployment, Parallelism, Speculation
 from tonnage.spec.lengths import parse_lengths
-from tonnage.spec.speculation import Speculation
 from tonnage.spec.workload import OpenLoop, Workload
 from tonnage.validation.replay import replay
 

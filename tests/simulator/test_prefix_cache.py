@@ -18,8 +18,8 @@ from tests.strategies import MS, SCHEDULERS, Run, coefficient_array, shared_runs
 from tonnage.perf.step import StepModel
 from tonnage.simulator.reference import run_reference
 from tonnage.simulator.tiers import Tier
-from tonnage.spec.contents import ENDLESS, of_blocks, of_rows
 from tonnage.spec.deployment import EngineKnobs
+from tonnage.spec.sessions import ENDLESS, of_blocks, of_rows
 from tonnage.spec.workload import Trace
 
 CACHING = ("tensorrt-llm", "vllm", "sglang", "one-prefill")

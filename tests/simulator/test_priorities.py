@@ -20,9 +20,8 @@ from tonnage.simulator import kernel
 from tonnage.simulator.engine import Engine
 from tonnage.simulator.kernel.compiled import drive_ranked
 from tonnage.simulator.reference import run_reference
-from tonnage.spec.contents import ENDLESS, of_rows
-from tonnage.spec.deployment import EngineKnobs
-from tonnage.spec.traffic_classes import TrafficClass, with_classes
+from tonnage.spec.deployment import EngineKnobs, TrafficClass, with_classes
+from tonnage.spec.sessions import ENDLESS, of_rows
 from tonnage.spec.workload import Trace
 
 ONE_SLOT = replace(VLLM, max_batch_size=1, max_num_tokens=100)

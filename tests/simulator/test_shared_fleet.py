@@ -11,9 +11,7 @@ from tests.simulator.test_kernel import ENGINE, MODEL, assert_same
 from tonnage.simulator.prefix_index import BLOCK_TOKENS, PrefixIndex
 from tonnage.simulator.reference import Engine, run_reference
 from tonnage.simulator.shared_fleet import simulate_shared_fleet
-from tonnage.spec.contents import ENDLESS, of_rows
-from tonnage.spec.pause import Pause
-from tonnage.spec.sessions import Sessions
+from tonnage.spec.sessions import ENDLESS, Pause, Sessions, of_rows
 from tonnage.spec.workload import Lengths, OpenLoop, Workload
 
 CHATS = Sessions(turns=Lengths(mean=5.0), think=Pause(mean_s=2.0, exponential=True))

@@ -20,10 +20,9 @@ from tonnage.simulator.reference import run_reference
 from tonnage.simulator.simulate import answers_soon, simulate, simulate_many, simulate_recorded
 from tonnage.simulator.steps import CONTEXT_TOKENS, DURATION, PREFILL_TOKENS
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
-from tonnage.spec.deployment import Deployment, Parallelism
+from tonnage.spec.deployment import Deployment, Parallelism, parse_speculation
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.precision import find_precision
-from tonnage.spec.speculation import parse_speculation
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Workload
 
 

@@ -24,8 +24,7 @@ from tonnage.sizing.planner import size
 from tonnage.sizing.search.candidate import candidate
 from tonnage.sizing.search.contender import Sized
 from tonnage.sizing.search.search import Search
-from tonnage.spec.deployment import Deployment, Parallelism
-from tonnage.spec.speculation import parse_speculation
+from tonnage.spec.deployment import Deployment, Parallelism, parse_speculation
 from tonnage.spec.step_times import StepSource
 
 

@@ -18,8 +18,7 @@ from tonnage.sizing.loads.capacity import Capacity, find_capacity
 from tonnage.sizing.loads.instance import SURE, Instance, Traffic, middle
 from tonnage.sizing.loads.limits import worst_limit
 from tonnage.sizing.loads.runs import Runs
-from tonnage.spec.deployment import Deployment, Slo
-from tonnage.spec.speculation import parse_speculation
+from tonnage.spec.deployment import Deployment, Slo, parse_speculation
 from tonnage.spec.workload import Lengths
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from tonnage.errors import InputError
 from tonnage.sizing.services import load, size_service
-from tonnage.spec.service_file import service_of
+from tonnage.spec.service import service_of
 
 
 def service(rate, latency, **model):

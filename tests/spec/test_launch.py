@@ -12,7 +12,7 @@ from tonnage.spec.catalog import engines, find_engine
 from tonnage.spec.catalog.engine_presets import read_presets
 from tonnage.spec.catalog.entries import shipped_yaml
 from tonnage.spec.deployment import EngineKnobs, Parallelism
-from tonnage.spec.launch import MODEL, Launch
+from tonnage.spec.engine import MODEL, Launch
 
 KNOWN = {part.name for kind in (EngineKnobs, Parallelism) for part in fields(kind)} | set(SETTINGS)
 STARTED = {engine.name: engine.launch for engine in engines() if engine.launch is not None}

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.errors import InputError, InputErrors
-from tonnage.spec.length_files import read_histogram, read_pairs
-from tonnage.spec.lengths import Lengths, Pairs, histogram, of_values, parse_lengths, parse_part
+from tonnage.spec.lengths import Lengths, Pairs, histogram, of_values, parse_lengths, parse_part, read_histogram, read_pairs
 
 T = TypeVar("T")
 

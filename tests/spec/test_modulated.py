@@ -7,8 +7,8 @@ import pytest
 
 from tonnage import simulate
 from tonnage.errors import InputError
+from tonnage.spec.arrivals import ModulatedArrivals
 from tonnage.spec.lengths import Lengths
-from tonnage.spec.modulated import ModulatedArrivals
 from tonnage.spec.workload import Workload
 from tonnage.units import PS_PER_S
 

@@ -7,8 +7,7 @@ import pytest
 
 from tonnage import api
 from tonnage.spec.catalog import find_model, models
-from tonnage.spec.precision import find_precision
-from tonnage.spec.released_format import released_format
+from tonnage.spec.precision import find_precision, released_format
 
 GROUP = {"weights": {"num_bits": 4, "type": "int", "group_size": 32}, "input_activations": None}
 KIMI = {"quant_method": "compressed-tensors", "config_groups": {"group_0": GROUP}, "ignore": ["lm_head", "re:.*self_attn.*"]}

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from tonnage.errors import InputError
-from tonnage.spec.contents import of_blocks, piece_at
-from tonnage.spec.pause import Pause
-from tonnage.spec.sessions import Sessions
+from tonnage.spec.sessions import Pause, Sessions, of_blocks, piece_at
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Workload
 from tonnage.units import PS_PER_S
 

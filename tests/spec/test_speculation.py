@@ -6,7 +6,7 @@ import pytest
 
 from tonnage.errors import InputError, UnknownName
 from tonnage.spec.catalog import find_model
-from tonnage.spec.speculation import METHODS, parse_speculation
+from tonnage.spec.deployment import METHODS, parse_speculation
 
 
 def test_what_is_written_is_read() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage.errors import InputError
-from tonnage.spec.yaml_text import parse_yaml
+from tonnage.spec.typed_values import parse_yaml
 
 
 @pytest.mark.parametrize("shipped", [False, True])

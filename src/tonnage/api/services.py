@@ -13,8 +13,7 @@ from tonnage.results.requests import COMPLETED, FAILED, REJECTED
 from tonnage.results.services import ModelResult, ServiceResult, SizedService, StreamResult
 from tonnage.simulator.services import ServiceRun, run_service
 from tonnage.sizing.services import Met, ServiceAnswer, size_service
-from tonnage.spec.service import Service
-from tonnage.spec.service_file import read_service
+from tonnage.spec.service import Service, read_service
 from tonnage.units import format_duration
 
 REQUESTS = 20_000

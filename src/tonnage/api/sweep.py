@@ -25,8 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_type_hints
 from tonnage.api.asked.simulation import SimulateArguments
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, InputErrors, TonnageError, UnknownName, option
-from tonnage.spec.typed_values import FORBID, read_as
-from tonnage.spec.yaml_text import parse_yaml
+from tonnage.spec.typed_values import FORBID, parse_yaml, read_as
 
 if TYPE_CHECKING:
     from tonnage.sizing.planner import Progress

@@ -19,7 +19,7 @@ from tonnage.errors import InputError, option
 if TYPE_CHECKING:
     from tonnage.bench.conversations import Conversations
     from tonnage.bench.prompts import TokenizerFile
-    from tonnage.spec.pause import Pause
+    from tonnage.spec.sessions import Pause
 
 USERS = ("user", "human")
 LONGEST = 10**7

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tonnage.results.requests import COMPLETED, Requests
-from tonnage.spec.pause import Pause
+from tonnage.spec.sessions import Pause
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from tonnage.bench.conversation_file import ConversationFile
 from tonnage.bench.conversations import Conversations, drawn
 from tonnage.errors import InputError, option
-from tonnage.spec.pause import Pause
+from tonnage.spec.sessions import Pause
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Pairs, TraceArrivals, Workload
 from tonnage.units import PS_PER_NS
 

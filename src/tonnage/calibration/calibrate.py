@@ -19,7 +19,7 @@ from tonnage.perf.terms_file import shipped
 from tonnage.results.points import STEADY, is_steady
 from tonnage.spec.calibration import OWN_METRICS, Calibration, deployment_key
 from tonnage.spec.catalog import find_engine
-from tonnage.spec.hardware_file import is_hardware_file
+from tonnage.spec.hardware import is_hardware_file
 from tonnage.validation.point import read_point
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from tonnage.spec.deployment import EngineKnobs, Parallelism
-from tonnage.spec.launch import DRAFTER, FLAGS, GUESSES, MODEL, ONE_MORE, Launch
-from tonnage.spec.speculation import Speculation
+from tonnage.spec.deployment import EngineKnobs, Parallelism, Speculation
+from tonnage.spec.engine import DRAFTER, FLAGS, GUESSES, MODEL, ONE_MORE, Launch
 from tonnage.spec.typed_values import FORBID
 
 FILE = "engine.yaml"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.results.requests import Requests
-    from tonnage.spec.traffic_classes import TrafficClass
+    from tonnage.spec.deployment import TrafficClass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

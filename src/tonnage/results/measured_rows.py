@@ -9,7 +9,7 @@ from tonnage.errors import InputError
 from tonnage.results.invalid_runs import InvalidRuns
 from tonnage.results.measured_files import LOADS, MEASURED, REQUIRED, Measurement, Values, measurements
 from tonnage.spec.catalog import find_gpu
-from tonnage.spec.hardware_file import is_hardware_file
+from tonnage.spec.hardware import is_hardware_file
 
 KEYS = (*REQUIRED, *LOADS, "engine", "source", "run", "requests", "window_s", *MEASURED)
 

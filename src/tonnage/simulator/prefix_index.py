@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from tonnage.spec.contents import Contents, piece_at
+from tonnage.spec.sessions import Contents, piece_at
 
 BLOCK_TOKENS = 64
 """Tokens of a block: 256 bytes of text at 4 bytes a token."""

@@ -13,14 +13,13 @@ from tonnage.plan.note import Note
 from tonnage.simulator.router import DEFAULT_ROUTER
 from tonnage.sizing.sharing import Sharing
 from tonnage.spec.calibration import Calibration
-from tonnage.spec.deployment import LimitMetric, Slo
+from tonnage.spec.deployment import LimitMetric, Slo, Speculation
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.lengths import Lengths, Pairs
 from tonnage.spec.model import Model
 from tonnage.spec.precision import Precision
 from tonnage.spec.recording import Recording
 from tonnage.spec.scenario import Mode, Objective
-from tonnage.spec.speculation import Speculation
 from tonnage.spec.step_times import StepSource
 from tonnage.spec.workload import Process
 

@@ -11,10 +11,9 @@ from typing import TypedDict
 
 from tonnage.errors import InputError, UnsupportedModel
 from tonnage.spec.config_kinds import FAMILIES, Fields, pattern_of, state_space_hybrid
-from tonnage.spec.config_layouts import ENCODER, LAYER_TYPES, LAYOUTS, REFUSED, VISION, Layout
-from tonnage.spec.config_values import Config, ConfigValues, shown
+from tonnage.spec.config_layouts import ENCODER, LAYER_TYPES, LAYOUTS, REFUSED, VISION, Config, ConfigValues, Layout, shown
 from tonnage.spec.model import LatentAttention, Model
-from tonnage.spec.released_format import released_format
+from tonnage.spec.precision import released_format
 
 MAX_FILE_BYTES = 4_000_000
 

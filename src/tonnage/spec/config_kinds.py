@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from tonnage.spec.config_values import shown
+from tonnage.spec.config_layouts import shown
 from tonnage.spec.layers import (
     BlockSparseAttention,
     CompressedLayer,
@@ -28,7 +28,7 @@ from tonnage.spec.layers import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tonnage.spec.config_values import ConfigValues
+    from tonnage.spec.config_layouts import ConfigValues
     from tonnage.spec.layers import Mixer
 
 Fields = dict[str, Any]

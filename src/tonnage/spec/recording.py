@@ -20,9 +20,8 @@ from typing import Any
 
 from tonnage.csv_file import named_rows, text_lines
 from tonnage.errors import InputError, InputErrors
-from tonnage.spec.contents import Contents, block_tokens, of_blocks
-from tonnage.spec.length_files import number, tokens
-from tonnage.spec.lengths import Pairs
+from tonnage.spec.lengths import Pairs, number, tokens
+from tonnage.spec.sessions import Contents, block_tokens, of_blocks
 from tonnage.units import NS_PER_S
 
 NS_PER_MS = 1_000_000

@@ -12,9 +12,8 @@ from typing import Any, get_args, get_type_hints
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.spec.scenario import Leaf, Scenario, leaves, takes, to_document
-from tonnage.spec.typed_values import adapter
+from tonnage.spec.typed_values import adapter, parse_yaml
 from tonnage.spec.written_numbers import numbers_of
-from tonnage.spec.yaml_text import parse_yaml
 
 
 def read_document(path: str) -> dict[str, Any]:

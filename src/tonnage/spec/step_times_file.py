@@ -22,7 +22,7 @@ from pathlib import Path
 from tonnage.csv_file import named_rows
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
-from tonnage.spec.length_files import number
+from tonnage.spec.lengths import number
 from tonnage.spec.precision import find_precision
 from tonnage.spec.step_times import AICONFIGURATOR, FITTED, OWNERS, Owner, StepSource, TimedStep
 

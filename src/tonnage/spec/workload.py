@@ -10,13 +10,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from tonnage.errors import InputError, option
-from tonnage.spec.contents import Contents
-from tonnage.spec.hourly import HourlyArrivals
+from tonnage.spec.arrivals import HourlyArrivals, ModulatedArrivals
+from tonnage.spec.deployment import TrafficClass, with_classes
 from tonnage.spec.lengths import Lengths, Pairs, parse_lengths
-from tonnage.spec.modulated import ModulatedArrivals
 from tonnage.spec.recording import Recording
-from tonnage.spec.sessions import Sessions
-from tonnage.spec.traffic_classes import TrafficClass, with_classes
+from tonnage.spec.sessions import Contents, Sessions
 from tonnage.units import LONGEST_S, PS_PER_NS, PS_PER_S, to_ps
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from tonnage.spec.contents import block_tokens
+from tonnage.spec.sessions import block_tokens
 from tonnage.workload.traffic import Traffic
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tonnage.csv_file import named_rows
 from tonnage.errors import InputError
-from tonnage.spec.length_files import number
+from tonnage.spec.lengths import number
 from tonnage.spec.recording import BURSTGPT, Recording, read_recording
 
 SESSION_COLUMNS = ("session id", "session_id", "conversation_id")

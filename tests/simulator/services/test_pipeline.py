@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tonnage.simulator.services import run_service
-from tonnage.spec.service_file import service_of
+from tonnage.spec.service import service_of
 
 
 def test_two_models_in_a_row_take_as_long_as_in_ciw():

@@ -25,7 +25,7 @@ from tonnage.bench.validity import ERROR_RATE, PERCENTILES
 from tonnage.bench.wire.request import Target, parse_url, request_head
 from tonnage.errors import InputError, UnknownName, option
 from tonnage.spec.deployment import METRICS, Slo, parse_limit
-from tonnage.spec.pause import parse_pause
+from tonnage.spec.sessions import parse_pause
 from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Pairs, Process, TraceArrivals
 from tonnage.units import parse_duration
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.errors import InputError, option
 from tonnage.simulator.ranked import is_for_reference
-from tonnage.spec.traffic_classes import TrafficClass
+from tonnage.spec.deployment import TrafficClass
 from tonnage.units import parse_duration
 
 if TYPE_CHECKING:

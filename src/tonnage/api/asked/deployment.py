@@ -10,10 +10,9 @@ from tonnage.errors import InputError, option
 from tonnage.perf.external.measured_steps import check_source, checked_source
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
-from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism, Scheduler
+from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism, Scheduler, parse_speculation
 from tonnage.spec.engine import default_knobs
 from tonnage.spec.precision import find_precision
-from tonnage.spec.speculation import parse_speculation
 
 MOST = 10**9
 """The largest setting of an engine that is taken: more than any counts up to."""

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from tonnage.api.asked.faults import Faults
 from tonnage.errors import option
 from tonnage.plan.note import LengthInCharacters, LengthInWords, LengthsVary, Note, Part, PromptPart, PromptParts, Which
-from tonnage.spec.length_files import read_pairs
-from tonnage.spec.lengths import CHARACTERS_PER_TOKEN, WORDS_PER_TOKEN, Lengths, Pairs, parse_lengths, parse_part
+from tonnage.spec.lengths import CHARACTERS_PER_TOKEN, WORDS_PER_TOKEN, Lengths, Pairs, parse_lengths, parse_part, read_pairs
 from tonnage.spec.recording import Recording
 from tonnage.spec.scenario import LengthsAsked
 from tonnage.spec.use_cases import mixture_of

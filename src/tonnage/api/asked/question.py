@@ -29,14 +29,13 @@ from tonnage.sizing.question import DECIDING, Owned, Question
 from tonnage.sizing.sharing import Sharing
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, gpu_of, machine_meant, system_of
-from tonnage.spec.deployment import METRICS, Limit, Slo, parse_limit
+from tonnage.spec.deployment import METRICS, Limit, Slo, parse_limit, parse_speculation
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.lengths import WORDS_PER_TOKEN, parse_lengths
 from tonnage.spec.model import Model
 from tonnage.spec.precision import PRECISIONS, Precision, find_precision
 from tonnage.spec.recording import Recording, load_profile
 from tonnage.spec.scenario import DemandAsked, LengthsAsked, LimitsAsked, Mode, Scenario, UseCase
-from tonnage.spec.speculation import parse_speculation
 from tonnage.spec.use_cases import Defaults, with_defaults
 from tonnage.spec.workload import checked_cv
 from tonnage.units import format_duration, parse_duration

@@ -10,9 +10,8 @@ from tonnage.api.asked.lengths import LengthsFound
 from tonnage.errors import InputError, option
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.lengths import WORDS_PER_TOKEN, Lengths, parse_lengths, parse_part
-from tonnage.spec.pause import Pause, parse_pause
 from tonnage.spec.scenario import Scenario, SessionsAsked
-from tonnage.spec.sessions import Sessions
+from tonnage.spec.sessions import Pause, Sessions, parse_pause
 from tonnage.units import PS_PER_S, parse_bytes
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from tonnage.errors import InputError, option
 from tonnage.simulator.router import DEFAULT_ROUTER
 from tonnage.sizing.question import Load, check_context
 from tonnage.sizing.sharing import Sharing, found_tokens
-from tonnage.spec.contents import block_tokens
 from tonnage.spec.model import Model
 from tonnage.spec.recording import Recording
 from tonnage.spec.scenario import Mode, Scenario
+from tonnage.spec.sessions import block_tokens
 
 OF_SESSIONS = ("turns", "shared_prefix")
 

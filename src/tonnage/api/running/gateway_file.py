@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.api.running.gateway import gateway_settings
 from tonnage.errors import InputError, InputErrors, option
-from tonnage.spec.typed_values import FORBID, read_as
-from tonnage.spec.yaml_text import parse_yaml
+from tonnage.spec.typed_values import FORBID, parse_yaml, read_as
 
 if TYPE_CHECKING:
     from tonnage.gateway.keys import Key

@@ -14,7 +14,7 @@ from tonnage.simulator.kernel.memory import Machine
 from tonnage.simulator.kernel.prefix_cache import NOTE, Cache
 from tonnage.simulator.kernel.schedulers import SCHEDULERS
 from tonnage.simulator.tiers import Tier
-from tonnage.spec.contents import Contents
+from tonnage.spec.sessions import Contents
 
 if TYPE_CHECKING:
     from tonnage.spec.deployment import EngineKnobs, Windows

@@ -20,8 +20,8 @@ from tonnage.simulator.kernel.memory import NEVER, Machine, Rows
 from tonnage.simulator.kernel.record import requests_of
 from tonnage.simulator.steps import StepRecord
 from tonnage.simulator.tiers import Tier
-from tonnage.spec.contents import ENDLESS, of_rows
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
+from tonnage.spec.sessions import ENDLESS, of_rows
 from tonnage.spec.workload import Trace
 
 if TYPE_CHECKING:

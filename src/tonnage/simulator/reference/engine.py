@@ -58,8 +58,8 @@ from tonnage.simulator.reference.record import requests_of
 from tonnage.simulator.reference.schedulers import BATCHERS
 from tonnage.simulator.request import Request, check_received
 from tonnage.simulator.tiers import Tier
-from tonnage.spec.contents import Contents
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
+from tonnage.spec.sessions import Contents
 from tonnage.units import to_ps
 
 if TYPE_CHECKING:

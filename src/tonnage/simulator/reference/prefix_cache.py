@@ -27,7 +27,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tonnage.simulator.tiers import Tier
-from tonnage.spec.contents import Contents, piece_at
+from tonnage.spec.sessions import Contents, piece_at
 
 if TYPE_CHECKING:
     from tonnage.simulator.reference.job import Job

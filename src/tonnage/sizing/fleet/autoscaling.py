@@ -151,7 +151,7 @@ class Search:
 
 def first_load(trace: Trace) -> float:
     """Requests per second of the first hour, or of all of a shorter trace."""
-    from tonnage.spec.hourly import HOUR_S
+    from tonnage.spec.arrivals import HOUR_S
     from tonnage.units import PS_PER_S
 
     hour = int(HOUR_S * PS_PER_S)

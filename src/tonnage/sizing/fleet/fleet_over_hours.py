@@ -18,7 +18,7 @@ from tonnage.results.violations import violations
 from tonnage.simulator.changes import NO_CHANGES, Changes
 from tonnage.simulator.kernel.fleet import run_fleet
 from tonnage.sizing.loads.limits import statistic_s
-from tonnage.spec.hourly import HOUR_S, HourlyArrivals
+from tonnage.spec.arrivals import HOUR_S, HourlyArrivals
 from tonnage.spec.workload import TraceArrivals
 
 if TYPE_CHECKING:

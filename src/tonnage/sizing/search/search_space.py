@@ -17,7 +17,7 @@ from tonnage.sizing.sharing import Sharing
 from tonnage.spec.catalog import find_engine, system_of
 from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism
 from tonnage.spec.engine import default_knobs
-from tonnage.spec.hardware_file import ANY_VENDOR
+from tonnage.spec.hardware import ANY_VENDOR
 
 if TYPE_CHECKING:
     from tonnage.sizing.loads.runs import Runs

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DataError
 from tonnage.spec.deployment import EngineKnobs
-from tonnage.spec.engine import EngineSpec, MemoryDefault
-from tonnage.spec.launch import LaunchEntry
+from tonnage.spec.engine import EngineSpec, LaunchEntry, MemoryDefault
 from tonnage.spec.typed_values import FORBID, read_entries
 
 if TYPE_CHECKING:

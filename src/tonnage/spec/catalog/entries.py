@@ -17,8 +17,7 @@ from tonnage.spec.catalog.engine_presets import read_presets
 from tonnage.spec.engine import EngineSpec
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.model import Model
-from tonnage.spec.typed_values import FORBID, read_entries
-from tonnage.spec.yaml_text import parse_yaml
+from tonnage.spec.typed_values import FORBID, parse_yaml, read_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING
 from tonnage.errors import UnknownName
 from tonnage.spec.catalog import entries
 from tonnage.spec.engine import EngineSpec
-from tonnage.spec.hardware import Gpu, System
-from tonnage.spec.hardware_file import is_hardware_file, read_hardware
+from tonnage.spec.hardware import Gpu, System, is_hardware_file, read_hardware, read_system
 from tonnage.spec.model import Model
-from tonnage.spec.system_file import read_system
 
 if TYPE_CHECKING:
     from tonnage.spec.catalog.entries import Shelf, T

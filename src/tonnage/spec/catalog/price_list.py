@@ -16,7 +16,7 @@ from tonnage.errors import DataErrors, InputError, InputErrors, UnknownName, opt
 from tonnage.spec.catalog.entries import shipped_yaml
 from tonnage.spec.catalog.lookup import find_gpu, find_system
 from tonnage.spec.prices import GIVEN, ApiPrice, CloudOffer, Figure, GpuPrice, Prices, SystemPrice, first_day
-from tonnage.spec.yaml_text import parse_yaml
+from tonnage.spec.typed_values import parse_yaml
 
 FIGURES = ("depreciation_years", "pue", "output_to_input_price_ratio", "server_over_gpus")
 HOSTING = ("hosting_usd_per_kw_month", "hosting_usd_per_system_year")

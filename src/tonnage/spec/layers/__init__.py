@@ -1,25 +1,20 @@
-"""Layers by kind: what mixes the tokens of a sequence, one file per kind.
+"""Layers by kind: what mixes the tokens of a sequence, one file per family of kinds.
 
 A model is a list of (kind, number of layers). Every kind says how many weights its projections have, what it keeps in memory per
 token and per sequence, what a step costs in arithmetic and traffic beyond its matrices, and over how many GPUs it can be split:
 ``parameters``, ``cache``, ``work`` and ``splits``. Nothing else needs to know the kinds apart but what is fitted of each
-(``perf.attention``). A new kind is a file here and an entry in ``KINDS``.
+(``perf.attention``). A new kind is a class here and an entry in ``KINDS``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tonnage.spec.layers.block_sparse import BlockSparseAttention
 from tonnage.spec.layers.compressed import CompressedLayer
 from tonnage.spec.layers.cost import Cache, Work
-from tonnage.spec.layers.full import FullAttention
-from tonnage.spec.layers.gated_delta import GatedDeltaNet
-from tonnage.spec.layers.kda import KimiDeltaAttention
-from tonnage.spec.layers.latent import LatentAttention, LatentLayer
-from tonnage.spec.layers.mamba2 import Mamba2
-from tonnage.spec.layers.sliding import SlidingAttention
-from tonnage.spec.layers.sparse_latent import SparseLatentLayer
+from tonnage.spec.layers.full import BlockSparseAttention, FullAttention, SlidingAttention
+from tonnage.spec.layers.latent import LatentAttention, LatentLayer, SparseLatentLayer
+from tonnage.spec.layers.linear import GatedDeltaNet, KimiDeltaAttention, Mamba2
 from tonnage.spec.typed_values import FORBID
 
 Mixer = (

@@ -96,3 +96,88 @@ class LatentLayer:
     def splits(self, tp: int) -> bool:
         """Whether ``tp`` GPUs get the same number of heads each."""
         return self.heads % tp == 0
+
+
+# Latent attention to the tokens that an indexer chooses (DeepSeek sparse attention, DSA).
+
+
+SCALE_BYTES = 4
+"""Bytes of the scale of an index key in FP8 (vLLM ``indexer_k_cache``, recalled)."""
+
+BITS_8 = 8
+NARROW_SCALES = 16
+"""Bytes of the scales of an FP8 entry of the latent cache, whose part with position stays in 16 bits (vLLM ``fp8_ds_mla``, recalled)."""
+
+LEAST_HEADS = 64
+"""Query heads to which kernels of sparse attention fill up what is left on a GPU (vLLM's recipe for DeepSeek V3.2)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparseLatentLayer:
+    """A light indexer scores all tokens of the context, and latent attention reads the ``topk`` best (arXiv 2512.02556).
+
+    Attributes:
+        heads, widths: as in ``LatentLayer``.
+        index_heads, index_dim: heads of the indexer and the width of its keys.
+        topk: tokens that a query attends to at most.
+        pooled: tokens that one index key stands for (``index_kpool`` of GLM-5.3-Flash).
+        reuses_choice: the layer has no indexer of its own and takes the choice of an earlier layer (GLM-5.2).
+    """
+
+    __pydantic_config__ = FORBID
+
+    kind: Literal["sparse-latent"] = "sparse-latent"
+    heads: int
+    widths: LatentAttention
+    index_heads: int
+    index_dim: int
+    topk: int
+    pooled: int = 1
+    reuses_choice: bool = False
+
+    @property
+    def width(self) -> int:
+        """Elements of the heads' outputs for one token."""
+        return self.heads * self.widths.v_head_dim
+
+    def parameters(self, hidden: int) -> int:
+        """Weights of the projections of one layer and of its indexer: queries, one key for all heads, a weight per head."""
+        queried = self.widths.q_lora_rank or hidden
+        indexer = queried * self.index_heads * self.index_dim + hidden * (self.index_dim + self.index_heads)
+        return self.widths.parameters(hidden, self.heads) + (0 if self.reuses_choice else indexer)
+
+    def cache(self, kv_bits: int, tp: int) -> Cache:
+        """Bytes of the latent vector and of the index key, which every GPU keeps."""
+        del tp
+        return Cache(token=self._entry(kv_bits), index=0.0 if self.reuses_choice else self._key(kv_bits) / self.pooled)
+
+    def work(self, kv_bits: int, tp: int) -> Work:
+        """Arithmetic and traffic.
+
+        Decodes read ``topk`` entries, an upper bound for shorter contexts. Prompts attend to all tokens with expanded keys, or to the
+        chosen ones with absorbed ones, whichever takes less.
+        """
+        heads = max(self.heads / tp, min(LEAST_HEADS, self.heads))
+        chosen = 2 * heads * self.widths.decode_width * self.topk
+        scores = 0.0 if self.reuses_choice else 2 * self.index_heads * self.index_dim / self.pooled
+        return Work(
+            pair=2 * self.heads * self.widths.prefill_width / tp,
+            pair_most=chosen,
+            index_pair=scores,
+            index=scores,
+            index_bytes=self.cache(kv_bits, tp).index,
+            sequence=chosen,
+            sequence_bytes=self._entry(kv_bits) * self.topk,
+        )
+
+    def splits(self, tp: int) -> bool:
+        """Whether ``tp`` GPUs get the same number of heads each."""
+        return self.heads % tp == 0
+
+    def _entry(self, kv_bits: int) -> float:
+        if kv_bits == BITS_8:
+            return self.widths.kv_lora_rank + NARROW_SCALES + 2.0 * self.widths.qk_rope_head_dim
+        return self.widths.cached * kv_bits / 8
+
+    def _key(self, kv_bits: int) -> float:
+        return self.index_dim * kv_bits / 8 + (SCALE_BYTES if kv_bits == BITS_8 else 0)

@@ -1,14 +1,4 @@
-"""A Markov-modulated Poisson process of two states: traffic that is calm for a while and busy for a while.
-
-Requests come as a Poisson process whose rate is that of the state; the time in a state is exponential. With rates r1 and r2, mean stays
-T1 and T2, s = 1/T1 + 1/T2 and p1 = T1/(T1 + T2), the mean rate is r = p1·r1 + p2·r2, and the index of dispersion of the requests in an
-interval of length t (their variance over their mean) is
-
-    I(t) = 1 + 2·p1·p2·(r1 − r2)²/(s·r) · (1 − (1 − exp(−s·t))/(s·t))
-
-which is 1 for the shortest intervals and grows to 1 + 2·p1·p2·(r1 − r2)²/(s·r) (W. Fischer and K. Meier-Hellstern, "The Markov-modulated
-Poisson process (MMPP) cookbook", Performance Evaluation 18(2), 1993).
-"""
+"""Requests that come by the hour: a Poisson process whose rate is that of a day's or a week's profile."""
 
 from __future__ import annotations
 
@@ -21,6 +11,67 @@ from tonnage.units import PS_PER_S
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+HOUR_S = 3600.0
+
+SPREAD = 8.0
+"""Standard deviations by which more gaps are drawn than are expected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HourlyArrivals:
+    """Open-loop arrivals over a profile, once from its first hour to its last.
+
+    Attributes:
+        hours: requests per second in each hour; within one the rate is constant.
+    """
+
+    hours: tuple[float, ...]
+
+    @property
+    def rate(self) -> float:
+        """Mean requests per second."""
+        return math.fsum(self.hours) / len(self.hours)
+
+    @property
+    def process(self) -> str:
+        """The kind of arrivals, in a word."""
+        return "profile"
+
+    @property
+    def expected(self) -> int:
+        """Requests that are expected, rounded up."""
+        return math.ceil(math.fsum(self.hours) * HOUR_S)
+
+    @property
+    def most(self) -> int:
+        """More requests than will ever be drawn."""
+        return math.ceil(self.expected + SPREAD * math.sqrt(self.expected) + SPREAD)
+
+    def at_mean(self, rate: float) -> HourlyArrivals:
+        """The same shape with another mean, in requests per second."""
+        return HourlyArrivals(hours=tuple(hour * rate / self.rate for hour in self.hours))
+
+    def due_ps(self, rng: np.random.Generator) -> NDArray[np.int64]:
+        """When the requests come, in picoseconds: gaps of mean 1 in the expected number of requests, which time is read from."""
+        import numpy as np
+
+        reached = rng.standard_exponential(self.most).cumsum()
+        expected = np.append(0.0, np.cumsum(np.array(self.hours) * HOUR_S))
+        reached = reached[: int(np.searchsorted(reached, expected[-1]))]
+        hours = np.interp(reached, expected, np.arange(len(expected)) * HOUR_S)
+        due: NDArray[np.int64] = np.rint(hours * PS_PER_S).astype(np.int64)
+        return due
+
+
+# A Markov-modulated Poisson process of two states: traffic that is calm for a while and busy for a while. Requests come as a Poisson
+# process whose rate is that of the state; the time in a state is exponential. With rates r1 and r2, mean stays T1 and T2, s = 1/T1 + 1/T2
+# and p1 = T1/(T1 + T2), the mean rate is r = p1·r1 + p2·r2, and the index of dispersion of the requests in an interval of length t (their
+# variance over their mean) is I(t) = 1 + 2·p1·p2·(r1 − r2)²/(s·r) · (1 − (1 − exp(−s·t))/(s·t)) which is 1 for the shortest intervals and
+# grows to 1 + 2·p1·p2·(r1 − r2)²/(s·r) (W. Fischer and K. Meier-Hellstern, "The Markov-modulated Poisson process (MMPP) cookbook",
+# Performance Evaluation 18(2), 1993).
+
 
 DRAWN = 256
 """Stays that are drawn at once."""

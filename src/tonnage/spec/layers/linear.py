@@ -1,0 +1,189 @@
+"""Linear attention by the gated delta rule: a state per sequence instead of a cache per token (Qwen3-Next, Qwen3.5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tonnage.spec.layers.cost import Cache, Work, go_into, of_heads
+from tonnage.spec.typed_values import FORBID
+
+CHUNK = 64
+"""Tokens that kernels compute together in prefill (flash-linear-attention)."""
+
+CONV_BYTES = 2
+"""Bytes of an element of the convolution's state."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatedDeltaNet:
+    """Every value head keeps a matrix of key by value (arXiv 2412.06464). The counts of arithmetic per token are our own.
+
+    Attributes:
+        key_heads, value_heads, key_dim, value_dim: heads of keys and values, and their widths.
+        conv_kernel: tokens that the convolution before it sees.
+        state_bytes: bytes of an element of the matrix, as the model's ``config.json`` asks for.
+    """
+
+    __pydantic_config__ = FORBID
+
+    kind: Literal["gated-delta"] = "gated-delta"
+    key_heads: int
+    value_heads: int
+    key_dim: int
+    value_dim: int
+    conv_kernel: int
+    state_bytes: int = 4
+
+    @property
+    def width(self) -> int:
+        """Elements of the heads' outputs for one token."""
+        return self.value_heads * self.value_dim
+
+    def parameters(self, hidden: int) -> int:
+        """Weights of the projections of one layer: queries and keys, values and their gate, two numbers per value head, the output."""
+        return hidden * (2 * self.key_heads * self.key_dim + 2 * self.width + 2 * self.value_heads) + self.width * hidden
+
+    def cache(self, kv_bits: int, tp: int) -> Cache:
+        """Bytes of the states of a sequence on each of ``tp`` GPUs."""
+        del kv_bits
+        channels = 2 * self.key_heads * self.key_dim + self.width
+        conv = channels / tp * (self.conv_kernel - 1) * CONV_BYTES
+        return Cache(sequence=self._state(tp) * self.state_bytes + conv)
+
+    def work(self, kv_bits: int, tp: int) -> Work:
+        """Arithmetic and traffic: a decode reads and writes the state, a prompt is computed in chunks."""
+        del kv_bits
+        heads, k, v = of_heads(self.value_heads, tp), self.key_dim, self.value_dim
+        return Work(
+            token=heads * (CHUNK * (6 * k + 4 * v) + 6 * k * v),
+            sequence=7 * heads * k * v,
+            sequence_bytes=2 * self._state(tp) * self.state_bytes,
+        )
+
+    def splits(self, tp: int) -> bool:
+        """Whether ``tp`` GPUs get the same number of heads each."""
+        return self.value_heads % tp == 0 and go_into(self.key_heads, tp)
+
+    def _state(self, tp: int) -> float:
+        return of_heads(self.value_heads, tp) * self.key_dim * self.value_dim
+
+
+# Kimi delta attention: the gated delta rule with a decay for every channel (Kimi Linear, Kimi K3, GLM-5.3-Flash).
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KimiDeltaAttention:
+    """Every head keeps a matrix of key by value (arXiv 2510.26692).
+
+    Attributes:
+        heads, head_dim: heads, and the width of queries, keys and values.
+        conv_kernel: tokens that the three convolutions before it see.
+        full_gate: the output gate is one matrix instead of two of low rank (Kimi K3).
+        state_bytes: bytes of an element of the matrix.
+    """
+
+    __pydantic_config__ = FORBID
+
+    kind: Literal["kda"] = "kda"
+    heads: int
+    head_dim: int
+    conv_kernel: int
+    full_gate: bool = False
+    state_bytes: int = 4
+
+    @property
+    def width(self) -> int:
+        """Elements of the heads' outputs for one token."""
+        return self.heads * self.head_dim
+
+    def parameters(self, hidden: int) -> int:
+        """Weights of the projections of one layer: queries, keys, values, output, decay (of low rank), its strength, and the gate."""
+        low_rank = self.head_dim * (hidden + self.width)
+        return 4 * hidden * self.width + low_rank + hidden * self.heads + (hidden * self.width if self.full_gate else low_rank)
+
+    def cache(self, kv_bits: int, tp: int) -> Cache:
+        """Bytes of the states of a sequence on each of ``tp`` GPUs."""
+        del kv_bits
+        heads = of_heads(self.heads, tp)
+        conv = 3 * heads * self.head_dim * (self.conv_kernel - 1) * CONV_BYTES
+        return Cache(sequence=heads * self.head_dim**2 * self.state_bytes + conv)
+
+    def work(self, kv_bits: int, tp: int) -> Work:
+        """Arithmetic and traffic, as those of the gated delta rule."""
+        del kv_bits
+        heads, d = of_heads(self.heads, tp), self.head_dim
+        return Work(
+            token=heads * (CHUNK * 10 * d + 6 * d * d),
+            sequence=7 * heads * d * d,
+            sequence_bytes=2 * heads * d * d * self.state_bytes,
+        )
+
+    def splits(self, tp: int) -> bool:
+        """Whether ``tp`` GPUs get the same number of heads each."""
+        return self.heads % tp == 0
+
+
+# State-space layers of the second generation (Mamba-2), as in Nemotron-H and Nemotron 3.
+
+
+MAMBA2_CHUNK = 128
+"""Tokens that kernels compute together in prefill (``chunk_size`` of Nemotron's ``config.json``)."""
+
+
+"""Bytes of an element of the convolution's state."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mamba2:
+    """Every head keeps a matrix of its width by the state size (arXiv 2405.21060).
+
+    Attributes:
+        heads, head_dim: heads and their width.
+        state: width of the state of each channel.
+        groups: groups of heads that share their projections of input and output.
+        conv_kernel: tokens that the convolution before it sees.
+        state_bytes: bytes of an element of the matrix, as the model's ``config.json`` asks for.
+    """
+
+    __pydantic_config__ = FORBID
+
+    kind: Literal["mamba2"] = "mamba2"
+    heads: int
+    head_dim: int
+    state: int
+    groups: int
+    conv_kernel: int
+    state_bytes: int = 4
+
+    @property
+    def width(self) -> int:
+        """Elements of the heads' outputs for one token."""
+        return self.heads * self.head_dim
+
+    def parameters(self, hidden: int) -> int:
+        """Weights of the projections of one layer."""
+        return hidden * (2 * self.width + 2 * self.groups * self.state + self.heads) + self.width * hidden
+
+    def cache(self, kv_bits: int, tp: int) -> Cache:
+        """Bytes of the states of a sequence on each of ``tp`` GPUs; GPUs beyond the groups repeat them."""
+        del kv_bits
+        channels = self.width / tp + 2 * of_heads(self.groups, tp) * self.state
+        return Cache(sequence=self._state(tp) * self.state_bytes + channels * (self.conv_kernel - 1) * CONV_BYTES)
+
+    def work(self, kv_bits: int, tp: int) -> Work:
+        """Arithmetic and traffic: a decode reads and writes the state, a prompt is computed in chunks."""
+        del kv_bits
+        heads = of_heads(self.heads, tp)
+        return Work(
+            token=heads * (2 * MAMBA2_CHUNK * (self.state + self.head_dim) + 4 * self.head_dim * self.state),
+            sequence=6 * self._state(tp),
+            sequence_bytes=2 * self._state(tp) * self.state_bytes,
+        )
+
+    def splits(self, tp: int) -> bool:
+        """Whether ``tp`` GPUs get the same number of heads each."""
+        return self.heads % tp == 0 and go_into(self.groups, tp)
+
+    def _state(self, tp: int) -> float:
+        return of_heads(self.heads, tp) * self.head_dim * self.state
