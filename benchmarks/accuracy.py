@@ -22,8 +22,7 @@ from tonnage import api
 from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import shipped
 from tonnage.report.metric_names import METRICS as NAMES
-from tonnage.validation.errors import Errors
-from tonnage.validation.score_report import ScoreReport
+from tonnage.validation.score import Errors, ScoreReport
 from tools.fit.silicon.sample import installed_sample
 from tools.fit.silicon.table import silicon_table
 

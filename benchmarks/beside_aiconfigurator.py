@@ -18,10 +18,9 @@ from tonnage.perf.terms_file import shipped
 from tonnage.report.metric_names import METRICS as NAMES
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.step_times import AICONFIGURATOR, StepSource
-from tonnage.validation.measured_table import MeasuredTable, measured_table
+from tonnage.validation.predict import MeasuredTable, measured_table
 from tonnage.validation.reasons import HOLDS
-from tonnage.validation.score import report_of
-from tonnage.validation.scored_row import ScoredRow
+from tonnage.validation.score import ScoredRow, report_of
 from tools.fit.silicon.sample import installed_sample
 from tools.fit.silicon.table import silicon_table
 

@@ -32,16 +32,14 @@ import numpy as np
 from tonnage.api.size import ask
 from tonnage.api.size import size as size_plan
 from tonnage.calibration.calibrate import calibrate, calibrated
-from tonnage.calibration.loaded_rows import LoadedRows
 from tonnage.calibration.measurement import contender_of
-from tonnage.calibration.residuals import SIGMA
+from tonnage.calibration.rows import SIGMA, LoadedRows
 from tonnage.calibration.sample import START_WIDTH, Sample
 from tonnage.errors import InputError
-from tonnage.perf.calibrated_terms import overlaid
 from tonnage.perf.prediction_error import regime_of
 from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms import client_turnaround_s
-from tonnage.perf.terms_file import shipped
+from tonnage.perf.terms_file import overlaid, shipped
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
 from tonnage.plan.provenance import Measurement
@@ -55,9 +53,7 @@ from tonnage.sizing.search.contender import Contender
 from tonnage.sizing.search.narrowed import narrowed
 from tonnage.spec.calibration import MULTIPLIERS, Calibration
 from tonnage.spec.catalog import find_engine
-from tonnage.validation.load import workload_of
-from tonnage.validation.point import read_point
-from tonnage.validation.reported import RATES, reported_metrics
+from tonnage.validation.predict import RATES, read_point, reported_metrics, workload_of
 from tools.fit.modern.rows import MEDIAN, ModernRows, select_modern
 
 ROOT = Path(__file__).resolve().parents[1]

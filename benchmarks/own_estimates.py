@@ -16,7 +16,7 @@ from typing import Any
 from tonnage.errors import InputError
 from tonnage.perf.external import aiconfigurator
 from tonnage.perf.external.aiconfigurator import NAMED, Tables, tables_of
-from tonnage.validation.point import Point
+from tonnage.validation.predict import Point
 
 FOLDER = tempfile.TemporaryDirectory()
 MS_PER_S = 1e3

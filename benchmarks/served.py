@@ -31,7 +31,7 @@ from tonnage.results.metrics import Summary, summarize
 from tonnage.results.store import read_run
 from tonnage.spec.deployment import Deployment
 from tonnage.validation.replay import replay
-from tonnage.watch.page import Page
+from tonnage.watch.reading import Page
 
 ISL, OSL = 1000, 200
 GPUS_PER_SYSTEM = 8

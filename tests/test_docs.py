@@ -189,7 +189,7 @@ def test_pages_name_the_json_keys() -> None:
     from tonnage.plan.plan import Plan, Understood
     from tonnage.plan.pool import Pool
     from tonnage.results.metrics import Summary
-    from tonnage.validation.score_report import ScoreReport
+    from tonnage.validation.score import ScoreReport
 
     renamed = {"concurrency": "mean_concurrency"}
     for page, kinds in (("plan.md", (Plan, Candidate, Pool, Understood)), ("simulate.md", (Summary,)), ("score.md", (ScoreReport,))):

@@ -10,10 +10,10 @@ from tonnage.api.asked.deployment import deployment_of
 from tonnage.api.asked.simulation import simulation_of
 from tonnage.api.fleet_facts import FleetFacts
 from tonnage.errors import InputError, InputErrors
-from tonnage.perf.start import BOOT_S, LINK_BYTES_S, start_seconds, weight_bytes
+from tonnage.perf.pipeline import BOOT_S, LINK_BYTES_S, start_seconds, weight_bytes
 from tonnage.report.simulated import fleet_lines
+from tonnage.results.metrics import violations
 from tonnage.results.requests import COMPLETED, FAILED, GAP_BINS, POSITION_BUCKETS, Requests
-from tonnage.results.violations import violations
 from tonnage.simulator.failures import Failures
 from tonnage.spec.arrivals import HourlyArrivals
 from tonnage.spec.deployment import Limit

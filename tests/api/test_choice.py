@@ -14,8 +14,8 @@ from tests.plan.candidates import candidate, plan_of
 from tests.questions import question
 from tonnage.api.asked.aims import aim_of, budget_of, reserve_of
 from tonnage.api.asked.choice import chosen
-from tonnage.cost.candidates import outlay
 from tonnage.cost.cost import traffic_of
+from tonnage.cost.planned import outlay
 from tonnage.errors import InputError
 from tonnage.plan.candidate import Candidate, mean_latency
 from tonnage.plan.cost import WAYS
@@ -24,7 +24,7 @@ from tonnage.plan.reason import Most, OverBudget, OverPower, OverRacks
 from tonnage.report.numbers import dollars
 from tonnage.report.plans.answer import answer_text
 from tonnage.report.plans.screen import answer_rows, brief_lines, quiet_lines
-from tonnage.results.latencies import Latencies
+from tonnage.results.metrics import Latencies
 from tonnage.sizing.demand import demand_of
 from tonnage.sizing.planner import size
 from tonnage.spec.catalog.price_list import catalog_prices

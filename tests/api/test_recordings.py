@@ -15,7 +15,7 @@ from tonnage.api.asked.simulation import simulation_of
 from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.results.store import write_run
-from tonnage.workload.spread import spread
+from tonnage.workload.burstiness import spread
 
 FILES = Path(__file__).parents[1] / "bench" / "fixtures"
 AIPERF, VLLM, GUIDELLM = FILES / "aiperf" / "profile_export.jsonl", FILES / "vllm.json", FILES / "guidellm.json"

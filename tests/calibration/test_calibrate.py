@@ -7,17 +7,13 @@ import numpy as np
 import pytest
 
 from tonnage import api
-from tonnage.calibration.calibrate import calibrate
-from tonnage.calibration.calibration_report import DETERMINED, CalibrationReport
-from tonnage.calibration.loaded_rows import LoadedRows
-from tonnage.calibration.residuals import SIGMA
-from tonnage.calibration.rows import errors
+from tonnage.calibration.calibrate import DETERMINED, CalibrationReport, calibrate
+from tonnage.calibration.rows import SIGMA, LoadedRows, errors
 from tonnage.calibration.sample import Sample, fit_sample
 from tonnage.cli.main import run
 from tonnage.errors import InputError
-from tonnage.perf.calibrated_terms import overlaid
 from tonnage.perf.residuals import shipped_residuals
-from tonnage.perf.terms_file import shipped
+from tonnage.perf.terms_file import overlaid, shipped
 from tonnage.results.measured_rows import read_measured
 from tonnage.spec.calibration import Calibration, read_calibration
 from tonnage.validation.score import score

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from scipy import optimize
 
 from tonnage.calibration import sample
-from tonnage.calibration.calibrate import calibrate
-from tonnage.calibration.calibration_report import CalibrationReport
+from tonnage.calibration.calibrate import CalibrationReport, calibrate
 from tonnage.calibration.least_squares import Solution, differences, least_squares
 from tonnage.results.measured_rows import read_measured
 

@@ -10,13 +10,13 @@ from scipy import stats
 
 from tonnage import api
 from tonnage.api.asked.deployment import deployment_of
-from tonnage.calibration.calibration_report import CalibrationReport
-from tonnage.calibration.own_sample import FEWEST_LOADS, WIDTH
+from tonnage.calibration.calibrate import CalibrationReport
+from tonnage.calibration.sample import FEWEST_LOADS, WIDTH
 from tonnage.cli.main import run
 from tonnage.errors import InputError, InputErrors
-from tonnage.perf.own_terms import SECONDS, SHARES
 from tonnage.perf.residuals import student_t
 from tonnage.perf.terms import step_model
+from tonnage.perf.terms_file import SECONDS, SHARES
 from tonnage.spec.calibration import OWN_TERMS, read_calibration
 
 TRUTH = {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tonnage import api
-from tonnage.calibration.loaded_rows import LoadedRows
+from tonnage.calibration.rows import LoadedRows
 from tonnage.perf.terms_file import shipped
 from tonnage.results.measured_rows import read_measured
 from tonnage.results.store import read_run

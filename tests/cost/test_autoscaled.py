@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.plan.candidates import candidate, plan_of
-from tonnage.cost.autoscaled import with_rent
+from tonnage.cost.planned import with_rent
 from tonnage.plan.autoscaling import Autoscaling, Held, OverHours, Proposal
 from tonnage.plan.demand import Demand, DemandSource
 from tonnage.report.plans.autoscaling import autoscaling_text

@@ -10,8 +10,7 @@ from hypothesis import given
 
 from tests.cost.cost_cases import COURSE_PRICES, COURSE_SERVING, COURSE_TRAFFIC, price_lists, servings, traffics
 from tonnage.cost.cost import api_cost, api_request, system_parts
-from tonnage.cost.options import instances_on, needed, on_prem, systems_for
-from tonnage.cost.overflow import beyond, overflow
+from tonnage.cost.options import beyond, instances_on, needed, on_prem, overflow, systems_for
 from tonnage.plan.cost import Serving, Traffic
 from tonnage.plan.note import NoCost
 from tonnage.report.plans.cost import takes

@@ -14,7 +14,7 @@ from tonnage.plan.limit import Limit
 from tonnage.plan.plan import Plan
 from tonnage.plan.pool import MemoryPart
 from tonnage.plan.provenance import Provenance
-from tonnage.results.latencies import Latencies
+from tonnage.results.metrics import Latencies
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.deployment import EngineKnobs, Parallelism
 from tonnage.spec.engine import default_knobs

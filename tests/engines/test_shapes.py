@@ -13,7 +13,7 @@ from tonnage.api.running.processes import served_instances
 from tonnage.bench.scrape import fetch
 from tonnage.serve.published import VLLM
 from tonnage.serve.supervision.supervisor import Supervisor
-from tonnage.watch.page import Page
+from tonnage.watch.reading import Page
 
 pytestmark = pytest.mark.engines
 

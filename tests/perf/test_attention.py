@@ -5,9 +5,8 @@ import pytest
 
 from tests.deployments import array, deployment
 from tonnage.perf import step_terms as at
-from tonnage.perf.efficiencies import resolve
 from tonnage.perf.step import context_seconds
-from tonnage.perf.terms import coefficients, step_model
+from tonnage.perf.terms import coefficients, resolve, step_model
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.deployment import Parallelism

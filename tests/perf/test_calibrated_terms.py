@@ -4,10 +4,9 @@ import pytest
 
 from tonnage.api import deployment_of
 from tonnage.perf import step_terms as at
-from tonnage.perf.calibrated_terms import ACTS_ON, OF_THE_GPU, overlaid
-from tonnage.perf.provenance import marks
+from tonnage.perf.ranges import marks
 from tonnage.perf.terms import client_turnaround_s, step_model
-from tonnage.perf.terms_file import shipped
+from tonnage.perf.terms_file import ACTS_ON, OF_THE_GPU, overlaid, shipped
 from tonnage.spec.calibration import MULTIPLIERS, Calibration
 from tonnage.spec.deployment import Deployment
 

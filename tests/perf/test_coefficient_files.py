@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from tonnage.errors import DataError, DataErrors
-from tonnage.perf import coefficient_files, reserves, residuals
+from tonnage.perf import coefficient_files, residuals
+from tonnage.perf import memory as reserves
 from tonnage.perf.coefficient_files import content
-from tonnage.perf.reserves import constants_of, memory_constants
+from tonnage.perf.memory import constants_of, memory_constants
 from tonnage.perf.residuals import residuals_of, shipped_residuals
 
 MEMORY, RESIDUALS = content("memory.json", ""), content("residuals.json", "")

@@ -10,15 +10,12 @@ from tests.deployments import array
 from tests.deployments import deployment as deployed
 from tonnage.errors import InputError
 from tonnage.perf import step_terms as at
-from tonnage.perf.efficiencies import resolve
 from tonnage.perf.experts import NARROW, WIDE, ExpertTerms, add_experts, by_width, remote_copies
-from tonnage.perf.kv_cache import kv_bytes_per_token
-from tonnage.perf.memory import memory_plan
-from tonnage.perf.split import check_split
+from tonnage.perf.links import check_split
+from tonnage.perf.memory import expert_weights, kv_bytes_per_token, memory_plan, weight_bytes
 from tonnage.perf.step import batch_seconds, step_seconds
-from tonnage.perf.terms import coefficients, step_model
+from tonnage.perf.terms import coefficients, resolve, step_model
 from tonnage.perf.terms_file import shipped
-from tonnage.perf.weights import expert_weights, weight_bytes
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.engine import default_knobs

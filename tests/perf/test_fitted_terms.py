@@ -12,11 +12,10 @@ import pytest
 
 from tonnage.api import deployment_of
 from tonnage.errors import DataErrors
-from tonnage.perf.efficiencies import resolve
 from tonnage.perf.fitted_terms import FITTED_TERMS, FittedTerm, Vocabulary, acts_on, terms_by_key, vocabulary
 from tonnage.perf.formats import FITTED
 from tonnage.perf.step_terms import TERMS
-from tonnage.perf.terms import coefficients
+from tonnage.perf.terms import coefficients, resolve
 from tonnage.perf.terms_file import checked, shipped
 from tonnage.spec.calibration import MULTIPLIERS
 from tonnage.spec.catalog import find_engine

@@ -13,15 +13,12 @@ from tonnage import api
 from tonnage.errors import DataError
 from tonnage.perf import formats
 from tonnage.perf import step_terms as at
-from tonnage.perf.efficiencies import resolve
 from tonnage.perf.formats import format_mark, matrix_rate, shares
-from tonnage.perf.kv_cache import kv_bytes_per_token
-from tonnage.perf.memory import memory_plan
-from tonnage.perf.provenance import marks
+from tonnage.perf.memory import kv_bytes_per_token, memory_plan, weight_bytes
+from tonnage.perf.ranges import marks
 from tonnage.perf.step import batch_seconds, step_seconds
-from tonnage.perf.terms import step_model
+from tonnage.perf.terms import resolve, step_model
 from tonnage.perf.terms_file import shipped
-from tonnage.perf.weights import weight_bytes
 from tonnage.spec.catalog import engines, find_engine, find_gpu, find_model, gpus
 from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.engine import default_knobs

@@ -4,8 +4,8 @@ import pytest
 
 from tests.deployments import array, deployment
 from tonnage.perf import step_terms as at
-from tonnage.perf.efficiencies import resolve
 from tonnage.perf.step import batch_seconds
+from tonnage.perf.terms import resolve
 from tonnage.perf.terms_file import shipped
 
 

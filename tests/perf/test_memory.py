@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 
 from tonnage import api
 from tonnage.errors import DoesNotFit, InputError
-from tonnage.perf.kv_cache import kv_bytes_per_token, window_bytes_per_token
-from tonnage.perf.memory import MemoryPlan, memory_plan, static_peak_bytes
+from tonnage.perf.links import check_split
+from tonnage.perf.memory import MemoryPlan, kv_bytes_per_token, memory_plan, static_peak_bytes, weight_bytes, window_bytes_per_token
 from tonnage.perf.memory_equations import equations
-from tonnage.perf.split import check_split
-from tonnage.perf.weights import weight_bytes
 from tonnage.spec.catalog import engines, find_engine, find_gpu, find_model, gpus, models
 from tonnage.spec.deployment import NO_WINDOWS, Deployment, Parallelism, parse_speculation
 from tonnage.spec.engine import default_knobs

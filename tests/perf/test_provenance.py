@@ -5,9 +5,8 @@ import pytest
 
 from tests.deployments import deployment
 from tonnage.api import deployment_of
-from tonnage.perf import provenance
-from tonnage.perf.provenance import coefficient_source, marks, nearest_format, nearest_gpu, nearest_model, sizes_of
-from tonnage.perf.ranges import shipped_ranges
+from tonnage.perf import ranges
+from tonnage.perf.ranges import coefficient_source, marks, nearest_format, nearest_gpu, nearest_model, shipped_ranges, sizes_of
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_gpu, find_model, gpus, models
 from tonnage.spec.deployment import Deployment
@@ -37,7 +36,7 @@ def test_a_precision_that_was_not_measured_on_a_measured_gpu_is_marked(monkeypat
     own = dict(shipped()["gpus"]["l40s"])
     del own["compute_16"]
     changed = {**shipped(), "gpus": {**shipped()["gpus"], "l40s": own}}
-    monkeypatch.setattr(provenance, "shipped", lambda: changed)
+    monkeypatch.setattr(ranges, "shipped", lambda: changed)
     (mark,) = marks(deployment(gpu="l40s", precision="fp16"))
     assert mark == "l40s: no 16-bit measurements; efficiency transferred from the Ada generation"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tonnage.api import deployment_of
-from tonnage.perf.weights import weight_bytes
+from tonnage.perf.memory import weight_bytes
 from tonnage.spec.catalog import models
 from tonnage.spec.precision import find_precision
 

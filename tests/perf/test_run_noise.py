@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tonnage import api
-from tonnage.perf.run_noise import run_noise
+from tonnage.perf.prediction_error import run_noise
 
 
 def test_the_noise_of_a_run_is_the_scatter_between_seeds_and_shrinks_with_its_length() -> None:

@@ -2,8 +2,8 @@ import pytest
 
 from tests.deployments import deployment
 from tonnage.errors import DataError
-from tonnage.perf.efficiencies import resolve
-from tonnage.perf.provenance import marks
+from tonnage.perf.ranges import marks
+from tonnage.perf.terms import resolve
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_gpu
 

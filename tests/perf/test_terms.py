@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from tests.deployments import array, deployment
-from tonnage.perf.efficiencies import resolve
 from tonnage.perf.step import batch_seconds, step_seconds
-from tonnage.perf.terms import client_turnaround_s, step_model
+from tonnage.perf.terms import client_turnaround_s, resolve, step_model
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import engines, find_engine, find_gpu, gpus
 from tonnage.spec.precision import PRECISIONS, find_precision

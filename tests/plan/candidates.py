@@ -11,7 +11,7 @@ from tonnage.plan.limit import SATURATION, Limit, Load
 from tonnage.plan.plan import Plan, Understood
 from tonnage.plan.pool import Pool
 from tonnage.plan.provenance import Provenance
-from tonnage.results.latencies import Latencies
+from tonnage.results.metrics import Latencies
 
 POOL: dict[str, Any] = {
     "model": "llama-3-8b",

@@ -9,7 +9,7 @@ from tests.plan.candidates import candidate
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.fleet import AtPeak
 from tonnage.plan.pareto import pareto
-from tonnage.results.latencies import Latencies
+from tonnage.results.metrics import Latencies
 
 
 def one(systems: int, late: float) -> Candidate:

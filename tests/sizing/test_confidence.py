@@ -18,8 +18,7 @@ from tonnage.api.asked.arguments import confidence_asked
 from tonnage.api.size import ask
 from tonnage.cli.main import run
 from tonnage.errors import InputError
-from tonnage.perf.regime import Regime
-from tonnage.perf.residuals import LEVELS, Residuals
+from tonnage.perf.residuals import LEVELS, Regime, Residuals
 from tonnage.plan.candidate import MOST_TIMES
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.confidence import chance_text

@@ -10,8 +10,7 @@ from tonnage.plan.fleet import Fleet, FleetRun, fleet
 from tonnage.plan.limit import Breach, Limit
 from tonnage.report.plans.confidence import fleet_check_text
 from tonnage.report.plans.routers import routers_text
-from tonnage.results.latencies import Latencies
-from tonnage.results.metrics import summarize
+from tonnage.results.metrics import Latencies, summarize
 from tonnage.simulator.ranks import pooled, split_trace
 from tonnage.sizing.loads.fleet_check import check, fleet_seen
 from tonnage.sizing.loads.runs import Runs

@@ -13,7 +13,7 @@ from tonnage.report.plans.latencies import bound_text
 from tonnage.report.plans.notes import note_text
 from tonnage.report.plans.plan_document import full_text
 from tonnage.report.writers.terminal import terminal
-from tonnage.results.latencies import Latencies
+from tonnage.results.metrics import Latencies
 from tonnage.sizing.loads import offline
 from tonnage.sizing.loads.offline import finish_s, makespan_s, most_within, queued
 from tonnage.sizing.loads.ready import Ready

@@ -7,9 +7,7 @@ import pytest
 
 from tests.calibration.test_calibrate_formats import FORMS, curve
 from tonnage.errors import InputError
-from tonnage.validation.measured_table import MeasuredTable, measured_table
-from tonnage.validation.point import read_point
-from tonnage.validation.predict import predict
+from tonnage.validation.predict import MeasuredTable, measured_table, predict, read_point
 from tonnage.validation.score import score
 
 GIVEN = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "engine": "nim-2024", "isl": 800, "osl": 100}

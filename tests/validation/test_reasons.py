@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from tonnage.validation.point import read_point
+from tonnage.validation.predict import read_point
 from tonnage.validation.reasons import HOLDS, QUEUES, cache_group, reason
 
 CLOSED = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 2000, "osl": 200, "concurrency": 8}

@@ -8,9 +8,7 @@ from tonnage.perf.memory import memory_plan
 from tonnage.perf.terms import step_model
 from tonnage.results.requests import COMPLETED, REJECTED, Requests
 from tonnage.simulator.kernel import run
-from tonnage.validation.load import workload_of
-from tonnage.validation.point import read_point
-from tonnage.validation.reported import reported_metrics
+from tonnage.validation.predict import read_point, reported_metrics, workload_of
 
 CLOSED = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 200, "osl": 20, "concurrency": 4}
 

@@ -5,10 +5,8 @@ from typing import Any
 import pytest
 
 from tonnage.errors import InputError
-from tonnage.validation.point import read_point
-from tonnage.validation.predict import predict
-from tonnage.validation.score import score
-from tonnage.validation.score_report import ScoreReport
+from tonnage.validation.predict import predict, read_point
+from tonnage.validation.score import ScoreReport, score
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"THE MEASURED FILES ARE ABSENT: no {DATA}; accuracy is not checked")

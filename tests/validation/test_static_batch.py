@@ -8,7 +8,7 @@ from tonnage.results.requests import COMPLETED
 from tonnage.simulator.kernel import run
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.workload import Trace
-from tonnage.validation.static_batch import static_latencies_s
+from tonnage.validation.predict import static_latencies_s
 
 
 @settings(max_examples=60, deadline=None)

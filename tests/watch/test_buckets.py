@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
-from tonnage.watch.buckets import Buckets, buckets_of, together
-from tonnage.watch.page import Page
+from tonnage.watch.reading import Buckets, Page, buckets_of, together
 
 BOUNDS = (0.1, 0.2, 0.5, 1.0)
 

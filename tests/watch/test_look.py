@@ -21,11 +21,10 @@ from tonnage.cli.main import run
 from tonnage.report.watched import watched
 from tonnage.report.writers.terminal import terminal
 from tonnage.simulator.kernel import warm_up
-from tonnage.watch.buckets import Buckets
 from tonnage.watch.expected import Predictor
-from tonnage.watch.look import Watcher
 from tonnage.watch.present import Present
-from tonnage.watch.watched import Watched, latencies
+from tonnage.watch.reading import Buckets
+from tonnage.watch.watched import Watched, Watcher, latencies
 
 NAME = "llama-3.1-8b"
 
@@ -80,7 +79,7 @@ def looked(watcher: Watcher, *, tpot: float, ttft: float = 1.0, rate: float = 60
 def beside(watcher: Watcher, found: Present) -> Watched:
     """What ``Watcher.look`` makes of it, once the readings are compared."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tonnage.watch.look.present", lambda before, now: found)
+        patch.setattr("tonnage.watch.watched.present", lambda before, now: found)
         return watcher.look(None, None)
 
 

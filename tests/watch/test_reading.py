@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tonnage.errors import InputError
-from tonnage.watch.page import Page
-from tonnage.watch.pages import Pages
 from tonnage.watch.present import present
-from tonnage.watch.reading import backends_on, reading
+from tonnage.watch.reading import Page, Pages, backends_on, reading
 
 FIRST, SECOND = "http://a:1", "http://b:2"
 

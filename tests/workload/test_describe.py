@@ -18,9 +18,8 @@ from tonnage.report.described import described
 from tonnage.report.document import Drawing
 from tonnage.report.drawing.figure import HeatMap
 from tonnage.results.store import write_run
-from tonnage.workload.burstiness import burstiness
+from tonnage.workload.burstiness import burstiness, kolmogorov_smirnov
 from tonnage.workload.description import rank_correlation
-from tonnage.workload.spread import kolmogorov_smirnov
 
 EXCERPT = Path(__file__).parents[2] / "examples" / "code-completion.csv"
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "traces"

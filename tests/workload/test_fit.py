@@ -15,8 +15,8 @@ from tonnage.errors import InputError
 from tonnage.spec.lengths import parse_lengths
 from tonnage.spec.scenario_file import read_scenario
 from tonnage.spec.workload import OpenLoop, Workload
-from tonnage.workload.fitted_lengths import fitted_lengths
-from tonnage.workload.spread import spread
+from tonnage.workload.burstiness import spread
+from tonnage.workload.description import fitted_lengths
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "traces"
 RECORDED = ("AzureLLMInferenceTrace_2023_code.csv", "mooncake_conversation_2000.jsonl")

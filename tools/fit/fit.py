@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tonnage.calibration.residuals import Terms
-from tonnage.calibration.rows import Progress
+from tonnage.calibration.rows import Progress, Terms
 from tonnage.errors import InputError, option
 from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import checked

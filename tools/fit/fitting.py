@@ -8,10 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tonnage.calibration.loaded_rows import LoadedRows
-from tonnage.calibration.residuals import Terms
-from tonnage.calibration.rows import Rows, errors
-from tonnage.calibration.static_rows import StaticRows
+from tonnage.calibration.rows import LoadedRows, Rows, StaticRows, Terms, errors
 from tonnage.spec.catalog import find_model
 from tools.fit.data import FILES, Row, curve_rows, group_of
 from tools.fit.folds import Fold, Group

@@ -15,11 +15,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.perf.prediction_error import regime_of
-from tonnage.perf.regime import Regime
-from tonnage.perf.residuals import FORMATS, LEVELS, SHARE, STANDS_IN, Residuals, residuals_of
+from tonnage.perf.residuals import FORMATS, LEVELS, SHARE, STANDS_IN, Regime, Residuals, residuals_of
 
 if TYPE_CHECKING:
-    from tonnage.validation.point import Point
+    from tonnage.validation.predict import Point
 
 PULL = 60.0
 """How many rows of the wider regime a narrower one borrows."""

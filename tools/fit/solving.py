@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tonnage.calibration.loaded_rows import LoadedRows
-from tonnage.calibration.rows import Rows
+from tonnage.calibration.rows import LoadedRows, Rows
 from tools.fit.slopes import Slopes
 from tools.fit.terms import Layout
 

@@ -10,7 +10,7 @@ from tonnage.api.asked.arguments import stated
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
-    from tonnage.calibration.calibration_report import CalibrationReport
+    from tonnage.calibration.calibrate import CalibrationReport
     from tonnage.sizing.planner import Progress
 
 
@@ -50,7 +50,7 @@ def calibrate(
         InputError: a file cannot be read, points are too few, all of them are INVALID, or they are of several engines or GPUs.
     """
     from tonnage.calibration.calibrate import calibrate as run_calibrate
-    from tonnage.results.invalid_runs import InvalidRuns
+    from tonnage.results.measured_files import InvalidRuns
     from tonnage.results.measured_rows import read_measured
     from tonnage.results.store import write_json
 

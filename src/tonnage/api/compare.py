@@ -11,9 +11,9 @@ from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
     from tonnage.bench.compare import Comparison
-    from tonnage.results.invalid_runs import InvalidRuns
+    from tonnage.results.measured_files import InvalidRuns
     from tonnage.results.store import Run
-    from tonnage.validation.run_beside_plan import RunBesidePlan
+    from tonnage.validation.replay import RunBesidePlan
 
 
 def compare_runs(first: Path, second: Path, *, include_invalid: bool = False) -> Comparison:
@@ -28,7 +28,7 @@ def compare_runs(first: Path, second: Path, *, include_invalid: bool = False) ->
         DataError: one of their files is damaged.
     """
     from tonnage.bench.compare import compare
-    from tonnage.results.invalid_runs import InvalidRuns
+    from tonnage.results.measured_files import InvalidRuns
 
     invalid = InvalidRuns(include=include_invalid)
     one, other = (_believed(folder, invalid) for folder in (first, second))
@@ -75,10 +75,9 @@ def compare_plan(
     """
     from tonnage.api.asked.routers import BY_CONTENT
     from tonnage.api.running.planned import planned
-    from tonnage.results.invalid_runs import InvalidRuns
+    from tonnage.results.measured_files import InvalidRuns
     from tonnage.simulator.router import ROUTERS
-    from tonnage.validation.replay import ROUTER, replay
-    from tonnage.validation.run_beside_plan import beside_plan
+    from tonnage.validation.replay import ROUTER, beside_plan, replay
 
     if instances is not None and instances < 1:
         raise InputError(f"{option('instances')}: {instances} is not possible; write 1 or more")

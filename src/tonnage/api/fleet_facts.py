@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from tonnage.results.metrics import Violation, violations
 from tonnage.results.requests import FAILED
-from tonnage.results.violations import Violation, violations
 
 if TYPE_CHECKING:
     from tonnage.simulator.changes import Routed

@@ -15,8 +15,8 @@ from tonnage.spec.step_times import AICONFIGURATOR, FITTED
 if TYPE_CHECKING:
     from tonnage.sizing.planner import Progress
     from tonnage.validation.compare import ModelScores
-    from tonnage.validation.measured_table import Measured
-    from tonnage.validation.score_report import ScoreReport
+    from tonnage.validation.predict import Measured
+    from tonnage.validation.score import ScoreReport
 
 
 ALL = "all"

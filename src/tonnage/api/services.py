@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tonnage.errors import InputError, option
-from tonnage.results.latencies import Latencies, latencies
+from tonnage.results.metrics import Latencies, latencies
 from tonnage.results.requests import COMPLETED, FAILED, REJECTED
 from tonnage.results.services import ModelResult, ServiceResult, SizedService, StreamResult
 from tonnage.simulator.services import ServiceRun, run_service

@@ -12,8 +12,7 @@ from tonnage.spec.workload import ClosedLoop, Simulated, TraceArrivals, Workload
 
 if TYPE_CHECKING:
     from tonnage.api.fleet_facts import FleetFacts
-    from tonnage.results.classes import ClassResult
-    from tonnage.results.metrics import Summary
+    from tonnage.results.metrics import ClassResult, Summary
     from tonnage.results.requests import Requests
 
 
@@ -62,7 +61,7 @@ class SimulatedRun:
     @property
     def classes(self) -> tuple[ClassResult, ...]:
         """What each class of the traffic saw; empty where there are none."""
-        from tonnage.results.classes import by_class
+        from tonnage.results.metrics import by_class
 
         asked = self.workload.classes
         place = self.workload.trace(self.seed).priority if asked else None
@@ -125,8 +124,7 @@ class SimulatedRun:
     @property
     def intervals(self) -> dict[str, tuple[float, float]]:
         """Where a measurement lies with a probability of 80 %, by column; of a mean unless the name has a percentile."""
-        from tonnage.perf.prediction_error import intervals_of, regime_of
-        from tonnage.perf.run_noise import run_noise
+        from tonnage.perf.prediction_error import intervals_of, regime_of, run_noise
 
         s, w = self.summary, self.workload
         values = {f"{metric}_ms": s.statistic_ms(metric, "mean") for metric in ("ttft", "tpot", "e2e")}
@@ -140,7 +138,7 @@ class SimulatedRun:
     @property
     def marks(self) -> tuple[str, ...]:
         """Which numbers behind it were not fitted to measurements of this GPU and engine, in words."""
-        from tonnage.perf.provenance import marks
+        from tonnage.perf.ranges import marks
 
         return marks(self.deployment)
 

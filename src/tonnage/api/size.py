@@ -292,7 +292,7 @@ def _measured(
     *, benchmarks: str | Path, question: dict[str, Any], chosen: dict[str, Any], narrowed: dict[str, Any], include_invalid: bool
 ) -> Plan:
     from tonnage.plan.note import InvalidRun
-    from tonnage.results.invalid_runs import InvalidRuns
+    from tonnage.results.measured_files import InvalidRuns
     from tonnage.results.points import read_points
     from tonnage.sizing.measured import MeasuredQuestion
     from tonnage.sizing.measured import size_measured as measured

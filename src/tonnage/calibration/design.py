@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tonnage.calibration.loaded_rows import LoadedRows
-from tonnage.calibration.residuals import SIGMA
+from tonnage.calibration.rows import SIGMA, LoadedRows
 from tonnage.calibration.sample import WEIGHT, Sample
 from tonnage.perf.residuals import FEWEST_OWN
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine
-from tonnage.validation.point import Point
+from tonnage.validation.predict import Point
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

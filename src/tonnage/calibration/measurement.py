@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tonnage.errors import InputError
-from tonnage.perf.start import start_seconds
+from tonnage.perf.pipeline import start_seconds
 from tonnage.plan.candidate import BESIDE, MOST_TIMES, percent_key
 from tonnage.plan.provenance import Measurement, Sweep
 from tonnage.sizing.loads.confidence import Slowdown, StepErrors, factors_at, metric_of

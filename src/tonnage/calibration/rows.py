@@ -2,18 +2,323 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from tonnage.calibration.loaded_rows import LoadedRows
-from tonnage.calibration.residuals import Terms
-from tonnage.calibration.static_rows import StaticRows
+import numpy as np
+
+from tonnage.calibration.recorded_load import RecordedLoad, recorded_load
+from tonnage.perf import step_terms as at
+from tonnage.perf.host import responding_s, streaming_s
+from tonnage.perf.memory import memory_plan
+from tonnage.perf.step import StepModel
+from tonnage.perf.terms import coefficients, resolve
+from tonnage.perf.vectorised_step import Steps, batch_seconds, context_seconds, launched_alone, prefill_seconds, step_seconds
+from tonnage.results.requests import COMPLETED
+from tonnage.simulator import steps as record
+from tonnage.simulator.kernel import run_recorded
+from tonnage.spec.catalog import find_engine
+from tonnage.spec.deployment import Deployment
+from tonnage.spec.workload import Workload
+from tonnage.units import PS_PER_S, to_ps
+from tonnage.validation.predict import RATES, SEED, Point, read_point, reported_metrics, workload_of
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
+    from tonnage.results.requests import Requests
+    from tonnage.simulator.steps import StepRecord
+
     Floats = NDArray[np.float64]
+
+
+# What is compared with measurements, and how far each metric is believed to scatter.
+
+
+Terms = dict[str, Any]
+"""The groups of ``terms.json``."""
+
+METRICS = ("ttft_ms", "ttft_p95_ms", "itl_ms", "e2e_ms", "requests_s", "output_tok_s")
+"""The metrics under load that are fitted; ``itl_ms`` is the TPOT."""
+
+SIGMA = {"ttft_ms": 0.09, "ttft_p95_ms": 0.14, "itl_ms": 0.045, "e2e_ms": 0.045, "requests_s": 0.06, "output_tok_s": 0.06}
+"""The believed scatter of the logarithm of each metric under load, which the rules of the simulation leave."""
+
+STATIC_SIGMA = 0.05
+"""The same for TTFT and token latency of static batches."""
+
+
+def robust(residuals: Floats) -> Floats:
+    """Residuals whose squares grow only linearly beyond one sigma (pseudo-Huber), so that odd rows do not rule the fit."""
+    return np.asarray(np.sign(residuals) * np.sqrt(2.0 * (np.sqrt(1.0 + residuals**2) - 1.0)))
+
+
+def column(rows: Sequence[dict[str, Any]], name: str) -> Floats:
+    """A column of some rows as float64; NaN where it is empty."""
+    return np.array([np.nan if row.get(name) is None else float(row[name]) for row in rows])
+
+
+# The deployments of measured rows, and what their steps take.
+
+
+@dataclass(frozen=True, slots=True)
+class Deployments:
+    """The different deployments among some points, whose coefficients are computed once for all of their points.
+
+    Attributes:
+        unique: each deployment once.
+        of: int64 (points,), the place in ``unique`` of each point's deployment.
+    """
+
+    unique: tuple[Deployment, ...]
+    of: NDArray[np.int64]
+
+    @classmethod
+    def among(cls, points: Sequence[Point]) -> Deployments:
+        """Find the deployments of the points."""
+        found: dict[tuple[object, ...], int] = {}
+        unique: list[Deployment] = []
+        of = []
+        for d in (point.deployment for point in points):
+            key = (d.model.name, d.gpu.name, d.precision.name, d.parallelism, d.engine, d.knobs.graph_tokens)
+            if key not in found:
+                found[key] = len(unique)
+                unique.append(d)
+            of.append(found[key])
+        return cls(tuple(unique), np.array(of))
+
+    def coefficients(self, terms: Terms) -> tuple[Floats, Floats]:
+        """The coefficients of a step, float64 (deployments, COEFFICIENTS), and the front-end seconds, float64 (deployments,)."""
+        rows, fronts = [], []
+        for d in self.unique:
+            found = resolve(terms, d.model, d.gpu, d.precision, d.parallelism, find_engine(d.engine).coefficients)
+            rows.append(coefficients(found, d.model, d.gpu, d.precision, d.parallelism, d.knobs))
+            fronts.append(found.host.frontend_s)
+        return np.array(rows), np.array(fronts)
+
+
+# The steps of a simulated run, gathered into bins, so that its metrics are weighted sums of step times.
+
+
+NEAR_P95 = 0.03
+"""Requests whose TTFT is within this share of the 95th percentile stand for it."""
+
+BIN = 1 << 14
+"""More than any count of sequences in a step, so that (P, n, B) packs into one integer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bins:
+    """The steps of one simulated row, gathered into bins of equal prefill tokens P, prefill sequences n and decode sequences B.
+
+    Attributes:
+        shape: int64 (3, bins): P, n and B of each bin.
+        weights: float64 (4, 3, bins): for each of four spans (TTFT, decode time, the whole run, the p95 TTFT) the number of steps, the sum
+            of their attention pairs A and the sum of their context tokens C, per request.
+        rest: float64 (4,): seconds of each span that are no whole step: an idle engine, or the rest of the step that ran when the request
+            arrived.
+        metrics: what the simulation itself gave, by column.
+    """
+
+    shape: NDArray[np.int64]
+    weights: Floats
+    rest: Floats
+    metrics: dict[str, float]
+
+
+def gather(run: Requests, log: StepRecord, metrics: dict[str, float]) -> Bins:
+    """Gather the steps of a run into bins."""
+    steps = log.steps
+    count = len(steps)
+    done = np.flatnonzero(run.status == COMPLETED)
+    ends = (steps[:, record.START] + steps[:, record.DURATION]) // 1000
+    sent = np.searchsorted(ends, run.due_ns, side="right")  # steps that had ended when the request came
+    ttft = (run.first_token_ns - run.due_ns)[done] / 1e9
+    decode = (run.last_token_ns - run.first_token_ns)[done] / 1e9
+    p95 = metrics["ttft_p95_ms"] / 1e3
+    near = done[np.abs(ttft - p95) <= max(NEAR_P95 * p95, float(np.abs(ttft - p95).min()))]
+    whole = np.zeros(count)
+    whole[: int(log.last_step[done].max()) + 1] = 1.0
+    first, last = log.first_step + 1, log.last_step + 1
+    spans = [_share(sent[done], first[done], count), _share(first[done], last[done], count), whole, _share(sent[near], first[near], count)]
+    seconds = steps[:, record.DURATION] / PS_PER_S
+    near_ttft = float((run.first_token_ns - run.due_ns)[near].mean()) / 1e9
+    actual = np.array([ttft.mean(), decode.mean(), _along(whole, seconds), near_ttft])
+    packed = (steps[:, record.PREFILL_TOKENS] * BIN + steps[:, record.PREFILL_SEQUENCES]) * BIN + steps[:, record.DECODE_SEQUENCES]
+    _, index, inverse = np.unique(packed, return_index=True, return_inverse=True)
+    columns = (record.PREFILL_TOKENS, record.PREFILL_SEQUENCES, record.DECODE_SEQUENCES)
+    factors = (np.ones(count), steps[:, record.PAIRS_2] / 2, steps[:, record.CONTEXT_TOKENS].astype(float))
+    weights = np.array([[np.bincount(inverse, span * factor) for factor in factors] for span in spans])
+    rest = actual - np.array([_along(span, seconds) for span in spans])
+    return Bins(np.array([steps[index, i] for i in columns]), weights, rest, metrics)
+
+
+def _share(begin: NDArray[np.int64], end: NDArray[np.int64], count: int) -> Floats:
+    """The share of the spans [begin, end) that cover each step."""
+    edges = np.bincount(begin, minlength=count + 1)[: count + 1] - np.bincount(end, minlength=count + 1)[: count + 1]
+    return np.asarray(edges.cumsum()[:count] / len(begin))
+
+
+def _along(span: Floats, seconds: Floats) -> float:
+    """The seconds of a span. A sum and no dot product: BLAS would start threads of its own, whose spinning costs more than a simulation."""
+    return float((span * seconds).sum())
+
+
+# Rows under load as residuals that cost microseconds, for a fit that evaluates them thousands of times.
+
+
+MOST_STEPS = 4_000_000
+"""The most steps of one simulation that are recorded."""
+
+
+class LoadedRows:
+    """Rows under load, linearised around their last simulation.
+
+    The order of an engine's steps hardly depends on how long they last. So a row is simulated once and its steps are gathered into
+    bins; every metric is then a weighted sum of step times, which is linear in what the steps of the bins take. The simulation is
+    repeated with the new terms until nothing moves (STEP_MODEL.md).
+    """
+
+    sigma: ClassVar[Mapping[str, float]] = SIGMA
+
+    def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Look up the rows and read what was measured."""
+        self.rows = list(rows)
+        whole = [self.point(row) for row in rows]
+        self.points = [point.of_rank for point in whole]
+        self.deployments = Deployments.among(self.points)
+        self.memory = [memory_plan(point.deployment) for point in self.points]
+        columns = {name: column(rows, name) for name in METRICS}
+        if np.isfinite(columns["requests_s"]).all():  # the same number as tokens per second
+            del columns["output_tok_s"]
+        ranks = np.array([point.ranks for point in whole])
+        columns |= {name: columns[name] / ranks for name in RATES if name in columns}
+        self.measured = {name: values for name, values in columns.items() if np.isfinite(values).any()}
+        self.gaps = np.maximum(column(rows, "osl") - 1, 1)
+        self.varied = np.array([bool(row.get("run")) for row in rows])
+        self.bins: list[Bins] = []
+
+    def point(self, row: dict[str, Any]) -> Point:
+        """The point of a row; subclasses give it the knobs of their benchmarks."""
+        return read_point(row)
+
+    def workload(self, i: int, model: StepModel, *, turnaround_s: float) -> Workload | RecordedLoad:
+        """The load of row ``i`` with its step model: that of a run folder as it was, where one attention rank has all of it."""
+        point, run = self.points[i], self.rows[i].get("run")
+        drawn = workload_of(point, model, turnaround_s=turnaround_s)
+        return recorded_load(run, point, drawn.requests, turnaround_s) if run and point.ranks == 1 else drawn
+
+    def simulate(self, terms: Terms) -> None:
+        """Simulate every row with these terms and gather its steps."""
+        c, front = self.deployments.coefficients(terms)
+        self.front = front
+
+        def one(i: int) -> Bins:
+            point, of, memory = self.points[i], self.deployments.of[i], self.memory[i]
+            engine = terms["engines"][find_engine(point.deployment.engine).coefficients]
+            streaming = streaming_s(engine, point.deployment)
+            responding = responding_s(engine, float(c[of][at.HOST_SEQUENCE]))
+            model = StepModel(coefficients=c[of].copy(), frontend_s=float(front[of]), stream_s=streaming, response_s=responding)
+            load = self.workload(i, model, turnaround_s=engine["turnaround_s"])
+            trace, model = load.trace(SEED), model.in_process if load.queued else model
+            window = -1 if point.window_s is None else to_ps(point.window_s)
+            run, log = run_recorded(
+                trace, model, point.deployment.knobs, memory.blocks, windows=memory.windows, most_steps=MOST_STEPS, window_ps=window
+            )
+            return gather(run, log, reported_metrics(run))
+
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            self.bins = list(pool.map(one, range(len(self.points))))
+        self.row = np.repeat(np.arange(len(self.bins)), [b.shape.shape[1] for b in self.bins])
+        self.shape = np.concatenate([b.shape for b in self.bins], axis=1).astype(float)
+        self.weights = np.concatenate([b.weights for b in self.bins], axis=2)
+        self.rest = np.array([b.rest for b in self.bins])
+        self.base = self._sums(c) + self.rest
+
+    def _sums(self, c: Floats) -> Floats:
+        """The weighted sums of step times of every row for the four spans of ``Bins``, float64 (rows, 4)."""
+        k = c[self.deployments.of[self.row]].T
+        prefill, n, b = self.shape
+        alone = launched_alone(k, prefill, prefill + b)
+        fixed = batch_seconds(k, prefill + b, n + b) + prefill_seconds(k, prefill) + np.where(alone, k[at.EAGER], 0.0)
+        each = self.weights[:, 0] * fixed + self.weights[:, 1] * k[at.ATTENTION] + self.weights[:, 2] * context_seconds(k, b)
+        least = self.weights[:, 0] * np.where(alone, k[at.LAUNCHES], 0.0)
+        return np.array([np.bincount(self.row, values, len(self.bins)) for values in np.maximum(each, least)]).T
+
+    def predict(self, terms: Terms) -> dict[str, Floats]:
+        """Every measured metric with these terms: the simulated value and its change, which is linear in the step times."""
+        c, front = self.deployments.coefficients(terms)
+        now = self._sums(c) + self.rest
+        later = (front - self.front)[self.deployments.of]
+        ttft, decode, whole, near = now.T
+        ttft, near = np.maximum(ttft + later, 1e-4), np.maximum(near + later, 1e-4)
+        tpot = 1e3 * decode / self.gaps
+        if self.varied.any():  # a mean of ratios, which changes as the decode times do
+            scale = np.divide(decode, self.base[:, 1], out=np.ones(len(decode)), where=self.base[:, 1] > 0)
+            tpot = np.where(self.varied, np.array([b.metrics.get("tpot_ms", np.nan) for b in self.bins]) * scale, tpot)
+        found = {"ttft_ms": 1e3 * ttft, "itl_ms": tpot, "e2e_ms": 1e3 * (ttft + decode)}
+        ratios: dict[str, Floats] = {"ttft_p95_ms": near / self.base[:, 3]}
+        ratios |= dict.fromkeys(("requests_s", "output_tok_s"), self.base[:, 2] / whole)
+        for name, ratio in ratios.items():
+            found[name] = self.simulated(name) * ratio
+        return {name: found[name] for name in self.measured}
+
+    def simulated(self, name: str) -> Floats:
+        """One metric of every row as the last simulation gave it."""
+        return np.array([b.metrics[name] for b in self.bins])
+
+    def residuals(self, terms: Terms) -> Floats:
+        """The robust residuals of all measured values, metric by metric."""
+        known = [np.isfinite(measured) for measured in self.measured.values()]
+        return np.concatenate([each[of] for each, of in zip(self._scaled(terms), known, strict=True)])
+
+    def squares(self, terms: Terms) -> Floats:
+        """The sum of the squared robust residuals of every row."""
+        return np.asarray(np.nansum(np.square(self._scaled(terms)), axis=0))
+
+    def _scaled(self, terms: Terms) -> list[Floats]:
+        """The robust residuals of every row by metric; NaN where nothing was measured."""
+        found = self.predict(terms)
+        return [robust(np.log(found[name] / measured) / self.sigma[name]) for name, measured in self.measured.items()]
+
+
+# Static batches as residuals.
+
+
+class StaticRows:
+    """Static batches, of which TTFT and token latency are compared; both have a closed form of two steps."""
+
+    def __init__(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Look up the rows and read what was measured."""
+        self.rows = list(rows)
+        self.points = [read_point(row).of_rank for row in rows]
+        self.deployments = Deployments.among(self.points)
+        self.batch = np.array([float(point.batch or 1) for point in self.points])
+        self.isl, self.osl = (column(rows, name) for name in ("isl", "osl"))
+        self.measured = {name: column(rows, name) for name in ("ttft_ms", "itl_ms")}
+
+    def simulate(self, terms: Terms) -> None:
+        """Do nothing, because the closed form needs no simulation."""
+
+    def predict(self, terms: Terms) -> dict[str, Floats]:
+        """Both metrics of every row with these terms, in ms."""
+        c, front = self.deployments.coefficients(terms)
+        k, b, isl, none = c[self.deployments.of].T, self.batch, self.isl, np.zeros(len(self.rows))
+        prompts = Steps(
+            prefill_tokens=b * isl, prefill_sequences=b, decode_sequences=none, attention_pairs_2=b * isl**2, context_tokens=none
+        )
+        first = step_seconds(k, prompts) + front[self.deployments.of]
+        token = batch_seconds(k, b, b) + context_seconds(k, b) * b * (isl + self.osl / 2)
+        return {"ttft_ms": 1e3 * first, "itl_ms": 1e3 * token}
+
+    def residuals(self, terms: Terms) -> Floats:
+        """The robust residuals of both metrics."""
+        found = self.predict(terms)
+        return np.concatenate([robust(np.log(found[n] / m) / STATIC_SIGMA) for n, m in self.measured.items()])
+
 
 Rows = StaticRows | LoadedRows
 

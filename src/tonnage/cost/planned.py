@@ -2,22 +2,57 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import date
+from typing import TYPE_CHECKING
 
-from tonnage.cost.autoscaled import with_rent
-from tonnage.cost.cost import serving_of, traffic_of
+from tonnage.cost.cost import api_cost, serving_of, traffic_of
 from tonnage.cost.job import in_proportion, job_cost
-from tonnage.cost.options import yearly_owned
-from tonnage.cost.outlook import with_outlook
-from tonnage.cost.where import compare
+from tonnage.cost.options import Rent, as_planned, cloud, hybrid, on_prem, overflow, rents_of, yearly_owned
+from tonnage.cost.where import compare, with_outlook
 from tonnage.errors import InputError
+from tonnage.plan.autoscaling import Autoscaling, AutoscalingCost, OverHours
 from tonnage.plan.cost import HOURS_PER_YEAR, WAYS, Cost, Where, YearlyCost
+from tonnage.plan.note import NoCost
 from tonnage.plan.pareto import pareto
 from tonnage.plan.plan import Plan
 from tonnage.plan.provenance import Measurement
 from tonnage.spec.catalog import find_model
 from tonnage.spec.prices import Prices
+
+if TYPE_CHECKING:
+    from tonnage.plan.candidate import Candidate
+    from tonnage.plan.cost import Traffic
+
+
+# What autoscaling saves in the cloud: the instances that a rule holds, hour by hour, beside all of them all year.
+
+
+def with_rent(plan: Plan, prices: Prices) -> Autoscaling | None:
+    """The plan's autoscaling with what the first proposal and the fixed fleet cost a year, where the price of a GPU and hour is known.
+
+    What is rented at once may hold several instances: of these so many are paid for as hold the instances of each moment, and both fleets
+    are rented as costs least for them. The hours that were simulated are taken to repeat for a year.
+    """
+    found = plan.autoscaling
+    if found is None or found.best is None or found.fixed is None or plan.choice is None:
+        return found
+    rents = rents_of(serving_of(plan.choice, plan.scenario.spare_systems), prices)
+    if isinstance(rents, NoCost):
+        return found
+    (fixed, _), (scaled, rent) = (min(((_yearly(run, rent), rent) for rent in rents), key=_usd) for run in (found.fixed, found.best.run))
+    return replace(found, cost=AutoscalingCost(fixed_usd_per_year=fixed, scaled_usd_per_year=scaled, offer=rent.offer))
+
+
+def _yearly(run: OverHours, rent: Rent) -> float:
+    """USD a year of what the run holds."""
+    return run.rented_hours(rent.instances) / math.fsum(each.hours for each in run.held) * HOURS_PER_YEAR * rent.usd
+
+
+def _usd(priced: tuple[float, Rent]) -> float:
+    return priced[0]
 
 
 def with_cost(plan: Plan, prices: Prices, *, today: date | None = None, where: tuple[Where, ...] = WAYS) -> Plan:
@@ -78,3 +113,61 @@ def catalog_id(model: str) -> str:
         return model if model.endswith(".json") else find_model(model).name
     except InputError:
         return model
+
+
+# What each candidate of a plan costs, to buy and in a year, and what its systems draw: what a choice is made by.
+
+
+OWNED_OR_RENTED: tuple[Where, ...] = ("on-prem", "cloud", "hybrid")
+"""The ways of serving whose cost hangs on the candidate alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlay:
+    """What a candidate costs and draws; None where a price or a power is not known.
+
+    Attributes:
+        purchase_usd: price of its systems.
+        cheapest_usd_per_year: of all ways of serving that were asked for.
+        own_usd_per_year: of those among them that own or rent the candidate's GPUs alone.
+        system_watts: highest power of one system; ``watts_from`` says where that comes from.
+    """
+
+    purchase_usd: float | None
+    cheapest_usd_per_year: float | None
+    own_usd_per_year: float | None
+    system_watts: float | None
+    watts_from: str
+
+
+def outlay(
+    candidate: Candidate, traffic: Traffic, prices: Prices, *, spare: int = 0, model: str | None = None, where: Sequence[Where] = WAYS
+) -> Outlay:
+    """What a candidate costs and draws.
+
+    Args:
+        candidate: of one pool, or of prefill and decode pools, of which the cloud keeps one instance each.
+        traffic: the load of a year.
+        prices: the price list.
+        spare: systems in addition to those that the load needs.
+        model: whose API price counts.
+        where: the ways of serving that were asked for.
+    """
+    serving = as_planned(serving_of(candidate, spare), traffic)
+    least = len(candidate.pools)
+    each = {
+        "on-prem": lambda: on_prem(traffic, serving, prices, least),
+        "cloud": lambda: cloud(traffic, serving, prices, least),
+        "hybrid": lambda: hybrid(traffic, serving, prices, least),
+        "api": lambda: api_cost(traffic, prices, model),
+        "hybrid-api": lambda: overflow(traffic, serving, prices, model),
+    }
+    known = {way: usd for way in where if (usd := each[way]().total_usd_per_year) is not None}
+    price = prices.system_usd(serving.system)
+    return Outlay(
+        purchase_usd=None if price is None else candidate.systems * price.value,
+        cheapest_usd_per_year=min(known.values(), default=None),
+        own_usd_per_year=min((usd for way, usd in known.items() if way in OWNED_OR_RENTED), default=None),
+        system_watts=serving.system_watts,
+        watts_from=serving.watts_from,
+    )

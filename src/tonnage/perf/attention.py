@@ -18,7 +18,7 @@ from tonnage.perf import step_terms as at
 from tonnage.spec.layers import WITH_LATENT, WITH_STATE, FullAttention, LatentLayer, SlidingAttention
 
 if TYPE_CHECKING:
-    from tonnage.perf.term_groups import TermGroups
+    from tonnage.perf.terms_file import TermGroups
     from tonnage.spec.hardware import Gpu
     from tonnage.spec.layers import Layers, Mixer, Work
     from tonnage.spec.model import Model

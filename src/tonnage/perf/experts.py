@@ -26,7 +26,7 @@ from tonnage.perf.formats import format_name
 from tonnage.perf.links import dispatch_terms
 
 if TYPE_CHECKING:
-    from tonnage.perf.term_groups import TermGroups
+    from tonnage.perf.terms_file import TermGroups
     from tonnage.spec.deployment import Parallelism
     from tonnage.spec.model import Model
     from tonnage.spec.precision import Precision

@@ -10,7 +10,7 @@ from tonnage.perf.matrices import scaled_by_blocks
 from tonnage.spec.layers import WITH_LATENT, WITH_STATE
 
 if TYPE_CHECKING:
-    from tonnage.perf.term_groups import Group, TermGroups
+    from tonnage.perf.terms_file import Group, TermGroups
     from tonnage.spec.deployment import Deployment, EngineKnobs
     from tonnage.spec.model import Model
     from tonnage.spec.precision import Precision

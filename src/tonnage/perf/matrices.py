@@ -9,7 +9,7 @@ from tonnage.perf import step_terms as at
 from tonnage.perf.formats import fitted_bits, matrix_rate, shares
 
 if TYPE_CHECKING:
-    from tonnage.perf.term_groups import TermGroups
+    from tonnage.perf.terms_file import TermGroups
     from tonnage.spec.hardware import Gpu
     from tonnage.spec.model import Model
     from tonnage.spec.precision import Precision

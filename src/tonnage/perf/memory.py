@@ -11,21 +11,276 @@ batch managers (``cpp/tensorrt_llm/batch_manager/kvCacheManager.cpp``, ``vllm/v1
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING
 
-from tonnage.errors import DoesNotFit
-from tonnage.perf.kv_cache import index_bytes_per_token, kv_bytes_per_token, state_bytes, window_bytes_per_token, window_tokens
-from tonnage.perf.reserves import (
-    activation_bytes_per_token,
-    context_bytes,
-    logit_bytes_per_sequence,
-    reserve_bytes,
-    step_activation_bytes,
-)
-from tonnage.perf.split import check_split
-from tonnage.perf.weights import drafter_bytes, weight_bytes
-from tonnage.spec.deployment import NO_WINDOWS, Deployment, Windows
+from tonnage.errors import DataErrors, DoesNotFit
+from tonnage.perf.coefficient_files import content
+from tonnage.perf.links import check_split
+from tonnage.spec.catalog import find_engine, gpus
+from tonnage.spec.deployment import NO_WINDOWS, Deployment, Parallelism, Windows
+from tonnage.spec.typed_values import FORBID, read_as
 from tonnage.units import format_gb
+
+if TYPE_CHECKING:
+    from tonnage.spec.model import Model
+    from tonnage.spec.precision import Precision
+
+
+# Bytes of KV cache per token, and of states per sequence. Layers with sliding-window attention keep the last ``window`` tokens of a
+# sequence; the cache of the other layers grows with every token. The windows of a sequence count as further blocks of the growing layers
+# from admission to release. So does vLLM, where blocks of both kinds come from one pool (hybrid KV cache manager,
+# ``docs/design/hybrid_kv_cache_manager.md``, ``SlidingWindowSpec`` of ``vllm/v1/kv_cache_interface.py``; left out: while a prompt is
+# computed it may hold a whole step's tokens more, a window takes one block more where it begins inside one, and groups of layers are
+# filled up to equal size). TensorRT-LLM has a pool per window size, with fixed shares of the memory; its PyTorch backend keeps windows
+# only where ``max_attention_window`` is set, and releases whose shares are those of full attention gain little
+# (``calculateWindowSizeToShare`` of ``kvCacheManager.cpp``). SGLang has two pools too, that of windows of 0.8 as many tokens as the other
+# unless set (``swa_full_tokens_ratio``). All are treated alike here: as one pool, which is what theirs come to where they are set to what
+# the requests need. Models all of whose layers have windows (Mistral 7B v0.1) are counted in full, which is an upper bound. States of
+# linear attention and state-space layers are of one size however long the sequence is. They count as further blocks, too, from admission
+# to release: vLLM keeps them in pages of the same pool (``MambaSpec``), SGLang and TensorRT-LLM in a pool beside it.
+
+
+def kv_bytes_per_token(deployment: Deployment) -> int:
+    """Bytes of KV cache that one token takes on each GPU of its attention rank, the drafter's included, in layers without a window.
+
+    Keys of indexers count with it. With more GPUs than key/value heads each GPU keeps one head; a latent vector is kept by all GPUs. A
+    drafter's windows count in full.
+    """
+    asked, model, bits, tp = deployment.speculation, deployment.model, deployment.precision.kv_bits, deployment.parallelism.tp
+    drafter = None if asked is None else asked.layers_of(model)
+    size = sum(layers * (cache.token + cache.index) for layers, cache in model.caches(bits, tp))
+    if drafter is not None:
+        size += sum(layers * (cache.token + cache.index + cache.window_token) for layers, cache in drafter.caches(bits, tp))
+    return math.ceil(size)
+
+
+def index_bytes_per_token(deployment: Deployment) -> int:
+    """What of it the keys of indexers take."""
+    kept = deployment.model.caches(deployment.precision.kv_bits, deployment.parallelism.tp)
+    return math.ceil(sum(layers * cache.index for layers, cache in kept))
+
+
+def window_bytes_per_token(deployment: Deployment) -> int:
+    """The same in layers with a sliding window, per token that they keep; 0 where all layers grow with the sequence or are counted so."""
+    kept = deployment.model.caches(deployment.precision.kv_bits, deployment.parallelism.tp)
+    return math.ceil(sum(layers * cache.window_token for layers, cache in kept))
+
+
+def window_tokens(deployment: Deployment) -> int:
+    """Tokens that the layers with a sliding window keep; where they differ, the most that any of them keeps."""
+    kept = deployment.model.caches(deployment.precision.kv_bits, deployment.parallelism.tp)
+    return max((cache.window for _, cache in kept if cache.window_token), default=0)
+
+
+def state_bytes(deployment: Deployment) -> int:
+    """Bytes of the states of one sequence on each GPU, in layers of linear attention and state-space layers.
+
+    With speculative decoding a state is kept for every guess, so that the one after the last right guess can be taken up.
+    """
+    kept = deployment.model.caches(deployment.precision.kv_bits, deployment.parallelism.tp)
+    states = 1 if deployment.speculation is None else deployment.speculation.tokens + 1
+    return math.ceil(states * sum(layers * cache.sequence for layers, cache in kept))
+
+
+# Bytes of the weights on each GPU, the drafter's included.
+
+
+BYTES_16 = 2
+"""Bytes of one number of embeddings, output head, router and activations, which stay in 16 bits."""
+
+
+def weight_bytes(deployment: Deployment) -> int:
+    """Bytes of weights on each GPU.
+
+    Attention and MLP matrices are in the weight format; with a format for experts only, all matrices but those of experts are in 16
+    bits, or in FP8 (``Precision.rest_bits``). Routed experts are split over all GPUs, the other matrices over the GPUs of an attention
+    rank. Embedding, output head and router are in 16 bits. The router is on every GPU, and so is the embedding table where the engine
+    replicates it (``EngineSpec.replicated_embedding``); the head is always split.
+    """
+    model, precision, tp = deployment.model, deployment.precision, deployment.parallelism.tp
+    narrow, wide = matrix_weights(model, precision)
+    matrices = narrow * precision.weight_bytes / tp + wide * precision.rest_bits / 8 / tp
+    if deployment.parallelism.dp > 1:
+        matrices -= expert_weights(model) * precision.weight_bytes * (1 / tp - 1 / deployment.parallelism.stage_gpus)
+    table = model.head_parameters * BYTES_16
+    tables = table + model.further_embeddings * BYTES_16
+    embedding = tables if find_engine(deployment.engine).replicated_embedding else tables / tp
+    head = 0 if model.tied_embeddings else table / tp
+    return math.ceil(matrices + model.router_parameters * BYTES_16 + embedding + head)
+
+
+def matrix_weights(model: Model, precision: Precision) -> tuple[int, int]:
+    """Parameters of the layers' matrices in the weight format, and in that of the rest; the router is not counted."""
+    matrices = model.linear_parameters - model.router_parameters
+    if not (precision.experts_only and model.is_moe):
+        return matrices, 0
+    experts = expert_weights(model)
+    return experts, matrices - experts
+
+
+def expert_weights(model: Model) -> int:
+    """Parameters of all routed experts; 0 for a dense model."""
+    return model.experts * model.expert_parameters if model.is_moe else 0
+
+
+def drafter_bytes(deployment: Deployment) -> int:
+    """Bytes of a drafter's weights on each GPU; 0 without speculative decoding.
+
+    Its layers are in the model's format and split like the model's; heads of its own are in 16 bits.
+    """
+    asked, model, split = deployment.speculation, deployment.model, deployment.parallelism
+    if asked is None:
+        return 0
+    if asked.draft is not None:
+        placed = split if asked.draft.is_moe else Parallelism(tp=split.tp)
+        whole = replace(deployment, model=asked.draft, parallelism=placed, speculation=None)
+        check_split(whole)
+        return weight_bytes(whole)
+    layers = asked.layers_of(model)
+    narrow = asked.projection_parameters(model) + (0 if layers is None else layers.linear_parameters)
+    experts = 0 if layers is None else expert_weights(layers)
+    own = (narrow - experts) / split.tp + experts / split.stage_gpus
+    return math.ceil(own * deployment.precision.weight_bytes + asked.head_parameters(model) * BYTES_16 / split.tp)
+
+
+# GPU memory beyond weights and KV cache: activations, logits, the CUDA context and communication buffers. What engines set aside was
+# fitted to measured peaks: ``coefficients/memory.json``. vLLM's pools follow from the same constants with smaller communication buffers:
+# four pools printed by running engines (Llama 3 8B on H100 SXM, H100 NVL and RTX 6000 Ada, Llama 3.3 70B FP8 on 2 × H100; public logs,
+# 2026-11-21) come out within 4 %.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vectors:
+    """Vectors of a token that are alive at once: of the model's width, and of the inner width."""
+
+    __pydantic_config__ = FORBID
+
+    hidden: float
+    ffn: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryConstants:
+    """``memory.json`` as it is written.
+
+    Attributes:
+        name, what, source, date: what was fitted to what, and when.
+        rows, rows_left_out: how many rows, and which not.
+        mape_percent, mape_percent_by_model: mean size of the relative error, in percent.
+        context_gb: CUDA context and loaded kernels by GPU generation, in decimal GB.
+        fp8_gb: what kernels of 8 bits add.
+        communication_gb: buffers of two GPUs by the kind of their link.
+        communication_exponent: how they grow with the further GPUs.
+        activation_mlp, activation_attention, activation_experts: vectors alive in the MLP, around attention, and with experts.
+        logit_bytes_per_vocabulary_row: bytes of logits and sampling buffers per sequence and token of the vocabulary.
+    """
+
+    __pydantic_config__ = FORBID
+
+    name: str
+    what: str
+    source: str
+    date: str
+    rows: int
+    rows_left_out: str
+    mape_percent: dict[str, float]
+    mape_percent_by_model: dict[str, dict[str, float]]
+    context_gb: dict[str, float]
+    fp8_gb: float
+    communication_gb: dict[str, float]
+    communication_exponent: float
+    activation_mlp: Vectors
+    activation_attention: Vectors
+    activation_experts: Vectors
+    logit_bytes_per_vocabulary_row: float
+
+
+@cache
+def memory_constants() -> MemoryConstants:
+    """The constants of ``coefficients/memory.json``.
+
+    Raises:
+        DataError: the file is missing, is no JSON, or holds what it may not; one line for each fault.
+    """
+    return constants_of(content("memory.json", "reinstall"), "perf/coefficients/memory.json")
+
+
+def constants_of(document: object, where: str) -> MemoryConstants:
+    """The constants of a document.
+
+    Raises:
+        DataErrors: unknown or missing keys, GPU generations or links that nothing has, and values of another kind; one line each.
+    """
+    found = read_as(MemoryConstants, document, where)
+    generations = {gpu.arch for gpu in gpus()}
+    links = {"nvlink-bridge", "pcie", *(f"nvlink {name}" for name in generations)}
+    faults = [f"{where}: context_gb.{name}: no GPU is of this generation" for name in found.context_gb if name not in generations]
+    faults += [f"{where}: communication_gb.{name}: no GPUs are joined so" for name in found.communication_gb if name not in links]
+    DataErrors.raise_if(faults)
+    return found
+
+
+def activation_bytes_per_token(deployment: Deployment) -> float:
+    """Peak bytes of activations per token of a prefill step, on each GPU.
+
+    It is the larger of two moments: inside the MLP, where the inner tensors of width ``ffn / tp`` are
+    alive, and around attention, where those of width ``hidden`` are. Activations of fewer than 16 bits keep a
+    16-bit copy beside the narrow one. In a mixture of experts, tokens are copied once per expert used.
+    """
+    model, fitted = deployment.model, memory_constants()
+    inner = model.inner / deployment.parallelism.tp
+    if model.is_moe:
+        return BYTES_16 * _vectors(fitted.activation_experts, model.hidden, inner)
+    copies = inner * 16 / deployment.gpu.executes(deployment.precision).activation_bits
+    mlp = _vectors(fitted.activation_mlp, model.hidden, inner)
+    attention = _vectors(fitted.activation_attention, model.hidden, copies)
+    return BYTES_16 * max(mlp, attention)
+
+
+def _vectors(weights: Vectors, hidden: int, inner: float) -> float:
+    return weights.hidden * hidden + weights.ffn * inner
+
+
+def logit_bytes_per_sequence(model: Model) -> float:
+    """Bytes of logits and sampling buffers per sequence."""
+    return float(memory_constants().logit_bytes_per_vocabulary_row) * model.vocab
+
+
+def step_activation_bytes(deployment: Deployment) -> int:
+    """Bytes set aside on each GPU for the largest step that the engine may run."""
+    engine, knobs, model = find_engine(deployment.engine), deployment.knobs, deployment.model
+    logits = engine.logit_bytes_per_vocabulary_row * model.vocab * knobs.max_batch_size
+    return math.ceil(step_bytes_per_token(deployment) * knobs.max_num_tokens + logits)
+
+
+def step_bytes_per_token(deployment: Deployment) -> float:
+    """Bytes of activations per token of a full step, with what the engine adds for narrow weights."""
+    narrow = deployment.gpu.executes(deployment.precision).activation_bits < 16
+    further = find_engine(deployment.engine).narrow_activation_bytes_per_hidden if narrow else 0.0
+    return activation_bytes_per_token(deployment) + further * deployment.model.hidden
+
+
+def reserve_bytes(deployment: Deployment) -> int:
+    """Bytes set aside on each GPU for the CUDA context, communication buffers and CUDA graphs."""
+    return find_engine(deployment.engine).reserve_bytes + math.ceil(context_bytes(deployment))
+
+
+def context_bytes(deployment: Deployment) -> float:
+    """CUDA context, loaded kernels and the communication buffers of an instance's GPUs, in bytes."""
+    fitted, gpu, tp = memory_constants(), deployment.gpu, deployment.parallelism.stage_gpus
+    context = fitted.context_gb.get(gpu.arch, fitted.context_gb["Hopper"])
+    if gpu.executes(deployment.precision).activation_bits < 16:
+        context += fitted.fp8_gb
+    if tp > 1:
+        links = fitted.communication_gb
+        kind = "nvlink-bridge" if gpu.link == "nvlink-bridge" else gpu.tp_link(tp)
+        own = find_engine(deployment.engine).communication_bytes
+        link = links.get(kind, links.get(f"{kind} {gpu.arch}", links["nvlink Hopper"])) if own is None else own / 1e9
+        context += link * (tp - 1) ** fitted.communication_exponent
+    return float(context) * 1e9
+
 
 OF_ALL_MEMORY = ("gpu_memory_utilization", "mem_fraction_static")
 """KV rules whose share is one of the whole memory."""

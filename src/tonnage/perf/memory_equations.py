@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.perf.memory import OF_ALL_MEMORY, MemoryPlan
-from tonnage.perf.reserves import step_bytes_per_token
-from tonnage.perf.weights import BYTES_16, expert_weights, matrix_weights
+from tonnage.perf.memory import BYTES_16, OF_ALL_MEMORY, MemoryPlan, expert_weights, matrix_weights, step_bytes_per_token
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.layers import KINDS, FullAttention, LatentLayer, Mixer
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from tonnage.perf.step_terms import Stages
 
+
 NETWORK_BYTES_S = 25e9
 """One-way bytes/s per GPU between systems: a 200 Gb/s adapter per GPU (DGX A100 datasheet; DGX H100 has 400 Gb/s)."""
 
@@ -141,3 +142,31 @@ def _hops(deployment: Deployment, gpus_per_system: int) -> tuple[float, float]:
     share = ACTIVATION_BYTES * deployment.model.hidden / p.tp
     seconds = across * NETWORK_S + inside * LINK_S
     return seconds, share * (across / NETWORK_BYTES_S + inside / gpu.tp_link_bytes_s(2))
+
+
+# How long a new instance takes until it serves: its process starts, its weights come over a link, its engine warms up.
+
+
+LINK_BYTES_S = 1.25e9
+"""Bytes per second over which the weights of an instance are read where nothing is said: a network of 10 Gbit/s."""
+
+BOOT_S = 60.0
+"""Seconds beside the weights where nothing is said: the container, CUDA, compilation and the capture of CUDA graphs. An assumption of this
+project, not a measurement: give ``boot`` or ``start`` as you measured it."""
+
+
+def weight_bytes(deployment: Deployment) -> int:
+    """Bytes of the weights that an instance reads: those on each of its GPUs, a drafter's included."""
+    memory = memory_plan(deployment)
+    return (memory.weight_bytes + memory.drafter_bytes) * deployment.parallelism.gpus
+
+
+def start_seconds(deployment: Deployment, link_bytes_s: float = LINK_BYTES_S, boot_s: float = BOOT_S) -> float:
+    """Seconds from the decision to start an instance until it takes requests.
+
+    Args:
+        deployment: what is started.
+        link_bytes_s: bytes per second over which its weights come, all of them over one link.
+        boot_s: everything else.
+    """
+    return boot_s + weight_bytes(deployment) / link_bytes_s

@@ -6,18 +6,30 @@ requests were. The current versions of an engine are one generation, because the
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
 from tonnage.perf.coefficient_files import content
-from tonnage.spec.catalog import find_engine
+from tonnage.perf.external.measured_steps import source_mark
+from tonnage.perf.formats import fitted_bits, format_mark, unfitted_formats
+from tonnage.perf.residuals import shipped_residuals
+from tonnage.perf.terms import MARK as DRAFTING_MARK
+from tonnage.perf.terms_file import calibrated_for, calibration_mark, own_terms_of, shipped
+from tonnage.spec.catalog import find_engine, find_gpu, find_model
+from tonnage.spec.precision import find_precision
 from tonnage.spec.typed_values import FORBID, read_as
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tonnage.spec.deployment import Deployment
+    from tonnage.spec.hardware import Gpu
     from tonnage.spec.model import Model
+    from tonnage.spec.precision import Precision
+
 
 Span = tuple[int, int]
 """The least and the most."""
@@ -91,3 +103,126 @@ def shipped_ranges() -> Ranges:
         DataError: the file is missing, is no JSON, or holds what it may not; one line for each fault.
     """
     return read_as(Ranges, content("ranges.json", "reinstall, or write it again with ./fit ranges"), "perf/coefficients/ranges.json")
+
+
+# What stands behind a prediction: which measurements its terms were fitted to, and which of its numbers were fitted to none.
+
+
+def coefficient_source(engine: str) -> str:
+    """Where the coefficients of an engine come from: the file, its date and the data that its terms were fitted on."""
+    preset = find_engine(engine).coefficients
+    origins = shipped()["origins"]
+    rows = origins["rows"].get(preset, "published start values")
+    return f"perf/coefficients/terms.json of {origins['date']}, engine terms '{preset}': {rows}"
+
+
+def fitted_engine(preset: str, gpu: str) -> bool:
+    """Whether an engine's terms were fitted to rows that cover this GPU; an engine that names no GPUs holds for all."""
+    if preset in shipped()["origins"]["engines"]:
+        return False
+    rows = shipped()["origins"].get("engine_rows", {}).get(preset)
+    return rows is None or gpu in rows["gpus"]
+
+
+def measured_model(model: Model) -> bool:
+    """Whether the fit had rows of a model, or of one of the same sizes, such as another checkpoint of the same architecture."""
+    names = shipped()["origins"].get("models", ())
+    return model.name in names or any(sizes_of(find_model(name)) == sizes_of(model) for name in names)
+
+
+def sizes_of(model: Model) -> tuple[object, ...]:
+    """What decides the time of a step: the same for all checkpoints of an architecture."""
+    matrices = model.common_parameters, model.expert_parameters, model.head_parameters, model.experts, model.experts_per_token
+    return model.layers, model.hidden, *matrices, model.by_kind
+
+
+def nearest_model(model: Model) -> str:
+    """The measured model that is most like another one: of its kind, with like layers, and nearest in weights, in all and per token."""
+
+    def distance(name: str) -> tuple[bool, int, float]:
+        other = find_model(name)
+        sizes = ((other.parameters, model.parameters), (other.active_parameters, model.active_parameters))
+        return kind_of(other) != kind_of(model), len(other.kinds ^ model.kinds), sum(abs(math.log(one / two)) for one, two in sizes)
+
+    return min(shipped()["origins"].get("models", ()), key=distance, default="")
+
+
+def nearest_gpu(gpu: Gpu, among: Iterable[str]) -> str:
+    """Which of some measured GPUs is most like another one, of its generation or of one with the same kernels; "" where none is."""
+    found = list(among)
+    sibling = shipped()["siblings"].get(gpu.name)
+    if sibling in found:
+        return str(sibling)
+
+    def distance(name: str) -> tuple[bool, float]:
+        other = find_gpu(name)
+        rates = ((other.memory_bandwidth_gb_s, gpu.memory_bandwidth_gb_s), (other.fp16_tflops, gpu.fp16_tflops))
+        return other.arch != gpu.arch, sum(abs(math.log(one / two)) for one, two in rates)
+
+    return min((name for name in found if find_gpu(name).arch.split()[0] == gpu.arch.split()[0]), key=distance, default="")
+
+
+def nearest_format(precision: Precision) -> str:
+    """The measured format of weights that is most like another one: multiplied in as many bits, and nearest in those of a weight."""
+
+    def distance(name: str) -> tuple[float, float]:
+        other = find_precision(name)
+        pairs = ((other.activation_bits, precision.activation_bits), (other.value_bits, precision.value_bits))
+        multiplied, stored = (abs(math.log(one / two)) for one, two in pairs)
+        return multiplied, stored
+
+    return min(shipped_residuals().formats, key=distance, default="")
+
+
+def marks(deployment: Deployment) -> tuple[str, ...]:
+    """What a prediction should be marked with: which of its numbers were not fitted to measurements of this GPU and engine, if any."""
+    if deployment.step_source is not None:
+        return (source_mark(deployment),)
+    terms = shipped()
+    gpu, engine = deployment.gpu, find_engine(deployment.engine).coefficients
+    precision = gpu.executes(deployment.precision)
+    if not own_terms_of(deployment, engine):
+        found = _transferred(deployment, engine)
+    elif calibrated_for(deployment, engine):
+        found = []
+    else:
+        found = [f"{deployment.model.name} {precision.name}: not among the loads that the terms were fitted to"]
+    if deployment.model.has_latent_cache and engine not in terms["origins"].get("latent", ()):
+        found.append(f"{deployment.model.name}: latent attention estimated from the datasheet, not fitted")
+    if not measured_model(deployment.model) and not own_terms_of(deployment, engine):
+        found.append(f"{deployment.model.name}: no measurements of this model")
+    if deployment.speculation is not None:
+        found.append(DRAFTING_MARK)
+    if deployment.parallelism.further and engine not in terms["origins"].get("experts", {}):
+        found.append(f"{deployment.engine}: expert parallelism and data-parallel attention estimated from the datasheet, not fitted")
+    if unfitted := format_mark(precision, gpu, terms["origins"]["formats"]):
+        found.append(unfitted)
+    calibrated = calibration_mark(deployment, engine)
+    if calibrated:
+        found.append(calibrated)
+    return tuple(found)
+
+
+def _transferred(deployment: Deployment, engine: str) -> list[str]:
+    """What of a deployment's efficiencies and host terms was fitted on other GPUs or engines."""
+    terms, gpu, found = shipped(), deployment.gpu, []
+    bits = fitted_bits(gpu.executes(deployment.precision))
+    if f"compute_{bits}" not in terms["gpus"].get(gpu.name, {}) and gpu.name not in terms["origins"].get("gpus", {}):
+        origin = terms["origins"]["architectures"].get(gpu.arch, "datasheet roofline with the mean efficiencies of all GPUs")
+        if gpu.name in terms["siblings"]:
+            origin = f"efficiencies transferred from {terms['siblings'][gpu.name]}"
+        if gpu.name in terms["gpus"]:
+            found.append(f"{gpu.name}: no {bits}-bit measurements; efficiency transferred from the {gpu.arch} generation")
+        else:
+            found.append(f"{gpu.name}: no measurements; {origin}")
+    if engine in terms["origins"]["engines"]:
+        found.append(f"{deployment.engine}: {terms['origins']['engines'][engine]}")
+    elif not fitted_engine(engine, gpu.name):
+        found.append(f"{deployment.engine}: {terms['origins']['engine_rows'][engine]['elsewhere']}")
+    return found
+
+
+def unfitted_formats_of(deployment: Deployment) -> tuple[tuple[str, str], ...]:
+    """The parts of a deployment's number format that were not fitted to measurements, each with where its terms come from."""
+    gpu = deployment.gpu
+    return unfitted_formats(gpu.executes(deployment.precision), gpu, shipped()["origins"]["formats"])

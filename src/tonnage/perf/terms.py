@@ -8,30 +8,103 @@ Sources: the form is DESIGN §5 with what ``tools/fit/fit.py`` found; the number
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from tonnage.perf import step_terms as at
-from tonnage.perf.attention import add_attention
-from tonnage.perf.drafting import drafting
-from tonnage.perf.efficiencies import Terms, resolve
-from tonnage.perf.experts import add_dispatch, add_experts
+from tonnage.perf.attention import AttentionTerms, add_attention, attention_terms
+from tonnage.perf.experts import ExpertTerms, add_dispatch, add_experts, expert_terms
 from tonnage.perf.external.measured_steps import reduction
 from tonnage.perf.formats import matrix_rate
-from tonnage.perf.host import add_host, responding_s, streaming_s
-from tonnage.perf.links import add_communication
-from tonnage.perf.matrices import add_matrices
-from tonnage.perf.step import StepModel
-from tonnage.perf.term_groups import engine_terms
-from tonnage.perf.terms_file import terms_of
+from tonnage.perf.host import HostTerms, add_host, host_terms, responding_s, streaming_s
+from tonnage.perf.links import LinkTerms, add_communication, link_terms
+from tonnage.perf.matrices import MatrixTerms, add_matrices, matrix_terms
+from tonnage.perf.step import Drafting, StepModel
+from tonnage.perf.terms_file import engine_terms, groups_of, terms_of
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.deployment import Parallelism
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tonnage.spec.deployment import Deployment, EngineKnobs
     from tonnage.spec.hardware import Gpu
     from tonnage.spec.model import Model
     from tonnage.spec.precision import Precision
+
+
+# Speculative decoding: one pass of the drafter as a coefficient array, on the model's GPUs and with its terms. A drafter with layers is
+# estimated as a model that has only these. Its passes lack the host's work per step, sequence and prefill, which the engine does once. No
+# measurement of speculative decoding went into this.
+
+
+MARK = "speculative decoding: estimated from its weights and arithmetic, not fitted; the acceptance is as given"
+
+
+def drafting(deployment: Deployment, coefficients: Callable[[Model], list[float]]) -> Drafting | None:
+    """The deployment's speculative decoding, as far as it decides how long steps take; None without.
+
+    Args:
+        deployment: what is deployed.
+        coefficients: gives the coefficient array of a model on the deployment's GPUs, without what the host does once per step.
+    """
+    import numpy as np
+
+    asked = deployment.speculation
+    if asked is None:
+        return None
+    layers = asked.layers_of(deployment.model)
+    c = _heads(deployment, coefficients(deployment.model)) if layers is None else _layers(deployment, coefficients(layers), layers)
+    return Drafting(tokens=asked.tokens, acceptance=asked.acceptance, passes=asked.passes, coefficients=np.array(c))
+
+
+def _layers(deployment: Deployment, c: list[float], layers: Model) -> list[float]:
+    """One pass through the drafter's layers, with the projection before them."""
+    asked = deployment.speculation
+    projection = 0 if asked is None else asked.projection_parameters(deployment.model)
+    for place in (at.LINEAR_FLOPS, at.LINEAR_BYTES):
+        c[place] *= 1 + projection / layers.common_parameters
+    return c
+
+
+def _heads(deployment: Deployment, of_model: list[float]) -> list[float]:
+    """One pass through heads alone, in proportion to the size of the model's head."""
+    asked: Any = deployment.speculation
+    share = asked.head_parameters(deployment.model) / deployment.model.head_parameters
+    c = [0.0] * at.COEFFICIENTS
+    c[at.NORM] = 1.0
+    c[at.HEAD_FLOPS], c[at.HEAD_BYTES] = share * of_model[at.HEAD_FLOPS], share * of_model[at.HEAD_BYTES]
+    return c
+
+
+# What one deployment reaches of its datasheets, and its host's times: the terms that its coefficients are made of.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """The terms of one (model, GPU, precision, parallelism, engine); those of attention by kind of layer, in the model's order."""
+
+    matrices: MatrixTerms
+    attention: tuple[AttentionTerms, ...]
+    links: LinkTerms
+    experts: ExpertTerms
+    host: HostTerms
+
+
+def resolve(terms: dict[str, Any], model: Model, gpu: Gpu, precision: Precision, parallelism: Parallelism, preset: str) -> Terms:
+    """The terms of one deployment out of the groups of ``coefficients/terms.json``.
+
+    Raises:
+        DataError: there are no terms of that engine preset.
+    """
+    precision, tp, groups = gpu.executes(precision), parallelism.tp, groups_of(terms, gpu, preset)
+    return Terms(
+        matrices=matrix_terms(groups, model, precision),
+        attention=tuple(attention_terms(groups, some.mixer, precision) for some in model.by_kind),
+        links=link_terms(groups, tp),
+        experts=expert_terms(groups, model, precision, parallelism.stage_gpus),
+        host=host_terms(groups, model, precision, tp),
+    )
 
 
 def step_model(deployment: Deployment) -> StepModel:

@@ -11,7 +11,7 @@ from tonnage.plan.document import DERIVES, Shown
 from tonnage.plan.fleet import AtPeak, Fleet, Standby
 from tonnage.plan.limit import Bound, Load
 from tonnage.plan.pool import Identity, Pool
-from tonnage.results.latencies import Latencies
+from tonnage.results.metrics import Latencies
 from tonnage.spec.typed_values import FORBID
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tonnage.plan.limit import RACK_KW, Breach
-from tonnage.results.latencies import Latencies
+from tonnage.results.metrics import Latencies
 from tonnage.spec.typed_values import FORBID
 
 

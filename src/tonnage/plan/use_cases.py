@@ -13,7 +13,7 @@ from tonnage.plan.fleet import Standby
 from tonnage.plan.limit import Breach, LimitUse
 from tonnage.plan.plan import AGAIN, Plan
 from tonnage.plan.pool import Identity
-from tonnage.results.latencies import Latencies
+from tonnage.results.metrics import Latencies
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.typed_values import FORBID
 

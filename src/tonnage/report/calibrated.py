@@ -11,7 +11,7 @@ from tonnage.report.metric_names import METRICS
 from tonnage.report.numbers import number, percent, sentence_of
 
 if TYPE_CHECKING:
-    from tonnage.calibration.calibration_report import CalibrationReport
+    from tonnage.calibration.calibrate import CalibrationReport
 
 
 def calibrated(report: CalibrationReport, output: Path | None = None) -> Document:

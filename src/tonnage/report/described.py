@@ -12,11 +12,10 @@ from tonnage.report.numbers import ABSENT, counted, number, plain, span, whole
 from tonnage.report.runs.bins import every_nth
 from tonnage.report.runs.length_figures import heat_map_of
 from tonnage.units import NS_PER_S, format_gb
-from tonnage.workload.fitted_arrivals import FittedArrivals
+from tonnage.workload.description import FittedArrivals
 
 if TYPE_CHECKING:
-    from tonnage.workload.description import Description
-    from tonnage.workload.fitted_lengths import FittedLengths
+    from tonnage.workload.description import Description, FittedLengths
     from tonnage.workload.limits import KvGain
     from tonnage.workload.sharing import Sharing
 
@@ -86,7 +85,7 @@ def _distribution(name: str, fitted: FittedLengths, values: tuple[int, ...]) -> 
     """The shares of requests up to each length, as seen and as drawn of the fitted distribution."""
     import numpy as np
 
-    from tonnage.workload.fitted_lengths import DRAWS, SEED
+    from tonnage.workload.description import DRAWS, SEED
 
     shares = np.linspace(0, 99.9, POINTS + 1)
     drawn = fitted.lengths.draw(DRAWS, np.random.default_rng(SEED))

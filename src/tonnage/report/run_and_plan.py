@@ -10,7 +10,7 @@ from tonnage.report.document import Document, Table, Text
 from tonnage.report.numbers import ABSENT, between, counted, number, sentence_of
 
 if TYPE_CHECKING:
-    from tonnage.validation.run_beside_plan import MetricBeside, RunBesidePlan
+    from tonnage.validation.replay import MetricBeside, RunBesidePlan
 
 LABELS = {"requests_per_second": "requests/s", "output_tokens_per_second": "tokens/s"}
 LEGEND = (

@@ -13,9 +13,7 @@ from tonnage.report.numbers import ABSENT, between, counted, number
 
 if TYPE_CHECKING:
     from tonnage.validation.compare import ModelScores
-    from tonnage.validation.errors import ErrorOf
-    from tonnage.validation.score_report import ScoreReport
-    from tonnage.validation.scored_row import ScoredRow
+    from tonnage.validation.score import ErrorOf, ScoredRow, ScoreReport
 
 GROUPS_SHOWN = ("family", "model", "gpu", "precision", "tp", "engine", "regime", "cache")
 SKIPPED_SHOWN = 10

@@ -13,9 +13,7 @@ from tonnage.report.plans.question import short_length
 from tonnage.spec.workload import ClosedLoop, HourlyArrivals, ModulatedArrivals, OpenLoop
 
 if TYPE_CHECKING:
-    from tonnage.results.classes import ClassResult
-    from tonnage.results.metrics import Summary
-    from tonnage.results.violations import Violation
+    from tonnage.results.metrics import ClassResult, Summary, Violation
     from tonnage.spec.deployment import Deployment
     from tonnage.spec.workload import Workload
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError
-from tonnage.results.columns import shown
-from tonnage.results.table import checked_count, checked_measure, filled_text
+from tonnage.results.table import checked_count, checked_measure, filled_text, shown
 
 
 def load_json(path: Path) -> Any:

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError
-from tonnage.results.invalid_runs import InvalidRuns
-from tonnage.results.measured_files import LOADS, MEASURED, REQUIRED, Measurement, Values, measurements
+from tonnage.results.measured_files import LOADS, MEASURED, REQUIRED, InvalidRuns, Measurement, Values, measurements
 from tonnage.spec.catalog import find_gpu
 from tonnage.spec.hardware import is_hardware_file
 

@@ -9,17 +9,48 @@ percentile, so they are known to the width of a bin, 1 %. Means are exact.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Literal
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal
 
-from tonnage.results.latencies import Latencies, latencies
-from tonnage.results.requests import COMPLETED, GAP_BIN_WIDTH, STATUS_NAMES, Requests, gap_edges_ns
+from tonnage.results.requests import COMPLETED, GAP_BIN_WIDTH, REJECTED, STATUS_NAMES, Requests, gap_edges_ns
+from tonnage.spec.deployment import Statistic
+from tonnage.spec.typed_values import FORBID
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tonnage.spec.deployment import LimitMetric, Slo, Statistic
+    from tonnage.spec.deployment import Limit, LimitMetric, Slo, TrafficClass
+
+
+# Mean and percentiles of one latency: the one definition, for candidates, curves and checks.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latencies:
+    """Mean and percentiles of one metric, in milliseconds; None where a value is undefined or was not measured."""
+
+    __pydantic_config__ = FORBID
+
+    mean: float | None = None
+    p50: float | None = None
+    p90: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+
+    def value(self, statistic: Statistic) -> float | None:
+        """One of them by its name."""
+        found: float | None = getattr(self, statistic)
+        return found
+
+
+def latencies(*, mean: float, p50: float, p90: float, p95: float, p99: float) -> Latencies:
+    """The latencies of values in milliseconds that may be NaN: those become None."""
+    values = {"mean": mean, "p50": p50, "p90": p90, "p95": p95, "p99": p99}
+    return Latencies(**{name: value if math.isfinite(value) else None for name, value in values.items()})
+
 
 Window = Literal["run", "steady"]
 
@@ -268,3 +299,143 @@ def goodput(requests: Requests, slo: Slo) -> Goodput:
         good &= values[limit.metric] <= limit.seconds * 1e9
     met, total = int(good.sum()), len(requests)
     return Goodput(requests_per_second=met / seconds if seconds > 0 else math.nan, share=met / total if total else math.nan)
+
+
+# How often limits were broken in a run: by how many requests, and in how many hours.
+
+
+HOUR_NS = 3_600_000_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Violation:
+    """What became of one limit.
+
+    Attributes:
+        limit: such as "TTFT p95 ≤ 500 ms".
+        share: of all requests, those that took longer than the limit's time, or were not completed.
+        broken_hours: hours of the run in which the limit's statistic, over the requests that were due in them, was above it.
+        hours: those in which a request was due.
+        worst_hour: the hour with the largest share of such requests, counted from 0.
+        worst_share: that share.
+    """
+
+    limit: str
+    share: float
+    broken_hours: int
+    hours: int
+    worst_hour: int
+    worst_share: float
+
+
+def violations(requests: Requests, slo: Slo) -> tuple[Violation, ...]:
+    """One for each limit on TTFT, TPOT or E2E; single gaps are not known by request, so that limits on ITL are left out."""
+    import numpy as np
+
+    hour = requests.due_ns // HOUR_NS
+    cuts = np.append(np.flatnonzero(np.diff(hour, prepend=-1)), len(hour))
+    return tuple(_violation(requests, limit, cuts) for limit in slo if limit.metric != "itl")
+
+
+def _violation(requests: Requests, limit: Limit, cuts: NDArray[np.int64]) -> Violation:
+    import numpy as np
+
+    done, values, most = requests.status == COMPLETED, _values(requests, limit), limit.seconds * 1e9
+    late = ~done | (values > most)
+    broken, worst, worst_share = 0, 0, 0.0
+    for first, last in pairwise(cuts.tolist()):
+        share = float(late[first:last].mean())
+        if share > worst_share:
+            worst, worst_share = int(requests.due_ns[first] // HOUR_NS), share
+        mine = values[first:last][done[first:last]]
+        if len(mine):
+            found = mine.mean() if limit.statistic == "mean" else np.percentile(mine, float(limit.statistic[1:]))
+            broken += bool(found > most)
+    return Violation(
+        limit=str(limit),
+        share=float(late.mean()) if len(late) else 0.0,
+        broken_hours=broken,
+        hours=len(cuts) - 1,
+        worst_hour=worst,
+        worst_share=worst_share,
+    )
+
+
+def _values(requests: Requests, limit: Limit) -> NDArray[np.float64]:
+    """Nanoseconds of each request; 0 for the pace of a request of one token."""
+    import numpy as np
+
+    first, last, due = requests.first_token_ns, requests.last_token_ns, requests.due_ns
+    if limit.metric == "ttft":
+        return (first - due).astype(np.float64)
+    if limit.metric == "e2e":
+        return (last - due).astype(np.float64)
+    return np.where(requests.osl > 1, (last - first) / np.maximum(requests.osl - 1, 1), 0.0)
+
+
+# What the requests of each class of a run saw.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassResult:
+    """Of one class.
+
+    Attributes:
+        name, share: as they were asked for.
+        ttft_limit_s: the time to first token that its requests should have, in seconds; None where none was given.
+        requests: all that were sent …
+        completed, rejected: … of these; what was shed is rejected.
+        preemptions: times that one of them lost its KV blocks.
+        within: share of all that were sent whose first token came within the limit, 0 to 1; None without a limit.
+        ttft_ms, tpot_ms, e2e_ms: of the completed ones.
+    """
+
+    name: str
+    share: float
+    ttft_limit_s: float | None
+    requests: int
+    completed: int
+    rejected: int
+    preemptions: int
+    within: float | None
+    ttft_ms: Latencies
+    tpot_ms: Latencies
+    e2e_ms: Latencies
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        from dataclasses import asdict
+
+        return asdict(self)
+
+
+def by_class(requests: Requests, place: NDArray[np.int64], classes: Sequence[TrafficClass]) -> tuple[ClassResult, ...]:
+    """The results of each class; ``place`` says which one each row of the record is of."""
+    import numpy as np
+
+    found = []
+    for number, one in enumerate(classes):
+        own = place[: len(requests)] == number
+        status, count = requests.status[own], int(own.sum())
+        ttft, tpot, e2e = of_rows(requests, np.flatnonzero(own & (requests.status == COMPLETED)))
+        first = requests.first_token_ns[own]
+        within = None
+        if one.ttft_s is not None:
+            in_time = (first >= 0) & (first - requests.due_ns[own] <= one.ttft_s * 1e9)
+            within = int(in_time.sum()) / count if count else math.nan
+        found.append(
+            ClassResult(
+                name=one.name,
+                share=one.share,
+                ttft_limit_s=one.ttft_s,
+                requests=count,
+                completed=int((status == COMPLETED).sum()),
+                rejected=int((status == REJECTED).sum()),
+                preemptions=int(requests.preemptions[own].sum()),
+                within=within,
+                ttft_ms=ttft,
+                tpot_ms=tpot,
+                e2e_ms=e2e,
+            )
+        )
+    return tuple(found)

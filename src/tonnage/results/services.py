@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tonnage.results.latencies import Latencies
+from tonnage.results.metrics import Latencies
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,14 +10,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 from tonnage.perf.formats import fitted_bits
-from tonnage.perf.provenance import nearest_format, nearest_gpu, nearest_model
-from tonnage.perf.ranges import kind_of, shipped_ranges
+from tonnage.perf.ranges import kind_of, nearest_format, nearest_gpu, nearest_model, shipped_ranges
 from tonnage.perf.terms_file import shipped
 from tonnage.plan.provenance import Beyond, ClosedLoopNearSaturation, OpenLoopNearSaturation, OutOfRange, Unmeasured
 from tonnage.spec.catalog import find_engine
 
 if TYPE_CHECKING:
-    from tonnage.perf.regime import Regime
+    from tonnage.perf.residuals import Regime
     from tonnage.plan.candidate import Candidate
     from tonnage.sizing.question import Question
     from tonnage.sizing.search.contender import Sized

@@ -36,9 +36,9 @@ from tonnage.plan.reason import (
     ThroughputNotMeasured,
     nearest_of,
 )
-from tonnage.results.columns import STATISTICS
-from tonnage.results.latencies import Latencies
+from tonnage.results.metrics import Latencies
 from tonnage.results.points import STEADY, MeasuredPoint
+from tonnage.results.table import STATISTICS
 from tonnage.spec.catalog import accuracy_and_calibration, engines, find_engine, find_gpu, find_model, system_of
 from tonnage.spec.deployment import Limit, LimitMetric, Slo
 from tonnage.spec.precision import find_precision

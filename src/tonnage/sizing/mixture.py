@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.plan.limit import Breach, LimitUse, limit_of
 from tonnage.plan.use_cases import CaseAtPeak
-from tonnage.results.latencies import Latencies
-from tonnage.results.metrics import gap_percentile_ns, summarize
+from tonnage.results.metrics import Latencies, gap_percentile_ns, summarize
 from tonnage.sizing.loads.balanced import balanced_trace
 from tonnage.sizing.loads.fleet_check import LEAST_IN_ALL, LEAST_REQUESTS, LIFETIMES, MOST_INSTANCES, SEED_STEP
 from tonnage.sizing.loads.instance import LOADED, MEASURED, Instance, burst_factor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from tonnage.perf.provenance import coefficient_source
+from tonnage.perf.ranges import coefficient_source
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.limit import limit_of
 from tonnage.plan.note import FrontEnds, KnobsChanged, LimitsDoNotCount, NoLimit, Note, QueuedFromStart, RestsOn, Routed

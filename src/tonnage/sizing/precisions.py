@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tonnage.errors import InputError
-from tonnage.perf.memory import memory_plan
-from tonnage.perf.provenance import marks, unfitted_formats_of
-from tonnage.perf.split import check_split
+from tonnage.perf.links import check_split
+from tonnage.perf.memory import memory_plan, weight_bytes
+from tonnage.perf.ranges import marks, unfitted_formats_of
 from tonnage.perf.step import step_seconds
 from tonnage.perf.terms import step_model
-from tonnage.perf.weights import weight_bytes
 from tonnage.spec.catalog import find_engine, gpus, trade_offs
 from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.engine import default_knobs

@@ -10,11 +10,8 @@ from typing import Any
 
 from tonnage.errors import in_python
 from tonnage.spec.step_times import FITTED, StepSource
-from tonnage.validation.errors import SCORED, Errors, errors_of
-from tonnage.validation.measured_table import Measured, MeasuredTable, measured_table
-from tonnage.validation.score import Progress, report_of
-from tonnage.validation.score_report import ScoreReport
-from tonnage.validation.scored_row import ScoredRow
+from tonnage.validation.predict import Measured, MeasuredTable, measured_table
+from tonnage.validation.score import SCORED, Errors, Progress, ScoredRow, ScoreReport, errors_of, report_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,15 +7,213 @@ Poisson arrivals (``load``). What a benchmark reports of such a run is defined i
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from tonnage.errors import InputError
 from tonnage.perf.memory import static_peak_bytes
-from tonnage.perf.step import step_seconds
+from tonnage.perf.pipeline import EstimatedInstance, estimated_instance
+from tonnage.perf.step import StepModel, batch_seconds, context_seconds, step_seconds
 from tonnage.perf.terms import client_turnaround_s, step_model
-from tonnage.units import to_ps
-from tonnage.validation.load import SEED, Load, workload_of
-from tonnage.validation.point import Point
-from tonnage.validation.reported import RATES, reported_metrics
-from tonnage.validation.static_batch import static_latencies_s
+from tonnage.results.measured_files import InvalidRuns
+from tonnage.results.measured_rows import read_measured
+from tonnage.results.metrics import reported_rates, summarize
+from tonnage.spec.calibration import Calibration
+from tonnage.spec.catalog import find_engine, find_gpu, find_model, system_of
+from tonnage.spec.deployment import Deployment, Parallelism
+from tonnage.spec.engine import default_knobs
+from tonnage.spec.precision import find_precision
+from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Workload
+from tonnage.units import PS_PER_S, to_ps
+
+if TYPE_CHECKING:
+    from tonnage.results.requests import Requests
+
+
+# A row of a measured table as a point that can be predicted: its deployment and its load.
+
+
+STATIC_ENGINE = "tensorrt-llm-0.9"
+"""The preset of a row with a ``batch`` that names no engine."""
+
+LOADED_ENGINE = "tensorrt-llm-0.15"
+"""The preset of a row with ``concurrency`` or ``request_rate`` that names no engine: tables without one are of 2024."""
+
+IN_FLIGHT_OF_OLD = "tensorrt-llm-0.10"
+"""The preset of a row under load whose engine has a preset of static batches alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """One row of a measured table with its names looked up in the catalogs.
+
+    Attributes:
+        deployment: the model, GPUs, precision and engine, with the engine's default knobs.
+        isl, osl: prompt and output lengths in tokens.
+        batch, concurrency, request_rate: the load: a static batch, clients of a closed loop, or requests per second; two are None.
+        requests, window_s: how many requests were sent, or for how many seconds; None where the row does not say.
+    """
+
+    deployment: Deployment
+    isl: int
+    osl: int
+    batch: int | None = None
+    concurrency: int | None = None
+    request_rate: float | None = None
+    requests: int | None = None
+    window_s: float | None = None
+
+    @property
+    def load(self) -> str:
+        """The kind of load: "static", "closed" or "open"."""
+        return "static" if self.batch is not None else "closed" if self.concurrency is not None else "open"
+
+    @property
+    def ranks(self) -> int:
+        """How many attention ranks share the load."""
+        return self.deployment.parallelism.dp
+
+    @property
+    def instance(self) -> EstimatedInstance:
+        """What the steps of the instance cost and what its memory holds, over all its pipeline stages.
+
+        Raises:
+            DoesNotFit: the memory does not hold the model.
+            InputError: the parallelism is not one that can be predicted.
+        """
+        return estimated_instance(self.deployment, gpus_per_system=system_of(self.deployment.gpu).gpus, prompt_tokens=self.isl)
+
+    @property
+    def of_rank(self) -> Point:
+        """The share of the load that one attention rank has; the fullest rank where the load does not divide evenly."""
+        dp = self.ranks
+        if dp == 1:
+            return self
+        batch, clients, requests = (None if n is None else math.ceil(n / dp) for n in (self.batch, self.concurrency, self.requests))
+        rate = None if self.request_rate is None else self.request_rate / dp
+        return replace(self, batch=batch, concurrency=clients, requests=requests, request_rate=rate)
+
+
+def read_point(row: Mapping[str, Any], calibration: Calibration | None = None) -> Point:
+    """The point of a row of ``results.measured_rows.read_measured``, under a calibration if there is one.
+
+    A row may hold ``knobs``, the ``EngineKnobs`` that the engine ran with; without them it is taken to have run with its defaults.
+
+    Raises:
+        UnknownName: the model, GPU, precision or engine is in no catalog; ``kind`` says which.
+    """
+    model, gpu = find_model(str(row["model"])), find_gpu(str(row["gpu"]))
+    precision = find_precision(str(row["precision"]))
+    static = row.get("batch") is not None
+    engine = find_engine(str(row.get("engine") or (STATIC_ENGINE if static else LOADED_ENGINE)))
+    if not static and engine.knobs.scheduler == "static":
+        engine = find_engine(IN_FLIGHT_OF_OLD)
+    knobs = row.get("knobs") or default_knobs(engine, gpu)
+    if static and knobs.scheduler != "static":
+        knobs = replace(knobs, scheduler="static", max_num_tokens=max(knobs.max_num_tokens, row["batch"] * row["isl"]))
+    deployment = Deployment(
+        model=model,
+        gpu=gpu,
+        precision=precision,
+        parallelism=Parallelism(tp=row["tp"], pp=row.get("pp") or 1, dp=row.get("dp") or 1, ep=row.get("ep") or 1),
+        engine=engine.name,
+        knobs=knobs,
+        calibration=calibration,
+    )
+    return Point(
+        deployment=deployment,
+        isl=row["isl"],
+        osl=row["osl"],
+        batch=row.get("batch"),
+        concurrency=row.get("concurrency"),
+        request_rate=row.get("request_rate"),
+        requests=row.get("requests"),
+        window_s=row.get("window_s"),
+    )
+
+
+# A static batch in closed form, equal to what the simulator gives.
+
+
+def static_latencies_s(step: StepModel, batch: int, isl: int, osl: int) -> tuple[float, float]:
+    """TTFT and end-to-end seconds of one static batch of equal requests without streaming, in closed form.
+
+    One step takes all prompts, and ``osl − 1`` decode steps follow, whose contexts grow by one token each. The results equal those of
+    the simulator to the picosecond.
+    """
+    c = step.coefficients
+    prefill = to_ps(step_seconds(c, batch * isl, batch, 0, batch * isl * isl, 0))
+    steps = osl - 1
+    context = batch * (steps * isl + steps * (steps + 1) // 2)
+    decode = steps * round(batch_seconds(c, batch, batch) * PS_PER_S) + round(context_seconds(c, batch) * PS_PER_S) * context
+    first = to_ps(step.frontend_s) + prefill
+    return first / PS_PER_S, (first + decode) / PS_PER_S
+
+
+# The load that a benchmark sent for one row of a measured table, as a workload that can be simulated. In a closed loop all clients start
+# together, and each sends its next request when the last is answered, after the client's serial turnaround. Where there are no more
+# requests than clients, the benchmark runs in the engine's own process and nothing is streamed. In an open loop requests arrive at random
+# (Poisson).
+
+
+ROUNDS = 10
+"""Requests per client of a closed loop that says neither ``requests`` nor ``window_s``: what benchmarks commonly send."""
+
+OPEN_REQUESTS, OPEN_SECONDS, OPEN_MOST = 1_000, 60.0, 20_000
+"""An open loop that does not say ``requests`` has this many, or as many as arrive in this many seconds, up to the third number."""
+
+SEED = 0
+"""Of the arrivals of an open loop."""
+
+Load = Callable[[StepModel, float], Workload]
+"""Gives the workload of a row from its step model and the seconds of the client's turnaround."""
+
+
+def workload_of(point: Point, step: StepModel, *, turnaround_s: float) -> Workload:
+    """The workload of a row; the constants of this module stand for what the row does not say.
+
+    Args:
+        point: the row.
+        step: its step model, which tells how many requests fit into a window.
+        turnaround_s: seconds that a client of a closed loop takes between an answer and its next request.
+    """
+    if point.concurrency is not None:
+        arrivals: ClosedLoop | OpenLoop = ClosedLoop(concurrency=point.concurrency, turnaround_s=turnaround_s)
+        requests = point.requests or ROUNDS * point.concurrency
+        if point.window_s is not None:
+            alone = static_latencies_s(step, 1, point.isl, point.osl)[1]
+            requests = point.concurrency * (2 + math.ceil(point.window_s / alone))
+    else:
+        rate = point.request_rate or 1.0
+        arrivals = OpenLoop(rate=rate)
+        requests = point.requests or round(min(max(OPEN_REQUESTS, OPEN_SECONDS * rate), OPEN_MOST))
+    return Workload(isl=Lengths(mean=point.isl), osl=Lengths(mean=point.osl), arrivals=arrivals, requests=requests)
+
+
+# What a benchmark reports of a simulated run, by the names of the columns of a measured table.
+
+
+RATES = ("requests_s", "output_tok_s")
+"""Metrics that the attention ranks of an instance have together; of the others each rank has its own."""
+
+
+def reported_metrics(record: Requests) -> dict[str, float]:
+    """Latencies in ms over the completed requests, and the rates per second up to the last completion.
+
+    ``itl_ms`` is the mean TPOT, as GenAI-Perf reports it; percentiles of ITL are those of single gaps. Nothing is reported where no
+    request completed, and no time per token where none had a second token.
+    """
+    summary = summarize(record)
+    if not summary.counted:
+        return {}
+    found = dict(zip(RATES, reported_rates(record), strict=True))
+    latencies = {"ttft": summary.ttft_ms, "e2e": summary.e2e_ms, "tpot": summary.tpot_ms, "itl": summary.itl_ms}
+    for metric, statistics in latencies.items():
+        values = {"": statistics.mean, "_p50": statistics.p50, "_p90": statistics.p90, "_p95": statistics.p95, "_p99": statistics.p99}
+        found |= {f"{metric}{statistic}_ms": value for statistic, value in values.items() if value is not None}
+    return found | ({"itl_ms": found["tpot_ms"]} if "tpot_ms" in found else {})
 
 
 def predict(point: Point, load: Load | None = None) -> dict[str, float]:
@@ -77,3 +275,63 @@ def _loaded(point: Point, load: Load | None) -> dict[str, float]:
     model = step.in_process if workload.queued else step
     record = run(trace, model, instance.knobs, plan.blocks, windows=plan.windows, window_ps=window)
     return reported_metrics(record)
+
+
+# The rows of a measured file as points that can be predicted, each with its own way to be predicted. A plain table of our columns is read
+# by ``results.measured_rows``. Files with columns and rules of their own are turned into a ``MeasuredTable`` by whoever knows those
+# rules, such as ``tools/fit`` for ``silicon_sample.csv``.
+
+
+FOREIGN = "silicon_sample.csv"
+"""A measured file that many have, with columns of its own: the fit's command reads it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredTable:
+    """The rows of a measured file.
+
+    Attributes:
+        rows: as ``results.measured_rows.read_measured`` gives them, or with the same keys as far as they are known.
+        point: looks row ``i`` up in the catalogs.
+        predict: gives the metrics of row ``i`` at a point that ``point`` gave, by the names that ``validation.predict`` uses.
+        remarks: what was left out of the file, one sentence each.
+        apart: rows of the file that are of another kind, by the name of that kind; their errors are not among those of the others.
+    """
+
+    rows: list[dict[str, Any]]
+    point: Callable[[int], Point]
+    predict: Callable[[int, Point], dict[str, float]]
+    remarks: tuple[str, ...] = ()
+    apart: Mapping[str, MeasuredTable] = field(default_factory=dict)
+
+
+Measured = MeasuredTable | Path | str | Sequence[Mapping[str, Any]]
+"""What can be scored: a table, a file or folder of measurements, or rows that were read before."""
+
+
+def measured_table(measured: Measured, given: Mapping[str, str | int] | None = None, *, include_invalid: bool = False) -> MeasuredTable:
+    """The table of a file or folder, or of rows that were read before; a table is returned as it is.
+
+    Args:
+        measured: what was measured.
+        given: model, gpu, precision, tp, engine, isl and osl, where a file does not say them.
+        include_invalid: whether run folders that their own client called INVALID count; they are left out if not, and a remark names them.
+
+    Raises:
+        InputError: the file cannot be read as measurements.
+    """
+    if isinstance(measured, MeasuredTable):
+        return measured
+    invalid = InvalidRuns(include=include_invalid)
+    rows = _read(Path(measured), given, invalid) if isinstance(measured, Path | str) else [dict(row) for row in measured]
+    invalid.check(rows)
+    return MeasuredTable(rows=rows, point=lambda i: read_point(rows[i]), predict=lambda _, point: predict(point), remarks=invalid.sentences)
+
+
+def _read(path: Path, given: Mapping[str, str | int] | None, invalid: InvalidRuns) -> list[dict[str, Any]]:
+    try:
+        return read_measured(path, given, invalid)
+    except InputError:
+        if path.name != FOREIGN:
+            raise
+    raise InputError(f"{path}: has columns of its own, which the fit's command knows: ./fit score {path}, in a checkout of Tonnage")

@@ -9,7 +9,7 @@ import numpy as np
 from tonnage.errors import InputError
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.pipeline import MARK
-from tonnage.perf.provenance import marks
+from tonnage.perf.ranges import marks
 from tonnage.perf.terms import step_model
 from tonnage.plan.plan import TERMS
 from tonnage.simulator.steps import CONTEXT_TOKENS, DECODE_SEQUENCES, PAIRS_2, PREFILL_SEQUENCES, PREFILL_TOKENS, STEP_COLUMNS
@@ -18,7 +18,7 @@ from tonnage.sizing.explain import step_terms
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tonnage.validation.point import Point
+    from tonnage.validation.predict import Point
 
 HOLDS, QUEUES = "holds all clients", "clients queue"
 """The groups of closed loops: whether or not the KV cache holds the longest request of every client at once."""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from tonnage.errors import InputError, option
+from tonnage.errors import InputError, in_python, option
 from tonnage.perf.pipeline import estimated_instance
-from tonnage.results.requests import COMPLETED
+from tonnage.perf.prediction_error import intervals_of, regime_of
+from tonnage.perf.residuals import SHARE
+from tonnage.results.metrics import summarize
+from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.spec.workload import Trace
 
 if TYPE_CHECKING:
@@ -16,9 +21,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from tonnage.results.metrics import Summary
     from tonnage.results.requests import Requests
     from tonnage.simulator.engine import Engine
     from tonnage.spec.deployment import Deployment
+
 
 ROUTER = "least-outstanding"
 """The router between instances where none is named."""
@@ -95,3 +102,159 @@ def _behind_router(trace: Trace, engines: Sequence[Engine], deployment: Deployme
     from tonnage.simulator.routed import simulate_routed
 
     return simulate_routed(trace, engines, router, seed=seed).requests
+
+
+# A measured run beside what the simulator makes of the same requests on the deployment that a plan chose.
+
+
+STATISTICS = ("mean", "p50", "p95", "p99")
+SURE = ("ttft_ms", "tpot_ms", "e2e_ms")
+"""Metrics whose errors are known; those of single gaps (ITL) are not, and rates are what the run sent."""
+
+RATES = ("requests_per_second", "output_tokens_per_second")
+FEW = 0.01
+"""Shares of requests below this are not told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricBeside:
+    """One statistic of a metric, measured beside predicted.
+
+    Attributes:
+        metric, statistic: such as "ttft_ms" and "p95".
+        measured, predicted: in milliseconds, or per second.
+        low, high: between which the measurement was expected with a probability of 80 %; NaN where that is not known.
+    """
+
+    metric: str
+    statistic: str
+    measured: float
+    predicted: float
+    low: float = math.nan
+    high: float = math.nan
+
+    @property
+    def ratio(self) -> float:
+        """The predicted over the measured; NaN where there is none."""
+        return self.predicted / self.measured if self.measured else math.nan
+
+    @property
+    def inside(self) -> bool | None:
+        """Whether the measurement lies in the interval; None where there is no interval or no measurement."""
+        known = math.isfinite(self.low) and math.isfinite(self.measured)
+        return self.low <= self.measured <= self.high if known else None
+
+    def to_json(self) -> dict[str, Any]:
+        """By name."""
+        names = ("metric", "statistic", "measured", "predicted", "ratio", "low", "high", "inside")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunBesidePlan:
+    """A run and its prediction.
+
+    Attributes:
+        deployment: one instance of what was simulated.
+        instances: how many shared the requests.
+        router: what shared them; "" for one instance.
+        requests: that were replayed.
+        metrics: every statistic that is compared.
+        notes: what makes the two hard to compare, in words; options in them are not spelled yet.
+        marks: which numbers behind the prediction were not fitted to measurements of this GPU and engine, in words.
+    """
+
+    deployment: Deployment
+    instances: int
+    router: str
+    requests: int
+    metrics: tuple[MetricBeside, ...]
+    notes: tuple[str, ...]
+    marks: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """By name."""
+        d = self.deployment
+        split = {"tp": d.parallelism.tp, **({"pp": d.parallelism.pp} if d.parallelism.pp > 1 else {}), **d.parallelism.further}
+        return {
+            "model": d.model.name,
+            "gpu": d.gpu.name,
+            "precision": d.precision.name,
+            **split,
+            "engine_preset": d.engine,
+            "instances": self.instances,
+            "router": self.router or None,
+            "requests": self.requests,
+            "share": SHARE,
+            "metrics": [metric.to_json() for metric in self.metrics],
+            "notes": list(map(in_python, self.notes)),
+            "marks": list(self.marks),
+        }
+
+
+def beside_plan(
+    measured: Requests, predicted: Requests, deployment: Deployment, *, instances: int, router: str, clients: int | None = None
+) -> RunBesidePlan:
+    """Lay a run beside its replay.
+
+    The intervals are those of predictions of an open loop, since a replay is one. They have no noise of a finite run: both
+    sides have the same requests at the same moments.
+
+    Args:
+        measured: the record of the run.
+        predicted: what ``replay`` made of it.
+        deployment, instances, router: that it was simulated on.
+        clients: of the closed loop that the run was; None for an open loop, or where it is not known.
+    """
+    from tonnage.perf.ranges import marks
+
+    done = measured.status == COMPLETED
+    regime = regime_of(deployment, isl=float(measured.isl[done].mean()), osl=float(measured.osl[done].mean()))
+    ours, theirs = summarize(measured), summarize(predicted)
+    values = {name: getattr(getattr(theirs, metric), statistic) for metric, statistic, name in _columns() if metric in SURE}
+    intervals = intervals_of({name: value for name, value in values.items() if value is not None}, regime)
+    return RunBesidePlan(
+        deployment=deployment,
+        instances=instances,
+        router=router if instances > 1 else "",
+        requests=len(predicted),
+        metrics=tuple(_metrics(ours, theirs, intervals)),
+        notes=tuple(_notes(measured, predicted, clients)),
+        marks=marks(deployment),
+    )
+
+
+def _columns() -> Iterator[tuple[str, str, str]]:
+    """Each metric and statistic, with the name of the column that its errors are kept under."""
+    for metric in ("ttft_ms", "tpot_ms", "itl_ms", "e2e_ms"):
+        for statistic in STATISTICS:
+            yield metric, statistic, metric if statistic == "mean" else f"{metric.removesuffix('_ms')}_{statistic}_ms"
+
+
+def _metrics(ours: Summary, theirs: Summary, intervals: dict[str, tuple[float, float]]) -> Iterator[MetricBeside]:
+    for metric, statistic, name in _columns():
+        pair = (getattr(getattr(each, metric), statistic) for each in (ours, theirs))
+        measured, predicted = (math.nan if value is None else float(value) for value in pair)
+        low, high = intervals.get(name, (math.nan, math.nan))
+        yield MetricBeside(metric=metric, statistic=statistic, measured=measured, predicted=predicted, low=low, high=high)
+    for metric in RATES:
+        yield MetricBeside(metric=metric, statistic="mean", measured=getattr(ours, metric), predicted=getattr(theirs, metric))
+
+
+def _notes(measured: Requests, predicted: Requests, clients: int | None) -> Iterator[str]:
+    """Where the two were not given the same."""
+    left = 1 - len(predicted) / len(measured)
+    if left > FEW:
+        yield f"{left:.1%} of the requests of the run did not complete and are not replayed"
+    rejected = int((predicted.status == REJECTED).sum())
+    if rejected:
+        yield f"{rejected:,} of {len(predicted):,} requests would be rejected by the planned deployment: they never fit into it"
+    prompts = int(measured.isl.sum())
+    cached = int(measured.cached_tokens.clip(min=0).sum()) / prompts if prompts else 0.0
+    if cached > FEW:
+        yield f"{cached:.1%} of the prompt tokens of the run were found in a prefix cache; the replay computes them all"
+    if clients is not None:
+        yield (
+            f"the run was a closed loop of {clients:,} clients; its due times are replayed as an open loop, so that a prediction slower "
+            "than the measurement has a queue that those clients would not have let grow"
+        )

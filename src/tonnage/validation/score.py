@@ -11,23 +11,228 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tonnage.errors import InputError, UnknownName, option
-from tonnage.perf.calibrated_terms import calibration_mark
+from tonnage.errors import InputError, UnknownName, in_python, option
 from tonnage.perf.external.measured_steps import check_source, reduction, source_mark
 from tonnage.perf.prediction_error import intervals_of, regime_of
+from tonnage.perf.residuals import Regime
+from tonnage.perf.terms_file import calibration_mark
 from tonnage.results.points import is_steady
+from tonnage.results.table import MEASURES
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.step_times import StepSource, owner_of
 from tonnage.spec.workload import MANY_CLIENTS
-from tonnage.validation.errors import SCORED, Errors, errors_of
-from tonnage.validation.measured_table import Measured, MeasuredTable, measured_table
-from tonnage.validation.point import Point
-from tonnage.validation.score_report import ScoreReport
-from tonnage.validation.scored_row import ScoredRow, Skipped
+from tonnage.validation.predict import Measured, MeasuredTable, Point, measured_table
+from tonnage.validation.reasons import cache_group, reason
+
+# How far predictions are off, in percent of the measured values, by metric.
+
+
+SCORED = tuple(name for name in MEASURES if name not in ("request_rate", "window_s"))
+"""The measured columns that are compared, in their order."""
+
+Errors = dict[str, "ErrorOf"]
+"""By the name of the measured column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorOf:
+    """How far the predictions of one metric are off, in percent of the measured values.
+
+    Attributes:
+        mape: mean of the sizes of the errors.
+        median_ape: median of these sizes.
+        bias: mean of the errors with their signs.
+        n: how many errors there are.
+    """
+
+    mape: float
+    median_ape: float
+    bias: float
+    n: int
+
+    def to_json(self) -> dict[str, float | int]:
+        """By name."""
+        return {"mape": self.mape, "median_ape": self.median_ape, "bias": self.bias, "n": self.n}
+
+
+def errors_of(rows: Iterable[Mapping[str, float]]) -> Errors:
+    """The errors over some rows by metric, in the order of the columns; a metric that no row has is absent.
+
+    Args:
+        rows: the signed relative errors of each row by column, in percent.
+    """
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        for name, error in row.items():
+            found.setdefault(name, []).append(error)
+    return {
+        name: ErrorOf(
+            mape=statistics.fmean(map(abs, found[name])),
+            median_ape=statistics.median(map(abs, found[name])),
+            bias=statistics.fmean(found[name]),
+            n=len(found[name]),
+        )
+        for name in SCORED
+        if name in found
+    }
+
+
+def errors_json(errors: Errors) -> dict[str, dict[str, float | int]]:
+    """The errors as JSON values."""
+    return {name: error.to_json() for name, error in errors.items()}
+
+
+# A measured row beside its prediction.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoredRow:
+    """One row that was predicted.
+
+    Attributes:
+        line: its number in the file, or its position, from 1.
+        point: the row with its names looked up.
+        measured, predicted: values by column, for the columns that were measured.
+        steady: False for a closed loop that was not steady.
+        intervals: by column, the bounds between which the measurement was expected with a probability of 80 %.
+    """
+
+    line: int
+    point: Point
+    measured: dict[str, float]
+    predicted: dict[str, float]
+    steady: bool
+    intervals: dict[str, tuple[float, float]]
+
+    @property
+    def errors(self) -> dict[str, float]:
+        """Signed relative error by column, in percent."""
+        return {name: 100.0 * (self.predicted[name] / value - 1.0) for name, value in self.measured.items() if name in self.predicted}
+
+    @property
+    def group(self) -> dict[str, str]:
+        """What the row belongs to, by kind of group."""
+        d, p = self.point.deployment, self.point
+        regime, cache = self.regime, cache_group(p)
+        split = d.parallelism
+        stages = f" pp{split.pp}" if split.pp > 1 else ""
+        name = " × ".join((d.model.name, d.gpu.name, d.precision.name, f"{split.label}{stages}"))
+        family = "mla" if d.model.has_latent_cache else "moe" if d.model.is_moe else "dense"
+        return {
+            "family": family,
+            "model": d.model.name,
+            "gpu": d.gpu.name,
+            "precision": d.precision.name,
+            "tp": str(d.parallelism.tp),
+            "engine": d.engine,
+            "load": p.load,
+            "lengths": f"{p.isl}/{p.osl}",
+            "regime": regime.load if regime.load == "open" else f"{regime.load}, {regime.mix}",
+            **({"cache": cache} if cache else {}),
+            "deployment": name,
+        }
+
+    @property
+    def regime(self) -> Regime:
+        """The regime of errors that the row belongs to."""
+        p = self.point
+        return regime_of(p.deployment, isl=p.isl, osl=p.osl, batch=p.batch, clients=p.concurrency)
+
+    @property
+    def worst_metric(self) -> str:
+        """The metric with the largest error; empty where nothing was compared."""
+        return max(self.errors, key=lambda name: abs(self.errors[name]), default="")
+
+    @property
+    def reason(self) -> str:
+        """What decides that metric, and what of it was not fitted, in words."""
+        return reason(self.point, self.worst_metric, steady=self.steady)
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as JSON values: its place, what was measured, and its numbers."""
+        p = self.point
+        load = {"batch": p.batch, "concurrency": p.concurrency, "request_rate": p.request_rate}
+        where = {kind: self.group[kind] for kind in ("model", "gpu", "precision", "engine")}
+        return {
+            "line": self.line,
+            **where,
+            "tp": p.deployment.parallelism.tp,
+            **({"pp": p.deployment.parallelism.pp} if p.deployment.parallelism.pp > 1 else {}),
+            **p.deployment.parallelism.further,
+            "isl": p.isl,
+            "osl": p.osl,
+            **{name: value for name, value in load.items() if value is not None},
+            "steady": self.steady,
+            "errors": self.errors,
+            "measured": self.measured,
+            "predicted": {name: self.predicted[name] for name in self.errors},
+            "intervals": {name: list(bounds) for name, bounds in self.intervals.items()},
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """A row that could not be predicted, and why."""
+
+    line: int
+    reason: str
+
+
+# How good the predictions of a measured table are.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreReport:
+    """How good the predictions of a measured table are.
+
+    Attributes:
+        rows, predicted: how many rows the table has, and how many of them were predicted.
+        overall: errors over all predicted rows.
+        steady, not_steady: the same over the steady rows and over the others.
+        coverage: share of the measured values inside their 80 % intervals, in percent, by metric.
+        groups: errors by kind of group (family, model, gpu, precision, tp, engine, load, lengths, regime, cache, deployment) and name.
+        worst: the rows with the largest error of any metric, largest first.
+        unknown: names that are in no catalog, by kind ("model", "GPU", …), with the number of rows that have them.
+        skipped: the rows that were not predicted.
+        remarks: what was left out of account, one sentence each; options in them are not spelled yet.
+        apart: reports of rows of another kind, by the name of the kind; nothing above counts these rows.
+    """
+
+    rows: int
+    predicted: int
+    overall: Errors
+    steady: Errors
+    not_steady: Errors
+    coverage: dict[str, float]
+    groups: dict[str, dict[str, Errors]]
+    worst: tuple[ScoredRow, ...]
+    unknown: dict[str, dict[str, int]]
+    skipped: tuple[Skipped, ...]
+    remarks: tuple[str, ...] = ()
+    apart: Mapping[str, ScoreReport] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON values."""
+        return {
+            "rows": self.rows,
+            "predicted": self.predicted,
+            "overall": errors_json(self.overall),
+            "steady": errors_json(self.steady),
+            "not_steady": errors_json(self.not_steady),
+            "coverage": self.coverage,
+            "groups": {kind: {name: errors_json(e) for name, e in named.items()} for kind, named in self.groups.items()},
+            "worst": [row.to_json() for row in self.worst],
+            "unknown": self.unknown,
+            "skipped": [{"line": s.line, "reason": s.reason} for s in self.skipped],
+            "remarks": list(map(in_python, self.remarks)),
+            **({"apart": {kind: report.to_json() for kind, report in self.apart.items()}} if self.apart else {}),
+        }
+
 
 Progress = Callable[[int, int, str], None]
 """Takes the rows done, the rows in all, and what was predicted last."""

@@ -7,9 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tonnage.spec.deployment import LimitMetric
-from tonnage.watch.buckets import Buckets, together
-from tonnage.watch.counts import Counts
-from tonnage.watch.reading import BROKEN, Reading
+from tonnage.watch.reading import BROKEN, Buckets, Counts, Reading, together
 
 METRICS: tuple[LimitMetric, ...] = ("ttft", "itl", "tpot", "e2e")
 

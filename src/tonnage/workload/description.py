@@ -2,21 +2,242 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
+from tonnage.spec.lengths import Lengths, parse_lengths
+from tonnage.spec.workload import LEAST_CV, MOST_CV, OpenLoop, unit_gaps
 from tonnage.units import NS_PER_S
-from tonnage.workload.burstiness import Burstiness, burstiness
-from tonnage.workload.fitted_arrivals import FittedArrivals, fitted_arrivals
-from tonnage.workload.fitted_lengths import FittedLengths, fitted_lengths
+from tonnage.workload.burstiness import Burstiness, Spread, burstiness, kolmogorov_smirnov, spread
 from tonnage.workload.limits import EngineLimits, KvGain, engine_limits
 from tonnage.workload.sharing import Sharing, sharing
-from tonnage.workload.spread import Spread, spread
 from tonnage.workload.traffic import Traffic
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+# Finds the distribution, of those that a scenario takes, that reproduces lengths which were seen. Every candidate is drawn from as the
+# simulator draws (``Lengths.draw``), with a fixed seed, and what comes is held against what was seen: mean, p50, p90, p95 and p99, and
+# the Kolmogorov-Smirnov distance. A candidate fits where none of these five is off by more than 10 %, and where its 99.9th percentile is
+# not far beyond the longest length that was seen. Of several that fit, the one with the smallest distance is taken.
+
+
+TOLERANCE = 0.10
+"""Relative error of a mean or percentile up to which a distribution fits."""
+
+DRAWS = 100_000
+"""Lengths that are drawn of a candidate; their own p99 then lies within about 1 % of the distribution's."""
+
+SEED = 0
+
+Z95 = 1.6449
+"""Standard deviations to the 95th percentile of a normal distribution."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedLengths:
+    """A distribution beside the lengths that it is to reproduce.
+
+    Attributes:
+        written: as a scenario writes it, such as "lognormal:2000,500".
+        seen, drawn: mean and percentiles of the lengths that were seen and of those that it draws, in tokens.
+        error: the largest relative error of mean, p50, p90, p95 and p99.
+        distance: Kolmogorov-Smirnov distance, from 0 (alike) to 1.
+    """
+
+    written: str
+    seen: Spread
+    drawn: Spread
+    error: float
+    distance: float
+
+    @property
+    def fits(self) -> bool:
+        """Whether mean and percentiles are reproduced within 10 %, and no lengths are drawn far beyond those that were seen."""
+        return self.error <= TOLERANCE and not self.overshoots
+
+    @property
+    def overshoots(self) -> bool:
+        """Whether its 99.9th percentile exceeds the longest length that was seen by more than 10 %: a model may not take such requests."""
+        return self.lengths.longest > (1 + TOLERANCE) * self.seen.most
+
+    @property
+    def lengths(self) -> Lengths:
+        """The distribution itself."""
+        return parse_lengths(self.written, "the fitted lengths")
+
+    def to_json(self) -> dict[str, Any]:
+        """The distribution as a scenario writes it, and how well it fits."""
+        return {
+            "distribution": self.written,
+            "fits": self.fits,
+            "largest_error": self.error,
+            "overshoots": self.overshoots,
+            "ks_distance": self.distance,
+        }
+
+
+def fitted_lengths(values: NDArray[np.int64]) -> FittedLengths:
+    """The candidate that comes nearest: the nearest of those that fit, else the one with the smallest largest error."""
+    seen = spread(values)
+    found = [_compared(written, seen, values) for written in dict.fromkeys(_candidates(values, seen))]
+    fitting = [one for one in found if one.fits]
+    return min(fitting, key=lambda one: one.distance) if fitting else min(found, key=lambda one: (one.error, one.distance))
+
+
+def _compared(written: str, seen: Spread, values: NDArray[np.int64]) -> FittedLengths:
+    import numpy as np
+
+    drawn = parse_lengths(written, "the fitted lengths").draw(DRAWS, np.random.default_rng(SEED))
+    found = spread(drawn)
+    distance = kolmogorov_smirnov(values, drawn)
+    return FittedLengths(written=written, seen=seen, drawn=found, error=seen.farthest(found), distance=distance)
+
+
+def _candidates(values: NDArray[np.int64], seen: Spread) -> Iterator[str]:
+    """Distributions whose parameters follow from the values: by likelihood, by moments, and by percentiles."""
+    yield f"{max(1, round(seen.mean))}"
+    if seen.least == seen.most:
+        return
+    yield f"normal:{seen.mean:.5g},{seen.std:.5g}"
+    yield f"uniform:{seen.least:.0f}-{seen.most:.0f}"
+    for plus in dict.fromkeys((0, int(seen.least) - 1, int(seen.least) // 2)):
+        yield from _lognormals(values, plus)
+
+
+def _lognormals(values: NDArray[np.int64], plus: int) -> Iterator[str]:
+    """Lognormal distributions on top of a fixed part of ``plus`` tokens, which is below the least length."""
+    import numpy as np
+
+    own = values - plus
+    logs = np.log(own)
+    yield from _lognormal(math.exp(float(logs.mean() + logs.var() / 2)), math.sqrt(math.expm1(float(logs.var()))), plus)
+    yield from _lognormal(float(own.mean()), float(own.std() / own.mean()), plus)
+    p50, p95 = (float(v) for v in np.percentile(own, (50, 95)))
+    sigma = math.log(p95 / p50) / Z95
+    yield from _lognormal(p50 * math.exp(sigma * sigma / 2), math.sqrt(math.expm1(sigma * sigma)), plus)
+
+
+def _lognormal(mean: float, cv: float, plus: int) -> Iterator[str]:
+    """Mean and coefficient of variation as a scenario writes them; nothing where they are out of its range."""
+    if mean >= 1 and cv > 1e-4 and mean * cv < 1e7:
+        yield f"lognormal:{mean:.5g},{mean * cv:.5g}{f'+{plus}' if plus else ''}"
+
+
+# Finds the arrival process, of those that a scenario takes, that reproduces arrivals which were seen. Evenly spaced, Poisson and gamma
+# arrivals are tried. One of them fits where mean, p50, p90, p95 and p99 of its gaps lie within 10 % of those that were seen, and where
+# its counts vary as much over 10 s and 60 s. The latter sets traffic with a drifting rate apart: its gaps may be those of Poisson
+# arrivals, while its minutes vary many times more. Where none fits, the moments themselves are kept.
+
+
+ARRIVAL_DRAWS = 200_000
+"""Gaps that are drawn of a candidate."""
+
+NOTHING = 0.001
+"""Gaps are compared relative to this share of the mean gap at least: shorter ones are alike."""
+
+SIGMAS = 3.0
+"""Standard errors of an index of dispersion, beyond the 10 %, up to which it agrees."""
+
+EVEN = 0.01
+"""Coefficient of variation below which arrivals are evenly spaced."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FittedArrivals:
+    """An arrival process beside the arrivals that it is to reproduce.
+
+    Attributes:
+        process: "constant", "poisson", "gamma", or "trace" where none of them fits.
+        cv: of gamma arrivals; None elsewhere.
+        rate: mean requests per second.
+        error: the largest relative error of mean and percentiles of the gaps; of the nearest process where none fits.
+        dispersion_error: seen over drawn index of dispersion, of the width at which they differ most; None where no width was judged.
+        disagreement: why the nearest process does not fit, "gaps" or "counts"; empty where one fits.
+        nearest: the process that ``error`` is of.
+    """
+
+    process: Literal["constant", "poisson", "gamma", "trace"]
+    cv: float | None
+    rate: float
+    error: float
+    dispersion_error: float | None
+    disagreement: Literal["", "gaps", "counts"]
+    nearest: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The process and how well it, or the nearest one, fits."""
+        return {
+            "process": self.process,
+            "cv": self.cv,
+            "mean_rps": self.rate,
+            "nearest": self.nearest,
+            "largest_error": self.error,
+            "dispersion_ratio": self.dispersion_error,
+            "disagreement": self.disagreement or None,
+        }
+
+
+def fitted_arrivals(seen: Burstiness) -> FittedArrivals:
+    """The simplest process that fits: evenly spaced, then Poisson, then gamma; else the trace itself."""
+    cv = min(max(seen.cv, LEAST_CV), MOST_CV)
+    rate = 1 / seen.gaps.mean
+    candidates = (
+        *((OpenLoop(rate=rate, process="constant"),) if cv <= EVEN else ()),
+        OpenLoop(rate=rate, process="poisson"),
+        OpenLoop(rate=rate, process="gamma", cv=cv),
+    )
+    found = [_compared_arrivals(one, seen) for one in candidates]
+    fitting = next((one for one in found if not one.disagreement), None)
+    if fitting is not None:
+        return fitting
+    nearest = min(found, key=lambda one: (one.disagreement == "gaps", one.error))
+    return FittedArrivals(
+        process="trace",
+        cv=None,
+        rate=rate,
+        error=nearest.error,
+        dispersion_error=nearest.dispersion_error,
+        disagreement=nearest.disagreement,
+        nearest=nearest.nearest,
+    )
+
+
+def _compared_arrivals(arrivals: OpenLoop, seen: Burstiness) -> FittedArrivals:
+    import numpy as np
+
+    drawn = _drawn(arrivals, np.random.default_rng(SEED))
+    error = seen.gaps.farthest(drawn.gaps, NOTHING * seen.gaps.mean)
+    ratios = [
+        (one.index / other.index, _allowed(one.intervals, other.intervals))
+        for one, other in zip(seen.dispersion, drawn.dispersion, strict=True)
+        if one.width_s > 1 and one.index and other.index
+    ]
+    off = max(ratios, key=lambda one: abs(math.log(one[0])), default=None)
+    apart = any(not 1 - allowed <= ratio <= 1 + allowed for ratio, allowed in ratios) and arrivals.process != "constant"
+    return FittedArrivals(
+        process=arrivals.process,
+        cv=arrivals.cv if arrivals.process == "gamma" else None,
+        rate=arrivals.rate,
+        error=error,
+        dispersion_error=None if off is None else off[0],
+        disagreement="gaps" if error > TOLERANCE else "counts" if apart else "",
+        nearest=arrivals.process if arrivals.process != "gamma" else f"gamma arrivals with a CV of {arrivals.cv:.3g}",
+    )
+
+
+def _drawn(arrivals: OpenLoop, rng: np.random.Generator) -> Burstiness:
+    gaps: NDArray[np.float64] = unit_gaps(arrivals, ARRIVAL_DRAWS, rng) / arrivals.rate
+    return burstiness(gaps.cumsum())
+
+
+def _allowed(seen: int, drawn: int) -> float:
+    """By how much two indices may differ: 10 %, and three standard errors of sqrt(2 / intervals) each."""
+    return TOLERANCE + SIGMAS * math.sqrt(2 / seen + 2 / drawn)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,7 @@ from typing import Any
 
 from tonnage.spec.scenario import DemandAsked, LengthsAsked, Scenario, SearchAsked
 from tonnage.units import NS_PER_S
-from tonnage.workload.description import Description
-from tonnage.workload.fitted_lengths import FittedLengths
+from tonnage.workload.description import Description, FittedLengths
 
 CORRELATED = 0.1
 """Rank correlation from which on prompts and outputs are drawn together."""

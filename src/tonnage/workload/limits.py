@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tonnage.workload.spread import Spread
+from tonnage.workload.burstiness import Spread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

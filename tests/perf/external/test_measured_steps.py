@@ -9,7 +9,7 @@ from tonnage.errors import InputError
 from tonnage.perf.external import aiconfigurator
 from tonnage.perf.external.measured_steps import check_source, checked_source, reduction, source_mark
 from tonnage.perf.memory import memory_plan
-from tonnage.perf.provenance import marks
+from tonnage.perf.ranges import marks
 from tonnage.perf.step import step_seconds
 from tonnage.perf.terms import client_turnaround_s, step_model
 from tonnage.simulator.kernel import run_recorded

@@ -15,7 +15,7 @@ from tonnage.plan.fleet import AtPeak
 from tonnage.plan.plan import Plan
 from tonnage.report.drawing.figure import Bars, Figure, Plot, Tornado
 from tonnage.report.plans import figures
-from tonnage.results.latencies import Latencies
+from tonnage.results.metrics import Latencies
 
 FIGURES: dict[str, Callable[[Plan], Figure | None]] = {
     "curve": figures.curve,

@@ -40,7 +40,7 @@ from tonnage.report.plans.routers import router_text
 from tonnage.report.plans.screen import BRIEF, MOST, answer_rows, brief_lines, quiet_lines, screen
 from tonnage.report.plans.sensitivity import riskiest_text
 from tonnage.report.writers.terminal import terminal
-from tonnage.results.latencies import Latencies
+from tonnage.results.metrics import Latencies
 
 SURE = Confidence(asked=0.8, meets=0.876, systems={"50": 4, "80": 5, "95": None}, step_factors={}, metric="ttft_ms")
 UNSURE = replace(SURE, systems={"50": 4, "80": None, "95": None}, meets=0.6)

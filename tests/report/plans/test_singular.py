@@ -8,7 +8,7 @@ from tonnage.plan.fleet import FleetCheck, FleetRun
 from tonnage.plan.limit import Breach, Limit
 from tonnage.report.plans.confidence import fleet_check_text
 from tonnage.report.plans.question import demand_text
-from tonnage.results.latencies import Latencies
+from tonnage.results.metrics import Latencies
 from tonnage.sizing.demand import demand_of
 
 NOTHING = Latencies()

@@ -15,7 +15,7 @@ from tonnage.plan.use_cases import Arrangement, CaseAtPeak, NotShared, PoolSyste
 from tonnage.report.plans.screen import BRIEF, MOST
 from tonnage.report.plans.use_cases import brief_lines, use_cases_screen, use_cases_text
 from tonnage.report.writers.terminal import WIDEST, terminal
-from tonnage.results.latencies import Latencies
+from tonnage.results.metrics import Latencies
 
 LIMITS = (Limit(metric="ttft", statistic="p95", milliseconds=500.0), Limit(metric="itl", statistic="p99", milliseconds=62.5))
 SEEN = Latencies(mean=101.0, p95=201.0)

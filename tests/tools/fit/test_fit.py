@@ -6,10 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tonnage.calibration.loaded_rows import LoadedRows
-from tonnage.calibration.residuals import robust
-from tonnage.calibration.rows import errors
-from tonnage.calibration.static_rows import StaticRows
+from tonnage.calibration.rows import LoadedRows, StaticRows, errors, robust
 from tonnage.errors import InputError
 from tonnage.perf.terms_file import shipped
 from tools.fit.data import CURVE, FILES, curve_rows

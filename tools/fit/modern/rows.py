@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tonnage.calibration.residuals import column
+from tonnage.calibration.rows import column
 from tonnage.errors import DoesNotFit, InputError
 from tonnage.perf.memory import memory_plan
 from tonnage.spec.catalog import find_gpu, find_model

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tonnage.validation.load import Load
-from tonnage.validation.measured_table import MeasuredTable
-from tonnage.validation.point import Point
-from tonnage.validation.predict import predict
+from tonnage.validation.predict import Load, MeasuredTable, Point, predict
 from tools.fit.modern.rows import ModernRows, select_modern
 
 

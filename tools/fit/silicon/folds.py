@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tonnage.calibration.residuals import Terms
-from tonnage.calibration.rows import errors
+from tonnage.calibration.rows import Terms, errors
 from tonnage.spec.catalog import find_engine
-from tonnage.validation.point import Point
+from tonnage.validation.predict import Point
 from tools.fit.residuals import HeldOut, held_out_rows
 from tools.fit.silicon.sample import Row
 from tools.fit.silicon.silicon_rows import SiliconRows

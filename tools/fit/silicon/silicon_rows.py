@@ -12,12 +12,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tonnage.calibration.loaded_rows import LoadedRows
+from tonnage.calibration.rows import LoadedRows
 from tonnage.perf.memory import MemoryPlan
 from tonnage.perf.step import StepModel
 from tonnage.spec.workload import ClosedLoop, Lengths, Workload
-from tonnage.validation.load import ROUNDS
-from tonnage.validation.point import Point, read_point
+from tonnage.validation.predict import ROUNDS, Point, read_point
 from tools.fit.silicon.sample import Row
 
 LIKE_PROMPTS, LIKE_DECODES, LIKE_MIXED, LEAST = 1.12, 1.2, 1.5, 1e-9

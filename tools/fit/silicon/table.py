@@ -14,10 +14,7 @@ from pathlib import Path
 
 from tonnage.errors import InputError
 from tonnage.perf.external.aiconfigurator import PACKAGE
-from tonnage.validation.load import Load
-from tonnage.validation.measured_table import MeasuredTable
-from tonnage.validation.point import Point, read_point
-from tonnage.validation.predict import decoding, predict
+from tonnage.validation.predict import Load, MeasuredTable, Point, decoding, predict, read_point
 from tools.fit.evidence import UNEXPLAINED
 from tools.fit.silicon.decode_pools import select_decode_pools
 from tools.fit.silicon.dense_rows import select

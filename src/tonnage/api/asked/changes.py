@@ -47,7 +47,7 @@ def autoscale_of(text: str, deployment: Deployment) -> Autoscale:
     Raises:
         InputError: naming what is wrong.
     """
-    from tonnage.perf.start import BOOT_S, LINK_BYTES_S, start_seconds
+    from tonnage.perf.pipeline import BOOT_S, LINK_BYTES_S, start_seconds
 
     where = option("autoscale")
     given = _given(text, SCALE, where, SCALE_EXAMPLE)

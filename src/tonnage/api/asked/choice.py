@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.api.asked.aims import aim_of, reserve_of
-from tonnage.cost.candidates import Outlay, outlay
 from tonnage.cost.cost import traffic_of
-from tonnage.cost.planned import catalog_id
+from tonnage.cost.planned import Outlay, catalog_id, outlay
 from tonnage.errors import InputError, option
 from tonnage.plan.candidate import Candidate, by_gpus_needed, mean_latency
 from tonnage.plan.fleet import footprint

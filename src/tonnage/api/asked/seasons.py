@@ -43,7 +43,7 @@ def seasons_of(text: str, deployment: Deployment) -> Seasons:
     Raises:
         InputError: naming what is wrong.
     """
-    from tonnage.perf.start import start_seconds
+    from tonnage.perf.pipeline import start_seconds
 
     by_hour, deployments, contexts = [0] * HOURS_PER_DAY, [deployment], [deployment.model.max_context]
     times: dict[str, float] = {}

@@ -43,8 +43,8 @@ def watch(
     from tonnage.spec.catalog import find_engine
     from tonnage.units import parse_duration
     from tonnage.watch.expected import Predictor
-    from tonnage.watch.look import Watcher
-    from tonnage.watch.pages import PATH, Pages
+    from tonnage.watch.reading import PATH, Pages
+    from tonnage.watch.watched import Watcher
 
     if not urls:
         raise InputError(f"{option('url')}: nothing to watch is given; name an instance or a gateway, such as http://127.0.0.1:8000")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tonnage.errors import InputError
-from tonnage.results.columns import shown
+from tonnage.results.table import shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

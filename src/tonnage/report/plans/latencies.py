@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate
     from tonnage.plan.fleet import AtPeak
     from tonnage.plan.limit import Bound, Breach, Limit
-    from tonnage.results.latencies import Latencies
+    from tonnage.results.metrics import Latencies
 
 METRICS = ("ttft", "itl", "tpot", "e2e")
 BOUNDS = {"saturation": "saturation", "throughput": "throughput", "highest-measured": "the highest throughput measured"}

@@ -11,7 +11,7 @@ from tonnage.report.document import Facts, Section, Table, Text
 from tonnage.report.numbers import number, percent, plain, whole
 from tonnage.report.plans.latencies import limit_text
 from tonnage.report.plans.routers import NAMES
-from tonnage.results.invalid_runs import InvalidRun
+from tonnage.results.measured_files import InvalidRun
 
 if TYPE_CHECKING:
     from tonnage.plan.plan import Plan

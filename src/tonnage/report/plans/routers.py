@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tonnage.plan.fleet import BehindRouter
     from tonnage.plan.limit import Limit
     from tonnage.plan.sensitivity import PrefixCache
-    from tonnage.results.latencies import Latencies
+    from tonnage.results.metrics import Latencies
     from tonnage.spec.deployment import LimitMetric, Statistic
 
 NAMES = {"random": "random choice", "round-robin": "round robin", "session": "session affinity"}

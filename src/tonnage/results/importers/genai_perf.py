@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError
-from tonnage.results.columns import Column, find_column, shown
 from tonnage.results.folder_files import files_below
-from tonnage.results.table import checked_count, checked_measure, filled_text, measured_rows, parse_number
+from tonnage.results.table import Column, checked_count, checked_measure, filled_text, find_column, measured_rows, parse_number, shown
 
 REPORTS = ("*_genai_perf.json", "profile_export_aiperf.json", "*_genai_perf.csv", "profile_export_aiperf.csv")
 _CONCURRENCY = re.compile(r"concurrency[_-]?(\d{1,6})(?!\d)", re.IGNORECASE)

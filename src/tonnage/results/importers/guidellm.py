@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tonnage.errors import InputError
-from tonnage.results.columns import shown
 from tonnage.results.json_format import JsonFormat, Point
 from tonnage.results.json_values import count_at, inside, measure_at
+from tonnage.results.table import shown
 
 LATENCIES = {"time_to_first_token_ms": ("ttft", 1.0), "inter_token_latency_ms": ("tpot", 1.0), "request_latency": ("e2e", 1e3)}
 PERCENTILES = ("p50", "p90", "p95", "p99")

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tonnage.errors import InputError
-from tonnage.results.columns import shown
 from tonnage.results.json_format import JsonFormat, Point
 from tonnage.results.json_values import count_at, inside, measure_at, number_at
+from tonnage.results.table import shown
 
 LATENCIES = {
     "e2e": ("performance", "request_latency_percentiles_ms"),

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tonnage.errors import InputError
-from tonnage.results.columns import shown
 from tonnage.results.json_format import JsonFormat, Point
 from tonnage.results.json_values import count_at, inside, measure_at, number_at
+from tonnage.results.table import shown
 
 LATENCIES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2e"}
 STATISTICS = {"mean": "", "median": "_p50", "p90": "_p90", "p95": "_p95", "p99": "_p99"}

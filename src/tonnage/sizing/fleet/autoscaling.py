@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from tonnage.perf.start import start_seconds
+from tonnage.perf.pipeline import start_seconds
 from tonnage.plan.autoscaling import Autoscaling, Proposal
 from tonnage.simulator.autoscaler import Autoscale
 from tonnage.sizing.fleet.fleet_over_hours import FleetOverHours, Outcome

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from tonnage.plan.autoscaling import Held, LimitOverHours, OverHours
 from tonnage.plan.limit import limit_of
-from tonnage.results.metrics import summarize
-from tonnage.results.violations import violations
+from tonnage.results.metrics import summarize, violations
 from tonnage.simulator.changes import NO_CHANGES, Changes
 from tonnage.simulator.kernel.fleet import run_fleet
 from tonnage.sizing.loads.limits import statistic_s

@@ -25,8 +25,7 @@ from tonnage.perf.residuals import shipped_residuals
 from tonnage.plan.candidate import BESIDE
 
 if TYPE_CHECKING:
-    from tonnage.perf.regime import Regime
-    from tonnage.perf.residuals import Residuals
+    from tonnage.perf.residuals import Regime, Residuals
     from tonnage.plan.limit import Bound
     from tonnage.sizing.question import Question
     from tonnage.spec.deployment import Deployment, Limit, LimitMetric, Slo

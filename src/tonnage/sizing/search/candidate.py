@@ -9,13 +9,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tonnage.perf.pipeline import MARK
-from tonnage.perf.provenance import marks
+from tonnage.perf.ranges import marks
 from tonnage.plan.candidate import MOST_TIMES, Candidate, Confidence, percent_key
 from tonnage.plan.fleet import AtPeak
 from tonnage.plan.launch import Command, command
 from tonnage.plan.limit import SATURATION, Load
 from tonnage.plan.pool import Identity, MemoryPart, MemoryUse, Pool
-from tonnage.results.latencies import Latencies
+from tonnage.results.metrics import Latencies
 from tonnage.sizing.loads.confidence import levels, metric_of
 from tonnage.sizing.loads.instance import QUICK
 from tonnage.spec.catalog import accuracy_and_calibration, find_engine

@@ -10,8 +10,7 @@ from tonnage.perf.terms import step_model
 from tonnage.report.scored import scored_models
 from tonnage.report.writers.terminal import terminal
 from tonnage.validation.compare import compare
-from tonnage.validation.point import read_point
-from tonnage.validation.predict import decoding, predict
+from tonnage.validation.predict import decoding, predict, read_point
 from tools.fit.silicon.decode_pools import SPLIT, WORKERS, select_decode_pools
 from tools.fit.silicon.table import silicon_table
 

@@ -8,16 +8,15 @@ import pytest
 from tests.silicon_sample import NVIDIA, sample
 from tonnage.errors import InputError
 from tonnage.perf import step_terms as at
-from tonnage.perf.efficiencies import resolve
-from tonnage.perf.provenance import marks
+from tonnage.perf.ranges import marks
 from tonnage.perf.step import batch_seconds
 from tonnage.perf.step_terms import HOST_SEQUENCE
-from tonnage.perf.terms import coefficients, step_model
+from tonnage.perf.terms import coefficients, resolve, step_model
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.deployment import Parallelism
 from tonnage.spec.precision import find_precision
-from tonnage.validation.point import read_point
+from tonnage.validation.predict import read_point
 from tools.fit.silicon import streaming
 from tools.fit.silicon.dense import LATER, OUTGROWN, carried_over, refit
 from tools.fit.silicon.dense_rows import select

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from tonnage.calibration.rows import errors
-from tonnage.perf.efficiencies import resolve
+from tonnage.perf.terms import resolve
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.deployment import Parallelism
