@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.own_estimates import estimate
 from tonnage.perf.external.aiconfigurator import PACKAGE, installed_version
 from tonnage.perf.terms_file import shipped
-from tonnage.report.metric_names import METRICS as NAMES
+from tonnage.report.measured import METRICS as NAMES
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.step_times import AICONFIGURATOR, StepSource
 from tonnage.validation.predict import MeasuredTable, measured_table

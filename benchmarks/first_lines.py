@@ -23,7 +23,7 @@ from tonnage.api.size import ask
 from tonnage.plan.plan import Plan
 from tonnage.report.numbers import dollars, number
 from tonnage.report.plans.confidence import chance_text
-from tonnage.report.plans.latencies import used_text
+from tonnage.report.plans.question import used_text
 from tonnage.report.plans.screen import screen
 from tonnage.report.writers.terminal import terminal
 

@@ -44,13 +44,12 @@ from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
 from tonnage.plan.provenance import Measurement
 from tonnage.simulator.kernel import run
-from tonnage.sizing.loads.confidence import metric_of
+from tonnage.sizing.loads.confidence import metric_of, slower
 from tonnage.sizing.loads.runs import Runs
-from tonnage.sizing.loads.slower import slower
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.contender import Contender
-from tonnage.sizing.search.narrowed import narrowed
+from tonnage.sizing.search.search import narrowed
 from tonnage.spec.calibration import MULTIPLIERS, Calibration
 from tonnage.spec.catalog import find_engine
 from tonnage.validation.predict import RATES, read_point, reported_metrics, workload_of

@@ -16,7 +16,7 @@ from tonnage.api.asked.growth import growth_of, with_growth
 from tonnage.errors import InputError, InputErrors
 from tonnage.plan.demand import Ahead, Growth
 from tonnage.plan.plan import Plan
-from tonnage.report.plans.existing import growth_text
+from tonnage.report.plans.fleet import growth_text
 from tonnage.report.plans.plan_document import report
 from tonnage.report.writers.markdown import markdown
 from tonnage.sizing.demand import demand_of

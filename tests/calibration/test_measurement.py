@@ -19,7 +19,7 @@ from tonnage.cli.main import run
 from tonnage.plan.cost import YearlyCost
 from tonnage.plan.plan import Plan
 from tonnage.plan.provenance import FOLDER
-from tonnage.report.plans.measurement import measurement_section, measurement_text
+from tonnage.report.plans.confidence import measurement_section, measurement_text
 from tonnage.results.metrics import summarize
 from tonnage.results.store import write_run
 from tonnage.simulator.simulate import simulate_many

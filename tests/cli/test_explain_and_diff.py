@@ -15,7 +15,7 @@ import pytest
 from tonnage.cli.main import VERBS, run
 from tonnage.report.drawing.characters import HEIGHT, plot_text
 from tonnage.report.drawing.figure import Axis, Plot, Point, Rule, Series
-from tonnage.report.plans.plan_csv import HEADER
+from tonnage.report.plans.plan_document import HEADER
 
 ROOT = Path(__file__).parents[2]
 CHAT = str(ROOT / "examples" / "fleet" / "chat.yaml")

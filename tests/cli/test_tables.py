@@ -18,9 +18,9 @@ from tests.report.runs import example_run
 from tonnage.cli.main import run
 from tonnage.report.document import Block, Document, Drawing, Table
 from tonnage.report.plans.candidates import IDENTITY
-from tonnage.report.plans.saved import to_json
+from tonnage.report.plans.plan_document import to_json
 from tonnage.report.writers import terminal as writer
-from tonnage.report.writers.terminal_table import table_lines
+from tonnage.report.writers.terminal import table_lines
 from tonnage.results.store import json_text
 
 COLUMNS = (80, 100, 120)

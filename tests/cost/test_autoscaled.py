@@ -10,7 +10,7 @@ from tests.plan.candidates import candidate, plan_of
 from tonnage.cost.planned import with_rent
 from tonnage.plan.autoscaling import Autoscaling, Held, OverHours, Proposal
 from tonnage.plan.demand import Demand, DemandSource
-from tonnage.report.plans.autoscaling import autoscaling_text
+from tonnage.report.plans.fleet import autoscaling_text
 from tonnage.spec.catalog.price_list import catalog_prices
 
 DEMAND = Demand(peak_requests_per_second=4.0, sizing_requests_per_second=4.0, source=DemandSource(kind="profile"))

@@ -17,7 +17,7 @@ from tonnage.cost.where import compare
 from tonnage.errors import UnknownName
 from tonnage.plan.cost import HOURS_PER_YEAR, Serving, Traffic, WayCost
 from tonnage.plan.note import HostingLeftOut, NoCost
-from tonnage.report.plans.prices import cost_note_texts, no_cost_text
+from tonnage.report.plans.cost import cost_note_texts, no_cost_text
 from tonnage.sizing.demand import demand_of
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices

@@ -16,7 +16,7 @@ from tonnage.errors import InputError
 from tonnage.plan.cost import WAYS, Serving, Traffic
 from tonnage.plan.document import json_of
 from tonnage.plan.note import CourseWay, EstimatedPrice, NoProfile, NotComparable, OnlyPeakKnown, OwnedElectricity, SameAs
-from tonnage.report.plans.prices import cost_note_texts, course_way_text
+from tonnage.report.plans.cost import cost_note_texts, course_way_text
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Prices
 

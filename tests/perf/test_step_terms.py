@@ -14,8 +14,8 @@ from tonnage.perf.step import StepModel, step_seconds
 from tonnage.perf.step_terms import COEFFICIENTS, DURATIONS, LIMITS, PARTS, TERMS, StepTerm
 from tonnage.perf.vectorised_step import Steps, parts
 from tonnage.plan.plan import TERMS as EXPLAINED
-from tonnage.sizing.loads.slower import slower
-from tonnage.sizing.warnings import link_share
+from tonnage.sizing.loads.confidence import slower
+from tonnage.sizing.notes import link_share
 
 CONTENTS = (700, 2, 9, 900_000, 20_000)
 """A step of prompts and decodes."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from tonnage.report.demonstrated import demonstrated
+from tonnage.report.measured import demonstrated
 from tonnage.report.writers.terminal import terminal
 from tonnage.serve.demonstration import Beside, Demonstration, Failure
 

@@ -18,9 +18,8 @@ from tonnage.plan.autoscaling import Autoscaling, Held, OverHours
 from tonnage.plan.demand import Demand, DemandSource
 from tonnage.plan.plan import Plan
 from tonnage.simulator.autoscaler import Autoscale
-from tonnage.sizing.fleet import fleet_over_hours
-from tonnage.sizing.fleet.autoscaling import SHARES, Kind, Search, _fleet, autoscaling, first_load
-from tonnage.sizing.fleet.fleet_over_hours import FleetOverHours, hardest_hours
+from tonnage.sizing.fleet import autoscaling as fleet_over_hours
+from tonnage.sizing.fleet.autoscaling import SHARES, FleetOverHours, Kind, Search, _fleet, autoscaling, first_load, hardest_hours
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from tests.plan.candidates import candidate
 from tonnage.errors import InputError
 from tonnage.plan.candidate import Confidence
-from tonnage.sizing.fleet.availability import Failures
-from tonnage.sizing.fleet.standby import with_standby
+from tonnage.sizing.fleet.standby import Failures, with_standby
 
 FAILURES = st.builds(
     Failures,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tonnage.sizing.loads.balanced import balanced_trace
+from tonnage.sizing.loads.shared_load import balanced_trace
 from tonnage.spec.lengths import Pairs, parse_lengths
 from tonnage.spec.workload import OpenLoop, Trace, Workload
 

@@ -16,7 +16,7 @@ from tonnage.perf.prediction_error import regime_of
 from tonnage.plan.candidate import Candidate
 from tonnage.plan.plan import Plan
 from tonnage.plan.provenance import Beyond, ClosedLoopNearSaturation, OpenLoopNearSaturation, OutOfRange, Unmeasured
-from tonnage.report.plans.beyond import MOST, PARTS, RANGES, beyond_text
+from tonnage.report.plans.confidence import MOST, PARTS, RANGES, beyond_text
 from tonnage.report.plans.screen import brief_lines
 from tonnage.sizing.beyond import CLOSED_TIMES, GROWTH, STEADY, beyond, unmeasured
 from tonnage.sizing.loads.runs import Runs

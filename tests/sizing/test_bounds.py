@@ -6,9 +6,9 @@ import pytest
 
 from tests.questions import best, contender, contenders, question
 from tonnage.plan.reason import Behind, NeedsMoreGpus, Outdone
-from tonnage.report.plans.rejected import reason_text
-from tonnage.sizing.loads.bounds import MARGIN, rate_bound
+from tonnage.report.plans.candidates import reason_text
 from tonnage.sizing.loads.instance import SURE, Instance
+from tonnage.sizing.loads.ready import MARGIN, rate_bound
 from tonnage.sizing.loads.runs import Runs, saturation_rate
 from tonnage.sizing.search.aims import FewestGpus, MostLoad
 from tonnage.sizing.search.search import Search

@@ -11,12 +11,12 @@ from tonnage.errors import DoesNotFit
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.step import step_seconds
 from tonnage.plan.limit import SATURATION
-from tonnage.report.plans.latencies import bound_text
-from tonnage.report.plans.rejected import reason_text
+from tonnage.report.plans.candidates import reason_text
+from tonnage.report.plans.question import bound_text
 from tonnage.results.metrics import summarize
 from tonnage.sizing.loads.capacity import Capacity, find_capacity
 from tonnage.sizing.loads.instance import SURE, Instance, Traffic, middle
-from tonnage.sizing.loads.limits import worst_limit
+from tonnage.sizing.loads.load_scan import worst_limit
 from tonnage.sizing.loads.runs import Runs
 from tonnage.spec.deployment import Deployment, Slo, parse_speculation
 from tonnage.spec.workload import Lengths

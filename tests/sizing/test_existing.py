@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from tests.questions import best, question
 from tonnage.plan.demand import Existing
 from tonnage.plan.plan import Plan
-from tonnage.report.plans.existing import existing_text
-from tonnage.report.plans.latencies import bound_text
+from tonnage.report.plans.fleet import existing_text
+from tonnage.report.plans.question import bound_text
 from tonnage.sizing.fleet.existing import existing, months_left
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size

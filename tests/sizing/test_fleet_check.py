@@ -9,7 +9,7 @@ from tests.questions import best, contender, question
 from tonnage.plan.fleet import Fleet, FleetRun, fleet
 from tonnage.plan.limit import Breach, Limit
 from tonnage.report.plans.confidence import fleet_check_text
-from tonnage.report.plans.routers import routers_text
+from tonnage.report.plans.fleet import routers_text
 from tonnage.results.metrics import Latencies, summarize
 from tonnage.simulator.ranks import pooled, split_trace
 from tonnage.sizing.loads.fleet_check import check, fleet_seen

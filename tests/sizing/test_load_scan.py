@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from tests.questions import contender
 from tonnage.sizing.loads.instance import FEWEST, QUICK, SURE, Instance
-from tonnage.sizing.loads.limits import worst_limit
-from tonnage.sizing.loads.load_scan import CLEAR, Broken, Highest, LoadScan, between, on_lattice, place_of
+from tonnage.sizing.loads.load_scan import CLEAR, Broken, Highest, LoadScan, between, on_lattice, place_of, worst_limit
 from tonnage.sizing.loads.runs import Runs, Seen
 from tonnage.spec.deployment import Limit
 

@@ -9,13 +9,13 @@ from tests.questions import question
 from tonnage.perf.step import step_seconds
 from tonnage.plan.limit import THROUGHPUT
 from tonnage.plan.reason import TooSlowForJob
-from tonnage.report.plans.latencies import bound_text
 from tonnage.report.plans.notes import note_text
 from tonnage.report.plans.plan_document import full_text
+from tonnage.report.plans.question import bound_text
 from tonnage.report.writers.terminal import terminal
 from tonnage.results.metrics import Latencies
-from tonnage.sizing.loads import offline
-from tonnage.sizing.loads.offline import finish_s, makespan_s, most_within, queued
+from tonnage.sizing.loads import capacity
+from tonnage.sizing.loads.capacity import finish_s, makespan_s, most_within, queued
 from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
@@ -72,7 +72,7 @@ def test_the_finish_is_that_of_the_largest_share(requests: int) -> None:
 
 def test_the_finish_of_a_long_queue_is_on_the_same_line(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = ready(job()).instance
-    monkeypatch.setattr(offline, "SIMULATED", 2_000)
+    monkeypatch.setattr(capacity, "SIMULATED", 2_000)
     assert finish_s(instance, 6_000) == pytest.approx(makespan_s(queued(instance, 6_000)), rel=0.01)
 
 
@@ -102,7 +102,7 @@ def test_no_latency_of_a_backlog_is_told_as_a_users() -> None:
 def test_a_long_share_is_continued_in_a_straight_line(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = ready(job()).instance
     whole = most_within(instance, 100.0)
-    monkeypatch.setattr(offline, "SIMULATED", 2 * whole)
+    monkeypatch.setattr(capacity, "SIMULATED", 2 * whole)
     assert most_within(instance, 100.0) == pytest.approx(whole, rel=0.01)
 
 

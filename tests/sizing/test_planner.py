@@ -9,10 +9,10 @@ import tonnage
 from tonnage import api
 from tonnage.errors import InputError
 from tonnage.plan.plan import Plan
+from tonnage.report.plans.candidates import reason_text
 from tonnage.report.plans.explained import why_text
 from tonnage.report.plans.notes import percentile_text
 from tonnage.report.plans.plan_document import full_text, report
-from tonnage.report.plans.rejected import reason_text
 from tonnage.report.plans.screen import brief_lines
 from tonnage.report.writers.html import html
 from tonnage.report.writers.markdown import markdown

@@ -12,7 +12,7 @@ from tests.questions import question
 from tonnage.errors import InputErrors
 from tonnage.plan.plan import Plan
 from tonnage.simulator.steps import DECODE_SEQUENCES, PREFILL_TOKENS
-from tonnage.sizing.fleet.other_serving import pools_instead, together_instead
+from tonnage.sizing.fleet.routers import pools_instead, together_instead
 from tonnage.sizing.loads.instance import QUICK
 from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.loads.runs import Runs

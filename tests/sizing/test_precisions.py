@@ -11,9 +11,9 @@ from tonnage import api
 from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.perf.prediction_error import regime_of
-from tonnage.report.formats import formats
+from tonnage.report.facts import formats
+from tonnage.report.plans.candidates import reason_text
 from tonnage.report.plans.plan_document import full_text, report
-from tonnage.report.plans.rejected import reason_text
 from tonnage.report.writers.markdown import markdown
 from tonnage.report.writers.terminal import terminal
 from tonnage.sizing.planner import size

@@ -15,7 +15,7 @@ import tonnage
 from tests.questions import question
 from tonnage.errors import InputErrors
 from tonnage.plan.plan import Plan
-from tonnage.report.plans.routers import prefix_cache_text
+from tonnage.report.plans.fleet import prefix_cache_text
 from tonnage.simulator.reference import Engine
 from tonnage.simulator.shared_fleet import simulate_shared_fleet
 from tonnage.sizing.loads.fleet_check import fleet_record

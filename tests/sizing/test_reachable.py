@@ -9,7 +9,7 @@ import pytest
 
 from tests.questions import contenders, question
 from tonnage.plan.plan import Plan
-from tonnage.report.plans.rejected import reachable_text
+from tonnage.report.plans.candidates import reachable_text
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 

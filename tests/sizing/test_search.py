@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.questions import contenders, question
-from tonnage.report.plans.rejected import reason_text
+from tonnage.report.plans.candidates import reason_text
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size
 from tonnage.sizing.search.search import Search

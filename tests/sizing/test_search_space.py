@@ -2,7 +2,7 @@
 
 from tests.questions import question
 from tonnage.plan.reason import Rejected
-from tonnage.report.plans.rejected import reason_text
+from tonnage.report.plans.candidates import reason_text
 from tonnage.sizing.loads.ready import Ready
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.search.search_space import prepare, trials

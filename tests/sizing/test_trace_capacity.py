@@ -8,10 +8,9 @@ import pytest
 
 from tests.questions import contender, question
 from tonnage.plan.reason import BrokenAtAnyLoad
-from tonnage.sizing.loads.capacity import Capacity
+from tonnage.sizing.loads.capacity import Capacity, replay_capacity
 from tonnage.sizing.loads.fleet_check import Replayed, fleet_seen
-from tonnage.sizing.loads.limits import worst_limit
-from tonnage.sizing.loads.trace_capacity import replay_capacity
+from tonnage.sizing.loads.load_scan import worst_limit
 from tonnage.sizing.planner import size
 from tonnage.sizing.question import Question
 from tonnage.sizing.search.contender import Contender

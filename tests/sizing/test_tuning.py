@@ -13,8 +13,7 @@ from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.search.contender import Contender
 from tonnage.sizing.search.search import Search
 from tonnage.sizing.search.search_space import prepare, trials
-from tonnage.sizing.search.token_budget import fitted
-from tonnage.sizing.search.tuning import changes
+from tonnage.sizing.search.tuning import changes, fitted
 
 GAPS: dict[str, Any] = {"isl": 6000, "osl": 200, "tp": "1", "peak_rps": 40, "ttft": "p95<=3s", "itl": "p99<=60ms"}
 

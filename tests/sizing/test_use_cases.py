@@ -20,8 +20,7 @@ from tonnage.report.writers.markdown import markdown
 from tonnage.report.writers.terminal import terminal
 from tonnage.results.metrics import gap_percentile_ns
 from tonnage.results.requests import GAP_BINS, gap_edges_ns
-from tonnage.sizing.fleet.availability import Failures
-from tonnage.sizing.fleet.standby import Reserve
+from tonnage.sizing.fleet.standby import Failures, Reserve
 from tonnage.sizing.mixture import Mixture
 from tonnage.sizing.planner import size
 from tonnage.sizing.use_cases import Asked, _arranged, _case, _systems, use_cases

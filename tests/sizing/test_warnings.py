@@ -9,9 +9,9 @@ from tonnage.plan.plan import Plan
 from tonnage.plan.sensitivity import Changed, Sensitivity, Swing
 from tonnage.plan.warning import LengthToShorten, LimitHalvesThroughput
 from tonnage.report.plans.notes import warning_text
+from tonnage.sizing.notes import length_to_shorten, link_share, warnings
 from tonnage.sizing.planner import size
 from tonnage.sizing.search.contender import Sized
-from tonnage.sizing.warnings import length_to_shorten, link_share, warnings
 from tonnage.spec.catalog import find_model, find_score
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage import api
-from tonnage.report.catalogued import catalogued
+from tonnage.report.facts import catalogued
 from tonnage.report.writers.terminal import terminal
 from tonnage.spec.catalog.listed import listed_prices
 from tonnage.spec.catalog.price_list import catalog_prices

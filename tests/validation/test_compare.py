@@ -7,7 +7,7 @@ from tests.step_times import deployment, written
 from tonnage.errors import InputError
 from tonnage.perf.external.measured_steps import checked_source
 from tonnage.perf.terms import step_model
-from tonnage.sizing.loads.slower import slower
+from tonnage.sizing.loads.confidence import slower
 from tonnage.validation.compare import compare
 from tonnage.validation.score import score
 

@@ -14,9 +14,9 @@ import tonnage
 from tonnage import api
 from tonnage.cli.main import run
 from tonnage.errors import InputError
-from tonnage.report.described import described
 from tonnage.report.document import Drawing
 from tonnage.report.drawing.figure import HeatMap
+from tonnage.report.workload import described
 from tonnage.results.store import write_run
 from tonnage.workload.burstiness import burstiness, kolmogorov_smirnov
 from tonnage.workload.description import rank_correlation

@@ -49,7 +49,7 @@ def calibrate(
     """
     from tonnage import api
     from tonnage.cli.provenance import today
-    from tonnage.report.calibrated import calibrated
+    from tonnage.report.scored import calibrated
 
     if not measured:
         raise InputError("calibrate: nothing measured is given; name a file, for example ./tonnage calibrate points.csv --output my.json")

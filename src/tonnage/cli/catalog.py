@@ -46,14 +46,14 @@ def catalog(
     choices = {"model": model, "gpu": gpu, "tp": tp, "engine": engine}
     given = {name: value for name, value in choices.items() if value is not None}
     if search == PRECISIONS:
-        from tonnage.report.formats import formats
+        from tonnage.report.facts import formats
 
         report = api.precisions(**given)  # type: ignore[arg-type]
         print_answer(lambda: formats(report.base, report.gains), report.to_json, json=json)
         return
     if given:
         raise InputError(f"--{next(iter(given))}: goes with `tonnage catalog {PRECISIONS}` alone; write the name itself to look it up")
-    from tonnage.report.catalogued import catalogued
+    from tonnage.report.facts import catalogued
 
     found = api.catalog(search)
     print_answer(lambda: catalogued(found), lambda: found, json=json)

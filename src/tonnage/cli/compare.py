@@ -58,11 +58,11 @@ def compare(
         if value is not None:
             raise InputError(f"{option(name)}: is for a run beside a plan; {second} is no file of one")
     from tonnage.api.compare import compare_runs
-    from tonnage.report.two_runs import two_runs
+    from tonnage.report.comparison import two_runs
 
     found = compare_runs(first, second, include_invalid=include_invalid)
     if report is not None:
-        from tonnage.report.two_runs import two_runs_page
+        from tonnage.report.comparison import two_runs_page
         from tonnage.report.writers.html import write_page
 
         write_page(report, two_runs_page(found, first.name, second.name))
@@ -71,7 +71,7 @@ def compare(
 
 def _beside_plan(run: Path, plan: Path, given: dict[str, Any], *, json: bool) -> None:
     from tonnage.api.compare import compare_plan
-    from tonnage.report.run_and_plan import run_and_plan
+    from tonnage.report.comparison import run_and_plan
 
     compile_if_needed()
     found = compare_plan(run, plan, **given)

@@ -23,7 +23,7 @@ def demo(
     """
     from tonnage import api
     from tonnage.cli.live_view import live_view
-    from tonnage.report.demonstrated import demonstrated
+    from tonnage.report.measured import demonstrated
     from tonnage.simulator.kernel import warm_up
 
     compile_if_needed()

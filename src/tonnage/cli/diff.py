@@ -41,7 +41,7 @@ def _differences(first: Path, second: Path) -> tuple[Difference, ...]:
         InputError: no plan, or files of different kinds.
     """
     from tonnage.report.plans.diff import differences, use_case_differences
-    from tonnage.report.plans.saved import read_use_cases
+    from tonnage.report.plans.plan_document import read_use_cases
 
     fleet, other = read_use_cases(first), read_use_cases(second)
     if fleet is not None and other is not None:
@@ -58,7 +58,7 @@ def _one(path: Path) -> Plan:
     Raises:
         InputError: no plan, or a comparison of several.
     """
-    from tonnage.report.plans.saved import read_plans
+    from tonnage.report.plans.plan_document import read_plans
 
     plans = read_plans(path)
     if len(plans) != 1:

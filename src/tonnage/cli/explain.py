@@ -17,7 +17,7 @@ def explain(plan: Path, /) -> None:
     """
     from tonnage.cli.printing import print_answer
     from tonnage.report.plans.explained import why_text
-    from tonnage.report.plans.saved import read_plans, read_use_cases
+    from tonnage.report.plans.plan_document import read_plans, read_use_cases
     from tonnage.report.plans.use_cases import use_cases_why
 
     several = read_use_cases(plan)

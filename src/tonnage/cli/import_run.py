@@ -33,7 +33,7 @@ def import_run(
     """
     from tonnage.api.import_run import import_run as make
     from tonnage.cli.provenance import provenance
-    from tonnage.report.imported import imported
+    from tonnage.report.measured import imported
 
     made = make(file, output, tokenizer=tokenizer, provenance=provenance(0))
     runs = [{"folder": str(folder), **summary.to_json()} for folder, summary in made]

@@ -38,7 +38,7 @@ def memory(
 ) -> None:
     """Show where an instance's GPU memory goes, with the arithmetic."""
     from tonnage import api
-    from tonnage.report.memory import memory as document
+    from tonnage.report.facts import memory as document
 
     found = api.memory(model=model, **given(asked))
     print_answer(lambda: document(found.lines()), found.to_json, json=json)

@@ -73,7 +73,7 @@ FORMS_OF_USE_CASES = ("json", "markdown", "full", "brief", "quiet")
 def print_plans(plans: Sequence[Plan], form: Form, *, page: str = "report") -> None:
     """Print plans in the form that was asked for; ``page`` is the option that writes the page."""
     if form.csv:
-        from tonnage.report.plans.plan_csv import plan_csv
+        from tonnage.report.plans.plan_document import plan_csv
 
         sys.stdout.write(plan_csv(plans))
     elif form.markdown:
@@ -82,7 +82,7 @@ def print_plans(plans: Sequence[Plan], form: Form, *, page: str = "report") -> N
 
         sys.stdout.write(written(report(*plans)))
     elif form.json:
-        from tonnage.report.plans.saved import to_json
+        from tonnage.report.plans.plan_document import to_json
 
         print_answer(lambda: Document(title="", subtitle="", sections=()), lambda: to_json(plans), json=True)
     elif form.quiet or form.brief:

@@ -64,7 +64,7 @@ def report(
         return
     if timeline is not None:
         raise InputError(f"{option('timeline')}: is of a run; name the folder that simulate wrote with it")
-    from tonnage.report.plans.saved import read_plans, read_use_cases
+    from tonnage.report.plans.plan_document import read_plans, read_use_cases
 
     form = Form(json=json, markdown=markdown, explain=explain, full=full, brief=brief, csv=csv, plot=plot)
     several = read_use_cases(saved)
@@ -93,8 +93,7 @@ def _of_use_cases(found: UseCases, output: Path | None, form: Form) -> None:
 
 
 def _of_runs(folder: Path, output: Path | None, timeline: Path | None, *, markdown: bool, json: bool) -> None:
-    from tonnage.report.runs.run_document import run_report
-    from tonnage.report.runs.run_values import run_values
+    from tonnage.report.runs.run_document import run_report, run_values
     from tonnage.report.runs.shown_run import read_shown_runs
     from tonnage.results.timeline import read_timeline
 

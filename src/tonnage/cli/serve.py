@@ -154,7 +154,7 @@ def _launched(engine: str, told: dict[str, Any]) -> None:
         raise InputError(f"--{'json' if json else 'machine'}: belongs to --list-profiles or --dry-run; add one of them")
     machine = api.this_machine(shown.get("machine"))
     if listed:
-        from tonnage.report.starting import listing
+        from tonnage.report.facts import listing
 
         found = api.machine_profiles(asked, machine)
         print_answer(
@@ -163,7 +163,7 @@ def _launched(engine: str, told: dict[str, Any]) -> None:
         return
     start = api.prepare_engine(asked, machine, dry=dry)
     if dry:
-        from tonnage.report.starting import starting
+        from tonnage.report.facts import starting
 
         print_answer(lambda: starting(machine, start), lambda: {"machine": machine.to_json(), **start.to_json()}, json=json)
         return

@@ -25,7 +25,7 @@ def is_service(scenario: Path | None) -> bool:
 def simulate_service(path: Path, asked: Mapping[str, Any], *, json: bool) -> None:
     """Print what a service does under its traffic."""
     from tonnage import api
-    from tonnage.report.serviced import served
+    from tonnage.report.simulated import served
 
     _refuse(asked)
     result = api.simulate_service(path, requests=asked.get("requests"), seed=asked.get("seed"))
@@ -35,7 +35,7 @@ def simulate_service(path: Path, asked: Mapping[str, Any], *, json: bool) -> Non
 def size_service(path: Path, asked: Mapping[str, Any], *, json: bool) -> int:
     """Print how many servers a service needs; the exit code."""
     from tonnage import api
-    from tonnage.report.serviced import sized
+    from tonnage.report.simulated import sized
 
     _refuse(asked)
     requests = asked.get("requests")

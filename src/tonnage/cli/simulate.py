@@ -203,7 +203,7 @@ def simulate(
 def _grid(asked: dict[str, Any], scenario: Path | None, *, json: bool) -> None:
     from tonnage import api
     from tonnage.cli.provenance import provenance
-    from tonnage.report.swept import swept
+    from tonnage.report.simulated import swept
 
     grid, folder, on = asked.pop("grid"), asked.pop("output", None), asked.pop("on", "processes")
     if asked or scenario is not None:
@@ -227,7 +227,7 @@ def _refuse(asked: dict[str, Any], kinds: tuple[type[Any], ...], why: str) -> No
 
 def _lesson(asked: dict[str, Any], *, json: bool) -> None:
     from tonnage import api
-    from tonnage.report.lesson import lesson
+    from tonnage.report.timeline import lesson
 
     timeline = asked.pop("timeline", None)
     if timeline is not None:

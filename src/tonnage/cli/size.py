@@ -144,7 +144,7 @@ def _several(scenarios: Sequence[Path], asked: dict[str, Any], output: Output) -
 def _write(plans: Sequence[Plan], output: Output) -> None:
     """The files that were asked for."""
     if output.output is not None:
-        from tonnage.report.plans.saved import to_json
+        from tonnage.report.plans.plan_document import to_json
         from tonnage.results.store import write_json
 
         write_json(output.output, to_json(plans))

@@ -64,7 +64,7 @@ def _refuse(flags: dict[str, object], why: str) -> None:
 
 def _describe(file: Path, report: Path | None, *, json: bool, model: str | None, gpu: str | None, tp: int | None, engine: str) -> None:
     from tonnage import api
-    from tonnage.report.described import described
+    from tonnage.report.workload import described
 
     found = api.describe_workload(file, model=model, gpu=gpu, tp=tp, engine=engine)
     if report is not None:
@@ -76,7 +76,7 @@ def _describe(file: Path, report: Path | None, *, json: bool, model: str | None,
 
 def _fit(file: Path, output: Path | None, model: str | None, *, json: bool) -> None:
     from tonnage import api
-    from tonnage.report.fitted import fitted
+    from tonnage.report.workload import fitted
 
     if output is None and not json:
         raise InputError(f"{option('output')}: missing; name the file to write, for example {option('output')} scenario.yaml")

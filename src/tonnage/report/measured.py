@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tonnage.report.blocks import section
-from tonnage.report.document import Document, Facts, Table, Text
-from tonnage.report.numbers import ABSENT, number
+from tonnage.report.document import Document, Facts, Table, Text, items, section
+from tonnage.report.numbers import ABSENT, counted, number
 
 if TYPE_CHECKING:
     from tonnage.bench.benchmark import Measured
     from tonnage.bench.find_max import Maximum
     from tonnage.bench.selftest import SelfTest
+    from tonnage.results.metrics import Summary
+    from tonnage.serve.demonstration import Demonstration, Failure
+
 
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 METRICS = ("ttft", "itl", "tpot", "e2e")
@@ -102,3 +105,81 @@ def _found(found: Maximum) -> str:
     low, high = found.interval
     between = f"the highest is between {number(low)} and {number(high)} with a confidence of 0.9"
     return f"{number(found.load)} {found.unit} meet {limits}; {between}."
+
+
+# What the columns of a measurement are called in a table.
+
+
+METRIC_TITLES = {
+    "ttft_ms": "TTFT",
+    "ttft_p95_ms": "TTFT p95",
+    "itl_ms": "TPOT",
+    "itl_p95_ms": "ITL p95",
+    "e2e_ms": "E2E",
+    "e2e_p95_ms": "E2E p95",
+    "requests_s": "requests/s",
+    "output_tok_s": "tokens/s",
+    "peak_gpu_memory_gb": "peak memory",
+}
+"""By the name that the column has in a file of measured points, where "itl" is the mean time per token of a request: TPOT."""
+
+
+# Imported runs as a document: one line for each run folder that was made.
+
+
+HEADER = ("run", "requests", "TTFT ms", "from send", "TPOT ms", "E2E ms", "requests/s", "tokens/s")
+
+
+def imported(made: Sequence[tuple[Path, Summary]]) -> Document:
+    """Folders with their summaries."""
+    rows = []
+    for folder, s in made:
+        latencies = (s.ttft_ms.mean, s.ttft_from_send_ms.mean, s.tpot_ms.mean, s.e2e_ms.mean)
+        rows.append((folder.name, str(s.counted), *map(number, (*latencies, s.requests_per_second, s.output_tokens_per_second))))
+    return Document(title="", subtitle="", sections=(section("runs", "", Table(caption="", header=HEADER, rows=tuple(rows))),))
+
+
+# A demonstration as a document: predicted beside measured, then what came of the failure.
+
+
+LABELS = {"ttft_ms": "TTFT mean ms", "tpot_ms": "TPOT mean ms", "requests_per_second": "requests/s"}
+
+
+def demonstrated(found: Demonstration) -> Document:
+    """What was served, how it compares, and what a failure did."""
+    rows = tuple(
+        (LABELS[one.metric], number(one.predicted), number(one.measured), f"{one.difference:+.1%}", "agrees" if one.agrees else "differs")
+        for one in found.beside
+    )
+    table = Table(caption="", header=("", "predicted", "measured", "difference", ""), rows=rows)
+    reasons = tuple(f"The client calls its measurement {found.client}: {reason}" for reason in found.client_reasons)
+    return Document(
+        title=_verdict(found),
+        subtitle=f"{found.fleet}; {found.load}; {found.requests:,} requests compared.",
+        sections=(
+            section("beside", "", table, items(reasons, "warning")),
+            section("failure", "", Text(text=_failure(found.failure))),
+            section("next", "", Text(text=NEXT)),
+        ),
+    )
+
+
+NEXT = "Next: tonnage serve, tonnage gateway and tonnage bench do each of these steps for your own model, GPUs and load."
+
+
+def _verdict(found: Demonstration) -> str:
+    if found.verdict == "agree":
+        return "Measured over HTTP, the simulated fleet does what the simulator predicts."
+    return "The measurement differs from the prediction: a busy machine delivers tokens late (see below)."
+
+
+def _failure(failure: Failure) -> str:
+    returned = "it was not back when the load ended" if failure.back_s is None else f"it served again {failure.back_s:.1f} s later"
+    sent = counted(failure.sent, "request")
+    return (
+        f"{failure.instance} was killed {failure.after_s:.1f} s into the second load, and {returned}. "
+        f"Of {sent} {failure.completed:,} completed. "
+        f"Streams cut, because they had begun on the killed instance: {failure.failed}. "
+        f"Requests sent to another instance, because they had not: {failure.retried}. "
+        f"TTFT p95 of that load: {number(failure.ttft_p95_ms)} ms."
+    )

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tonnage.report.blocks import items, section
-from tonnage.report.document import Block, Document, Section, Table, Text
-from tonnage.report.metric_names import METRICS
-from tonnage.report.numbers import ABSENT, between, counted, number
+from tonnage.report.document import Block, Document, Section, Table, Text, items, section
+from tonnage.report.measured import METRIC_TITLES
+from tonnage.report.numbers import ABSENT, between, counted, number, percent, sentence_of
 
 if TYPE_CHECKING:
+    from tonnage.calibration.calibrate import CalibrationReport
     from tonnage.validation.compare import ModelScores
     from tonnage.validation.score import ErrorOf, ScoredRow, ScoreReport
+
 
 GROUPS_SHOWN = ("family", "model", "gpu", "precision", "tp", "engine", "regime", "cache")
 SKIPPED_SHOWN = 10
@@ -53,7 +55,7 @@ def _overall(report: ScoreReport) -> Table:
     within = report.steady if report.not_steady else report.overall
     rows = tuple(
         (
-            f"{METRICS.get(metric, metric)}, {kind}",
+            f"{METRIC_TITLES.get(metric, metric)}, {kind}",
             *map(number, (e.mape, e.median_ape, e.bias)),
             number(report.coverage.get(metric)) if errors is within else ABSENT,
             str(e.n),
@@ -81,7 +83,7 @@ def _not_predicted(report: ScoreReport) -> tuple[Section, ...]:
 def _measured(errors: Iterable[Mapping[str, ErrorOf]]) -> list[str]:
     """The metrics that any of these have, in the order of the names."""
     found = {metric for each in errors for metric in each}
-    return [metric for metric in METRICS if metric in found]
+    return [metric for metric in METRIC_TITLES if metric in found]
 
 
 def _group(kind: str, groups: Mapping[str, Mapping[str, ErrorOf]]) -> Table:
@@ -90,7 +92,7 @@ def _group(kind: str, groups: Mapping[str, Mapping[str, ErrorOf]]) -> Table:
         (name, *(number(errors[m].mape) if m in errors else ABSENT for m in metrics), str(max(e.n for e in errors.values())))
         for name, errors in groups.items()
     )
-    return Table(caption=f"MAPE in % by {kind}", header=(kind, *(METRICS[m] for m in metrics), "n"), rows=rows)
+    return Table(caption=f"MAPE in % by {kind}", header=(kind, *(METRIC_TITLES[m] for m in metrics), "n"), rows=rows)
 
 
 def _worst(rows: tuple[ScoredRow, ...]) -> tuple[Section, ...]:
@@ -108,7 +110,7 @@ def _worst_row(row: ScoredRow) -> tuple[str, ...]:
     return (
         str(row.line),
         f"{row.group['deployment']}, {row.group['lengths']}, {load}",
-        METRICS.get(metric, metric),
+        METRIC_TITLES.get(metric, metric),
         number(row.measured[metric]),
         number(row.predicted[metric]),
         between(row.intervals.get(metric)),
@@ -143,15 +145,17 @@ def _side_by_side(scores: ModelScores) -> Table:
     for metric in _measured(scores.errors.values()):
         each = [errors.get(metric) for errors in scores.errors.values()]
         cells = [ABSENT if e is None else f"{number(e.mape)} ({e.bias:+.1f})" for e in each]
-        rows.append((METRICS[metric], *cells, str(max(e.n for e in each if e is not None))))
+        rows.append((METRIC_TITLES[metric], *cells, str(max(e.n for e in each if e is not None))))
     caption = f"Errors over the {counted(scores.common, 'row')} that all of them predicted"
     return Table(caption=caption, header=("MAPE % (bias)", *scores.errors, "n"), rows=tuple(rows))
 
 
 def _disagreement(scores: ModelScores) -> Table:
-    metrics = [metric for metric in METRICS if any(metric in found for found in scores.disagreement.values())]
+    metrics = [metric for metric in METRIC_TITLES if any(metric in found for found in scores.disagreement.values())]
     rows = tuple((name, *(number(found.get(m)) for m in metrics)) for name, found in scores.disagreement.items())
-    return Table(caption="Disagreement: mean of |second / first − 1|, in %", header=("models", *(METRICS[m] for m in metrics)), rows=rows)
+    return Table(
+        caption="Disagreement: mean of |second / first − 1|, in %", header=("models", *(METRIC_TITLES[m] for m in metrics)), rows=rows
+    )
 
 
 def _reasons(scores: ModelScores) -> Sequence[Section]:
@@ -161,3 +165,46 @@ def _reasons(scores: ModelScores) -> Sequence[Section]:
         reasons = Counter(skipped.reason for skipped in report.skipped)
         found += [f"{name}, {counted(count, 'row')}: {reason}" for reason, count in reasons.most_common(5)]
     return (section("skipped", "Not predicted", items(tuple(found))),) if found else ()
+
+
+# What a calibration found, as a document: errors before and after, the factor of every term, and the verdict.
+
+
+def calibrated(report: CalibrationReport, output: Path | None = None) -> Document:
+    """The calibration; ``output`` is the file that it was written to, if it was."""
+    aside = f"; {report.not_steady} set aside because they are not steady" if report.not_steady else ""
+    c = report.calibration
+    return Document(
+        title=f"{c.data}: {c.preset} on {c.gpu}{aside}",
+        subtitle="",
+        sections=(
+            section("errors", "", _errors(report)),
+            section("terms", "", _terms(report)),
+            section("verdict", "", items(tuple(map(sentence_of, report.verdict())), "note")),
+            section("remarks", "", items(report.remarks, "note")),
+            section("written", "", Text(text=f"Written to {output}") if output is not None else None),
+        ),
+    )
+
+
+def _errors(report: CalibrationReport) -> Table:
+    rows = tuple(
+        (
+            METRIC_TITLES.get(name, name),
+            *map(number, (value, report.after[name], report.left_out_before[name], report.left_out[name])),
+        )
+        for name, value in report.before.items()
+    )
+    before, after = ("transferred", "fitted") if report.own else ("shipped", "calibrated")
+    header = ("MAPE %", before, after, f"left out, {before}", f"left out, {after}")
+    return Table(caption="", header=header, rows=rows)
+
+
+def _terms(report: CalibrationReport) -> Table:
+    rows = tuple((name, _value(report, name), percent(width)) for name, width in report.shrinkage.items())
+    note = "width left: how much of the prior's width the measurements leave; 100% where they say nothing of the term"
+    return Table(caption="", header=("term", "value" if report.own else "factor", "width left"), rows=rows, note=note)
+
+
+def _value(report: CalibrationReport, name: str) -> str:
+    return report.shown(name) if report.own else f"×{report.factors[name]:.3f}"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
-from tonnage.report.blocks import drawing, section
-from tonnage.report.document import Document, Table, Text
+from tonnage.report.document import Document, Lines, Table, Text, drawing, section
 from tonnage.report.drawing.figure import Axis, Gantt, Lane, Plot, Point, Series, Span
-from tonnage.report.numbers import counted, number, percent
+from tonnage.report.numbers import ABSENT, counted, number, percent
 from tonnage.results.timeline import DECODE, PREFILL, WAITING, Timeline, TimelineStep
+
+if TYPE_CHECKING:
+    from tonnage.simulator.lesson import LessonResult
+
 
 TONES = {PREFILL: 1, DECODE: 0, WAITING: 2}
 MOST_LANES, MOST_STEPS, MOST_POINTS = 64, 2_000, 400
@@ -76,3 +80,23 @@ def _numbers(steps: tuple[TimelineStep, ...]) -> Table:
         for step in steps[::every]
     )
     return Table(caption="Some of the steps", header=("start", "duration", "slots", "queue", "KV", "bound"), rows=rows, folded=True)
+
+
+# The lesson in ticks as a document: its figures, and the slots over time.
+
+
+NAMES = {
+    "e2e": "E2E",
+    "ttft": "TTFT",
+    "itl": "ITL",
+    "requests_per_1k_ticks": "requests per 1,000 ticks",
+    "tokens_per_1k_ticks": "tokens per 1,000 ticks",
+    "final_queue": "queue at the end",
+}
+
+
+def lesson(result: LessonResult) -> Document:
+    """The six figures of the course, then a row of letters for each slot."""
+    rows = tuple((NAMES[name], ABSENT if value is None else f"{value:g}") for name, value in result.to_json().items())
+    table = Table(caption="", header=("in ticks", "value"), rows=rows)
+    return Document(title="", subtitle="", sections=(section("figures", "", table), section("slots", "", Lines(text=result.slots_text()))))

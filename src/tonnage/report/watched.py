@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tonnage.report.blocks import items, section
-from tonnage.report.document import Document, Lines, Table
+from tonnage.report.document import Document, Lines, Table, items, section
 from tonnage.report.numbers import ABSENT, between, number, percent
 
 if TYPE_CHECKING:

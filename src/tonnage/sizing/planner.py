@@ -8,25 +8,18 @@ from typing import TYPE_CHECKING, Any
 from tonnage.plan.pareto import pareto
 from tonnage.plan.plan import Plan
 from tonnage.sizing.beyond import beyond
-from tonnage.sizing.curve import load_curve
-from tonnage.sizing.explain import explained
+from tonnage.sizing.explain import explained, load_curve
 from tonnage.sizing.fleet.existing import existing
-from tonnage.sizing.fleet.other_serving import pools_instead, together_instead
-from tonnage.sizing.fleet.prefix_cache import prefix_cache
-from tonnage.sizing.fleet.routers import behind_routers
-from tonnage.sizing.loads.offline import job_done
+from tonnage.sizing.fleet.routers import behind_routers, pools_instead, prefix_cache, together_instead
+from tonnage.sizing.loads.capacity import job_done
 from tonnage.sizing.loads.runs import Runs
-from tonnage.sizing.notes import notes, provenance, understood
-from tonnage.sizing.parallel import parallel
-from tonnage.sizing.percentile import percentile_answer
-from tonnage.sizing.progress import Progress, Steps, no_progress
+from tonnage.sizing.notes import notes, percentile_answer, provenance, understood, warnings
+from tonnage.sizing.progress import Progress, Steps, no_progress, parallel
 from tonnage.sizing.question import Question
-from tonnage.sizing.search.candidate import candidate
-from tonnage.sizing.search.reachable import reachable
+from tonnage.sizing.search.candidate import candidate, reachable
 from tonnage.sizing.search.search import Search
 from tonnage.sizing.sensitivity import sensitivity
 from tonnage.sizing.tail import unreached
-from tonnage.sizing.warnings import warnings
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from typing import TypeVar
 
 Progress = Callable[[int, int, str], None]
 """Called with (done, in all as far as is known, what was just finished)."""
@@ -27,3 +30,34 @@ class Steps:
         """One more is finished."""
         self.finished += 1
         self.progress(self.finished, max(self.expected, self.finished), name)
+
+
+# Independent parts of a search on several threads: the simulator's kernel runs outside the interpreter lock.
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def parallel(work: Callable[[T], R], jobs: Sequence[T], workers: int | None = None) -> Iterator[tuple[T, R]]:
+    """Each job with its result, as they end.
+
+    Args:
+        work: what is done with a job.
+        jobs: in the order in which they begin.
+        workers: threads; None for as many as there are cores, 1 for the caller's own.
+
+    Raises:
+        KeyboardInterrupt: passed on once the running jobs have ended; the others are left out.
+    """
+    if workers == 1:
+        yield from ((job, work(job)) for job in jobs)
+        return
+    with ThreadPoolExecutor(max_workers=workers or os.cpu_count()) as pool:
+        futures: dict[Future[R], T] = {pool.submit(work, job): job for job in jobs}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

@@ -14,8 +14,7 @@ from tonnage.plan.limit import limit_of
 from tonnage.plan.reason import NothingMeetsLimits
 from tonnage.plan.sensitivity import Changed, Input, Relaxed, Sensitivity, Swing
 from tonnage.sizing.loads.instance import QUICK, SURE
-from tonnage.sizing.parallel import parallel
-from tonnage.sizing.progress import Steps
+from tonnage.sizing.progress import Steps, parallel
 
 if TYPE_CHECKING:
     from tonnage.sizing.loads.instance import Care

@@ -21,7 +21,7 @@ from tonnage.plan.use_cases import Arrangement, CaseAtPeak, Chosen, NotShared, P
 from tonnage.sizing.fleet.standby import Reserve, standing_by
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.mixture import Case, Mixture, MixtureRun
-from tonnage.sizing.search.narrowed import alone
+from tonnage.sizing.search.search import alone
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate

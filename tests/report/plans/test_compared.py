@@ -9,7 +9,7 @@ from tests.report.example_plan import full, without_answer
 from tonnage.cost.where import compare
 from tonnage.plan.plan import Plan
 from tonnage.report.numbers import ABSENT
-from tonnage.report.plans.compared import SHORT, compared_table
+from tonnage.report.plans.comparison import SHORT, compared_table
 from tonnage.report.plans.screen import in_one
 from tonnage.spec.prices import Prices
 

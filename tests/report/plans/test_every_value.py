@@ -12,9 +12,9 @@ from tests.plan.plans import any_of
 from tonnage.plan.note import CostNote, NoCost, Note
 from tonnage.plan.reason import Reason
 from tonnage.plan.warning import Warning
+from tonnage.report.plans.candidates import reason_text
+from tonnage.report.plans.cost import cost_note_texts, no_cost_text
 from tonnage.report.plans.notes import note_text, warning_text
-from tonnage.report.plans.prices import cost_note_texts, no_cost_text
-from tonnage.report.plans.rejected import reason_text
 
 QUICK = settings(max_examples=15, deadline=None, phases=(Phase.reuse, Phase.generate))
 

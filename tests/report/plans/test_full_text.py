@@ -16,16 +16,14 @@ from tonnage.plan.plan import Plan
 from tonnage.plan.pool import Identity
 from tonnage.plan.reason import Behind, BrokenAtAnyLoad, CannotRun, NeedsMoreGpus, NotSure, Outdone, Reason, rejected
 from tonnage.report.numbers import number, usd
-from tonnage.report.plans.candidates import yearly_costs
+from tonnage.report.plans.candidates import rejected_section, yearly_costs
 from tonnage.report.plans.confidence import fleet_check_text
-from tonnage.report.plans.cost import TITLES
+from tonnage.report.plans.cost import TITLES, cost_note_texts
 from tonnage.report.plans.deployments import knobs, latency, load_text, memory_text
-from tonnage.report.plans.latencies import bound_text, limit_text
+from tonnage.report.plans.fleet import routers_text
 from tonnage.report.plans.notes import note_text
 from tonnage.report.plans.plan_document import full_text
-from tonnage.report.plans.prices import cost_note_texts
-from tonnage.report.plans.rejected import rejected_section
-from tonnage.report.plans.routers import routers_text
+from tonnage.report.plans.question import bound_text, limit_text
 from tonnage.report.plans.screen import answer_rows, screen, warnings_of
 from tonnage.report.plans.sensitivity import needed, relaxed_text
 from tonnage.report.writers.terminal import terminal

@@ -9,8 +9,8 @@ from tests.report.example_plan import full, without_answer
 from tonnage.plan.limit import Breach, Limit
 from tonnage.plan.pool import Identity
 from tonnage.plan.reason import BrokenAtAnyLoad, CannotRun, PrecisionUnsupported, Reason, Rejected, rejected
+from tonnage.report.plans.candidates import left_out_texts, nearest_table
 from tonnage.report.plans.plan_document import full_text
-from tonnage.report.plans.rejected import left_out_texts, nearest_table
 from tonnage.report.writers.terminal import terminal
 from tonnage.sizing.planner import size
 

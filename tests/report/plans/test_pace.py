@@ -2,7 +2,7 @@
 
 import pytest
 
-from tonnage.report.plans.latencies import pace_text
+from tonnage.report.plans.question import pace_text
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from dataclasses import fields
 
 import pytest
 
-from tonnage.report.plans.prices import NAMES, price_name
+from tonnage.report.plans.cost import PRICE_NAMES, price_name
 from tonnage.spec.catalog.price_list import catalog_prices
 from tonnage.spec.prices import Figure
 
@@ -25,7 +25,7 @@ def test_every_price_of_the_catalog_has_a_name_of_its_own_with_a_unit() -> None:
     assert len(names) > 100
     assert len(set(names.values())) == len(names)
     assert all("_" not in name.split(":")[0] and name != path for path, name in names.items())
-    assert all("USD" in name for path, name in names.items() if path not in NAMES)
+    assert all("USD" in name for path, name in names.items() if path not in PRICE_NAMES)
 
 
 @pytest.mark.parametrize(

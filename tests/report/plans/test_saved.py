@@ -10,8 +10,7 @@ import pytest
 from tests.report.example_plan import full, without_answer
 from tonnage.errors import InputError
 from tonnage.plan.plan import Plan
-from tonnage.report.plans.plan_document import full_text, report
-from tonnage.report.plans.saved import read_plans, to_json
+from tonnage.report.plans.plan_document import full_text, read_plans, report, to_json
 from tonnage.report.plans.screen import screen
 from tonnage.report.writers.html import html
 from tonnage.report.writers.markdown import markdown

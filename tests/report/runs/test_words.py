@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tests.report.runs import example_run
-from tonnage.report.runs.shown_run import ShownRun, read_shown_runs
-from tonnage.report.runs.words import load_words, name
+from tonnage.report.runs.shown_run import ShownRun, load_words, name, read_shown_runs
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.report.document import Command, Document, Facts, Items, Lines, Section, Table, Text
-from tonnage.report.writers.terminal import terminal
-from tonnage.report.writers.terminal_table import table_lines
+from tonnage.report.writers.terminal import table_lines, terminal
 
 DEPLOYMENTS = Table(
     caption="Two deployments",

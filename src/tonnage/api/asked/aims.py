@@ -9,8 +9,7 @@ from dataclasses import fields
 from tonnage.errors import InputError, option
 from tonnage.plan.fleet import Unit
 from tonnage.plan.limit import RACK_KW, Aim, BudgetOf
-from tonnage.sizing.fleet.availability import Failures
-from tonnage.sizing.fleet.standby import Reserve
+from tonnage.sizing.fleet.standby import Failures, Reserve
 from tonnage.spec.scenario import ChoiceAsked, Scenario, StandbyAsked
 from tonnage.spec.written_numbers import number_of
 from tonnage.units import parse_duration

@@ -24,7 +24,7 @@ from tonnage.plan.pareto import pareto
 from tonnage.plan.plan import RunnerUp
 from tonnage.plan.reason import OverBudget, OverPower, OverRacks, Reason, Rejected, rejected
 from tonnage.sizing.fleet.standby import Reserve, shifted, with_standby
-from tonnage.sizing.search.narrowed import narrowed
+from tonnage.sizing.search.search import narrowed
 
 if TYPE_CHECKING:
     from tonnage.plan.cost import Where

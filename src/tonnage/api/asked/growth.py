@@ -48,7 +48,7 @@ def with_growth(plan: Plan, question: Question, answered: Callable[[Question], P
         answered: answers a question with what stands by, whatever may be spent.
     """
     from tonnage.sizing.fleet.existing import months_left
-    from tonnage.sizing.search.narrowed import narrowed
+    from tonnage.sizing.search.search import narrowed
     from tonnage.sizing.sensitivity import changed_question
 
     best, growth = plan.choice, question.growth_per_month

@@ -25,8 +25,7 @@ from tonnage.plan.demand import Demand
 from tonnage.plan.limit import limit_of
 from tonnage.plan.note import DefaultPart, UseCaseDefaults
 from tonnage.sizing.demand import carried_by_existing, demand_of
-from tonnage.sizing.question import DECIDING, Owned, Question
-from tonnage.sizing.sharing import Sharing
+from tonnage.sizing.question import DECIDING, Owned, Question, Sharing
 from tonnage.spec.calibration import read_calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, find_system, gpu_of, machine_meant, system_of
 from tonnage.spec.deployment import METRICS, Limit, Slo, parse_limit, parse_speculation

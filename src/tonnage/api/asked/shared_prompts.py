@@ -9,8 +9,7 @@ from tonnage.api.asked.routers import BY_CONTENT, router_of
 from tonnage.api.asked.sessions import sessions_of, tier_sizes
 from tonnage.errors import InputError, option
 from tonnage.simulator.router import DEFAULT_ROUTER
-from tonnage.sizing.question import Load, check_context
-from tonnage.sizing.sharing import Sharing, found_tokens
+from tonnage.sizing.question import Load, Sharing, check_context, found_tokens
 from tonnage.spec.model import Model
 from tonnage.spec.recording import Recording
 from tonnage.spec.scenario import Mode, Scenario

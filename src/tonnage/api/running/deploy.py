@@ -45,7 +45,7 @@ def deploy(plan: str | Path, *, target: str, output: str | Path, checkpoint: str
     from tonnage.deploy.targets import deployed, target_files
     from tonnage.deploy.testing import PLAN
     from tonnage.deploy.told import instead_line
-    from tonnage.report.plans.saved import read_plans
+    from tonnage.report.plans.plan_document import read_plans
     from tonnage.results.store import json_text
 
     plans = read_plans(plan)

@@ -39,7 +39,7 @@ def planned_backends(path: str | Path, hosts: Sequence[str] = ()) -> PlannedBack
         InputError: no plan, one that chose nothing or separate pools, or not one host for each of its systems.
     """
     from tonnage.deploy.compose.gateway import FIRST_PORT, most_in_flight
-    from tonnage.report.plans.saved import read_plans
+    from tonnage.report.plans.plan_document import read_plans
 
     where = option("plan")
     plans = read_plans(path)

@@ -50,7 +50,7 @@ def planned(path: str | Path, *, coefficients: str | Path | None = None) -> Plan
     Raises:
         InputError: no plan, one that chose nothing, or one whose choice cannot be made again from its names.
     """
-    from tonnage.report.plans.saved import read_plans
+    from tonnage.report.plans.plan_document import read_plans
 
     plans = read_plans(path)
     if len(plans) > 1:

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tonnage.errors import option
-from tonnage.report.blocks import section
-from tonnage.report.document import Facts, Section, Table
+from tonnage.report.document import Facts, Section, Table, section
 from tonnage.report.numbers import ABSENT, counted, number, percent, plain, span
+from tonnage.report.plans.candidates import TooMuch, most_text, taken_text
 from tonnage.report.plans.confidence import by_confidence, chance_text, counted_text, fleet_check_text
 from tonnage.report.plans.deployments import (
     bought,
@@ -25,10 +25,8 @@ from tonnage.report.plans.deployments import (
     other_way_text,
     systems,
 )
-from tonnage.report.plans.existing import existing_title, running
-from tonnage.report.plans.latencies import bound_text, latency, pace_text, used_share, used_text
-from tonnage.report.plans.rejected import TooMuch, most_text, taken_text
-from tonnage.report.plans.routers import routers_text
+from tonnage.report.plans.fleet import existing_title, routers_text, running
+from tonnage.report.plans.question import bound_text, latency, pace_text, used_share, used_text
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
+import shlex
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tonnage.report.numbers import ABSENT, counted, percent
+from tonnage.plan.candidate import percent_key
+from tonnage.plan.provenance import CALIBRATED, PLAN, Beyond, ClosedLoopNearSaturation, OpenLoopNearSaturation, OutOfRange, Unmeasured
+from tonnage.report.document import Command, Section, Table, Text, section
+from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, span, whole
 from tonnage.report.plans.deployments import unlike
-from tonnage.report.plans.latencies import breach_text, limit_text
+from tonnage.report.plans.question import breach_text, limit_text
 from tonnage.units import format_duration
 
 if TYPE_CHECKING:
     from tonnage.plan.candidate import Candidate, Confidence
     from tonnage.plan.fleet import FleetCheck
     from tonnage.plan.plan import Plan
-    from tonnage.plan.provenance import Unreached
+    from tonnage.plan.provenance import Measurement, Unreached
+
 
 SUREST, LEAST_SURE = 0.99, 0.01
 """Beyond these a chance is not written as a number: held-out errors do not know that much."""
@@ -98,3 +104,155 @@ def fleet_check_text(check: FleetCheck) -> str:
         broken = "" if first.worst is None else breach_text(first.worst)
         return f"{fleet}, {breaks} a limit ({broken}); {counted(systems, 'system')} meet all of them, and the plan takes these"
     return f"{fleet}, {meets} every limit"
+
+
+# Where a question leaves what was measured, in one line.
+
+
+MOST = 199
+"""Letters of the line at most."""
+
+MANY = 10
+"""The largest factor that is written as a number: beyond it the queue grows as long as the load lasts."""
+
+PARTS = {
+    "model": "{}",
+    "gpu": "{}",
+    "engine": "{}",
+    "layers": "{} in {}",
+    "ranks": "{} in {}",
+    "format": "{} weights",
+    "step-times": "the step times of {}",
+    "pipeline": "pipelines ({})",
+    "speculation": "speculative decoding",
+    "prefix-caching": "prompts from a cache",
+}
+RANGES = {
+    "isl": "prompts of {} tokens",
+    "osl": "answers of {} tokens",
+    "context": "prompts with answers of {} tokens",
+    "in-flight": "{} requests in flight",
+    "gpus": "instances of {} GPUs",
+}
+TAILS = {"isl": "prompts", "osl": "answers"}
+
+
+def beyond_text(items: Sequence[Beyond]) -> str:
+    """Such as "not measured: kimi-k3 (nearest: kimi-k2.5), prompts of 100,000 tokens (up to 8,192)"; "" where there is no item.
+
+    It has ``MOST`` letters at most: what was measured instead is left out first, and then the last things that were not.
+    """
+    absent = [one for one in items if isinstance(one, Unmeasured | OutOfRange)]
+    busy = next((_busy(one) for one in items if isinstance(one, OpenLoopNearSaturation | ClosedLoopNearSaturation)), "")
+    lines = [_absents(absent, len(absent), brief=False)]
+    lines += [_absents(absent, count, brief=True) for count in range(len(absent), -1, -1)]
+    joined = ("; ".join(filter(None, (line, busy))) for line in lines)
+    return next(line for line in joined if len(line) <= MOST)
+
+
+def _absents(items: Sequence[Unmeasured | OutOfRange], count: int, *, brief: bool) -> str:
+    """The first so many items, and how many more there are; "" where there is none."""
+    left_out = len(items) - count
+    named = [_absent(one, brief=brief) for one in items[:count]]
+    more = [f"and {left_out} more" if named else f"{left_out} things"] if left_out else []
+    return "not measured: " + ", ".join((*named, *more)) if items else ""
+
+
+def _absent(one: Unmeasured | OutOfRange, *, brief: bool) -> str:
+    """One item, with what is nearest unless it must be ``brief``."""
+    if isinstance(one, OutOfRange):
+        what, nearest = _range(one)
+    else:
+        what, nearest = _name(one), ", ".join(filter(None, (_rows(one), one.nearest and f"nearest: {one.nearest}")))
+    return what if brief or not nearest else f"{what} ({nearest})"
+
+
+def _name(one: Unmeasured) -> str:
+    if one.code == "engine" and one.on:
+        return f"{one.name} on {one.on}"
+    return PARTS[one.code].format(one.name, one.on) + ("" if one.bits is None else f" in {one.bits} bits")
+
+
+def _rows(one: Unmeasured) -> str:
+    """The few rows that there are; of a GPU without any near it, that its whole generation has none."""
+    if one.code == "gpu" and not one.nearest and not one.rows:
+        return "nor any of its generation"
+    return "" if not one.rows else f"only {counted(one.rows, 'row')}"
+
+
+def _range(one: OutOfRange) -> tuple[str, str]:
+    value = f"{one.value:,.0f}"
+    what = f"1 in 20 {TAILS[one.code]} above {value} tokens" if one.tail and one.code in TAILS else RANGES[one.code].format(value)
+    shorter = one.least is not None and one.value < one.least
+    return what, f"from {whole(one.least)} on" if shorter else f"up to {whole(one.most)}"
+
+
+def _busy(one: OpenLoopNearSaturation | ClosedLoopNearSaturation) -> str:
+    """What a typical error does, or how large errors are, so near saturation."""
+    at, below = f"at {percent(one.share)} of saturation", percent(one.below)
+    if isinstance(one, OpenLoopNearSaturation):
+        times = number(one.times, 2) if one.times <= MANY else f"more than {MANY}"
+        return f"{at} a typical error of step times multiplies p95 TTFT by {times} (by {number(one.times_below, 2)} at {below})"
+    return f"{at} errors of p95 TTFT are {number(one.times, 2)} × those below {below}"
+
+
+# What a measurement of the choice would buy, in words, and the commands that take it.
+
+
+TITLE = "What a measurement would buy"
+
+
+def measurement_text(found: Measurement | None) -> str:
+    """The number of systems with its interval, before and after, and what that saves; "" where a measurement would not narrow it.
+
+    Such as "10 points (20 min of one system) would narrow 10 systems (9 to 11) to 9 (9 to 10); on average 0.6 fewer, 89,300 USD a year".
+    """
+    if found is None or not found.narrows:
+        return ""
+    taken = f"{found.points} points ({span(_whole_minutes(found.seconds))} of one system) would narrow"
+    now, after = _interval(found.systems, found.confidence), _interval(found.after, found.confidence)
+    return f"{taken} {now} to {after.replace(' systems', '').replace(' system', '')}{_saved(found)}"
+
+
+def _interval(systems: dict[str, int | None], asked: float) -> str:
+    """Such as "10 systems (9 to 11)": at the asked confidence, and from 50 to 95 %."""
+    low, count, high = (systems.get(key) for key in ("50", percent_key(asked), "95"))
+    ends = f"{'none' if low is None else f'{low:,}'} to {'…' if high is None else f'{high:,}'}"
+    return f"{'no number' if count is None else counted(count, 'system')} ({ends})"
+
+
+def _saved(found: Measurement) -> str:
+    """What is saved on average; "" where nothing is."""
+    if not found.gains:
+        return ""
+    year = "" if found.saved_usd_per_year is None else f", {dollars(found.saved_usd_per_year)} USD a year"
+    return f"; on average {number(found.saved_systems, 2)} fewer{year}"
+
+
+def _whole_minutes(seconds: float) -> float:
+    return round(seconds / 60) * 60.0
+
+
+def measurement_section(plan: Plan) -> Section:
+    """The numbers at each confidence before and after, and the commands; empty where a measurement would not narrow them."""
+    found = plan.measurement
+    if found is None or not found.narrows:
+        return section("measurement", TITLE)
+    rows = tuple(
+        (f"{level} %", *(ABSENT if count is None else f"{count:,}" for count in (found.systems[level], found.after[level])))
+        for level in found.systems
+    )
+    caption = "Systems for each confidence, now and after the calibration if steps take as long as predicted"
+    paid = "" if found.usd is None else f" That costs {dollars(found.usd)} USD."
+    counted_on = (
+        "" if found.expected_systems is None else f" On average over what it may find the answer is {number(found.expected_systems)}."
+    )
+    words = (
+        f"The {found.points} loads below were chosen one by one, each as the one that tells most about the deciding prediction. One system "
+        f"takes {span(_whole_minutes(found.seconds))} for them.{paid}{counted_on} Start one instance of the choice as the plan says, "
+        f"measure, calibrate, and size again with --coefficients {CALIBRATED}; {PLAN} is this plan."
+    )
+    commands = (Command(text=shlex.join(argv)) for argv in (*found.bench, found.calibrate))
+    return section(
+        "measurement", TITLE, Table(caption=caption, header=("confidence", "now", "after"), rows=rows), Text(text=words), *commands
+    )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from tonnage.report.numbers import counted, number, plain, whole
-from tonnage.report.plans.latencies import bound_text, latency
+from tonnage.report.plans.question import bound_text, latency
 from tonnage.units import format_gb
 
 if TYPE_CHECKING:

@@ -6,15 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tonnage.report.blocks import items, section
-from tonnage.report.document import Document, Table
+from tonnage.report.document import Document, Table, items, section
 from tonnage.report.numbers import ABSENT, dollars, number, percent
 from tonnage.report.plans.confidence import chance_text
-from tonnage.report.plans.cost import TITLES, priced, yearly
+from tonnage.report.plans.cost import TITLES, price_name, priced, yearly
 from tonnage.report.plans.deployments import deployments, systems
-from tonnage.report.plans.latencies import bound_text, limit_text, used_text
-from tonnage.report.plans.prices import price_name
-from tonnage.report.plans.question import demand_text
+from tonnage.report.plans.question import bound_text, demand_text, limit_text, used_text
 from tonnage.report.plans.use_cases import pool_text, standbys_text, systems_text, use_text
 from tonnage.spec.prices import amount
 from tonnage.spec.scenario import flat, leaves, to_document

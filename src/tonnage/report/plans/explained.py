@@ -6,16 +6,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tonnage.plan.plan import TERMS
-from tonnage.report.blocks import items, section
-from tonnage.report.document import Block, Document, Facts, Section, Table
+from tonnage.report.document import Block, Document, Facts, Section, Table, items, section
 from tonnage.report.numbers import ABSENT, counted, number, percent, usd
 from tonnage.report.plans.answer import answer_text
-from tonnage.report.plans.candidates import yearly_costs
+from tonnage.report.plans.candidates import rejected_section, yearly_costs
 from tonnage.report.plans.confidence import counted_text, not_sure_text
 from tonnage.report.plans.deployments import MEMORY, deployments
-from tonnage.report.plans.latencies import bound_text, limit_text
-from tonnage.report.plans.question import first_text, question_rows
-from tonnage.report.plans.rejected import rejected_section
+from tonnage.report.plans.question import bound_text, first_text, limit_text, question_rows
 from tonnage.report.plans.sensitivity import risk_text, sensitivity_section
 
 if TYPE_CHECKING:

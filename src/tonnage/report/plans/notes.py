@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, assert_never
 
 from tonnage.plan import note as notes
 from tonnage.plan import warning as warnings
-from tonnage.report.blocks import items, section
-from tonnage.report.document import Facts, Section, Table, Text
+from tonnage.report.document import Facts, Section, Table, Text, items, section
 from tonnage.report.numbers import number, percent, plain, whole
-from tonnage.report.plans.latencies import limit_text
-from tonnage.report.plans.routers import NAMES
+from tonnage.report.plans.fleet import NAMES
+from tonnage.report.plans.question import limit_text
 from tonnage.results.measured_files import InvalidRun
 
 if TYPE_CHECKING:

@@ -5,35 +5,38 @@ The page, Markdown and the full text of a terminal have the same sections.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from tonnage.report.blocks import drawing, items, section
-from tonnage.report.document import Block, Command, Document, Drawing, Facts, Section, Table, Text
+from tonnage.errors import InputError
+from tonnage.report.document import Block, Command, Document, Drawing, Facts, Section, Table, Text, drawing, items, section
 from tonnage.report.drawing.figure import Figure, Plot
 from tonnage.report.numbers import ABSENT, dollars, number, percent, plain, sentence_of, span, usd
 from tonnage.report.plans import figures
 from tonnage.report.plans.answer import deployment_section, title
-from tonnage.report.plans.autoscaling import autoscaling_section
-from tonnage.report.plans.candidates import candidates_section, candidates_table
-from tonnage.report.plans.compared import compared, compared_table
-from tonnage.report.plans.confidence import chance_text, not_sure_text
+from tonnage.report.plans.candidates import candidates_section, candidates_table, reason_text, rejected_section, yearly_costs
+from tonnage.report.plans.comparison import beside, compared, compared_table
+from tonnage.report.plans.confidence import chance_text, measurement_section, not_sure_text
 from tonnage.report.plans.cost import NAMES, cost_section, job_section, owned_and_cheapest, ways_table, yearly
-from tonnage.report.plans.existing import existing_glance, existing_section
 from tonnage.report.plans.explained import TITLE as EXPLAINED
 from tonnage.report.plans.explained import explained_items, limits_table, memory_table, step_table
-from tonnage.report.plans.latencies import peak_values, used_share
-from tonnage.report.plans.measured_comparison import beside
-from tonnage.report.plans.measurement import measurement_section
+from tonnage.report.plans.fleet import autoscaling_section, existing_glance, existing_section
 from tonnage.report.plans.notes import assumptions_section
-from tonnage.report.plans.question import length_text, question_rows
-from tonnage.report.plans.rejected import rejected_section
+from tonnage.report.plans.question import bound_text, length_text, peak_values, question_rows, used_share
 from tonnage.report.plans.screen import WARNED, Room, answer_rows, head, in_one, plotted, warnings_of
 from tonnage.report.plans.sensitivity import sensitivity_section, sensitivity_table
 
 if TYPE_CHECKING:
+    from tonnage.plan.candidate import Candidate
     from tonnage.plan.plan import Plan
+    from tonnage.plan.reason import Rejected
+    from tonnage.plan.use_cases import UseCases
+
 
 FOLDED = ("explain", "rejected", "assumptions", "repeat")
 """Sections that a page shows closed: who wants them opens them, and print holds them all."""
@@ -262,3 +265,116 @@ def _repeat(plan: Plan) -> Section:
     )
     command = Command(text=source.command) if source.command else None
     return section("repeat", "Repeat it", command, Facts(rows=tuple(row for row in rows if row[1])))
+
+
+# Plans from a file that ``tonnage size --output`` wrote: one plan, or a comparison of several.
+
+
+COMPARISON = "tonnage-comparison/3"
+
+
+def to_json(plans: Sequence[Plan]) -> dict[str, Any]:
+    """One plan as it is; several as a comparison, which holds them in their order."""
+    documents = [plan.to_json() for plan in plans]
+    return documents[0] if len(documents) == 1 else {"schema": COMPARISON, "plans": documents}
+
+
+def read_use_cases(path: str | Path) -> UseCases | None:
+    """The answer for several use cases in a file; None where it holds something else.
+
+    Raises:
+        InputError: as ``read_plans``.
+    """
+    from tonnage.plan.use_cases import SCHEMA, UseCases
+
+    document = _document(path)
+    return UseCases.from_json(document) if isinstance(document, dict) and document.get("schema") == SCHEMA else None
+
+
+def read_plans(path: str | Path) -> tuple[Plan, ...]:
+    """The plans of a file.
+
+    Raises:
+        InputError: no such file, no JSON, or no plan of this version; every fault with its path.
+    """
+    from tonnage.plan.plan import Plan
+    from tonnage.plan.use_cases import SCHEMA
+
+    document = _document(path)
+    if isinstance(document, dict) and document.get("schema") == SCHEMA:
+        raise InputError(f"{path}: holds several use cases, and one plan is needed; give one scenario file to tonnage size --output")
+    if isinstance(document, dict) and document.get("schema") == COMPARISON and isinstance(document.get("plans"), list):
+        return tuple(map(Plan.from_json, document["plans"]))
+    return (Plan.from_json(document),)
+
+
+def _document(path: str | Path) -> Any:
+    """The values of a JSON file.
+
+    Raises:
+        InputError: no such file, or no JSON.
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as fault:
+        raise InputError(f"cannot read '{path}': {fault.strerror}; give the file that tonnage size wrote as its output") from fault
+    except (UnicodeDecodeError, json.JSONDecodeError) as fault:
+        raise InputError(f"'{path}' is no JSON: {fault}; give the file that tonnage size wrote as its output") from fault
+
+
+# Plans as CSV: a row for every deployment, chosen, inside the limits or rejected, for a spreadsheet.
+
+
+IDENTITY = ("gpu", "precision", "tp", "pp", "dp", "ep", "engine")
+HEADER = (
+    *("model", "status", *IDENTITY, "system", "systems", "systems_exact", "gpus", "instances"),
+    *("requests_per_second_per_instance", "requests_per_second_per_8_gpus", "utilisation", "meets"),
+    *("ttft_ms_mean", "ttft_ms_p95", "ttft_ms_p99", "tpot_ms_mean", "itl_ms_p99", "e2e_ms_mean", "e2e_ms_p95"),
+    *("owned_usd_per_year", "bound_by", "reason"),
+)
+"""Latencies are those at the asked peak; at the highest load inside the limits where no peak is known."""
+
+
+def plan_csv(plans: Sequence[Plan]) -> str:
+    """The header and the rows of all plans; numbers as they are, without separators of thousands."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(HEADER)
+    for plan in plans:
+        writer.writerows(_rows(plan))
+    return text.getvalue()
+
+
+def _rows(plan: Plan) -> Iterator[tuple[object, ...]]:
+    for place, (candidate, a_year) in enumerate(zip(plan.candidates, yearly_costs(plan), strict=True)):
+        yield (
+            plan.scenario.model,
+            "candidate" if place else "chosen",
+            *_candidate(candidate),
+            _plain(a_year),
+            bound_text(candidate.binds),
+            "",
+        )
+    for one in plan.rejected:
+        yield (plan.scenario.model, "rejected", *_rejected(one), reason_text(one.reason))
+
+
+def _candidate(c: Candidate) -> tuple[object, ...]:
+    at = c if c.at_peak is None else c.at_peak
+    pool = c.pools[0]
+    return (
+        *(getattr(pool, name) for name in IDENTITY),
+        *(pool.system, c.systems, _plain(c.systems_exact), c.gpus, c.instances),
+        *map(_plain, (c.requests_per_second_per_instance, c.requests_per_second_per_8_gpus, c.utilisation)),
+        _plain(None if c.confidence is None else c.confidence.meets),
+        *map(_plain, (at.ttft_ms.mean, at.ttft_ms.p95, at.ttft_ms.p99, at.tpot_ms.mean, at.itl_ms.p99, at.e2e_ms.mean, at.e2e_ms.p95)),
+    )
+
+
+def _rejected(one: Rejected) -> tuple[object, ...]:
+    names = tuple(getattr(one, name) for name in IDENTITY)
+    return (*names, *("",) * (len(HEADER) - len(names) - 3))
+
+
+def _plain(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"

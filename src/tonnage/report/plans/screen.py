@@ -13,28 +13,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tonnage.errors import option
-from tonnage.report.blocks import items, section
-from tonnage.report.document import Document, Facts, Lines, Section, Table, Text
+from tonnage.report.document import Document, Facts, Lines, Section, Table, Text, items, section
 from tonnage.report.drawing.characters import plot_text
 from tonnage.report.numbers import sentence_of
 from tonnage.report.plans import figures
 from tonnage.report.plans.answer import answer_text, capacity_text, finish_text, serving, smaller_text, standby_text
-from tonnage.report.plans.autoscaling import autoscaling_text
-from tonnage.report.plans.beyond import beyond_text
-from tonnage.report.plans.candidates import BESIDE, MARKED_TOO, others_block, runner_up_text
-from tonnage.report.plans.compared import compared_table
-from tonnage.report.plans.confidence import chance_text, confidence_text, not_sure_text
+from tonnage.report.plans.candidates import BESIDE, MARKED_TOO, nearest_table, others_block, reachable_text, runner_up_text
+from tonnage.report.plans.comparison import compared_table, measured_text
+from tonnage.report.plans.confidence import beyond_text, chance_text, confidence_text, measurement_text, not_sure_text
 from tonnage.report.plans.cost import cost_text
 from tonnage.report.plans.deployments import other_way_text
-from tonnage.report.plans.existing import day_text, existing_text, growth_text
 from tonnage.report.plans.explained import explained_section
-from tonnage.report.plans.latencies import at_peak_text, latency
-from tonnage.report.plans.measured_comparison import measured_text
-from tonnage.report.plans.measurement import measurement_text
+from tonnage.report.plans.fleet import autoscaling_text, day_text, existing_text, growth_text, prefix_cache_text, router_text
 from tonnage.report.plans.notes import data_texts, warning_text
-from tonnage.report.plans.question import lengths_text, question_rows
-from tonnage.report.plans.rejected import nearest_table, reachable_text
-from tonnage.report.plans.routers import prefix_cache_text, router_text
+from tonnage.report.plans.question import at_peak_text, latency, lengths_text, question_rows
 from tonnage.report.plans.sensitivity import risk_text
 from tonnage.report.writers.terminal import terminal, width
 

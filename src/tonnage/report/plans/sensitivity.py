@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tonnage.plan.warning import BurstyTrace
-from tonnage.report.blocks import section
-from tonnage.report.document import Block, Section, Table, Text
+from tonnage.report.document import Block, Section, Table, Text, section
 from tonnage.report.numbers import counted, number, signed
+from tonnage.report.plans.candidates import reason_text
 from tonnage.report.plans.confidence import fleet_check_text
 from tonnage.report.plans.notes import warning_text
-from tonnage.report.plans.rejected import reason_text
 from tonnage.units import format_duration
 
 if TYPE_CHECKING:

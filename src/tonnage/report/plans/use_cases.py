@@ -7,17 +7,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tonnage.errors import option
-from tonnage.report.blocks import items, section
-from tonnage.report.document import Document, Facts, Section, Table, Text
+from tonnage.report.document import Document, Facts, Section, Table, Text, items, section
 from tonnage.report.numbers import ABSENT, counted, number, percent, sentence_of
 from tonnage.report.plans.answer import standby_text
 from tonnage.report.plans.confidence import not_sure_text
 from tonnage.report.plans.cost import cost_text
 from tonnage.report.plans.deployments import bought, deployment_text
 from tonnage.report.plans.explained import why_text
-from tonnage.report.plans.latencies import breach_text, limit_text
 from tonnage.report.plans.plan_document import full_sections, made_by, named_sections
-from tonnage.report.plans.question import question_rows
+from tonnage.report.plans.question import breach_text, limit_text, question_rows
 from tonnage.report.plans.screen import BRIEF, Room, Rows, clipped, fitted
 from tonnage.report.plans.sensitivity import risk_text
 

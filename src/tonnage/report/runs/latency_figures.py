@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from tonnage.report.document import Drawing, Table
-from tonnage.report.drawing.figure import Axis, Box, Boxes, Plot, Point, Series
-from tonnage.report.numbers import number
-from tonnage.report.runs.bins import Spread, spread
-from tonnage.report.runs.words import load_words, verdict
+from tonnage.report.drawing.figure import Axis, Box, Boxes, Cell, Cloud, HeatMap, Plot, Point, Scatter, Series
+from tonnage.report.drawing.svg import log_ticks, nice_ticks
+from tonnage.report.numbers import number, plain
+from tonnage.report.runs.shown_run import load_words, verdict
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,7 +19,98 @@ if TYPE_CHECKING:
 
     from tonnage.report.runs.shown_run import ShownRun
 
-FAR_APART = 30
+    Lengths = NDArray[np.int64] | NDArray[np.float64]
+
+
+# Values put into bins of round numbers: what lies in each, and how it is spread.
+
+
+FAR_APART = 50
+"""Ratio of the largest value to the smallest from which bins grow with the value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """How values are spread; all in their own unit."""
+
+    count: int
+    mean: float
+    p1: float
+    p25: float
+    p50: float
+    p75: float
+    p95: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bin:
+    """Values whose place lies from ``low`` on and below ``high``; in the last bin ``high`` is included.
+
+    Attributes:
+        low, high: edges.
+        middle: the mean place of what lies in it.
+        spread: of the values.
+    """
+
+    low: float
+    high: float
+    middle: float
+    spread: Spread
+
+    @property
+    def words(self) -> str:
+        """Such as "1,000–1,200"."""
+        return between_edges(self.low, self.high)
+
+
+def between_edges(low: float, high: float) -> str:
+    """A bin in words; one value alone where nothing else fits into it."""
+    return plain(low) if high - low <= 1 and low == round(low) else f"{plain(low)}–{plain(high)}"
+
+
+def edges(values: NDArray[np.float64] | NDArray[np.int64], most: int) -> tuple[float, ...]:
+    """Round edges that hold all values, about ``most`` bins; values of 1 and more that are far apart get bins that grow."""
+    low, high = float(values.min()), float(values.max())
+    if low == high:
+        return (low, low + 1)
+    return log_ticks(low, high, most) if low >= 1 and high > FAR_APART * low else nice_ticks(low, high, most)
+
+
+def spread(values: NDArray[np.float64]) -> Spread:
+    """Mean and percentiles of at least one value."""
+    import numpy as np
+
+    p1, p25, p50, p75, p95, p99 = (float(v) for v in np.percentile(values, (1, 25, 50, 75, 95, 99)))
+    return Spread(count=int(values.size), mean=float(values.mean()), p1=p1, p25=p25, p50=p50, p75=p75, p95=p95, p99=p99)
+
+
+def binned(places: NDArray[np.float64] | NDArray[np.int64], values: NDArray[np.float64], bounds: tuple[float, ...]) -> Iterator[Bin]:
+    """The bins that hold anything, in order.
+
+    Args:
+        places: by which the values are put into bins.
+        values: one for each place.
+        bounds: edges, ascending.
+    """
+    import numpy as np
+
+    which = np.clip(np.searchsorted(bounds, places, side="right") - 1, 0, len(bounds) - 2)
+    for place in range(len(bounds) - 1):
+        inside = which == place
+        if inside.any():
+            middle = float(places[inside].mean())
+            yield Bin(low=bounds[place], high=bounds[place + 1], middle=middle, spread=spread(values[inside]))
+
+
+def every_nth(values: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """At most so many of the values, evenly taken."""
+    import numpy as np
+
+    return values if values.size <= most else values[np.linspace(0, values.size - 1, most).astype(np.int64)]
+
+
+LOADS_FAR_APART = 30
 """Ratio of the largest value to the smallest from which an axis is logarithmic."""
 BOX = "The box holds the middle half of the requests, the line in it is the median, the diamond the mean; the whiskers end at p1 and p99."
 SWEPT = (("TTFT mean", "ttft", "mean"), ("TTFT p95", "ttft", "p95"), ("ITL p99", "itl", "p99"), ("E2E mean", "e2e", "mean"))
@@ -31,7 +124,7 @@ def boxes(runs: Sequence[ShownRun], key: str, name: str, values: Callable[[Shown
     if not found:
         return None
     least, most = min(s.p1 for _, s in found), max(s.p99 for _, s in found)
-    log = least > 0 and most > FAR_APART * least
+    log = least > 0 and most > LOADS_FAR_APART * least
     drawn = tuple(_box(load, name, s) for load, s in found)
     axis = Axis(title=f"{name}, ms{' (logarithmic)' if log else ''}", log=log)
     header = ("load", "requests", "mean, ms", "p1", "p25", "p50", "p75", "p99")
@@ -82,3 +175,96 @@ def loads_table(runs: Sequence[ShownRun]) -> Table:
             (load_words(run), number(s.requests_per_second), number(s.output_tokens_per_second), *map(number, values), verdict(run))
         )
     return Table(caption="The loads in numbers", header=HEADER, rows=tuple(rows), spare=("output tokens/s", "TTFT mean, ms"))
+
+
+# What depends on lengths: prompts against outputs as a heat map, and TTFT against the length of the prompt as a scatter plot.
+
+
+BINS = 12
+DOTS = 2_000
+"""Dots of a scatter plot at most; of more requests an even share is drawn."""
+HEAT = "Darker cells hold more requests."
+SCATTER = "Each dot is a request; the line joins the means of prompts of like length."
+
+
+def heat_map(run: ShownRun) -> Drawing | None:
+    """How many requests have which lengths; None where none completed."""
+    return heat_map_of(run.isl, run.osl) if run.rows.size else None
+
+
+def heat_map_of(isl: Lengths, osl: Lengths) -> Drawing:
+    """How many of the pairs have which lengths; there is one pair at least."""
+    import numpy as np
+
+    columns, rows = edges(isl, BINS), edges(osl, BINS)
+    counts, _, _ = np.histogram2d(isl, osl, bins=(columns, rows))
+    cells = tuple(_cell(int(i), int(j), int(counts[i, j]), columns, rows) for i, j in np.argwhere(counts > 0))
+    x, y = "prompt length, tokens", "output length, tokens"
+    header = (f"{x} ↓, {y} →", *(between_edges(a, b) for a, b in itertools.pairwise(rows)))
+    table = tuple(
+        (between_edges(columns[i], columns[i + 1]), *(f"{int(count):,}" if count else "" for count in counts[i]))
+        for i in range(len(columns) - 1)
+        if counts[i].any()
+    )
+    return Drawing(
+        figure=HeatMap(
+            key="lengths",
+            title="Prompt lengths and output lengths",
+            x=Axis(title=x),
+            y=Axis(title=y),
+            columns=columns,
+            rows=rows,
+            cells=cells,
+        ),
+        reading=HEAT,
+        numbers=Table(caption="Requests by their lengths", header=header, rows=table, folded=True),
+    )
+
+
+def _cell(column: int, row: int, count: int, columns: tuple[float, ...], rows: tuple[float, ...]) -> Cell:
+    prompt, output = between_edges(columns[column], columns[column + 1]), between_edges(rows[row], rows[row + 1])
+    share = f"{count:,} request{'s' if count != 1 else ''}"
+    return Cell(column=column, row=row, count=count, tip=f"{share}\nprompts of {prompt} tokens\noutputs of {output} tokens")
+
+
+def ttft_by_prompt(run: ShownRun, trends: Mapping[str, Any]) -> Drawing | None:
+    """TTFT against prompt length, with the straight line whose slope is its ms per 1,000 prompt tokens."""
+    import numpy as np
+
+    if not run.rows.size:
+        return None
+    chosen = every_nth(np.arange(run.rows.size), DOTS)
+    ttft, isl = run.ttft_ms, run.isl
+    dots = tuple((float(x), float(y)) for x, y in zip(isl[chosen], ttft[chosen], strict=True))
+    found = tuple(binned(isl, ttft, edges(isl, BINS)))
+    means = tuple(Point(x=b.middle, y=b.spread.mean, tip=_tip(b.words, b.spread.count, b.spread.mean, b.spread.p95)) for b in found)
+    series = [Series(name="mean of like prompts", points=means, tone=1, line=len(means) > 1)]
+    line = trends["ttft_ms_per_1000_prompt_tokens"]
+    if line is not None:
+        ends = (float(isl.min()), float(isl.max()))
+        points = tuple(Point(x=x, y=line["at_zero"] + line["slope"] * x / 1e3, tip="") for x in ends)
+        series.append(
+            Series(name=f"straight line, {number(line['slope'])} ms per 1,000 tokens", points=points, tone=5, line=True, marks=False)
+        )
+    rows = tuple((b.words, f"{b.spread.count:,}", *map(number, (b.spread.mean, b.spread.p50, b.spread.p95))) for b in found)
+    return Drawing(
+        figure=Scatter(
+            key="ttft-by-prompt",
+            title="Time to first token against prompt length",
+            x=Axis(title="prompt length, tokens"),
+            y=Axis(title="time to first token, ms"),
+            series=tuple(series),
+            clouds=(Cloud(name="one request", dots=dots, tone=0),),
+        ),
+        reading=SCATTER,
+        numbers=Table(
+            caption="Time to first token by prompt length",
+            header=("prompt tokens", "requests", "TTFT mean, ms", "p50", "p95"),
+            rows=rows,
+            folded=True,
+        ),
+    )
+
+
+def _tip(words: str, count: int, mean: float, p95: float) -> str:
+    return f"prompts of {words} tokens\n{count:,} requests\nTTFT mean {number(mean)} ms\np95 {number(p95)} ms"

@@ -6,21 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tonnage.bench.trends import trends
-from tonnage.report.blocks import items, section
-from tonnage.report.document import Block, Command, Document, Facts, Section, Table, Text
+from tonnage.bench.trends import DEFINITIONS, trends
+from tonnage.report.document import Block, Command, Document, Facts, Section, Table, Text, items, section
 from tonnage.report.numbers import ABSENT, number, plain, sentence_of
-from tonnage.report.runs.latency_figures import boxes, loads_table, swept
-from tonnage.report.runs.length_figures import heat_map, ttft_by_prompt
-from tonnage.report.runs.position_figure import gaps_by_position
+from tonnage.report.runs.latency_figures import boxes, heat_map, loads_table, swept, ttft_by_prompt
 from tonnage.report.runs.server_figures import server_figures
-from tonnage.report.runs.time_figures import in_flight, percentiles_over_time, request_gantt
-from tonnage.report.runs.words import NO_GAPS, NO_TOKENS, load_words, name, reasons, remarks, verdict
+from tonnage.report.runs.shown_run import NO_GAPS, NO_TOKENS, load_words, name, reasons, remarks, verdict
+from tonnage.report.runs.time_figures import gaps_by_position, in_flight, percentiles_over_time, request_gantt
 from tonnage.report.timeline import timeline_page
 
 if TYPE_CHECKING:
     from tonnage.report.runs.shown_run import ShownRun
     from tonnage.results.timeline import Timeline
+
 
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 METRICS = (
@@ -212,3 +210,17 @@ def _together(runs: Sequence[ShownRun]) -> tuple[Section, ...]:
         section("sweep", "Latency and throughput", swept(runs) if any(run.rows.size for run in runs) else loads_table(runs)),
         section("boxes", "Latencies side by side", boxes(runs, "ttft-boxes", TTFT, _ttft), boxes(runs, "e2e-boxes", E2E, _e2e)),
     )
+
+
+# A run, or a sweep of runs, as JSON values: metrics, trends, and what the run folder says of the measurement.
+
+
+def run_values(runs: Sequence[ShownRun]) -> dict[str, Any]:
+    """One run as an object like the one that ``bench`` prints; several as its "points"."""
+    points = [_values(run) for run in runs]
+    return points[0] if len(points) == 1 else {"points": points}
+
+
+def _values(run: ShownRun) -> dict[str, Any]:
+    found = {**trends(run.requests), "definitions": DEFINITIONS}
+    return {"run": run.name, "kind": run.kind, "scenario": dict(run.scenario), **run.summary.to_json(), **run.facts, "trends": found}

@@ -11,8 +11,7 @@ from tonnage.report.drawing.figure import Axis, Plot, Point, Series
 from tonnage.report.numbers import number
 
 if TYPE_CHECKING:
-    from tonnage.report.runs.server_readings import Readings
-    from tonnage.report.runs.shown_run import ShownRun
+    from tonnage.report.runs.shown_run import Readings, ShownRun
 
 MOST = 120
 """Readings of a line at most; of a longer run an even share is drawn."""

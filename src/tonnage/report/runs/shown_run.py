@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DataError, InputError
-from tonnage.report.runs.server_readings import Readings, read_server_metrics
+from tonnage.report.numbers import counted, plain
 from tonnage.results.batches import TOKENS, read_tokens
 from tonnage.results.metrics import Summary, counted_rows, summarize
 from tonnage.results.requests import Requests
@@ -18,6 +18,43 @@ from tonnage.results.store import read_run
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+# Reads what a server said of itself while a run lasted.
+
+
+FILE = "server_metrics.parquet"
+
+Readings = Mapping[str, tuple[tuple[float, float], ...]]
+"""By name without labels: seconds of the run, and the values of all labels at that moment, one after the other."""
+
+
+def read_server_metrics(folder: Path) -> Readings:
+    """The readings of a run folder; empty where it holds none.
+
+    Raises:
+        DataError: the file is damaged.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = folder / FILE
+    if not path.is_file():
+        return {}
+    try:
+        table = pq.ParquetFile(path).read()
+        columns = (
+            table.column("time_ns").to_pylist(),
+            table.column("name").cast(pa.string()).to_pylist(),
+            table.column("value").to_pylist(),
+        )
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        raise DataError(f"{path}: is damaged ({' '.join(str(error).split())[:160]}); measure again") from None
+    found: dict[str, list[tuple[float, float]]] = {}
+    for time_ns, name, value in zip(*columns, strict=True):
+        found.setdefault(name.partition("{")[0], []).append((time_ns / 1e9, value))
+    return {name: tuple(rows) for name, rows in found.items()}
+
 
 RECORD = "requests.parquet"
 
@@ -134,3 +171,67 @@ def _load(run: ShownRun) -> tuple[float, str]:
     said = arrivals if isinstance(arrivals, Mapping) else {}
     value = said.get("concurrency") or said.get("rate")
     return (float(value) if isinstance(value, int | float) else float("inf"), run.name)
+
+
+# A run in words: what ran, under which load, and what a reader must know of it.
+
+
+NO_TOKENS = (
+    "The dots of single gaps need tokens.parquet, which this run folder does not hold: a simulated run has none, and a measurement can "
+    "leave it out. The lines come from the histogram of all gaps."
+)
+NO_GAPS = (
+    "Token-to-token latencies need tokens.parquet, which this run folder does not hold: the tool that made the run kept no single tokens."
+)
+PROCESSES = {"poisson": "Poisson arrivals", "constant": "evenly spaced arrivals", "gamma": "gamma arrivals"}
+
+
+def load_words(run: ShownRun) -> str:
+    """The load: "8 clients", "4 requests/s, Poisson arrivals"."""
+    arrivals = run.scenario.get("arrivals")
+    said: Mapping[str, Any] = arrivals if isinstance(arrivals, Mapping) else {}
+    talk = run.scenario.get("conversations")
+    unit = "conversations/s" if talk else "requests/s"
+    turns = f", {talk['turns']} turns each" if isinstance(talk, Mapping) and talk.get("turns") else ""
+    if said.get("concurrency"):
+        return counted(int(said["concurrency"]), "client") + (f" with conversations{turns}" if talk else "")
+    if said.get("trace"):
+        return f"recorded arrivals of {said['trace']}"
+    if said.get("rate"):
+        burst = f", bursts of {said['burst']}" if said.get("burst") else ""
+        process = PROCESSES.get(str(said.get("process", "")), "")
+        cv = f" with a CV of {plain(said['cv'])}" if said.get("process") == "gamma" else ""
+        return f"{plain(float(said['rate']))} {unit}{turns}{f', {process}{cv}' if process and not burst else burst}"
+    return "recorded arrivals"
+
+
+def name(run: ShownRun) -> str:
+    """What answered: the model, and where it is known the GPUs and the engine."""
+    s = run.scenario
+    model = str(s.get("model") or run.facts.get("endpoint", {}).get("model") or "an unnamed model")
+    gpus = int(s.get("tp") or 1) * int(s.get("pp") or 1) * int(s.get("dp") or 1)
+    form = f" {str(s['precision']).upper()}" if s.get("precision") else ""
+    where = f" on {gpus} × {s['gpu']}" if s.get("gpu") else ""
+    engine = f", {s['engine']}" if s.get("engine") else ""
+    return f"{model}{form}{where}{engine}"
+
+
+def verdict(run: ShownRun) -> str:
+    """VALID, INVALID, NOT JUDGED; "simulated" for a run that nobody measured."""
+    return str(run.facts.get("validity", {}).get("verdict", "simulated"))
+
+
+def reasons(run: ShownRun) -> tuple[str, ...]:
+    """What speaks against the run's numbers, one sentence each."""
+    return tuple(map(str, run.facts.get("validity", {}).get("reasons", ())))
+
+
+def remarks(run: ShownRun) -> tuple[str, ...]:
+    """What a reader should know of the run and what makes nothing invalid."""
+    s = run.summary
+    failed = tuple(
+        f"{counted(count, 'request')} {kind}; the latencies are those of the {s.counted:,} completed"
+        for kind, count in s.requests.items()
+        if kind != "completed" and count
+    )
+    return (*failed, *map(str, run.facts.get("validity", {}).get("notes", ())), *map(str, run.scenario.get("marks", ())))

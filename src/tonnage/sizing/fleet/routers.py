@@ -5,13 +5,29 @@ Random choice is what a plain Kubernetes service amounts to, and round robin wha
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tonnage.plan.fleet import BehindRouter
+from tonnage.plan.plan import OtherServing
+from tonnage.plan.sensitivity import PrefixCache
+from tonnage.simulator.pools import COUNTING
+from tonnage.sizing.loads.fleet_check import Replayed, fleet_record, simulated_of
+from tonnage.sizing.loads.instance import QUICK
+from tonnage.sizing.loads.ready import Ready
+from tonnage.sizing.loads.shared_load import hit_rate, shared_out_as
+from tonnage.sizing.question import AFFINE, Pools
+from tonnage.sizing.search.aims import FewestGpus
+from tonnage.sizing.search.contender import HAIR
+from tonnage.sizing.search.pooled import contenders_of, poolable
+from tonnage.sizing.search.search_space import prepare, system_for
+from tonnage.sizing.sensitivity import again
 
 if TYPE_CHECKING:
     from tonnage.sizing.question import Question
-    from tonnage.sizing.search.contender import Sized
+    from tonnage.sizing.search.contender import Contender, Sized
+    from tonnage.sizing.search.search import Search
+
 
 OTHERS = ("random", "round-robin", "least-outstanding")
 """Those that a plan compares its own with, the first two that are not its own."""
@@ -51,3 +67,150 @@ def _others(question: Question) -> tuple[str, ...]:
     if sharing.recording is not None:
         return ("random", "prefix-aware", "round-robin")
     return ("random", "session", "round-robin") if sharing.follows else OTHERS
+
+
+# What the prefix caches of a choice find, behind its router and behind another, and what the deployment would carry without them.
+
+
+def prefix_cache(best: Sized) -> PrefixCache | None:
+    """Of the choice of an answer; None where prompts share nothing, or the choice keeps nothing."""
+    contender, question = best.contender, best.contender.question
+    if question.sharing is None or not contender.instance.knobs.prefix_caching:
+        return None
+    instance, count, rate = contender.instance, best.instances, best.as_predicted.rate
+    alone = hit_rate(instance.open(rate, instance.requests_of(rate, QUICK), question.seed))
+    hits, shown = _in_fleet(contender, count, question.router)
+    other = _other(question, count)
+    without = without_cache(best)
+    return PrefixCache(
+        shares=shared_in_words(question),
+        hit_rate=hits,
+        router=question.router,
+        shared_out_as=_rule(question, count),
+        instances=count,
+        simulated_instances=shown,
+        one_instance=alone,
+        other_router=other,
+        other_hit_rate=_in_fleet(contender, count, other)[0] if other else None,
+        without_systems=None if without is None else without[0] + question.spare,
+        without_requests_per_second_per_instance=None if without is None else without[1],
+    )
+
+
+def shared_in_words(question: Question) -> str:
+    """What prompts share: "1000 shared tokens", or the blocks of a trace; "" for nothing."""
+    sharing = question.sharing
+    if sharing is None:
+        return ""
+    return str(sharing.sessions) if sharing.sessions is not None else "the blocks of the trace"
+
+
+def without_cache(best: Sized) -> tuple[int, float] | None:
+    """Systems of the deployment without a prefix cache under the same prompts, and requests per second of one of their instances.
+
+    None where no load is inside the limits.
+    """
+    ready = best.ready
+    deployment = replace(ready.trial.deployment, knobs=replace(ready.trial.deployment.knobs, prefix_caching=False))
+    instance = best.contender.runs.instance(deployment, ready.instance.traffic)
+    plain = replace(best.contender, ready=replace(ready, trial=replace(ready.trial, deployment=deployment), instance=instance))
+    found = plain.needed(best.slowdown, care=best.care)
+    return (found[0], plain.capacity(plain.layout.of(found[0]).instances, care=QUICK).rate) if isinstance(found, tuple) else None
+
+
+def _rule(question: Question, instances: int) -> str:
+    """The router by whose rule requests were shared out in the simulation."""
+    sharing = question.sharing
+    if sharing is None or instances == 1 or (sharing.balanced(question.router) and not sharing.follows):
+        return question.router
+    return shared_out_as(sharing, question.router)
+
+
+def _other(question: Question, instances: int) -> str:
+    """A router that does the opposite: keeps together what belongs together, or does not."""
+    sharing = question.sharing
+    if instances == 1 or sharing is None or question.offline or question.load != "open":
+        return ""
+    if sharing.recording is not None:
+        return "random" if question.router in AFFINE else "prefix-aware"
+    if not sharing.follows:
+        return ""
+    return "random" if question.router in AFFINE else "session"
+
+
+def _in_fleet(contender: Contender, instances: int, router: str) -> tuple[float, int]:
+    """The hit rate of a fleet, and how many of its instances were simulated."""
+    question, instance, rate = contender.question, contender.instance, contender.load
+    whole = None if question.recording is None else Replayed(recording=question.recording, lengths=True)
+    shown = instances if whole is not None else simulated_of(instance, instances, rate)
+    record = contender.runs.once(
+        (instance, "shared", rate, instances, router), lambda: fleet_record(instance, rate, instances, router, replayed=whole)[0]
+    )
+    return hit_rate(record), shown
+
+
+# Whether the other way of serving would need fewer GPUs: prefill and decode in pools of their own, or instances that do both. Both ways
+# are questions to the one search. For two pools it is asked only where closed forms, and then a run at the load that fewer GPUs would
+# have to carry, say that these could do. What a plan says of two pools is what ``--disaggregated`` answers.
+
+
+def together_instead(search: Search, best: Sized) -> OtherServing | None:
+    """The best deployment whose instances do both; None where none meets the limits at the confidence of the choice."""
+    if not isinstance(search.aim, FewestGpus):
+        return None
+    found = again(search, replace(search.question, pools=None)).best
+    return None if found is None or found.level != best.level else _told(found, best)
+
+
+def pools_instead(search: Search, best: Sized) -> OtherServing | None:
+    """The best deployment in two pools, where it needs fewer GPUs than the choice; None where none does, or none was looked for."""
+    question = search.question
+    if not _comparable(question) or best.instances < 2 or best.level != question.confidence:
+        return None
+    gpus = tuple(gpu for gpu in question.gpus if (1 + question.spare) * system_for(question, gpu).gpus < best.gpus)
+    asked = replace(question, pools=Pools(), have=(), growth_per_month=None)
+    if not gpus or not any(_saves(one, best) for one in _contenders(search, replace(asked, gpus=gpus))):
+        return None
+    found = again(search, asked).best
+    if found is None or found.level != best.level or found.gpus >= best.gpus:
+        return None
+    return _told(found, best)
+
+
+def _comparable(question: Question) -> bool:
+    """Whether two pools can be sized for a question that fewer GPUs answer better."""
+    drawn = question.load == "open" and not question.offline and question.recording is None and question.sharing is None
+    return drawn and question.speculation is None and question.router in COUNTING and question.objective == "gpus"
+
+
+def _contenders(search: Search, question: Question) -> list[Contender]:
+    """The deployments of a question in two pools, those first that closed forms allow most."""
+    ready = [one for one in poolable(question, prepare(question, search.runs)) if isinstance(one, Ready)]
+    found = contenders_of(question, ready, search.runs)
+    return sorted(found, key=lambda one: -one.bound(one.as_asked) / one.instance.deployment.parallelism.gpus)
+
+
+def _saves(one: Contender, best: Sized) -> bool:
+    """Whether a deployment could carry the load on fewer GPUs than the choice has: by closed forms, then by short runs at that load."""
+    rate = FewestGpus().rate_to_save(one, best)
+    if one.bound(one.as_asked) <= rate:
+        return False
+    slowdown, instances = one.slowdown(one.question.confidence), round(one.load / rate)
+    return one.bound(slowdown) > rate and one.capacity(instances, slowdown, above=rate * HAIR, care=QUICK).reason is None
+
+
+def _told(found: Sized, best: Sized) -> OtherServing:
+    """The best deployment of the other way, beside the choice."""
+    contender = found.contender
+    need = contender.layout.of(found.systems + contender.question.spare)
+    roles = contender.roles(need.instances)
+    return OtherServing(
+        deployment=found.ready.trial.identity,
+        ratio=":".join(str(count) for _, count in roles) if len(roles) > 1 else "",
+        instances=need.instances,
+        system=found.ready.trial.system.name,
+        systems=need.systems,
+        gpus=found.gpus,
+        systems_exact=found.gpus_exact / found.ready.trial.system.gpus,
+        saved=best.gpus - found.gpus,
+    )

@@ -22,13 +22,19 @@ from typing import TYPE_CHECKING
 
 from tonnage.perf.prediction_error import regime_of
 from tonnage.perf.residuals import shipped_residuals
+from tonnage.perf.step import StepModel
+from tonnage.perf.step_terms import COEFFICIENTS, DURATIONS
 from tonnage.plan.candidate import BESIDE
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from tonnage.perf.residuals import Regime, Residuals
     from tonnage.plan.limit import Bound
     from tonnage.sizing.question import Question
     from tonnage.spec.deployment import Deployment, Limit, LimitMetric, Slo
+
 
 METRICS: dict[LimitMetric, str] = {"ttft": "ttft_ms", "itl": "itl_ms", "tpot": "itl_ms", "e2e": "e2e_ms"}
 """Whose errors stand for the step factor, by the metric of a limit; those of requests/s at saturation."""
@@ -114,3 +120,23 @@ def factors_at(errors: Mapping[str, StepErrors], p: float) -> Slowdown:
 def levels(asked: float) -> tuple[float, ...]:
     """The confidences that a plan names: 50, 80 and 95 %, and the one that was asked for."""
     return tuple(sorted({*BESIDE, asked}))
+
+
+# A step model whose steps take longer by a factor, to see what an error of the step model would change.
+
+
+def slower(step: StepModel, factor: float) -> StepModel:
+    """The step model with every duration of a step multiplied by ``factor``; the front end is no part of a step and stays as it is."""
+    if factor == 1.0:
+        return step
+    drafting = step.drafting
+    drafted = None if drafting is None else replace(drafting, coefficients=_scaled(drafting.coefficients, factor))
+    return replace(step, coefficients=_scaled(step.coefficients, factor), drafting=drafted, response_s=step.response_s * factor)
+
+
+def _scaled(c: NDArray[np.float64], factor: float) -> NDArray[np.float64]:
+    """The array with all its durations, those of a table behind it included, times ``factor``."""
+    scaled = c.copy()
+    scaled[list(DURATIONS)] *= factor
+    scaled[COEFFICIENTS + 1 :: 2] *= factor
+    return scaled

@@ -19,10 +19,9 @@ from tonnage.simulator.kernel import run, run_recorded
 from tonnage.simulator.kernel.fleet import run_fleet
 from tonnage.simulator.ranks import pooled, rank_traces
 from tonnage.simulator.router import DEFAULT_ROUTER
-from tonnage.sizing.loads.balanced import balanced_trace
-from tonnage.sizing.loads.shared_load import ANSWER, SEEN, SharedLoad, after, owners, parts_of, replayed, shared_out_as
-from tonnage.sizing.loads.slower import slower
-from tonnage.sizing.sharing import Sharing
+from tonnage.sizing.loads.confidence import slower
+from tonnage.sizing.loads.shared_load import ANSWER, SEEN, SharedLoad, after, balanced_trace, owners, parts_of, replayed, shared_out_as
+from tonnage.sizing.question import Sharing
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.lengths import Lengths, Pairs
 from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Process, Simulated, Trace, Workload

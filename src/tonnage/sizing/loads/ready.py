@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from tonnage.perf.step import batch_seconds, context_seconds
+from tonnage.perf.step_terms import ATTENTION
 from tonnage.plan.pool import Identity
 from tonnage.plan.reason import Reason, Rejected, rejected
 from tonnage.sizing.loads.instance import Instance
+from tonnage.sizing.loads.two_pools import TwoPools
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.hardware import System
+
+if TYPE_CHECKING:
+    from tonnage.spec.deployment import Slo
 
 
 def runs_on(deployment: Deployment) -> str:
@@ -59,3 +67,56 @@ class Ready:
     instance: Instance
     place: int
     first: Trial
+
+
+# What closed forms say that an instance cannot exceed, whatever a simulation would show.
+
+
+MARGIN = 1.12
+"""Factor on the closed forms. Simulated saturations are 0.93 to 1.04 times them without a front end, and lower where one limits; loads
+inside a limit on the time per token at most 1.06 times (``./benchmark pruning``)."""
+
+SKEWED = ("p50",)
+"""Statistics of a time per token that can lie below what a full step takes, as most requests meet fewer prompts than the mean."""
+
+
+def rate_bound(instance: Instance, slo: Slo) -> float:
+    """Requests per second that an instance cannot exceed inside the limits.
+
+    The time from one token to the next grows with the requests that decode at once, and so with the load: what a limit on it, or on the
+    whole answer, leaves of the batch bounds the load. Prompts may be spread over all steps or come in steps of their own: what costs less
+    counts. Of two pools it is that of all of their instances.
+    """
+    if isinstance(instance, TwoPools):
+        return MARGIN * instance.most(token_limit(instance, slo))
+    whole = min(instance.steady_estimate(), instance.budget_estimate())
+    most = token_limit(instance, slo)
+    if instance.step.drafting is not None or instance.knobs.scheduler == "static" or not math.isfinite(most):
+        return MARGIN * whole
+    low, high = 1, instance.batch + 1
+    while high - low > 1:
+        half = (low + high) // 2
+        low, high = (half, high) if _token_seconds(instance, half) <= most else (low, half)
+    osl = instance.traffic.osl.mean
+    return MARGIN * min(whole, instance.deployment.parallelism.dp * low / (osl * min(_token_seconds(instance, low), most)))
+
+
+def token_limit(instance: Instance, slo: Slo) -> float:
+    """The longest mean time from one token to the next that the limits leave, in seconds."""
+    found = math.inf
+    for limit in slo:
+        if limit.metric == "tpot" and limit.statistic not in SKEWED:
+            found = min(found, limit.seconds)
+        elif limit.metric == "e2e" and limit.statistic not in SKEWED:
+            found = min(found, (limit.seconds - instance.unloaded_ttft_s()) / max(instance.traffic.osl.mean - 1, 1))
+    return max(found, 1e-9)
+
+
+def _token_seconds(instance: Instance, batch: int) -> float:
+    """Seconds from one token to the next where so many requests decode, with prompts where they cost least."""
+    c, isl, osl, new = instance.step.coefficients, instance.traffic.isl.mean, instance.traffic.osl.mean, instance.computed
+    budget = instance.knobs.max_num_tokens
+    token = min(batch_seconds(c, tokens, 1) / tokens for tokens in {budget, max(1, budget // 2), max(1, budget // 4)})
+    decode = batch_seconds(c, batch, batch) + context_seconds(c, batch) * batch * (isl + osl / 2)
+    apart = decode + batch / osl * new * (token + 0.5 * (2 * isl - new) * float(c[ATTENTION]))
+    return min(apart, instance.token_seconds(batch))

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING
 from tonnage.plan.fleet import Fleet, fleet
 from tonnage.plan.limit import Breach, bound_by, limit_of
 from tonnage.plan.reason import BrokenAtAnyLoad, BrokenEarly, BrokenOnManyInstances, NotSure, Reason
-from tonnage.sizing.loads.bounds import MARGIN, rate_bound
-from tonnage.sizing.loads.capacity import Capacity, find_capacity
+from tonnage.sizing.loads.capacity import Capacity, find_capacity, offline_capacity, replay_capacity
 from tonnage.sizing.loads.confidence import AS_PREDICTED, Slowdown, StepErrors, factors_at, step_errors
 from tonnage.sizing.loads.fleet_check import FleetAtPeak, Replayed
 from tonnage.sizing.loads.instance import QUICK, SURE, Care
-from tonnage.sizing.loads.limits import statistic_s, worst_limit
-from tonnage.sizing.loads.offline import offline_capacity
-from tonnage.sizing.loads.trace_capacity import replay_capacity
+from tonnage.sizing.loads.load_scan import statistic_s, worst_limit
+from tonnage.sizing.loads.ready import MARGIN, rate_bound
 
 if TYPE_CHECKING:
     import numpy as np

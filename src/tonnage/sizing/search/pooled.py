@@ -19,11 +19,10 @@ import numpy as np
 from tonnage.plan.reason import AboveSaturation, BrokenAtAnyLoad, BrokenEarly, CannotRun
 from tonnage.simulator.disaggregated import decode_worker, sent_bytes_s
 from tonnage.simulator.steps import CONTEXT_TOKENS, DECODE_SEQUENCES, DURATION, STEP_COLUMNS
-from tonnage.sizing.loads.bounds import MARGIN, token_limit
 from tonnage.sizing.loads.capacity import Capacity, find_capacity, no_capacity
 from tonnage.sizing.loads.fleet_check import MOST_INSTANCES, FleetAtPeak, fleet_seen
 from tonnage.sizing.loads.instance import ALONE_REQUESTS, QUICK, SURE, Care
-from tonnage.sizing.loads.ready import Ready
+from tonnage.sizing.loads.ready import MARGIN, Ready, token_limit
 from tonnage.sizing.loads.two_pools import TwoPools
 from tonnage.sizing.search.contender import DOUBT, HAIR, USUAL, Contender, slower_capacity
 from tonnage.spec.lengths import Lengths

@@ -23,8 +23,7 @@ from tonnage.sizing.loads.confidence import levels
 from tonnage.sizing.loads.fleet_check import check
 from tonnage.sizing.loads.instance import QUICK, SURE, Care
 from tonnage.sizing.loads.ready import Ready
-from tonnage.sizing.parallel import parallel
-from tonnage.sizing.progress import Steps
+from tonnage.sizing.progress import Steps, parallel
 from tonnage.sizing.search.aims import Aim, FewestGpus, MostLoad, ShortestAnswers
 from tonnage.sizing.search.contender import Contender, Sized
 from tonnage.sizing.search.pooled import contenders_of, poolable
@@ -32,10 +31,12 @@ from tonnage.sizing.search.search_space import prepare
 from tonnage.sizing.search.tuning import variants
 
 if TYPE_CHECKING:
+    from tonnage.plan.candidate import Candidate
     from tonnage.sizing.loads.capacity import Capacity
     from tonnage.sizing.loads.confidence import Slowdown
     from tonnage.sizing.loads.runs import Runs
     from tonnage.sizing.question import Question
+
 
 WAVE = 2
 """Deployments that are tried side by side where others beside the best are sized too; otherwise each is tried by itself."""
@@ -343,3 +344,44 @@ def _never_holds(verdict: FleetCheck) -> BrokenOnManyInstances:
     """The limit that breaks on the largest fleet that was simulated."""
     largest = max((run for run in verdict.runs if run.worst is not None), key=lambda run: run.systems)
     return BrokenOnManyInstances(breach=largest.worst, instances=largest.instances)  # type: ignore[arg-type]
+
+
+# A question for one deployment alone: the same traffic and limits, and nothing left to search.
+
+
+def alone(question: Question, candidate: Candidate, runs: Runs) -> Sized | None:
+    """The deployment of a candidate, sized for the question by itself; None where it does not meet the limits."""
+    return Search(question=narrowed(question, candidate), runs=runs, rows=False).answer().best
+
+
+def narrowed(question: Question, candidate: Candidate) -> Question:
+    """The question for the deployment of a candidate, with its knobs as they are.
+
+    A candidate with speculative decoding keeps the plain one beside it.
+    """
+    split, knobs = candidate.parallelism, candidate.knobs
+    plainly = candidate.engine == candidate.engine_preset
+    asked = replace(
+        question,
+        gpus=tuple(gpu for gpu in question.gpus if gpu.name == candidate.gpu),
+        precisions=tuple(one for one in question.precisions if one.name == candidate.precision),
+        tps=(split.tp,),
+        pps=(split.pp,),
+        dps=(split.dp,),
+        eps=(split.ep,),
+        engines=(candidate.engine_preset,),
+        speculation=None if plainly else question.speculation,
+        tune=False,
+        have=(),
+        growth_per_month=None,
+    )
+    if knobs is None:
+        return asked
+    return replace(
+        asked,
+        max_batch_sizes=(knobs.max_batch_size,),
+        max_num_tokens=(knobs.max_num_tokens,),
+        chunked_prefill=knobs.chunked_prefill,
+        stream_interval=knobs.stream_interval,
+        front_ends=knobs.front_ends,
+    )

@@ -11,9 +11,8 @@ from tonnage.errors import InputError
 from tonnage.plan.reason import CannotRun, PrecisionUnsupported, Rejected, TooManyStages, VendorUnsupported, WiderThanSystem
 from tonnage.sizing.loads.instance import Traffic
 from tonnage.sizing.loads.ready import Ready, Trial, runs_on
-from tonnage.sizing.question import PP_DEGREES, Question
-from tonnage.sizing.search.token_budget import fitted
-from tonnage.sizing.sharing import Sharing
+from tonnage.sizing.question import PP_DEGREES, Question, Sharing
+from tonnage.sizing.search.tuning import fitted
 from tonnage.spec.catalog import find_engine, system_of
 from tonnage.spec.deployment import Deployment, EngineKnobs, Parallelism
 from tonnage.spec.engine import default_knobs

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import os.path
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tonnage.report.blocks import items, section
-from tonnage.report.document import Document, Drawing, Section, Table, Text
+from tonnage.report.document import Command, Document, Drawing, Section, Table, Text, items, section
 from tonnage.report.drawing.figure import Axis, Plot, Point, Rule, Series
 from tonnage.report.numbers import ABSENT, counted, number, plain, span, whole
-from tonnage.report.runs.bins import every_nth
-from tonnage.report.runs.length_figures import heat_map_of
+from tonnage.report.runs.latency_figures import every_nth, heat_map_of
 from tonnage.units import NS_PER_S, format_gb
 from tonnage.workload.description import FittedArrivals
 
 if TYPE_CHECKING:
     from tonnage.workload.description import Description, FittedLengths
+    from tonnage.workload.fit import Fit
     from tonnage.workload.limits import KvGain
     from tonnage.workload.sharing import Sharing
+
 
 STATISTICS = ("mean", "p50", "p90", "p95", "p99")
 POINTS = 200
@@ -239,3 +240,31 @@ def _gain(gain: KvGain) -> str:
         f"one of the model's whole context ({gain.context:,} tokens) {format_gb(gain.context_bytes)}: {format_gb(gain.saved_bytes)} less. "
         f"{gain.limit_requests:,} of them fit at once, and {gain.context_requests:,} of the whole context."
     )
+
+
+# What ``tonnage workload fit`` wrote, as a document: how the traffic is reproduced, and the files.
+
+
+KEPT = {
+    "pairs": "The lengths are drawn in pairs from those that were seen: prompts and outputs are correlated.",
+    "weights": "Lengths that no distribution fits within 10 % are drawn from those that were seen.",
+    "distributions": "Prompts and outputs are drawn from these distributions, each by itself.",
+}
+
+
+def fitted(found: Fit, output: Path | None) -> Document:
+    """How well each part fits, what stands in the scenario, and how to go on."""
+    described = found.description
+    lines = (
+        distribution_words("ISL", described.fitted_isl),
+        distribution_words("OSL", described.fitted_osl),
+        KEPT[found.lengths],
+        process_words(described.fitted_arrivals),
+    )
+    beside = f", and beside it {', '.join(sorted(found.files))}" if found.files else ""
+    wrote = items((f"Written: {output}{beside}.",)) if output is not None else None
+    trace = described.fitted_arrivals.process == "trace"
+    model = "" if found.scenario.model else " --model llama-3.1-8b"
+    rate = "" if trace else f" --request-rate {found.scenario.demand.peak_rps:g}"
+    go_on = Command(text=f"tonnage simulate {output}{model}{rate}") if output is not None else None
+    return Document(title="", subtitle="", sections=(section("fit", "", items(lines), wrote, go_on),))

@@ -1,0 +1,345 @@
+"""Autoscaling: by which rule a controller scales the fleet over its hours, and what that saves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from tonnage.report.document import Section, Table, Text, section
+from tonnage.report.numbers import ABSENT, counted, dollars, number, percent, plain, sentence_of, span, whole
+from tonnage.report.plans.deployments import deployment_text, name_of
+from tonnage.report.plans.question import bound_text, limit_text
+
+if TYPE_CHECKING:
+    from tonnage.plan.autoscaling import Autoscaling, OverHours, Proposal, WhyNot
+    from tonnage.plan.demand import ADay, Existing, Growth, OwnedGroup
+    from tonnage.plan.fleet import BehindRouter
+    from tonnage.plan.limit import Limit
+    from tonnage.plan.plan import Plan
+    from tonnage.plan.sensitivity import PrefixCache
+    from tonnage.results.metrics import Latencies
+    from tonnage.spec.deployment import LimitMetric, Statistic
+
+
+WHY_NOT: dict[WhyNot, str] = {
+    "one-instance": "one instance serves the peak, so that there is nothing to release",
+    "attention-ranks": "none is proposed, because a controller is not simulated over data-parallel attention ranks",
+    "no-rule": "none is proposed, because no rule that was tried holds the limits in every hour and saves instance-hours",
+}
+
+METRICS = {"outstanding": "requests in flight", "rate": "requests/s"}
+"""What a controller looks at, of one instance."""
+
+
+def autoscaling_text(found: Autoscaling) -> str:
+    """Such as "1 to 3 instances at 4.79 requests/s each: 41.3 instance-hours of 72.0 in 24 hours, 43 % fewer; …"."""
+    best = found.best
+    if best is None or found.fixed is None:
+        return "" if found.reason is None else WHY_NOT[found.reason]
+    saved = f"{number(best.run.instance_hours)} instance-hours of {number(found.fixed.instance_hours)} in {hours_text(found)}"
+    cost = "" if found.cost is None else f"; {_rent(found)}"
+    kept = "".join(f"; {text}" for text in broken_texts(best.run))
+    return f"{bounds_text(best)}: {saved}, {percent(found.saved_share)} fewer{kept}{cost}"
+
+
+def hours_text(found: Autoscaling) -> str:
+    """Such as "24 hours"."""
+    return f"{plain(round(found.hours, 2))} hour{'' if found.hours == 1 else 's'}"
+
+
+def bounds_text(one: Proposal) -> str:
+    """Such as "1 to 3 instances at 26.5 requests in flight each"."""
+    warm = f" and {one.warm} warm" if one.warm else ""
+    return f"{one.least} to {one.most} instances{warm} at {number(one.target)} {METRICS[one.metric]} each"
+
+
+def broken_texts(run: OverHours) -> Iterator[str]:
+    """Such as "TTFT p95 ≤ 500 ms exceeded by 1.8 % of the requests, 3.5 % in the worst hour"."""
+    for one in run.limits:
+        worst = f", {_share(one.worst_share)} in the worst hour" if one.hours > 1 else ""
+        broken = f", and broken in {counted(one.broken_hours, 'hour')} of {one.hours}" if one.broken_hours else ""
+        yield f"{limit_text(one.limit)} exceeded by {_share(one.share)} of the requests{worst}{broken}"
+
+
+def times_text(one: Proposal) -> str:
+    """Such as "a look every 15 s, a start of 118 s, fewer after 300 s"."""
+    return f"a look every {span(one.interval_s)}, a start of {span(one.start_s)}, fewer after {span(one.hold_s)}"
+
+
+def cost_text(found: Autoscaling) -> str:
+    """What a year on cloud GPUs costs with the first rule and without; "" where it is not known."""
+    return "" if found.cost is None else f"{_rent(found)} ({found.cost.offer})"
+
+
+def _rent(found: Autoscaling) -> str:
+    cost = found.cost
+    if cost is None:
+        return ""
+    scaled, fixed = cost.scaled_usd_per_year, cost.fixed_usd_per_year
+    if fixed - scaled < 1:
+        return f"cloud GPUs for {dollars(fixed)} USD a year with and without it, as machines are rented whole"
+    return f"cloud GPUs for {dollars(scaled)} USD a year in place of {dollars(fixed)}, {dollars(fixed - scaled)} less"
+
+
+def _share(share: float) -> str:
+    """A share of requests in per cent, with two digits."""
+    return f"{100 * share:.2g}%"
+
+
+def autoscaling_section(plan: Plan) -> Section:
+    """The section; empty where no autoscaling was asked for."""
+    found = plan.autoscaling
+    if found is None:
+        return section("autoscaling", "Autoscaling")
+    if found.reason is not None or found.fixed is None:
+        why = "" if found.reason is None else WHY_NOT[found.reason]
+        return section("autoscaling", "Autoscaling", Text(text=sentence_of(why)))
+    return section("autoscaling", "Autoscaling", _table(found, found.fixed), Text(text=_reading(found)))
+
+
+def _table(found: Autoscaling, fixed: OverHours) -> Table:
+    rows = [("all the time", f"{found.instances}", ABSENT, number(fixed.instance_hours), "; ".join(broken_texts(fixed)))]
+    for one in found.proposals:
+        served = f"{one.least} to {one.most}" + (f", {one.warm} warm" if one.warm else "")
+        rule = f"{number(one.target)} {METRICS[one.metric]}"
+        rows.append((rule, served, times_text(one), number(one.run.instance_hours), "; ".join(broken_texts(one.run))))
+    return Table(
+        caption=f"Rules of a controller over {hours_text(found)}",
+        header=("target of an instance", "instances", "times", "instance-hours", "limits"),
+        rows=tuple(rows),
+        chosen=1,
+    )
+
+
+def _reading(found: Autoscaling) -> str:
+    part = ""
+    if found.simulated_instances < found.instances:
+        part = f" {found.simulated_instances} of {found.instances} instances were simulated, with their share of the load."
+    cost = cost_text(found)
+    return (
+        f"Each rule was simulated over {whole(found.requests)} requests, with steps as slow as the plan's confidence allows for, after "
+        f"{counted(found.tried, 'run')} of a search.{part}{' ' + sentence_of(cost) if cost else ''}"
+    )
+
+
+# Systems that exist: what they carry, how much room is left, and until when; and how long those that are bought are enough.
+
+
+NOTHING_RUNS = "no deployment on these systems meets the limits"
+
+
+def existing_title(plan: Plan) -> str:
+    """Such as "3 × dgx-h100 carry 60.6 requests/s of llama-3.1-70b"; "" where nothing exists."""
+    found = plan.existing
+    if found is None:
+        return ""
+    systems = " and ".join(f"{group.count:,} × {group.system}" for group in found.groups)
+    return f"{systems} carry {number(found.requests_per_second)} requests/s of {plan.scenario.model}"
+
+
+def running(found: Existing) -> str:
+    """What runs on the systems, such as "8 instances of FP8, TP 2, vllm-0.32 on h100-sxm-80gb on 2 × dgx-h100"."""
+    return "; ".join(
+        f"{counted(group.instances, 'instance')} of {name_of(group.deployment)}, on {group.count:,} × {group.system}"
+        for group in found.groups
+        if group.deployment is not None
+    )
+
+
+def existing_glance(plan: Plan) -> tuple[tuple[str, str], ...]:
+    """The numbers to see first of systems that exist."""
+    found = plan.existing
+    if found is None:
+        return ()
+    months = found.months_left
+    rows = [
+        ("requests/s inside the limits", number(found.requests_per_second)),
+        ("requests/s today, at the peak", number(found.asked_requests_per_second)),
+        ("headroom now", percent(found.headroom)),
+        ("months left", ABSENT if months is None else "none" if months < 0 else f"{months}"),
+    ]
+    return tuple(row for row in rows if row[1] != ABSENT)
+
+
+def existing_section(plan: Plan) -> Section:
+    """One row per kind of system; empty where nothing exists."""
+    found = plan.existing
+    if found is None:
+        return section("existing", "Systems that exist")
+    rows = tuple(
+        (
+            f"{group.count:,} × {group.system}",
+            ABSENT if group.deployment is None else deployment_text(group.deployment),
+            str(group.instances),
+            number(group.requests_per_second),
+            breaks_first_text(group),
+        )
+        for group in found.groups
+    )
+    header = ("systems", "best deployment on them", "instances", "requests/s inside the limits", "what breaks first")
+    growth = found.growth_per_month
+    grows = None if growth is None else Text(text=f"The load is taken to grow by {growth:.1%} a month.")
+    return section("existing", "Systems that exist", Table(caption="What they carry", header=header, rows=rows), grows)
+
+
+def breaks_first_text(group: OwnedGroup) -> str:
+    """What breaks first on one kind of system; why nothing runs where nothing does."""
+    return NOTHING_RUNS if group.binds is None else bound_text(group.binds)
+
+
+def _room(change: float) -> str:
+    return f"{percent(abs(change))} {'more' if change >= 0 else 'less'}"
+
+
+def existing_text(existing: Existing) -> str:
+    """What the systems carry beside today's load, and how long that lasts, in one clause."""
+    systems = " + ".join(f"{group.count:,} × {group.system}" for group in existing.groups)
+    total, today, growth, left = (
+        existing.requests_per_second,
+        existing.asked_requests_per_second,
+        existing.growth_per_month,
+        existing.months_left,
+    )
+    if total == 0 or existing.breaks_first is None:
+        return f"{systems}: {NOTHING_RUNS}"
+    carry = "carries" if sum(group.count for group in existing.groups) == 1 else "carry"
+    room = "" if today is None else f", {_room(total / today - 1.0)} than today's {plain(today)}"
+    text = f"{systems} {carry} {number(total)} requests/s inside the limits{room}; what breaks first is {bound_text(existing.breaks_first)}"
+    if growth is None or left == -1:
+        return text
+    if left is None:
+        return f"{text}; at {growth:.1%} growth a month that lasts beyond fifty years" if growth > 0 else text
+    return f"{text}; at {growth:.1%} growth a month that lasts for {left} months and runs out in month {left + 1}"
+
+
+def day_text(day: ADay) -> str:
+    """A working day of the highest load, such as "2.04 million requests in a working day of 8 h: 679,000 users at 3 a day"."""
+    mean = "" if day.peak_factor == 1 else f", whose peak is {plain(day.peak_factor)} × its mean"
+    tokens = f"{_many(day.input_tokens)} tokens in and {_many(day.output_tokens)} out"
+    text = f"{_many(day.requests)} requests in a working day of {plain(day.hours)} h{mean}, {tokens}"
+    if day.users is None or day.requests_per_user is None:
+        return text
+    return f"{text}: {_many(day.users)} users at {plain(day.requests_per_user)} requests a day"
+
+
+def _many(count: float) -> str:
+    """A count to three digits: "679,000", "2.04 million", "4.07 billion"."""
+    for scale, name in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
+        if count >= scale:
+            return f"{number(count / scale)} {name}"
+    return f"{float(f'{count:.3g}'):,.0f}" if count >= 100 else number(count)
+
+
+def growth_text(growth: Growth, systems: int) -> str:
+    """Such as "at 5.0% a month 2 systems are enough for 3 months, the next is needed in month 4; 3 in 12 months (180 requests/s), …"."""
+    now = f"{counted(systems, 'system')} {'is' if systems == 1 else 'are'} enough"
+    left = growth.months_left
+    if left is None:
+        lasts = f"{now} for fifty years" if growth.per_month > 0 else now
+    elif left == 0:
+        lasts = f"{now} today, the next is needed in month 1"
+    else:
+        lasts = f"{now} for {counted(left, 'month')}, the next is needed in month {left + 1}"
+    counts = ("no number" if one.systems is None else f"{one.systems:,}" for one in growth.ahead)
+    loads = (f"in {one.months} months ({number(one.requests_per_second)} requests/s)" for one in growth.ahead)
+    later = ", ".join(map(" ".join, zip(counts, loads, strict=True)))
+    return f"at {growth.per_month:.1%} a month {lasts}{f'; {later}' if later else ''}"
+
+
+# Routers and prefix caches in words: what the router of a plan is worth, and what the caches behind it find.
+
+
+NAMES = {"random": "random choice", "round-robin": "round robin", "session": "session affinity"}
+
+
+def router_text(rows: Sequence[BehindRouter], limits: Sequence[Limit], systems: int) -> str:
+    """What the router of the plan saves: "behind least-outstanding, which every deployment needs; a plain … would need 14 systems …".
+
+    Args:
+        rows: the choice behind its router and behind others; none give "".
+        limits: those that count; the first one on TTFT, or the first, says which latency is named.
+        systems: of the plan, without spare ones.
+    """
+    service = next((row for row in rows[1:] if row.router == "random"), None)
+    if service is None:
+        return routers_text(rows, limits, systems)
+    text, plain = f"behind {_named(rows[0].router)}, which every deployment needs; ", "a plain Kubernetes service (random choice)"
+    if service.systems is None:
+        return f"{text}behind {plain} no number of systems holds the limits"
+    if service.systems != systems:
+        return f"{text}{plain} would need {counted(service.systems, 'system')} in place of {systems:,}"
+    name = _metric(limits)
+    return f"{text}{plain} needs as many systems, at {_name(name)} {_value(service, name)} in place of {_value(rows[0], name)}"
+
+
+def routers_text(rows: Sequence[BehindRouter], limits: Sequence[Limit], systems: int) -> str:
+    """Such as "random choice, TTFT p95 150 ms at the peak; behind least-outstanding 132 ms (4 systems would do), behind round robin 78 ms".
+
+    Arguments as of ``router_text``.
+    """
+    if not rows:
+        return ""
+    name, (first, *others) = _metric(limits), rows
+    said = [f"{_named(row.router)} {_value(row, name)}{_systems(systems, row)}" for row in others]
+    own = f"{_named(first.router)}, {_name(name)} {_value(first, name)} at the peak{_systems(systems, first)}"
+    return f"{own}; behind {', behind '.join(said)}" if said else own
+
+
+Metric = tuple["LimitMetric", "Statistic"]
+
+
+def _metric(limits: Sequence[Limit]) -> Metric:
+    """The latency that routers are compared by."""
+    limit = next((one for one in limits if one.metric == "ttft"), None) or (limits[0] if limits else None)
+    return ("ttft", "p95") if limit is None else (limit.metric, limit.statistic)
+
+
+def _name(metric: Metric) -> str:
+    return f"{metric[0].upper()} {metric[1]}"
+
+
+def _value(row: BehindRouter, metric: Metric) -> str:
+    values: Latencies = getattr(row, f"{metric[0]}_ms")
+    return f"{number(values.value(metric[1]))} ms"
+
+
+def _named(router: str) -> str:
+    return NAMES.get(router, router)
+
+
+def _systems(planned: int, row: BehindRouter) -> str:
+    if row.systems is None:
+        return " (no number of systems holds the limits)"
+    if row.systems == planned:
+        return ""
+    count = counted(row.systems, "system")
+    return f" (it takes {count})" if row.systems > planned else f" ({count} would do)"
+
+
+def prefix_cache_text(found: PrefixCache | None, systems: int) -> str:
+    """Such as "62% of prompt tokens come from the cache behind session; behind random choice 31%; without a cache 5 systems in place of 3".
+
+    Args:
+        found: of a plan; None gives "".
+        systems: of the plan.
+    """
+    if found is None:
+        return ""
+    shown = ""
+    if found.instances > 1:
+        some = found.simulated_instances < found.instances
+        shown = f" behind {_named(found.router)}" + (
+            f" ({found.simulated_instances} of {found.instances} instances simulated)" if some else ""
+        )
+    said = [f"{percent(found.hit_rate)} of prompt tokens come from the cache{shown}"]
+    if found.other_hit_rate is not None:
+        said.append(f"behind {_named(found.other_router)} {percent(found.other_hit_rate)}")
+    return "; ".join([*said, _without(found, systems)])
+
+
+def _without(found: PrefixCache, systems: int) -> str:
+    if found.without_systems is None:
+        return "without a cache no number of systems of this deployment would hold the limits"
+    if found.without_systems == systems:
+        return f"without a cache as many, {counted(systems, 'system')}"
+    return f"without a cache {counted(found.without_systems, 'system')} of this deployment in place of {systems}"
