@@ -31,9 +31,9 @@ from tonnage import api
 from tonnage.api.bench import bench
 from tonnage.bench.scrape import fetch
 from tonnage.deploy.alerts import rules
-from tonnage.deploy.noted import plain
 from tonnage.deploy.service import Service, service_of
-from tonnage.serve.supervision.ports import free_ports
+from tonnage.deploy.yaml_comments import plain
+from tonnage.serve.supervision.supervisor import free_ports
 
 FASTER = 60
 """What every window is divided by."""

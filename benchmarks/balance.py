@@ -35,9 +35,8 @@ from typing import Any
 from benchmarks.prefix_traffic import Reused, reused
 from tonnage.api.bench import bench
 from tonnage.api.running.processes import gateway_before, served_instances
-from tonnage.serve.supervision.ports import free_ports
-from tonnage.serve.supervision.program import Program
-from tonnage.serve.supervision.supervisor import Supervisor
+from tonnage.serve.supervision.child import Program
+from tonnage.serve.supervision.supervisor import Supervisor, free_ports
 from tonnage.simulator.kernel import warm_up
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -30,8 +30,7 @@ from tests.gateway.hostile import OVERSIZE, Used, asks, drips, leaves, reads_slo
 from tests.gateway.test_bounds import SMUGGLED
 from tests.gateway.test_workers import workers_of
 from tonnage.api.running.processes import gateway_before, served_instances
-from tonnage.serve.supervision.child import Child
-from tonnage.serve.supervision.program import Program
+from tonnage.serve.supervision.child import Child, Program
 from tonnage.serve.supervision.supervisor import Supervisor
 from tonnage.simulator.kernel import warm_up
 

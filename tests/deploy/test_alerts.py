@@ -11,9 +11,9 @@ import yaml
 
 from tests.deploy.plans import DENSE_CHECKPOINT, dense, experts
 from tonnage.deploy.alerts import rules
-from tonnage.deploy.noted import plain, yaml_text
 from tonnage.deploy.objectives import objectives
 from tonnage.deploy.service import Service, service_of
+from tonnage.deploy.yaml_comments import plain, yaml_text
 
 DAY, HOUR = 1_440, 60
 GPUS = 'DCGM_FI_DEV_GPU_UTIL{deployment="llama-3-1-8b"}'

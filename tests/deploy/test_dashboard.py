@@ -8,8 +8,8 @@ import re
 from tests.deploy.plans import DENSE_CHECKPOINT, dense
 from tonnage.deploy.alerts import rules
 from tonnage.deploy.dashboard import dashboard_text
-from tonnage.deploy.noted import plain
 from tonnage.deploy.service import service_of
+from tonnage.deploy.yaml_comments import plain
 
 SERVICE = service_of(dense(), checkpoint=DENSE_CHECKPOINT)
 

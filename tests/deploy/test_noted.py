@@ -6,7 +6,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.deploy.noted import Alias, Noted, noted, plain, yaml_text
+from tonnage.deploy.yaml_comments import Alias, Noted, noted, plain, yaml_text
 
 SCALARS = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=30))
 LINES = st.lists(st.text(alphabet="abc: #-'\"|>{}[]&*%", max_size=8), min_size=1, max_size=4).map(lambda lines: "\n".join(lines) + "\n")

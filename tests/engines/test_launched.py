@@ -14,7 +14,7 @@ import pytest
 from tests.engines.vllm_server import STARTS_IN_S, as_vllm, engines_python, tiny_model
 from tonnage.api.bench import bench
 from tonnage.bench.scrape import fetch
-from tonnage.serve.supervision.ports import free_ports
+from tonnage.serve.supervision.supervisor import free_ports
 from tonnage.watch.present import present
 from tonnage.watch.reading import Pages
 

@@ -14,9 +14,8 @@ from tests.gateway.failing import MODEL, samples
 from tonnage.api.bench import bench
 from tonnage.api.running.gateway_proxy import POLICIES, VERSION
 from tonnage.api.running.processes import served_instances
-from tonnage.serve.supervision.ports import free_ports
-from tonnage.serve.supervision.program import Program
-from tonnage.serve.supervision.supervisor import Supervisor
+from tonnage.serve.supervision.child import Program
+from tonnage.serve.supervision.supervisor import Supervisor, free_ports
 from tonnage.simulator.kernel import warm_up
 
 pytestmark = pytest.mark.engines

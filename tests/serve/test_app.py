@@ -17,12 +17,11 @@ import pytest
 from tests.serve.engines import STEP_S, engine
 from tonnage.serve.answer import Answer, Piece
 from tonnage.serve.app import Service, application, events_of, whole_text
-from tonnage.serve.asked import asked_of
-from tonnage.serve.dialect import Further
+from tonnage.serve.dialect import Further, Refused
 from tonnage.serve.fleet import Fleet
 from tonnage.serve.metrics import Metrics
-from tonnage.serve.refused import Refused
 from tonnage.serve.replies import Reply
+from tonnage.serve.request import asked_of
 from tonnage.serve.server import Served
 from tonnage.serve.simulated import Simulated
 

@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.serve.asked import Asked, Kind, asked_of
-from tonnage.serve.dialect import OF_VLLM
-from tonnage.serve.prompt import PER_MESSAGE, Counted
-from tonnage.serve.refused import Refused
+from tonnage.serve.dialect import OF_VLLM, Refused
+from tonnage.serve.request import PER_MESSAGE, Asked, Counted, Kind, asked_of
 
 
 def read(kind: Kind, body: Any, max_context: int = 1000) -> Asked:

@@ -6,11 +6,9 @@ import pytest
 
 from tonnage.deploy.signals import SIGNALS
 from tonnage.errors import InputError
-from tonnage.serve.dialect import DIALECTS
-from tonnage.serve.metrics import Ended, Metrics
-from tonnage.serve.present import Load
+from tonnage.serve.dialect import DIALECTS, Refused
+from tonnage.serve.metrics import Ended, Load, Metrics
 from tonnage.serve.published import TENSORRT_LLM, VLLM
-from tonnage.serve.refused import Refused
 from tonnage.watch.reading import Page, counts_of, signals_on
 
 LOADS = [Load(engine="0", running=3, waiting=5, kv_used=0.25, preemptions=2), Load(engine="1", running=1, waiting=0, kv_used=0.75)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tonnage.serve.stop_texts import StopTexts
+from tonnage.serve.answer import StopTexts
 
 LETTERS = st.text("ab", max_size=12)
 

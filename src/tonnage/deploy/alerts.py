@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tonnage.deploy.noted import noted
 from tonnage.deploy.objectives import Objective, objectives
 from tonnage.deploy.service import Service
+from tonnage.deploy.yaml_comments import noted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

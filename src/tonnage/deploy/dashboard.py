@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tonnage.deploy.alerts import HIGHEST_SHARE, gpu_use
-from tonnage.deploy.in_flight import in_flight
-from tonnage.deploy.objectives import Objective, objectives
+from tonnage.deploy.objectives import Objective, in_flight, objectives
+from tonnage.deploy.plan_text import carries_line, choice_line
 from tonnage.deploy.service import Service
-from tonnage.deploy.told import carries_line, choice_line
 
 SCHEMA = 39
 """Of Grafana's dashboards, as version 11 writes them (recalled, 2026-11-22); later versions read it."""

@@ -106,3 +106,17 @@ def _all(service: Service) -> Iterator[Objective]:
         shown = own or other
         if shown is not None:
             yield Objective(limit=limit, histogram=shown, stands_in=own is None, selector=selector)
+
+
+# PromQL of the requests that a deployment works on.
+
+
+def in_flight(service: Service) -> str:
+    """Requests in flight over all instances.
+
+    Where the engine has no gauges, they are the seconds that requests took, a second (Little's law), over two minutes.
+    """
+    signals, at = service.signals, f'deployment="{service.name}"'
+    if signals.running:
+        return f"sum({signals.running}{{{at}}}) + sum({signals.waiting}{{{at}}})"
+    return f"sum(rate({signals.histograms['e2e'].name}_sum{{{at}}}[2m]))"

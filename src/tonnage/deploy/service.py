@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from tonnage.deploy.checkpoint import Loading, loading
-from tonnage.deploy.kv_transfer import transfer_words
+from tonnage.deploy.flags import transfer_words
 from tonnage.deploy.signals import SIGNALS, Signals
 from tonnage.errors import InputError, option
 from tonnage.plan.autoscaling import Proposal

@@ -22,9 +22,8 @@ from tonnage.gateway.health import Health
 from tonnage.gateway.server import Ready, listening
 from tonnage.gateway.server import serve as serve_here
 from tonnage.gateway.settings import Settings
-from tonnage.serve.supervision.ports import free_ports
-from tonnage.serve.supervision.program import Program
-from tonnage.serve.supervision.supervisor import Supervisor
+from tonnage.serve.supervision.child import Program
+from tonnage.serve.supervision.supervisor import Supervisor, free_ports
 
 READY_S = 60.0
 """Seconds that workers may take to serve; they need one or two."""

@@ -10,7 +10,7 @@ from tonnage.report.document import Document, Facts, Lines, Section, Table, item
 from tonnage.report.numbers import ABSENT
 
 if TYPE_CHECKING:
-    from tonnage.serve.launch.profile import Profile
+    from tonnage.serve.launch.profiles import Profile
     from tonnage.serve.launch.start import Start, Started
     from tonnage.serve.machine.machine import Machine
     from tonnage.sizing.precisions import FormatGain

@@ -4,17 +4,65 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from tonnage.serve.dialect import Refused
 from tonnage.serve.metrics import Ended
-from tonnage.serve.refused import Refused
-from tonnage.serve.stop_texts import StopTexts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from tonnage.serve.metrics import Metrics
+
+
+# Ends a text where a stop text begins, and gives out nothing that might still be the beginning of one.
+
+
+class StopTexts:
+    """Takes a text piece by piece.
+
+    Attributes:
+        found: the stop text that has come, "" before; what follows is not given out.
+    """
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        """Nothing has come yet.
+
+        Args:
+            stops: texts that are not empty; none of them is given out.
+        """
+        self._stops = tuple(stops)
+        self._held = ""
+        self.found = ""
+
+    def take(self, piece: str) -> str:
+        """Take a further piece; what can be given out now."""
+        if self.found:
+            return ""
+        if not self._stops:
+            return piece
+        text = self._held + piece
+        places = [(place, stop) for stop in self._stops if (place := text.find(stop)) >= 0]
+        if places:
+            place, self.found = min(places)
+            self._held = ""
+            return text[:place]
+        kept = self._may_begin(text)
+        self._held = text[len(text) - kept :]
+        return text[: len(text) - kept]
+
+    def rest(self) -> str:
+        """What was held back, when nothing more comes."""
+        held, self._held = self._held, ""
+        return held
+
+    def _may_begin(self, text: str) -> int:
+        """The length of the longest end of a text with which a stop text begins."""
+        longest = min(len(text), max(map(len, self._stops)) - 1)
+        return next((size for size in range(longest, 0, -1) if any(stop.startswith(text[-size:]) for stop in self._stops)), 0)
+
 
 LEFT = "abort"
 """How an answer ends whose client has left."""

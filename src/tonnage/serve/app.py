@@ -17,10 +17,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from tonnage.serve.answer import Answer
-from tonnage.serve.asked import Asked, Kind, asked_of
-from tonnage.serve.dialect import OF_VLLM, Dialect
-from tonnage.serve.refused import Refused
+from tonnage.serve.dialect import OF_VLLM, Dialect, Refused
 from tonnage.serve.replies import DONE, Made, Reply, event
+from tonnage.serve.request import Asked, Kind, asked_of
 from tonnage.version import VERSION
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from tonnage.serve.faults import Fault, Faults
     from tonnage.serve.metrics import Metrics
-    from tonnage.serve.prompt import Reader
+    from tonnage.serve.request import Reader
 
 LARGEST_BODY = 32 * 2**20
 """Bytes of a request's body."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tonnage.serve.asked import Kind
+from tonnage.serve.request import Kind
 
 if TYPE_CHECKING:
     from tonnage.serve.dialect import Further

@@ -18,7 +18,7 @@ from tonnage.serve.dialect import OF_VLLM, Dialect
 from tonnage.serve.faults import Fault, Faults, clock_changes
 from tonnage.serve.fleet import Fleet
 from tonnage.serve.instance import Instance
-from tonnage.serve.prompt import Count, Counted
+from tonnage.serve.request import Count, Counted
 from tonnage.serve.simulated import Simulated
 from tonnage.serve.supervision.child import STARTS
 

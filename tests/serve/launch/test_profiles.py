@@ -12,8 +12,7 @@ from tonnage.api.running.engine_asked import EngineAsked
 from tonnage.api.running.serve_engine import machine_profiles, prepare_engine
 from tonnage.errors import InputError
 from tonnage.perf.memory import memory_plan
-from tonnage.serve.launch.profile import Profile
-from tonnage.serve.launch.profiles import deployed
+from tonnage.serve.launch.profiles import Profile, deployed
 from tonnage.serve.machine.machine import Machine
 from tonnage.spec.catalog import find_engine, find_gpu, find_model
 

@@ -14,11 +14,8 @@ import yaml
 
 from tests.serve.launch.machines import of
 from tonnage.errors import InputError
-from tonnage.serve.machine.detect import amd_devices, detect
-from tonnage.serve.machine.groups import groups, joined
-from tonnage.serve.machine.machine import read_machine
-from tonnage.serve.machine.names import catalog_gpu
-from tonnage.serve.machine.nvidia import nvidia_devices
+from tonnage.serve.machine.detect import amd_devices, catalog_gpu, detect, nvidia_devices
+from tonnage.serve.machine.machine import groups, joined, read_machine
 
 BUSES = ["00000000:9B:00.0", "00000000:1B:00.0", "00000000:5D:00.0"]
 """Not in PCI order, as CUDA's own order need not be."""

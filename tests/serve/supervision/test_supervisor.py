@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from tonnage.errors import InputError, TonnageError
-from tonnage.serve.supervision.ports import free_ports
-from tonnage.serve.supervision.program import Program
-from tonnage.serve.supervision.supervisor import Supervisor
+from tonnage.serve.supervision.child import Program
+from tonnage.serve.supervision.supervisor import Supervisor, free_ports
 
 SERVER = """
 import http.server, signal, subprocess, sys

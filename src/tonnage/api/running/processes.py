@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tonnage.serve.supervision.program import Program
+    from tonnage.serve.supervision.child import Program
     from tonnage.serve.supervision.supervisor import Supervisor
 
 READY_S = 120.0
@@ -42,8 +42,8 @@ def served_instances(arguments: Sequence[str], instances: int, own: Sequence[Seq
         instances: how many.
         own: further arguments of each, if there are any.
     """
-    from tonnage.serve.supervision.ports import free_ports
-    from tonnage.serve.supervision.program import Program
+    from tonnage.serve.supervision.child import Program
+    from tonnage.serve.supervision.supervisor import free_ports
 
     command = (sys.executable, "-m", "tonnage", "serve", *arguments, "--host", "127.0.0.1")
     return [
@@ -57,8 +57,8 @@ def gateway_before(instances: Sequence[Program], *, policy: str, host: str = "12
 
     Its health path is the one that says that it lives, so that it counts as ready before its instances are.
     """
-    from tonnage.serve.supervision.ports import free_ports
-    from tonnage.serve.supervision.program import Program
+    from tonnage.serve.supervision.child import Program
+    from tonnage.serve.supervision.supervisor import free_ports
 
     port = port or free_ports(1, host)[0]
     backends = [word for one in instances for word in ("--backend", one.url)]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
-    from tonnage.serve.supervision.program import Program
+    from tonnage.serve.supervision.child import Program
 
 GRACE_S = 15.0
 """Seconds that a process has to end: more than the 10 in which its streams may go on."""

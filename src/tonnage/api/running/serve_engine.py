@@ -13,11 +13,10 @@ from tonnage.errors import InputError, option
 if TYPE_CHECKING:
     from tonnage.api.running.planned import Planned
     from tonnage.plan.launch import Command
-    from tonnage.serve.launch.commands import Ports
-    from tonnage.serve.launch.profile import Profile
-    from tonnage.serve.launch.start import Start
+    from tonnage.serve.launch.profiles import Profile
+    from tonnage.serve.launch.start import Ports, Start
     from tonnage.serve.machine.machine import Device, Machine
-    from tonnage.serve.supervision.program import Program
+    from tonnage.serve.supervision.child import Program
     from tonnage.spec.engine import EngineSpec
     from tonnage.spec.model import Model
 
@@ -41,9 +40,8 @@ def machine_profiles(asked: EngineAsked, machine: Machine, *, installed: bool = 
     Raises:
         InputError: no model, or a machine whose GPUs the catalog does not have.
     """
-    from tonnage.serve.launch.choice import ENGINES as ORDER
-    from tonnage.serve.launch.choice import ordered
-    from tonnage.serve.launch.profiles import profiles
+    from tonnage.serve.launch.profiles import ENGINES as ORDER
+    from tonnage.serve.launch.profiles import ordered, profiles
     from tonnage.spec.precision import PRECISIONS
 
     _check_gpus(machine)
@@ -77,7 +75,7 @@ def prepare_engine(asked: EngineAsked, machine: Machine, *, ports: Ports | None 
         InputError: naming what is wrong: another GPU, a format that it cannot run, a driver that is too old, no such engine here.
         DoesNotFit: the memory does not hold the model.
     """
-    from tonnage.serve.supervision.ports import free_ports
+    from tonnage.serve.supervision.supervisor import free_ports
 
     give = ports or free_ports
     if asked.engine == "triton":
@@ -92,9 +90,8 @@ def prepare_engine(asked: EngineAsked, machine: Machine, *, ports: Ports | None 
 def _by_profile(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
     """By the profile that was named, or that comes first."""
     from tonnage.plan.launch import command
-    from tonnage.serve.launch.choice import RULE, chosen
-    from tonnage.serve.launch.placed import placed, usable
-    from tonnage.serve.launch.profiles import deployed
+    from tonnage.serve.launch.profiles import RULE, chosen, deployed
+    from tonnage.serve.launch.start import placed, usable
     from tonnage.spec.catalog import find_engine, find_gpu
 
     found = chosen(machine_profiles(asked, machine, installed=not dry), asked.profile)
@@ -118,7 +115,7 @@ def _by_profile(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool
 def _planned(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
     """By a plan: its command, word by word."""
     from tonnage.api.running.planned import planned
-    from tonnage.serve.launch.placed import check_planned, placed, usable
+    from tonnage.serve.launch.start import check_planned, placed, usable
     from tonnage.spec.catalog import find_engine
 
     for name in ("model", "precision", "tp", "profile", "max_model_len", "max_batch_size", "max_num_tokens"):
@@ -183,7 +180,7 @@ def _plan_command(asked: EngineAsked, choice: Planned) -> tuple[Command, str]:
 
 def _on_cpu(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
     """Without a GPU only vLLM runs, by its build for CPUs."""
-    from tonnage.serve.launch.on_cpu import KV_CACHE_GB, SETTINGS, check_memory, cpu_command, cpu_environment
+    from tonnage.serve.launch.start import KV_CACHE_GB, SETTINGS, check_memory, cpu_command, cpu_environment
     from tonnage.spec.catalog import find_engine
 
     if asked.engine not in ("auto", "vllm"):
@@ -218,9 +215,7 @@ def _on_cpu(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) ->
 
 def _triton(asked: EngineAsked, machine: Machine, ports: Ports, *, dry: bool) -> Start:
     """A model repository as it is."""
-    from tonnage.serve.launch.commands import triton_started
-    from tonnage.serve.launch.placed import placed, usable
-    from tonnage.serve.launch.start import Start
+    from tonnage.serve.launch.start import Start, placed, triton_started, usable
 
     if asked.model is None:
         raise InputError(f"{option('model')}: is needed; give the folder of a model repository, which tonnage deploy writes for triton")
@@ -253,9 +248,7 @@ def _start(
 ) -> Start:
     """The instances of a command."""
     from tonnage.plan.launch import with_metrics
-    from tonnage.serve.launch.commands import engine_started, nim_started
-    from tonnage.serve.launch.placed import across
-    from tonnage.serve.launch.start import Start
+    from tonnage.serve.launch.start import Start, across, engine_started, nim_started
 
     program = _program(family, asked, dry=dry)
     environment = {**(more or {}), **asked.environment}
@@ -279,7 +272,7 @@ def _start(
 
 def _program(family: str, asked: EngineAsked, *, dry: bool) -> str:
     """The path of the program that starts an engine; its bare name in a dry run on a machine that does not have it."""
-    from tonnage.serve.launch.installed import COMMANDS, found_command, needed_command
+    from tonnage.serve.launch.start import COMMANDS, found_command, needed_command
 
     if dry:
         return found_command(family, asked.engine_path) or COMMANDS[family]
@@ -296,7 +289,7 @@ def _installed(asked: EngineAsked, families: Sequence[str]) -> tuple[str, ...]:
     Raises:
         InputError: none is.
     """
-    from tonnage.serve.launch.installed import found_command, needed_command
+    from tonnage.serve.launch.start import found_command, needed_command
 
     found = tuple(family for family in families if found_command(family, asked.engine_path))
     if not found and len(families) == 1:
@@ -385,7 +378,7 @@ def serve_engine(
     def programs(folder: Path) -> list[Program]:
         file = ""
         if start.file:
-            from tonnage.deploy.noted import yaml_text
+            from tonnage.deploy.yaml_comments import yaml_text
             from tonnage.plan.launch import FILE
 
             path = folder / FILE

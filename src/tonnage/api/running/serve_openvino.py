@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
-    from tonnage.serve.openvino.served import OpenvinoServed
+    from tonnage.serve.openvino.engines import OpenvinoServed
 
 EXTRA = "needs OpenVINO GenAI; install the extra: pip install 'tonnage[openvino]'"
 PRECISIONS = ("auto", "fp32")
@@ -59,10 +59,8 @@ def serve_openvino(
     _check_whole(0, threads=threads, default_osl=default_osl, max_waiting=max_waiting)
     if importlib.util.find_spec("openvino_genai") is None:
         raise InputError(f"{option('engine')}: openvino {EXTRA}")
-    from tonnage.serve.openvino.context import context_of
-    from tonnage.serve.openvino.pipeline import Pipeline
-    from tonnage.serve.openvino.served import OpenvinoServed
-    from tonnage.serve.openvino.settings import Settings
+    from tonnage.serve.openvino.engines import OpenvinoServed, context_of
+    from tonnage.serve.openvino.pipeline import Pipeline, Settings
 
     path = Path(model)
     if max_model_len is not None:

@@ -6,9 +6,9 @@ from typing import Any
 
 from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.compose.gateway import FIRST_PORT
-from tonnage.deploy.noted import Alias, Noted, noted
+from tonnage.deploy.plan_text import argv_notes, startup_line
 from tonnage.deploy.service import PORT, Service
-from tonnage.deploy.told import argv_notes, startup_line
+from tonnage.deploy.yaml_comments import Alias, Noted, noted
 from tonnage.plan.launch import FILE
 
 IMAGES = {

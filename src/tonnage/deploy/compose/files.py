@@ -9,9 +9,9 @@ from tonnage.deploy.compose.engines import EXPORTER_PORT, compose
 from tonnage.deploy.compose.gateway import address, gateway
 from tonnage.deploy.compose.readme import readme
 from tonnage.deploy.dashboard import dashboard_text
-from tonnage.deploy.noted import noted, yaml_text
+from tonnage.deploy.plan_text import head
 from tonnage.deploy.service import PORT, Service
-from tonnage.deploy.told import head
+from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.plan.launch import FILE
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tonnage.deploy.noted import noted
 from tonnage.deploy.service import Service
+from tonnage.deploy.yaml_comments import noted
 
 FIRST_PORT = 8001
 """Of the first instance on its machine; the others follow."""

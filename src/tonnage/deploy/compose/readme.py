@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tonnage.deploy.cluster_page import bench_command, compare_command
 from tonnage.deploy.compose.engines import WATCHING
 from tonnage.deploy.compose.gateway import GATEWAY_PORT
+from tonnage.deploy.plan_text import gpu_words, paragraph, summary
 from tonnage.deploy.service import Service
-from tonnage.deploy.testing import bench_command, compare_command
-from tonnage.deploy.told import gpu_words, paragraph, summary
 
 
 def readme(service: Service) -> str:

@@ -6,18 +6,15 @@ from typing import Any
 
 from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.cluster_page import cluster_page
-from tonnage.deploy.flags import without
-from tonnage.deploy.kubernetes.around import engine_config, model_cache
+from tonnage.deploy.flags import transfer_file, transfer_words, without
 from tonnage.deploy.kubernetes.autoscaling import keda
 from tonnage.deploy.kubernetes.bundle import bundle, disruptions, unchecked
+from tonnage.deploy.kubernetes.files import engine_config, labelled, model_cache
 from tonnage.deploy.kubernetes.names import metadata
-from tonnage.deploy.kubernetes.placing import placing
-from tonnage.deploy.kubernetes.workload import CONFIG, file_volume, model_volume, resources
-from tonnage.deploy.kv_transfer import transfer_file, transfer_words
-from tonnage.deploy.labelled import labelled
-from tonnage.deploy.noted import noted, yaml_text
+from tonnage.deploy.kubernetes.workload import CONFIG, file_volume, model_volume, placing, resources
+from tonnage.deploy.plan_text import argv_notes, head, instances_words
 from tonnage.deploy.service import PORT, Service
-from tonnage.deploy.told import argv_notes, head, instances_words
+from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.plan.launch import FILE
 from tonnage.plan.pool import Pool
 

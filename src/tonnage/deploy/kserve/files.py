@@ -8,16 +8,14 @@ from typing import Any
 from tonnage.deploy.checkpoint import FOLDER
 from tonnage.deploy.cluster_page import cluster_page
 from tonnage.deploy.flags import without
-from tonnage.deploy.kubernetes.around import engine_config, model_cache
 from tonnage.deploy.kubernetes.autoscaling import keda
 from tonnage.deploy.kubernetes.bundle import bundle, disruptions, unchecked
+from tonnage.deploy.kubernetes.files import engine_config, labelled, model_cache
 from tonnage.deploy.kubernetes.names import metadata
-from tonnage.deploy.kubernetes.placing import placing
-from tonnage.deploy.kubernetes.workload import PROBE_S, container, pod, resources, startup_tries
-from tonnage.deploy.labelled import labelled
-from tonnage.deploy.noted import noted, yaml_text
+from tonnage.deploy.kubernetes.workload import PROBE_S, container, placing, pod, resources, startup_tries
+from tonnage.deploy.plan_text import argv_notes, head
 from tonnage.deploy.service import PORT, Service
-from tonnage.deploy.told import argv_notes, head
+from tonnage.deploy.yaml_comments import noted, yaml_text
 
 READ = "pkg/apis/serving/v1alpha2/llm_inference_service_types.go of KServe was read on 2026-11-22."
 CUSTOM_READ = (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tonnage.deploy.in_flight import in_flight
 from tonnage.deploy.kubernetes.names import metadata
-from tonnage.deploy.noted import noted
+from tonnage.deploy.objectives import in_flight
+from tonnage.deploy.plan_text import least_line
 from tonnage.deploy.service import Service
-from tonnage.deploy.told import least_line
+from tonnage.deploy.yaml_comments import noted
 
 PROMETHEUS = "http://prometheus-operated.monitoring.svc:9090"
 ADAPTED = "tonnage_requests_in_flight"

@@ -3,15 +3,129 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from tonnage.deploy.kubernetes.around import disruption_budget, engine_config, model_cache, network_service
+from tonnage.deploy.checkpoint import FOLDER
+from tonnage.deploy.cluster_page import bench_command, compare_command
 from tonnage.deploy.kubernetes.autoscaling import adapter, hpa, keda
-from tonnage.deploy.kubernetes.bundle import bundle
-from tonnage.deploy.kubernetes.readme import readme
+from tonnage.deploy.kubernetes.bundle import bundle, disruptions
+from tonnage.deploy.kubernetes.names import metadata, selector
 from tonnage.deploy.kubernetes.workload import deployment
-from tonnage.deploy.noted import yaml_text
-from tonnage.deploy.service import Service
-from tonnage.deploy.told import head
+from tonnage.deploy.plan_text import gpu_words, head, paragraph, summary
+from tonnage.deploy.service import PORT, Service
+from tonnage.deploy.yaml_comments import noted, yaml_text
+from tonnage.plan.launch import FILE
+
+# What stands around the instances: their address, their cache, their configuration, and how many may be disrupted at once.
+
+
+def network_service(service: Service) -> dict[str, Any]:
+    """One address for all instances; it spreads connections at random, as the plan takes the load to be spread."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(service),
+        "spec": {
+            "type": "ClusterIP",
+            "selector": selector(service),
+            "ports": [
+                noted(
+                    {"name": "http", "port": 80, "targetPort": "http"},
+                    "A Service spreads connections at random, as the plan takes requests to be spread; a router by queues does better.",
+                )
+            ],
+        },
+    }
+
+
+def model_cache(service: Service) -> dict[str, Any]:
+    """Where the checkpoint lies, once for all instances."""
+    told = "Several nodes read it: a storage class with ReadWriteMany. With one that has none, let each node fetch its own copy."
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": metadata(service, "-model-cache"),
+        "spec": {
+            "accessModes": noted(["ReadWriteMany"], told),
+            "resources": {
+                "requests": {
+                    "storage": noted(
+                        f"{service.cache_gib}Gi", f"{service.checkpoint_bytes / 1e9:,.0f} GB of weights, half as much again, and 10 GiB."
+                    )
+                }
+            },
+        },
+    }
+
+
+def disruption_budget(service: Service) -> dict[str, Any]:
+    """How many instances an orderly disruption may take at once."""
+    return disruptions(service, selector(service))
+
+
+def engine_config(service: Service, files: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Any]:
+    """The engine's configuration file, or others in its place, by their names."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(service, "-engine-config"),
+        "data": {name: yaml_text(file) for name, file in (files or {FILE: service.file}).items()},
+    }
+
+
+# The page that says how to apply the files, test what runs, and compare it with the plan.
+
+
+def readme(service: Service) -> str:
+    """The page in Markdown."""
+    name, peak = service.name, service.plan.demand.sizing_requests_per_second
+    return f"""# {service.served} on Kubernetes
+
+{summary(service)}
+
+{paragraph(_needs(service))}
+
+```sh
+kubectl apply --kustomize .
+kubectl rollout status deployment/{name} --timeout {service.startup_seconds + 300}s
+kubectl port-forward deployment/{name} 8080:{PORT} &
+{bench_command(service, "http://127.0.0.1:8080", instances=1)}
+{compare_command(instances=1)}
+```
+
+A gated model needs a token first: `kubectl create secret generic hf-token --from-literal=token="$HF_TOKEN"`.
+
+The port-forward leads to one pod, which gets its share of the plan's peak. To measure all of them, run `tonnage bench` in a pod of the
+cluster, with the address `http://{name}` and `--request-rate {peak:.6g}`, and leave `--instances` out of `compare` if all of the
+plan's instances run.
+
+| file | what |
+|---|---|
+| `deployment.yaml` | {service.pool.instances} pods with {gpu_words(service)} each, the engine's arguments, probes, resources |
+| `service.yaml` | one address before them |
+| `model-cache.yaml` | {service.cache_gib} GiB for the checkpoint |
+| `disruption-budget.yaml` | one pod at a time |
+{_scaling_rows(service)}| `pod-monitor.yaml`, `alerts.yaml` | for the Prometheus operator: what is scraped, and the rules |
+| `dashboard.json` | for Grafana, with the plan's capacity and limits as dashed lines |
+| `plan.json` | the plan |
+"""
+
+
+def _needs(service: Service) -> str:
+    keda = "; autoscaling needs KEDA" if service.target_in_flight is not None else ""
+    folder = f" The claim `{service.name}-model-cache` is mounted at {FOLDER}: put the checkpoint's folder into it."
+    needs = f"The cluster needs NVIDIA's GPU operator, a storage class with ReadWriteMany and kube-prometheus-stack{keda}."
+    return needs + (folder if service.local else "")
+
+
+def _scaling_rows(service: Service) -> str:
+    if service.target_in_flight is None:
+        return ""
+    told = f"{service.least_instances} to {service.pool.instances} pods, {service.target_in_flight} requests in flight each"
+    rows = f"| `autoscaling.yaml` | {told}, by KEDA |\n"
+    if service.signals.running:
+        rows += "| `autoscaling-without-keda.yaml` | the same by prometheus-adapter; not applied by the second command |\n"
+    return rows
 
 
 def files(service: Service) -> dict[str, str]:
@@ -37,3 +151,11 @@ def objects(service: Service, further: Mapping[str, str] | None = None) -> dict[
     if service.target_in_flight is not None:
         found["autoscaling.yaml"] = yaml_text(keda(service))
     return found
+
+
+# The label by which pods are found that somebody else's controller makes.
+
+
+def labelled(service: Service) -> dict[str, str]:
+    """The label, which belongs to no controller."""
+    return {"tonnage/deployment": service.name}

@@ -8,17 +8,168 @@ from typing import Any
 
 from tonnage.deploy.alerts import rules
 from tonnage.deploy.checkpoint import Loading, source_of
+from tonnage.deploy.cluster_page import bench_command, compare_command
 from tonnage.deploy.dashboard import dashboard_text
-from tonnage.deploy.noted import noted, yaml_text
-from tonnage.deploy.ray_serve.engine_arguments import engine_arguments
+from tonnage.deploy.plan_text import gpu_words, head, paragraph, summary
+from tonnage.deploy.ray_serve.files import engine_arguments
 from tonnage.deploy.service import Service
-from tonnage.deploy.told import head
-from tonnage.deploy.triton.configs import Config, detokenize, engine_model, ensemble, tokenize, vllm_model
-from tonnage.deploy.triton.models import DETOKENIZE, TOKENIZE
-from tonnage.deploy.triton.readme import readme
-from tonnage.deploy.triton.text import pbtxt
+from tonnage.deploy.triton.configs import Config, detokenize, engine_model, ensemble, pbtxt, tokenize, vllm_model
+from tonnage.deploy.yaml_comments import noted, yaml_text
 from tonnage.plan.pool import Pool
 from tonnage.spec.precision import find_precision
+
+# The Python of the models before and behind the engine, as files of the repository.
+
+
+TOKENIZE = '''"""Text to tokens; run by Triton's Python backend."""
+
+import json
+import os
+
+import numpy as np
+import triton_python_backend_utils as triton
+from tokenizers import Tokenizer
+
+
+class TritonPythonModel:
+    """Holds the tokenizer."""
+
+    def initialize(self, args):
+        """Read the tokenizer, whose path is relative to the repository."""
+        said = json.loads(args["model_config"])["parameters"]["tokenizer"]["string_value"]
+        self.tokenizer = Tokenizer.from_file(os.path.join(os.path.dirname(args["model_repository"]), said))
+
+    def execute(self, requests):
+        """Each request has rows of one text and the tokens wanted; rows are padded with 0 behind their end."""
+        found = []
+        for request in requests:
+            texts = triton.get_input_tensor_by_name(request, "TEXT").as_numpy()
+            wanted = triton.get_input_tensor_by_name(request, "MAX_TOKENS").as_numpy().astype(np.int32)
+            rows = [self.tokenizer.encode(text.decode("utf-8")).ids for text in texts[:, 0]]
+            lengths = np.array([[len(row)] for row in rows], dtype=np.int32)
+            ids = np.zeros((len(rows), int(lengths.max())), dtype=np.int32)
+            for place, row in enumerate(rows):
+                ids[place, : len(row)] = row
+            tensors = {"INPUT_IDS": ids, "INPUT_LENGTHS": lengths, "REQUEST_OUTPUT_LEN": wanted}
+            found.append(triton.InferenceResponse([triton.Tensor(name, value) for name, value in tensors.items()]))
+        return found
+'''
+
+DETOKENIZE = '''"""Tokens to text; run by Triton's Python backend."""
+
+import json
+import os
+
+import numpy as np
+import triton_python_backend_utils as triton
+from tokenizers import Tokenizer
+
+
+class TritonPythonModel:
+    """Holds the tokenizer."""
+
+    def initialize(self, args):
+        """Read the tokenizer, whose path is relative to the repository."""
+        said = json.loads(args["model_config"])["parameters"]["tokenizer"]["string_value"]
+        self.tokenizer = Tokenizer.from_file(os.path.join(os.path.dirname(args["model_repository"]), said))
+
+    def execute(self, requests):
+        """Each request has rows of beams of tokens, and how many tokens of each count."""
+        found = []
+        for request in requests:
+            ids = triton.get_input_tensor_by_name(request, "OUTPUT_IDS").as_numpy()
+            lengths = triton.get_input_tensor_by_name(request, "SEQUENCE_LENGTH").as_numpy()
+            texts = [
+                [self.tokenizer.decode(beam[:count].tolist()).encode("utf-8") for beam, count in zip(row, counts, strict=True)]
+                for row, counts in zip(ids, lengths, strict=True)
+            ]
+            found.append(triton.InferenceResponse([triton.Tensor("TEXT_OUTPUT", np.array(texts, dtype=object))]))
+        return found
+'''
+
+
+# The page that says how to start Triton, test it, and compare it with the plan.
+
+
+IMAGES = {
+    "vllm": "nvcr.io/nvidia/tritonserver:26.10-vllm-python-py3",
+    "tensorrt-llm": "nvcr.io/nvidia/tritonserver:26.10-trtllm-python-py3",
+}
+"""Pattern of the tags recalled, 2026-11-22; take the newest month there is."""
+
+
+def readme(service: Service) -> str:
+    """The page in Markdown."""
+    image = IMAGES[service.family]
+    first = f"docker pull {image}"
+    if service.family != "vllm":
+        first = f"hf download {service.checkpoint} tokenizer.json --local-dir repository/tokenizer"
+        if service.local:
+            first = f"mkdir --parents repository/tokenizer && cp {service.checkpoint}/tokenizer.json repository/tokenizer/"
+    gpus = ",".join(map(str, range(service.gpus)))
+    start = (
+        f"docker run --detach --name {service.name} --gpus '\"device={gpus}\"' --shm-size {service.shared_memory_gib}g --env HF_TOKEN "
+        f"--publish 8000:8000 --publish 8102:8002 \\\n"
+        f"    --volume $PWD:/deployment --workdir /deployment {image} tritonserver --model-repository /deployment/repository"
+    )
+    bench = bench_command(service, f"http://127.0.0.1:8000/v2/models/{service.name}/generate_stream", instances=1)
+    bench = bench.replace("tonnage bench", "tonnage bench --endpoint-type generate", 1)
+    return f"""# {service.served} with Triton
+
+{summary(service)}
+
+{_what(service)}
+
+```sh
+{first}
+{start}
+curl --fail --retry 100 --retry-connrefused --retry-delay 10 http://127.0.0.1:8000/v2/health/ready
+{bench}
+{compare_command(instances=1)}
+```
+
+{_further(service)}
+
+| file | what |
+|---|---|
+{_rows(service)}
+| `plan.json` | the plan |
+"""
+
+
+def _further(service: Service) -> str:
+    machines = service.pool.systems
+    several = f" ({service.per_machine} per machine; copy this folder to all {machines} machines)" if machines > 1 else ""
+    return paragraph(
+        f"The second command starts one of the plan's {service.pool.instances} instances, on {gpu_words(service)}. Start each further "
+        f"instance{several} with other GPUs and ports, and put `tonnage gateway` in front of them. If tritonserver is installed without a "
+        "container, start it with `tonnage serve --engine triton --model repository`."
+    )
+
+
+def _what(service: Service) -> str:
+    if service.family == "vllm":
+        return "vLLM's backend batches by itself and streams; Triton hands every request on."
+    return paragraph(
+        "The model is an ensemble of a tokenizer, the engine and a detokenizer. It does not stream: `bench` measures E2E, but no TTFT."
+    )
+
+
+def _rows(service: Service) -> str:
+    name = service.name
+    if service.family == "vllm":
+        rows = [
+            (f"`repository/{name}`", "the model: vLLM's backend and its arguments"),
+            ("`alerts.yaml`, `prometheus.yaml`, `dashboard.json`", "the rules on vLLM's metrics, what is scraped, the dashboard"),
+        ]
+    else:
+        rows = [
+            (f"`repository/{name}`", "the ensemble"),
+            (f"`repository/{name}-tokenize`, `-detokenize`", "text to tokens and back, batched, with priorities and time limits"),
+            (f"`repository/{name}-engine`", "TensorRT-LLM"),
+        ]
+    return "\n".join(f"| {place} | {what} |" for place, what in rows)
+
 
 FIRST_METRICS = 8102
 """Port of the metrics of the first instance on its machine; the others follow."""

@@ -2,27 +2,163 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
-from tonnage.errors import DoesNotFit, InputError
+from tonnage.errors import DoesNotFit, InputError, option
 from tonnage.perf.memory import memory_plan
-from tonnage.serve.launch.needs import lacks, missing
-from tonnage.serve.launch.profile import Kind, Profile
 from tonnage.spec.catalog import find_engine, find_gpu
 from tonnage.spec.deployment import Deployment, Parallelism
 from tonnage.spec.engine import default_knobs
-from tonnage.spec.precision import find_precision
+from tonnage.spec.precision import Precision, find_precision
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tonnage.perf.memory import MemoryPlan
-    from tonnage.serve.machine.machine import Machine
+    from tonnage.serve.machine.machine import Device, Machine
     from tonnage.spec.engine import EngineSpec
     from tonnage.spec.hardware import Gpu
     from tonnage.spec.model import Model
+
+
+# What an engine needs of a machine beside memory: the maker and the generation of its GPUs, and their driver.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cuda:
+    """What the builds of an engine that are published need.
+
+    Attributes:
+        version: of CUDA that they are built with.
+        driver: oldest driver that runs it.
+        capability: oldest generation of GPUs.
+    """
+
+    version: str
+    driver: str
+    capability: str
+
+
+CUDA_12 = Cuda(version="12", driver="525.60.13", capability="7.0")
+CUDA_13 = Cuda(version="13", driver="580.65.06", capability="7.5")
+"""Oldest drivers of CUDA 12 and 13 with minor-version compatibility (NVIDIA, CUDA Toolkit release notes, table 2; recalled, 2026-11-22)."""
+
+NEEDS: tuple[tuple[str, str, Cuda], ...] = (
+    ("vllm", "0.20", CUDA_13),
+    ("vllm", "0", CUDA_12),
+    ("sglang", "0.5.9", Cuda(version="13", driver="580.65.06", capability="8.0")),
+    ("sglang", "0", Cuda(version="12", driver="525.60.13", capability="8.0")),
+    ("tensorrt-llm", "1.1", Cuda(version="13", driver="580.65.06", capability="8.0")),
+    ("tensorrt-llm", "0", Cuda(version="12", driver="525.60.13", capability="8.0")),
+    ("nim", "0", CUDA_12),
+)
+"""Family of engines, first version, and what it needs. That vLLM's default builds are of CUDA 13 from 0.20 on, and that it takes GPUs from
+7.5 on, was read in its installation page and release notes (2026-11-22); those of the others are recalled. A build for an older CUDA may
+be installed in their place."""
+
+
+def cuda_of(engine: EngineSpec) -> Cuda:
+    """What the published builds of an engine need."""
+    return next(need for family, since, need in NEEDS if family == engine.family and numbers(engine.since) >= numbers(since))
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """A version as numbers, to be compared."""
+    return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def missing(engine: EngineSpec, machine: Machine, devices: tuple[Device, ...]) -> str:
+    """What these GPUs or their driver lack for an engine, as a clause; empty where they lack nothing.
+
+    Args:
+        engine: the preset.
+        machine: that has the driver.
+        devices: GPUs of it.
+    """
+    vendors = {one.vendor for one in devices}
+    for vendor in vendors - set(engine.vendors):
+        return f"{engine.name} runs on GPUs of {', '.join(engine.vendors)}, and these are of {vendor}"
+    if vendors != {"NVIDIA"}:
+        return ""
+    need = cuda_of(engine)
+    if machine.driver and numbers(machine.driver) < numbers(need.driver):
+        return f"driver {machine.driver} is too old: {engine.name} is built with CUDA {need.version}, which needs {need.driver} or newer"
+    old = next((one for one in devices if one.capability and numbers(one.capability) < numbers(need.capability)), None)
+    if old is not None:
+        return f"{old.name} has compute capability {old.capability}, and {engine.name} needs {need.capability}"
+    return ""
+
+
+def lacks(engine: EngineSpec, gpu: Gpu, precision: Precision) -> str:
+    """Why a GPU under an engine cannot run a number format, as a clause; empty where it can."""
+    lacking = gpu.lacks(precision)
+    if lacking:
+        return f"{gpu.name} ({gpu.arch}) has {lacking} for {precision.name}"
+    return engine.lacks(precision)
+
+
+# A way to run a model on a machine: engine, number format, degree, and what it is made for; and whether the machine can.
+
+
+Kind = Literal["runnable", "low memory", "incompatible"]
+Aim = Literal["throughput", "latency"]
+
+KINDS: tuple[Kind, ...] = ("runnable", "low memory", "incompatible")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """One way.
+
+    Attributes:
+        family: of the engine, such as "vllm".
+        preset: of the engine.
+        precision: number format.
+        tp: GPUs of an instance.
+        aim: "throughput" for the fewest GPUs that hold the model, "latency" for more.
+        kind: whether it runs here.
+        context: tokens of a request that fit, at most the model's context; 0 where none do.
+        needs_bytes: memory that each GPU must have for the model's whole context; 0 where that is not known.
+        why: why it does not run, or runs with a shorter context, as a clause; empty where it runs.
+        checkpoint: what it would load; "" where nobody has named one in this format.
+        bits: of a weight, by which formats are ordered.
+    """
+
+    family: str
+    preset: str
+    precision: str
+    tp: int
+    aim: Aim
+    kind: Kind
+    context: int
+    needs_bytes: int
+    why: str
+    checkpoint: str
+    bits: float
+
+    @property
+    def name(self) -> str:
+        """Such as "vllm-fp8-tp2-pp1-latency", after the pattern of NVIDIA's NIM."""
+        return f"{self.family}-{self.precision}-tp{self.tp}-pp1-{self.aim}"
+
+    def to_json(self) -> dict[str, Any]:
+        """By name."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "engine": self.preset,
+            "precision": self.precision,
+            "tp": self.tp,
+            "aim": self.aim,
+            "context": self.context,
+            "needs_bytes_per_gpu": self.needs_bytes,
+            "why": self.why,
+            "checkpoint": self.checkpoint or None,
+        }
+
 
 DEGREES = (1, 2, 4, 8)
 
@@ -141,3 +277,57 @@ ROOMY = 64
 def _needed_at_all(d: Deployment, wanted: int) -> int:
     """The same for a deployment whose weights alone do not fit."""
     return _needed(memory_plan(replace(d, gpu=replace(d.gpu, memory_bytes=ROOMY * d.gpu.memory_bytes))), wanted)
+
+
+# Which profile is taken where nobody names one: by the order that NVIDIA documents for NIM.
+
+
+ENGINES = ("tensorrt-llm", "vllm", "sglang")
+"""The engines, the one that is preferred first."""
+
+RULE = (
+    "those that do not run here are left out; then TensorRT-LLM before vLLM before SGLang, fewer bits before more, latency before "
+    "throughput, more GPUs before fewer"
+)
+"""NVIDIA NIM for LLMs, "Automatic Profile Selection" (read 2026-11-22; that more GPUs come first among equals is recalled, and where SGLang
+stands is ours)."""
+
+
+def ordered(found: Sequence[Profile]) -> tuple[Profile, ...]:
+    """Profiles by kind, and the one that is taken first within a kind."""
+    kinds = ("runnable", "low memory", "incompatible")
+    return tuple(sorted(found, key=lambda one: (kinds.index(one.kind), ENGINES.index(one.family), one.bits, one.aim != "latency", -one.tp)))
+
+
+def chosen(found: Sequence[Profile], name: str | None = None) -> Profile:
+    """The profile of that name, or the first runnable one whose checkpoint is known.
+
+    Raises:
+        InputError: there is none; the message says what the nearest one needs.
+    """
+    where = option("profile")
+    if name is not None:
+        named = next((one for one in found if one.name == name), None)
+        if named is None:
+            raise InputError(f"{where}: there is no '{name}'; {option('list_profiles')} shows those that there are")
+        if named.kind != "runnable":
+            told = f"; say {option('max_model_len')} {named.context} to shorten it" if named.kind == "low memory" else ""
+            raise InputError(f"{where}: {name} does not run here: {named.why}{told}")
+        return _with_checkpoint(named)
+    first = ordered(found)
+    taken = next((one for one in first if one.kind == "runnable" and one.checkpoint), None)
+    if taken is not None:
+        return taken
+    if first[0].kind == "runnable":
+        return _with_checkpoint(first[0])
+    nearest = first[0]
+    told = f"; {option('max_model_len')} {nearest.context} would fit" if nearest.kind == "low memory" else ""
+    raise InputError(f"{option('model')}: no profile runs on this machine; the nearest, {nearest.name}, does not: {nearest.why}{told}")
+
+
+def _with_checkpoint(one: Profile) -> Profile:
+    if not one.checkpoint:
+        raise InputError(
+            f"{option('checkpoint')}: {one.name} needs the model in {one.precision}, and no checkpoint in that format is known; name one"
+        )
+    return one

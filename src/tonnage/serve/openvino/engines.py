@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tonnage.errors import InputError, option
 from tonnage.serve.answer import Answer
-from tonnage.serve.metrics import Metrics
-from tonnage.serve.openvino.detokenizer import Detokenizer
-from tonnage.serve.openvino.pipeline import Deliveries, Pipeline, Work
-from tonnage.serve.present import Load
-from tonnage.serve.prompt import Message, Prompt
-from tonnage.serve.refused import Refused
+from tonnage.serve.app import Service
+from tonnage.serve.dialect import Refused
+from tonnage.serve.metrics import Load, Metrics
+from tonnage.serve.openvino.pipeline import Deliveries, Detokenizer, Pipeline, Work
+from tonnage.serve.request import Message, Prompt
 
 if TYPE_CHECKING:
-    from tonnage.serve.asked import Asked
-    from tonnage.serve.sampling import Sampling
+    from tonnage.serve.request import Asked, Sampling
+
 
 SEEDS = 2**31
 
@@ -200,3 +204,79 @@ def _on(loop: asyncio.AbstractEventLoop, made: Deliveries) -> None:
 
     if not loop.is_closed():
         loop.call_soon_threadsafe(take)
+
+
+# How long a context a model file allows.
+
+
+KEY = "max_position_embeddings"
+
+
+def context_of(model: Path) -> int:
+    """Prompt plus output tokens at most, as a GGUF file or the config.json of a folder says.
+
+    Raises:
+        InputError: no such file, or one that does not say it.
+    """
+    if not model.exists():
+        raise InputError(f"{option('model')}: {model} does not exist; give a GGUF file, or a folder with a model in OpenVINO's format")
+    try:
+        found = _of_folder(model) if model.is_dir() else _of_gguf(model)
+    except (OSError, ValueError, KeyError, IndexError) as error:
+        raise InputError(f"{option('model')}: {model} cannot be read as a model ({error})") from None
+    if found < 1:
+        raise InputError(f"{option('model')}: {model} does not say how long a context it allows; give {option('max_model_len')}")
+    return found
+
+
+def _of_folder(model: Path) -> int:
+    said = json.loads((model / "config.json").read_text(encoding="utf-8"))
+    inner = said.get("text_config") or {}
+    return int(said.get(KEY) or inner.get(KEY) or 0)
+
+
+def _of_gguf(model: Path) -> int:
+    from gguf import GGUFReader
+
+    fields = GGUFReader(model).fields
+    architecture = str(fields["general.architecture"].contents())
+    field = fields.get(f"{architecture}.context_length")
+    return 0 if field is None else int(field.contents())
+
+
+# A real model that is served, and where.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenvinoServed:
+    """One instance of a real model.
+
+    Attributes:
+        pipeline: with the model loaded.
+        model: the name that clients use.
+        max_context: longest prompt plus output.
+        default_osl: output tokens of a request that sets no limit; 0 for as many as the context leaves.
+        most_waiting: requests that may wait when another comes; 0 for no limit.
+        host, port: where the server listens; port 0 takes a free one.
+    """
+
+    pipeline: Pipeline
+    model: str
+    max_context: int
+    default_osl: int
+    most_waiting: int
+    host: str
+    port: int
+
+    def build(self, loop: asyncio.AbstractEventLoop) -> Service:
+        """The service on an event loop, with the pipeline's thread started."""
+        return Service(
+            engines=OpenvinoEngines(self.pipeline, self.model, loop),
+            reader=OpenvinoReader(self.pipeline.tokenizer),
+            model=self.model,
+            max_context=self.max_context,
+            default_osl=self.default_osl,
+            real=True,
+            most_waiting=self.most_waiting,
+            started=int(time.time()),
+        )

@@ -9,12 +9,40 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 from tonnage.errors import TonnageError
 from tonnage.serve.supervision import guard
-from tonnage.serve.supervision.program import Program
+
+# What one child process runs.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Program:
+    """A server that is run as a child process.
+
+    Attributes:
+        name: of the child, in messages and as the name of its log.
+        argv: the command.
+        address: "host:port" where it answers HTTP.
+        path: what is asked to see whether it serves; any status below 500 says that it does.
+        environment: variables beside those of this process.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    address: str
+    path: str = "/health"
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        """The address as a URL."""
+        return f"http://{self.address}"
+
 
 TAIL_LINES = 5
 STARTS = "TONNAGE_STARTS"

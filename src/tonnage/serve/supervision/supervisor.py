@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from tonnage.errors import BAD_INPUT, InputError, TonnageError
-from tonnage.serve.supervision.child import Child
-from tonnage.serve.supervision.program import Program
+from tonnage.serve.supervision.child import Child, Program
 
 LOOK_S = 0.05
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 30.0
@@ -131,3 +132,13 @@ class Supervisor:
             child.ask_to_end()
         for child in self.children:
             child.wait()
+
+
+# Free ports for child processes.
+
+
+def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
+    """Ports that nobody listens on at this moment, all different; another process may still take one before it is used."""
+    with ExitStack() as stack:
+        held = [stack.enter_context(socket.create_server((host, 0))) for _ in range(count)]
+        return [int(one.getsockname()[1]) for one in held]

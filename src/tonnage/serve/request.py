@@ -2,13 +2,163 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
-from tonnage.serve.prompt import Message, Prompt, Reader
-from tonnage.serve.refused import Refused
-from tonnage.serve.sampling import Sampling, sampling_of
+from tonnage.serve.dialect import Refused
+
+# What a client sent, as an engine gets it: its number of tokens, and, for a real engine, the tokens.
+
+
+Count = Callable[[str], int]
+"""Tokens of a text."""
+
+PER_MESSAGE = 4
+"""Tokens that a chat template adds to each message, roughly those of ChatML (role, two markers, a line break)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """A message of a chat: who says it, and its text."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """A prompt.
+
+    Attributes:
+        tokens: how many there are, 1 or more.
+        ids: the tokens; empty for an engine that is simulated and needs their number alone.
+    """
+
+    tokens: int
+    ids: tuple[int, ...] = ()
+
+
+class Reader(Protocol):
+    """Makes prompts of what clients send."""
+
+    def text(self, text: str) -> Prompt:
+        """Of a text."""
+
+    def chat(self, messages: Sequence[Message]) -> Prompt:
+        """Of a chat, with the model's template."""
+
+    def ids(self, ids: Sequence[int]) -> Prompt:
+        """Of token ids.
+
+        Raises:
+            Refused: ids that the model does not have.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Counts prompts for a simulated engine.
+
+    Attributes:
+        count: tokens of a text.
+    """
+
+    count: Count
+
+    def text(self, text: str) -> Prompt:
+        """A text has one token at least."""
+        return Prompt(tokens=max(self.count(text), 1))
+
+    def chat(self, messages: Sequence[Message]) -> Prompt:
+        """The texts, and what a template adds to each of them."""
+        return Prompt(tokens=sum(PER_MESSAGE + self.count(message.text) for message in messages))
+
+    def ids(self, ids: Sequence[int]) -> Prompt:
+        """As many tokens as ids."""
+        return Prompt(tokens=len(ids))
+
+
+# How the tokens of an answer are chosen, as a request of the OpenAI API says it, with vLLM's further fields and defaults.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sampling:
+    """Sampling parameters.
+
+    Attributes:
+        temperature: 0 for the most likely token always.
+        top_p, top_k, min_p: what the choice is among; 1, 0 and 0 for all tokens.
+        presence_penalty, frequency_penalty, repetition_penalty: 0, 0 and 1 for none.
+        seed: None for any.
+        min_tokens: before these an answer does not end by itself.
+        ignore_eos: it does not end by itself at all.
+        stop_token_ids: tokens at which it ends.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    seed: int | None = None
+    min_tokens: int = 0
+    ignore_eos: bool = False
+    stop_token_ids: tuple[int, ...] = ()
+
+
+BOUNDS: Mapping[str, tuple[float, float]] = {
+    "temperature": (0.0, 2.0),
+    "top_p": (1e-6, 1.0),
+    "min_p": (0.0, 1.0),
+    "presence_penalty": (-2.0, 2.0),
+    "frequency_penalty": (-2.0, 2.0),
+    "repetition_penalty": (1e-6, 10.0),
+}
+WHOLE: Mapping[str, tuple[int, int]] = {"top_k": (-1, 2**31 - 1), "seed": (-(2**63), 2**63 - 1), "min_tokens": (0, 2**31 - 1)}
+MOST_STOP_IDS = 4_096
+
+
+def sampling_of(body: Mapping[str, Any], osl: int) -> Sampling:
+    """Read the sampling parameters of a request.
+
+    Args:
+        body: of the request.
+        osl: output tokens at most.
+
+    Raises:
+        Refused: a value that is none, or out of range.
+    """
+    said: dict[str, Any] = {name: _number(name, body[name], *bounds) for name, bounds in BOUNDS.items() if body.get(name) is not None}
+    said |= {name: _whole(name, body[name], *bounds) for name, bounds in WHOLE.items() if body.get(name) is not None}
+    said["top_k"] = max(said.get("top_k", 0), 0)  # vLLM's −1 is no limit, too
+    if body.get("ignore_eos") is not None:
+        if not isinstance(body["ignore_eos"], bool):
+            raise Refused(f"ignore_eos: true or false is needed, not {body['ignore_eos']!r}", param="ignore_eos")
+        said["ignore_eos"] = body["ignore_eos"]
+    if said.get("min_tokens", 0) > osl:
+        raise Refused(f"min_tokens must be less than or equal to max_tokens={osl}, got {said['min_tokens']}.", param="min_tokens")
+    ids = body.get("stop_token_ids") or []
+    if not isinstance(ids, list) or len(ids) > MOST_STOP_IDS:
+        raise Refused(f"stop_token_ids: a list of at most {MOST_STOP_IDS} token ids is needed", param="stop_token_ids")
+    said["stop_token_ids"] = tuple(_whole("stop_token_ids", one, 0, 2**31 - 1) for one in ids)
+    return Sampling(**said)
+
+
+def _number(name: str, value: Any, least: float, most: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or not least <= value <= most:
+        raise Refused(f"{name}: a number from {max(least, 0) if least > -1 else least:g} to {most:g} is needed, not {value!r}", param=name)
+    return float(value)
+
+
+def _whole(name: str, value: Any, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise Refused(f"{name}: a whole number from {least} to {most} is needed, not {value!r}", param=name)
+    return value
+
 
 Kind = Literal["chat", "completions"]
 
@@ -71,8 +221,8 @@ def asked_of(kind: Kind, body: Any, *, reader: Reader, max_context: int, default
     prompts = (reader.chat(_messages(body)),) if kind == "chat" else _prompts(body.get("prompt"), reader)
     longest = max(prompt.tokens for prompt in prompts)
     named = "max_completion_tokens" if kind == "chat" and body.get("max_completion_tokens") is not None else "max_tokens"
-    osl = _whole(body, named, default_osl or max(max_context - longest, 1), least=1)
-    choices, options = _whole(body, "n", 1, least=1, most=MOST_CHOICES), _object(body, "stream_options")
+    osl = _whole_number(body, named, default_osl or max(max_context - longest, 1), least=1)
+    choices, options = _whole_number(body, "n", 1, least=1, most=MOST_CHOICES), _object(body, "stream_options")
     if max_context:
         osl = _within(max_context, longest, osl, named)
     return Asked(
@@ -160,7 +310,7 @@ def _are_ids(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in value)
 
 
-def _whole(body: Mapping[str, Any], name: str, default: int, *, least: int, most: int | None = None) -> int:
+def _whole_number(body: Mapping[str, Any], name: str, default: int, *, least: int, most: int | None = None) -> int:
     value = body.get(name)
     if value is None:
         return default
