@@ -8,7 +8,7 @@ import pytest
 from tonnage.api.asked.changes import autoscale_of, failures_of
 from tonnage.api.asked.deployment import deployment_of
 from tonnage.api.asked.simulation import simulation_of
-from tonnage.api.fleet_facts import FleetFacts
+from tonnage.api.simulated_run import FleetFacts
 from tonnage.errors import InputError, InputErrors
 from tonnage.perf.pipeline import BOOT_S, LINK_BYTES_S, start_seconds, weight_bytes
 from tonnage.report.simulated import fleet_lines

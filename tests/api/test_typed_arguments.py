@@ -12,7 +12,7 @@ import tonnage
 from tonnage import api
 from tonnage.api.asked.simulation import OWN, SimulateArguments
 from tonnage.api.asked.typed_arguments import SizeArguments
-from tonnage.api.lesson import LessonArguments
+from tonnage.api.facts import LessonArguments
 from tonnage.errors import InputErrors
 from tonnage.simulator.lesson import LessonConfig
 from tonnage.spec.scenario import leaves

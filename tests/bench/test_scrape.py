@@ -12,7 +12,7 @@ from tonnage.api.bench import prepare_bench, run_bench
 from tonnage.bench.exact.schedule import Schedule
 from tonnage.bench.exact.serve import exact_server
 from tonnage.bench.scrape import fetch, samples
-from tonnage.cli.live_view import LiveView
+from tonnage.cli.progress import LiveView
 
 PAGE = """# HELP vllm:num_requests_running Number of requests
 # TYPE vllm:num_requests_running gauge

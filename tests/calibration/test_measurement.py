@@ -13,7 +13,7 @@ import pytest
 from benchmarks.measurement import Machine, Truth, measured
 from tests.serve.test_chain import flags_of, loads, slower
 from tonnage.api import bench as bench_api
-from tonnage.api.running.planned import planned
+from tonnage.api.running.deploy import planned
 from tonnage.api.size import size
 from tonnage.cli.main import run
 from tonnage.plan.cost import YearlyCost

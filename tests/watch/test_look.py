@@ -16,7 +16,7 @@ import pytest
 from tests.deploy.plans import dense
 from tonnage import api
 from tonnage.api.bench import bench
-from tonnage.api.running.planned import planned
+from tonnage.api.running.deploy import planned
 from tonnage.cli.main import run
 from tonnage.report.watched import watched
 from tonnage.report.writers.terminal import terminal

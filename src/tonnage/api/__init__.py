@@ -4,32 +4,37 @@ Each function takes what the command of the same name takes, with the same meani
 instead of printing them.
 """
 
+from tonnage.api.asked.aims import prices_of
 from tonnage.api.asked.arguments import check_given, slo
-from tonnage.api.asked.costs import prices_of
 from tonnage.api.asked.deployment import deployment_of
 from tonnage.api.calibrate import calibrate
-from tonnage.api.facts import MemoryReport, PrecisionReport, catalog, memory, precisions
-from tonnage.api.lesson import lesson
+from tonnage.api.facts import MemoryReport, PrecisionReport, catalog, lesson, memory, precisions
 from tonnage.api.running.demo import demo
 from tonnage.api.running.deploy import deploy
-from tonnage.api.running.engine_asked import EngineAsked
 from tonnage.api.running.gateway import gateway_settings
 from tonnage.api.running.gateway_file import gateway_from
 from tonnage.api.running.gateway_plan import planned_backends
 from tonnage.api.running.gateway_proxy import proxy_command
+from tonnage.api.running.processes import serve_apart
 from tonnage.api.running.serve import serve_simulated
-from tonnage.api.running.serve_apart import serve_apart
-from tonnage.api.running.serve_engine import machine_profiles, prepare_engine, serve_engine, this_machine
+from tonnage.api.running.serve_engine import EngineAsked, machine_profiles, prepare_engine, serve_engine, this_machine
 from tonnage.api.running.serve_openvino import serve_openvino
 from tonnage.api.running.watch import watch
 from tonnage.api.score import score, score_models, several_models
 from tonnage.api.services import simulate_service, size_servers
-from tonnage.api.simulate import answers_soon, loop_asked, simulate, simulate_sweep
+from tonnage.api.simulate import (
+    answers_soon,
+    check_timeline,
+    lesson_timeline,
+    loop_asked,
+    run_timeline,
+    simulate,
+    simulate_sweep,
+    write_timeline,
+)
 from tonnage.api.simulated_run import SimulatedRun, write_runs
-from tonnage.api.size import Asked, answer, ask, size, size_measured, size_models
+from tonnage.api.size import Asked, answer, ask, size, size_measured, size_models, size_use_cases
 from tonnage.api.sweep import read_grid, sweep
-from tonnage.api.timeline import check_timeline, lesson_timeline, run_timeline, write_timeline
-from tonnage.api.use_cases import size_use_cases
 from tonnage.api.workload import describe_workload, fit_workload
 
 __all__ = [

@@ -75,7 +75,7 @@ def _of_plan(plan: str | Path, given: dict[str, Any]) -> tuple[dict[str, Any], d
     Raises:
         InputError: no plan, or something that a plan says was given as well.
     """
-    from tonnage.api.running.planned import planned
+    from tonnage.api.running.deploy import planned
 
     for name in ("model", "gpu", "precision", "tp", "engine"):
         if name in given:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError, option
+from tonnage.results.metrics import Summary
 
 if TYPE_CHECKING:
     from tonnage.bench.compare import Comparison
@@ -73,8 +74,8 @@ def compare_plan(
         InputError: no run folder, an INVALID one, no plan, or one that chose nothing or predicted nothing.
         DataError: a file of the run folder is damaged.
     """
-    from tonnage.api.asked.routers import BY_CONTENT
-    from tonnage.api.running.planned import planned
+    from tonnage.api.asked.deployment import BY_CONTENT
+    from tonnage.api.running.deploy import planned
     from tonnage.results.measured_files import InvalidRuns
     from tonnage.simulator.router import ROUTERS
     from tonnage.validation.replay import ROUTER, beside_plan, replay
@@ -100,3 +101,36 @@ def _clients(scenario: Mapping[str, Any]) -> int | None:
     arrivals = scenario.get("arrivals")
     clients = arrivals.get("concurrency") if isinstance(arrivals, dict) else None
     return clients if isinstance(clients, int) and clients > 0 else None
+
+
+# ``tonnage import``: single requests of another tool's run, as a run folder.
+
+
+def import_run(
+    file: Path, output: Path, *, tokenizer: Path | None = None, provenance: dict[str, Any] | None = None
+) -> list[tuple[Path, Summary]]:
+    """Write the runs of a file as run folders: ``output`` itself, or one inside it for each where the file holds several.
+
+    Args:
+        file: AIPerf's ``profile_export.jsonl`` or GenAI-Perf's ``profile_export.json`` (or its folder), a result of vLLM's bench with
+            details, or GuideLLM's JSON.
+        output: the folder, which must not be in use.
+        tokenizer: a local tokenizer.json, which counts the tokens of GenAI-Perf's texts where the server did not.
+        provenance: what the folder says of where it came from.
+
+    Raises:
+        InputError: a file that is none of these, or a folder in use.
+    """
+    from tonnage.bench.imported_run import write_imported
+    from tonnage.bench.imports import read_past
+    from tonnage.bench.prompts import TokenizerFile
+    from tonnage.results.store import check_free
+
+    check_free(output)
+    past = read_past(file, TokenizerFile(tokenizer) if tokenizer is not None else None)
+    folders = [output] if len(past) == 1 else [output / f"run-{place}" for place in range(1, len(past) + 1)]
+    made = []
+    for run, folder in zip(past, folders, strict=True):
+        summary, _ = write_imported(run, folder, source=file.name, provenance=provenance or {})
+        made.append((folder, summary))
+    return made

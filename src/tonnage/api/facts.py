@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
+from tonnage.api.asked.arguments import whole_numbers, with_signature
 from tonnage.api.asked.deployment import deployment_of
 from tonnage.errors import InputError, option
 from tonnage.spec.catalog import find_gpu, find_model
@@ -15,6 +16,7 @@ from tonnage.spec.workload import Lengths
 
 if TYPE_CHECKING:
     from tonnage.perf.memory import MemoryPlan
+    from tonnage.simulator.lesson import LessonResult
     from tonnage.sizing.precisions import FormatGain
     from tonnage.spec.deployment import Deployment
 
@@ -199,3 +201,53 @@ def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
     if not any(found.values()):
         raise InputError(f"catalog: nothing matches '{text}'; leave the text out to see everything")
     return found
+
+
+# Runs the lesson in ticks with the arguments of the command.
+
+
+class LessonArguments(TypedDict, total=False):
+    """Everything that ``lesson`` takes: the fields of ``simulator.lesson.LessonConfig``, at their defaults where they are left out."""
+
+    batcher: Literal["static", "in-flight", "one-prefill"]
+    """Who may enter a free slot, and when."""
+    slots: int
+    """Requests that run at once."""
+    prefill_ticks: float
+    """Ticks to prefill one prompt, alone and whole."""
+    itl_ticks: float
+    """Ticks of a step that only decodes."""
+    prefill_chunks: int
+    """Steps that one prefill is divided over."""
+    initial_batch: int | None
+    """Requests at time 0, with none later."""
+    concurrency: int | str | None
+    """Requests at any time, running or queued."""
+    tick_rate: float | None
+    """Requests that arrive per tick, evenly."""
+    osl_mean: float
+    """Mean output length, in tokens."""
+    osl_std: float
+    """Standard deviation of the output length, in tokens."""
+    seed: int
+    """Seed of the output lengths."""
+    until: float
+    """Ticks to simulate."""
+
+
+@with_signature(LessonArguments)
+def lesson(**asked: Unpack[LessonArguments]) -> LessonResult:
+    """Run the course's simulator in ticks.
+
+    Raises:
+        InputError: a value that no engine could have.
+    """
+    from tonnage.simulator.lesson import LessonConfig, run_lesson
+
+    fields: dict[str, Any] = dict(asked)
+    if isinstance(fields.get("concurrency"), str):
+        clients = whole_numbers(fields["concurrency"], option("concurrency"))
+        if len(clients) > 1:
+            raise InputError(f"{option('concurrency')}: '{fields['concurrency']}' is a sweep; the lesson takes one number of requests")
+        fields["concurrency"] = clients[0]
+    return run_lesson(LessonConfig(**fields))

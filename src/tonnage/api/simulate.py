@@ -2,23 +2,55 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from tonnage.api.asked.arguments import with_signature
 from tonnage.api.asked.documents import ScenarioLike
 from tonnage.api.asked.simulation import SimulateArguments, Simulation, simulation_of
-from tonnage.api.pooled_runs import pooled_runs
 from tonnage.api.simulated_run import EqualLengths, SimulatedRun
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
     from tonnage.results.metrics import Summary
     from tonnage.results.requests import Requests
+    from tonnage.results.timeline import Timeline
     from tonnage.simulator.changes import Changes, Routed
+    from tonnage.simulator.disaggregated import Disaggregated
+    from tonnage.simulator.lesson import LessonResult
     from tonnage.sizing.planner import Progress
     from tonnage.spec.workload import Trace, Workload
+
+
+# Runs each load on two pools.
+
+
+def pooled_runs(asks: Simulation, pools: Disaggregated, progress: Progress | None) -> Iterator[SimulatedRun]:
+    """Each load on both pools."""
+    from tonnage.api.simulated_run import SimulatedRun
+    from tonnage.results.metrics import summarize
+    from tonnage.simulator.disaggregated import simulate_disaggregated
+    from tonnage.simulator.kernel import is_compiled
+    from tonnage.simulator.simulate import answers_soon
+
+    plain = not is_compiled() and answers_soon([(asks.deployment, workload) for workload in asks.workloads])
+    for number, workload in enumerate(asks.workloads, 1):
+        record = simulate_disaggregated(pools, workload.trace(asks.seed), plain=plain)
+        if progress is not None:
+            progress(number, len(asks.workloads), "two pools")
+        yield SimulatedRun(
+            deployment=asks.deployment,
+            workload=workload,
+            seed=asks.seed,
+            requests=record,
+            summary=summarize(record),
+            instances=pools.prefill_instances + pools.decode_instances,
+            router=f"{pools.prefill_instances}:{pools.decode_instances} disaggregated",
+        )
+
 
 VARIED = 0.2
 """Share by which lengths vary where a fleet's requests of equal length are simulated once more."""
@@ -123,7 +155,7 @@ def _shared_fleet(asks: Simulation, workload: Workload) -> Requests:
 
 def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRun]:
     """Each load on all instances behind the router."""
-    from tonnage.api.fleet_facts import facts_of
+    from tonnage.api.simulated_run import facts_of
     from tonnage.results.metrics import summarize
     from tonnage.simulator.simulate import answers_soon as soon
 
@@ -216,3 +248,62 @@ def _changes(asks: Simulation, trace: Trace) -> Changes:
     if failures is None:
         return Changes(autoscale=asks.autoscale)
     return Changes(outages=outages_of(failures, asks.instances, last, asks.seed), retry=failures.retry, autoscale=asks.autoscale)
+
+
+# Writes what happened in the slots of an engine to a file.
+
+
+FORMS = (".parquet", ".json", ".html")
+
+
+def check_timeline(path: Path) -> None:
+    """Refuse a file whose form is not known, before anything is simulated.
+
+    Raises:
+        InputError: its name ends otherwise.
+    """
+    if path.suffix.lower() not in FORMS:
+        raise InputError(
+            f"{option('timeline')}: {path}: the name ends in .parquet (data), .json (a trace that Perfetto opens) or .html (a page)"
+        )
+    if not path.absolute().parent.is_dir():
+        raise InputError(f"{option('timeline')}: {path}: there is no such folder")
+
+
+def run_timeline(run: SimulatedRun) -> Timeline:
+    """The slots of a simulated run, which is run again by the readable simulator.
+
+    Raises:
+        InputError: a run of several instances, whose slots are those of many engines.
+    """
+    from tonnage.simulator.timeline import simulate_timeline
+
+    if run.instances > 1 or run.router:
+        raise InputError(f"{option('timeline')}: shows the slots of one engine; leave out what makes several")
+    return simulate_timeline(run.deployment, run.workload, seed=run.seed)[1]
+
+
+def lesson_timeline(result: LessonResult) -> Timeline:
+    """The slots of the lesson."""
+    from tonnage.simulator.timeline import lesson_timeline as found
+
+    return found(result)
+
+
+def write_timeline(path: Path, timeline: Timeline, title: str) -> None:
+    """Write a timeline in the form that the name of the file says; it is there whole or not at all."""
+    from tonnage.report.timeline import timeline_page
+    from tonnage.report.writers.html import write_page
+    from tonnage.results.store import write_json
+    from tonnage.results.timeline import chrome_trace, timeline_table
+
+    if path.suffix.lower() == ".html":
+        write_page(path, timeline_page(timeline, title))
+    elif path.suffix.lower() == ".json":
+        write_json(path, chrome_trace(timeline))
+    else:
+        import pyarrow.parquet as pq
+
+        partial = path.with_name(f".{path.name}.{os.getpid()}")
+        pq.write_table(timeline_table(timeline), partial, compression="zstd")
+        partial.replace(path)

@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from tonnage.cli.flags import flags_of, given, with_flags
+from tonnage.cli.flags import Said, flags_of, given, with_flags
 from tonnage.cli.printing import print_answer
 from tonnage.cli.progress import compile_if_needed, progress_bar
-from tonnage.cli.said import Said
 from tonnage.errors import InputError
 
 
@@ -48,7 +47,7 @@ def calibrate(
     The factors are kept only where they predict points better that they have not seen.
     """
     from tonnage import api
-    from tonnage.cli.provenance import today
+    from tonnage.cli.printing import today
     from tonnage.report.scored import calibrated
 
     if not measured:

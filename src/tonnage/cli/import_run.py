@@ -31,8 +31,8 @@ def import_run(
     json
         Print one JSON object.
     """
-    from tonnage.api.import_run import import_run as make
-    from tonnage.cli.provenance import provenance
+    from tonnage.api.compare import import_run as make
+    from tonnage.cli.printing import provenance
     from tonnage.report.measured import imported
 
     made = make(file, output, tokenizer=tokenizer, provenance=provenance(0))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
+import platform
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -9,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError, option, spelled
 from tonnage.report.document import Document
+from tonnage.version import VERSION
 
 if TYPE_CHECKING:
     from tonnage.plan.plan import Plan
@@ -120,3 +124,28 @@ def _with_flags(text: str) -> str:
     from tonnage.cli.main import flag
 
     return spelled(text, flag)
+
+
+# What a run says of where it came from: the command, and the day; the only place that reads a clock.
+
+
+def command_line() -> str:
+    """The command that was typed, as a shell would take it again."""
+    return shlex.join(["./tonnage", *sys.argv[1:]])
+
+
+def today() -> datetime.date:
+    """The day, by universal time."""
+    return datetime.datetime.now(tz=datetime.UTC).date()
+
+
+def provenance(seed: int) -> dict[str, Any]:
+    """Version, command, seed, machine and date of a run."""
+    return {
+        "tonnage": VERSION,
+        "command": command_line(),
+        "seed": seed,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "date": today().isoformat(),
+    }

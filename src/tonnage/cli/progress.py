@@ -4,8 +4,23 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from tonnage.bench.client import Client
+from tonnage.bench.conductor import Conductor
+from tonnage.bench.exchange import COMPLETED, Exchange
+from tonnage.bench.talk_conductor import TalkConductor
+from tonnage.bench.token_times import TokenTimes
+from tonnage.units import format_duration
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
 
 AFTER = "tuning knobs, simulating whole fleets, changing one input at a time"
 """What goes on when every candidate has been simulated: its length is not known, so that the bar only moves."""
@@ -55,7 +70,7 @@ def compile_if_needed(*, quiet: bool = False, shares: bool = False, ranks: bool 
         shares, ranks: as in ``warm_up``.
         fleet: whether the loop of fleets is needed as well, which a second process then compiles.
     """
-    from tonnage.cli.beside import fleet_compiled_beside
+    from tonnage.cli.compilation import fleet_compiled_beside
     from tonnage.simulator.kernel import warm_up
     from tonnage.simulator.simulate import is_compiled_for
 
@@ -65,3 +80,100 @@ def compile_if_needed(*, quiet: bool = False, shares: bool = False, ranks: bool 
         print("tonnage: compiling the simulator for this machine (once) …", file=sys.stderr, flush=True)
     with fleet_compiled_beside() if fleet else nullcontext():
         warm_up(shares=shares, ranks=ranks)
+
+
+# What a person sees on standard error while a measurement runs: rate, in flight, percentiles, errors, time left.
+
+
+EVERY_S = 0.5
+KEPT = 1_000
+"""Requests that the percentiles on the screen are over: the latest."""
+
+
+def live_view(words: str) -> LiveView | None:
+    """A view of one load, or None where standard error is not a terminal."""
+    return LiveView(words) if sys.stderr.isatty() else None
+
+
+class LiveView:
+    """A table that a thread of its own draws twice a second; the loop only adds numbers to it."""
+
+    def __init__(self, words: str, console: Console | None = None) -> None:
+        """Set up for a load, described in words."""
+        self._words = words
+        self._console = console
+        self._ttft: deque[int] = deque(maxlen=KEPT)
+        self._tpot: deque[float] = deque(maxlen=KEPT)
+        self._ends: deque[int] = deque(maxlen=KEPT)
+        self._failed = 0
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._conductor: Conductor | TalkConductor | None = None
+
+    def begin(self, conductor: Conductor | TalkConductor, client: Client) -> None:
+        """Begin to draw."""
+        self._conductor = conductor
+        self._thread = threading.Thread(target=self._draw, daemon=True)
+        self._thread.start()
+
+    def seen(self, exchange: Exchange, times: TokenTimes) -> None:
+        """Add one request."""
+        if exchange.outcome != COMPLETED or not times.times_ns:
+            self._failed += exchange.outcome != COMPLETED
+            return
+        first, last = times.times_ns[0], times.times_ns[-1]
+        self._ttft.append(first - exchange.due_ns)
+        if times.tokens > 1:
+            self._tpot.append((last - first) / (times.tokens - 1))
+        self._ends.append(last)
+
+    def end(self) -> None:
+        """Draw no more, and leave the terminal as it was."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout=5)
+
+    def _draw(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        console = self._console or Console(stderr=True)
+        with Live(self.picture(), console=console, transient=True, auto_refresh=False) as live:
+            while not self._stop.wait(EVERY_S):
+                live.update(self.picture(), refresh=True)
+
+    def picture(self) -> RenderableType:
+        """The table as it stands."""
+        from rich.table import Table
+
+        table = Table(title=self._words, title_justify="left", box=None, pad_edge=False)
+        for name in ("sent", "in flight", "requests/s", "TTFT p50", "TTFT p95", "TPOT p50", "TPOT p95", "failed", "left"):
+            table.add_column(name, justify="right")
+        table.add_row(*self._cells())
+        return table
+
+    def _cells(self) -> list[str]:
+        conductor = self._conductor
+        if conductor is None:
+            return ["–"] * 9
+        ends = list(self._ends)
+        span = (ends[-1] - ends[0]) / 1e9 if len(ends) > 1 else 0.0
+        rate = f"{(len(ends) - 1) / span:,.1f}" if span > 0 else "–"
+        latencies = [*_percentiles(self._ttft), *_percentiles(self._tpot)]
+        return [f"{conductor.sent:,}", f"{conductor.sent - conductor.over:,}", rate, *latencies, f"{self._failed:,}", self._left(conductor)]
+
+    @staticmethod
+    def _left(conductor: Conductor | TalkConductor) -> str:
+        """Time left, by the clock of a run that has one, else by the share that is done."""
+        gone = (time.monotonic_ns() - conductor.start_ns) / 1e9
+        load = conductor.load
+        if load.seconds != float("inf"):
+            return format_duration(max(load.seconds - gone, 0.0))
+        return format_duration(gone / conductor.over * (len(load) - conductor.over)) if conductor.over else "–"
+
+
+def _percentiles(values: deque[Any]) -> list[str]:
+    found = sorted(values)
+    if not found:
+        return ["–", "–"]
+    return [format_duration(found[int(share * (len(found) - 1))] / 1e9) for share in (0.5, 0.95)]

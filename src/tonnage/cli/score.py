@@ -7,10 +7,9 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from tonnage.cli.flags import flags_of, given, with_flags
+from tonnage.cli.flags import Said, flags_of, given, with_flags
 from tonnage.cli.printing import print_answer
 from tonnage.cli.progress import compile_if_needed, progress_bar
-from tonnage.cli.said import Said
 
 FILE = (
     "CSV with model, gpu, precision, tp, isl, osl, one of batch, concurrency or request_rate, and measured columns; or any other file "

@@ -133,7 +133,7 @@ def serve(*, engine: Annotated[Engine, Parameter(help=ENGINE, show_default=False
 
 def _check_flags(engine: str, told: dict[str, Any]) -> None:
     """Refuse flags that say nothing to an engine."""
-    from tonnage.api.running.engine_asked import EngineAsked
+    from tonnage.api.running.serve_engine import EngineAsked
 
     known = {"simulated": _of(Served, Instances, Simulated), "openvino": _of(Served, Instances, Openvino)}
     launched = _of(EngineAsked) | _of(Launched) | {*FRONT}
@@ -199,7 +199,7 @@ def _apart(engine: str, asked: dict[str, Any], logs: Path | None) -> None:
     from tonnage import api
 
     if "plan" in asked and "instances" not in asked:
-        from tonnage.api.running.planned import planned
+        from tonnage.api.running.deploy import planned
 
         asked["instances"] = planned(asked["plan"], coefficients=asked.get("coefficients")).instances
     if engine == "simulated":

@@ -202,7 +202,7 @@ def simulate(
 
 def _grid(asked: dict[str, Any], scenario: Path | None, *, json: bool) -> None:
     from tonnage import api
-    from tonnage.cli.provenance import provenance
+    from tonnage.cli.printing import provenance
     from tonnage.report.simulated import swept
 
     grid, folder, on = asked.pop("grid"), asked.pop("output", None), asked.pop("on", "processes")
@@ -240,7 +240,7 @@ def _lesson(asked: dict[str, Any], *, json: bool) -> None:
 
 def _points(scenario: Path | None, asked: dict[str, Any], *, json: bool) -> None:
     from tonnage import api
-    from tonnage.cli.provenance import provenance
+    from tonnage.cli.printing import provenance
     from tonnage.report.simulated import simulated
     from tonnage.results.store import check_free
 

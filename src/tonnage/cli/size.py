@@ -104,7 +104,7 @@ def _answered(scenario: Path | None, asked: dict[str, Any], *, quiet: bool = Fal
     """One plan for each model, from measured points alone where only these were given."""
     with without_collection():
         from tonnage import api
-        from tonnage.cli.provenance import command_line, today
+        from tonnage.cli.printing import command_line, today
 
         if scenario is None and not asked and sys.stdin.isatty() and sys.stdout.isatty():
             from tonnage.cli.ask import ask
@@ -122,7 +122,7 @@ def _answered(scenario: Path | None, asked: dict[str, Any], *, quiet: bool = Fal
 def _several(scenarios: Sequence[Path], asked: dict[str, Any], output: Output) -> int:
     """The answer for several use cases on one fleet, printed and written."""
     from tonnage import api
-    from tonnage.cli.provenance import command_line, today
+    from tonnage.cli.printing import command_line, today
 
     output.form.check(FORMS_OF_USE_CASES, "several use cases")
     compile_if_needed(quiet=bool(output.quiet), fleet=True)

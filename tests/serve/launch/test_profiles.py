@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.serve.launch.machines import NO_GPU, busy, of
-from tonnage.api.running.engine_asked import EngineAsked
-from tonnage.api.running.serve_engine import machine_profiles, prepare_engine
+from tonnage.api.running.serve_engine import EngineAsked, machine_profiles, prepare_engine
 from tonnage.errors import InputError
 from tonnage.perf.memory import memory_plan
 from tonnage.serve.launch.profiles import Profile, deployed

@@ -13,8 +13,7 @@ import yaml
 
 from tests.deploy.plans import DENSE_CHECKPOINT, dense
 from tests.serve.launch.machines import NO_GPU, busy, of
-from tonnage.api.running.engine_asked import EngineAsked
-from tonnage.api.running.serve_engine import prepare_engine
+from tonnage.api.running.serve_engine import EngineAsked, prepare_engine
 from tonnage.cli.main import run
 from tonnage.errors import DoesNotFit, InputError
 from tonnage.plan.plan import Plan

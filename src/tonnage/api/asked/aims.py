@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
 
+from tonnage.api.asked.arguments import Many, listed
 from tonnage.errors import InputError, option
+from tonnage.plan.demand import AHEAD, Ahead, Growth
 from tonnage.plan.fleet import Unit
 from tonnage.plan.limit import RACK_KW, Aim, BudgetOf
 from tonnage.sizing.fleet.standby import Failures, Reserve
 from tonnage.spec.scenario import ChoiceAsked, Scenario, StandbyAsked
 from tonnage.spec.written_numbers import number_of
 from tonnage.units import parse_duration
+
+if TYPE_CHECKING:
+    from tonnage.plan.cost import Where
+    from tonnage.plan.plan import Plan
+    from tonnage.sizing.question import Question
+    from tonnage.spec.prices import Prices
+
 
 _TIME = re.compile(r"^(.*?)\s*(?:(?:/|per|a|p\.?)\s*(year|yr|y|a|annum|month|mo)\.?)$", re.IGNORECASE)
 MONTHS = 12
@@ -120,3 +131,158 @@ def _share(text: float | str) -> float:
     if not 0.5 <= share <= 0.999_999_999:
         raise InputError(f"{option('availability')}: '{written[:20]}' is not a probability; write 50% to 99.9999999%, such as 99.9%")
     return share
+
+
+# The growth of a load: read from what was asked, and answered for the chosen deployment by the same search.
+
+
+SIZED_RPS = (1e-6, 1e9)
+"""Least and largest load in requests per second that is looked at."""
+
+_GROWTH = re.compile(
+    r"^([+-]?\d+(?:\.\d*)?|\.\d+)\s*(%|percent|[x×])\s*(?:/|per|a|p\.?)?\s*(month|monthly|mo|m|year|yearly|annually|annum|yr|y|a)\.?$",
+    re.IGNORECASE,
+)
+
+
+def growth_of(text: float | str | None) -> float:
+    """Read "5%/month", "60% a year" or "2x/year" as the share by which a load grows in a month.
+
+    Raises:
+        InputError: no such form, or a load that shrinks to nothing.
+    """
+    written = str(text).strip()
+    match = _GROWTH.match(written)
+    share = -1.0 if match is None else float(match[1]) - 1 if match[2].lower() in "x×" else float(match[1]) / 100
+    if match is None or not -1 < share <= 100:
+        number = re.fullmatch(r"([+-]?\d+(?:\.\d*)?)\s*%", written)
+        what, example = ("says no time", number[1]) if number else ("is not a growth", "5")
+        raise InputError(f"{option('growth')}: '{written[:40]}' {what}; write for example {example}%/month or {example}%/year")
+    return share if match[3].lower().startswith("m") else (1 + share) ** (1 / 12) - 1
+
+
+def with_growth(plan: Plan, question: Question, answered: Callable[[Question], Plan]) -> Plan:
+    """The plan with the systems of its choice that the load takes later; as it is where no growth was asked for, or nothing was chosen.
+
+    Args:
+        plan: the answer for today's load.
+        question: what was asked, its growth included.
+        answered: answers a question with what stands by, whatever may be spent.
+    """
+    from tonnage.sizing.fleet.existing import months_left
+    from tonnage.sizing.search.search import narrowed
+    from tonnage.sizing.sensitivity import changed_question
+
+    best, growth = plan.choice, question.growth_per_month
+    if best is None or growth is None or question.have:
+        return plan
+    demand = question.demand
+    alone = replace(narrowed(question, best), deepen=False, demand=replace(demand, percentile=None))
+
+    def after(months: int) -> Ahead | None:
+        """The systems of the choice at the load after so many months; None where that load is beyond what can be sized."""
+        times = (1 + growth) ** months
+        rate = demand.sizing_requests_per_second * times
+        if not SIZED_RPS[0] <= rate <= SIZED_RPS[1]:
+            return None
+        found = answered(changed_question(alone, "rate", times - 1)).candidates
+        then = next((each for each in found if each.identity == best.identity), None)
+        systems, exact = (None, None) if then is None else (then.systems, then.systems_exact)
+        return Ahead(months=months, requests_per_second=rate, systems=systems, systems_exact=exact)
+
+    def enough(months: int) -> bool:
+        """Whether the systems of the plan are still enough then."""
+        then = after(months)
+        return then is not None and then.systems is not None and then.systems <= best.systems
+
+    spare = question.spare + (0 if best.standby is None else best.standby.extra_systems)
+    by_division = months_left(1.0, (best.systems - spare) / best.systems_exact, growth)
+    left = by_division if by_division is None else _last(enough, by_division)
+    ahead = tuple(then for months in AHEAD if (then := after(months)) is not None)
+    return replace(plan, growth=Growth(per_month=growth, months_left=left, ahead=ahead))
+
+
+def _last(enough: Callable[[int], bool], most: int) -> int:
+    """The last month of 0 to ``most`` in which the systems are enough; the whole fleet, simulated, may ask for more than division."""
+    if most <= 0 or enough(most):
+        return max(0, most)
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if enough(middle) else (low, middle)
+    return low
+
+
+# The prices that an asker counts with, and the ways of serving whose cost was asked for.
+
+
+def overrides_of(scenario: Scenario) -> tuple[dict[str, Any], str]:
+    """The asker's own prices, and where they stand.
+
+    Raises:
+        InputError: a prices file that cannot be read.
+    """
+    from tonnage.spec.catalog.price_list import read_overrides
+
+    if isinstance(scenario.prices, str):
+        return read_overrides(scenario.prices), scenario.prices
+    return dict(scenario.prices or {}), "prices"
+
+
+def prices_of(scenario: Scenario) -> Prices:
+    """The catalog's prices with the asker's own in their place.
+
+    Raises:
+        InputError: prices that cannot be.
+    """
+    from tonnage.spec.catalog.price_list import catalog_prices
+
+    overrides, where = overrides_of(scenario)
+    return catalog_prices().with_overrides(overrides, where)
+
+
+def places(values: Many | None) -> tuple[str, ...]:
+    """Where the load may be served: some of on-prem, cloud, hybrid, api and hybrid-api.
+
+    Raises:
+        InputError: another place.
+    """
+    from tonnage.plan.cost import WAYS
+
+    found = () if values is None else listed(values, option("where"))
+    known: dict[str, str] = dict(zip(WAYS, WAYS, strict=True)) | dict.fromkeys(("onprem", "on-premise", "on-premises"), "on-prem")
+    plain = {name: name.lower().replace("_", "-").replace(" ", "-") for name in found}
+    for name in found:
+        if plain[name] not in known:
+            raise InputError(f"{option('where')}: '{name}' is not a place; choose from {', '.join(WAYS)}")
+    return tuple(known[plain[name]] for name in found)
+
+
+def places_of(scenario: Scenario) -> tuple[Where, ...]:
+    """The ways of serving whose cost was asked for, in the order in which they are shown; all if none was named."""
+    from tonnage.plan.cost import WAYS
+
+    return WAYS if scenario.where is None else tuple(way for way in WAYS if way in places(scenario.where))
+
+
+def with_prices(prices: object, flags: list[str]) -> dict[str, Any]:
+    """The prices of a file or of nested values, with single ones such as "systems.dgx-h100=250000" in their place.
+
+    Raises:
+        InputError: a flag that is none, or prices that cannot be read.
+    """
+    from tonnage.spec.catalog.price_list import parse_price_flags, read_overrides
+
+    base = read_overrides(prices) if isinstance(prices, str) else prices or {}
+    if not isinstance(base, Mapping):
+        raise InputError(f"{option('prices')}: {prices!r} is not a list of prices; name a file, or write keys with values")
+    return _over(dict(base), parse_price_flags(flags))
+
+
+def _over(base: dict[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested values with others in their place."""
+    found = dict(base)
+    for key, value in change.items():
+        inner = found.get(key)
+        found[key] = _over(inner, value) if isinstance(inner, dict) and isinstance(value, Mapping) else value
+    return found

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError, option
 from tonnage.simulator.autoscaler import METRICS, Autoscale
 from tonnage.simulator.failures import RETRIES, Failures
+from tonnage.simulator.seasons import HOURS_PER_DAY, Restarts
+from tonnage.spec.scenario import ScalingAsked
 from tonnage.units import parse_bytes, parse_duration
 
 if TYPE_CHECKING:
+    from tonnage.plan.demand import Demand
+    from tonnage.plan.plan import Plan
+    from tonnage.sizing.question import Question
     from tonnage.spec.deployment import Deployment
+    from tonnage.spec.scenario import Mode, Scenario
+
 
 FAIL_EXAMPLE = '"mtbf=30d repair=2h"'
 SCALE_EXAMPLE = '"metric=outstanding target=20 min=1 max=8"'
@@ -106,3 +115,169 @@ def _count(given: dict[str, str], name: str, default: int, where: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 10):
         raise InputError(f"{where}: {name}={text} is not a whole number of 0 or more")
     return int(text)
+
+
+# Texts that say how the limits of an engine change with the hour, such as "8-20 max_num_tokens=2048; drain=60s start=2min".
+
+
+EXAMPLE = '"8-20 max_num_tokens=2048 max_batch_size=64; 22-6 max_model_len=32768; drain=60s start=2min"'
+KNOBS = ("max_batch_size", "max_num_tokens")
+LENGTH = "max_model_len"
+TIMES = ("drain", "start")
+DRAIN_S = 60.0
+LARGEST = 10**9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seasons:
+    """The settings of a fleet by the hour.
+
+    Attributes:
+        by_hour: for each hour of the day the place of its settings in the next two.
+        deployments: an instance with each settings; the first are those of the other hours.
+        contexts: longest request that each of them takes, prompt and output, in tokens.
+        restarts: how long it takes to change from one to another.
+    """
+
+    by_hour: tuple[int, ...]
+    deployments: tuple[Deployment, ...]
+    contexts: tuple[int, ...]
+    restarts: Restarts
+
+
+def seasons_of(text: str, deployment: Deployment) -> Seasons:
+    """Read the settings: parts with hours and knobs, and one with ``drain`` and ``start``, with semicolons between.
+
+    Raises:
+        InputError: naming what is wrong.
+    """
+    from tonnage.perf.pipeline import start_seconds
+
+    by_hour, deployments, contexts = [0] * HOURS_PER_DAY, [deployment], [deployment.model.max_context]
+    times: dict[str, float] = {}
+    for part in filter(None, (each.strip() for each in text.split(";"))):
+        first, *rest = part.split()
+        if "=" in first:
+            for word in (first, *rest):
+                times[_named(word, TIMES)[0]] = parse_duration(_named(word, TIMES)[1], f"{option('seasons')}: {word.partition('=')[0]}")
+            continue
+        for hour in _hours(first):
+            if by_hour[hour]:
+                raise InputError(f"{option('seasons')}: hour {hour} has two settings; let the hours of each part begin where others end")
+            by_hour[hour] = len(deployments)
+        knobs = dict(_setting(word) for word in rest)
+        if not knobs:
+            raise InputError(f"{option('seasons')}: '{part}' sets nothing; write for example {EXAMPLE}")
+        contexts.append(min(knobs.pop(LENGTH, deployment.model.max_context), deployment.model.max_context))
+        deployments.append(replace(deployment, knobs=replace(deployment.knobs, **knobs)))  # type: ignore[arg-type]
+    if len(deployments) == 1:
+        raise InputError(f"{option('seasons')}: '{text}' names no hours; write for example {EXAMPLE}")
+    restarts = Restarts(drain_s=times.get("drain", DRAIN_S), start_s=times["start"] if "start" in times else start_seconds(deployment))
+    return Seasons(by_hour=tuple(by_hour), deployments=tuple(deployments), contexts=tuple(contexts), restarts=restarts)
+
+
+def _hours(text: str) -> list[int]:
+    """Read "8-20", or "22-6" over midnight, as the hours that begin in it."""
+    first, sign, last = text.partition("-")
+    if not (sign and first.isascii() and last.isascii() and first.isdigit() and last.isdigit()):
+        raise InputError(f"{option('seasons')}: '{text}' are no hours; write for example {EXAMPLE}")
+    begin, end = int(first), int(last)
+    if begin >= HOURS_PER_DAY or not 0 < end <= HOURS_PER_DAY or begin == end:
+        raise InputError(f"{option('seasons')}: {text} is not a part of a day; write hours from 0-1 to 23-24, or 22-6 over midnight")
+    return [hour % HOURS_PER_DAY for hour in range(begin, end if end > begin else end + HOURS_PER_DAY)]
+
+
+def _setting(word: str) -> tuple[str, int]:
+    name, value = _named(word, (*KNOBS, LENGTH))
+    if not (value.isascii() and value.isdigit() and 1 <= int(value[:12]) <= LARGEST):
+        raise InputError(f"{option('seasons')}: {word}: write a whole number from 1 to {LARGEST:,}")
+    return name, int(value)
+
+
+def _named(word: str, known: tuple[str, ...]) -> tuple[str, str]:
+    name, sign, value = word.partition("=")
+    if not sign or name not in known or not value:
+        raise InputError(f"{option('seasons')}: '{word}' is not understood; write for example {EXAMPLE}, with {', '.join(known)}")
+    return name, value
+
+
+# How a fleet may be scaled, read from what was asked, and put into its plan.
+
+
+LONGEST_START_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """What is asked of a controller's rule.
+
+    Attributes:
+        broken_share: of the hours, in which limits may be broken.
+        start_s: seconds from a decision until a new instance serves; None where it was not said.
+    """
+
+    broken_share: float = 0.0
+    start_s: float | None = None
+
+
+def scaling_of(asked: ScalingAsked) -> Scaling | None:
+    """What is asked of a rule; None where none is asked for.
+
+    Raises:
+        InputError: a part without ``autoscale``, or a value out of range.
+    """
+    if not asked.autoscale:
+        alone = next((name for name in ("broken_hours", "start_time") if getattr(asked, name) is not None), None)
+        if alone is not None:
+            raise InputError(f"{option(alone)}: goes with {option('autoscale')}; ask for it too, or leave this out")
+        return None
+    start = None if asked.start_time is None else parse_duration(asked.start_time, option("start_time"))
+    if start is not None and start > LONGEST_START_S:
+        raise InputError(f"{option('start_time')}: {asked.start_time} is longer than a day; write for example 3min")
+    return Scaling(broken_share=0.0 if asked.broken_hours is None else _share(asked.broken_hours), start_s=start)
+
+
+def check_scaling(scenario: Scenario, demand: Demand | None, mode: Mode) -> None:
+    """Refuse a rule where there are no hours to scale over, or nothing to hold.
+
+    Raises:
+        InputError: naming what is missing.
+    """
+    if scaling_of(scenario.scaling) is None or demand is None:
+        return
+    where = option("autoscale")
+    if mode == "offline" or scenario.search.load == "closed":
+        what = "a job" if mode == "offline" else "a closed loop"
+        raise InputError(f"{where}: {what} has no hours to scale over; ask for requests that come by the hour, or leave this out")
+    if demand.profile is None and scenario.demand.trace is None:
+        raise InputError(
+            f"{where}: needs the load by the hour; give {option('profile')} with 24 or 168 hourly loads, {option('users')} with their "
+            f"working hours, or {option('trace')}"
+        )
+
+
+def with_autoscaling(plan: Plan, question: Question, scenario: Scenario) -> Plan:
+    """The plan with a rule for its choice, where one was asked for."""
+    asked = scaling_of(scenario.scaling)
+    if asked is None:
+        return plan
+    from tonnage.sizing.fleet.autoscaling import autoscaling
+
+    return replace(plan, autoscaling=autoscaling(question, plan, broken_share=asked.broken_share, start_s=asked.start_s))
+
+
+def _share(text: float | str) -> float:
+    """Read 5, "5%" or 0.05 as the share 0.05.
+
+    Raises:
+        InputError: no number from 0 to below 100 %.
+    """
+    written = str(text).strip()
+    try:
+        value = float(written.removesuffix("%"))
+    except ValueError:
+        value = math.nan
+    share = value if 0 < value < 1 and not written.endswith("%") else value / 100
+    if not 0 <= share < 1:
+        raise InputError(f"{option('broken_hours')}: '{written[:20]}' is not a share of the hours; write for example 5%")
+    return share

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from tonnage.api.asked.arguments import Many, rates, whole_numbers
 from tonnage.api.asked.lengths import LengthsFound
+from tonnage.csv_file import read_text
 from tonnage.errors import InputError, option
+from tonnage.simulator.ranked import is_for_reference
+from tonnage.spec.deployment import TrafficClass
+from tonnage.spec.recording import Recording, read_recording
 from tonnage.spec.workload import (
     Arrivals,
     ClosedLoop,
@@ -22,6 +30,12 @@ from tonnage.spec.workload import (
     checked_cv,
 )
 from tonnage.units import LONGEST_S, parse_duration
+
+if TYPE_CHECKING:
+    from tonnage.bench.imports import PastRun
+    from tonnage.spec.deployment import EngineKnobs, Slo
+    from tonnage.workload.traffic import Traffic
+
 
 DEFAULT_REQUESTS = 1_000
 WINDOW_REQUESTS = 1_000_000
@@ -125,3 +139,196 @@ def workload_of(lengths: LengthsFound, load: Simulated, requests: int | None, wi
             "that a run may have; ask for fewer"
         )
     return Workload(isl=lengths.isl, osl=lengths.osl, pairs=lengths.pairs, arrivals=load, requests=count)
+
+
+# Recorded traffic from any file that people have: traces, run folders, and what load clients kept of single requests.
+
+
+KEYS = (
+    {"metadata", "metrics"},
+    {"metadata", "error"},
+    {"experiments", "service_kind"},
+    {"num_prompts", "mean_ttft_ms"},
+    {"benchmarks"},
+)
+"""What a record of AIPerf has, one of a failed request, and the files of GenAI-Perf, vLLM's bench and GuideLLM."""
+
+
+def recording_from(path: str, where: str) -> Recording:
+    """A trace in one of the formats of ``spec.recording``, a run folder, or a file of a load client.
+
+    Raises:
+        InputError: none of these; every bad line is named.
+    """
+    if Path(path).is_dir() and not _is_clients(path, where):
+        return traffic_from(path, where).recording
+    return _of_client(path, where) if _is_clients(path, where) else read_recording(path, where)
+
+
+def traffic_from(path: str, where: str) -> Traffic:
+    """The same with what the file says of shared prefixes; it has lengths.
+
+    Raises:
+        InputError: as above, or no lengths.
+    """
+    from tonnage.workload.traffic import Traffic, read_traffic
+
+    if not _is_clients(path, where):
+        return read_traffic(path, where)
+    recording = _of_client(path, where)
+    if not recording.isl:
+        raise InputError(f"{where}: {path} holds texts and no counts of prompt tokens; import it with a tokenizer and name the run folder")
+    return Traffic(recording=recording)
+
+
+def _is_clients(path: str, where: str) -> bool:
+    """Whether a file, or a folder, is what a load client kept of single requests.
+
+    Raises:
+        InputError: it holds prompts alone, and no times.
+    """
+    from tonnage.bench.imports import EXPORTS
+
+    if Path(path).is_dir():
+        return any((Path(path) / name).is_file() for name in EXPORTS)
+    if not path.lower().endswith((".json", ".jsonl")):
+        return False
+    document = _first_value(read_text(path, where))
+    if isinstance(document, dict) and isinstance(document.get("data"), list) and "payloads" in str(document["data"][:1]):
+        raise InputError(f"{where}: {path} holds prompts and no times; name the profile_export file that the tool wrote for the same run")
+    return isinstance(document, dict) and any(keys <= document.keys() for keys in KEYS)
+
+
+def _first_value(text: str) -> Any:
+    """The JSON value of a file, or of its first line that is not empty; None where neither is JSON."""
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    for part in (first, text):
+        try:
+            return json.loads(part)
+        except (ValueError, RecursionError):
+            continue
+    return None
+
+
+def _of_client(path: str, where: str) -> Recording:
+    """The requests of the one run of a load client's file that were answered, at the moments at which they were due.
+
+    Raises:
+        InputError: several runs, or fewer than two requests.
+    """
+    from tonnage.bench.imports import read_past
+
+    runs = read_past(Path(path))
+    if len(runs) > 1:
+        raise InputError(f"{where}: {path} holds {len(runs)} runs; a trace is one: give a file with a single run")
+    return _recorded(runs[0], path, where)
+
+
+def _recorded(run: PastRun, path: str, where: str) -> Recording:
+    answered = sorted((one for one in run.requests if not one.outcome and one.osl >= 1), key=lambda one: one.due_ns)
+    if len(answered) < 2 or answered[0].due_ns == answered[-1].due_ns:
+        raise InputError(f"{where}: {path} holds {len(answered)} answered requests; a trace has two or more, at times that differ")
+    counted = all(one.isl >= 1 for one in answered)
+    return Recording(
+        due_ns=tuple(one.due_ns - answered[0].due_ns for one in answered),
+        isl=tuple(one.isl for one in answered) if counted else (),
+        osl=tuple(one.osl for one in answered) if counted else (),
+        source=path,
+        failed=len(run.requests) - len(answered),
+    )
+
+
+# Understands classes of traffic, such as "chat 0.7 ttft=1s, batch 0.3", and what priorities and deadlines go with.
+
+
+EXAMPLE = '"chat 0.7 ttft=1s, batch 0.3"'
+MOST_CLASSES = 100
+MOST_LENGTH = 20_000_000
+"""Output tokens of a run with priorities or deadlines where they are not compiled: the readable simulator makes them in about a minute."""
+
+
+def classes_of(text: str | None) -> tuple[TrafficClass, ...]:
+    """Read "chat 0.7 ttft=1s, batch 0.3": name and share of each class, the highest priority first, and a limit on the first token.
+
+    Raises:
+        InputError: naming what is wrong.
+    """
+    if text is None:
+        return ()
+    where, found = option("classes"), []
+    for part in text.split(","):
+        words = part.split()
+        if len(words) not in (2, 3) or (len(words) == 3 and not words[2].lower().startswith("ttft=")):
+            raise InputError(
+                f"{where}: '{part.strip()}' is not a class; write name, share and a limit on the first token, such as {EXAMPLE}"
+            )
+        ttft_s = None if len(words) == 2 else parse_duration(words[2][len("ttft=") :], where)
+        found.append(TrafficClass(name=words[0], share=_share(words[1], where), ttft_s=ttft_s))
+    if len({one.name for one in found}) < len(found) or len(found) > MOST_CLASSES:
+        raise InputError(f"{where}: '{text}' has a class twice, or more than {MOST_CLASSES} of them; write for example {EXAMPLE}")
+    total = math.fsum(one.share for one in found)
+    if abs(total - 1) > 1e-6:
+        raise InputError(f"{where}: the shares of '{text}' sum to {total:g}; write shares of the requests that sum to 1")
+    return tuple(replace(one, share=one.share / total) for one in found)
+
+
+def _share(text: str, where: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not 0 < share <= 1:
+        raise InputError(f"{where}: '{text}' is not a share of the requests; write a number above 0, at most 1")
+    return share
+
+
+def with_classes(
+    workloads: Sequence[Workload], asked: str | None, knobs: EngineKnobs, limits: Slo, *, alone: bool, drafted: bool
+) -> tuple[Workload, ...]:
+    """Workloads whose requests have these classes; with deadlines and no classes, all have the tightest limit on the TTFT.
+
+    Args:
+        workloads: the loads of one deployment.
+        asked: as ``classes_of`` reads it.
+        knobs: the engine's, which say whether priorities or deadlines count.
+        limits: those that the run is held against.
+        alone: whether one instance by itself is simulated, without attention ranks and sessions.
+        drafted: whether it has speculative decoding.
+
+    Raises:
+        InputError: classes that cannot be, or that are not simulated with what else is asked.
+    """
+    classes = classes_of(asked)
+    if not classes and not knobs.ranks:
+        return tuple(workloads)
+    needing = option("shed") if knobs.shed else option("queue_order")
+    if not classes:
+        seconds = [limit.seconds for limit in limits if limit.metric == "ttft"]
+        if knobs.queue_order == "priority":
+            raise InputError(f"{option('queue_order')}: priority goes by class; give {option('classes')} {EXAMPLE}")
+        if not seconds:
+            raise InputError(f"{needing}: needs a limit on the first token; give {option('ttft')} p95<=1s, or {option('classes')}")
+        classes = (TrafficClass(name="all", share=1.0, ttft_s=min(seconds)),)
+    elif (knobs.shed or knobs.queue_order == "deadline") and all(one.ttft_s is None for one in classes):
+        raise InputError(f"{needing}: none of the classes has a limit on its first token; write such as {EXAMPLE}")
+    if not alone:
+        whose = ", ".join(option(name) for name in ("classes", "queue_order", "shed"))
+        raise InputError(f"{whose}: classes are simulated on one instance by itself so far, and without sessions; leave the others out")
+    for workload in workloads:
+        if is_for_reference(knobs, drafted=drafted, shares=workload.shares):
+            _check_size(workload)
+    return tuple(replace(workload, classes=classes) for workload in workloads)
+
+
+def _check_size(workload: Workload) -> None:
+    """Refuse more tokens than the readable simulator is given.
+
+    Raises:
+        InputError: there are too many.
+    """
+    outputs = (workload.osl if workload.pairs is None else workload.pairs.lengths()[1]).mean
+    if workload.requests * outputs > MOST_LENGTH:
+        raise InputError(
+            f"{option('requests')}: {workload.requests:,} with {outputs:,.0f} output tokens each are more than the {MOST_LENGTH:,} for "
+            "which the readable simulator runs priorities and deadlines with speculative decoding or shared prompts; ask for fewer"
+        )

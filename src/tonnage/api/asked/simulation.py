@@ -7,17 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tonnage.api.asked.arguments import Many, listed, rates, seed_of, slo, whole_numbers
-from tonnage.api.asked.changes import autoscale_of, failures_of
-from tonnage.api.asked.classes import with_classes
-from tonnage.api.asked.deployment import deployment_of, scheduler_of
+from tonnage.api.asked.arguments import Faults, Many, listed, rates, seed_of, slo, whole_numbers
+from tonnage.api.asked.changes import Seasons, autoscale_of, failures_of, seasons_of
+from tonnage.api.asked.deployment import BY_CONTENT, deployment_of, pools_of, router_of, scheduler_of
 from tonnage.api.asked.documents import ScenarioLike, document_of, plain
-from tonnage.api.asked.faults import Faults
 from tonnage.api.asked.lengths import LengthsFound, lengths_found, replays_lengths
-from tonnage.api.asked.loads import loads_of, modulated_loads, window_of, workload_of
-from tonnage.api.asked.pools import pools_of
-from tonnage.api.asked.routers import BY_CONTENT, router_of
-from tonnage.api.asked.seasons import Seasons, seasons_of
+from tonnage.api.asked.loads import loads_of, modulated_loads, window_of, with_classes, workload_of
 from tonnage.api.asked.sessions import sessions_of, tiers_of
 from tonnage.api.asked.typed_arguments import LengthsArguments, SessionsArguments
 from tonnage.errors import InputError, InputErrors, option

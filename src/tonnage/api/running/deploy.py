@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from tonnage.api.asked.deployment import deployment_of
 from tonnage.errors import InputError, option
+
+if TYPE_CHECKING:
+    from tonnage.plan.plan import Plan
+    from tonnage.plan.pool import Pool
+    from tonnage.spec.deployment import Deployment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,3 +65,85 @@ def deploy(plan: str | Path, *, target: str, output: str | Path, checkpoint: str
     write_folder(Path(output), files)
     told = (instead_line(service), service.loading.told, *service.loading.make)
     return Deployed(files=tuple(files), checkpoint=service.checkpoint, notes=tuple(line for line in told if line))
+
+
+# The deployment that a saved plan chose, made again from its names and knobs.
+
+
+AS_SHIPPED = ("", "fitted")
+"""What a plan calls the fitted step times; "" where it rests on measured points."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """The choice of a plan, ready to be simulated.
+
+    Attributes:
+        plan: which chose it.
+        pool: the instances that it chose, by their names.
+        deployment: one instance.
+        instances: how many there are, spare ones included.
+        gpus_per_system: GPUs in one of the systems that they stand in.
+        prompt_tokens: mean prompt of the load that the plan is for.
+    """
+
+    plan: Plan
+    pool: Pool
+    deployment: Deployment
+    instances: int
+    gpus_per_system: int
+    prompt_tokens: int
+
+
+def planned(path: str | Path, *, coefficients: str | Path | None = None) -> Planned:
+    """The choice of the plan in a file that ``tonnage size --output`` wrote.
+
+    Args:
+        path: the file; of one plan, not of a comparison of several.
+        coefficients: file that ``calibrate`` wrote, in place of the calibration that the plan was made with.
+
+    Raises:
+        InputError: no plan, one that chose nothing, or one whose choice cannot be made again from its names.
+    """
+    from tonnage.report.plans.plan_document import read_plans
+
+    plans = read_plans(path)
+    if len(plans) > 1:
+        raise InputError(f"{option('plan')}: {path} compares {len(plans)} plans; give the file of one")
+    plan = plans[0]
+    if plan.choice is None:
+        raise InputError(f"{option('plan')}: {path} chose nothing, because no deployment met its limits")
+    if len(plan.choice.pools) > 1:
+        raise InputError(f"{option('plan')}: {path} chose separate pools for prefill and decode, which are not simulated together yet")
+    if plan.scenario.step_model not in AS_SHIPPED:
+        raise InputError(
+            f"{option('plan')}: {path} was made with the step times of {plan.scenario.step_model}; make it again with the fitted ones"
+        )
+    pool = plan.choice.pool
+    deployment = _deployment(plan, pool, coefficients)
+    return Planned(
+        plan=plan,
+        pool=pool,
+        deployment=deployment,
+        instances=pool.instances,
+        gpus_per_system=pool.gpus_per_system,
+        prompt_tokens=math.ceil(plan.scenario.mean_isl),
+    )
+
+
+def _deployment(plan: Plan, pool: Pool, coefficients: str | Path | None) -> Deployment:
+    split = pool.parallelism
+    engine, _, drafter = pool.engine.partition(" + ")
+    found = deployment_of(
+        model=pool.model,
+        gpu=pool.gpu,
+        precision=pool.precision,
+        tp=split.tp,
+        dp=split.dp,
+        ep=split.ep,
+        engine=pool.engine_preset or engine,
+        coefficients=coefficients,
+        speculation=plan.scenario.speculation if drafter else None,
+    )
+    calibration = plan.provenance.calibration if coefficients is None else found.calibration
+    return replace(found, parallelism=split, knobs=pool.knobs or found.knobs, calibration=calibration)

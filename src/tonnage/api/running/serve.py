@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.api.asked.deployment import deployment_of
-from tonnage.api.running.planned import planned
+from tonnage.api.running.deploy import planned
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:

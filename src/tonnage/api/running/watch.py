@@ -38,7 +38,7 @@ def watch(
         InputError: no plan, one that predicts nothing, or something that is no address or no duration.
         TonnageError: nothing answers with the metrics of a known engine.
     """
-    from tonnage.api.running.planned import planned
+    from tonnage.api.running.deploy import planned
     from tonnage.deploy.signals import SIGNALS
     from tonnage.spec.catalog import find_engine
     from tonnage.units import parse_duration
