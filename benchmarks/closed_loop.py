@@ -26,7 +26,7 @@ from typing import Any
 
 from tests.calibration.test_own_terms import TRUTH, Machine
 from tonnage import api
-from tonnage.api.asked.deployment import deployment_of
+from tonnage.api.question.deployment import deployment_of
 from tonnage.perf.terms import step_model
 
 ROOT = Path(__file__).resolve().parents[1]

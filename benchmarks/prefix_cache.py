@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from tonnage.api.asked.deployment import deployment_of
+from tonnage.api.question.deployment import deployment_of
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.terms import step_model
 from tonnage.simulator.kernel import run, warm_up

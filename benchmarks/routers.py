@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tonnage.api.asked.deployment import deployment_of
+from tonnage.api.question.deployment import deployment_of
 from tonnage.api.size import ask
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.step import StepModel

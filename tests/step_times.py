@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tonnage.api.asked.deployment import deployment_of
+from tonnage.api.question.deployment import deployment_of
 from tonnage.perf.step import step_seconds
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.step_times import TimedStep

@@ -1,4 +1,4 @@
-"""Writes ``src/tonnage/api/asked/typed_arguments.py``: the keyword arguments of ``tonnage.size``, from the leaves of a scenario.
+"""Writes ``src/tonnage/api/question/typed_arguments.py``: the keyword arguments of ``tonnage.size``, from the leaves of a scenario.
 
     python -m tools.typed_arguments
 

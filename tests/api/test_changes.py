@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tonnage.api.asked.changes import autoscale_of, failures_of
-from tonnage.api.asked.deployment import deployment_of
-from tonnage.api.asked.simulation import simulation_of
+from tonnage.api.question.changes import autoscale_of, failures_of
+from tonnage.api.question.deployment import deployment_of
+from tonnage.api.question.simulation import simulation_of
 from tonnage.api.simulated_run import FleetFacts
 from tonnage.errors import InputError, InputErrors
 from tonnage.perf.pipeline import BOOT_S, LINK_BYTES_S, start_seconds, weight_bytes

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.plan.candidates import candidate, plan_of
 from tests.questions import question
-from tonnage.api.asked.aims import aim_of, budget_of, reserve_of
-from tonnage.api.asked.choice import chosen
+from tonnage.api.question.aims import aim_of, budget_of, reserve_of
+from tonnage.api.question.choice import chosen
 from tonnage.cost.cost import traffic_of
 from tonnage.cost.planned import outlay
 from tonnage.errors import InputError

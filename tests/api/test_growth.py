@@ -12,7 +12,7 @@ import tonnage
 from tests.plan.candidates import candidate, plan_of
 from tests.questions import question
 from tonnage import api
-from tonnage.api.asked.aims import growth_of, with_growth
+from tonnage.api.question.aims import growth_of, with_growth
 from tonnage.errors import InputError, InputErrors
 from tonnage.plan.demand import Ahead, Growth
 from tonnage.plan.plan import Plan

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.questions import question
-from tonnage.api.asked.question import owned, shapes
+from tonnage.api.question.sizing import owned, shapes
 from tonnage.api.size import size, size_measured
 from tonnage.errors import InputError
 from tonnage.sizing.search.search_space import trials

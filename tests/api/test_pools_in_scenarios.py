@@ -8,7 +8,7 @@ import pytest
 
 import tonnage
 from tonnage import api
-from tonnage.api.asked.simulation import simulation_of
+from tonnage.api.question.simulation import simulation_of
 from tonnage.errors import InputError, InputErrors
 from tonnage.sizing.question import Pools
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.strategies import examples
 from tonnage import api
-from tonnage.api.asked.question import check_leaf, growth_of, owned, places
+from tonnage.api.question.sizing import check_leaf, growth_of, owned, places
 from tonnage.errors import InputError, InputErrors
 from tonnage.report.plans.notes import note_text
 from tonnage.report.plans.question import demand_text

@@ -11,7 +11,7 @@ import pytest
 
 import tonnage
 from tonnage import api
-from tonnage.api.asked.simulation import simulation_of
+from tonnage.api.question.simulation import simulation_of
 from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.results.store import write_run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tonnage import api
-from tonnage.api.asked.changes import Scaling, scaling_of
+from tonnage.api.question.changes import Scaling, scaling_of
 from tonnage.errors import InputError, InputErrors
 from tonnage.spec.scenario import ScalingAsked
 

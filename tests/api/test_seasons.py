@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tonnage import api
-from tonnage.api.asked.changes import seasons_of
-from tonnage.api.asked.simulation import simulation_of
+from tonnage.api.question.changes import seasons_of
+from tonnage.api.question.simulation import simulation_of
 from tonnage.errors import InputError, InputErrors
 from tonnage.results.requests import REJECTED
 from tonnage.simulator.seasons import Restarts

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tonnage
-from tonnage.api.asked.simulation import Simulation, simulation_of
+from tonnage.api.question.simulation import Simulation, simulation_of
 from tonnage.errors import InputError, InputErrors
 from tonnage.spec.scenario_file import read_scenario
 from tonnage.spec.workload import ClosedLoop, OpenLoop

@@ -10,9 +10,9 @@ import pytest
 
 import tonnage
 from tonnage import api
-from tonnage.api.asked.simulation import OWN, SimulateArguments
-from tonnage.api.asked.typed_arguments import SizeArguments
 from tonnage.api.facts import LessonArguments
+from tonnage.api.question.simulation import OWN, SimulateArguments
+from tonnage.api.question.typed_arguments import SizeArguments
 from tonnage.errors import InputErrors
 from tonnage.simulator.lesson import LessonConfig
 from tonnage.spec.scenario import leaves

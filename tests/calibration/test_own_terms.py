@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from tonnage import api
-from tonnage.api.asked.deployment import deployment_of
+from tonnage.api.question.deployment import deployment_of
 from tonnage.calibration.calibrate import CalibrationReport
 from tonnage.calibration.sample import FEWEST_LOADS, WIDTH
 from tonnage.cli.main import run

@@ -8,7 +8,7 @@ import pytest
 
 from tests.deployments import deployment
 from tests.questions import question
-from tonnage.api.asked.simulation import simulation_of
+from tonnage.api.question.simulation import simulation_of
 from tonnage.perf.terms import step_model
 from tonnage.plan.note import FrontEnds
 from tonnage.plan.plan import Plan

@@ -10,7 +10,7 @@ import pytest
 
 import tonnage
 from tonnage import api
-from tonnage.api.asked.simulation import simulation_of
+from tonnage.api.question.simulation import simulation_of
 from tonnage.errors import InputError
 from tonnage.spec.lengths import parse_lengths
 from tonnage.spec.scenario_file import read_scenario

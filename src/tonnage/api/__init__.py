@@ -4,11 +4,11 @@ Each function takes what the command of the same name takes, with the same meani
 instead of printing them.
 """
 
-from tonnage.api.asked.aims import prices_of
-from tonnage.api.asked.arguments import check_given, slo
-from tonnage.api.asked.deployment import deployment_of
 from tonnage.api.calibrate import calibrate
 from tonnage.api.facts import MemoryReport, PrecisionReport, catalog, lesson, memory, precisions
+from tonnage.api.question.aims import prices_of
+from tonnage.api.question.arguments import check_given, slo
+from tonnage.api.question.deployment import deployment_of
 from tonnage.api.running.demo import demo
 from tonnage.api.running.deploy import deploy
 from tonnage.api.running.gateway import gateway_settings

@@ -11,8 +11,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from tonnage.api.asked.arguments import Many, whole_numbers
-from tonnage.api.asked.bench_question import Bench, checked_count, prepare_bench
+from tonnage.api.question.arguments import Many, whole_numbers
+from tonnage.api.question.bench import Bench, checked_count, prepare_bench
 from tonnage.bench.benchmark import Measured, benchmark
 from tonnage.bench.exact.schedule import Fault, Schedule
 from tonnage.bench.exact.serve import serve

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.api.asked.arguments import stated
+from tonnage.api.question.arguments import stated
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:

@@ -74,7 +74,7 @@ def compare_plan(
         InputError: no run folder, an INVALID one, no plan, or one that chose nothing or predicted nothing.
         DataError: a file of the run folder is damaged.
     """
-    from tonnage.api.asked.deployment import BY_CONTENT
+    from tonnage.api.question.deployment import BY_CONTENT
     from tonnage.api.running.deploy import planned
     from tonnage.results.measured_files import InvalidRuns
     from tonnage.simulator.router import ROUTERS

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from tonnage.api.asked.arguments import whole_numbers, with_signature
-from tonnage.api.asked.deployment import deployment_of
+from tonnage.api.question.arguments import whole_numbers, with_signature
+from tonnage.api.question.deployment import deployment_of
 from tonnage.errors import InputError, option
 from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.engine import EngineSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tonnage.api.asked.arguments import listed, stated
+from tonnage.api.question.arguments import listed, stated
 from tonnage.errors import InputError, option
 from tonnage.perf.external.aiconfigurator import PACKAGE, installed_version
 from tonnage.perf.external.measured_steps import checked_source

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from tonnage.api.asked.arguments import with_signature
-from tonnage.api.asked.documents import ScenarioLike
-from tonnage.api.asked.simulation import SimulateArguments, Simulation, simulation_of
+from tonnage.api.question.arguments import with_signature
+from tonnage.api.question.documents import ScenarioLike
+from tonnage.api.question.simulation import SimulateArguments, Simulation, simulation_of
 from tonnage.api.simulated_run import EqualLengths, SimulatedRun
 from tonnage.errors import InputError, option
 

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
-from tonnage.api.asked.aims import places_of, prices_of, reserve_of, with_prices
-from tonnage.api.asked.arguments import Many, listed, slo, spare_of, whole_numbers, with_signature
-from tonnage.api.asked.documents import ScenarioLike, document_of, plain
-from tonnage.api.asked.typed_arguments import SizeArguments
+from tonnage.api.question.aims import places_of, prices_of, reserve_of, with_prices
+from tonnage.api.question.arguments import Many, listed, slo, spare_of, whole_numbers, with_signature
+from tonnage.api.question.documents import ScenarioLike, document_of, plain
+from tonnage.api.question.typed_arguments import SizeArguments
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.plan.plan import Measured, Plan
 from tonnage.spec.scenario import ChoiceAsked, Scenario
@@ -60,7 +60,7 @@ def ask(scenario: ScenarioLike = None, **asked: Unpack[SizeArguments]) -> Asked:
     Raises:
         InputErrors: everything that cannot be used, each with its place.
     """
-    from tonnage.api.asked.question import questions_of
+    from tonnage.api.question.sizing import questions_of
     from tonnage.spec.scenario_file import displaced
 
     document, source = document_of(scenario)
@@ -131,10 +131,10 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
     Raises:
         InputError: the benchmarks cannot be used for the question.
     """
-    from tonnage.api.asked.aims import with_growth
-    from tonnage.api.asked.changes import with_autoscaling
-    from tonnage.api.asked.choice import chosen, with_runner_up
-    from tonnage.api.asked.people import with_day
+    from tonnage.api.question.aims import with_growth
+    from tonnage.api.question.changes import with_autoscaling
+    from tonnage.api.question.choice import chosen, with_runner_up
+    from tonnage.api.question.people import with_day
     from tonnage.calibration.measurement import with_measurement
     from tonnage.cost.planned import with_cost
     from tonnage.sizing.planner import Runs, no_progress
@@ -243,7 +243,7 @@ def size_measured(
     Raises:
         InputError: anything that cannot be used, in one line.
     """
-    from tonnage.api.asked.question import demand_asked, owned
+    from tonnage.api.question.sizing import demand_asked, owned
     from tonnage.spec.scenario import DemandAsked
     from tonnage.spec.scenario_file import scenario_of
 
@@ -277,8 +277,8 @@ def size_measured(
 
 def _of_existing(exists: Sequence[Owned], asked: DemandAsked, plan_for: Callable[[Demand], Plan]) -> Plan:
     """The plan of measured points with what systems that exist carry by them; for that load where none is asked for."""
-    from tonnage.api.asked.people import check_day, says_no_load, with_day
-    from tonnage.api.asked.question import demand_asked
+    from tonnage.api.question.people import check_day, says_no_load, with_day
+    from tonnage.api.question.sizing import demand_asked
     from tonnage.sizing.demand import carried_by_existing
     from tonnage.sizing.fleet.existing import measured_existing
 

@@ -28,7 +28,7 @@ def describe_workload(
     Raises:
         InputError: what cannot be read or used, in one line each.
     """
-    from tonnage.api.asked.loads import traffic_from
+    from tonnage.api.question.loads import traffic_from
     from tonnage.workload.description import describe
 
     if model is None and (gpu is not None or tp is not None):

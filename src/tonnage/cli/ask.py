@@ -182,7 +182,7 @@ def problem(name: str, text: str, context: Mapping[str, Any]) -> str | None:
         text: the answer.
         context: answers to the earlier questions of the same form.
     """
-    from tonnage.api.asked.question import check_leaf
+    from tonnage.api.question.sizing import check_leaf
 
     try:
         check_leaf(name, text, context)

@@ -109,7 +109,7 @@ def test_without_the_wheel_one_line_says_what_to_install(monkeypatch: pytest.Mon
     ],
 )
 def test_a_deployment_that_it_has_no_tables_of_is_refused(change: dict[str, str], says: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tonnage.api.asked.deployment import deployment_of
+    from tonnage.api.question.deployment import deployment_of
 
     what = {"model": "llama-3.1-8b", "gpu": "h100", "precision": "fp16", "tp": 1, "engine": "vllm", **change}
     monkeypatch.setattr(aiconfigurator, "installed_version", lambda: "0.12.0")

@@ -183,7 +183,7 @@ def _retries(url: str) -> float:
 
 def _predicted(requests: Requests) -> Requests:
     """What the simulator makes of the due times and lengths of a run."""
-    from tonnage.api.asked.deployment import deployment_of
+    from tonnage.api.question.deployment import deployment_of
     from tonnage.api.running.serve import NEWEST
     from tonnage.validation.replay import replay
 

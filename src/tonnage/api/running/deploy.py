@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tonnage.api.asked.deployment import deployment_of
+from tonnage.api.question.deployment import deployment_of
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:

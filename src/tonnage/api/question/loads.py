@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.api.asked.arguments import Many, rates, whole_numbers
-from tonnage.api.asked.lengths import LengthsFound
+from tonnage.api.question.arguments import Many, rates, whole_numbers
+from tonnage.api.question.lengths import LengthsFound
 from tonnage.csv_file import read_text
 from tonnage.errors import InputError, option
 from tonnage.simulator.ranked import is_for_reference

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tonnage.api.asked.arguments import Faults, Many, listed, rates, seed_of, slo, whole_numbers
-from tonnage.api.asked.changes import Seasons, autoscale_of, failures_of, seasons_of
-from tonnage.api.asked.deployment import BY_CONTENT, deployment_of, pools_of, router_of, scheduler_of
-from tonnage.api.asked.documents import ScenarioLike, document_of, plain
-from tonnage.api.asked.lengths import LengthsFound, lengths_found, replays_lengths
-from tonnage.api.asked.loads import loads_of, modulated_loads, window_of, with_classes, workload_of
-from tonnage.api.asked.sessions import sessions_of, tiers_of
-from tonnage.api.asked.typed_arguments import LengthsArguments, SessionsArguments
+from tonnage.api.question.arguments import Faults, Many, listed, rates, seed_of, slo, whole_numbers
+from tonnage.api.question.changes import Seasons, autoscale_of, failures_of, seasons_of
+from tonnage.api.question.deployment import BY_CONTENT, deployment_of, pools_of, router_of, scheduler_of
+from tonnage.api.question.documents import ScenarioLike, document_of, plain
+from tonnage.api.question.lengths import LengthsFound, lengths_found, replays_lengths
+from tonnage.api.question.loads import loads_of, modulated_loads, window_of, with_classes, workload_of
+from tonnage.api.question.sessions import sessions_of, tiers_of
+from tonnage.api.question.typed_arguments import LengthsArguments, SessionsArguments
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.simulator.autoscaler import Autoscale
 from tonnage.simulator.failures import Failures
@@ -28,7 +28,8 @@ from tonnage.spec.use_cases import with_defaults
 from tonnage.spec.workload import Arrivals, ClosedLoop, HourlyArrivals, Process, Simulated, TraceArrivals, Workload
 
 if TYPE_CHECKING:
-    from tonnage.simulator.disaggregated import Disaggregated  # imports numba, and the gateway does without
+    from tonnage.simulator.disaggregated import Disaggregated
+
 
 DEFAULTS = {"gpu": "h100-sxm-80gb", "engine": "tensorrt-llm"}
 KNOBS = (
@@ -311,7 +312,7 @@ def _replayed(found: Scenario, own: Mapping[str, Any]) -> list[Arrivals]:
     Raises:
         InputError: there is no trace, or the load is a closed loop.
     """
-    from tonnage.api.asked.question import recording_of
+    from tonnage.api.question.sizing import recording_of
 
     recording = recording_of(found.demand)
     if recording is None:
@@ -329,7 +330,7 @@ def _by_the_hour(found: Scenario, own: Mapping[str, Any]) -> list[Simulated]:
     Raises:
         InputError: there is no profile, or the load is a closed loop.
     """
-    from tonnage.api.asked.question import demand_asked
+    from tonnage.api.question.sizing import demand_asked
 
     hours = demand_asked(found.demand).profile if found.demand.profile is not None else None
     if hours is None or own.get("concurrency") is not None:
@@ -370,7 +371,7 @@ def _fleet(own: Mapping[str, Any], asked: str | None, deployment: Deployment, lo
 
 
 def _lengths(found: Scenario, faults: Faults) -> LengthsFound | None:
-    from tonnage.api.asked.question import recording_of
+    from tonnage.api.question.sizing import recording_of
 
     asked, trace = found.lengths, found.demand.trace
     recording = faults.of(recording_of, found.demand) if trace is not None and replays_lengths(asked) else None
@@ -438,7 +439,7 @@ def _check_load(found: Scenario, own: Mapping[str, Any]) -> None:
         or own.get("request_rate") is not None
     ):
         return
-    from tonnage.api.asked.question import demand_asked, recording_of
+    from tonnage.api.question.sizing import demand_asked, recording_of
 
     rate = demand_asked(found.demand, recording_of(found.demand)).sizing_requests_per_second
     raise InputError(

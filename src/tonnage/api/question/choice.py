@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tonnage.api.asked.aims import aim_of, reserve_of
+from tonnage.api.question.aims import aim_of, reserve_of
 from tonnage.cost.cost import traffic_of
 from tonnage.cost.planned import Outlay, catalog_id, outlay
 from tonnage.errors import InputError, option
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tonnage.sizing.question import Question
     from tonnage.spec.prices import Prices
     from tonnage.spec.scenario import Scenario
+
 
 MOST_CHECKED = 12
 """Most candidates whose fleet is checked before one is chosen."""

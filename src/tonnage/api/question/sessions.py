@@ -7,8 +7,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tonnage.api.asked.deployment import BY_CONTENT, router_of
-from tonnage.api.asked.lengths import LengthsFound, replays_lengths
+from tonnage.api.question.deployment import BY_CONTENT, router_of
+from tonnage.api.question.lengths import LengthsFound, replays_lengths
 from tonnage.errors import InputError, option
 from tonnage.simulator.router import DEFAULT_ROUTER
 from tonnage.simulator.tiers import Tier

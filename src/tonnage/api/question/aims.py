@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from tonnage.api.asked.arguments import Many, listed
+from tonnage.api.question.arguments import Many, listed
 from tonnage.errors import InputError, option
 from tonnage.plan.demand import AHEAD, Ahead, Growth
 from tonnage.plan.fleet import Unit

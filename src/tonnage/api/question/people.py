@@ -14,6 +14,7 @@ from tonnage.spec.scenario import DemandAsked
 if TYPE_CHECKING:
     from tonnage.plan.plan import Plan
 
+
 OF_A_DAY = ("requests_per_user_day", "working_hours", "working_days", "peak_factor")
 """What is said of a day without saying a load."""
 

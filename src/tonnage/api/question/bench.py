@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tonnage.api.asked.arguments import Many, lengths_of, rates, seed_of, whole_numbers
-from tonnage.api.asked.loads import recording_from
+from tonnage.api.question.arguments import Many, lengths_of, rates, seed_of, whole_numbers
+from tonnage.api.question.loads import recording_from
 from tonnage.bench.benchmark import Wanted
 from tonnage.bench.conversation_file import read_conversations
 from tonnage.bench.endpoints import find_endpoint
