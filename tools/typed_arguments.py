@@ -15,7 +15,7 @@ from typing import get_type_hints
 
 from tonnage.spec.scenario import Scenario
 
-TARGET = Path(__file__).parents[1] / "src" / "tonnage" / "api" / "asked" / "typed_arguments.py"
+TARGET = Path(__file__).parents[1] / "src" / "tonnage" / "api" / "question" / "typed_arguments.py"
 
 HEAD = '''"""The keyword arguments of ``tonnage.size``: one for each leaf of a scenario, with the same name, kind and words.
 

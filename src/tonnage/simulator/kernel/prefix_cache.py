@@ -56,7 +56,7 @@ class Cache(NamedTuple):
 
     Attributes:
         note: a record, as above.
-        starts, piece, until: the contents of the requests (``spec/contents.py``).
+        starts, piece, until: the contents of the requests (``spec/sessions.py``).
         held: int32, for each slot the blocks of its context in order, and from the end backwards those of its windows.
         taken, known, windows: for each slot, how many of its context are taken, have a name; and how many of its windows are taken.
         found, lifted: of the last one who was looked at, the block of each place, and the names of those that lie in tiers.

@@ -1,6 +1,6 @@
 """KV blocks by what is in them: which ones a request finds, who holds them, and which are forgotten first.
 
-A block that is full of known tokens has a name, the piece of its last token and its place (``spec/contents.py``), under which later
+A block that is full of known tokens has a name, the piece of its last token and its place (``spec/sessions.py``), under which later
 requests find it. It is held by every request that uses it. When the last one lets go it stays where it is and keeps its name until its
 memory is needed: of the blocks that nobody holds, the one that was let go longest ago is taken first, and of those that one request let
 go together the last of its context, which nobody can use without those before it. A block in which nobody can find anything when it is
