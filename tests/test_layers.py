@@ -23,6 +23,7 @@ FLOORS_0_TO_4 = (
     "errors.py",
     "spec",
     "results",
+    "formats",
     "workload",
     "plan",
     "perf",

@@ -15,9 +15,8 @@ import pytest
 from tonnage.bench.exact.schedule import Schedule
 from tonnage.bench.exact.serve import exact_server
 from tonnage.cli.main import run
+from tonnage.formats.measured_files import InvalidRuns, read_measured
 from tonnage.results.batches import read_tokens
-from tonnage.results.measured_files import InvalidRuns
-from tonnage.results.measured_rows import read_measured
 from tonnage.results.metrics import summarize
 from tonnage.results.store import read_run
 

@@ -13,12 +13,12 @@ from tonnage.api.compare import compare_runs
 from tonnage.bench.exact.schedule import Schedule
 from tonnage.bench.exact.serve import exact_server
 from tonnage.cli.main import run
+from tonnage.formats.genai_perf import read_report
+from tonnage.formats.measured_files import read_measured
+from tonnage.formats.vllm_bench import is_vllm, vllm_points
 from tonnage.report.comparison import two_runs_page
 from tonnage.report.document import Drawing
 from tonnage.report.drawing.figure import Plot
-from tonnage.results.importers.genai_perf import read_report
-from tonnage.results.importers.vllm_bench import is_vllm, vllm_points
-from tonnage.results.measured_rows import read_measured
 from tonnage.results.store import read_run
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tonnage.cli.main import run
-from tonnage.results.importers.genai_perf import read_report
-from tonnage.results.measured_rows import read_measured
+from tonnage.formats.genai_perf import read_report
+from tonnage.formats.measured_files import read_measured
 from tonnage.results.store import read_run
 
 FILES = Path(__file__).with_name("fixtures")

@@ -12,9 +12,9 @@ from tonnage.calibration.rows import SIGMA, LoadedRows, errors
 from tonnage.calibration.sample import Sample, fit_sample
 from tonnage.cli.main import run
 from tonnage.errors import InputError
+from tonnage.formats.measured_files import read_measured
 from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import overlaid, shipped
-from tonnage.results.measured_rows import read_measured
 from tonnage.spec.calibration import Calibration, read_calibration
 from tonnage.validation.score import score
 from tools.fit.data import FILES

@@ -16,7 +16,7 @@ from scipy import optimize
 from tonnage.calibration import sample
 from tonnage.calibration.calibrate import CalibrationReport, calibrate
 from tonnage.calibration.least_squares import Solution, differences, least_squares
-from tonnage.results.measured_rows import read_measured
+from tonnage.formats.measured_files import read_measured
 
 Floats = NDArray[np.float64]
 CURVE = Path(__file__).resolve().parents[2] / "examples" / "nim-llama-3-8b-h100-fp8.csv"

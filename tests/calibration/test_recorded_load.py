@@ -9,8 +9,8 @@ import pytest
 
 from tonnage import api
 from tonnage.calibration.rows import LoadedRows
+from tonnage.formats.measured_files import read_measured
 from tonnage.perf.terms_file import shipped
-from tonnage.results.measured_rows import read_measured
 from tonnage.results.store import read_run
 
 WHAT: dict[str, Any] = {"model": "llama-3-8b", "engine": "nim-2024", "isl": "uniform:100-900", "osl": "uniform:10-90", "seed": 7}

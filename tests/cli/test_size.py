@@ -128,7 +128,7 @@ def test_what_only_a_simulation_takes_is_refused_beside_measurements(flag: str, 
 
 
 def test_measured_files_of_other_tools_are_sized_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from tests.results.test_measured_files import VLLM
+    from tests.formats.test_measured_files import VLLM
 
     path = tmp_path / "vllm.json"
     path.write_text(json.dumps(VLLM), encoding="utf-8")

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tonnage import api
 from tonnage.calibration.rows import errors
+from tonnage.formats.measured_files import read_measured
 from tonnage.perf.prediction_error import intervals_of, regime_of
 from tonnage.perf.residuals import LEVELS, Regime, interpolated, residuals_of, shipped_residuals
-from tonnage.results.measured_rows import read_measured
 from tonnage.spec.calibration import Calibration
 from tonnage.validation.score import score
 from tools.fit.data import FILES

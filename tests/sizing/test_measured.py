@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from tonnage import api
 from tonnage.errors import InputError
+from tonnage.formats.points import MeasuredPoint, read_points
 from tonnage.plan.limit import HIGHEST_MEASURED
 from tonnage.plan.plan import Plan
 from tonnage.report.plans.candidates import reason_text
 from tonnage.report.plans.deployments import load_text
 from tonnage.report.plans.notes import note_text
-from tonnage.results.points import MeasuredPoint, read_points
 from tonnage.results.store import json_text
 from tonnage.sizing.demand import demand_of
 from tonnage.sizing.measured import MeasuredQuestion, size_measured

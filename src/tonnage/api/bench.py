@@ -16,7 +16,6 @@ from tonnage.api.question.bench import Bench, checked_count, prepare_bench
 from tonnage.bench.benchmark import Measured, benchmark
 from tonnage.bench.exact.schedule import Fault, Schedule
 from tonnage.bench.exact.serve import serve
-from tonnage.bench.exports import export
 from tonnage.bench.find_max import Maximum, find_max
 from tonnage.bench.load import Question
 from tonnage.bench.measure import Watcher
@@ -25,6 +24,7 @@ from tonnage.bench.scrape import Scraper
 from tonnage.bench.selftest import SelfTest, self_test
 from tonnage.bench.setup import Setup
 from tonnage.errors import InputError, option
+from tonnage.formats.tool_format import export
 from tonnage.spec.workload import ClosedLoop, TraceArrivals
 from tonnage.units import parse_duration
 

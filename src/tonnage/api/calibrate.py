@@ -50,8 +50,7 @@ def calibrate(
         InputError: a file cannot be read, points are too few, all of them are INVALID, or they are of several engines or GPUs.
     """
     from tonnage.calibration.calibrate import calibrate as run_calibrate
-    from tonnage.results.measured_files import InvalidRuns
-    from tonnage.results.measured_rows import read_measured
+    from tonnage.formats.measured_files import InvalidRuns, read_measured
     from tonnage.results.store import write_json
 
     paths = [Path(measured)] if isinstance(measured, str | Path) else [Path(path) for path in measured]

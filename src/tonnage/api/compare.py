@@ -12,7 +12,7 @@ from tonnage.results.metrics import Summary
 
 if TYPE_CHECKING:
     from tonnage.bench.compare import Comparison
-    from tonnage.results.measured_files import InvalidRuns
+    from tonnage.formats.measured_files import InvalidRuns
     from tonnage.results.store import Run
     from tonnage.validation.replay import RunBesidePlan
 
@@ -29,7 +29,7 @@ def compare_runs(first: Path, second: Path, *, include_invalid: bool = False) ->
         DataError: one of their files is damaged.
     """
     from tonnage.bench.compare import compare
-    from tonnage.results.measured_files import InvalidRuns
+    from tonnage.formats.measured_files import InvalidRuns
 
     invalid = InvalidRuns(include=include_invalid)
     one, other = (_believed(folder, invalid) for folder in (first, second))
@@ -76,7 +76,7 @@ def compare_plan(
     """
     from tonnage.api.question.deployment import BY_CONTENT
     from tonnage.api.running.deploy import planned
-    from tonnage.results.measured_files import InvalidRuns
+    from tonnage.formats.measured_files import InvalidRuns
     from tonnage.simulator.router import ROUTERS
     from tonnage.validation.replay import ROUTER, beside_plan, replay
 
@@ -122,15 +122,17 @@ def import_run(
         InputError: a file that is none of these, or a folder in use.
     """
     from tonnage.bench.imported_run import write_imported
-    from tonnage.bench.imports import read_past
     from tonnage.bench.prompts import TokenizerFile
+    from tonnage.bench.reply import kept_answer
+    from tonnage.formats.tool_format import Reading, read_requests
     from tonnage.results.store import check_free
 
     check_free(output)
-    past = read_past(file, TokenizerFile(tokenizer) if tokenizer is not None else None)
-    folders = [output] if len(past) == 1 else [output / f"run-{place}" for place in range(1, len(past) + 1)]
+    count = TokenizerFile(tokenizer).count if tokenizer is not None else None
+    runs = read_requests(file, Reading(answer=kept_answer, count=count))
+    folders = [output] if len(runs) == 1 else [output / f"run-{place}" for place in range(1, len(runs) + 1)]
     made = []
-    for run, folder in zip(past, folders, strict=True):
+    for run, folder in zip(runs, folders, strict=True):
         summary, _ = write_imported(run, folder, source=file.name, provenance=provenance or {})
         made.append((folder, summary))
     return made

@@ -8,22 +8,22 @@ from typing import Any
 from tonnage.bench.definitions import others
 from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.exchange import Exchange
-from tonnage.bench.imports import PastRequest, PastRun
 from tonnage.bench.intervals import CONFIDENCE, intervals
 from tonnage.bench.recorder import Recorder
 from tonnage.bench.reply import Reply
 from tonnage.bench.steady import find_steady
+from tonnage.formats.tool_format import ImportedRequest, ImportedRun
 from tonnage.results.batches import RunWriter, read_tokens, summary_document
 from tonnage.results.metrics import Summary, summarize
 
 NOT_JUDGED = "the tool did not watch its own client: whether its latencies are the server's cannot be told"
 
 
-def write_imported(past: PastRun, directory: Path, *, source: str, provenance: dict[str, Any]) -> tuple[Summary, dict[str, Any]]:
+def write_imported(imported: ImportedRun, directory: Path, *, source: str, provenance: dict[str, Any]) -> tuple[Summary, dict[str, Any]]:
     """Write the run folder; its summary, and its ``run.json``.
 
     Args:
-        past: the run.
+        imported: the run.
         directory: the folder, which must not be in use.
         source: the name of the file.
         provenance: for the folder.
@@ -31,23 +31,23 @@ def write_imported(past: PastRun, directory: Path, *, source: str, provenance: d
     Raises:
         InputError: the folder is in use or cannot be written.
     """
-    single = all(request.single for request in past.requests)
+    single = all(request.single for request in imported.requests)
     writer = RunWriter(directory, tokens=single)
     try:
         recorder = Recorder(writer, gaps=single)
-        start = min(request.due_ns for request in past.requests)
+        start = min(request.due_ns for request in imported.requests)
         recorder.begin(start)
-        for number, request in enumerate(past.requests):
+        for number, request in enumerate(imported.requests):
             recorder.take(_exchange(number, request))
         recorder.finish()
         requests = writer.finish()
         summary, steady = summarize(requests), find_steady(requests)
         kinds = {kind: count for kind, count in recorder.tally.outcomes.most_common() if kind not in ("", "cancelled")}
         run: dict[str, Any] = {
-            "imported": {"tool": past.tool, "file": source, "single_tokens": single},
+            "imported": {"tool": imported.tool, "file": source, "single_tokens": single},
             "validity": {"verdict": "NOT JUDGED", "reasons": [NOT_JUDGED], "steady": {"found": steady.found, "drift": steady.drift}},
-            "load": {"concurrency": past.concurrency or None, "request_rate": past.rate or None, "started_unix_ns": start},
-            "endpoint": {"type": None, "model": past.model, "streaming": True},
+            "load": {"concurrency": imported.concurrency or None, "request_rate": imported.rate or None, "started_unix_ns": start},
+            "endpoint": {"type": None, "model": imported.model, "streaming": True},
             "intervals": {"confidence": CONFIDENCE, **intervals(requests)},
         }
         if single:
@@ -59,10 +59,10 @@ def write_imported(past: PastRun, directory: Path, *, source: str, provenance: d
         )
         scenario = {
             **dict.fromkeys(("gpu", "precision", "tp", "engine")),
-            "imported": past.tool,
-            "model": past.model or None,
-            "requests": len(past.requests),
-            "arrivals": {"rate": past.rate} if past.rate else {"concurrency": past.concurrency or None},
+            "imported": imported.tool,
+            "model": imported.model or None,
+            "requests": len(imported.requests),
+            "arrivals": {"rate": imported.rate} if imported.rate else {"concurrency": imported.concurrency or None},
         }
         writer.close(scenario=scenario, summary=summary_document(summary, requests, further), provenance=provenance, run=run)
     finally:
@@ -70,13 +70,18 @@ def write_imported(past: PastRun, directory: Path, *, source: str, provenance: d
     return summary, run
 
 
-def _exchange(number: int, past: PastRequest) -> Exchange:
+def _exchange(number: int, request: ImportedRequest) -> Exchange:
     """The request as if it had just come back."""
     reply = Reply(find_endpoint("chat", model=""))
-    reply.times = list(past.events_ns)
-    reply.sizes = [1] * len(past.events_ns) if past.single else [1, max(past.osl - 1, 1)]
-    reply.tokens, reply.prompt = past.osl, past.isl
-    reply.last_ns = past.events_ns[-1] if past.events_ns else -1
-    exchange = Exchange(number=number, isl=past.isl, osl=past.osl, data=b"", reply=reply)
-    exchange.due_ns, exchange.begun_ns, exchange.sent_ns, exchange.outcome = past.due_ns, past.sent_ns, past.sent_ns, past.outcome
+    reply.times = list(request.events_ns)
+    reply.sizes = [1] * len(request.events_ns) if request.single else [1, max(request.osl - 1, 1)]
+    reply.tokens, reply.prompt = request.osl, request.isl
+    reply.last_ns = request.events_ns[-1] if request.events_ns else -1
+    exchange = Exchange(number=number, isl=request.isl, osl=request.osl, data=b"", reply=reply)
+    exchange.due_ns, exchange.begun_ns, exchange.sent_ns, exchange.outcome = (
+        request.due_ns,
+        request.sent_ns,
+        request.sent_ns,
+        request.outcome,
+    )
     return exchange

@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from tonnage.bench.endpoints.endpoint import Delta, Endpoint
+from tonnage.bench.endpoints import Delta, Endpoint, find_endpoint
 from tonnage.bench.wire.broken import BrokenReply
 from tonnage.bench.wire.event_stream import EventStream
 from tonnage.bench.wire.http_response import HttpResponse
+from tonnage.formats.tool_format import Answer
 
 MAX_DOCUMENT = 67_108_864
 """Bytes of a reply that is not a stream; more is refused."""
@@ -210,3 +211,45 @@ class Reply:
 def _is_plain(text: bytes) -> bool:
     """Whether a piece of a JSON string stands for itself: printable ASCII without quote and backslash."""
     return not text.translate(None, _PLAIN)
+
+
+def kept_answer(kind: str, streaming: bool, responses: Sequence[tuple[float, bytes]]) -> Answer:
+    """What the responses that another client kept of one request hold (``formats.tool_format.Reading``), read as this client reads its own.
+
+    Args:
+        kind: of the endpoint.
+        streaming: whether the responses are pieces of one stream.
+        responses: each with its stamp in nanoseconds.
+    """
+    endpoint, stream, answer = find_endpoint(kind, model="", streaming=streaming), EventStream(), Answer([])
+    try:
+        for stamp, data in responses:
+            before = len(answer.text)
+            for document in stream.feed(data) if streaming else [data]:
+                if document:
+                    _add(answer, endpoint, document)
+            if len(answer.text) > before:
+                answer.moments.append(round(stamp))
+        for document in stream.end():
+            _add(answer, endpoint, document)
+    except BrokenReply as broken:
+        answer.error = str(broken)
+    return answer
+
+
+def _add(answer: Answer, endpoint: Endpoint, document: bytes) -> None:
+    """Add what a document says.
+
+    Raises:
+        BrokenReply: it is not of the endpoint's shape.
+    """
+    if document == _DONE:
+        return
+    try:
+        value = json.loads(document)
+        delta = endpoint.event(value) if endpoint.streaming else endpoint.whole(value)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise BrokenReply("an answer that is not JSON of the endpoint's shape") from None
+    answer.text += delta.text
+    answer.tokens, answer.prompt = max(answer.tokens, delta.tokens), max(answer.prompt, delta.prompt)
+    answer.error = answer.error or delta.error

@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError, in_python, option
+from tonnage.formats.points import STEADY, is_steady
 from tonnage.perf.terms_file import SECONDS, shipped
-from tonnage.results.points import STEADY, is_steady
 from tonnage.spec.calibration import OWN_METRICS, SCHEMA, Calibration, deployment_key
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.hardware import is_hardware_file

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError
+from tonnage.formats.measured_files import InvalidRuns, read_measured
 from tonnage.perf.memory import static_peak_bytes
 from tonnage.perf.pipeline import EstimatedInstance, estimated_instance
 from tonnage.perf.step import StepModel, batch_seconds, context_seconds, step_seconds
 from tonnage.perf.terms import client_turnaround_s, step_model
-from tonnage.results.measured_files import InvalidRuns
-from tonnage.results.measured_rows import read_measured
 from tonnage.results.metrics import reported_rates, summarize
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.catalog import find_engine, find_gpu, find_model, system_of

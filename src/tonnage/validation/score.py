@@ -15,12 +15,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tonnage.errors import InputError, UnknownName, in_python, option
+from tonnage.formats.points import is_steady
+from tonnage.formats.table import MEASURES
 from tonnage.perf.external.measured_steps import check_source, reduction, source_mark
 from tonnage.perf.prediction_error import intervals_of, regime_of
 from tonnage.perf.residuals import Regime
 from tonnage.perf.terms_file import calibration_mark
-from tonnage.results.points import is_steady
-from tonnage.results.table import MEASURES
 from tonnage.spec.calibration import Calibration
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.step_times import StepSource, owner_of

@@ -192,7 +192,7 @@ def test_the_shipped_terms_say_what_was_held_out_and_it_is_good_enough() -> None
 
 @needs_data
 def test_folds_never_score_what_they_were_fitted_on() -> None:
-    from tonnage.results.measured_rows import read_measured
+    from tonnage.formats.measured_files import read_measured
 
     rows = {engine: read_measured(DATA / name) for engine, name in FILES.items()}
     rows[NIM] = [row for row in rows[NIM] if row["requests_s"] * row["e2e_ms"] / 1e3 / row["concurrency"] >= 0.95]
@@ -208,7 +208,7 @@ def test_folds_never_score_what_they_were_fitted_on() -> None:
 @needs_data
 def test_a_left_out_group_of_nim_is_still_predicted() -> None:
     """One fold in full: fitted without Llama 3 70B on A100, scored on it."""
-    from tonnage.results.measured_rows import read_measured
+    from tonnage.formats.measured_files import read_measured
     from tools.fit.fitting import Fitting
 
     rows = {engine: read_measured(DATA / name) for engine, name in FILES.items()}

@@ -13,7 +13,6 @@ from tonnage.api.question.loads import recording_from
 from tonnage.bench.benchmark import Wanted
 from tonnage.bench.conversation_file import read_conversations
 from tonnage.bench.endpoints import find_endpoint
-from tonnage.bench.exports import check_export
 from tonnage.bench.load import PATTERNS, Question, Talk
 from tonnage.bench.nvml import Nvml
 from tonnage.bench.prompt_file import FilePrompts, read_prompts
@@ -24,6 +23,7 @@ from tonnage.bench.tls import tls_context
 from tonnage.bench.validity import ERROR_RATE, PERCENTILES
 from tonnage.bench.wire.request import Target, parse_url, request_head
 from tonnage.errors import InputError, UnknownName, option
+from tonnage.formats.tool_format import check_export
 from tonnage.spec.deployment import METRICS, Slo, parse_limit
 from tonnage.spec.sessions import parse_pause
 from tonnage.spec.workload import Arrivals, ClosedLoop, OpenLoop, Pairs, Process, TraceArrivals

@@ -32,7 +32,7 @@ from tonnage.spec.workload import (
 from tonnage.units import LONGEST_S, parse_duration
 
 if TYPE_CHECKING:
-    from tonnage.bench.imports import PastRun
+    from tonnage.formats.tool_format import ImportedRun
     from tonnage.spec.deployment import EngineKnobs, Slo
     from tonnage.workload.traffic import Traffic
 
@@ -144,16 +144,6 @@ def workload_of(lengths: LengthsFound, load: Simulated, requests: int | None, wi
 # Recorded traffic from any file that people have: traces, run folders, and what load clients kept of single requests.
 
 
-KEYS = (
-    {"metadata", "metrics"},
-    {"metadata", "error"},
-    {"experiments", "service_kind"},
-    {"num_prompts", "mean_ttft_ms"},
-    {"benchmarks"},
-)
-"""What a record of AIPerf has, one of a failed request, and the files of GenAI-Perf, vLLM's bench and GuideLLM."""
-
-
 def recording_from(path: str, where: str) -> Recording:
     """A trace in one of the formats of ``spec.recording``, a run folder, or a file of a load client.
 
@@ -187,16 +177,16 @@ def _is_clients(path: str, where: str) -> bool:
     Raises:
         InputError: it holds prompts alone, and no times.
     """
-    from tonnage.bench.imports import EXPORTS
+    from tonnage.formats.tool_format import holds_requests, request_file
 
     if Path(path).is_dir():
-        return any((Path(path) / name).is_file() for name in EXPORTS)
+        return request_file(Path(path)) is not None
     if not path.lower().endswith((".json", ".jsonl")):
         return False
     document = _first_value(read_text(path, where))
     if isinstance(document, dict) and isinstance(document.get("data"), list) and "payloads" in str(document["data"][:1]):
         raise InputError(f"{where}: {path} holds prompts and no times; name the profile_export file that the tool wrote for the same run")
-    return isinstance(document, dict) and any(keys <= document.keys() for keys in KEYS)
+    return holds_requests(document)
 
 
 def _first_value(text: str) -> Any:
@@ -216,15 +206,16 @@ def _of_client(path: str, where: str) -> Recording:
     Raises:
         InputError: several runs, or fewer than two requests.
     """
-    from tonnage.bench.imports import read_past
+    from tonnage.bench.reply import kept_answer
+    from tonnage.formats.tool_format import Reading, read_requests
 
-    runs = read_past(Path(path))
+    runs = read_requests(Path(path), Reading(answer=kept_answer))
     if len(runs) > 1:
         raise InputError(f"{where}: {path} holds {len(runs)} runs; a trace is one: give a file with a single run")
     return _recorded(runs[0], path, where)
 
 
-def _recorded(run: PastRun, path: str, where: str) -> Recording:
+def _recorded(run: ImportedRun, path: str, where: str) -> Recording:
     answered = sorted((one for one in run.requests if not one.outcome and one.osl >= 1), key=lambda one: one.due_ns)
     if len(answered) < 2 or answered[0].due_ns == answered[-1].due_ns:
         raise InputError(f"{where}: {path} holds {len(answered)} answered requests; a trace has two or more, at times that differ")

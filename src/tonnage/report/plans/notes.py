@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
+from tonnage.formats.measured_files import InvalidRun
 from tonnage.plan import note as notes
 from tonnage.plan import warning as warnings
 from tonnage.report.document import Facts, Section, Table, Text, items, section
 from tonnage.report.numbers import number, percent, plain, whole
 from tonnage.report.plans.fleet import NAMES
 from tonnage.report.plans.question import limit_text
-from tonnage.results.measured_files import InvalidRun
 
 if TYPE_CHECKING:
     from tonnage.plan.plan import Plan

@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tonnage.errors import InputError
-from tonnage.results.json_format import JsonFormat, Point
-from tonnage.results.json_values import count_at, inside, measure_at, number_at
-from tonnage.results.table import shown
+from tonnage.formats.json_values import count_at, inside, measure_at, number_at
+from tonnage.formats.table import shown
+from tonnage.formats.tool_format import Point, Points, ToolFormat
 
 LATENCIES = {
     "e2e": ("performance", "request_latency_percentiles_ms"),
@@ -71,4 +71,4 @@ def _in_flight(document: dict[str, Any], where: str) -> int | None:
     return count_at(document, where, "request_info", "avg_num_concurrent_requests", rounded=True)
 
 
-FORMAT = JsonFormat(tool="trtllm-bench", recognises=is_trtllm, points=trtllm_points)
+FORMAT = ToolFormat(name="trtllm", tool="trtllm-bench", points=Points(recognises=is_trtllm, read=trtllm_points))

@@ -1,10 +1,10 @@
 """Reads every format of measured files that ``size --benchmarks``, ``score`` and ``calibrate`` take.
 
 A table of points, a report of GenAI-Perf or AIPerf or a folder of them, a result of ``vllm bench`` or a folder of those,
-a GuideLLM report, any other format of ``importers``, a run folder of Tonnage or a folder of those. What a file does not say
+a GuideLLM report, those of any other tool of this folder, a run folder of Tonnage or a folder of those. What a file does not say
 comes from the caller. Definitions differ between tools (the inter token latency of GenAI-Perf and AIPerf is our TPOT: one value
-per request); what a column is taken for is written in ``columns``. ``measured_rows`` and ``points`` make of it what is scored
-and what is sized from.
+per request); what a column is taken for is written in ``columns``. ``read_measured`` makes of it what is scored
+and ``points`` what is sized from.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError, option
-from tonnage.results.folder_files import files_below
-from tonnage.results.importers import json_formats
-from tonnage.results.importers.genai_perf import find_reports, is_report, read_report
-from tonnage.results.json_format import JsonFormat
-from tonnage.results.json_values import load_json, load_json_lines
+from tonnage.formats.genai_perf import find_reports, is_report, read_report
+from tonnage.formats.json_values import files_below, load_json, load_json_lines
+from tonnage.formats.table import LATENCY_COLUMNS, Table, latency_column, read_table, shown
+from tonnage.formats.tool_format import points_of, tool_formats
 from tonnage.results.metrics import reported_rates
 from tonnage.results.requests import COMPLETED, Requests
 from tonnage.results.store import Run, read_run
-from tonnage.results.table import LATENCY_COLUMNS, Table, latency_column, read_table, shown
+from tonnage.spec.catalog import find_gpu
+from tonnage.spec.hardware import is_hardware_file
 
 # Run folders that their own client called INVALID: their latencies may be the client's, so they count only where that is asked for.
 
@@ -107,6 +107,7 @@ REQUIRED = ("model", "gpu", "precision", "tp", "isl", "osl")
 LENGTHS = frozenset(("isl", "osl"))
 LOADS = ("batch", "concurrency", "request_rate")
 MEASURED = (*LATENCY_COLUMNS, "requests_s", "output_tok_s", "peak_gpu_memory_gb")
+KEYS = (*REQUIRED, *LOADS, "engine", "source", "run", "requests", "window_s", *MEASURED)
 LINES = ".jsonl"
 """A file with a JSON document in each line."""
 NEAR = 0.05
@@ -214,23 +215,18 @@ def _runs(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
     if path.suffix.lower() == LINES:
         for number, document in enumerate(load_json_lines(path), start=1):
             where = f"{path}, line {number}"
-            known = _format_of(document)
+            known = points_of(document)
             if known is None:
-                tools = ", ".join(each.tool for each in json_formats())
+                tools = ", ".join(each.tool for each in tool_formats() if each.points)
                 raise InputError(f"{where}: not a result of {tools}; give the file as the tool wrote it")
-            yield from known.points(document, where)
+            yield from known.read(document, where)
         return
     document = load_json(path) if path.suffix.lower() == ".json" else None
-    found = _format_of(document)
+    found = points_of(document)
     if found:
-        yield from found.points(document, str(path))
+        yield from found.read(document, str(path))
     else:
         yield str(path), read_report(path).values
-
-
-def _format_of(document: Any) -> JsonFormat | None:
-    """The format of a parsed file; None where no load client is known to write such ones."""
-    return next((each for each in json_formats() if each.recognises(document)), None)
 
 
 def _folder(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
@@ -241,7 +237,7 @@ def _folder(path: Path, invalid: InvalidRuns) -> Iterator[tuple[str, Values]]:
             yield str(folder), _run_values(folder, run)
     if runs:
         return
-    results = [file for file in sorted(path.glob("*.json")) if _format_of(load_json(file))]
+    results = [file for file in sorted(path.glob("*.json")) if points_of(load_json(file))]
     for file in results:
         yield from _runs(file, invalid)
     if not results:
@@ -280,3 +276,48 @@ def _counted(requests: Requests) -> dict[str, int | float]:
     rates = dict(zip(("requests_s", "output_tok_s"), reported_rates(requests), strict=True))
     lengths = {"isl": requests.isl[done], "osl": requests.osl[done]}
     return {**rates, **{name: max(round(float(values.mean())), 1) for name, values in lengths.items()}}
+
+
+def read_measured(path: Path | str, given: Values | None = None, invalid: InvalidRuns | None = None) -> list[dict[str, Any]]:
+    """Read the points of a file or folder of any format: one dictionary each, with every key in every one of them.
+
+    Keys and types, ``None`` where nothing was said:
+
+    - ``line`` (int): in the file, from 1; where there are no lines, the number of the point;
+    - ``model, gpu, precision`` (str, as written); ``tp, isl, osl`` (int): never None;
+    - ``pp, ep, dp`` (int, 1 where absent); ``engine, source`` (str or None);
+    - exactly one of ``batch`` (int, static), ``concurrency`` (int, closed loop), ``request_rate`` (float, Poisson) is not None;
+    - ``run`` (str or None): the run folder, where the row is of one;
+    - ``requests`` (int or None), ``window_s`` (float or None);
+    - measured (float above 0 or None): ``ttft_ms``, ``ttft_p50_ms`` … ``ttft_p99_ms``, the same for ``itl``, ``tpot`` and
+      ``e2e``; ``requests_s``, ``output_tok_s``, ``peak_gpu_memory_gb``. ``itl_ms`` is the mean TPOT where the
+      report of a run tells it apart from single gaps, or a table has no other (they are one number at a fixed output length).
+
+    Names of models and GPUs are not looked up here. Columns that are not known are left alone.
+
+    Args:
+        path: the file or folder.
+        given: model, gpu, precision, tp, pp, isl, osl, engine where the source does not say them; the model stands in place
+            of the name that the report of one run gives, which often is a path, and a file that describes hardware in place of its name.
+        invalid: as in ``measurements``.
+
+    Raises:
+        InputError: naming file, line or key, and what would be right.
+    """
+    known = dict(given or {})
+    return [_row(measurement, known) for measurement in measurements(path, known, invalid)]
+
+
+def _row(measurement: Measurement, given: Values) -> dict[str, Any]:
+    merged = measurement.completed(given)
+    if measurement.whole_run and "model" in given:
+        merged["model"] = given["model"]
+    if measurement.whole_run and is_hardware_file(file := str(given.get("gpu", ""))) and find_gpu(file).name == merged["gpu"]:
+        merged["gpu"] = file
+    row: dict[str, Any] = {"line": measurement.line, **{name: merged.get(name) for name in KEYS}}
+    row |= {name: merged.get(name, 1) for name in ("pp", "ep", "dp")}
+    first, second = ("tpot_ms", "itl_ms") if measurement.whole_run else ("itl_ms", "tpot_ms")
+    row["itl_ms"] = row[second] if row[first] is None else row[first]
+    if measurement.whole_run and all(row[name] is None for name in MEASURED):
+        raise InputError(f"{measurement.where}: nothing that was measured; it needs one such as ttft_ms, tpot_ms, e2e_ms or requests_s")
+    return row

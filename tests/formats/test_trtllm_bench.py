@@ -8,7 +8,7 @@ import pytest
 
 from tonnage.api.size import size_measured
 from tonnage.errors import InputError
-from tonnage.results.measured_rows import read_measured
+from tonnage.formats.measured_files import read_measured
 
 STATISTICS = {"minimum": 1.0, "maximum": 9.0, "average": 5.0, "p50": 4.0, "p90": 7.0, "p95": 8.0, "p99": 8.9}
 REPORT: dict[str, Any] = {

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from tonnage.errors import InputError
-from tonnage.results.json_format import JsonFormat, Point
-from tonnage.results.json_values import count_at, measure_at
+from tonnage.formats.json_values import count_at, measure_at
+from tonnage.formats.tool_format import Point, Points, ToolFormat
 
 LATENCIES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2e_latency": "e2e"}
 STATISTICS = {"mean": "", "median": "_p50", "p90": "_p90", "p95": "_p95", "p99": "_p99"}
@@ -55,4 +55,4 @@ def _rate(document: dict[str, Any], where: str) -> float | None:
     return measure_at(document, where, "request_rate")
 
 
-FORMAT = JsonFormat(tool="SGLang's bench_serving", recognises=is_sglang, points=sglang_points)
+FORMAT = ToolFormat(name="sglang", tool="SGLang's bench_serving", points=Points(recognises=is_sglang, read=sglang_points))

@@ -3,21 +3,26 @@
 Over the successful requests. Its inter-token latency is our TPOT, one value per request; what it calls time per
 output token counts the first one in, (last token − start) / tokens, and is left alone. Latencies of whole requests
 are in seconds. It does not say GPU, precision or parallelism. Source: GuideLLM 0.8.1,
-``benchmark/schemas`` and ``schemas/request_stats.py``.
+``benchmark/schemas`` and ``schemas/request_stats.py``. Of single requests it keeps the first and the last token and nothing between, so
+a run made of them has no gaps: its ITL percentiles are empty, its TPOT is exact.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError
-from tonnage.results.json_format import JsonFormat, Point
-from tonnage.results.json_values import count_at, inside, measure_at
-from tonnage.results.table import shown
+from tonnage.formats.json_values import count_at, inside, measure_at
+from tonnage.formats.table import shown
+from tonnage.formats.tool_format import ImportedRequest, ImportedRun, Point, Points, Reading, Requests, ToolFormat, finite_number
 
 LATENCIES = {"time_to_first_token_ms": ("ttft", 1.0), "inter_token_latency_ms": ("tpot", 1.0), "request_latency": ("e2e", 1e3)}
 PERCENTILES = ("p50", "p90", "p95", "p99")
+NS_PER_S = 1e9
+_GROUPS = {"successful": "", "errored": "failed", "incomplete": "cancelled"}
+"""Its groups of single requests, and how ours ended."""
 
 
 def is_guidellm(document: Any) -> bool:
@@ -87,4 +92,47 @@ def _load(benchmark: dict[str, Any], where: str) -> dict[str, str | int | float]
     )
 
 
-FORMAT = JsonFormat(tool="GuideLLM", recognises=is_guidellm, points=guidellm_points)
+def guidellm_runs(path: Path, document: dict[str, Any], reading: Reading) -> list[ImportedRun]:
+    """One run for each benchmark of the file.
+
+    Raises:
+        InputError: a benchmark without its requests.
+    """
+    runs = []
+    for place, benchmark in enumerate(document["benchmarks"], start=1):
+        where = f"{path}, benchmark {place}"
+        groups = benchmark.get("requests")
+        if not isinstance(groups, dict) or not groups.get("successful"):
+            raise InputError(f"{where}: holds no single requests; give a report that was saved with all of them")
+        found = [_request(entry, outcome, where) for name, outcome in _GROUPS.items() for entry in groups.get(name) or ()]
+        found.sort(key=lambda request: request.sent_ns)
+        strategy = (benchmark.get("config") or {}).get("strategy") or {}
+        clients = strategy.get("streams") or strategy.get("max_concurrency") or 0
+        rate = strategy.get("rate") or 0.0
+        runs.append(ImportedRun(tool="guidellm", model="", concurrency=int(clients), rate=float(rate), requests=tuple(found)))
+    return runs
+
+
+def _request(entry: dict[str, Any], outcome: str, where: str) -> ImportedRequest:
+    timings = (entry.get("info") or {}).get("timings") or {}
+    start = timings.get("request_start") or timings.get("resolve_start") or timings.get("queued")
+    if start is None:
+        raise InputError(f"{where}: a request has no request_start; give the file as the tool wrote it")
+    sent = round(finite_number(start, f"{where}, request_start") * NS_PER_S)
+    due = timings.get("targeted_start")
+    due_ns = sent if due is None else min(round(finite_number(due, f"{where}, targeted_start") * NS_PER_S), sent)
+    if outcome:
+        return ImportedRequest(due_ns=due_ns, sent_ns=sent, events_ns=(), isl=0, osl=0, outcome=outcome)
+    first = timings.get("first_token_iteration") or timings.get("first_iteration") or timings.get("request_end")
+    last = timings.get("last_token_iteration") or timings.get("last_iteration") or timings.get("request_end")
+    ends = tuple(round(finite_number(moment, f"{where}, timings") * NS_PER_S) for moment in (first, last))
+    isl, osl = (round(finite_number(entry.get(name) or 0, f"{where}, {name}")) for name in ("prompt_tokens", "output_tokens"))
+    return ImportedRequest(due_ns=due_ns, sent_ns=sent, events_ns=ends if osl > 1 else ends[:1], isl=isl, osl=osl, single=osl <= 1)
+
+
+FORMAT = ToolFormat(
+    name="guidellm",
+    tool="GuideLLM",
+    points=Points(recognises=is_guidellm, read=guidellm_points),
+    requests=Requests(recognises=is_guidellm, read=guidellm_runs),
+)

@@ -1,4 +1,4 @@
-"""A run folder as exports need it: the record, single tokens, and the latencies as other tools count them."""
+"""A run folder as the files of other tools need it: the record, single tokens, and the latencies as other tools count them."""
 
 from __future__ import annotations
 

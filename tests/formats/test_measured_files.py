@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tonnage import api
 from tonnage.errors import TonnageError
-from tonnage.results.importers import json_formats
-from tonnage.results.measured_rows import read_measured
+from tonnage.formats.measured_files import read_measured
+from tonnage.formats.tool_format import tool_formats
 
 GIVEN: dict[str, str | int] = {"gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 1000, "osl": 200}
 
@@ -185,8 +185,9 @@ def test_any_report_is_read_or_refused_in_one_line(
         assert all(row["requests_s"] is None or row["requests_s"] > 0 for row in rows)
 
 
-def test_every_module_of_importers_with_a_format_is_found() -> None:
-    assert {"vllm bench", "GuideLLM"} <= {each.tool for each in json_formats()}
+def test_every_module_with_a_format_is_found() -> None:
+    found = [each.tool for each in tool_formats()]
+    assert found == ["AIPerf", "GenAI-Perf", "GuideLLM", "SGLang's bench_serving", "trtllm-bench", "vllm bench"]
 
 
 def test_lines_of_json_are_a_point_each_and_a_foreign_line_is_named(tmp_path: Path) -> None:

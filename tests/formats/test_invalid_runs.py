@@ -8,8 +8,7 @@ import pytest
 
 from tonnage import api
 from tonnage.cli.main import run
-from tonnage.results.measured_files import InvalidRuns, why_invalid
-from tonnage.results.measured_rows import read_measured
+from tonnage.formats.measured_files import InvalidRuns, read_measured, why_invalid
 
 LATE = "the client's event loop was late by a mean of 7 ms, at most 2 ms would be right"
 CLIENTS = (1, 4, 8, 16)

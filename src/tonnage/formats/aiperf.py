@@ -1,4 +1,8 @@
-"""AIPerf's ``profile_export.jsonl``, ``profile_export_aiperf.json`` and ``.csv`` (0.13, schema 1.4), metrics as it defines them."""
+"""AIPerf's files (0.13, schema 1.4): ``profile_export.jsonl``, read and written, its report ``profile_export_aiperf.json`` and ``.csv``.
+
+The first has one record a line, times in nanoseconds of the wall clock, metrics in milliseconds, as AIPerf defines them. The report is
+read as GenAI-Perf's is (``genai_perf``).
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tonnage.bench.exports.finished_run import PERCENTILES, FinishedRun, statistics
-from tonnage.bench.exports.genai_perf import metrics
+from tonnage.errors import InputError
+from tonnage.formats.finished_run import PERCENTILES, FinishedRun, statistics
+from tonnage.formats.genai_perf import metrics, read_report
+from tonnage.formats.tool_format import ImportedRequest, ImportedRun, Reading, Requests, ToolFormat, finite_number, moments
 from tonnage.results.requests import COMPLETED, UNFINISHED
 from tonnage.results.store import write_json
 
@@ -64,7 +70,7 @@ def _metrics(run: FinishedRun, row: int) -> dict[str, Any]:
     return {name: {"value": value, "unit": unit} for name, (value, unit) in found.items()}
 
 
-def write(run: FinishedRun, folder: Path) -> list[Path]:
+def write_aiperf(run: FinishedRun, folder: Path) -> list[Path]:
     """Write the three files; their paths."""
     import numpy as np
 
@@ -111,3 +117,75 @@ def _config(run: FinishedRun) -> dict[str, Any]:
 
 def _title(name: str, values: dict[str, Any]) -> str:
     return f"{name.replace('_', ' ').title()} ({values['unit']})"
+
+
+NS_PER_MS = 1e6
+REPORT = "profile_export_aiperf.json"
+"""The report beside the records, which says the model and the load."""
+
+
+def aiperf_runs(path: Path, text: str, reading: Reading) -> list[ImportedRun]:
+    """The records of the profiling phase; model and load as the report beside them says.
+
+    Raises:
+        InputError: naming file, line and what is missing.
+    """
+    requests = []
+    for at, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        where = f"{path}, line {at}"
+        try:
+            record = json.loads(line)
+            metadata, metrics = record["metadata"], record.get("metrics") or {}
+            if metadata.get("benchmark_phase", "profiling") == "profiling":
+                requests.append(_request(metadata, metrics, record.get("error"), where))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"{where}: is not a record of AIPerf ({' '.join(str(error).split())[:80]})") from None
+    requests.sort(key=lambda request: (request.sent_ns, request.due_ns))
+    report = path.parent / REPORT
+    known = read_report(report).values if report.is_file() else {}
+    run = ImportedRun(
+        tool="aiperf",
+        model=str(known.get("model", "")),
+        concurrency=int(known.get("concurrency", 0)),
+        rate=float(known.get("request_rate", 0.0)),
+        requests=tuple(requests),
+    )
+    return [run]
+
+
+def _request(metadata: dict[str, Any], metrics: dict[str, Any], error: Any, where: str) -> ImportedRequest:
+    sent = round(finite_number(metadata["request_start_ns"], f"{where}, request_start_ns"))
+    issued = metadata.get("credit_issued_ns")
+    due = sent if issued is None else min(round(finite_number(issued, f"{where}, credit_issued_ns")), sent)
+    if metadata.get("was_cancelled"):
+        return ImportedRequest(due_ns=due, sent_ns=sent, events_ns=(), isl=0, osl=0, outcome="cancelled")
+    if error or "request_latency" not in metrics:
+        kind = error.get("type") if isinstance(error, dict) else None
+        return ImportedRequest(due_ns=due, sent_ns=sent, events_ns=(), isl=0, osl=0, outcome=str(kind or "failed"))
+    values = {name: entry["value"] for name, entry in metrics.items()}
+    isl, osl = (
+        round(finite_number(values.get(f"{name}_sequence_length", 0), f"{where}, {name}_sequence_length")) for name in ("input", "output")
+    )
+    latency = finite_number(values["request_latency"], f"{where}, request_latency")
+    first = finite_number(values.get("time_to_first_token", latency), f"{where}, time_to_first_token")
+    gaps = values.get("inter_chunk_latency")
+    if gaps is None:
+        ends = (sent + round(first * NS_PER_MS), sent + round(latency * NS_PER_MS))
+        return ImportedRequest(due_ns=due, sent_ns=sent, events_ns=ends if osl > 1 else ends[:1], isl=isl, osl=osl, single=osl <= 1)
+    found = [finite_number(gap, f"{where}, inter_chunk_latency") for gap in gaps]
+    return ImportedRequest(due_ns=due, sent_ns=sent, events_ns=moments(sent, first, found, NS_PER_MS), isl=isl, osl=osl)
+
+
+def is_aiperf(document: Any) -> bool:
+    """Whether a line is a record of AIPerf."""
+    return isinstance(document, dict) and "metadata" in document and ("metrics" in document or "error" in document)
+
+
+FORMAT = ToolFormat(
+    name="aiperf",
+    tool="AIPerf",
+    requests=Requests(recognises=is_aiperf, read=aiperf_runs, file="profile_export.jsonl", lines=True),
+    write=write_aiperf,
+)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tonnage.errors import InputError
-from tonnage.results.measured_rows import read_measured
+from tonnage.formats.measured_files import read_measured
 
 GIVEN: dict[str, str | int] = {"model": "llama-3.1-8b", "gpu": "h100", "precision": "fp8", "tp": 1}
 LINE: dict[str, Any] = {

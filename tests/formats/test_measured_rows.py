@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.errors import InputError
-from tonnage.results.measured_rows import read_measured
-from tonnage.results.table import find_column
+from tonnage.formats.measured_files import read_measured
+from tonnage.formats.table import find_column
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 HEADER = "model,gpu,precision,tp,isl,osl,concurrency,ttft_ms,requests_s"

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError
-from tonnage.results.measured_files import InvalidRuns, Measurement, Values, measurements
-from tonnage.results.table import LATENCIES, STATISTICS, latency_column
+from tonnage.formats.measured_files import InvalidRuns, Measurement, Values, measurements
+from tonnage.formats.table import LATENCIES, STATISTICS, latency_column
 
 if TYPE_CHECKING:
     from tonnage.spec.deployment import LimitMetric, Statistic

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.errors import InputError
-from tonnage.results.measured_rows import read_measured
-from tonnage.results.points import is_steady, read_points
+from tonnage.formats.measured_files import read_measured
+from tonnage.formats.points import is_steady, read_points
 
 GIVEN: dict[str, str | int] = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1, "isl": 2000, "osl": 200}
 
@@ -216,7 +216,7 @@ def check(path: Path, data: bytes) -> None:
 
 def test_sizing_reads_every_format_that_scoring_reads(tmp_path: Path) -> None:
     """One reader: a point that is sized from and a row that is scored say the same of one file."""
-    from tests.results.test_measured_files import GUIDELLM, VLLM
+    from tests.formats.test_measured_files import GUIDELLM, VLLM
 
     for name, document in (("vllm.json", VLLM), ("guidellm.json", GUIDELLM), ("report.json", REPORT_JSON)):
         path = written(tmp_path, name, json.dumps(document))

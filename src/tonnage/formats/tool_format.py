@@ -1,0 +1,254 @@
+"""What a tool's files look like: how they are recognised, the points and requests that they hold, and how a run is written as one.
+
+A tool is a module of this folder with a ``FORMAT``; no other file names it. ``size --benchmarks``, ``score`` and ``calibrate`` read its
+points, ``import`` and ``--trace`` its requests, and ``bench --export`` writes its files.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import itertools
+import json
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tonnage.errors import InputError, UnknownName
+from tonnage.formats.finished_run import FinishedRun, read_finished
+from tonnage.formats.table import shown
+
+MAX_BYTES = 4_000_000_000
+"""Size of a file with single requests; a larger one is refused."""
+
+Point = tuple[str, Mapping[str, str | int | float]]
+"""Where a measured point stands, for messages, and what it says by canonical column name (``table``)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedRequest:
+    """One request of another tool's file, before it becomes a row of the record; times in nanoseconds of any one clock.
+
+    Attributes:
+        due_ns: when it was due; the moment of sending where the tool keeps no schedule.
+        sent_ns: when it was sent.
+        events_ns: when each event with output came; of a tool that keeps no single events the first and the last.
+        isl, osl: tokens.
+        outcome: "" where it completed, "cancelled", or why it failed.
+        single: whether every event is there, so that there are gaps between tokens.
+    """
+
+    due_ns: int
+    sent_ns: int
+    events_ns: tuple[int, ...]
+    isl: int
+    osl: int
+    outcome: str = ""
+    single: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedRun:
+    """What a file says of a run.
+
+    Attributes:
+        tool: who wrote it.
+        model: the model's name; "" where it does not say.
+        concurrency, rate: the load; 0 where it does not say.
+        requests: every request that was sent, in the order of sending.
+    """
+
+    tool: str
+    model: str
+    concurrency: int
+    rate: float
+    requests: tuple[ImportedRequest, ...]
+
+
+@dataclass(slots=True)
+class Answer:
+    """What the responses to one request hold together, read by the client that knows the endpoint.
+
+    Attributes:
+        moments: the stamp of each response with output, in nanoseconds.
+        text: the output.
+        tokens, prompt: the server's counts; -1 where it did not send any.
+        error: why the request failed; "" where it did not.
+    """
+
+    moments: list[int]
+    text: str = ""
+    tokens: int = -1
+    prompt: int = -1
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What a file that holds raw responses needs to be read.
+
+    Attributes:
+        answer: reads the responses to one request, from the kind of endpoint ("chat", "completions", "responses"), whether it streams,
+            and each response with its stamp.
+        count: counts the tokens of a text where the server did not; None where nothing can.
+    """
+
+    answer: Callable[[str, bool, Sequence[tuple[float, bytes]]], Answer]
+    count: Callable[[str], int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requests:
+    """Files of a tool that hold single requests.
+
+    Attributes:
+        recognises: whether a parsed document is one; of a file with one document a line, its first.
+        read: the runs of such a file, from its path, its document (its text, where it has one document a line) and the reading. Raises
+            an ``InputError`` that names the place.
+        file: its name in a folder of that tool; "" where it has no name of its own.
+        lines: whether each line is a document.
+    """
+
+    recognises: Callable[[Any], bool]
+    read: Callable[[Path, Any, Reading], list[ImportedRun]]
+    file: str = ""
+    lines: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Points:
+    """JSON files of a tool that hold measured points.
+
+    Attributes:
+        recognises: whether a parsed document is one.
+        read: the points of such a document; its second argument says where the document stands. Raises an ``InputError`` that names
+            the place and the key.
+    """
+
+    recognises: Callable[[Any], bool]
+    read: Callable[[Any, str], Iterator[Point]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolFormat:
+    """The files of one tool.
+
+    Attributes:
+        name: as ``bench --export`` and the record of an imported run spell it.
+        tool: as messages name it.
+        points, requests: what is read; None where the tool writes no such file.
+        write: writes a run into a folder as the tool's files, and gives their paths; None where nothing is written.
+    """
+
+    name: str
+    tool: str
+    points: Points | None = None
+    requests: Requests | None = None
+    write: Callable[[FinishedRun, Path], list[Path]] | None = None
+
+
+@functools.cache
+def tool_formats() -> tuple[ToolFormat, ...]:
+    """The format of every module of this folder that has one, in the order of their names."""
+    names = sorted(module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)]))
+    found = (getattr(importlib.import_module(f"tonnage.formats.{name}"), "FORMAT", None) for name in names)
+    return tuple(each for each in found if isinstance(each, ToolFormat))
+
+
+def points_of(document: Any) -> Points | None:
+    """What reads the points of a parsed document; None where no tool is known to write such ones."""
+    return next((each.points for each in tool_formats() if each.points and each.points.recognises(document)), None)
+
+
+def holds_requests(document: Any) -> bool:
+    """Whether a parsed document, or the first of a file with one a line, is of a file with single requests."""
+    return any(each.requests and each.requests.recognises(document) for each in tool_formats())
+
+
+def request_file(folder: Path) -> Path | None:
+    """The file with single requests in a folder of artifacts; None where there is none."""
+    names = (each.requests.file for each in tool_formats() if each.requests and each.requests.file)
+    return next((folder / name for name in names if (folder / name).is_file()), None)
+
+
+def read_requests(path: Path, reading: Reading) -> list[ImportedRun]:
+    """The runs of a file with single requests.
+
+    Args:
+        path: such a file of any tool with ``Requests``, or a folder with one that has a name of its own.
+        reading: reads responses, and counts tokens where a file holds texts and the server did not count.
+
+    Raises:
+        InputError: none of these, or damaged; one line says where.
+    """
+    source = (request_file(path) or path) if path.is_dir() else path
+    try:
+        if source.stat().st_size > MAX_BYTES:
+            raise InputError(f"{source}: larger than {MAX_BYTES // 10**9} GB; give the file of one run")
+        text = source.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "not UTF-8 text"
+        raise InputError(f"{source}: cannot be read ({why}); give a file with single requests") from None
+    return _runs(source, text, lines=source.suffix.lower() == ".jsonl", reading=reading)
+
+
+def _runs(source: Path, text: str, *, lines: bool, reading: Reading) -> list[ImportedRun]:
+    """The runs in the text of such a file."""
+    known = [(each.tool, each.requests) for each in tool_formats() if each.requests and each.requests.lines == lines]
+    document: Any = None
+    try:
+        document = json.loads(next((line for line in text.splitlines() if line.strip()), "null") if lines else text)
+    except (ValueError, RecursionError):
+        if not lines:  # of lines, the reader names the one that is damaged
+            raise InputError(f"{source}: is not JSON; give the file as the tool wrote it") from None
+    found = next((each for _, each in known if each.recognises(document)), known[0][1] if lines else None)
+    if found is None:
+        raise InputError(f"{source}: is no file with single requests; give one of {', '.join(tool for tool, _ in known)}")
+    runs = found.read(source, text if lines else document, reading)
+    if not all(run.requests for run in runs):
+        raise InputError(f"{source}: holds no request; give a run that sent something")
+    return runs
+
+
+def check_export(name: str) -> str:
+    """The name of a format that runs are written in.
+
+    Raises:
+        UnknownName: no format of that name.
+    """
+    known = [each.name for each in tool_formats() if each.write]
+    if name not in known:
+        raise UnknownName("export", name, known)
+    return name
+
+
+def export(directory: Path, name: str) -> list[Path]:
+    """Write a run folder's export into ``export-NAME`` inside it; the files that were written.
+
+    Raises:
+        UnknownName: no format of that name.
+        InputError: a folder without the moments of single tokens.
+    """
+    write = next(each.write for each in tool_formats() if each.name == check_export(name))
+    target = directory / f"export-{name}"
+    finished = read_finished(directory)
+    target.mkdir(exist_ok=True)
+    return write(finished, target) if write else []
+
+
+def moments(start_ns: int, first: float, gaps: list[float], scale: float) -> tuple[int, ...]:
+    """The moment of each event, from the first one and the gaps after it; ``scale`` is nanoseconds per unit of these."""
+    return tuple(start_ns + round(after * scale) for after in itertools.accumulate([first, *gaps]))
+
+
+def finite_number(value: Any, where: str, *, least: float = 0.0) -> float:
+    """A finite number that is not below the least.
+
+    Raises:
+        InputError: anything else.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < 1e300:
+        raise InputError(f"{where}: '{shown(str(value))}' is not a number from {least:g}; give the file as the tool wrote it")
+    return float(value)

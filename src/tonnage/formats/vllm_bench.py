@@ -1,0 +1,212 @@
+"""The result file of ``vllm bench serve --save-result`` (0.33), read and written: one run per JSON file.
+
+Its TPOT is ours: (last token − first) / (tokens − 1), one value per request. Its ITL is every gap between two
+chunks of the stream. Rates are over the whole duration, ramp and drain included. It does not say the GPU,
+precision or parallelism, and its lengths are means. Source: vLLM 0.33, ``vllm/benchmarks/serve.py``.
+
+With ``--save-detailed`` it has lists with one entry a request, times in seconds: its TTFT, TPOT and E2E count from the moment of sending,
+its ITL pools the gaps between events. Requests that did not complete stand in the lists with empty values.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tonnage.errors import InputError
+from tonnage.formats.finished_run import FinishedRun
+from tonnage.formats.json_values import count_at, inside, measure_at, number_at
+from tonnage.formats.table import shown
+from tonnage.formats.tool_format import ImportedRequest, ImportedRun, Point, Points, Reading, Requests, ToolFormat, finite_number, moments
+from tonnage.results.requests import COMPLETED
+from tonnage.results.store import write_json
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+LATENCIES = {"ttft": "ttft", "tpot": "tpot", "itl": "itl", "e2el": "e2e"}
+STATISTICS = {"mean": "", "median": "_p50", "p90": "_p90", "p95": "_p95", "p99": "_p99"}
+
+
+def is_vllm(document: Any) -> bool:
+    """Whether a JSON document is such a result."""
+    return isinstance(document, dict) and {"num_prompts", "total_output_tokens", "mean_ttft_ms"} <= document.keys()
+
+
+def vllm_points(document: dict[str, Any], where: str) -> Iterator[Point]:
+    """The one run of the document.
+
+    Raises:
+        InputError: naming the place and the key.
+    """
+    completed = count_at(document, where, "completed")
+    if completed is None:
+        raise InputError(f"{where}: no request was completed; give a run that measured something")
+    values: dict[str, str | int | float | None] = dict(_load(document, where))
+    for theirs, ours in LATENCIES.items():
+        for statistic, suffix in STATISTICS.items():
+            values[f"{ours}{suffix}_ms"] = measure_at(document, where, f"{statistic}_{theirs}_ms")
+    values["requests_s"] = measure_at(document, where, "request_throughput")
+    values["output_tok_s"] = measure_at(document, where, "output_throughput")
+    for name, key in (("isl", "total_input_tokens"), ("osl", "total_output_tokens")):
+        total = count_at(document, where, key)
+        values[name] = None if total is None else max(round(total / completed), 1)
+    model = inside(document, "model_id")
+    if isinstance(model, str) and model.strip():
+        values["model"] = shown(model)
+    values["engine"] = "vllm"
+    yield where, {name: value for name, value in values.items() if value is not None}
+
+
+def _load(document: dict[str, Any], where: str) -> dict[str, int | float | None]:
+    """Rate or clients; without either, all prompts at once."""
+    prompts, clients = count_at(document, where, "num_prompts"), count_at(document, where, "max_concurrency")
+    rate = inside(document, "request_rate")
+    if isinstance(rate, str):
+        if rate.strip().lower() not in ("inf", "infinity"):
+            raise InputError(f"{where}, request_rate: '{shown(rate)}' is not a rate; give the file as the tool wrote it")
+        rate = None
+    elif rate is not None:
+        rate = number_at(document, where, "request_rate")
+    if rate is None or not math.isfinite(rate):
+        return {"concurrency": clients or prompts, "requests": prompts}
+    if clients is not None:
+        raise InputError(f"{where}: has a request_rate and a max_concurrency; give runs that were loaded by one of them")
+    if rate <= 0:
+        raise InputError(f"{where}, request_rate: {rate:g} is not a rate; give the file as the tool wrote it")
+    return {"request_rate": rate, "requests": prompts}
+
+
+NS_PER_S = 1e9
+_LISTS = ("input_lens", "output_lens", "ttfts", "itls", "start_times")
+
+
+def vllm_runs(path: Path, document: dict[str, Any], reading: Reading) -> list[ImportedRun]:
+    """Every request of the file.
+
+    Raises:
+        InputError: the file was saved without details, or a list is damaged.
+    """
+    missing = [name for name in _LISTS if not isinstance(document.get(name), list)]
+    if missing:
+        raise InputError(f"{path}: has no {', '.join(missing)}; save the run again with vllm bench serve --save-detailed")
+    if len({len(document[name]) for name in _LISTS}) != 1:
+        raise InputError(f"{path}: its lists have different lengths; give the file as the tool wrote it")
+    errors = document.get("errors") or [""] * len(document["ttfts"])
+    requests = [_request(document, place, str(errors[place] or ""), f"{path}, request {place}") for place in range(len(document["ttfts"]))]
+    requests.sort(key=lambda request: request.sent_ns)
+    rate = document.get("request_rate")
+    run = ImportedRun(
+        tool="vllm",
+        model=str(document.get("model_id") or ""),
+        concurrency=int(document.get("max_concurrency") or 0),
+        rate=float(rate) if isinstance(rate, int | float) and rate < 1e300 else 0.0,
+        requests=tuple(requests),
+    )
+    return [run]
+
+
+def _request(document: dict[str, Any], place: int, error: str, where: str) -> ImportedRequest:
+    isl, osl, first, start = (
+        finite_number(document[name][place], f"{where}, {name}") for name in ("input_lens", "output_lens", "ttfts", "start_times")
+    )
+    sent = round(start * NS_PER_S)
+    if error or (not osl and not first):
+        outcome = " ".join(error.split())[:60] or "failed"
+        return ImportedRequest(due_ns=sent, sent_ns=sent, events_ns=(), isl=round(isl), osl=0, outcome=outcome)
+    gaps = [finite_number(gap, f"{where}, itls") for gap in document["itls"][place]]
+    return ImportedRequest(due_ns=sent, sent_ns=sent, events_ns=moments(sent, first, gaps, NS_PER_S), isl=round(isl), osl=round(osl))
+
+
+def write_vllm(run: FinishedRun, folder: Path) -> list[Path]:
+    """Write the file; its path."""
+    import numpy as np
+
+    load, rows, requests = run.run["load"], run.rows, run.requests
+    gaps = [run.event_gaps_ms(row) for row in rows]
+    moment = datetime.datetime.fromtimestamp(run.started_unix_ns / 1e9, tz=datetime.UTC)
+    done = (requests.status == COMPLETED) & (run.lengths > 0)
+    kind = {"chat": "openai-chat", "completions": "openai"}.get(run.run["endpoint"]["type"], run.run["endpoint"]["type"])
+    document: dict[str, Any] = {
+        "date": moment.strftime("%Y%m%d-%H%M%S"),
+        "endpoint_type": kind,
+        "backend": kind,
+        "label": None,
+        "model_id": run.run["endpoint"]["model"],
+        "tokenizer_id": run.run["endpoint"]["model"],
+        "num_prompts": len(requests),
+        "request_rate": load["request_rate"] or "inf",
+        "burstiness": 1.0,
+        "max_concurrency": load["concurrency"],
+        "duration": run.seconds,
+        "completed": len(rows),
+        "failed": run.failed,
+        "total_input_tokens": int(run.isl.sum()),
+        "total_output_tokens": int(run.osl.sum()),
+        "request_throughput": len(rows) / run.seconds,
+        "request_goodput": None,
+        "output_throughput": float(run.osl.sum()) / run.seconds,
+        "total_token_throughput": float(run.isl.sum() + run.osl.sum()) / run.seconds,
+        **_peaks(run),
+        "rtfx": 0.0,
+    }
+    for name, values in (
+        ("ttft", run.ttft_ms),
+        ("tpot", run.decode_ms),
+        ("itl", np.concatenate([np.zeros(0), *gaps])),
+        ("e2el", run.latency_ms),
+    ):
+        document |= _statistics(name, values)
+    document |= {
+        "input_lens": requests.isl.tolist(),
+        "output_lens": np.where(done, run.lengths, 0).tolist(),
+        "ttfts": [float(run.tokens(row)[0]) / 1e9 if done[row] else 0.0 for row in range(len(requests))],
+        "itls": [(run.event_gaps_ms(row) / 1e3).tolist() if done[row] else [] for row in range(len(requests))],
+        "latencies": [float(run.tokens(row)[-1]) / 1e9 if done[row] else 0.0 for row in range(len(requests))],
+        "queue_times": [0.0] * len(requests),
+        "start_times": ((requests.sent_ns + run.started_unix_ns) / 1e9).tolist(),
+        "errors": ["" if done[row] else "the request did not complete" for row in range(len(requests))],
+    }
+    path = folder / "vllm.json"
+    write_json(path, document)
+    return [path]
+
+
+def _peaks(run: FinishedRun) -> dict[str, float | int]:
+    """The most tokens of one second, and the most requests that one second saw, seconds counted from the first sending."""
+    import numpy as np
+
+    rows = run.rows
+    if not rows.size:
+        return {"max_output_tokens_per_s": 0.0, "max_concurrent_requests": 0}
+    sent = run.requests.sent_ns
+    start = int(sent[sent >= 0].min())
+    moments = np.concatenate([run.tokens(row) + sent[row] - start for row in rows]) // 10**9
+    first, last = (sent[rows] - start) // 10**9, (run.requests.last_token_ns[rows] - start) // 10**9
+    spans = np.zeros(int(last.max()) + 2, dtype=np.int64)
+    np.add.at(spans, first, 1)
+    np.add.at(spans, last + 1, -1)
+    return {"max_output_tokens_per_s": float(np.bincount(moments).max()), "max_concurrent_requests": int(spans.cumsum().max())}
+
+
+def _statistics(name: str, values: NDArray[Any]) -> dict[str, float]:
+    """Mean, median, standard deviation and percentiles of one latency, in milliseconds; nothing without values."""
+    import numpy as np
+
+    if not values.size:
+        return {}
+    found = {"mean": values.mean(), "median": np.median(values), "std": values.std()}
+    found |= {f"p{p}": np.percentile(values, p) for p in (90, 95, 99)}
+    return {f"{statistic}_{name}_ms": float(value) for statistic, value in found.items()}
+
+
+FORMAT = ToolFormat(
+    name="vllm",
+    tool="vllm bench",
+    points=Points(recognises=is_vllm, read=vllm_points),
+    requests=Requests(recognises=is_vllm, read=vllm_runs),
+    write=write_vllm,
+)
