@@ -30,7 +30,7 @@ def test_help_loads_no_numbers(tokens: list[str]) -> None:
 
 def test_the_gateway_needs_no_numbers() -> None:
     asked = "from tonnage.cli.main import run\nassert run(['gateway', '--backend', 'a:1', '--port', '99999']) == 2"
-    assert not loaded_by(f"{asked}\nimport tonnage.gateway.workers") & {"numba", "pyarrow", "scipy", "plotly"}
+    assert not loaded_by(f"{asked}\nimport tonnage.gateway.server") & {"numba", "pyarrow", "scipy", "plotly"}
 
 
 def test_the_command_line_exits_by_its_code() -> None:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.deploy.plans import DENSE_CHECKPOINT, dense
-from tonnage.api.running.gateway_file import gateway_from
+from tonnage.api.running.gateway import gateway_from
 from tonnage.deploy.compose.files import files
 from tonnage.deploy.service import service_of
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.deploy.plans import dense, experts, latencies, started
 from tests.deploy.written import check_files
 from tests.plan.candidates import candidate
-from tonnage.api.running.gateway_file import gateway_from
+from tonnage.api.running.gateway import gateway_from
 from tonnage.cli.main import run
 from tonnage.deploy.targets import TARGETS, deployed, target_files
 from tonnage.errors import InputError

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -80,8 +79,7 @@ def listed(models: tuple[str, ...] | None) -> bytes:
 class Fake:
     """A backend; its health checks pass unless it is frozen, it lists ``models``, and everything else goes to ``answer``."""
 
-    def __init__(self, answer: Answer = fine, models: tuple[str, ...] | None = None, tls: ssl.SSLContext | None = None) -> None:
-        self.tls = tls
+    def __init__(self, answer: Answer = fine, models: tuple[str, ...] | None = None) -> None:
         self.answer = answer
         self.models = models
         self.got: list[Got] = []
@@ -94,7 +92,7 @@ class Fake:
 
     @property
     def url(self) -> str:
-        return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}"
+        return f"http://127.0.0.1:{self.port}"
 
     @property
     def open(self) -> int:
@@ -102,7 +100,7 @@ class Fake:
         return len(self._writers)
 
     async def begin(self) -> Fake:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, reuse_address=True, ssl=self.tls)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, reuse_address=True)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -144,21 +142,15 @@ async def before(
     policy: str = "round-robin",
     weights: tuple[float, ...] = (),
     models: tuple[tuple[str, ...] | None, ...] = (),
-    further: dict[str, Any] | None = None,
-    backend_tls: ssl.SSLContext | None = None,
     **limits: Any,
 ) -> AsyncIterator[tuple[Running, list[Fake]]]:
-    """A gateway before one fake for each answer; ``further`` settings of the gateway, ``models`` and certificate of the fakes."""
-    fakes = [
-        await Fake(answer, listing, backend_tls).begin() for answer, listing in zip(answers, models or (None,) * len(answers), strict=True)
-    ]
+    """A gateway before one fake for each answer, which list ``models``."""
+    fakes = [await Fake(answer, listing).begin() for answer, listing in zip(answers, models or (None,) * len(answers), strict=True)]
     asked = [f"{fake.url}={weight}" for fake, weight in zip(fakes, weights or (1.0,) * len(fakes), strict=True)]
     settings = api.gateway_settings(backends=asked, policy=policy, port=0)
     tight = {"health_s": 0.2, "health_timeout_s": 0.3, **limits}
     try:
-        async with gateway(
-            Settings(backends=settings.backends, policy=policy, port=0, limits=Limits(**tight), **(further or {}))
-        ) as running:
+        async with gateway(Settings(backends=settings.backends, policy=policy, port=0, limits=Limits(**tight))) as running:
             yield running, fakes
     finally:
         for fake in fakes:
@@ -204,8 +196,8 @@ class Talk:
 
 
 @asynccontextmanager
-async def talk(running: Running, tls: ssl.SSLContext | None = None) -> AsyncIterator[Talk]:
-    reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=tls)
+async def talk(running: Running) -> AsyncIterator[Talk]:
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
     try:
         yield Talk(reader, writer)
     finally:
@@ -234,8 +226,8 @@ async def until(true: Callable[[], bool], seconds: float = 3.0) -> None:
 def outcomes(running: Running) -> dict[str, int]:
     """Requests by how they ended, over all backends; those with none are left out."""
     total: dict[str, int] = {}
-    for i in range(len(running.core.backends)):
-        for name, count in running.core.counts.outcomes(i).items():
+    for backend in running.core.backends:
+        for name, count in backend.outcomes.items():
             if count:
                 total[name] = total.get(name, 0) + count
     return total

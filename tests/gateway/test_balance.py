@@ -9,7 +9,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.gateway.fakes import Fake, Got, asked, before, bounded, fine, get, post, replies, silent, talk, until
-from tonnage.gateway.prefixes import BLOCK, Prefixes
+from tonnage.gateway.balancer import BLOCK, Prefixes
 from tonnage.gateway.request import Request
 from tonnage.simulator.router import ROUTERS
 from tonnage.version import VERSION
@@ -85,7 +85,7 @@ def test_least_kv_reads_the_backends_metrics() -> None:
 
     async def test() -> None:
         async with before(kv(0.9), kv(0.2), policy="least-kv") as (running, fakes):
-            await until(lambda: running.core.balancer.kv_used == [0.9, 0.2])
+            await until(lambda: [one.kv_used for one in running.core.backends] == [0.9, 0.2])
             for _ in range(10):
                 await asked(running, post())
             assert sum(b"POST" in got.line for got in fakes[1].got) == 10
@@ -113,7 +113,7 @@ def test_prefixes_are_unbroken_and_bounded(monkeypatch: pytest.MonkeyPatch) -> N
     assert matched == [BLOCK, BLOCK // 2]  # 4 bytes a token
     prefixes.match(prefixes.blocks(b"x" + body), matched)
     assert matched == [0, 0]
-    monkeypatch.setattr("tonnage.gateway.prefixes.MOST_BLOCKS", 3)
+    monkeypatch.setattr("tonnage.gateway.balancer.MOST_BLOCKS", 3)
     prefixes.sent(prefixes.blocks(bytes(BLOCK * 5)), 0)
     prefixes.match(prefixes.blocks(body), matched)
     assert matched == [0, 0]

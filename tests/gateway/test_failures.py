@@ -19,7 +19,7 @@ def test_a_request_is_sent_elsewhere_when_its_backend_fails_before_the_first_byt
             assert [got.body for got in whole.got] == [b"same"] * 4
             assert outcomes(running) == {"retried": 4, "ok": 4}
             assert running.core.retries == 4
-            assert running.core.balancer.requests == [0, 0]
+            assert [one.requests for one in running.core.backends] == [0, 0]
 
     bounded(test())
 
@@ -214,6 +214,6 @@ def test_killed_under_load_every_request_is_counted_once() -> None:
             assert cut > 0
             assert found["retried"] == running.core.retries > 0
             assert running.core.refused == {}
-            assert running.core.in_flight == sum(running.core.balancer.requests) == sum(running.core.balancer.tokens) == 0
+            assert running.core.in_flight == sum(one.requests + one.tokens for one in running.core.backends) == 0
 
     bounded(test())

@@ -32,7 +32,7 @@ def test_a_chunked_stream_passes_byte_for_byte_however_it_is_cut_into_pieces(siz
                 head = await client.head()
                 assert head == HEAD.replace(b"\r\nTransfer", b"\r\nTransfer") + b"\r\n"
                 assert await client.reader.readexactly(len(STREAM)) == STREAM
-            assert running.core.counts.connects.total(0) == 1
+            assert running.core.backends[0].connects == 1
             assert outcomes(running) == {"ok": 3}
             assert running.core.in_flight == 0
 
@@ -150,8 +150,8 @@ def test_a_client_that_leaves_ends_its_request_at_the_backend() -> None:
                 await until(lambda fake=fake, lost=lost: fake.lost == lost + 1)
                 assert outcomes(running) == {"cancelled": 1}
                 assert running.core.in_flight == 0
-                assert running.core.balancer.requests == [0]
-                assert running.core.balancer.tokens == [0]
+                assert running.core.backends[0].requests == 0
+                assert running.core.backends[0].tokens == 0
 
     async def silent_once(fake: Fake, got: Got, writer: asyncio.StreamWriter) -> None:
         return

@@ -13,7 +13,7 @@ import pytest
 
 from tests.deploy.plans import dense, experts
 from tonnage import api
-from tonnage.api.running.gateway_proxy import VERSION
+from tonnage.api.running.gateway import VERSION
 from tonnage.cli.main import run
 from tonnage.errors import InputError
 
@@ -100,12 +100,7 @@ def test_the_other_program_takes_the_place_of_this_one_with_its_settings(router:
     [
         {"policy": "least-kv"},
         {"backends": ["a:1=2"]},
-        {"backends": ["https://a:1"]},
-        {"access_log": "log"},
-        {"workers": 2},
-        {"hedge_after": "1s"},
         {"idle_timeout": 5.0},
-        {"aliases": {"a": "b"}},
     ],
 )
 def test_what_it_does_not_have_is_refused_rather_than_lost(given: dict[str, Any], router: Path) -> None:

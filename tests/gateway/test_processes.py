@@ -14,7 +14,7 @@ from tests.gateway.test_bounds import SMUGGLED
 from tonnage import api
 from tonnage.bench.exact.schedule import Schedule
 from tonnage.bench.exact.serve import exact_server
-from tonnage.gateway.descriptors import fitting, more_descriptors
+from tonnage.gateway.server import fitting, more_descriptors
 
 
 @pytest.mark.engines

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.gateway.fakes import get, post
-from tonnage.gateway.reading import Refused, RequestReader
-from tonnage.gateway.request import Request
+from tonnage.gateway.request import Refused, Request, RequestReader
 from tonnage.gateway.settings import Limits
 
 CHUNKED = b"POST /v1/c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;e=1\r\nde\r\n0\r\nT: x\r\n\r\n"

@@ -11,10 +11,7 @@ from tonnage.api.question.arguments import check_given, slo
 from tonnage.api.question.deployment import deployment_of
 from tonnage.api.running.demo import demo
 from tonnage.api.running.deploy import deploy
-from tonnage.api.running.gateway import gateway_settings
-from tonnage.api.running.gateway_file import gateway_from
-from tonnage.api.running.gateway_plan import planned_backends
-from tonnage.api.running.gateway_proxy import proxy_command
+from tonnage.api.running.gateway import gateway_from, gateway_settings, planned_backends, proxy_command
 from tonnage.api.running.processes import serve_apart
 from tonnage.api.running.serve import serve_simulated
 from tonnage.api.running.serve_engine import EngineAsked, machine_profiles, prepare_engine, serve_engine, this_machine

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.cli.flags import about, flags_of, given, with_flags
-from tonnage.errors import TonnageError, spelled
 
 if TYPE_CHECKING:
     from tonnage.gateway.settings import Settings
@@ -23,7 +22,7 @@ class Gateway:
     backend: list[str] | None = about("Address of an instance, once for each, such as http://127.0.0.1:8001; =2 is its weight.")
     plan: Path | None = about("A plan that tonnage size --output wrote: its instances, on ports 8001, 8002, … of their systems.")
     plan_host: list[str] | None = about("Host of one of the plan's systems, once for each (default: this machine for a plan of one).")
-    config: Path | None = about("YAML file with all of this, API keys and aliases; read again on SIGHUP. Flags stand in its place.")
+    config: Path | None = about("YAML file with all of this; flags override it.")
     policy: str | None = about(
         "Which instance gets a request: round-robin, weighted, least-tokens, power-of-two, prefix-aware, session and others "
         "(default: least-outstanding)."
@@ -32,15 +31,8 @@ class Gateway:
     max_body_mb: int | None = about("MiB of a request's body; larger ones get 413 (default: 32).")
     first_byte_timeout: float | None = about("Seconds that an instance may take to begin a response (default: 600).")
     idle_timeout: float | None = about(
-        "Seconds without a byte after which a response is cut, and for which a client may read nothing (default: 120)."
+        "Close a connection after this many seconds without a byte from the instance or to the client (default: 120)."
     )
-    access_log: Path | None = about("File that gets a JSON line for each request, without its text.")
-    tls_cert: Path | None = about("Certificate of the gateway in PEM: clients then speak https (default: plain HTTP).")
-    tls_key: Path | None = about("Its key in PEM (default: in the certificate's file).")
-    backend_ca: Path | None = about("Authorities of https backends' certificates in PEM (default: the system's).")
-    verify_backends: bool | None = about("Check the certificates of https backends (the default).")
-    workers: int | None = about("Processes that serve; one for each core is of use (default: 1).")
-    hedge_after: str | None = about("Duration such as 500ms after which a request without an answer goes to a second instance too.")
     proxy: str | None = about("Balance by another program, which must be installed: vllm-router.")
     seed: int | None = about("Seed of random choices (default: 0).")
     host: str | None = about("Address to listen on (default: 127.0.0.1).")
@@ -54,27 +46,13 @@ def gateway(**asked: Any) -> None:
     A request whose instance fails before its response has begun is sent to another one. Ends on Ctrl-C or SIGTERM, when running
     requests have ended or after 10 seconds.
     """
-    from tonnage.gateway.workers import serve
+    from tonnage.gateway.server import serve
 
     config, proxy = asked.pop("config", None), asked.pop("proxy", None)
-    said = {"backends" if name == "backend" else name: value for name, value in given(asked).items()}
-    settings = _settings(config, said)
+    settings = _settings(config, {"backends" if name == "backend" else name: value for name, value in given(asked).items()})
     if proxy is not None:
         _become(proxy, settings)
-
-    def again() -> Settings | None:
-        """The file once more; what is wrong with it leaves everything as it is."""
-        if config is None:
-            return None
-        try:
-            found = _settings(config, said)
-        except TonnageError as error:
-            _say(f"{spelled(error.marked, '.'.join)}; the settings stay as they were")
-            return None
-        _say(f"settings read again: {found.policy} before {len(found.backends)} backends")
-        return found
-
-    serve(settings, lambda port, faults: _told(settings, port, faults), again, _say)
+    serve(settings, lambda port, faults: _report_start(settings, port, faults))
 
 
 def _become(proxy: str, settings: Settings) -> None:
@@ -86,18 +64,16 @@ def _become(proxy: str, settings: Settings) -> None:
     os.execv(command[0], command)
 
 
-def _settings(config: Path | None, said: dict[str, Any]) -> Settings:
+def _settings(config: Path | None, values: dict[str, Any]) -> Settings:
     from tonnage import api
 
-    return api.gateway_settings(**said) if config is None else api.gateway_from(config, said)
+    return api.gateway_settings(**values) if config is None else api.gateway_from(config, values)
 
 
-def _told(settings: Settings, port: int, faults: Mapping[str, str]) -> None:
+def _report_start(settings: Settings, port: int, faults: Mapping[str, str]) -> None:
     kind = "backend" if len(faults) == 1 else "backends"
     up = sum(not fault for fault in faults.values())
-    by = f", {settings.workers} workers" if settings.workers > 1 else ""
-    where = f"{'http' if settings.tls.certificate is None else 'https'}://{settings.host}:{port}/v1"
-    _say(f"{settings.policy} before {len(faults)} {kind}, {up} up, on {where}{by}")
+    _say(f"{settings.policy} before {len(faults)} {kind}, {up} up, on http://{settings.host}:{port}/v1")
     for name, fault in faults.items():
         if fault:
             _say(f"{name} is not up: {fault}")

@@ -8,13 +8,10 @@ import math
 from collections.abc import Callable
 from typing import Protocol
 
-from tonnage.gateway.answers import refusal
 from tonnage.gateway.core import Core
 from tonnage.gateway.exchange import Exchange
-from tonnage.gateway.keys import Denied
-from tonnage.gateway.own import OPEN
-from tonnage.gateway.reading import Refused, RequestReader
-from tonnage.gateway.request import Request
+from tonnage.gateway.request import Refused, Request, RequestReader
+from tonnage.gateway.response import refusal
 from tonnage.gateway.upstream import Write
 
 LINGER_S = 2.0
@@ -79,7 +76,6 @@ class Client(asyncio.Protocol):
             transport.abort()  # type: ignore[attr-defined] # the same
             return
         self._core.clients.add(self)
-        self._core.counts.clients.add(0)
         self._wait(self._core.limits.keep_alive_s)
 
     def _wait(self, seconds: float) -> None:
@@ -134,25 +130,15 @@ class Client(asyncio.Protocol):
     def _serve(self, request: Request) -> None:
         core, close, head = self._core, not request.keep, request.method == b"HEAD"
         self.deadline, self._owned, self._body = math.inf, request, len(request.body)
-        try:
-            account = None if request.path in OPEN else core.keys.account(request)
-            if self._own.answer(request, self._answered):
-                return
-            if account is not None:
-                account.admit(request, core.loop.time())
-        except Denied as denied:
-            core.counts.refuse(denied.status)
-            self._answered(refusal(denied.status, str(denied), close=close, head=head, retry_s=denied.retry_s))
+        if self._own.answer(request, self._answered):
             return
-        if core.full:
-            core.counts.refuse(429)
+        if core.in_flight >= core.limits.in_flight:
+            core.refused[429] += 1
             message = f"{core.limits.in_flight:,} requests are being served, which is the gateway's limit"
-            if account is not None:
-                account.over()
             self._answered(refusal(429, message, close=close, head=head))
             return
         self._owned = None
-        self._exchange = Exchange(core, self, request, account)
+        self._exchange = Exchange(core, self, request)
         self._exchange.start()
 
     def _answered(self, data: bytes) -> None:
@@ -206,7 +192,7 @@ class Client(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        self._core.counts.refuse(refused.status)
+        self._core.refused[refused.status] += 1
         self._lingering = True
         self._reader.close()
         self._weigh()
@@ -232,11 +218,6 @@ class Client(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    def leave_if_idle(self) -> None:
-        """End the connection if no request is under way; the client opens another one."""
-        if not self._busy and not self._reader.begun and not self._reader.ready and self._refused is None:
-            self._finish()
-
     def pause_writing(self) -> None:
         """The client reads too slowly: hold the backend up."""
         self.paused = True
@@ -255,9 +236,7 @@ class Client(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has left; what was running for it ends."""
         self.deadline, self._owned = math.inf, None
-        if self in self._core.clients:
-            self._core.clients.discard(self)
-            self._core.counts.clients.add(0, -1)
+        self._core.clients.discard(self)
         exchange, self._exchange = self._exchange, None
         self._lingering = True  # should anything still be read, it is dropped
         self._reader.close()

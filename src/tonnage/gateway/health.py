@@ -1,4 +1,4 @@
-"""Active health checks: each backend is asked every second whether it serves."""
+"""Active health checks: each backend is asked every second whether it serves, and now and then for its models."""
 
 from __future__ import annotations
 
@@ -6,27 +6,29 @@ import asyncio
 import itertools
 import json
 import re
-import ssl
 
+import httptools
+
+from tonnage.bench.wire.request import Target
 from tonnage.gateway.backend import Backend
 from tonnage.gateway.core import Core
-from tonnage.gateway.fetch import said
 
 PATH, MODELS = "/health", "/v1/models"
 OK = 200
 LIST_EVERY = 10
 """Checks between two readings of the models; adapters may come and go."""
+
 FAILURES = 2
 """Checks without an answer in a row after which a backend is down; a refused connection or a status of 500 or more is enough alone."""
 
-FOLLOW_S = 0.2
-"""Between two looks at what other workers have found out."""
+MOST = 4_194_304
+"""Bytes of an answer that are read."""
 
 _KV_USED = re.compile(rb"^vllm:(?:gpu_cache_usage_perc|kv_cache_usage_perc)(?:\{[^}]*\})? ([0-9.eE+-]+)", re.MULTILINE)
 
 
 class Health:
-    """Checks the backends of a gateway for as long as it runs; of several workers, whoever finds a check due makes it for all."""
+    """Checks the backends of a gateway for as long as it runs."""
 
     def __init__(self, core: Core) -> None:
         """Of a gateway."""
@@ -36,11 +38,9 @@ class Health:
     async def begin(self) -> None:
         """Check every backend once, and then again and again."""
         core = self._core
-        await asyncio.gather(*(self._check(i) for i in range(len(core.backends))))
+        await asyncio.gather(*(self._check(backend) for backend in core.backends))
         await asyncio.gather(*(self._list(backend) for backend in core.backends if backend.up))
-        self._tasks = [core.loop.create_task(self._watch(i)) for i in range(len(core.backends))]
-        if core.counts.place.workers > 1:
-            self._tasks.append(core.loop.create_task(self._follow()))
+        self._tasks = [core.loop.create_task(self._watch(backend)) for backend in core.backends]
 
     async def end(self) -> None:
         """Check no more."""
@@ -48,67 +48,87 @@ class Health:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _watch(self, i: int) -> None:
-        core, backend = self._core, self._core.backends[i]
+    async def _watch(self, backend: Backend) -> None:
+        core = self._core
         for check in itertools.count(1):
-            was_up = backend.was_up
+            was_up = backend.up
             await asyncio.sleep(core.limits.health_s)
-            if self._due(i):
-                await self._check(i)
-                if core.balancer.policy == "least-kv" and backend.up:
-                    core.counts.kv_used[i] = await self._kv_used(backend)
+            await self._check(backend)
+            if core.balancer.policy == "least-kv" and backend.up:
+                backend.kv_used = await self._kv_used(backend)
             if backend.up and (not was_up or check % LIST_EVERY == 0):
                 await self._list(backend)
 
-    def _due(self, i: int) -> bool:
-        """Whether no other worker has checked a backend lately."""
-        core = self._core
-        return core.counts.place.workers == 1 or core.loop.time() - core.counts.checked[i] > 0.9 * core.limits.health_s
-
-    async def _check(self, i: int) -> None:
+    async def _check(self, backend: Backend) -> None:
         """One check; a status under 500 will do, since not every server has the path."""
-        core, backend = self._core, self._core.backends[i]
-        core.counts.checked[i] = core.loop.time()
         try:
-            status, _ = await core.ask(backend, PATH)
+            status, _ = await self._get(backend, PATH)
             fault, allowed = "" if 0 < status < 500 else f"status {status}", 1
-        except (ConnectionRefusedError, ssl.SSLCertVerificationError) as error:
-            fault, allowed = said(error), 1
         except OSError as error:
-            fault, allowed = said(error), FAILURES
+            fault, allowed = "no connection", 1 if isinstance(error, ConnectionRefusedError) else FAILURES
         if fault:
             backend.failed(fault, allowed=allowed)
         else:
             backend.passed()
-        self._notice(backend)
-
-    async def _follow(self) -> None:
-        """Notice what other workers have found out."""
-        while True:
-            await asyncio.sleep(FOLLOW_S)
-            for backend in self._core.backends:
-                self._notice(backend)
-
-    def _notice(self, backend: Backend) -> None:
-        """Take this worker's requests back from a backend that is no longer up."""
-        was_up, backend.was_up = backend.was_up, backend.up
-        if was_up and not backend.was_up:
-            for upstream in list(backend.busy):
-                upstream.withdraw()
 
     async def _list(self, backend: Backend) -> None:
-        """Read the models of a backend that says them; one that does not may serve any."""
+        """Read the models of a backend that lists them; one that does not may serve any."""
         try:
-            status, body = await self._core.ask(backend, MODELS)
+            status, body = await self._get(backend, MODELS)
             if status == OK:
-                backend.models = frozenset(str(one["id"]) for one in json.loads(body)["data"])
+                backend.models = {str(one["id"]): one for one in json.loads(body)["data"]}
         except (OSError, ValueError, KeyError, TypeError):
             return
 
     async def _kv_used(self, backend: Backend) -> float:
         """The largest share of a KV cache in use that the backend's metrics name; 0 where they name none."""
         try:
-            _, body = await self._core.ask(backend, "/metrics")
+            _, body = await self._get(backend, "/metrics")
             return max((float(found[1]) for found in _KV_USED.finditer(body)), default=0.0)
         except (OSError, ValueError):
             return 0.0
+
+    async def _get(self, backend: Backend, path: str) -> tuple[int, bytes]:
+        return await fetch(backend.target, path, self._core.limits.health_timeout_s)
+
+
+class _Document:
+    """A whole response."""
+
+    def __init__(self) -> None:
+        self.body = b""
+        self.complete = False
+
+    def on_body(self, body: bytes) -> None:
+        self.body += body
+
+    def on_message_complete(self) -> None:
+        self.complete = True
+
+
+async def fetch(target: Target, path: str, seconds: float) -> tuple[int, bytes]:
+    """The status and body of a GET.
+
+    Raises:
+        OSError: no connection, no answer in time, or none that is HTTP.
+    """
+    writer: asyncio.StreamWriter | None = None
+    document = _Document()
+    parser = httptools.HttpResponseParser(document)
+    try:
+        async with asyncio.timeout(seconds):
+            reader, writer = await asyncio.open_connection(target.host, target.port)
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: {target.authority}\r\nAccept: */*\r\nConnection: close\r\n\r\n".encode())
+            read = 0
+            while not document.complete:
+                data = await reader.read(65_536)
+                read += len(data)
+                if not data or read > MOST:
+                    break
+                parser.feed_data(data)
+        return parser.get_status_code(), document.body
+    except (TimeoutError, httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+        raise OSError(f"no answer from {target.authority} ({error})") from None
+    finally:
+        if writer is not None:
+            writer.transport.abort()

@@ -1,11 +1,16 @@
-"""A request as the gateway holds it: its bytes, and what a policy may know of it."""
+"""A client's requests: read strictly and within bounds, and held with what a policy may know of them."""
 
 from __future__ import annotations
 
 import json
 import re
 import zlib
+from collections import deque
 from dataclasses import dataclass, replace
+
+import httptools
+
+from tonnage.gateway.settings import Limits
 
 BYTES_PER_TOKEN = 4
 """Bytes of a body that count as one prompt token; the gateway has no tokenizer."""
@@ -14,9 +19,6 @@ DEFAULT_OUTPUT = 256
 """Output tokens that are assumed of a request that sets no limit."""
 
 MOST_OUTPUT = 1_000_000
-
-_INFERENCE = re.compile(rb"/v1/(?:chat/)?completions|/v1/embeddings|/v2/models/.+/infer")
-"""Paths whose POST asks for a computation and leaves nothing behind."""
 
 HOP_BY_HOP = frozenset(
     b"connection keep-alive proxy-connection proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade".split()
@@ -70,11 +72,6 @@ class Request:
         return min(int(found[1]), MOST_OUTPUT) if found else DEFAULT_OUTPUT
 
     @property
-    def hedged(self) -> bool:
-        """Whether it may be sent to two backends at once, because neither keeps anything of it."""
-        return self.method in (b"GET", b"HEAD") or (self.method == b"POST" and _INFERENCE.fullmatch(self.path) is not None)
-
-    @property
     def session(self) -> int:
         """32 bits of the ``x-session-id`` header, else of the body's ``user``; -1 without either."""
         for name, value in self.headers:
@@ -96,20 +93,6 @@ class Request:
             return ""
         return named if isinstance(named, str) else ""
 
-    def renamed(self, model: str) -> Request:
-        """The same request for another model: its name is the only part of the body that changes."""
-        name = json.dumps(model).encode()
-        if len(_MODEL.findall(self.body)) == 1:
-            body = _MODEL.sub(lambda found: found[0][: found.start(1) - found.start(0)] + name, self.body)
-        else:
-            body = json.dumps({**json.loads(self.body), "model": model}).encode()
-        return replace(self, body=body)
-
-    def without_key(self) -> Request:
-        """The same request without the client's key, which is for the gateway."""
-        kept = [line for line in self.headers if line[0].lower() not in (b"authorization", b"x-api-key")]
-        return replace(self, headers=kept)
-
     def wire(self, authority: bytes) -> bytes:
         """The request as a backend gets it: hop-by-hop headers removed, framed by its length, the body untouched."""
         dropped = _OWN | connection_options(self.headers)
@@ -123,3 +106,185 @@ class Request:
 def connection_options(headers: Headers) -> set[bytes]:
     """What the Connection header names: lower-case names of headers that go no further, and words such as ``close``."""
     return {word.strip().lower() for name, value in headers if name.lower() == b"connection" for word in value.split(b",")}
+
+
+METHODS = (b"GET", b"HEAD", b"POST", b"PUT", b"PATCH", b"DELETE", b"OPTIONS")
+
+
+class Refused(Exception):
+    """A request that is not served; the connection ends with the answer.
+
+    Attributes:
+        status: of the answer.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        """With the status of the answer and its sentence."""
+        super().__init__(message)
+        self.status = status
+
+
+class RequestReader:
+    """Feeds httptools and keeps what it finds.
+
+    httptools itself refuses both Content-Length and Transfer-Encoding, two Content-Lengths, bare CR or LF, folded lines, spaces before
+    a colon and control characters; this class refuses what it lets pass.
+
+    Attributes:
+        ready: complete requests, in order.
+        begun: whether a request has begun that is not complete.
+        in_body: whether its headers are complete.
+        expects: whether it waits for "100 Continue" before it sends its body.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        """Nothing read yet."""
+        self._limits = limits
+        self._parser = httptools.HttpRequestParser(self)
+        self._refused: Refused | None = None
+        self._clear()
+        self._upgrading: Request | None = None
+        self._upgraded = False
+        self.ready: deque[Request] = deque()
+        self.begun = self.in_body = self.expects = False
+
+    def _clear(self) -> None:
+        self._target = b""
+        self._headers: Headers = []
+        self._head_bytes = 0
+        self._body: list[bytes] = []
+        self._body_bytes = 0
+        self._method, self._version, self._keep = b"", "1.1", True
+        self._began_now = True
+
+    @property
+    def held(self) -> int:
+        """Bytes of bodies that have been read and not served."""
+        return (self._body_bytes if self.in_body else 0) + sum(len(request.body) for request in self.ready)
+
+    def close(self) -> None:
+        """Let go of what has been read: the parser and this object hold each other, and a body may be large."""
+        self._clear()
+        self.begun = self.in_body = False
+        self.ready.clear()
+        self.__dict__.pop("_parser", None)
+
+    def feed(self, data: bytes) -> None:
+        """Read a piece.
+
+        Raises:
+            Refused: what cannot be served; nothing more may be fed.
+        """
+        self._began_now = False
+        try:
+            self._parse(data)
+        except httptools.HttpParserError as error:
+            raise self._refused or Refused(400, f"no valid HTTP request ({error})") from None
+        if self._refused is not None:
+            raise self._refused
+        if self.begun and not self.in_body and not self._began_now:
+            self._head_bytes += len(data)
+            if self._head_bytes > self._limits.headers + self._limits.line:
+                raise Refused(431, f"the headers are longer than {self._limits.headers:,} bytes")
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            if self.ready and self._upgrading is None and self._refused is None:
+                self._without_upgrade(self.ready.pop(), data[upgrade.args[0] :])
+
+    def _without_upgrade(self, request: Request, rest: bytes) -> None:
+        """Read the body of a request that asks for another protocol; httptools ends such a request with its head.
+
+        An upgrade may be ignored (RFC 9110, 7.8): the request is served, and the connection ends with it.
+        """
+        self._upgrading = replace(request, keep=False)
+        framing = [b"%s: %s\r\n" % line for line in request.headers if line[0].lower() in (b"content-length", b"transfer-encoding")]
+        self._parser = httptools.HttpRequestParser(self)
+        self._parse(b"POST / HTTP/1.1\r\nHost: none\r\n" + b"".join(framing) + b"\r\n" + rest)
+
+    def _refuse(self, status: int, message: str) -> None:
+        if self._refused is None:
+            self._refused = Refused(status, message)
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._clear()
+        self.begun, self.in_body = True, False
+
+    def on_url(self, url: bytes) -> None:
+        """A piece of its target."""
+        self._target += url
+        if len(self._target) > self._limits.line:
+            self._refuse(414, f"the request's target is longer than {self._limits.line:,} bytes")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header, or a trailer, which is read and dropped."""
+        if self.in_body:
+            self._body_bytes += len(name) + len(value)
+            return
+        self._headers.append((name, value))
+        if len(self._headers) > self._limits.header_lines:
+            self._refuse(431, f"there are more than {self._limits.header_lines} headers")
+
+    def on_headers_complete(self) -> None:
+        """All headers are there: look at them before any of the body is kept."""
+        self.in_body = True
+        self._method, self._version = self._parser.get_method(), self._parser.get_http_version()
+        self._keep = self._parser.should_keep_alive() and self._version == "1.1"
+        size = sum(len(name) + len(value) + 4 for name, value in self._headers)
+        if size > self._limits.headers:
+            self._refuse(431, f"the headers are longer than {self._limits.headers:,} bytes")
+        self._check()
+
+    def _check(self) -> None:
+        values: dict[bytes, list[bytes]] = {}
+        for name, value in self._headers:
+            values.setdefault(name.lower(), []).append(value.strip())
+        coding = values.get(b"transfer-encoding", [])
+        length = values.get(b"content-length", [])
+        if self._version not in ("1.0", "1.1"):
+            self._refuse(505, f"HTTP/{self._version} is not spoken here")
+        elif self._method not in METHODS:
+            self._refuse(405, "this method is not passed on")
+        elif not self._target.startswith(b"/") or not all(0x21 <= byte <= 0x7E for byte in self._target):
+            self._refuse(400, "the target is not a path of printable characters")
+        elif (len(values.get(b"host", [])) != 1 and self._version == "1.1") or len(values.get(b"host", [])) > 1:
+            self._refuse(400, "there must be one Host header")
+        elif coding and (length or self._version == "1.0" or [word.lower() for word in coding] != [b"chunked"]):
+            self._refuse(400, "the body's framing is not clear")
+        elif length and int(length[0]) > self._limits.body:
+            self._refuse(413, f"the body is longer than {self._limits.body:,} bytes")
+        self.expects = self._refused is None and [v.lower() for v in values.get(b"expect", [])] == [b"100-continue"]
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        self._body_bytes += len(body)
+        if self._body_bytes > self._limits.body:
+            self._body.clear()
+            self._refuse(413, f"the body is longer than {self._limits.body:,} bytes")
+        elif self._refused is None:
+            self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        """The request is whole."""
+        self.begun = self.in_body = self.expects = False
+        if self._refused is not None:
+            return
+        if self._upgrading is not None:
+            if not self._upgraded:
+                self.ready.append(replace(self._upgrading, body=b"".join(self._body)))
+            self._upgraded = True
+            return
+        self.ready.append(
+            Request(
+                method=self._method,
+                target=self._target,
+                headers=self._headers,
+                body=b"".join(self._body),
+                version=self._version,
+                keep=self._keep,
+            )
+        )
+        self._body = []

@@ -1,9 +1,12 @@
-"""The head of a backend's response: read strictly, and written again for the client."""
+"""Responses: the head of a backend's, read strictly and written again for the client, and those that the gateway makes itself."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
 
 import httptools
 
@@ -134,3 +137,40 @@ def read_head(data: bytes, reading: Reading, *, bodiless: bool) -> tuple[Head, C
         keep=keep,
     )
     return head, parser.feed_data
+
+
+JSON = "application/json"
+
+
+def response(status: int, body: bytes, *, kind: str = JSON, close: bool = False, later: bool = False, head: bool = False) -> bytes:
+    """A whole response.
+
+    Args:
+        status: its code.
+        body: its body, which is left out of a response to HEAD.
+        kind: content type.
+        close: whether the connection ends with it.
+        later: whether to come again in a second (``Retry-After``).
+        head: whether the request's method was HEAD.
+    """
+    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"Content-Type: {kind}", f"Content-Length: {len(body)}"]
+    if later:
+        lines.append("Retry-After: 1")
+    if close:
+        lines.append("Connection: close")
+    return "\r\n".join([*lines, "", ""]).encode() + (b"" if head else body)
+
+
+def document(status: int, value: Any, *, close: bool = False, head: bool = False) -> bytes:
+    """A response with a JSON body."""
+    return response(status, json.dumps(value).encode(), close=close, head=head)
+
+
+KINDS = {404: "not_found_error", 429: "rate_limit_error"}
+
+
+def refusal(status: int, message: str, *, close: bool = False, head: bool = False) -> bytes:
+    """An error in the form of the OpenAI API; 429 and 503 say when to come again."""
+    kind = KINDS.get(status, "invalid_request_error" if status < 500 else "server_error")
+    body = json.dumps({"error": {"message": message, "type": kind, "param": None, "code": status}}).encode()
+    return response(status, body, close=close, later=status in (429, 503), head=head)

@@ -1,14 +1,10 @@
-"""What a gateway is told: its backends, its policy, and the bounds on everything that a client or a backend could let grow."""
+"""The settings of a gateway: its backends, its policy, and the bounds on everything that a client or a backend could let grow."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tonnage.bench.wire.request import Target
-from tonnage.gateway.keys import Key
-from tonnage.gateway.tls import Tls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +16,7 @@ class Limits:
         headers: of all header lines of a request, or of a response; longer requests get 431.
         header_lines: how many of them there may be.
         body: of a request; larger ones get 413.
-        held: of all bodies that a worker holds at once; further ones get 503 while they arrive.
+        held: of all bodies that the gateway holds at once; further ones get 503 while they arrive.
         in_flight: requests that are being served at once; further ones get 429.
         connections: of clients at once; further ones are closed.
         head_s: from the first byte of a request to the end of its headers; slower ones get 408.
@@ -29,12 +25,11 @@ class Limits:
         connect_s: to connect to a backend.
         first_byte_s: from a request to the first byte of the backend's response; slower ones get 504.
         idle_s: between two pieces of a response; and for a client that reads nothing of it.
-        hedge_s: from a request to a second attempt on another backend while the first has not begun to answer; 0 for none.
         pooled_s: how long an idle connection to a backend is kept: less than the 5 s after which uvicorn closes it.
         health_s: between two health checks of a backend.
         health_timeout_s: of one health check.
         open_s: how long a backend gets no request after a connection to it has failed.
-        drain_s: how long running requests may go on after the gateway was told to stop.
+        drain_s: how long running requests may go on after the gateway got SIGTERM.
     """
 
     line: int = 8_192
@@ -50,7 +45,6 @@ class Limits:
     connect_s: float = 2.0
     first_byte_s: float = 600.0
     idle_s: float = 120.0
-    hedge_s: float = 0.0
     pooled_s: float = 4.0
     health_s: float = 1.0
     health_timeout_s: float = 1.0
@@ -68,11 +62,6 @@ class Settings:
         seed: of the policy's random choices.
         host, port: where the gateway listens; port 0 takes a free one.
         limits: bounds.
-        keys: who may ask; everybody where there are none.
-        aliases: further names of models, each with the one that the backends know.
-        access_log: a file that gets a line for each request; None for no log.
-        tls: certificates of the gateway, and whom it trusts.
-        workers: processes that serve.
     """
 
     backends: tuple[tuple[Target, float], ...]
@@ -81,8 +70,3 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8080
     limits: Limits = field(default_factory=Limits)
-    keys: tuple[Key, ...] = ()
-    aliases: Mapping[str, str] = field(default_factory=dict)
-    access_log: Path | None = None
-    tls: Tls = field(default_factory=Tls)
-    workers: int = 1
