@@ -1,19 +1,18 @@
 """Mixed load with faults through a gateway for a while: does it keep memory or descriptors?
 
     ./benchmark soak                               ten minutes
-    ./benchmark soak --seconds 120 --workers 2
+    ./benchmark soak --seconds 120
 
 Three simulated instances, processes of their own, refuse, fail and cut a few per cent of their requests; one after another is killed, or
-frozen for three seconds, every 20 seconds. Clients stream, ask for whole answers, leave, read slowly, drip, send too much and smuggle. The
-gateway has keys, an access log and hedging. Printed are the resident memory and the descriptors of all its processes, once a quarter of
-the time has passed and when the load is over and idle connections have closed.
+frozen for three seconds, every 20 seconds. Clients stream, ask for whole answers, leave, read slowly, drip, send too much and smuggle.
+Printed are the resident memory and the descriptors of the gateway's process, once a quarter of the time has passed and when the load is
+over and idle connections have closed.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import hashlib
 import itertools
 import random
 import signal
@@ -28,26 +27,21 @@ from tests.gateway.failing import samples
 from tests.gateway.fakes import post
 from tests.gateway.hostile import OVERSIZE, Used, asks, drips, leaves, reads_slowly, status_of, used_by
 from tests.gateway.test_bounds import SMUGGLED
-from tests.gateway.test_workers import workers_of
 from tonnage.api.running.processes import gateway_before, served_instances
 from tonnage.serve.supervision.child import Child, Program
 from tonnage.serve.supervision.supervisor import Supervisor
 from tonnage.simulator.kernel import warm_up
 
-MODEL, KEY = "llama-3.1-8b", "soak"
+MODEL = "llama-3.1-8b"
 FAULTS = ["--fault", "cut share=0.03 after=5", "--fault", "429 share=0.02", "--fault", "500 share=0.02"]
 STREAMS, EVERY_S, FROZEN_S, SETTLE_S = 16, 20.0, 3.0, 8.0
-KEYED = f"Authorization: Bearer {KEY}"
 
 
-def gateway(instances: list[Program], folder: Path, workers: int) -> Program:
+def gateway(instances: list[Program], folder: Path) -> Program:
     """The gateway's program."""
     config, plain = folder / "gateway.yaml", gateway_before(instances, policy="least-outstanding")
-    digest = hashlib.sha256(KEY.encode()).hexdigest()
-    config.write_text(
-        f"backends: [{', '.join(one.url for one in instances)}]\nhedge_after: 300ms\nidle_timeout: 5\nworkers: {workers}\n"
-        f"access_log: {folder / 'access.log'}\nport: {plain.address.rpartition(':')[2]}\nkeys: [{{name: soak, sha256: '{digest}'}}]\n"
-    )
+    port = plain.address.rpartition(":")[2]
+    config.write_text(f"backends: [{', '.join(one.url for one in instances)}]\nidle_timeout: 5\nport: {port}\n")
     argv = (sys.executable, "-m", "tonnage", "gateway", "--config", str(config))
     return Program(name="gateway", argv=argv, address=plain.address, path=plain.path)
 
@@ -56,15 +50,9 @@ def least(pid: int) -> Used:
     """The least memory within two seconds: a body of 32 MB that is on its way says nothing; and the descriptors after them."""
     found = []
     for _ in range(10):
-        found.append(held(pid))
+        found.append(used_by(pid))
         time.sleep(0.2)
     return Used(memory_mb=min(one.memory_mb for one in found), descriptors=found[-1].descriptors)
-
-
-def held(pid: int) -> Used:
-    """What all processes of the gateway that serve hold together."""
-    found = [used_by(one) for one in workers_of(pid) or [pid]]
-    return Used(memory_mb=sum(one.memory_mb for one in found), descriptors=sum(one.descriptors for one in found))
 
 
 class Soak:
@@ -99,19 +87,19 @@ class Soak:
         )
 
     async def _streams(self) -> str:
-        status, data = await asks(self.port, post(self._body(stream=True), "/v1/completions", "Connection: close", KEYED))
+        status, data = await asks(self.port, post(self._body(stream=True), "/v1/completions", "Connection: close"))
         return str(status) if status != 200 or data.endswith(b"0\r\n\r\n") else "cut"
 
     async def _whole(self) -> str:
-        status, _ = await asks(self.port, post(self._body(stream=False), "/v1/completions", "Connection: close", KEYED))
+        status, _ = await asks(self.port, post(self._body(stream=False), "/v1/completions", "Connection: close"))
         return str(status)
 
     async def _leaves(self) -> str:
-        await leaves(self.port, self._random.random() / 5, KEYED)
+        await leaves(self.port, self._random.random() / 5)
         return "left"
 
     async def _slow(self) -> str:
-        await reads_slowly(self.port, 1.0, KEYED)
+        await reads_slowly(self.port, 1.0)
         return "read"
 
     async def _drips(self) -> str:
@@ -153,7 +141,7 @@ async def soak(pid: int, port: int, children: tuple[Child, ...], seconds: float)
         print(f"{quarter * seconds / 4:6.0f} s: {now.memory_mb:7.1f} MB, {now.descriptors:5} descriptors under load", flush=True)
     _, count = await running
     await asyncio.sleep(SETTLE_S)
-    last = held(pid)
+    last = used_by(pid)
     print(f"   after: {last.memory_mb:7.1f} MB, {last.descriptors:5} descriptors; memory grew {last.memory_mb - first.memory_mb:+.1f} MB")
     print(f"{count} instances were killed or frozen; clients saw {dict(sorted(clients.seen.items()))}")
 
@@ -162,23 +150,22 @@ def main() -> None:
     """Print memory and descriptors."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600.0)
-    parser.add_argument("--workers", type=int, default=1)
     asked = parser.parse_args()
     warm_up()
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         instances = served_instances(["--engine", "simulated", "--model", MODEL, *FAULTS], 3)
-        program = gateway(instances, folder, asked.workers)
+        program = gateway(instances, folder)
         with Supervisor(instances, folder, grace_s=3) as below, Supervisor([program], folder, grace_s=15) as front:
             below.wait_until_ready(timeout_s=120)
             front.wait_until_ready(timeout_s=30)
             time.sleep(2)
             pid = front.children[0].pid
-            start = held(pid)
+            start = used_by(pid)
             print(f"   start: {start.memory_mb:7.1f} MB, {start.descriptors:5} descriptors", flush=True)
             asyncio.run(soak(pid, int(program.address.rpartition(":")[2]), below.children, asked.seconds))
             found = samples(program.url)
-            names = ("in_flight", "clients", "retries_total", "hedges_total", "cut_streams_total")
+            names = ("in_flight", "clients", "retries_total", "cut_streams_total")
             print("the gateway counts", {name: int(found[(f"tonnage_gateway_{name}",)]) for name in names})
             if front.children[0].starts > 1:
                 raise SystemExit("the gateway ended and was started again")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from tonnage.api.running.gateway import gateway_from
 from tonnage.deploy.compose.files import files
 from tonnage.deploy.service import service_of
 
+NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
 ENGINES = ("vllm-0.32", "sglang-0.5.9", "tensorrt-llm-1.2")
 
 
@@ -42,6 +44,34 @@ def test_the_gateway_takes_its_settings(tmp_path: Path) -> None:
     published = {one["ports"][0].split(":")[1] for name, one in services.items() if name.startswith("instance-")}
     assert {str(target.port) for target, _ in settings.backends} == published
     assert settings.limits.in_flight == 3_200
+
+
+def test_nginx_and_envoy_stand_before_the_gateway(tmp_path: Path) -> None:
+    envoy = written(tmp_path)["envoy.yaml"]["static_resources"]
+    [chain], [endpoints] = envoy["listeners"][0]["filter_chains"], envoy["clusters"][0]["load_assignment"]["endpoints"]
+    address = endpoints["lb_endpoints"][0]["endpoint"]["address"]["socket_address"]
+    settings = gateway_from(tmp_path / "gateway.yaml", {})
+    assert (address["address"], address["port_value"]) == (settings.host, settings.port)
+    filters = chain["filters"][0]["typed_config"]["http_filters"]
+    assert [one["name"].rpartition(".")[2] for one in filters] == ["api_key_auth", "local_ratelimit", "router"]
+    rate = filters[1]["typed_config"]["token_bucket"]["tokens_per_fill"]
+    carried = service_of(dense(), checkpoint=DENSE_CHECKPOINT).capacity
+    assert carried <= rate < carried + 1
+    nginx = (tmp_path / "nginx.conf").read_text()
+    assert f"server {settings.host}:{settings.port};" in nginx
+    assert f"rate={rate}r/s" in nginx
+    assert nginx.count("{") == nginx.count("}")
+
+
+@pytest.mark.skipif(not NGINX, reason="no nginx on this machine: apt-get install nginx-light")
+def test_nginx_reads_its_file(tmp_path: Path) -> None:
+    written(tmp_path)
+    certificate = ["-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost", "-keyout", "tls.key", "-out", "tls.crt"]
+    subprocess.run(["openssl", "req", "-x509", *certificate], cwd=tmp_path, check=True, capture_output=True)
+    done = subprocess.run(
+        [NGINX, "-t", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_prometheus_scrapes_every_instance(tmp_path: Path) -> None:

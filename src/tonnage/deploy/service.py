@@ -83,6 +83,11 @@ class Service:
     instead: Instead | None = None
 
     @property
+    def router(self) -> str:
+        """The router that the plan's number of systems rests on; ``least-outstanding`` for a plan from measured points."""
+        return self.plan.scenario.router or "least-outstanding"
+
+    @property
     def checkpoint(self) -> str:
         """Hugging Face name of the checkpoint, or its folder inside the instance."""
         return self.loading.checkpoint

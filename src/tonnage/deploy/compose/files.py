@@ -6,7 +6,7 @@ from typing import Any
 
 from tonnage.deploy.alerts import rules
 from tonnage.deploy.compose.engines import EXPORTER_PORT, compose
-from tonnage.deploy.compose.gateway import address, gateway
+from tonnage.deploy.compose.gateway import address, envoy, gateway, nginx
 from tonnage.deploy.compose.readme import readme
 from tonnage.deploy.dashboard import dashboard_text
 from tonnage.deploy.plan_text import head
@@ -21,6 +21,8 @@ def files(service: Service) -> dict[str, str]:
     found = {
         "compose.yaml": yaml_text(compose(service), head=head(service)),
         "gateway.yaml": yaml_text(gateway(service)),
+        "nginx.conf": nginx(service),
+        "envoy.yaml": yaml_text(envoy(service)),
         "prometheus.yaml": yaml_text(prometheus(service)),
         "alerts.yaml": yaml_text(rules(service, gpus, service.pool.instances)),
         "grafana/datasource.yaml": yaml_text(_datasource()),

@@ -33,6 +33,7 @@ Prometheus reaches the gateway's metrics once the gateway listens on an address 
 |---|---|
 | `compose.yaml` | {each}, Prometheus, Grafana and an exporter |
 | `gateway.yaml` | what `tonnage gateway` balances, and how |
+| `nginx.conf`, `envoy.yaml` | for clients on other machines: either of them before the gateway, with TLS, API keys and a rate limit |
 | `prometheus.yaml`, `alerts.yaml` | what is scraped, and the rules |
 | `grafana/` | the dashboard and its data source |
 | `plan.json` | the plan |

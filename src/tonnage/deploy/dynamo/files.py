@@ -97,7 +97,7 @@ def front_end(service: Service) -> dict[str, Any]:
         "name": "main",
         "image": noted(IMAGES[service.family], "Your version of Dynamo; its engine is a version of its own, look at which."),
         "env": [
-            noted({"name": "DYN_ROUTER_MODE", "value": "kv"}, "The plan takes the load to be spread at random; this spreads it better.")
+            noted({"name": "DYN_ROUTER_MODE", "value": "kv"}, f"By the KV caches of the workers; the plan counts on {service.router}.")
         ],
         "resources": {"requests": {"cpu": "4", "memory": "8Gi"}, "limits": {"memory": "16Gi"}},
     }

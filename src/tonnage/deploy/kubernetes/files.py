@@ -20,7 +20,7 @@ from tonnage.plan.launch import FILE
 
 
 def network_service(service: Service) -> dict[str, Any]:
-    """One address for all instances; it spreads connections at random, as the plan takes the load to be spread."""
+    """One address for all instances; it spreads connections at random."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
@@ -31,7 +31,8 @@ def network_service(service: Service) -> dict[str, Any]:
             "ports": [
                 noted(
                     {"name": "http", "port": 80, "targetPort": "http"},
-                    "A Service spreads connections at random, as the plan takes requests to be spread; a router by queues does better.",
+                    f"A Service spreads connections at random, and the plan counts on {service.router}: put such a router before the "
+                    "pods (deploy --target llm-d has one), or size with --router random.",
                 )
             ],
         },
