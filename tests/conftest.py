@@ -54,7 +54,6 @@ LONGEST = (
     "tests/sizing/test_use_cases.py",
     "tests/sizing/test_services.py",
     "tests/cli/test_first_lines.py",
-    "tests/gateway/test_tls.py",
     "tests/bench/test_workers.py",
     "tests/simulator/services/test_pipeline.py",
     "tests/bench/test_report.py",
