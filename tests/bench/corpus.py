@@ -268,8 +268,10 @@ CASES: dict[str, Case] = {
     "not HTTP": Case(
         kind="chat", raw=b"SSH-2.0-server\r\n\r\n", status=0, broken="not an HTTP/1.1 response", finished=False, keep_alive=False
     ),
-    "a chunk size that is none": Case(kind="chat", raw=HEAD + b"zz\r\n", broken="chunk size that is none", finished=False),
-    "a chunk longer than its size": Case(kind="chat", raw=HEAD + b"5\r\n: abcdef\r\n", broken="longer than its size", finished=False),
+    "a chunk size that is none": Case(kind="chat", raw=HEAD + b"zz\r\n", broken="Invalid character in chunk size", finished=False),
+    "a chunk longer than its size": Case(
+        kind="chat", raw=HEAD + b"5\r\n: abcdef\r\n", broken="Expected LF after chunk data", finished=False
+    ),
     "a compressed body": Case(
         kind="chat",
         raw=b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n\r\n",
