@@ -12,8 +12,7 @@ import argparse
 import time
 
 from tonnage.api.bench import prepare_bench, run_find_max
-from tonnage.bench.exact.schedule import Schedule
-from tonnage.bench.exact.serve import exact_server
+from tonnage.bench.exact_server import Schedule, exact_server
 
 SLOTS, TOKENS = 8, 16
 SCHEDULE = Schedule(ttft_s=0.05, itl_s=0.01, slots=SLOTS)

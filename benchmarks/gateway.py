@@ -22,8 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.bench.live import Run, question, run
-from tonnage.bench.exact.schedule import Schedule
-from tonnage.bench.exact.serve import exact_server
+from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.bench.steady import find_steady
 from tonnage.bench.validity import judge
 from tonnage.results.metrics import summarize

@@ -11,8 +11,7 @@ import argparse
 import asyncio
 
 from tests.gateway.hostile import gateway_process, withstand
-from tonnage.bench.exact.schedule import Schedule
-from tonnage.bench.exact.serve import exact_server
+from tonnage.bench.exact_server import Schedule, exact_server
 
 
 def main() -> None:

@@ -14,8 +14,7 @@ import tempfile
 from pathlib import Path
 
 from tonnage.api.bench import bench
-from tonnage.bench.exact.schedule import Schedule
-from tonnage.bench.exact.serve import exact_server
+from tonnage.bench.exact_server import Schedule, exact_server
 
 AIPERF = """
 import json, sys

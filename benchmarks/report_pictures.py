@@ -9,8 +9,7 @@ import tempfile
 from pathlib import Path
 
 from tests.report.writers.chromium import Chromium
-from tonnage.bench.exact.schedule import Schedule
-from tonnage.bench.exact.serve import exact_server
+from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.cli.main import run
 
 ROOT = Path(__file__).resolve().parent.parent

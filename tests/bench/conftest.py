@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.test_cli import ASKED
-from tonnage.bench.exact.schedule import Schedule
-from tonnage.bench.exact.serve import exact_server
+from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.cli.main import run
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tonnage.bench.exact.schedule import Schedule
-from tonnage.bench.exact.serve import exact_server
+from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.cli.main import run
 from tonnage.formats.measured_files import InvalidRuns, read_measured
 from tonnage.results.batches import read_tokens

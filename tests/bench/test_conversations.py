@@ -17,8 +17,7 @@ import pytest
 
 from tonnage.api.bench import bench
 from tonnage.bench.benchmark import Measured
-from tonnage.bench.exact.schedule import Schedule
-from tonnage.bench.exact.serve import exact_server
+from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.cli.main import run
 from tonnage.errors import InputError
 from tonnage.spec.sessions import parse_pause

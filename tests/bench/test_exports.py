@@ -10,8 +10,7 @@ import pytest
 
 from tests.bench.test_cli import ASKED
 from tonnage.api.compare import compare_runs
-from tonnage.bench.exact.schedule import Schedule
-from tonnage.bench.exact.serve import exact_server
+from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.cli.main import run
 from tonnage.formats.genai_perf import read_report
 from tonnage.formats.measured_files import read_measured

@@ -11,8 +11,7 @@ import pytest
 
 from tests.bench.corpus import HEAD, STREAM, chat, chunked, sse
 from tests.bench.live import question, read_request, run, scripted
-from tonnage.bench.exact.schedule import Fault, Schedule
-from tonnage.bench.exact.serve import exact_server
+from tonnage.bench.exact_server import Fault, Schedule, exact_server
 from tonnage.bench.selftest import server_log
 from tonnage.results.metrics import summarize
 from tonnage.spec.workload import ClosedLoop, OpenLoop

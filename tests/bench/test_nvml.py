@@ -10,9 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tonnage.api.bench import bench
-from tonnage.bench.exact.schedule import Schedule
-from tonnage.bench.exact.serve import exact_server
-from tonnage.bench.nvml import READINGS, Nvml
+from tonnage.bench.exact_server import Schedule, exact_server
+from tonnage.bench.scrape import READINGS, Nvml
 from tonnage.errors import InputError
 
 

@@ -16,15 +16,15 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from tests.bench.live import question
 from tests.bench.test_truth import record
 from tonnage.bench.alarm import Alarm
-from tonnage.bench.definitions import others
 from tonnage.bench.endpoints import find_endpoint
-from tonnage.bench.exact.replies import asked_of, closing
-from tonnage.bench.exact.schedule import Schedule
+from tonnage.bench.exact_replies import closing, parse_request
+from tonnage.bench.exact_server import Schedule
+from tonnage.bench.gaps import others
 from tonnage.bench.prompts import PLAIN_WORDS, prompts
+from tonnage.bench.recorder import share, token_times
 from tonnage.bench.reply import Reply
-from tonnage.bench.token_times import share, token_times
+from tonnage.bench.request import parse_url, request_bytes, request_head
 from tonnage.bench.trends import trends
-from tonnage.bench.wire.request import parse_url, request_bytes, request_head
 from tonnage.errors import InputError
 from tonnage.results.batches import Batch, RunWriter, gap_counts, read_tokens
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, gap_edges_ns
@@ -295,7 +295,7 @@ def test_the_exact_server_sends_usage_where_it_is_asked_for() -> None:
     """As OpenAI's servers do: a stream without ``stream_options`` ends without it."""
     plain = {"model": "m", "max_tokens": 3, "stream": True, "messages": [{"content": "a b"}]}
     asked = {**plain, "stream_options": {"include_usage": True}}
-    without, with_it = (closing(asked_of("/v1/chat/completions", 0, body), 3) for body in (plain, asked))
+    without, with_it = (closing(parse_request("/v1/chat/completions", 0, body), 3) for body in (plain, asked))
     assert b"usage" not in without
     assert b'"completion_tokens": 3' in with_it
     assert without.endswith(b"0\r\n\r\n")

@@ -9,10 +9,8 @@ import pytest
 
 from tests.bench.test_parts import words_tokenizer
 from tonnage.api.bench import prepare_bench, run_bench
-from tonnage.bench.exact.schedule import Schedule
-from tonnage.bench.exact.serve import exact_server
-from tonnage.bench.prompt_file import read_prompts
-from tonnage.bench.prompts import TokenizerFile
+from tonnage.bench.exact_server import Schedule, exact_server
+from tonnage.bench.prompts import TokenizerFile, read_prompts
 from tonnage.errors import InputError
 
 SHARED = [

@@ -18,8 +18,7 @@ import uvloop
 from tests.bench.live import question, run
 from tonnage.bench import receiver as module
 from tonnage.bench.connection import Connection
-from tonnage.bench.exact.schedule import Schedule
-from tonnage.bench.exact.serve import exact_server
+from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.bench.receiver import LEAST_PAUSE_NS, MOST_PAUSE_NS, Receiver
 from tonnage.spec.workload import ClosedLoop
 

@@ -11,10 +11,8 @@ from hypothesis import strategies as st
 
 from tests.bench.corpus import CASES, DONE, HEAD, PLAIN, STREAM, Case, chat, chunked, sse, usage
 from tonnage.bench.endpoints import find_endpoint
+from tonnage.bench.http_response import MAX_EVENT, MAX_HEAD, BrokenReply, EventStream, HttpResponse
 from tonnage.bench.reply import Reply
-from tonnage.bench.wire.broken import BrokenReply
-from tonnage.bench.wire.event_stream import MAX_EVENT, EventStream
-from tonnage.bench.wire.http_response import MAX_HEAD, HttpResponse
 
 
 def read(case: Case, pieces: list[bytes], *, by_feed: bool = False) -> tuple[Reply, str]:

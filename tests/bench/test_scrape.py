@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 from rich.console import Console
 
 from tonnage.api.bench import prepare_bench, run_bench
-from tonnage.bench.exact.schedule import Schedule
-from tonnage.bench.exact.serve import exact_server
+from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.bench.scrape import fetch, samples
 from tonnage.cli.progress import LiveView
 

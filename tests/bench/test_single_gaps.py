@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.bench.test_truth import record
-from tonnage.bench.single_gaps import gap_intervals, single_gaps
-from tonnage.bench.steady import Steady, find_steady
-from tonnage.bench.steady_metrics import steady_metrics
+from tonnage.bench.gaps import gap_intervals, single_gaps
+from tonnage.bench.steady import Steady, find_steady, steady_metrics
 
 MS = 1_000_000
 EVENTS = st.lists(st.tuples(st.integers(1, 40 * MS), st.integers(1, 4)), max_size=6)

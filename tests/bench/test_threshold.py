@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from tonnage.bench.threshold import Threshold
+from tonnage.bench.find_max import Threshold
 
 
 def search(truth: float, start: float, *, whole: bool = False, noise: float = 0.0, seed: int = 0, most: int = 12) -> Threshold:

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tonnage.bench.intervals import block_intervals
+from tonnage.bench.intervals import block_intervals, needed, rank_interval
 from tonnage.bench.load import Load
 from tonnage.bench.measure import Observed
 from tonnage.bench.recorder import Tally
-from tonnage.bench.samples import needed, rank_interval
 from tonnage.bench.steady import find_steady
 from tonnage.bench.validity import Validity, judge
 from tonnage.errors import option

@@ -9,8 +9,7 @@ import pytest
 
 from tests.bench.live import question
 from tonnage.api.bench import prepare_bench, run_bench
-from tonnage.bench.exact.schedule import Schedule
-from tonnage.bench.exact.serve import exact_server
+from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.bench.selftest import server_log
 from tonnage.errors import InputError
 from tonnage.results.batches import read_tokens

@@ -11,8 +11,7 @@ import sys
 import pytest
 
 from tonnage import api
-from tonnage.bench.exact.schedule import Schedule
-from tonnage.bench.exact.serve import exact_server
+from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.cli.main import run
 
 BAD = {

@@ -12,8 +12,7 @@ from tests.gateway.failing import CLIENTS, fail_one
 from tests.gateway.hostile import gateway_process, withstand
 from tests.gateway.test_bounds import SMUGGLED
 from tonnage import api
-from tonnage.bench.exact.schedule import Schedule
-from tonnage.bench.exact.serve import exact_server
+from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.gateway.server import fitting, more_descriptors
 
 

@@ -14,15 +14,14 @@ from typing import Any
 from tonnage.api.question.arguments import Many, whole_numbers
 from tonnage.api.question.bench import Bench, checked_count, prepare_bench
 from tonnage.bench.benchmark import Measured, benchmark
-from tonnage.bench.exact.schedule import Fault, Schedule
-from tonnage.bench.exact.serve import serve
+from tonnage.bench.exact_server import Fault, Schedule, serve
 from tonnage.bench.find_max import Maximum, find_max
 from tonnage.bench.load import Question
 from tonnage.bench.measure import Watcher
 from tonnage.bench.prompts import Prompts
+from tonnage.bench.request import Setup
 from tonnage.bench.scrape import Scraper
 from tonnage.bench.selftest import SelfTest, self_test
-from tonnage.bench.setup import Setup
 from tonnage.errors import InputError, option
 from tonnage.formats.tool_format import export
 from tonnage.spec.workload import ClosedLoop, TraceArrivals
@@ -155,7 +154,7 @@ def _fresh(setup: Setup) -> Setup:
 
 
 def _facts(asked: Bench, selftest: bool) -> dict[str, Any]:
-    from tonnage.bench.environment import environment
+    from tonnage.bench.benchmark import environment
 
     return {"selftest": _self_test(asked) if selftest else None, "environment": environment()}
 

@@ -121,7 +121,7 @@ def import_run(
     Raises:
         InputError: a file that is none of these, or a folder in use.
     """
-    from tonnage.bench.imported_run import write_imported
+    from tonnage.bench.benchmark import write_imported
     from tonnage.bench.prompts import TokenizerFile
     from tonnage.bench.reply import kept_answer
     from tonnage.formats.tool_format import Reading, read_requests

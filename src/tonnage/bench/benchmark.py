@@ -1,24 +1,29 @@
-"""One load measured, from the question to the run folder."""
+"""One load measured, from the question to the run folder; and a run of another tool, written as one."""
 
 from __future__ import annotations
 
+import os
+import platform
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tonnage.bench.conversations import TurnLog, by_turn
-from tonnage.bench.definitions import others
+from tonnage.bench.endpoints import find_endpoint
+from tonnage.bench.gaps import gap_intervals, others, single_gaps
 from tonnage.bench.intervals import CONFIDENCE, intervals
 from tonnage.bench.load import Load
 from tonnage.bench.measure import Observed, Watcher, measure
+from tonnage.bench.recorder import Recorder
+from tonnage.bench.reply import Exchange, Reply
+from tonnage.bench.request import Setup
 from tonnage.bench.scrape import Scraper
-from tonnage.bench.setup import Setup
-from tonnage.bench.single_gaps import gap_intervals, single_gaps
-from tonnage.bench.steady import find_steady
-from tonnage.bench.steady_metrics import steady_metrics
+from tonnage.bench.steady import find_steady, steady_metrics
 from tonnage.bench.trends import DEFINITIONS, trends
 from tonnage.bench.validity import ERROR_RATE, Validity, judge
 from tonnage.bench.workers import measure_by_workers
+from tonnage.formats.tool_format import ImportedRequest, ImportedRun
 from tonnage.results.batches import RunWriter, read_tokens, summary_document
 from tonnage.results.metrics import Goodput, Summary, goodput, summarize
 from tonnage.results.requests import Requests
@@ -211,4 +216,90 @@ def _run_json(setup: Setup, observed: Observed, validity: Validity, facts: dict[
         },
         "failures": tally.examples,
         **facts,
+    }
+
+
+NOT_JUDGED = "the tool did not watch its own client: whether its latencies are the server's cannot be told"
+
+
+def write_imported(imported: ImportedRun, directory: Path, *, source: str, provenance: dict[str, Any]) -> tuple[Summary, dict[str, Any]]:
+    """Write the run folder; its summary, and its ``run.json``.
+
+    Args:
+        imported: the run.
+        directory: the folder, which must not be in use.
+        source: the name of the file.
+        provenance: for the folder.
+
+    Raises:
+        InputError: the folder is in use or cannot be written.
+    """
+    single = all(request.single for request in imported.requests)
+    writer = RunWriter(directory, tokens=single)
+    try:
+        recorder = Recorder(writer, gaps=single)
+        start = min(request.due_ns for request in imported.requests)
+        recorder.begin(start)
+        for number, request in enumerate(imported.requests):
+            recorder.take(_exchange(number, request))
+        recorder.finish()
+        requests = writer.finish()
+        summary, steady = summarize(requests), find_steady(requests)
+        kinds = {kind: count for kind, count in recorder.tally.outcomes.most_common() if kind not in ("", "cancelled")}
+        run: dict[str, Any] = {
+            "imported": {"tool": imported.tool, "file": source, "single_tokens": single},
+            "validity": {"verdict": "NOT JUDGED", "reasons": [NOT_JUDGED], "steady": {"found": steady.found, "drift": steady.drift}},
+            "load": {"concurrency": imported.concurrency or None, "request_rate": imported.rate or None, "started_unix_ns": start},
+            "endpoint": {"type": None, "model": imported.model, "streaming": True},
+            "intervals": {"confidence": CONFIDENCE, **intervals(requests)},
+        }
+        if single:
+            run["other_definitions"] = others(requests, *read_tokens(writer.partial))
+        further = (
+            ("errors", sum(kinds.values())),
+            ("errors_by_kind", kinds),
+            ("validity", {"verdict": "NOT JUDGED", "reasons": [NOT_JUDGED]}),
+        )
+        scenario = {
+            **dict.fromkeys(("gpu", "precision", "tp", "engine")),
+            "imported": imported.tool,
+            "model": imported.model or None,
+            "requests": len(imported.requests),
+            "arrivals": {"rate": imported.rate} if imported.rate else {"concurrency": imported.concurrency or None},
+        }
+        writer.close(scenario=scenario, summary=summary_document(summary, requests, further), provenance=provenance, run=run)
+    finally:
+        writer.discard()
+    return summary, run
+
+
+def _exchange(number: int, request: ImportedRequest) -> Exchange:
+    """The request as if it had just come back."""
+    reply = Reply(find_endpoint("chat", model=""))
+    reply.times = list(request.events_ns)
+    reply.sizes = [1] * len(request.events_ns) if request.single else [1, max(request.osl - 1, 1)]
+    reply.tokens, reply.prompt = request.osl, request.isl
+    reply.last_ns = request.events_ns[-1] if request.events_ns else -1
+    exchange = Exchange(number=number, isl=request.isl, osl=request.osl, data=b"", reply=reply)
+    exchange.due_ns, exchange.begun_ns, exchange.sent_ns, exchange.outcome = (
+        request.due_ns,
+        request.sent_ns,
+        request.sent_ns,
+        request.outcome,
+    )
+    return exchange
+
+
+def environment() -> dict[str, Any]:
+    """Cores, load, Python, and the versions of what the client is made of."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    load = os.getloadavg() if hasattr(os, "getloadavg") else (None, None, None)
+    return {
+        "cores": cores,
+        "load_average_1min": load[0],
+        "system": f"{platform.system()} {platform.release()}",
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "uvloop": version("uvloop"),
+        "clock": "CLOCK_MONOTONIC, one client process",
     }

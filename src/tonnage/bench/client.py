@@ -9,12 +9,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tonnage.bench.connection import Connection
-from tonnage.bench.exchange import COMPLETED, TIMED_OUT, Exchange
+from tonnage.bench.connection import Connection, Secured
 from tonnage.bench.receiver import Receiver
-from tonnage.bench.reply import Reply
-from tonnage.bench.secured import Secured
-from tonnage.bench.wire.request import Target
+from tonnage.bench.reply import COMPLETED, TIMED_OUT, Exchange, Reply
+from tonnage.bench.request import Target
 
 SWEEP_S = 0.1
 """How often requests are looked through for those that have taken too long."""

@@ -1,17 +1,25 @@
-"""The conductor of one run: who sends when, until everything has come back."""
+"""The conductors of a run: requests sent when they are due, or turns of conversations, until everything has come back.
+
+A turn is due when the answer before it has come and its pause is over.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import heapq
+import itertools
 import time
+from array import array
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from tonnage.bench.alarm import Alarm
 from tonnage.bench.client import Client
-from tonnage.bench.exchange import CANCELLED, Exchange
+from tonnage.bench.conversations import Conversations, TurnLog
 from tonnage.bench.load import Load
+from tonnage.bench.reply import CANCELLED, COMPLETED, Exchange
 
 AHEAD = 1_024
 """Requests that are made ready before their time at most."""
@@ -162,4 +170,187 @@ class Conductor:
     def _check(self) -> None:
         """End where nothing is in flight and nothing will be sent."""
         if self._closing and self.over >= self.sent:
+            self._ended.set()
+
+
+History = list[tuple[str, str]]
+"""Questions and the answers that came to them."""
+
+
+class TurnMaker(Protocol):
+    """Makes the request of one turn."""
+
+    def __call__(self, place: int, isl: int, osl: int, *, text: str, before: int, history: History) -> Exchange:
+        """The exchange of one turn.
+
+        Args:
+            place: of the turn among all turns.
+            isl, osl: tokens of its new part and of its answer.
+            text: what is said; "" where it is made.
+            before: tokens of the conversation so far.
+            history: the conversation so far.
+        """
+
+
+@dataclass(slots=True)
+class _Talk:
+    """A conversation under way: its number, the turn that is asked next, and what was said."""
+
+    number: int
+    turn: int = 0
+    tokens: int = 0
+    history: History = field(default_factory=list)
+    text: str = ""
+
+
+class TalkConductor:
+    """Runs conversations over a client; like ``Conductor`` seen from outside.
+
+    Attributes:
+        load: what is sent and when.
+        sent, over: turns begun, and over.
+        start_ns: when the run began, on the monotonic clock.
+        stopped: whether it was ended from outside.
+        unasked: turns that were not question, because their conversation had failed or the time was over.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, load: Load, make: TurnMaker, taken: Callable[[Exchange], None]) -> None:
+        """Set up; nothing is sent yet.
+
+        Args:
+            loop: on whose thread everything happens.
+            load: a load with conversations.
+            make: makes requests ready.
+            taken: called with each exchange that is over.
+        """
+        if load.conversations is None:
+            raise ValueError("a load without conversations has another conductor")
+        self._loop, self.load, self._make, self._taken = loop, load, make, taken
+        self._talks: Conversations = load.conversations
+        self._client: Client | None = None
+        self._ended = asyncio.Event()
+        self._alarm = Alarm(loop, self._ring)
+        self._due: list[tuple[int, int, _Talk, Exchange]] = []
+        self._order = itertools.count()
+        self._asked: dict[Exchange, _Talk] = {}
+        self._begun = 0
+        self._closing = False
+        self._who, self._turn = array("q"), array("q")
+        self.sent = self.over = 0
+        self.start_ns = -1
+        self.stopped = False
+
+    @property
+    def log(self) -> TurnLog:
+        """Which turn each request was, by its number."""
+        import numpy as np
+
+        return TurnLog(conversation=np.array(self._who, dtype=np.int64), turn=np.array(self._turn, dtype=np.int64))
+
+    def planned_start(self, moment_ns: int | None = None) -> int:
+        """Fix the moment that everything counts from: a millisecond from now, unless told."""
+        self.start_ns = time.monotonic_ns() + 1_000_000 if moment_ns is None else moment_ns
+        return self.start_ns
+
+    async def run(self, client: Client) -> None:
+        """Hold every conversation and wait until the last is over; ``planned_start`` has been called just before."""
+        self._client = client
+        load, talks = self.load, self._talks
+        if talks.due_ns is None:
+            step = load.ramp_s / load.concurrency if load.ramp_s > 0 else 0.0
+            for place in range(min(load.concurrency, len(talks))):
+                self._begin(self.start_ns + round(place * step * 1e9))
+        else:
+            self._next_arrival()
+        handles = []
+        if load.seconds != float("inf"):
+            handles.append(self._loop.call_later(load.seconds, self._time_over))
+            if load.grace_s != float("inf"):
+                handles.append(self._loop.call_later(load.seconds + load.grace_s, self._end_late))
+        self._set()
+        self._check()
+        await self._ended.wait()
+        self._alarm.close()
+        for handle in handles:
+            handle.cancel()
+
+    def stop(self) -> None:
+        """Ask nothing more and give up what is in flight; what was measured stays."""
+        self.stopped = True
+        self._end_late()
+
+    def done(self, exchange: Exchange) -> None:
+        """An answer has come, or none will: the conversation goes on after its pause, or another begins."""
+        self.over += 1
+        free_ns = time.monotonic_ns()
+        talk = self._asked.pop(exchange)
+        going_on = exchange.outcome == COMPLETED and talk.turn < self._talks.turns(talk.number)
+        if not self._closing and going_on:
+            reply = exchange.reply
+            talk.history.append((talk.text, "".join(reply.texts)))
+            talk.tokens = exchange.isl + (reply.tokens if reply.tokens >= 0 else exchange.osl)
+            place = int(self._talks.starts[talk.number]) + talk.turn
+            self._plan(talk, (reply.last_ns if reply.last_ns >= 0 else free_ns) + int(self._talks.pause_ns[place]))
+        elif not self._closing and self._talks.due_ns is None:
+            self._begin(free_ns)
+        self._taken(exchange)
+        self._set()
+        self._check()
+
+    def _begin(self, due_ns: int) -> None:
+        """Begin the next conversation, if there is one."""
+        if self._begun < len(self._talks):
+            self._plan(_Talk(self._begun), due_ns)
+            self._begun += 1
+
+    def _next_arrival(self) -> None:
+        if self._talks.due_ns is not None and self._begun < len(self._talks):
+            self._begin(self.start_ns + int(self._talks.due_ns[self._begun]))
+
+    def _plan(self, talk: _Talk, due_ns: int) -> None:
+        """Make the next turn of a conversation ready, and put it where its moment is."""
+        talks = self._talks
+        place = int(talks.starts[talk.number]) + talk.turn
+        text = talks.texts[place] if talks.texts else ""
+        exchange = self._make(place, int(talks.isl[place]), int(talks.osl[place]), text=text, before=talk.tokens, history=talk.history)
+        talk.text = exchange.question
+        heapq.heappush(self._due, (due_ns, next(self._order), talk, exchange))
+
+    def _ring(self) -> None:
+        """Ask what is due."""
+        while self._due and self._due[0][0] <= time.monotonic_ns() and not self._closing:
+            due_ns, _, talk, exchange = heapq.heappop(self._due)
+            first = talk.turn == 0
+            exchange.due_ns, exchange.number = due_ns, self.sent
+            self._who.append(talk.number)
+            self._turn.append(talk.turn)
+            self.sent += 1
+            talk.turn += 1
+            self._asked[exchange] = talk
+            if self._client is not None:
+                self._client.start(exchange)
+            if first:
+                self._next_arrival()
+        self._set()
+        self._check()
+
+    def _set(self) -> None:
+        if self._due and not self._closing:
+            self._alarm.set(self._due[0][0])
+
+    def _time_over(self) -> None:
+        """Nothing more is asked; what is in flight is waited for."""
+        self._closing = True
+        self._due.clear()
+        self._check()
+
+    def _end_late(self) -> None:
+        self._time_over()
+        if self._client is not None:
+            self._client.give_up_all(CANCELLED)
+        self._check()
+
+    def _check(self) -> None:
+        """End where nothing is in flight and nothing will be asked."""
+        if self.over >= self.sent and not self._due and (self._closing or self._begun >= len(self._talks)):
             self._ended.set()

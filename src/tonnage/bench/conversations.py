@@ -2,13 +2,24 @@
 
 A turn is due when the answer before it has come and its pause is over. It carries the whole conversation so far, with the answers that
 really came; so prompts grow, and a server's prefix cache may find all but the new part.
+
+A file says the user's turns; the answers come from the server that is measured:
+
+- ``.jsonl``: one conversation a line with ``turns``, a list of objects with ``text`` and, where they have them, ``osl`` and
+  ``pause_s``; or with ``messages`` in OpenAI's form, of which the user's are taken;
+- ``.json``: ShareGPT's list of ``conversations``, of which the human's are taken, and the lengths of the answers.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tonnage.bench.prompts import text_of_file
+from tonnage.errors import InputError, option
 from tonnage.results.requests import COMPLETED, Requests
 from tonnage.spec.sessions import Pause
 
@@ -16,9 +27,11 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from tonnage.bench.prompts import TokenizerFile
     from tonnage.spec.lengths import Lengths
 
     Ints = NDArray[np.int64]
+
 
 STATISTICS = (50, 95)
 """Percentiles of each turn's latencies."""
@@ -104,3 +117,128 @@ def by_turn(requests: Requests, log: TurnLog) -> dict[str, Any]:
             entry[name] = {"mean": float(values.mean()), **{f"p{p}": float(np.percentile(values, p)) for p in STATISTICS}}
         table.append(entry)
     return {"conversations": len(np.unique(log.conversation)), "turns": table}
+
+
+USERS = ("user", "human")
+LONGEST = 10**7
+"""Neither outputs nor pauses are longer, in tokens and seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One turn of a file: what is said, the answer's length (0 where it is not known), and the pause before it (None likewise)."""
+
+    text: str
+    osl: int = 0
+    pause_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationFile:
+    """The conversations of a file, in order.
+
+    Attributes:
+        conversations: of at least one turn each.
+        isl: how long each text is, conversation by conversation: tokens, or characters over ``characters``.
+        source: the name of the file.
+    """
+
+    conversations: tuple[tuple[Turn, ...], ...]
+    isl: tuple[int, ...]
+    source: str
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """All turns, conversation by conversation."""
+        return tuple(turn for conversation in self.conversations for turn in conversation)
+
+    def drawn(self, *, pause: Pause, osl: Sequence[int] | None, seed: int) -> Conversations:
+        """The conversations ready to be sent.
+
+        Args:
+            pause: where the file says none.
+            osl: the answers' lengths in place of the file's; None to take the file's.
+            seed: of the pauses.
+        """
+        import numpy as np
+
+        starts = np.concatenate([[0], np.cumsum([len(each) for each in self.conversations])]).astype(np.int64)
+        pauses = pause.draw(int(starts[-1]), np.random.default_rng(seed))
+        said = [-1 if turn.pause_s is None else round(turn.pause_s * 1e9) for turn in self.turns]
+        pauses = np.where(np.array(said) >= 0, said, pauses).astype(np.int64)
+        pauses[starts[:-1]] = 0
+        lengths = [turn.osl for turn in self.turns] if osl is None else list(osl)
+        return Conversations(
+            starts=starts,
+            isl=np.array(self.isl, dtype=np.int64),
+            osl=np.array(lengths, dtype=np.int64),
+            pause_ns=pauses,
+            texts=tuple(turn.text for turn in self.turns),
+        )
+
+
+def read_conversations(path: Path, *, counter: TokenizerFile | None, characters: float) -> ConversationFile:
+    """The conversations of a file.
+
+    Raises:
+        InputError: the file cannot be read as one of the formats above; the first bad line is named.
+    """
+    where = option("conversation_file")
+    text = text_of_file(path, where)
+
+    def length(said: str) -> int:
+        return counter.count(said) if counter is not None else max(1, round(len(said) / characters))
+
+    if path.suffix.lower() == ".jsonl":
+        lines = [(line, f"{where}: {path}:{at}") for at, line in enumerate(text.splitlines(), start=1) if line.strip()]
+        found = [_line(line, place) for line, place in lines]
+    else:
+        found = list(_share_gpt(text, f"{where}: {path}", length))
+    if not found:
+        raise InputError(f"{where}: {path} holds no conversation; write one a line, as an object with turns")
+    isl = tuple(length(turn.text) for conversation in found for turn in conversation)
+    return ConversationFile(conversations=tuple(found), isl=isl, source=path.name)
+
+
+def _line(line: str, where: str) -> tuple[Turn, ...]:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        raise InputError(f"{where}: is not JSON; write one object with turns a line") from None
+    turns = row.get("turns") if isinstance(row, dict) else None
+    if isinstance(row, dict) and turns is None and isinstance(row.get("messages"), list):
+        asked = [m for m in row["messages"] if isinstance(m, dict) and m.get("role") in USERS]
+        turns = [{"text": message.get("content")} for message in asked]
+    if not isinstance(turns, list) or not turns:
+        raise InputError(f"{where}: has no turns; write a list of objects with a text, or messages")
+    return tuple(_turn(turn, f"{where}, turn {at}") for at, turn in enumerate(turns, start=1))
+
+
+def _turn(turn: Any, where: str) -> Turn:
+    text = turn.get("text") if isinstance(turn, dict) else turn
+    if not isinstance(text, str) or not text.strip():
+        raise InputError(f"{where}: has no text; write what the user says")
+    osl, pause = (turn.get("osl", 0), turn.get("pause_s")) if isinstance(turn, dict) else (0, None)
+    if isinstance(osl, bool) or not isinstance(osl, int) or not 0 <= osl <= LONGEST:
+        raise InputError(f"{where}: its osl is not a number of tokens")
+    if pause is not None and (isinstance(pause, bool) or not isinstance(pause, int | float) or not 0 <= pause <= LONGEST):
+        raise InputError(f"{where}: its pause_s is not a number of seconds")
+    return Turn(text=text, osl=osl, pause_s=pause)
+
+
+def _share_gpt(text: str, where: str, length: Any) -> Iterator[tuple[Turn, ...]]:
+    """The human's turns that have an answer; conversations that do not begin with one are left out."""
+    try:
+        rows: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InputError(f"{where} is not JSON; give a list of conversations, or lines in a .jsonl") from None
+    for row in rows if isinstance(rows, list) else ():
+        said = [turn for turn in (row.get("conversations") or () if isinstance(row, dict) else ()) if isinstance(turn, dict)]
+        pairs = list(zip(said[::2], said[1::2], strict=False))
+        good = [
+            ask.get("from") in USERS and all(isinstance(t.get("value"), str) and t["value"].strip() for t in (ask, answer))
+            for ask, answer in pairs
+        ]
+        kept = pairs[: good.index(False)] if False in good else pairs
+        if kept:
+            yield tuple(Turn(text=ask["value"], osl=length(answer["value"])) for ask, answer in kept)

@@ -3,6 +3,10 @@
 The run is cut into blocks of neighbouring requests, blocks are drawn with replacement until there are as many, and the
 statistic is taken again; the interval lies between quantiles of what comes out (Künsch, "The jackknife and the
 bootstrap for general stationary observations", Annals of Statistics 17, 1989: here with blocks that do not overlap).
+
+The number of samples above the true p-quantile is binomial. A percentile can be bounded from above at a confidence c only if the chance
+that all n samples lie below it is at most 1 − c: pⁿ ≤ 1 − c. For p99 at 0.99 that is 459 samples, the count that MLPerf LoadGen's early
+stopping asks for (``loadgen/early_stopping.cc``, tolerance 0).
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from tonnage.results.requests import COMPLETED, Requests
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
 
 CONFIDENCE = 0.95
 BLOCKS = 30
@@ -110,3 +115,36 @@ def latencies_ms(requests: Requests) -> dict[str, NDArray[np.float64]]:
 def intervals(requests: Requests, *, seed: int = 0) -> dict[str, dict[str, tuple[float, float]]]:
     """Intervals of the mean, p50, p95 and p99 of TTFT, TPOT and E2E in milliseconds, at a confidence of 0.95."""
     return {metric: block_intervals(values, seed=seed) for metric, values in latencies_ms(requests).items()}
+
+
+SAMPLES_CONFIDENCE = 0.99
+
+
+def needed(percentile: float, confidence: float = SAMPLES_CONFIDENCE) -> int:
+    """Samples that a percentile needs, such as 459 for 99.
+
+    Args:
+        percentile: above 0 and below 100.
+        confidence: above 0 and below 1.
+    """
+    share = max(percentile, 100 - percentile) / 100
+    return math.ceil(math.log(1 - confidence) / math.log(share))
+
+
+def rank_interval(count: int, percentile: float, confidence: float = SAMPLES_CONFIDENCE) -> tuple[int, int] | None:
+    """Ranks (from 0) of the two sorted samples that hold the true percentile between them; None where there are too few.
+
+    At most (1 − c) / 2 of the chance lies on either side.
+    """
+    import numpy as np
+
+    if not count:
+        return None
+    p, tail = percentile / 100, (1 - confidence) / 2
+    k = np.arange(count + 1)
+    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, count + 1)))])
+    pmf = np.exp(logs[-1] - logs[k] - logs[count - k] + k * math.log(p) + (count - k) * math.log1p(-p))
+    below = np.cumsum(pmf)
+    low = int(np.searchsorted(below, tail, side="right")) - 1
+    high = int(np.searchsorted(below, 1 - tail, side="left"))
+    return (low, high) if low >= 0 and high < count else None

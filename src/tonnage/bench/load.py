@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from tonnage.bench.conversation_file import ConversationFile
-from tonnage.bench.conversations import Conversations, drawn
+from tonnage.bench.conversations import ConversationFile, Conversations, drawn
 from tonnage.errors import InputError, option
 from tonnage.spec.sessions import Pause
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Pairs, TraceArrivals, Workload

@@ -11,16 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from tonnage.bench.alarm import Heartbeat
 from tonnage.bench.client import Client
-from tonnage.bench.conductor import Conductor
+from tonnage.bench.conductor import Conductor, TalkConductor
 from tonnage.bench.conversations import TurnLog
-from tonnage.bench.exchange import Exchange
-from tonnage.bench.heartbeat import Heartbeat
 from tonnage.bench.load import Load
-from tonnage.bench.recorder import Recorder, Tally
-from tonnage.bench.setup import Setup
-from tonnage.bench.talk_conductor import TalkConductor
-from tonnage.bench.token_times import TokenTimes
+from tonnage.bench.recorder import Recorder, Tally, TokenTimes
+from tonnage.bench.reply import Exchange
+from tonnage.bench.request import Setup
 from tonnage.results.batches import RunWriter
 
 if TYPE_CHECKING:

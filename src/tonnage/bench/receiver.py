@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tonnage.bench.alarm import Alarm
 
 if TYPE_CHECKING:
-    from tonnage.bench.exchange import Exchange
+    from tonnage.bench.reply import Exchange
 
 STAMPS = 35
 """``SO_TIMESTAMPNS`` and the kind of the message that carries it, of 64-bit Linux (include/uapi/asm-generic/socket.h)."""

@@ -10,9 +10,7 @@ import json
 from collections.abc import Sequence
 
 from tonnage.bench.endpoints import Delta, Endpoint, find_endpoint
-from tonnage.bench.wire.broken import BrokenReply
-from tonnage.bench.wire.event_stream import EventStream
-from tonnage.bench.wire.http_response import HttpResponse
+from tonnage.bench.http_response import BrokenReply, EventStream, HttpResponse
 from tonnage.formats.tool_format import Answer
 
 MAX_DOCUMENT = 67_108_864
@@ -74,18 +72,18 @@ class Reply:
             BrokenReply: they are not what the endpoint should send.
         """
         usual, lead, tail = self._usual, self._lead, self._tail
-        around = len(lead) + len(tail)
+        framing = len(lead) + len(tail)
         for ns, data in pieces:
             if usual and data.endswith(tail):
                 cut = data.find(b"\r\n", 0, 8)
                 if data.startswith(lead, cut + 2) and _SIZES.get(data[:cut]) == len(data) - cut - 4:
                     text = data[cut + 2 + len(lead) : -len(tail)]
-                    if text and len(data) > cut + 2 + around and not text.translate(None, _PLAIN):
+                    if text and len(data) > cut + 2 + framing and not text.translate(None, _PLAIN):
                         self._text(ns, text)
                         continue
             self.feed(ns, data)
             usual, lead, tail = self._usual, self._lead, self._tail
-            around = len(lead) + len(tail)
+            framing = len(lead) + len(tail)
         if pieces:
             self.last_ns = pieces[-1][0]
 
@@ -253,3 +251,60 @@ def _add(answer: Answer, endpoint: Endpoint, document: bytes) -> None:
     answer.text += delta.text
     answer.tokens, answer.prompt = max(answer.tokens, delta.tokens), max(answer.prompt, delta.prompt)
     answer.error = answer.error or delta.error
+
+
+COMPLETED = ""
+CANCELLED = "cancelled"
+TIMED_OUT = "timed out"
+
+
+class Exchange:
+    """One request and its reply, in nanoseconds of the monotonic clock; -1 where it did not happen.
+
+    Attributes:
+        number: of the request, from 0 in the order of sending; below 0 for warm-up.
+        isl, osl: tokens that were asked for.
+        due_ns: when it was due: its scheduled time in an open loop, in a closed one the moment its client was free.
+        begun_ns: when the client turned to it.
+        sent_ns: when its bytes were handed over, on a connection that stood.
+        reply: what came back.
+        outcome: "" where it completed, otherwise why not, in the same few words for the same reason.
+        detail: the server's own words on it.
+        question: the question of a turn, whose answer belongs to a conversation; "" elsewhere.
+        retried: whether it was sent again because a kept connection had been closed by the server.
+    """
+
+    __slots__ = (
+        *("begun_ns", "data", "detail", "due_ns", "isl", "number"),
+        *("osl", "outcome", "question", "reply", "retried", "sent_ns"),
+    )
+
+    def __init__(self, *, number: int, isl: int, osl: int, data: bytes, reply: Reply) -> None:
+        self.number = number
+        self.isl = isl
+        self.osl = osl
+        self.data = data
+        self.reply = reply
+        self.due_ns = self.begun_ns = self.sent_ns = -1
+        self.outcome = COMPLETED
+        self.detail = ""
+        self.retried = False
+        self.question = ""
+
+    def fail(self, outcome: str, detail: str = "") -> None:
+        """Say why it did not complete; the first reason stays."""
+        if self.outcome == COMPLETED:
+            self.outcome, self.detail = outcome, detail
+
+    def judge(self) -> None:
+        """What a reply that was read to its end means."""
+        reply = self.reply
+        status = reply.http.status
+        if 300 <= status < 400:
+            self.fail("redirected", f"to {reply.http.headers.get('location', 'nowhere')[:160]}; redirects are not followed")
+        elif status != 200:
+            self.fail(f"HTTP {status}", reply.message())
+        elif reply.error:
+            self.fail("error in the reply", reply.error)
+        elif not reply.times and reply.tokens != 0:
+            self.fail("no output")

@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from tonnage.bench.endpoints import find_endpoint
-from tonnage.bench.exact.schedule import Schedule
-from tonnage.bench.exact.serve import exact_server
+from tonnage.bench.exact_server import Schedule, exact_server
 from tonnage.bench.load import Question
 from tonnage.bench.measure import Observed, measure
 from tonnage.bench.prompts import prompts
-from tonnage.bench.setup import Setup
-from tonnage.bench.wire.request import parse_url, request_head
+from tonnage.bench.request import Setup, parse_url, request_head
 from tonnage.results.batches import RunWriter
 from tonnage.results.metrics import summarize
 from tonnage.results.requests import Requests

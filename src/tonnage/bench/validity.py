@@ -11,9 +11,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tonnage.bench.exchange import CANCELLED, COMPLETED
+from tonnage.bench.intervals import needed
 from tonnage.bench.measure import Observed
-from tonnage.bench.samples import needed
+from tonnage.bench.reply import CANCELLED, COMPLETED
 from tonnage.bench.steady import Steady
 from tonnage.errors import in_python, option
 from tonnage.results.metrics import Summary

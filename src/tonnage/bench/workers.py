@@ -2,6 +2,9 @@
 
 The monotonic clock is that of the machine, the same for all its processes. Request k goes to worker k mod n; a closed loop's
 clients are shared out. The record is put in the order in which requests were due.
+
+This module is the program of each of these processes, too: ``work`` takes its share, waits for the common start and leaves its run in a
+folder. The job comes pickled over standard input, since it holds the key of the server; ``Observed`` goes back in a file of the folder.
 """
 
 from __future__ import annotations
@@ -17,16 +20,16 @@ import time
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tonnage.bench.connection import tls_context
 from tonnage.bench.load import Load
-from tonnage.bench.measure import Observed
+from tonnage.bench.measure import Observed, measure
 from tonnage.bench.recorder import EXAMPLES, Tally
+from tonnage.bench.request import Setup
 from tonnage.bench.scrape import Scraper
-from tonnage.bench.setup import Setup
-from tonnage.bench.worker import READY, SEEN, Job
 from tonnage.errors import TonnageError, option
 from tonnage.results.batches import BATCH_ROWS, Batch, RunWriter, read_tokens
 from tonnage.results.store import read_run
@@ -34,6 +37,44 @@ from tonnage.results.store import read_run
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+READY = "ready"
+SEEN = "seen.pickle"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What one worker does.
+
+    Attributes:
+        setup: the server and the prompts, with the worker's own place among all.
+        load: its share.
+        folder: where its run and what was seen of it go.
+    """
+
+    setup: Setup
+    load: Load
+    folder: Path
+
+
+def work(job: Job) -> None:
+    """Do the job; the common start comes as a line of standard input once "ready" was printed."""
+
+    def gate() -> int:
+        print(READY, flush=True)
+        return int(sys.stdin.buffer.readline())
+
+    setup = replace(job.setup, tls=tls_context(job.setup.ca_file) if job.setup.target.tls else None)
+    writer = RunWriter(job.folder / "run")
+    try:
+        observed = measure(setup, job.load, writer, gate=gate)
+        writer.finish()
+        writer.close(scenario={}, summary={}, provenance={}, run={})
+    finally:
+        writer.discard()
+    (job.folder / SEEN).write_bytes(pickle.dumps(observed))
+
 
 AHEAD_NS = 50_000_000
 """From the last worker's being ready to the common start."""
@@ -94,7 +135,7 @@ def _start(setup: Setup, load: Load, folder: Path, place: int) -> subprocess.Pop
     folder.mkdir()
     here = str(Path(__file__).parents[2])
     paths = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [sys.executable, "-m", "tonnage.bench.worker"]
+    command = [sys.executable, "-m", "tonnage.bench.workers"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": paths})
     warmup = -(-setup.warmup // setup.workers)
     mine = replace(setup, tls=None, first=place, step=setup.workers, warmup=warmup)
@@ -193,3 +234,7 @@ def _add(total: Tally, part: Tally) -> None:
     for name in ("shared", "finished", "tokens", "events", "isl_off", "osl_off", "isl_extra", "prompt_counts"):
         setattr(total, name, getattr(total, name) + getattr(part, name))
     total.examples = [*total.examples, *part.examples][:EXAMPLES]
+
+
+if __name__ == "__main__":
+    work(pickle.load(sys.stdin.buffer))

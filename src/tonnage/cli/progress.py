@@ -12,10 +12,9 @@ from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from tonnage.bench.client import Client
-from tonnage.bench.conductor import Conductor
-from tonnage.bench.exchange import COMPLETED, Exchange
-from tonnage.bench.talk_conductor import TalkConductor
-from tonnage.bench.token_times import TokenTimes
+from tonnage.bench.conductor import Conductor, TalkConductor
+from tonnage.bench.recorder import TokenTimes
+from tonnage.bench.reply import COMPLETED, Exchange
 from tonnage.units import format_duration
 
 if TYPE_CHECKING:

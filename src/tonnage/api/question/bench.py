@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING, Any
 from tonnage.api.question.arguments import Many, lengths_of, rates, seed_of, whole_numbers
 from tonnage.api.question.loads import recording_from
 from tonnage.bench.benchmark import Wanted
-from tonnage.bench.conversation_file import read_conversations
+from tonnage.bench.connection import tls_context
+from tonnage.bench.conversations import read_conversations
 from tonnage.bench.endpoints import find_endpoint
 from tonnage.bench.load import PATTERNS, Question, Talk
-from tonnage.bench.nvml import Nvml
-from tonnage.bench.prompt_file import FilePrompts, read_prompts
-from tonnage.bench.prompts import CHARACTERS_PER_TOKEN, Prompts, TokenizerFile, prompts
-from tonnage.bench.scrape import fetch, samples
-from tonnage.bench.setup import Setup
-from tonnage.bench.tls import tls_context
+from tonnage.bench.prompts import CHARACTERS_PER_TOKEN, FilePrompts, Prompts, TokenizerFile, prompts, read_prompts
+from tonnage.bench.request import Setup, Target, parse_url, request_head
+from tonnage.bench.scrape import Nvml, fetch, samples
 from tonnage.bench.validity import ERROR_RATE, PERCENTILES
-from tonnage.bench.wire.request import Target, parse_url, request_head
 from tonnage.errors import InputError, UnknownName, option
 from tonnage.formats.tool_format import check_export
 from tonnage.spec.deployment import METRICS, Slo, parse_limit

@@ -14,7 +14,7 @@ from tonnage.errors import InputError, InputErrors, UnknownName, option
 from tonnage.spec.typed_values import FORBID, parse_yaml, read_as
 
 if TYPE_CHECKING:
-    from tonnage.bench.wire.request import Target
+    from tonnage.bench.request import Target
     from tonnage.gateway.settings import Settings
     from tonnage.plan.candidate import Candidate
 
@@ -111,7 +111,7 @@ def _planned(
 
 def _backend(text: str) -> tuple[Target, float]:
     """An address and its weight."""
-    from tonnage.bench.wire.request import parse_url
+    from tonnage.bench.request import parse_url
 
     where = option("backend")
     url, equals, weight = text.partition("=")

@@ -1,0 +1,369 @@
+"""The kinds of endpoint that can be measured: a request's body out, and what one document of the reply says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypedDict, TypeGuard
+from urllib.parse import quote
+
+from tonnage.errors import InputError, UnknownName, option
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """What one document says: an event of a stream, or a whole reply.
+
+    Attributes:
+        text: output that it carries: content, reasoning, a refusal, or the name and arguments of a tool call.
+        tokens: output tokens of the reply so far, as the server counts them; -1 where it does not say.
+        prompt: prompt tokens, likewise.
+        cached: prompt tokens that the server found in its cache; -1 where it does not say.
+        finished: whether it ends the output.
+        error: the server's message, where the document is an error; "" otherwise.
+    """
+
+    text: str = ""
+    tokens: int = -1
+    prompt: int = -1
+    cached: int = -1
+    finished: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One kind of endpoint of one model.
+
+    Attributes:
+        model: the name that the server knows the model by.
+        streaming: whether the reply is asked for as a stream.
+        pinned: whether the output is held at its length by ``min_tokens`` and ``ignore_eos``, which engines know
+            and hosted services refuse.
+        extra: further fields of every request's body.
+    """
+
+    kind: ClassVar[str] = ""
+    """Its name on the command line."""
+
+    model: str
+    streaming: bool = True
+    pinned: bool = True
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """The path below the server's URL."""
+        raise NotImplementedError
+
+    def body(self, prompt: str, osl: int) -> dict[str, Any]:
+        """The body of a request for ``osl`` output tokens, before ``extra``."""
+        raise NotImplementedError
+
+    def talk(self, history: Sequence[tuple[str, str]], prompt: str, osl: int) -> dict[str, Any]:
+        """The body of one turn of a conversation, before ``extra``.
+
+        Args:
+            history: the questions so far, each with its answer.
+            prompt: the next question.
+            osl: output tokens.
+
+        Raises:
+            InputError: an endpoint without conversations.
+        """
+        raise InputError(f"{option('endpoint_type')}: {self.kind} holds no conversations; use chat, responses or completions")
+
+    def event(self, document: dict[str, Any]) -> Delta:
+        """What one event of a stream says."""
+        raise NotImplementedError
+
+    def whole(self, document: dict[str, Any]) -> Delta:
+        """What a reply says that is not a stream."""
+        raise NotImplementedError
+
+
+def messages(history: Sequence[tuple[str, str]], prompt: str) -> list[dict[str, str]]:
+    """A conversation as OpenAI's messages."""
+    turns = [{"role": role, "content": text} for pair in history for role, text in zip(("user", "assistant"), pair, strict=True)]
+    return [*turns, {"role": "user", "content": prompt}]
+
+
+class Usage(TypedDict, total=False):
+    """The counts of a ``Delta``, as far as a document says them."""
+
+    tokens: int
+    prompt: int
+    cached: int
+
+
+def usage_of(document: dict[str, Any]) -> Usage:
+    """The counts of a document's "usage"; empty where it has none."""
+    found = Usage()
+    usage = document.get("usage")
+    if not isinstance(usage, dict):
+        return found
+    prompt = usage.get("prompt_tokens", usage.get("input_tokens"))
+    output = usage.get("completion_tokens", usage.get("output_tokens"))
+    details = usage.get("prompt_tokens_details", usage.get("input_tokens_details"))
+    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    if _is_count(prompt):
+        found["prompt"] = prompt
+    if _is_count(output):
+        found["tokens"] = output
+    if _is_count(cached):
+        found["cached"] = cached
+    return found
+
+
+def _is_count(value: Any) -> TypeGuard[int]:
+    return isinstance(value, int) and 0 <= value < 2**40
+
+
+def error_of(document: dict[str, Any]) -> str:
+    """The message of a document that is an error; "" where it is none."""
+    error = document.get("error")
+    if error is None and document.get("object") != "error":
+        return ""
+    message = error.get("message", error) if isinstance(error, dict) else error or document.get("message")
+    return " ".join(str(message or "an error without a message").split())[:200]
+
+
+def joined(*parts: Any) -> str:
+    """The parts that are text, one behind the other."""
+    return "".join(part for part in parts if isinstance(part, str))
+
+
+# OpenAI's chat completions, as vLLM, SGLang, TensorRT-LLM, NIM and hosted services speak them.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chat(Endpoint):
+    """``POST /v1/chat/completions``: the prompt is one message of the user."""
+
+    kind = "chat"
+
+    @property
+    def path(self) -> str:
+        """``/v1/chat/completions``."""
+        return "/v1/chat/completions"
+
+    def body(self, prompt: str, osl: int) -> dict[str, Any]:
+        """One user message, the length, and usage in the last event of a stream."""
+        return {
+            "model": self.model,
+            "messages": [{"role": "user", "content": prompt}],
+            "max_tokens": osl,
+            **({"min_tokens": osl, "ignore_eos": True} if self.pinned else {}),
+            **({"stream": True, "stream_options": {"include_usage": True}} if self.streaming else {}),
+        }
+
+    def talk(self, history: Sequence[tuple[str, str]], prompt: str, osl: int) -> dict[str, Any]:
+        """The conversation so far as messages, and the next question."""
+        return {**self.body(prompt, osl), "messages": messages(history, prompt)}
+
+    def event(self, document: dict[str, Any]) -> Delta:
+        """Content, reasoning, refusals and tool calls of every choice; a role alone is no output."""
+        return _delta(document, "delta")
+
+    def whole(self, document: dict[str, Any]) -> Delta:
+        """The message of every choice."""
+        return _delta(document, "message")
+
+
+def _delta(document: dict[str, Any], name: str) -> Delta:
+    text, finished = "", False
+    for choice in document.get("choices") or ():
+        part = choice.get(name) or {}
+        text += joined(part.get("reasoning_content") or part.get("reasoning"), part.get("content"), part.get("refusal"))
+        for call in part.get("tool_calls") or ():
+            function = call.get("function") or {}
+            text += joined(function.get("name"), function.get("arguments"))
+        finished = finished or choice.get("finish_reason") is not None
+    return Delta(text=text, finished=finished, error=error_of(document), **usage_of(document))
+
+
+# OpenAI's text completions.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completions(Endpoint):
+    """``POST /v1/completions``: the prompt is plain text, and no template is added to it."""
+
+    kind = "completions"
+
+    @property
+    def path(self) -> str:
+        """``/v1/completions``."""
+        return "/v1/completions"
+
+    def body(self, prompt: str, osl: int) -> dict[str, Any]:
+        """The prompt, the length, and usage in the last event of a stream."""
+        return {
+            "model": self.model,
+            "prompt": prompt,
+            "max_tokens": osl,
+            **({"min_tokens": osl, "ignore_eos": True} if self.pinned else {}),
+            **({"stream": True, "stream_options": {"include_usage": True}} if self.streaming else {}),
+        }
+
+    def talk(self, history: Sequence[tuple[str, str]], prompt: str, osl: int) -> dict[str, Any]:
+        """Everything that was history, a line each, and the next question."""
+        return self.body("\n".join([*(part for pair in history for part in pair), prompt]), osl)
+
+    def event(self, document: dict[str, Any]) -> Delta:
+        """The text of every choice."""
+        choices = document.get("choices") or ()
+        text = joined(*(choice.get("text") for choice in choices))
+        finished = any(choice.get("finish_reason") is not None for choice in choices)
+        return Delta(text=text, finished=finished, error=error_of(document), **usage_of(document))
+
+    def whole(self, document: dict[str, Any]) -> Delta:
+        """The same shape as an event."""
+        return self.event(document)
+
+
+# OpenAI's responses: a stream of typed events.
+
+
+_OUTPUT = frozenset(
+    (
+        "response.output_text.delta",
+        "response.reasoning_text.delta",
+        "response.reasoning_summary_text.delta",
+        "response.refusal.delta",
+        "response.function_call_arguments.delta",
+    )
+)
+_ENDS = frozenset(("response.completed", "response.incomplete", "response.failed"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Responses(Endpoint):
+    """``POST /v1/responses``: the output comes as ``response.output_text.delta`` and its relatives."""
+
+    kind = "responses"
+
+    @property
+    def path(self) -> str:
+        """``/v1/responses``."""
+        return "/v1/responses"
+
+    def body(self, prompt: str, osl: int) -> dict[str, Any]:
+        """The input and the length."""
+        return {
+            "model": self.model,
+            "input": prompt,
+            "max_output_tokens": osl,
+            **({"min_tokens": osl, "ignore_eos": True} if self.pinned else {}),
+            **({"stream": True} if self.streaming else {}),
+        }
+
+    def talk(self, history: Sequence[tuple[str, str]], prompt: str, osl: int) -> dict[str, Any]:
+        """The conversation so far as messages, and the next question."""
+        return {**self.body(prompt, osl), "input": messages(history, prompt)}
+
+    def event(self, document: dict[str, Any]) -> Delta:
+        """The delta of an output event, or what the last event says of the whole."""
+        kind = document.get("type")
+        if kind in _OUTPUT:
+            return Delta(text=joined(document.get("delta")))
+        if kind in _ENDS:
+            response = document.get("response") or {}
+            return Delta(finished=True, error=error_of(response), **usage_of(response))
+        if kind == "error":
+            return Delta(error=error_of({"error": document.get("error") or document.get("message") or "an error without a message"}))
+        return Delta(error=error_of(document))
+
+    def whole(self, document: dict[str, Any]) -> Delta:
+        """The texts of every item of the output."""
+        text = ""
+        for item in document.get("output") or ():
+            parts = item.get("content") or ()
+            text += joined(item.get("arguments"), *(part.get("text") or part.get("refusal") for part in parts))
+        return Delta(text=text, finished=True, error=error_of(document), **usage_of(document))
+
+
+# OpenAI's embeddings: one reply, no output tokens.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embeddings(Endpoint):
+    """``POST /v1/embeddings``: the reply has no tokens, so that only its end-to-end latency means something."""
+
+    kind = "embeddings"
+
+    @property
+    def path(self) -> str:
+        """``/v1/embeddings``."""
+        return "/v1/embeddings"
+
+    def body(self, prompt: str, osl: int) -> dict[str, Any]:
+        """The text to embed."""
+        return {"model": self.model, "input": prompt}
+
+    def event(self, document: dict[str, Any]) -> Delta:
+        """The same as a whole reply: embeddings are not streamed."""
+        return self.whole(document)
+
+    def whole(self, document: dict[str, Any]) -> Delta:
+        """Whether there is a vector, and the usage; the server counts no output tokens."""
+        error = error_of(document)
+        if not error and not document.get("data"):
+            error = "a reply without an embedding"
+        return Delta(finished=True, error=error, tokens=0, prompt=usage_of(document).get("prompt", -1))
+
+
+# Triton's and KServe's generate extension of the v2 protocol, as the TensorRT-LLM and vLLM backends serve it.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generate(Endpoint):
+    """``POST /v2/models/MODEL/generate_stream``, or ``generate`` where the reply is not streamed.
+
+    The protocol carries no usage and no ``[DONE]``: tokens are counted from the text, and the reply ends with the stream.
+    """
+
+    kind = "generate"
+
+    @property
+    def path(self) -> str:
+        """``/v2/models/MODEL/generate_stream`` or ``/v2/models/MODEL/generate``."""
+        return f"/v2/models/{quote(self.model, safe='')}/{'generate_stream' if self.streaming else 'generate'}"
+
+    def body(self, prompt: str, osl: int) -> dict[str, Any]:
+        """Inputs by the names that both backends know; ``min_length`` is what TensorRT-LLM calls the least output."""
+        return {
+            "text_input": prompt,
+            "max_tokens": osl,
+            **({"min_length": osl} if self.pinned else {}),
+            **({"stream": True} if self.streaming else {}),
+        }
+
+    def event(self, document: dict[str, Any]) -> Delta:
+        """The text of ``text_output``."""
+        output = document.get("text_output")
+        parts = output if isinstance(output, list) else (output,)
+        return Delta(text=joined(*parts), error=error_of(document))
+
+    def whole(self, document: dict[str, Any]) -> Delta:
+        """The same shape as an event."""
+        return self.event(document)
+
+
+__all__ = ["KINDS", "Delta", "Endpoint", "find_endpoint"]
+
+KINDS: dict[str, type[Endpoint]] = {kind.kind: kind for kind in (Chat, Completions, Responses, Embeddings, Generate)}
+
+
+def find_endpoint(kind: str, *, model: str, streaming: bool = True, pinned: bool = True, extra: dict[str, Any] | None = None) -> Endpoint:
+    """An endpoint by the name of its kind.
+
+    Raises:
+        UnknownName: no kind of that name.
+        InputError: a stream of embeddings.
+    """
+    if kind not in KINDS:
+        raise UnknownName("endpoint type", kind, KINDS)
+    if kind == "embeddings" and streaming:
+        raise InputError(f"{option('streaming')}: embeddings come in one reply; switch streaming off")
+    return KINDS[kind](model=model, streaming=streaming, pinned=pinned, extra=extra or {})
