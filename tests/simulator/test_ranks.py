@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage import api
-from tonnage.simulator.ranks import rank_traces
+from tonnage.simulator.spec import rank_traces
 from tonnage.spec.workload import ClosedLoop, Lengths, OpenLoop, Workload
 
 

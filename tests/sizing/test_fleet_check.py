@@ -11,7 +11,7 @@ from tonnage.plan.limit import Breach, Limit
 from tonnage.report.plans.confidence import fleet_check_text
 from tonnage.report.plans.fleet import routers_text
 from tonnage.results.metrics import Latencies, summarize
-from tonnage.simulator.ranks import pooled, split_trace
+from tonnage.simulator.spec import pooled, split_trace
 from tonnage.sizing.loads.fleet_check import check, fleet_seen
 from tonnage.sizing.loads.runs import Runs
 from tonnage.sizing.planner import size

@@ -31,7 +31,7 @@ PRIOR_WEIGHT = 2.0
 """The weight of a term's distance from its start value, which counts in spreads, in every stage of the fit."""
 
 STATIC, NIM, CURRENT = "tensorrt-llm-0.9", "nim-2024", "tensorrt-llm-0.15"
-"""The groups of engine terms that the first stage fits (``EngineSpec.coefficients``)."""
+"""The groups of engine terms that the first stage fits (``EnginePreset.coefficients``)."""
 
 SHARED: dict[str, Prior] = {
     "norm": (1.5, 0.3),

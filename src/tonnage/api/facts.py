@@ -9,7 +9,7 @@ from tonnage.api.question.arguments import whole_numbers, with_signature
 from tonnage.api.question.deployment import deployment_of
 from tonnage.errors import InputError, option
 from tonnage.spec.catalog import find_gpu, find_model
-from tonnage.spec.engine import EngineSpec
+from tonnage.spec.engine import EnginePreset
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.model import Model
 from tonnage.spec.workload import Lengths
@@ -183,7 +183,7 @@ def catalog(text: str = "") -> dict[str, list[dict[str, Any]]]:
 
     kinds = ("models", "checkpoints", "gpus", "systems", "engines", "prices", "quality")
     found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
-    shelves = {Model: "models", Gpu: "gpus", System: "systems", EngineSpec: "engines"}
+    shelves = {Model: "models", Gpu: "gpus", System: "systems", EnginePreset: "engines"}
     entries = [entry for entry in search("") if shelves[type(entry)] == text] if text in found else search(text)
     if text in ("", "quality"):
         found["quality"] = [asdict(score) for score in listed_scores()]

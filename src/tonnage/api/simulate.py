@@ -138,18 +138,11 @@ def loop_asked(scenario: ScenarioLike = None, **asked: Unpack[SimulateArguments]
 
 def _shared_fleet(asks: Simulation, workload: Workload) -> Requests:
     """Instances with prefix caches."""
-    from tonnage.perf.memory import memory_plan
-    from tonnage.perf.terms import step_model
-    from tonnage.simulator import reference
     from tonnage.simulator.shared_fleet import simulate_shared_fleet
-    from tonnage.simulator.simulate import caching_knobs
+    from tonnage.simulator.spec import spec_of
 
-    d, trace = asks.deployment, workload.trace(asks.seed)
-    memory, step, knobs, context = memory_plan(d), step_model(d), caching_knobs(d), d.model.max_context
-    engines = [
-        reference.Engine(step, knobs, memory.blocks, windows=memory.windows, max_context=context, contents=trace.contents, tiers=asks.tiers)
-        for _ in range(asks.instances)
-    ]
+    spec, trace = spec_of(asks.deployment), workload.trace(asks.seed)
+    engines = [spec.plain_engine(contents=trace.contents, tiers=asks.tiers) for _ in range(asks.instances)]
     return simulate_shared_fleet(trace, engines, asks.router, seed=asks.seed).requests
 
 
@@ -188,15 +181,13 @@ def _fleets(asks: Simulation, progress: Progress | None) -> Iterator[SimulatedRu
 
 def _served(asks: Simulation, workload: Workload, *, plain: bool) -> Routed:
     """A load on all instances; ``plain`` where the reference serves it, which needs no compiler."""
-    from tonnage.simulator import reference
-    from tonnage.simulator.engine import Engine
     from tonnage.simulator.fleet import simulate_fleet
     from tonnage.simulator.routed import simulate_routed
 
     trace = workload.trace(asks.seed)
     if plain:
-        return simulate_fleet(trace, _engines(asks, reference.Engine), asks.router, seed=asks.seed)
-    return simulate_routed(trace, _engines(asks, Engine), asks.router, seed=asks.seed, changes=_changes(asks, trace))
+        return simulate_fleet(trace, _engines(asks, plain=True), asks.router, seed=asks.seed)
+    return simulate_routed(trace, _engines(asks), asks.router, seed=asks.seed, changes=_changes(asks, trace))
 
 
 def _equal_lengths(asks: Simulation, workload: Workload, record: Requests, *, plain: bool) -> EqualLengths | None:
@@ -221,17 +212,16 @@ def _equal_lengths(asks: Simulation, workload: Workload, record: Requests, *, pl
     return EqualLengths(share=VARIED, requests=count, ttft_p95_ms=seen, varied_ttft_p95_ms=varied)
 
 
-def _engines(asks: Simulation, kind: Any) -> list[Any]:
+def _engines(asks: Simulation, *, plain: bool = False) -> list[Any]:
     """The engines of a fleet: for each setting that its seasons have, one of each instance."""
-    from tonnage.perf.memory import memory_plan
-    from tonnage.perf.terms import step_model
+    from tonnage.simulator.spec import spec_of
 
     seasons, d = asks.seasons, asks.deployment
     settings = [(d, d.model.max_context)] if seasons is None else list(zip(seasons.deployments, seasons.contexts, strict=True))
     found = []
     for one, context in settings:
-        memory, step = memory_plan(one), step_model(one)
-        found += [kind(step, one.knobs, memory.blocks, windows=memory.windows, max_context=context) for _ in range(asks.instances)]
+        spec = replace(spec_of(one), max_context=context)
+        found += [spec.plain_engine() if plain else spec.engine() for _ in range(asks.instances)]
     return found
 
 

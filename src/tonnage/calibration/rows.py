@@ -19,7 +19,7 @@ from tonnage.perf.terms import coefficients, resolve
 from tonnage.perf.vectorised_step import Steps, batch_seconds, context_seconds, launched_alone, prefill_seconds, step_seconds
 from tonnage.results.requests import COMPLETED
 from tonnage.simulator import steps as record
-from tonnage.simulator.kernel import run_recorded
+from tonnage.simulator.spec import engine_spec
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.workload import Workload
@@ -225,9 +225,8 @@ class LoadedRows:
             load = self.workload(i, model, turnaround_s=engine["turnaround_s"])
             trace, model = load.trace(SEED), model.in_process if load.queued else model
             window = -1 if point.window_s is None else to_ps(point.window_s)
-            run, log = run_recorded(
-                trace, model, point.deployment.knobs, memory.blocks, windows=memory.windows, most_steps=MOST_STEPS, window_ps=window
-            )
+            spec = engine_spec(point.deployment, model, point.deployment.knobs, memory)
+            run, log = spec.recorded(trace, most_steps=MOST_STEPS, window_ps=window)
             return gather(run, log, reported_metrics(run))
 
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tonnage.errors import InputError, option
 from tonnage.spec.catalog import find_engine, find_model
 from tonnage.spec.catalog.checkpoints import HALF, Checkpoint, find_checkpoints, find_maker, reads
-from tonnage.spec.engine import EngineSpec
+from tonnage.spec.engine import EnginePreset
 from tonnage.spec.precision import SPARSE, Precision, find_precision
 
 FOLDER = "/models"
@@ -63,7 +63,7 @@ def loading(model: str, precision: str, engine: str, *, vendor: str = "NVIDIA", 
     return _made_at_start(model, wanted, spec) or _made_first(model, wanted, spec)
 
 
-def published(model: str, wanted: Precision, engine: EngineSpec, vendor: str = "NVIDIA") -> Checkpoint | None:
+def published(model: str, wanted: Precision, engine: EnginePreset, vendor: str = "NVIDIA") -> Checkpoint | None:
     """The published checkpoint of a model in a number format that an engine reads; None if none is known.
 
     A checkpoint in exactly the plan's format is preferred; one that keeps other matrices wider or narrower is the second choice. For
@@ -91,7 +91,7 @@ def _of_published(found: Checkpoint, wanted: Precision) -> str:
     return " ".join(told)
 
 
-def _made_at_start(model: str, wanted: Precision, engine: EngineSpec) -> Loading | None:
+def _made_at_start(model: str, wanted: Precision, engine: EnginePreset) -> Loading | None:
     """The 16-bit checkpoint, with the arguments that make the engine quantise it; None if the engine cannot."""
     words = () if engine.launch is None else engine.launch.quantizing(wanted.weights)
     if not words or (wanted.experts_only and not find_model(model).is_moe):
@@ -109,7 +109,7 @@ def _made_at_start(model: str, wanted: Precision, engine: EngineSpec) -> Loading
     return Loading(checkpoint=name, told=told, words=words)
 
 
-def _made_first(model: str, wanted: Precision, engine: EngineSpec) -> Loading:
+def _made_first(model: str, wanted: Precision, engine: EnginePreset) -> Loading:
     """A folder, with the command that creates the checkpoint in it."""
     folder = _folder(model, wanted.weights)
     told = f"The engine loads the folder `{folder}`: no published {wanted.weights} checkpoint of {model} is known that {engine.name} reads."

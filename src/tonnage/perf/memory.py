@@ -97,7 +97,7 @@ def weight_bytes(deployment: Deployment) -> int:
     Attention and MLP matrices are in the weight format; with a format for experts only, all matrices but those of experts are in 16
     bits, or in FP8 (``Precision.rest_bits``). Routed experts are split over all GPUs, the other matrices over the GPUs of an attention
     rank. Embedding, output head and router are in 16 bits. The router is on every GPU, and so is the embedding table where the engine
-    replicates it (``EngineSpec.replicated_embedding``); the head is always split.
+    replicates it (``EnginePreset.replicated_embedding``); the head is always split.
     """
     model, precision, tp = deployment.model, deployment.precision, deployment.parallelism.tp
     narrow, wide = matrix_weights(model, precision)

@@ -23,7 +23,7 @@ class Fleet:
             instances: one or more; with attention ranks each of them, those of one instance side by side.
             router: a name of ``simulator.router.ROUTERS``.
             seed: of the router's random choices.
-            ranks: attention ranks of an instance; as in the simulator (``simulator.ranks``), requests go to them in turn.
+            ranks: attention ranks of an instance; as in the simulator (``simulator.spec``), requests go to them in turn.
         """
         self.instances = tuple(instances)
         self._groups = [[one.member for one in self.instances[at : at + ranks]] for at in range(0, len(self.instances), ranks)]

@@ -6,18 +6,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.perf.memory import MemoryPlan, memory_plan
-from tonnage.perf.terms import step_model
-from tonnage.simulator.engine import Engine
 from tonnage.simulator.pools import KvLink, check_pools, simulate_pools
 from tonnage.simulator.request import RECEIVING
 from tonnage.simulator.router import DEFAULT_ROUTER
+from tonnage.simulator.spec import EngineSpec, spec_of
 from tonnage.spec.catalog import system_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tonnage.perf.step import StepModel
     from tonnage.results.requests import Requests
+    from tonnage.simulator.engine import Engine
     from tonnage.spec.deployment import Deployment, EngineKnobs
     from tonnage.spec.hardware import Gpu
     from tonnage.spec.workload import Trace
@@ -79,21 +78,11 @@ def simulate_disaggregated(plan: Disaggregated, trace: Trace, *, plain: bool = F
         DoesNotFit: the weights exceed the memory.
         InputError: a trace or knobs that cannot be run.
     """
-    decode, sides = decode_worker(plan.decode), (memory_plan(plan.prefill), memory_plan(decode_worker(plan.decode)))
-    first, second = (
-        engines(
-            step_model(deployment),
-            deployment.knobs,
-            memory,
-            instances * deployment.parallelism.dp,
-            max_context=deployment.model.max_context,
-            inside=deployment is decode,
-            plain=plain,
-        )
-        for deployment, memory, instances in zip(
-            (plan.prefill, decode), sides, (plan.prefill_instances, plan.decode_instances), strict=True
-        )
-    )
+    decode = decode_worker(plan.decode)
+    sides = memory_plan(plan.prefill), memory_plan(decode)
+    counts = plan.prefill_instances * plan.prefill.parallelism.dp, plan.decode_instances * decode.parallelism.dp
+    first = pool_engines(spec_of(plan.prefill), counts[0], plain=plain)
+    second = pool_engines(spec_of(decode), counts[1], inside=True, plain=plain)
     link = link_between(*sides, bytes_s=plan.bytes_s, latency_s=plan.latency_s, overlap=plan.overlap)
     return (simulate_pools if plain else pooled_record)(trace, first, second, link, router)
 
@@ -143,13 +132,8 @@ def decode_knobs(knobs: EngineKnobs) -> EngineKnobs:
     return replace(knobs, scheduler=rules, chunked_prefill=True, receive_interval=1)
 
 
-def engines(
-    step: StepModel, knobs: EngineKnobs, memory: MemoryPlan, count: int, *, max_context: int = 0, inside: bool = False, plain: bool = False
-) -> list[Any]:
+def pool_engines(spec: EngineSpec, count: int, *, inside: bool = False, plain: bool = False) -> list[Any]:
     """The engines of a pool; those that get requests ``inside``, from other engines, are reached without a front end."""
-    from tonnage.simulator import reference
-
-    kind: Any = reference.Engine if plain else Engine
-    step = replace(step, frontend_s=0.0) if inside else step
-    more: dict[str, Any] = {"ends_only": True} if inside and not plain else {}
-    return [kind(step, knobs, memory.blocks, windows=memory.windows, max_context=max_context, seed=place, **more) for place in range(count)]
+    if inside:
+        spec = replace(spec, step=replace(spec.step, frontend_s=0.0))
+    return [spec.plain_engine(seed=place) if plain else spec.engine(seed=place, ends_only=inside) for place in range(count)]

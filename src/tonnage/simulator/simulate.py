@@ -9,19 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tonnage.perf.memory import memory_plan
-from tonnage.perf.terms import step_model
-from tonnage.simulator.kernel import is_compiled, run_recorded, warm_up
-from tonnage.simulator.kernel.build import check_engine
+from tonnage.simulator.kernel import is_compiled, warm_up
 from tonnage.simulator.kernel.compiled import drive_ranked, drive_shared
 from tonnage.simulator.ranked import is_for_reference
-from tonnage.simulator.ranks import pooled, rank_traces
-from tonnage.simulator.reference import run_reference
+from tonnage.simulator.spec import rank_traces, spec_of
 from tonnage.simulator.steps import StepRecord
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.workload import ClosedLoop, TraceArrivals
@@ -31,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from tonnage.results.requests import Requests
-    from tonnage.spec.deployment import Deployment, EngineKnobs
+    from tonnage.spec.deployment import Deployment
     from tonnage.spec.workload import Workload
 
 Point = tuple["Deployment", "Workload"]
@@ -98,7 +93,7 @@ def simulate_many(
     if answers_soon(points):
         found = []
         for done, point in enumerate(points, 1):
-            found.append(_plainly(point, seed, window_s, tiers))
+            found.append(_one(point, seed, window_s, tiers, None))
             if progress is not None:
                 progress(done, len(points), _name(point[1]))
         return found
@@ -107,7 +102,7 @@ def simulate_many(
     stop = np.zeros(1, np.int64)
     pool = ThreadPoolExecutor(max_workers=workers or min(len(points), os.cpu_count() or 1) or 1)
     try:
-        futures = [pool.submit(_one, point, seed, window_s, stop, tiers) for point in points]
+        futures = [pool.submit(_one, point, seed, window_s, tiers, stop) for point in points]
         _watch(futures, points, progress)
         return [future.result() for future in futures]
     finally:
@@ -155,33 +150,6 @@ def _is_plain(point: Point) -> bool:
     return is_for_reference(deployment.knobs, drafted=deployment.speculation is not None, shares=workload.shares)
 
 
-def caching_knobs(deployment: Deployment) -> EngineKnobs:
-    """The knobs of an engine, without a prefix cache for a model whose states of a sequence are no blocks of tokens."""
-    knobs = deployment.knobs
-    return replace(knobs, prefix_caching=False) if memory_plan(deployment).state_bytes else knobs
-
-
-def _plainly(point: Point, seed: int, window_s: float | None, tiers: Sequence[Tier]) -> Requests:
-    """One point by the reference, which gives the same record."""
-    deployment, workload = point
-    memory, ranks, knobs, step = memory_plan(deployment), deployment.parallelism.dp, caching_knobs(deployment), step_model(deployment)
-    check_engine(step, knobs, memory.blocks)
-    parts = [
-        run_reference(
-            trace,
-            step,
-            knobs,
-            memory.blocks,
-            windows=memory.windows,
-            window_ps=-1 if window_s is None else to_ps(window_s),
-            max_context=deployment.model.max_context,
-            tiers=tiers,
-        ).requests
-        for trace in rank_traces(workload.trace(seed), ranks)
-    ]
-    return parts[0] if ranks == 1 else pooled(parts)
-
-
 def simulate_recorded(
     deployment: Deployment, workload: Workload, *, seed: int, most_steps: int, window_s: float | None = None
 ) -> tuple[Requests, StepRecord]:
@@ -189,40 +157,19 @@ def simulate_recorded(
 
     Of an instance with attention ranks, the first rank and its requests.
     """
-    memory = memory_plan(deployment)
-    return run_recorded(
-        rank_traces(workload.trace(seed), deployment.parallelism.dp)[0],
-        step_model(deployment),
-        caching_knobs(deployment),
-        memory.blocks,
-        most_steps=most_steps,
-        windows=memory.windows,
-        window_ps=-1 if window_s is None else to_ps(window_s),
-        max_context=deployment.model.max_context,
-    )
+    spec = spec_of(deployment)
+    return spec.recorded(rank_traces(workload.trace(seed), spec.ranks)[0], most_steps=most_steps, window_ps=_window_ps(window_s))
 
 
-def _one(point: Point, seed: int, window_s: float | None, stop: NDArray[np.int64], tiers: Sequence[Tier]) -> Requests:
-    if _is_plain(point):
-        return _plainly(point, seed, window_s, tiers)
+def _one(point: Point, seed: int, window_s: float | None, tiers: Sequence[Tier], stop: NDArray[np.int64] | None) -> Requests:
+    """One point; without ``stop`` by the reference, which gives the same record."""
     deployment, workload = point
-    memory, ranks = memory_plan(deployment), deployment.parallelism.dp
-    parts = [
-        run_recorded(
-            trace,
-            step_model(deployment),
-            caching_knobs(deployment),
-            memory.blocks,
-            most_steps=0,
-            windows=memory.windows,
-            window_ps=-1 if window_s is None else to_ps(window_s),
-            max_context=deployment.model.max_context,
-            stop=stop,
-            tiers=tiers,
-        )[0]
-        for trace in rank_traces(workload.trace(seed), ranks)
-    ]
-    return parts[0] if ranks == 1 else pooled(parts)
+    plain = stop is None or _is_plain(point)
+    return spec_of(deployment, tiers=tiers).run(workload.trace(seed), window_ps=_window_ps(window_s), plain=plain, stop=stop)
+
+
+def _window_ps(window_s: float | None) -> int:
+    return -1 if window_s is None else to_ps(window_s)
 
 
 def _watch(futures: list[Future[Requests]], points: Sequence[Point], progress: Progress | None) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tonnage.perf.memory import memory_plan
-from tonnage.perf.terms import step_model
 from tonnage.results.timeline import BLOCKS, DECODE, NOTHING, PREFILL, SLOTS, TOKENS, WAITING, Held, Timeline, TimelineStep
-from tonnage.simulator.ranks import rank_traces
 from tonnage.simulator.reference.clients import Clients
 from tonnage.simulator.reference.engine import Engine
+from tonnage.simulator.spec import rank_traces, spec_of
 from tonnage.units import PS_PER_S, to_ps
 
 if TYPE_CHECKING:
@@ -100,21 +98,22 @@ def simulate_timeline(
         DoesNotFit: the weights exceed the memory.
         InputError: a workload or knobs that cannot be run.
     """
-    memory = memory_plan(deployment)
-    trace = rank_traces(workload.trace(seed), deployment.parallelism.dp)[0]
+    spec = spec_of(deployment)
+    trace = rank_traces(workload.trace(seed), spec.ranks)[0]
     clients: list[Clients] = []
 
     def told(*what: int) -> None:
         clients[0].answer(*what)
 
     engine = _Recorded(
-        step_model(deployment),
-        deployment.knobs,
-        memory.blocks,
-        windows=memory.windows,
+        spec.step,
+        spec.knobs,
+        spec.blocks,
+        windows=spec.windows,
         window_ps=-1 if window_s is None else to_ps(window_s),
-        max_context=deployment.model.max_context,
+        max_context=spec.max_context,
         seed=trace.seed,
+        contents=trace.contents,
         answer=told,
         most=most_steps,
     )

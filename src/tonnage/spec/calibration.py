@@ -61,7 +61,7 @@ class Calibration:
     """Factors on the terms of one engine preset, or terms in their place, measured on one GPU.
 
     Attributes:
-        preset: the fitted preset that they multiply (``EngineSpec.coefficients``).
+        preset: the fitted preset that they multiply (``EnginePreset.coefficients``).
         gpu: catalog id of the measured GPU; factors on its efficiencies hold for it alone.
         multipliers: pairs of a term of ``MULTIPLIERS`` and its factor; terms that are absent stay as shipped.
         terms: pairs of a term of ``OWN_TERMS`` and its value, which stand in place of the shipped ones on the measured GPU; empty

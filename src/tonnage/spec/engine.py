@@ -159,7 +159,7 @@ class MemoryDefault:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EngineSpec:
+class EnginePreset:
     """The defaults of one engine over one range of versions.
 
     Attributes:
@@ -207,13 +207,13 @@ class EngineSpec:
         return f"{self.name} has no {precision.weight_format}" if precision.weight_format in self.without else ""
 
 
-def default_knobs(engine: EngineSpec, gpu: Gpu, ranks: int = 1) -> EngineKnobs:
+def default_knobs(engine: EnginePreset, gpu: Gpu, ranks: int = 1) -> EngineKnobs:
     """The knobs that an engine runs with on a GPU when its operator sets none; ``ranks`` of attention may each have a front end."""
     knobs = _by_memory(engine, gpu)
     return replace(knobs, front_ends=ranks) if engine.front_ends_per_rank else knobs
 
 
-def _by_memory(engine: EngineSpec, gpu: Gpu) -> EngineKnobs:
+def _by_memory(engine: EnginePreset, gpu: Gpu) -> EngineKnobs:
     for default in engine.by_memory:
         if default.applies_to(gpu):
             fraction = engine.knobs.kv_fraction if default.kv_fraction is None else default.kv_fraction

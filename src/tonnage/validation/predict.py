@@ -263,17 +263,16 @@ def _static(point: Point) -> dict[str, float]:
 
 
 def _loaded(point: Point, load: Load | None) -> dict[str, float]:
-    from tonnage.simulator.kernel import run
+    from tonnage.simulator.spec import engine_spec
 
-    instance = point.instance
-    plan, step = instance.memory, instance.step
-    turnaround_s = client_turnaround_s(point.deployment)
+    instance, d = point.instance, point.deployment
+    step = instance.step
+    turnaround_s = client_turnaround_s(d)
     workload = workload_of(point, step, turnaround_s=turnaround_s) if load is None else load(step, turnaround_s)
     trace = workload.trace(SEED)
     window = -1 if point.window_s is None or point.concurrency is None else to_ps(point.window_s)
     model = step.in_process if workload.queued else step
-    record = run(trace, model, instance.knobs, plan.blocks, windows=plan.windows, window_ps=window)
-    return reported_metrics(record)
+    return reported_metrics(engine_spec(d, model, instance.knobs, instance.memory).run_rank(trace, window_ps=window))
 
 
 # The rows of a measured file as points that can be predicted, each with its own way to be predicted. A plain table of our columns is read

@@ -55,22 +55,15 @@ def replay(
             that is not simulated behind a router.
         DoesNotFit: the memory does not hold the model.
     """
-    from tonnage.simulator.kernel import run
-    from tonnage.simulator.ranks import pooled, rank_traces
+    from tonnage.simulator.spec import spec_of
 
     trace, due_ns = _trace(requests)
     instance = estimated_instance(deployment, gpus_per_system=gpus_per_system, prompt_tokens=round(float(trace.isl.mean())))
-    context, memory = deployment.model.max_context, instance.memory
+    spec = spec_of(deployment, instance)
     if instances > 1:
-        from tonnage.simulator.engine import Engine
-
-        made = (instance.step, instance.knobs, memory.blocks)
-        engines = [Engine(*made, windows=memory.windows, max_context=context) for _ in range(instances)]
-        record = _behind_router(trace, engines, deployment, router=router, seed=seed)
+        record = _behind_router(trace, [spec.engine() for _ in range(instances)], deployment, router=router, seed=seed)
     else:
-        traces = rank_traces(trace, deployment.parallelism.dp)
-        parts = [run(t, instance.step, instance.knobs, memory.blocks, windows=memory.windows, max_context=context) for t in traces]
-        record = parts[0] if len(parts) == 1 else pooled(parts)
+        record = spec.run(trace)
     return replace(record, due_ns=due_ns, window_ns=requests.window_ns)
 
 

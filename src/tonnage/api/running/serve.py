@@ -149,12 +149,11 @@ def engines_of(asked: Deployed) -> Callable[[], Engine]:
         InputError: a deployment that cannot be simulated.
     """
     from tonnage.perf.pipeline import estimated_instance
-    from tonnage.simulator.engine import Engine
+    from tonnage.simulator.spec import spec_of
 
     deployment = asked.deployment
     one = estimated_instance(deployment, gpus_per_system=asked.gpus_per_system, prompt_tokens=asked.prompt_tokens)
-    context, blocks, windows = deployment.model.max_context, one.memory.blocks, one.memory.windows
-    return lambda: Engine(one.step, one.knobs, blocks, windows=windows, max_context=context)
+    return spec_of(deployment, one).engine
 
 
 def _deployed(plan: str | Path | None, **said: Any) -> Deployed:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tonnage.serve.launch.start import Ports, Start
     from tonnage.serve.machine.machine import Device, Machine
     from tonnage.serve.supervision.child import Program
-    from tonnage.spec.engine import EngineSpec
+    from tonnage.spec.engine import EnginePreset
     from tonnage.spec.model import Model
 
 
@@ -398,7 +398,7 @@ def _model(asked: EngineAsked) -> tuple[Model, str]:
     return find_model(asked.model), ""
 
 
-def _checkpoint(asked: EngineAsked, model: Model, own: str, precision: str, engine: EngineSpec) -> str:
+def _checkpoint(asked: EngineAsked, model: Model, own: str, precision: str, engine: EnginePreset) -> str:
     """What an engine loads in a number format; "" where nobody named one.
 
     Of published checkpoints those in the format that was asked for count, or without a word about format or profile the author's own.

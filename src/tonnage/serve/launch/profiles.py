@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from tonnage.perf.memory import MemoryPlan
     from tonnage.serve.machine.machine import Device, Machine
-    from tonnage.spec.engine import EngineSpec
+    from tonnage.spec.engine import EnginePreset
     from tonnage.spec.hardware import Gpu
     from tonnage.spec.model import Model
 
@@ -60,7 +60,7 @@ NEEDS: tuple[tuple[str, str, Cuda], ...] = (
 be installed in their place."""
 
 
-def cuda_of(engine: EngineSpec) -> Cuda:
+def cuda_of(engine: EnginePreset) -> Cuda:
     """What the published builds of an engine need."""
     return next(need for family, since, need in NEEDS if family == engine.family and numbers(engine.since) >= numbers(since))
 
@@ -70,7 +70,7 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version))
 
 
-def missing(engine: EngineSpec, machine: Machine, devices: tuple[Device, ...]) -> str:
+def missing(engine: EnginePreset, machine: Machine, devices: tuple[Device, ...]) -> str:
     """What these GPUs or their driver lack for an engine, as a clause; empty where they lack nothing.
 
     Args:
@@ -92,7 +92,7 @@ def missing(engine: EngineSpec, machine: Machine, devices: tuple[Device, ...]) -
     return ""
 
 
-def lacks(engine: EngineSpec, gpu: Gpu, precision: Precision) -> str:
+def lacks(engine: EnginePreset, gpu: Gpu, precision: Precision) -> str:
     """Why a GPU under an engine cannot run a number format, as a clause; empty where it can."""
     lacking = gpu.lacks(precision)
     if lacking:
@@ -172,7 +172,7 @@ def profiles(
     *,
     engines: Sequence[str],
     precisions: Sequence[str],
-    checkpoint: Callable[[EngineSpec, str], str],
+    checkpoint: Callable[[EnginePreset, str], str],
     context: int | None = None,
 ) -> tuple[Profile, ...]:
     """Every combination of engine, number format and degree.
@@ -196,7 +196,7 @@ def profiles(
     return tuple(found)
 
 
-def _of_format(model: Model, machine: Machine, engine: EngineSpec, precision: str, wanted: int) -> Iterator[Profile]:
+def _of_format(model: Model, machine: Machine, engine: EnginePreset, precision: str, wanted: int) -> Iterator[Profile]:
     """The profiles of an engine and a format, by degree."""
     least = min(one.memory_bytes for one in machine.devices)
     asked, gpu = find_precision(precision), replace(find_gpu(machine.gpu), memory_bytes=least)
@@ -250,7 +250,7 @@ def _why_not(machine: Machine, tp: int) -> str:
     return ""
 
 
-def deployed(model: Model, gpu: Gpu, engine: EngineSpec, precision: str, tp: int) -> Deployment:
+def deployed(model: Model, gpu: Gpu, engine: EnginePreset, precision: str, tp: int) -> Deployment:
     """An instance with the engine's own knobs."""
     knobs = default_knobs(engine, gpu)
     return Deployment(

@@ -14,11 +14,9 @@ from tonnage.perf.pipeline import estimated_instance
 from tonnage.perf.step import StepModel, batch_seconds, context_seconds
 from tonnage.perf.step_terms import ATTENTION, EAGER, HOST_PREFILL
 from tonnage.perf.terms import client_turnaround_s
-from tonnage.simulator.engine import Engine
-from tonnage.simulator.kernel import run, run_recorded
 from tonnage.simulator.kernel.fleet import run_fleet
-from tonnage.simulator.ranks import pooled, rank_traces
 from tonnage.simulator.router import DEFAULT_ROUTER
+from tonnage.simulator.spec import engine_spec, pooled, rank_traces
 from tonnage.sizing.loads.confidence import slower
 from tonnage.sizing.loads.shared_load import ANSWER, SEEN, SharedLoad, after, balanced_trace, owners, parts_of, replayed, shared_out_as
 from tonnage.sizing.question import Sharing
@@ -132,9 +130,9 @@ class Instance:
         isl, osl = math.ceil(traffic.isl.mean), math.ceil(traffic.osl.mean)
         price = estimated_instance(self._simulated(), gpus_per_system=traffic.gpus_per_system, prompt_tokens=isl)
         self.memory = price.memory
-        self.knobs = replace(price.knobs, prefix_caching=False) if self.memory.state_bytes else price.knobs
+        self.spec = engine_spec(deployment, slower(price.step, traffic.step_factor), price.knobs, self.memory)
+        self.knobs, self.step = self.spec.knobs, self.spec.step
         self.computed, common = self._computed(self.knobs.prefix_caching)
-        self.step: StepModel = slower(price.step, traffic.step_factor)
         held = min(self.memory.blocks // self.memory.request_blocks(max(isl - common, 1) + osl), self.knobs.max_batch_size)
         if self.knobs.scheduler == "static":
             held = self.memory.concurrent_requests(isl, osl)
@@ -341,17 +339,10 @@ class Instance:
 
     def serve(self, trace: Trace, step: StepModel | None = None) -> Requests:
         """A run of given requests, split over the attention ranks, with the instance's step model or another."""
-        ranks = self.deployment.parallelism.dp
-        memory, sharing = self.memory, self.traffic.sharing
+        spec, sharing = self.spec if step is None else replace(self.spec, step=step), self.traffic.sharing
         if sharing is not None and trace.contents is not None:
-            tiers = sharing.tiers_of(self.deployment, memory, self.knobs.tokens_per_block)
-            found = [
-                run_recorded(part, step or self.step, self.knobs, memory.blocks, windows=memory.windows, most_steps=0, tiers=tiers)[0]
-                for part in self._ranks(trace)
-            ]
-            return found[0] if ranks == 1 else pooled(found)
-        parts = [run(part, step or self.step, self.knobs, memory.blocks, windows=memory.windows) for part in rank_traces(trace, ranks)]
-        return parts[0] if ranks == 1 else pooled(parts)
+            spec = replace(spec, tiers=sharing.tiers_of(self.deployment, self.memory, self.knobs.tokens_per_block))
+        return spec.run_ranks(self._ranks(trace))
 
     def _ranks(self, trace: Trace) -> list[Trace]:
         """What each attention rank gets; the turns of a conversation stay together."""
@@ -389,8 +380,7 @@ class Instance:
     @cached_property
     def engine(self) -> Machine:
         """One of its engines, at time 0."""
-        memory = self.memory
-        return Engine(self.step, self.knobs, memory.blocks, windows=memory.windows, seed=self.traffic.seed).machine
+        return self.spec.engine(seed=self.traffic.seed).machine
 
     def recorded(self, rate: float, requests: int, most_steps: int) -> StepRecord:
         """The engine steps of an open loop at ``rate``, the first ``most_steps`` of one attention rank."""
@@ -399,8 +389,7 @@ class Instance:
             trace = self.workload(arrivals, requests).trace(self.traffic.seed, stretch=True)
         else:
             trace = self.shared.trace(rate, requests, self.traffic.seed)
-        first, memory = self._ranks(trace)[0], self.memory
-        return run_recorded(first, self.step, self.knobs, memory.blocks, windows=memory.windows, most_steps=most_steps)[1]
+        return self.spec.recorded(self._ranks(trace)[0], most_steps=most_steps)[1]
 
     def workload(self, arrivals: Simulated, requests: int) -> Workload:
         """The question's lengths under any arrivals."""

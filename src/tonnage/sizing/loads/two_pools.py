@@ -10,7 +10,7 @@ import numpy as np
 
 from tonnage.perf.step import batch_seconds, context_seconds
 from tonnage.perf.step_terms import ATTENTION
-from tonnage.simulator.disaggregated import engines, link_between
+from tonnage.simulator.disaggregated import link_between, pool_engines
 from tonnage.simulator.kernel.pools import run_pools
 from tonnage.simulator.pools import check_pools, simulate_pools
 from tonnage.sizing.loads.instance import ALONE_EQUAL, ALONE_REQUESTS, LOADED, Instance
@@ -91,15 +91,13 @@ class TwoPools(Instance):
         found = run_pools(trace, *machines, self.link, router, seed=self.traffic.seed)
         if found is not None:
             return found
-        prefill, decode = (
-            engines(side.step, side.knobs, side.memory, count, inside=side is self.other) for side, count in zip(sides, counts, strict=True)
-        )
+        prefill, decode = (pool_engines(side.spec, count, inside=side is self.other) for side, count in zip(sides, counts, strict=True))
         return simulate_pools(trace, prefill, decode, self.link, router, seed=self.traffic.seed)
 
     @cached_property
     def _decoding(self) -> list[Engine]:
         """An engine of the decode pool, at time 0."""
-        return engines(self.other.step, self.other.knobs, self.other.memory, 1, inside=True)
+        return pool_engines(self.other.spec, 1, inside=True)
 
     def in_flight_at(self, rate: float) -> float:
         """Closed form: requests that both pools hold at ``rate`` requests per second, rather more than less."""

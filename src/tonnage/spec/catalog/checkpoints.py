@@ -20,7 +20,7 @@ from tonnage.spec.typed_values import FORBID, read_as, read_entries
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tonnage.spec.engine import EngineSpec
+    from tonnage.spec.engine import EnginePreset
 
 HALF = ("fp16", "bf16")
 """Formats of 16 bits, each of which an engine casts to the other."""
@@ -219,7 +219,7 @@ def find_checkpoints(model: str) -> tuple[Checkpoint, ...]:
         return ()
 
 
-def reads(engines: Sequence[str], engine: EngineSpec) -> bool:
+def reads(engines: Sequence[str], engine: EnginePreset) -> bool:
     """Whether an engine preset matches an entry of ``Method.engines``."""
     for one in engines:
         family, _, least = one.partition(">=")
@@ -232,7 +232,7 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", text)))
 
 
-def find_maker(format: str, engine: EngineSpec) -> tuple[Maker, Makes] | None:
+def find_maker(format: str, engine: EnginePreset) -> tuple[Maker, Makes] | None:
     """The tool that creates a number format for an engine; None if none is known.
 
     Raises:

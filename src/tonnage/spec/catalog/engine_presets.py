@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import DataError
 from tonnage.spec.deployment import EngineKnobs
-from tonnage.spec.engine import EngineSpec, LaunchEntry, MemoryDefault
+from tonnage.spec.engine import EnginePreset, LaunchEntry, MemoryDefault
 from tonnage.spec.typed_values import FORBID, read_entries
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class MemoryEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineEntry(EngineKnobs):
-    """An ``EngineSpec`` as the file writes it, its knobs among the other keys."""
+    """An ``EnginePreset`` as the file writes it, its knobs among the other keys."""
 
     __pydantic_config__ = FORBID
 
@@ -71,15 +71,15 @@ class EngineEntry(EngineKnobs):
     date: str
     notes: str = ""
 
-    def value(self) -> EngineSpec:
+    def value(self) -> EnginePreset:
         """The preset."""
         knobs = EngineKnobs(**{part.name: getattr(self, part.name) for part in fields(EngineKnobs)})
-        same = {part.name: getattr(self, part.name) for part in fields(EngineSpec) if part.name not in ("knobs", "by_memory", "launch")}
+        same = {part.name: getattr(self, part.name) for part in fields(EnginePreset) if part.name not in ("knobs", "by_memory", "launch")}
         launch = None if self.launch is None else self.launch.value()
-        return EngineSpec(**same, knobs=knobs, by_memory=tuple(default.value() for default in self.by_memory), launch=launch)
+        return EnginePreset(**same, knobs=knobs, by_memory=tuple(default.value() for default in self.by_memory), launch=launch)
 
 
-def read_presets(rows: Sequence[Raw], where: str) -> Iterable[tuple[EngineSpec, tuple[str, ...]]]:
+def read_presets(rows: Sequence[Raw], where: str) -> Iterable[tuple[EnginePreset, tuple[str, ...]]]:
     """The presets of the file with their other names.
 
     Raises:

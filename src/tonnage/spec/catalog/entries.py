@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tonnage.errors import DataError, InputError
 from tonnage.spec.catalog.engine_presets import read_presets
-from tonnage.spec.engine import EngineSpec
+from tonnage.spec.engine import EnginePreset
 from tonnage.spec.hardware import Gpu, System
 from tonnage.spec.model import Model
 from tonnage.spec.typed_values import FORBID, parse_yaml, read_entries
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _HERE = resources.files("tonnage.spec.catalog")
 
-T = TypeVar("T", Model, Gpu, System, EngineSpec)
+T = TypeVar("T", Model, Gpu, System, EnginePreset)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,7 +149,7 @@ def generic_system(gpu: Gpu, gpus: int = 8) -> System:
 
 
 @cache
-def engine_shelf() -> Shelf[EngineSpec]:
+def engine_shelf() -> Shelf[EnginePreset]:
     """The engine presets of ``engines.yaml``.
 
     Raises:

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from tonnage.errors import UnknownName
 from tonnage.spec.catalog import entries
-from tonnage.spec.engine import EngineSpec
+from tonnage.spec.engine import EnginePreset
 from tonnage.spec.hardware import Gpu, System, is_hardware_file, read_hardware, read_system
 from tonnage.spec.model import Model
 
 if TYPE_CHECKING:
     from tonnage.spec.catalog.entries import Shelf, T
 
-Entry = Model | Gpu | System | EngineSpec
+Entry = Model | Gpu | System | EnginePreset
 
 MOST_GPUS = 72
 """Most GPUs of a server that is named by their number."""
@@ -89,7 +89,7 @@ def _systems() -> dict[str, System]:
 
 
 @cache
-def _engines() -> dict[str, EngineSpec]:
+def _engines() -> dict[str, EnginePreset]:
     return _index(entries.engine_shelf(), "engine")
 
 
@@ -191,7 +191,7 @@ def system_of(gpu: Gpu) -> System:
     return next(known, None) or entries.generic_system(gpu)
 
 
-def find_engine(name: str) -> EngineSpec:
+def find_engine(name: str) -> EnginePreset:
     """The engine preset of that name, or of the nearest version at or below: "vllm 0.19.1" is "vllm-0.19".
 
     Raises:
@@ -231,7 +231,7 @@ def systems() -> tuple[System, ...]:
     return tuple(entries.system_shelf().by_name.values())
 
 
-def engines() -> tuple[EngineSpec, ...]:
+def engines() -> tuple[EnginePreset, ...]:
     """Every engine preset of the catalog."""
     return tuple(entries.engine_shelf().by_name.values())
 

@@ -1,0 +1,196 @@
+"""What an engine is when it runs, assembled once for everybody who simulates one, and the runs of an instance of it.
+
+The attention ranks of an instance (``Parallelism.dp``) are engines of their own: each has its requests and its KV cache, and its step is
+priced with all ranks' tokens at the experts. They are taken to be alike, so that each is simulated alone; a router inside the instance
+gives them requests, or clients, in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from tonnage.perf.memory import memory_plan
+from tonnage.perf.terms import step_model
+from tonnage.spec.deployment import NO_WINDOWS, Windows
+from tonnage.spec.workload import Split, Trace
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tonnage.perf.memory import MemoryPlan
+    from tonnage.perf.pipeline import EstimatedInstance
+    from tonnage.perf.step import StepModel
+    from tonnage.results.requests import Requests
+    from tonnage.simulator.engine import Engine
+    from tonnage.simulator.steps import StepRecord
+    from tonnage.simulator.tiers import Tier
+    from tonnage.spec.deployment import Deployment, EngineKnobs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EngineSpec:
+    """An engine: an instance, or one of its attention ranks.
+
+    Attributes:
+        step: what a step costs.
+        knobs: its scheduler and limits; without a prefix cache for a model whose states of a sequence are no blocks of tokens.
+        blocks: blocks of ``knobs.tokens_per_block`` tokens that its KV cache has.
+        windows: blocks that a sequence holds for its sliding windows, in addition to those of its context.
+        max_context: longest prompt plus output; it rejects longer requests.
+        ranks: attention ranks of the instance, each an engine by this spec.
+        tiers: memory below the KV cache, where prompts share something.
+    """
+
+    step: StepModel
+    knobs: EngineKnobs
+    blocks: int
+    windows: Windows = NO_WINDOWS
+    max_context: int = 0
+    ranks: int = 1
+    tiers: Sequence[Tier] = ()
+
+    def engine(self, *, seed: int = 0, ends_only: bool = False) -> Engine:
+        """A compiled engine at time 0; with ``ends_only`` it reports the ends of requests alone, which is far faster."""
+        from tonnage.simulator.engine import Engine
+
+        more: dict[str, Any] = {"windows": self.windows, "max_context": self.max_context}
+        return Engine(self.step, self.knobs, self.blocks, seed=seed, ends_only=ends_only, **more)
+
+    def plain_engine(self, **more: Any) -> Any:
+        """An engine of the reference at time 0; ``more`` are further arguments of ``reference.Engine``, such as ``contents``."""
+        from tonnage.simulator import reference
+
+        return reference.Engine(self.step, self.knobs, self.blocks, windows=self.windows, max_context=self.max_context, **more)
+
+    def run(self, trace: Trace, *, window_ps: int = -1, plain: bool = False, stop: NDArray[np.int64] | None = None) -> Requests:
+        """The requests of a trace on an instance: on each attention rank those that it gets.
+
+        Args:
+            trace: the requests.
+            window_ps: when the run stops; -1 to run to the end.
+            plain: whether the reference runs, which needs no compiler; the record is the same.
+            stop: as in ``kernel.run_recorded``.
+
+        Raises:
+            InputError: a trace or knobs that cannot be run.
+        """
+        return self.run_ranks(rank_traces(trace, self.ranks), window_ps=window_ps, plain=plain, stop=stop)
+
+    def run_ranks(
+        self, traces: Sequence[Trace], *, window_ps: int = -1, plain: bool = False, stop: NDArray[np.int64] | None = None
+    ) -> Requests:
+        """The same for requests that were given to the ranks already: one trace for each that gets any."""
+        parts = [self.run_rank(trace, window_ps=window_ps, plain=plain, stop=stop) for trace in traces]
+        return parts[0] if self.ranks == 1 else pooled(parts)
+
+    def run_rank(self, trace: Trace, *, window_ps: int = -1, plain: bool = False, stop: NDArray[np.int64] | None = None) -> Requests:
+        """The requests of a trace on one engine; the arguments are those of ``run``."""
+        if plain:
+            from tonnage.simulator.kernel.build import check_engine
+            from tonnage.simulator.reference import run_reference
+
+            check_engine(self.step, self.knobs, self.blocks)
+            more: dict[str, Any] = {"windows": self.windows, "window_ps": window_ps, "max_context": self.max_context, "tiers": self.tiers}
+            return run_reference(trace, self.step, self.knobs, self.blocks, **more).requests
+        return self.recorded(trace, most_steps=0, window_ps=window_ps, stop=stop)[0]
+
+    def recorded(
+        self, trace: Trace, *, most_steps: int, window_ps: int = -1, stop: NDArray[np.int64] | None = None
+    ) -> tuple[Requests, StepRecord]:
+        """The requests of a trace on one compiled engine, with its first ``most_steps`` steps."""
+        from tonnage.simulator.kernel import run_recorded
+
+        return run_recorded(
+            trace,
+            self.step,
+            self.knobs,
+            self.blocks,
+            most_steps=most_steps,
+            windows=self.windows,
+            window_ps=window_ps,
+            max_context=self.max_context,
+            stop=stop,
+            tiers=self.tiers,
+        )
+
+
+def spec_of(deployment: Deployment, priced: EstimatedInstance | None = None, *, tiers: Sequence[Tier] = ()) -> EngineSpec:
+    """The engine of a deployment.
+
+    Args:
+        deployment: one instance.
+        priced: its steps, memory and knobs where they are not those of one stage (``perf.pipeline``), or steps that take longer.
+        tiers: memory below the KV cache of each instance.
+
+    Raises:
+        DoesNotFit: the weights exceed the memory.
+    """
+    if priced is None:
+        return engine_spec(deployment, step_model(deployment), deployment.knobs, memory_plan(deployment), tiers=tiers)
+    return engine_spec(deployment, priced.step, priced.knobs, priced.memory, tiers=tiers)
+
+
+def engine_spec(
+    deployment: Deployment, step: StepModel, knobs: EngineKnobs, memory: MemoryPlan, *, tiers: Sequence[Tier] = ()
+) -> EngineSpec:
+    """The engine of a deployment whose step model and memory plan are known."""
+    return EngineSpec(
+        step=step,
+        knobs=replace(knobs, prefix_caching=False) if memory.state_bytes else knobs,
+        blocks=memory.blocks,
+        windows=memory.windows,
+        max_context=deployment.model.max_context,
+        ranks=deployment.parallelism.dp,
+        tiers=tiers,
+    )
+
+
+def pooled(parts: Sequence[Requests]) -> Requests:
+    """The requests of several instances as one record, in order of arrival; ``instance`` says whose each is."""
+    import numpy as np
+
+    due = np.concatenate([part.due_ns for part in parts])
+    order = np.argsort(due, kind="stable")
+    names = [f.name for f in fields(parts[0]) if f.name not in ("gaps", "window_ns", "instance")]
+    columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts])[order] for name in names}
+    owner = np.repeat(np.arange(len(parts), dtype=np.int32), [len(part) for part in parts])[order]
+    return replace(parts[0], **columns, instance=owner, gaps=np.sum([part.gaps for part in parts], axis=0))
+
+
+def split_trace(trace: Trace, instances: int, split: Split, seed: int) -> list[Trace]:
+    """The requests of an open loop over instances; those that get none are left out."""
+    import numpy as np
+
+    count = len(trace)
+    owner: NDArray[np.int64] = np.arange(count) % instances
+    if split == "random":
+        owner = np.random.default_rng([seed, instances]).integers(0, instances, count)
+    rows = [np.flatnonzero(owner == i) for i in range(instances)]
+    return [_part(trace, r, i, instances) for i, r in enumerate(rows) if r.size]
+
+
+def _part(trace: Trace, rows: NDArray[np.int64], which: int, parts: int) -> Trace:
+    """Some requests of a trace, with draws of their own: they are counted from 0 again. What they have in common is left out."""
+    seed = trace.seed * parts + which
+    return replace(trace, due_ps=trace.due_ps[rows], isl=trace.isl[rows], osl=trace.osl[rows], seed=seed, contents=None)
+
+
+def rank_traces(trace: Trace, ranks: int) -> list[Trace]:
+    """What each attention rank of an instance gets: requests in turn, in a closed loop clients with their requests.
+
+    Ranks that get none are left out.
+    """
+    import numpy as np
+
+    if ranks == 1 or trace.concurrency == 0:
+        return split_trace(trace, ranks, "round-robin", 0) if ranks > 1 else [trace]
+    client = np.arange(len(trace)) % trace.concurrency
+    found = []
+    for rank in range(min(ranks, trace.concurrency)):
+        rows = np.flatnonzero(client % ranks == rank)
+        clients = len(range(rank, trace.concurrency, ranks))
+        found.append(replace(_part(trace, rows, rank, ranks), concurrency=clients))
+    return [part for part in found if len(part)]
