@@ -67,7 +67,15 @@ def test_aiperf_records_have_what_its_reader_requires(measured: Path) -> None:
     assert sum(line["error"] is not None for line in lines) == 6
     good = [line["metrics"] for line in lines if line["error"] is None]
     assert max(len(m["inter_chunk_latency"]["value"]) for m in good) == 3
-    assert all(m["request_latency"]["value"] >= m["time_to_first_token"]["value"] for m in good)
+    for one in good:
+        first, last, tokens = (one[name]["value"] for name in ("time_to_first_token", "request_latency", "output_sequence_length"))
+        assert last >= first
+        assert one["inter_token_latency"]["value"] == pytest.approx((last - first) / (tokens - 1))
+        if last > first:
+            assert one["output_token_throughput_per_user"]["value"] == pytest.approx(1e3 * (tokens - 1) / (last - first))
+    report = json.loads((measured / "export-aiperf" / "profile_export_aiperf.json").read_text())
+    for name in ("time_to_first_token", "inter_token_latency", "request_latency"):
+        assert np.mean([one[name]["value"] for one in good]) == pytest.approx(report[name]["avg"]), name
 
 
 @pytest.mark.parametrize("name", ["aiperf", "vllm"])

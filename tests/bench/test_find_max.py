@@ -11,7 +11,7 @@ import pytest
 
 from tests.bench.test_truth import SEEN, record
 from tonnage.bench.benchmark import Measured
-from tonnage.bench.find_max import Maximum, find_max
+from tonnage.bench.find_max import Maximum, find_max, judged
 from tonnage.bench.load import Load
 from tonnage.bench.recorder import Tally
 from tonnage.bench.steady import find_steady
@@ -79,6 +79,30 @@ def test_the_interval_of_random_arrivals_holds_the_load_of_long_runs_nine_times_
     """Long runs meet the limit at 33.7/s; a search of short ones says an interval, which is to hold it at a confidence of 0.9."""
     found = [search("p95<=390ms", seed=1_000 * k, start=20.0, seconds=40) for k in range(1, 21)]
     assert sum(each.interval[0] <= 33.7 <= each.interval[1] for each in found) >= 16
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_tightest_of_several_limits_decides_whatever_their_order(order: int) -> None:
+    tight, loose = parse_limit("e2e", "p95<=600ms"), parse_limit("e2e", "mean<=20s")
+    found = [
+        find_max(lambda rate: measured(rate, seconds=20.0, seed=0), limits[::order], start=7.0, whole=False)
+        for limits in ((tight,), (tight, loose))
+    ]
+    assert found[1].load == pytest.approx(CAPACITY, rel=0.03)
+    assert [(trial.load, trial.passed, trial.sure, trial.why) for trial in found[1].trials] == [
+        (trial.load, trial.passed, trial.sure, trial.why) for trial in found[0].trials
+    ]
+    assert found[1].interval == found[0].interval
+
+
+def test_a_run_that_breaks_one_of_its_limits_has_failed_and_names_it() -> None:
+    held, broken, loose = (parse_limit("e2e", limit) for limit in ("p95<=250ms", "mean<=150ms", "p99<=20s"))
+    run = measured(0.8 * CAPACITY, seconds=20.0, seed=0)  # every request takes 200 ms
+    assert judged(run.load.rate, run, (held, loose)).passed
+    for limits in ((held, broken, loose), (broken, loose, held), (loose, held, broken)):
+        trial = judged(run.load.rate, run, limits)
+        assert not trial.passed
+        assert trial.why == "E2E mean was 200 ms, the limit is 150 ms"
 
 
 def test_a_client_that_is_too_slow_ends_the_search_and_says_so() -> None:

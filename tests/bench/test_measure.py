@@ -12,6 +12,7 @@ import pytest
 from tests.bench.corpus import HEAD, STREAM, chat, chunked, sse
 from tests.bench.live import question, read_request, run, scripted
 from tonnage.bench.exact_server import Fault, Schedule, exact_server
+from tonnage.bench.receiver import HELD_UP_NS
 from tonnage.bench.selftest import server_log
 from tonnage.results.metrics import summarize
 from tonnage.spec.workload import ClosedLoop, OpenLoop
@@ -34,24 +35,19 @@ def test_every_kind_of_endpoint_is_measured(tmp_path: Path) -> None:
             assert (last >= first).all()
 
 
-def test_times_are_never_before_those_of_the_server_nor_long_after(tmp_path: Path) -> None:
-    """Three runs at most: a machine that does other things delays a run, and a client that stamps late is late in all of them."""
-    assert any(median_lag_ns(tmp_path / name) < 50e6 for name in ("first", "second", "third"))
-
-
-def median_lag_ns(folder: Path) -> float:
-    """How long after the server wrote them the first tokens of a run were seen, which is never before."""
+def test_first_tokens_are_stamped_when_the_server_wrote_them(tmp_path: Path) -> None:
+    """Never before, and later by no more than the client's own loop was held up: a busy machine delays a run, not its stamps."""
     with exact_server(Schedule(ttft_s=0.02, itl_s=0.005), seconds=60) as url:
-        found = run(url, folder, question(ClosedLoop(concurrency=16), osl="20", requests=96))
+        found = run(url, tmp_path / "run", question(ClosedLoop(concurrency=16), osl="20", requests=96))
         number, received, first, last, tokens = server_log(url).T
     ours, start = found.requests, found.observed.start_ns
     assert sorted(number) == list(range(96))
     assert set(tokens) == {20}
     assert (received >= ours.sent_ns[number] + start).all()
-    assert (ours.first_token_ns[number] + start >= first).all()
-    assert (ours.last_token_ns[number] + start >= last).all()
+    assert (ours.first_token_ns[number] + start >= first - HELD_UP_NS).all()  # by which two readings of the clocks may differ
+    assert (ours.last_token_ns[number] + start >= last - HELD_UP_NS).all()
     assert int(ours.gaps.sum()) == 96 * 19
-    return float(np.median(ours.first_token_ns[number] + start - first))
+    assert np.median(ours.first_token_ns[number] + start - first) <= 5e6 + max(found.observed.lateness_ns)
 
 
 @pytest.mark.parametrize(

@@ -127,6 +127,15 @@ def test_a_rate_that_was_not_reached() -> None:
     assert "of 100 requests/s were sent 90.9 %" in judged(requests=slower).reasons[0]
 
 
+@pytest.mark.parametrize("due", [GOOD.due_ns, np.zeros(600, dtype=np.int64)], ids=["planned apart", "planned at once"])
+def test_requests_that_were_all_sent_at_one_instant_have_no_rate_and_are_judged_all_the_same(due: np.ndarray) -> None:
+    at_once = replace(record(np.full(600, 100.0), due=due), sent_ns=np.full(600, 5 * MS))
+    found = judged(replace(SEEN, load=replace(OPEN, due_ns=due)), at_once)
+    (rate,) = (check for check in found.checks if check.name == "rate_percent")
+    assert math.isnan(rate.value)
+    assert rate.passed
+
+
 def test_a_concurrency_that_was_not_reached() -> None:
     closed = replace(SEEN, load=Load(isl=GOOD.isl, osl=GOOD.osl, concurrency=20))
     said = judged(closed)  # 10 are in flight: 100 ms each, one every 10 ms
