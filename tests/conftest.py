@@ -56,7 +56,6 @@ LONGEST = (
     "tests/cli/test_first_lines.py",
     "tests/bench/test_workers.py",
     "tests/simulator/services/test_pipeline.py",
-    "tests/bench/test_report.py",
 )
 """The files of more than three CPU seconds or of few and long tests, about the longest first: none is left to one process at the end."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tonnage.bench.exact_replies import Request
+from tonnage.bench.exact_replies import Request, closing, parse_request
 from tonnage.bench.exact_server import ExactServer, Schedule
 
 MS = 1_000_000
@@ -99,3 +99,21 @@ def test_requests_beyond_the_slots_begin_when_one_is_free(monkeypatch: pytest.Mo
     server.run()
     begun = [0, 1, 2, 100, 101, 102, 200, 201]  # each takes 50 + 5 × 10 ms
     assert server.sends == {n: [(b + 50 + 10 * k) * MS for k in range(6)] for n, b in enumerate(begun)}
+
+
+def test_the_exact_server_s_own_arithmetic() -> None:
+    schedule = Schedule(ttft_s=0.05, itl_s=0.01, tokens_per_event=4, slots=3)
+    assert schedule.service_s(11) == pytest.approx(0.15)
+    assert schedule.capacity_rps(11) == pytest.approx(20)
+    assert schedule.sends(10) == [(pytest.approx(0.08), 4), (pytest.approx(0.12), 4), (pytest.approx(0.14), 2)]
+
+
+def test_the_exact_server_sends_usage_where_it_is_asked_for() -> None:
+    """As OpenAI's servers do: a stream without ``stream_options`` ends without it."""
+    plain = {"model": "m", "max_tokens": 3, "stream": True, "messages": [{"content": "a b"}]}
+    asked = {**plain, "stream_options": {"include_usage": True}}
+    without, with_it = (closing(parse_request("/v1/chat/completions", 0, body), 3) for body in (plain, asked))
+    assert b"usage" not in without
+    assert b'"completion_tokens": 3' in with_it
+    assert without.endswith(b"0\r\n\r\n")
+    assert b"[DONE]" in without

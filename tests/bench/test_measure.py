@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.bench.corpus import HEAD, STREAM, chat, chunked, sse
+from tests.bench.corpus import HEAD, PLAIN, STREAM, chat, chunked, sse
 from tests.bench.live import question, read_request, run, scripted
 from tonnage.bench.exact_server import Fault, Schedule, exact_server
 from tonnage.bench.receiver import HELD_UP_NS
@@ -19,6 +21,8 @@ from tonnage.spec.workload import ClosedLoop, OpenLoop
 
 FAST = Schedule(ttft_s=0.01, itl_s=0.002)
 KINDS = [("chat", True), ("chat", False), ("completions", True), ("completions", False), ("responses", True), ("responses", False)]
+
+
 KINDS += [("generate", True), ("embeddings", False)]
 
 
@@ -175,3 +179,50 @@ def test_tokens_are_counted_from_the_text_where_the_server_does_not_say(tmp_path
         found = run(url, tmp_path / "run", question(ClosedLoop(concurrency=1), requests=1))
     assert list(found.requests.osl) == [3]
     assert dict(found.observed.tally.sources) == {"events": 1}
+
+
+PEM = Path(__file__).parent / "loopback.pem"
+ONE = ClosedLoop(concurrency=1)
+
+
+def encrypted(answer: Callable[[socket.socket], None]) -> Callable[[socket.socket], None]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(PEM)
+
+    def serve(peer: socket.socket) -> None:
+        try:
+            with context.wrap_socket(peer, server_side=True) as wrapped:
+                answer(wrapped)
+        except (ssl.SSLError, OSError):
+            return
+
+    return serve
+
+
+def reply(peer: socket.socket) -> None:
+    for _ in range(2):
+        read_request(peer)
+        for piece in (HEAD, *(chunked(sse(event), last=b"") for event in PLAIN), chunked()):
+            peer.sendall(piece)
+
+
+def test_a_stream_over_tls_is_measured_on_one_connection(tmp_path: Path) -> None:
+    with scripted(encrypted(reply)) as url:
+        trusted = ssl.create_default_context(cafile=PEM)
+        found = run(url.replace("http", "https"), tmp_path / "run", question(ONE, requests=2), tls=trusted)
+    assert found.outcomes == {"": 2}
+    assert set(found.requests.osl) == {3}
+    assert found.observed.connections == 1
+
+
+def test_a_certificate_that_is_not_trusted_is_counted(tmp_path: Path) -> None:
+    with scripted(encrypted(reply)) as url:
+        found = run(url.replace("http", "https"), tmp_path / "run", question(ONE, requests=1), tls=ssl.create_default_context())
+    assert found.outcomes == {"TLS failed": 1}
+    assert "certificate" in found.observed.tally.examples[0]["detail"].lower()
+
+
+def test_a_server_that_does_not_speak_tls_is_counted(tmp_path: Path) -> None:
+    with scripted(lambda peer: peer.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as url:
+        found = run(url.replace("http", "https"), tmp_path / "run", question(ONE, requests=1), tls=ssl.create_default_context())
+    assert list(found.outcomes) in (["TLS failed"], ["cannot connect"])

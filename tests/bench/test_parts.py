@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,17 +13,12 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from tests.bench.live import question
-from tests.bench.test_truth import record
 from tonnage.bench.alarm import Alarm
 from tonnage.bench.endpoints import find_endpoint
-from tonnage.bench.exact_replies import closing, parse_request
-from tonnage.bench.exact_server import Schedule
-from tonnage.bench.gaps import others
-from tonnage.bench.prompts import PLAIN_WORDS, prompts
+from tonnage.bench.prompts import PLAIN_WORDS
 from tonnage.bench.recorder import share, token_times
 from tonnage.bench.reply import Reply
 from tonnage.bench.request import parse_url, request_bytes, request_head
-from tonnage.bench.trends import trends
 from tonnage.errors import InputError
 from tonnage.results.batches import Batch, RunWriter, gap_counts, read_tokens
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS, gap_edges_ns
@@ -74,34 +68,6 @@ def words_tokenizer(path: Path) -> Path:
     tokenizer.train_from_iterator(text, trainers.BpeTrainer(vocab_size=700, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
     tokenizer.save(str(path))
     return path
-
-
-def test_prompts_have_exactly_the_tokens_asked_for_and_beginnings_of_their_own(tmp_path: Path) -> None:
-    path = words_tokenizer(tmp_path / "tokenizer.json")
-    counter = Tokenizer.from_file(str(path))
-    for shared in (0, 30):
-        made = prompts(seed=3, tokenizer=path, shared_tokens=shared)
-        assert made.exact
-        texts = [made.text(number, 64) for number in range(50)]
-        assert {len(counter.encode(text).ids) for text in texts} == {64}
-        assert len(set(texts)) == 50
-        assert texts[7] == prompts(seed=3, tokenizer=path, shared_tokens=shared).text(7, 64)
-        assert [len(counter.encode(made.text(1, n)).ids) for n in (40, 500, 2_000)] == [40, 500, 2_000]
-        lead = len(made.shared)
-        assert len({text[lead : lead + 40] for text in texts}) == 50
-        assert {text[:lead] for text in texts} == {made.shared}
-
-
-def test_prompts_without_a_tokenizer_are_characters_and_say_so() -> None:
-    made = prompts(seed=1, tokenizer=None, characters=4.0)
-    assert not made.exact
-    assert [len(made.text(n, 25)) for n in range(5)] == [100] * 5
-
-
-def test_a_tokenizer_that_is_none_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(InputError, match="is not a tokenizer"):
-        prompts(seed=0, tokenizer=tmp_path)
 
 
 @pytest.mark.parametrize(("process", "cv", "expected"), [("poisson", 1.0, 1.0), ("constant", 1.0, 0.0), ("gamma", 3.0, 3.0)])
@@ -205,22 +171,6 @@ def test_a_run_that_fails_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_other_tools_definitions_by_hand(tmp_path: Path) -> None:
-    writer = RunWriter(tmp_path / "run")
-    rows = np.zeros((3, 10), dtype=np.int64)
-    rows[:, 5] = [4, 1, 2]
-    rows[2, 8] = 3  # failed
-    offsets = np.array([10, 10, 20, 40, 7, 1, 2], dtype=np.int64) * 1_000_000
-    writer.add(Batch(rows=rows, offsets_ns=offsets, lengths=np.array([4, 1, 2])))
-    found = others(writer.finish(), offsets, np.array([4, 1, 2]))
-    writer.discard()
-    assert found["gap_by_event_ms"]["mean"] == pytest.approx(15)
-    assert found["tpot_by_event_ms"]["mean"] == pytest.approx(15)  # 30 ms for the two tokens after the first event
-    assert found["inter_token_latency_ms"]["mean"] == pytest.approx(10)
-    assert found["tpot_with_ttft_ms"]["mean"] == pytest.approx((10 + 7) / 2)
-    assert found["request_latency_ms"]["mean"] == pytest.approx((40 + 7) / 2)
-
-
 @pytest.mark.parametrize(
     ("url", "authority", "path"),
     [
@@ -243,60 +193,3 @@ def test_a_request_has_its_key_and_its_length() -> None:
     assert raw.endswith(b"X-Request-Id: 7\r\nContent-Length: 2\r\n\r\n{}")
     with pytest.raises(InputError, match="printable"):
         request_head(parse_url("http://h"), "/x", key="a\r\nX-Evil: 1")
-
-
-def test_the_exact_server_s_own_arithmetic() -> None:
-    schedule = Schedule(ttft_s=0.05, itl_s=0.01, tokens_per_event=4, slots=3)
-    assert schedule.service_s(11) == pytest.approx(0.15)
-    assert schedule.capacity_rps(11) == pytest.approx(20)
-    assert schedule.sends(10) == [(pytest.approx(0.08), 4), (pytest.approx(0.12), 4), (pytest.approx(0.14), 2)]
-
-
-def test_slopes_of_ttft_and_itl_are_those_that_were_put_in() -> None:
-    rng = np.random.default_rng(1)
-    isl = rng.integers(100, 4_000, 400)
-    made = record(np.full(400, 100.0))
-    ttft = np.rint((30 + 0.02 * isl + rng.normal(0, 1, 400)) * 1e6).astype(np.int64)
-    gaps = np.rint((10 + 0.004 * np.arange(1, 2_000)) * 1e6).astype(np.int64)
-    found = trends(
-        replace(
-            made,
-            isl=isl,
-            osl=np.full(400, 2_000),
-            first_token_ns=made.due_ns + ttft,
-            gaps=gap_counts(np.tile(gaps, 5), np.tile(np.arange(1, 2_000), 5)),
-        )
-    )
-    ttft_line, itl_line = found["ttft_ms_per_1000_prompt_tokens"], found["itl_ms_per_1000_output_tokens"]
-    assert ttft_line["slope"] == pytest.approx(20, abs=3 * ttft_line["standard_error"])
-    assert ttft_line["standard_error"] == pytest.approx(1 / (isl.std() / 1e3) / 20, rel=0.15)
-    assert ttft_line["at_zero"] == pytest.approx(30, abs=1)
-    assert itl_line["slope"] == pytest.approx(4, rel=0.01)  # buckets know the mean of their positions
-    assert found["limits_tokens"]["prompt_p99"] == np.percentile(isl, 99)
-
-
-def test_lengths_that_are_all_alike_have_no_slope() -> None:
-    found = trends(record(np.full(400, 100.0)))
-    assert found["ttft_ms_per_1000_prompt_tokens"] is None
-    assert trends(record(np.full(5, 100.0)))["limits_tokens"] is None
-
-
-def test_two_loads_of_one_seed_send_other_words_and_share_only_what_they_should() -> None:
-    """A server's prefix cache would answer the second load sooner if it had seen the prompts of the first."""
-    made = prompts(seed=3, tokenizer=None, shared_tokens=8)
-    first, second = (replace(made, salt=salt).text(0, 60) for salt in (1, 2))
-    assert first.startswith(made.shared)
-    assert second.startswith(made.shared)
-    assert first[len(made.shared) :].split()[:4] != second[len(made.shared) :].split()[:4]
-    assert replace(made, salt=1).text(0, 60) == first
-
-
-def test_the_exact_server_sends_usage_where_it_is_asked_for() -> None:
-    """As OpenAI's servers do: a stream without ``stream_options`` ends without it."""
-    plain = {"model": "m", "max_tokens": 3, "stream": True, "messages": [{"content": "a b"}]}
-    asked = {**plain, "stream_options": {"include_usage": True}}
-    without, with_it = (closing(parse_request("/v1/chat/completions", 0, body), 3) for body in (plain, asked))
-    assert b"usage" not in without
-    assert b'"completion_tokens": 3' in with_it
-    assert without.endswith(b"0\r\n\r\n")
-    assert b"[DONE]" in without

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.bench.test_truth import record
-from tonnage.bench.gaps import gap_intervals, single_gaps
+from tonnage.bench.gaps import gap_intervals, others, single_gaps
 from tonnage.bench.steady import Steady, find_steady, steady_metrics
+from tonnage.bench.trends import trends
+from tonnage.results.batches import Batch, RunWriter, gap_counts
 
 MS = 1_000_000
 EVENTS = st.lists(st.tuples(st.integers(1, 40 * MS), st.integers(1, 4)), max_size=6)
@@ -73,3 +76,48 @@ def test_the_steady_window_leaves_the_beginning_out() -> None:
     assert steady_metrics(requests, Steady(found=False), gaps) is None
     late = replace(requests, last_token_ns=requests.last_token_ns + 10**12)
     assert (steady_metrics(late, steady, gaps) or {})["requests_per_second"] == 0
+
+
+def test_other_tools_definitions_by_hand(tmp_path: Path) -> None:
+    writer = RunWriter(tmp_path / "run")
+    rows = np.zeros((3, 10), dtype=np.int64)
+    rows[:, 5] = [4, 1, 2]
+    rows[2, 8] = 3  # failed
+    offsets = np.array([10, 10, 20, 40, 7, 1, 2], dtype=np.int64) * 1_000_000
+    writer.add(Batch(rows=rows, offsets_ns=offsets, lengths=np.array([4, 1, 2])))
+    found = others(writer.finish(), offsets, np.array([4, 1, 2]))
+    writer.discard()
+    assert found["gap_by_event_ms"]["mean"] == pytest.approx(15)
+    assert found["tpot_by_event_ms"]["mean"] == pytest.approx(15)  # 30 ms for the two tokens after the first event
+    assert found["inter_token_latency_ms"]["mean"] == pytest.approx(10)
+    assert found["tpot_with_ttft_ms"]["mean"] == pytest.approx((10 + 7) / 2)
+    assert found["request_latency_ms"]["mean"] == pytest.approx((40 + 7) / 2)
+
+
+def test_slopes_of_ttft_and_itl_are_those_that_were_put_in() -> None:
+    rng = np.random.default_rng(1)
+    isl = rng.integers(100, 4_000, 400)
+    made = record(np.full(400, 100.0))
+    ttft = np.rint((30 + 0.02 * isl + rng.normal(0, 1, 400)) * 1e6).astype(np.int64)
+    gaps = np.rint((10 + 0.004 * np.arange(1, 2_000)) * 1e6).astype(np.int64)
+    found = trends(
+        replace(
+            made,
+            isl=isl,
+            osl=np.full(400, 2_000),
+            first_token_ns=made.due_ns + ttft,
+            gaps=gap_counts(np.tile(gaps, 5), np.tile(np.arange(1, 2_000), 5)),
+        )
+    )
+    ttft_line, itl_line = found["ttft_ms_per_1000_prompt_tokens"], found["itl_ms_per_1000_output_tokens"]
+    assert ttft_line["slope"] == pytest.approx(20, abs=3 * ttft_line["standard_error"])
+    assert ttft_line["standard_error"] == pytest.approx(1 / (isl.std() / 1e3) / 20, rel=0.15)
+    assert ttft_line["at_zero"] == pytest.approx(30, abs=1)
+    assert itl_line["slope"] == pytest.approx(4, rel=0.01)  # buckets know the mean of their positions
+    assert found["limits_tokens"]["prompt_p99"] == np.percentile(isl, 99)
+
+
+def test_lengths_that_are_all_alike_have_no_slope() -> None:
+    found = trends(record(np.full(400, 100.0)))
+    assert found["ttft_ms_per_1000_prompt_tokens"] is None
+    assert trends(record(np.full(5, 100.0)))["limits_tokens"] is None
