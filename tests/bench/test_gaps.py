@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.bench.test_truth import record
-from tonnage.bench.gaps import gap_intervals, others, single_gaps
+from tonnage.bench.gaps import gap_intervals, other_definitions, single_gaps
 from tonnage.bench.steady import Steady, find_steady, steady_metrics
 from tonnage.bench.trends import trends
 from tonnage.results.batches import Batch, RunWriter, gap_counts
@@ -85,7 +85,7 @@ def test_other_tools_definitions_by_hand(tmp_path: Path) -> None:
     rows[2, 8] = 3  # failed
     offsets = np.array([10, 10, 20, 40, 7, 1, 2], dtype=np.int64) * 1_000_000
     writer.add(Batch(rows=rows, offsets_ns=offsets, lengths=np.array([4, 1, 2])))
-    found = others(writer.finish(), offsets, np.array([4, 1, 2]))
+    found = other_definitions(writer.finish(), offsets, np.array([4, 1, 2]))
     writer.discard()
     assert found["gap_by_event_ms"]["mean"] == pytest.approx(15)
     assert found["tpot_by_event_ms"]["mean"] == pytest.approx(15)  # 30 ms for the two tokens after the first event

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.bench.conversations import TurnLog, by_turn
 from tonnage.bench.endpoints import find_endpoint
-from tonnage.bench.gaps import gap_intervals, others, single_gaps
+from tonnage.bench.gaps import gap_intervals, other_definitions, single_gaps
 from tonnage.bench.intervals import CONFIDENCE, intervals
 from tonnage.bench.load import Load
 from tonnage.bench.measure import Observed, Watcher, measure
@@ -124,7 +124,7 @@ def benchmark(
             offsets, lengths = read_tokens(writer.partial)
             gaps = single_gaps(offsets, lengths)
             run_json["intervals"]["itl_ms"] = gap_intervals(gaps, requests, seed=wanted.seed)
-            run_json["other_definitions"] = others(requests, offsets, lengths)
+            run_json["other_definitions"] = other_definitions(requests, offsets, lengths)
         run_json["steady"] = steady_metrics(requests, steady, gaps)
         if metrics is not None:
             run_json["server_metrics"] = metrics.summary()
@@ -167,13 +167,9 @@ def _observed(setup: Setup, load: Load, writer: RunWriter, watchers: Sequence[Wa
 
 def _further(observed: Observed, validity: Validity) -> Sequence[tuple[str, Any]]:
     """What a reader of ``summary.json`` must not miss: errors and the verdict."""
-    kinds = _failures(observed)
+    kinds = observed.tally.failures
     verdict = {"verdict": validity.verdict, "reasons": list(validity.reasons)}
     return (("errors", sum(kinds.values())), ("errors_by_kind", kinds), ("validity", verdict))
-
-
-def _failures(observed: Observed) -> dict[str, int]:
-    return {outcome: count for outcome, count in observed.tally.outcomes.most_common() if outcome not in ("", "cancelled")}
 
 
 def _run_json(setup: Setup, observed: Observed, validity: Validity, facts: dict[str, Any]) -> dict[str, Any]:
@@ -245,7 +241,7 @@ def write_imported(imported: ImportedRun, directory: Path, *, source: str, prove
         recorder.finish()
         requests = writer.finish()
         summary, steady = summarize(requests), find_steady(requests)
-        kinds = {kind: count for kind, count in recorder.tally.outcomes.most_common() if kind not in ("", "cancelled")}
+        kinds = recorder.tally.failures
         run: dict[str, Any] = {
             "imported": {"tool": imported.tool, "file": source, "single_tokens": single},
             "validity": {"verdict": "NOT JUDGED", "reasons": [NOT_JUDGED], "steady": {"found": steady.found, "drift": steady.drift}},
@@ -254,7 +250,7 @@ def write_imported(imported: ImportedRun, directory: Path, *, source: str, prove
             "intervals": {"confidence": CONFIDENCE, **intervals(requests)},
         }
         if single:
-            run["other_definitions"] = others(requests, *read_tokens(writer.partial))
+            run["other_definitions"] = other_definitions(requests, *read_tokens(writer.partial))
         further = (
             ("errors", sum(kinds.values())),
             ("errors_by_kind", kinds),

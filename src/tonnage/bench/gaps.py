@@ -3,8 +3,8 @@
 An event that carries k tokens counts as k gaps of a k-th of the time since the event before it, as in the record; the tokens of the first
 event have no gap.
 
-``others`` computes the definitions of other clients from this run's own record: GenAI-Perf 0.0.16, AIPerf 0.13, GuideLLM 0.8.1 and vLLM
-0.33, as their code computes them.
+``other_definitions`` computes what other clients define otherwise from this run's own record: GenAI-Perf 0.0.16, AIPerf 0.13, GuideLLM
+0.8.1 and vLLM 0.33, as their code computes it.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ WORDS = {
 }
 
 
-def others(requests: Requests, offsets_ns: NDArray[np.int64], lengths: NDArray[np.int64]) -> dict[str, Any]:
+def other_definitions(requests: Requests, offsets_ns: NDArray[np.int64], lengths: NDArray[np.int64]) -> dict[str, Any]:
     """Mean and percentiles of each, in milliseconds, with its definition.
 
     Args:

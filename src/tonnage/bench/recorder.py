@@ -129,6 +129,11 @@ class Tally:
     prompt_counts: int = 0
     examples: list[dict[str, Any]] = field(default_factory=list)
 
+    @property
+    def failures(self) -> dict[str, int]:
+        """Requests that failed by outcome, the most frequent first."""
+        return {outcome: count for outcome, count in self.outcomes.most_common() if outcome not in (COMPLETED, CANCELLED)}
+
 
 class Recorder:
     """Takes exchanges in any order and writes rows in the order of their numbers.

@@ -26,32 +26,12 @@ from tonnage.errors import InputError, option
 Reading = Callable[[Any, Any], float]
 
 
-def _power(library: Any, handle: Any) -> float:
-    return float(library.nvmlDeviceGetPowerUsage(handle)) / 1e3
-
-
-def _use(library: Any, handle: Any) -> float:
-    return float(library.nvmlDeviceGetUtilizationRates(handle).gpu)
-
-
-def _memory(library: Any, handle: Any) -> float:
-    return float(library.nvmlDeviceGetMemoryInfo(handle).used)
-
-
-def _clock(library: Any, handle: Any) -> float:
-    return float(library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM))
-
-
-def _temperature(library: Any, handle: Any) -> float:
-    return float(library.nvmlDeviceGetTemperature(handle, library.NVML_TEMPERATURE_GPU))
-
-
 READINGS: Mapping[str, Reading] = {
-    "power_w": _power,
-    "utilization_percent": _use,
-    "memory_used_bytes": _memory,
-    "sm_clock_mhz": _clock,
-    "temperature_c": _temperature,
+    "power_w": lambda library, gpu: float(library.nvmlDeviceGetPowerUsage(gpu)) / 1e3,
+    "utilization_percent": lambda library, gpu: float(library.nvmlDeviceGetUtilizationRates(gpu).gpu),
+    "memory_used_bytes": lambda library, gpu: float(library.nvmlDeviceGetMemoryInfo(gpu).used),
+    "sm_clock_mhz": lambda library, gpu: float(library.nvmlDeviceGetClockInfo(gpu, library.NVML_CLOCK_SM)),
+    "temperature_c": lambda library, gpu: float(library.nvmlDeviceGetTemperature(gpu, library.NVML_TEMPERATURE_GPU)),
 }
 """What is read of each GPU, by its name in the record."""
 

@@ -249,7 +249,7 @@ def _errors(observed: Observed, limit: float) -> Check:
     outcomes = observed.tally.outcomes
     over = sum(outcomes.values()) - outcomes[CANCELLED]
     failed = over - outcomes[COMPLETED]
-    kinds = ", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common() if outcome not in (COMPLETED, CANCELLED))
+    kinds = ", ".join(f"{count} {outcome}" for outcome, count in observed.tally.failures.items())
     share = failed / over if over else math.nan
     return _check("error_percent", 100 * share, 100 * limit, "%", f"requests failed ({kinds}):")
 

@@ -26,6 +26,7 @@ LATENCIES = {
 STATISTICS = {"average": "", "p50": "_p50", "p90": "_p90", "p95": "_p95", "p99": "_p99"}
 FORMATS = {"FP8": "fp8", "NVFP4": "nvfp4", "W4A16_AWQ": "awq", "W4A16_GPTQ": "gptq", "W8A16": "int8-wo", "W4A16": "int4-wo"}
 """Names of its quantisations."""
+IN_FLIGHT = ("request_info", "avg_num_concurrent_requests")
 AT_ONCE = 0.05
 """Share of a run within which all requests were handed over, where they count as queued at once."""
 
@@ -45,7 +46,8 @@ def trtllm_points(document: dict[str, Any], where: str) -> Iterator[Point]:
     if requests is None:
         raise InputError(f"{where}: no request was completed; give a run that measured something")
     values: dict[str, str | int | float | None] = {"engine": "tensorrt-llm", "requests": requests}
-    values["concurrency"] = requests if _at_once(document, where, requests) else _in_flight(document, where)
+    at_once = _at_once(document, where, requests)
+    values["concurrency"] = requests if at_once else count_at(document, where, *IN_FLIGHT, rounded=True)
     for ours, path in LATENCIES.items():
         for theirs, suffix in STATISTICS.items():
             values[f"{ours}{suffix}_ms"] = measure_at(document, where, *path, theirs)
@@ -65,10 +67,6 @@ def _at_once(document: dict[str, Any], where: str, requests: int) -> bool:
     """Whether all requests were handed over at the beginning of the run."""
     between, whole = number_at(document, where, "world_info", "issue_rate"), measure_at(document, where, "performance", "total_latency_ms")
     return between is None or whole is None or between * 1e-18 * requests <= AT_ONCE * whole / 1e3
-
-
-def _in_flight(document: dict[str, Any], where: str) -> int | None:
-    return count_at(document, where, "request_info", "avg_num_concurrent_requests", rounded=True)
 
 
 FORMAT = ToolFormat(name="trtllm", tool="trtllm-bench", points=Points(recognises=is_trtllm, read=trtllm_points))

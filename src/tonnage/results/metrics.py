@@ -76,10 +76,6 @@ DEFINITIONS: dict[str, str] = {
 _PERCENTILES = (50.0, 90.0, 95.0, 99.0)
 
 
-def _or_none(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
     """The metrics of a run; ``DEFINITIONS`` has a line for each.
@@ -120,11 +116,8 @@ class Summary:
     def to_json(self) -> dict[str, object]:
         """The summary as JSON values; None where undefined."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {name: asdict(value) if isinstance(value, Latencies) else _json(value) for name, value in values.items()}
-
-
-def _json(value: object) -> object:
-    return _or_none(value) if isinstance(value, float) else value
+        values = {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in values.items()}
+        return {name: asdict(value) if isinstance(value, Latencies) else value for name, value in values.items()}
 
 
 def summarize(requests: Requests, *, window: Window = "run") -> Summary:
