@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from tonnage import api
 from tonnage.errors import TonnageError
 from tonnage.formats.measured_files import read_measured
-from tonnage.formats.tool_format import tool_formats
 
 GIVEN: dict[str, str | int] = {"gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 1000, "osl": 200}
 
@@ -183,11 +182,6 @@ def test_any_report_is_read_or_refused_in_one_line(
         assert "\n" not in message
         assert bool(rows) != ("result.json" in message)
         assert all(row["requests_s"] is None or row["requests_s"] > 0 for row in rows)
-
-
-def test_every_module_with_a_format_is_found() -> None:
-    found = [each.tool for each in tool_formats()]
-    assert found == ["AIPerf", "GenAI-Perf", "GuideLLM", "SGLang's bench_serving", "trtllm-bench", "vllm bench"]
 
 
 def test_lines_of_json_are_a_point_each_and_a_foreign_line_is_named(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ class ToolFormat:
 @functools.cache
 def tool_formats() -> tuple[ToolFormat, ...]:
     """The format of every module of this folder that has one, in the order of their names."""
-    names = sorted(module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)]))
+    names = sorted(module.name for module in pkgutil.iter_modules(importlib.import_module("tonnage.formats").__path__))
     found = (getattr(importlib.import_module(f"tonnage.formats.{name}"), "FORMAT", None) for name in names)
     return tuple(each for each in found if isinstance(each, ToolFormat))
 
