@@ -24,9 +24,8 @@ from tonnage.perf.step_terms import DURATIONS
 from tonnage.perf.terms import step_model
 from tonnage.results.requests import COMPLETED
 from tonnage.simulator import reference
-from tonnage.simulator.changes import Changes
+from tonnage.simulator.changes import Changes, Failures, Retry, outages_of
 from tonnage.simulator.engine import Engine
-from tonnage.simulator.failures import Failures, Retry, outages_of
 from tonnage.simulator.kernel.fleet import run_fleet
 from tonnage.simulator.shared_fleet import simulate_shared_fleet
 from tonnage.sizing.loads.capacity import find_capacity

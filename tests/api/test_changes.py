@@ -14,7 +14,7 @@ from tonnage.perf.pipeline import BOOT_S, LINK_BYTES_S, start_seconds, weight_by
 from tonnage.report.simulated import fleet_lines
 from tonnage.results.metrics import violations
 from tonnage.results.requests import COMPLETED, FAILED, GAP_BINS, POSITION_BUCKETS, Requests
-from tonnage.simulator.failures import Failures
+from tonnage.simulator.changes import Failures
 from tonnage.spec.arrivals import HourlyArrivals
 from tonnage.spec.deployment import Limit
 

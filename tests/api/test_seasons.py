@@ -11,7 +11,7 @@ from tonnage.api.question.changes import seasons_of
 from tonnage.api.question.simulation import simulation_of
 from tonnage.errors import InputError, InputErrors
 from tonnage.results.requests import REJECTED
-from tonnage.simulator.seasons import Restarts
+from tonnage.simulator.changes import Restarts
 
 ASKED: dict[str, Any] = {"model": "llama-3.1-8b", "engine": "vllm", "isl": 1000, "osl": 100, "request_rate": 1, "requests": 50}
 

@@ -19,9 +19,8 @@ from tonnage.errors import InputError
 from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED
 from tonnage.simulator import reference
 from tonnage.simulator.engine import Engine
-from tonnage.simulator.happened import CANCELLED, Happened
 from tonnage.simulator.kernel import run
-from tonnage.simulator.request import Request
+from tonnage.simulator.request import CANCELLED, Happened, Request
 from tonnage.spec.workload import Trace
 
 ENGINES = [Engine, reference.Engine]

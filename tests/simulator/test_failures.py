@@ -17,9 +17,8 @@ from tests.strategies import SCHEDULERS, examples, runs
 from tonnage.errors import InputError
 from tonnage.results.requests import COMPLETED, FAILED, REJECTED
 from tonnage.simulator import reference
-from tonnage.simulator.changes import Changes
+from tonnage.simulator.changes import RETRIES, Changes, Failures, Outages, outages_of
 from tonnage.simulator.engine import Engine
-from tonnage.simulator.failures import RETRIES, Failures, Outages, outages_of
 from tonnage.simulator.fleet import simulate_fleet
 from tonnage.simulator.kernel.fleet import run_fleet
 from tonnage.simulator.router import ROUTERS

@@ -14,12 +14,10 @@ from tests.strategies import SCHEDULERS, runs
 from tonnage.errors import InputError
 from tonnage.results.requests import COMPLETED
 from tonnage.simulator import reference
-from tonnage.simulator.changes import Changes
+from tonnage.simulator.changes import DRAINS, FAILS, RETRIES, RETURNS, Changes, Outages, Restarts, restarts_of
 from tonnage.simulator.engine import Engine
-from tonnage.simulator.failures import DRAINS, FAILS, RETRIES, RETURNS, Outages
 from tonnage.simulator.fleet import simulate_fleet
 from tonnage.simulator.kernel.fleet import run_fleet
-from tonnage.simulator.seasons import Restarts, restarts_of
 
 HOUR = 3600 * S
 

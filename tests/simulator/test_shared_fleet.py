@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.simulator.test_kernel import ENGINE, MODEL, assert_same
-from tonnage.simulator.prefix_index import BLOCK_TOKENS, PrefixIndex
+from tonnage.simulator.member import BLOCK_TOKENS, PrefixIndex
 from tonnage.simulator.reference import Engine, run_reference
 from tonnage.simulator.shared_fleet import simulate_shared_fleet
 from tonnage.spec.sessions import ENDLESS, Pause, Sessions, of_rows

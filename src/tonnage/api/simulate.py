@@ -227,9 +227,7 @@ def _engines(asks: Simulation, *, plain: bool = False) -> list[Any]:
 
 def _changes(asks: Simulation, trace: Trace) -> Changes:
     """What changes in the fleet while it serves a trace."""
-    from tonnage.simulator.changes import Changes
-    from tonnage.simulator.failures import outages_of
-    from tonnage.simulator.seasons import restarts_of
+    from tonnage.simulator.changes import Changes, outages_of, restarts_of
 
     failures, seasons = asks.failures, asks.seasons
     last = int(trace.due_ps[-1]) if len(trace) else 0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import heapq
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 from tonnage.errors import InputError
 from tonnage.simulator.autoscaler import Autoscale, Scaler, held_seconds
-from tonnage.simulator.failures import Outages, Retry
 from tonnage.units import PS_PER_S
 
 if TYPE_CHECKING:
@@ -17,6 +18,111 @@ if TYPE_CHECKING:
 
     from tonnage.results.requests import Requests
     from tonnage.spec.workload import Trace
+
+
+# Instances that fail and come back: when, and what becomes of the requests that they had. Each instance works for a time that is
+# exponential with mean ``mtbf_s``, fails, is repaired for a time that is exponential with mean ``repair_s``, and works again. With fewer
+# crews than instances the broken ones wait for a crew, first come, first served: the machine repairman's model. The draws know nothing of
+# the load. A failure takes an engine's queue, batch and KV cache; tokens that it had handed to its front end still reach their clients.
+# The router notices at once. What was in flight is sent to another instance at the same instant, or lost, by ``Retry``; a request is lost
+# too where no instance is available. An instance that comes back is empty. Nothing fails after the last request has come. Under a
+# controller (``autoscaler.py``) it is places that fail and return, and an instance that is started there takes its start beside the
+# repair.
+
+
+FAILS, RETURNS, DRAINS = range(3)
+
+Retry = Literal["none", "unanswered", "all"]
+"""Which requests in flight are sent again, from their beginning: none, those without a token (the rule of the gateway), or all."""
+
+RETRIES: dict[str, int] = {name: code for code, name in enumerate(get_args(Retry))}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failures:
+    """How often instances fail, and for how long.
+
+    Attributes:
+        mtbf_s: mean seconds from a return to the next failure, above 0.
+        repair_s: mean seconds of a repair, 0 or more; restarting and loading the weights are part of it.
+        crews: repairs that go on at once; 0 for as many as there are broken instances.
+        retry: what becomes of requests in flight.
+    """
+
+    mtbf_s: float
+    repair_s: float
+    crews: int = 0
+    retry: Retry = "unanswered"
+
+    def __post_init__(self) -> None:
+        if not (self.mtbf_s > 0 and self.repair_s >= 0 and self.crews >= 0 and self.retry in RETRIES):
+            raise InputError("failures: mtbf is above 0, repair and crews are 0 or more, and retry is none, unanswered or all")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outages:
+    """Failures and returns in the order of time; among those of one instant, of one instance the failure comes first.
+
+    Attributes:
+        at: int64, picoseconds.
+        instance: int64.
+        back: int64, ``RETURNS``, ``FAILS``, or ``DRAINS`` where it takes no new requests any more and ends those that it has.
+    """
+
+    at: NDArray[np.int64]
+    instance: NDArray[np.int64]
+    back: NDArray[np.int64]
+
+    def failures(self, until: int) -> int:
+        """How many lie at or before an instant."""
+        return int(((self.back == 0) & (self.at <= until)).sum())
+
+    def availability(self, instances: int, until: int) -> float:
+        """Share of the instances' time from 0 to ``until``, in picoseconds, in which they work; 1 where there is no time."""
+        import numpy as np
+
+        if until <= 0:
+            return 1.0
+        seconds = np.minimum(self.at, until) / PS_PER_S
+        down = float(np.where(self.back == 1, seconds, -seconds).sum())
+        down += (self.failures(1 << 62) - int(self.back.sum())) * until / PS_PER_S
+        return 1.0 - down / (instances * until / PS_PER_S)
+
+
+def outages_of(failures: Failures, instances: int, until: int, seed: int) -> Outages:
+    """The failures of so many instances up to an instant, and the returns from them.
+
+    Args:
+        failures: how often and how long.
+        instances: which all work at time 0.
+        until: picoseconds; no instance fails later.
+        seed: of the draws; those of an instance do not depend on how many there are, but for the wait for a crew.
+    """
+    import numpy as np
+
+    draws = [np.random.default_rng([seed, place]) for place in range(instances)]
+
+    def after(place: int, mean_s: float) -> int:
+        return max(round(draws[place].exponential(mean_s) * PS_PER_S), 1)
+
+    crews, found, broken = failures.crews or instances, [], []
+    coming = [(after(place, failures.mtbf_s), 0, place) for place in range(instances)]
+    heapq.heapify(coming)
+    while coming:
+        at, back, place = heapq.heappop(coming)
+        if back:
+            crews += 1
+            heapq.heappush(coming, (at + after(place, failures.mtbf_s), 0, place))
+        elif at > until:
+            continue
+        else:
+            broken.append(place)
+        found.append((at, back, place))
+        while crews and broken:
+            crews, next_one = crews - 1, broken.pop(0)
+            heapq.heappush(coming, (at + after(next_one, failures.repair_s), 1, next_one))
+    columns = np.array(found, np.int64).reshape(-1, 3).T
+    return Outages(at=columns[0].copy(), instance=columns[2].copy(), back=columns[1].copy())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,3 +227,77 @@ class Changes:
 
 
 NO_CHANGES = Changes()
+
+
+# Engines whose limits change with the hour of the day: each instance is drained and started again with other settings. At the hour at
+# which a season begins, the instances are restarted a quarter of them at a time, as Kubernetes rolls a Deployment (maxUnavailable 25 %).
+# One that is restarted takes no new requests for ``drain_s`` and ends those that it has; what is still in flight then is taken from it,
+# and sent again or lost by the rule of failures (``failures.py``). After ``start_s`` more it serves with the settings of the season,
+# empty.
+
+
+HOUR_S = 3600.0
+HOURS_PER_DAY = 24
+PARTS = 4
+"""Parts of the fleet that restart one after another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restarts:
+    """How long a restart takes.
+
+    Attributes:
+        drain_s: seconds for requests in flight to end.
+        start_s: seconds from then until the instance serves again.
+    """
+
+    drain_s: float
+    start_s: float
+
+    @property
+    def all_s(self) -> float:
+        """Seconds in which the whole fleet has restarted."""
+        return PARTS * (self.drain_s + self.start_s)
+
+
+def restarts_of(by_hour: Sequence[int], instances: int, until: int, asked: Restarts) -> Outages:
+    """The restarts of a fleet up to an instant. The engine of the ``i``-th instance in the season ``s`` is ``s * instances + i``.
+
+    Args:
+        by_hour: season of each hour of the day, 24 of them, from 0 on; a run begins at midnight.
+        instances: of the fleet.
+        until: picoseconds.
+        asked: how long a restart takes.
+
+    Raises:
+        InputError: a season ends before the fleet has restarted for it.
+    """
+    import numpy as np
+
+    now, began, hour = by_hour[0], 0, 1
+    idle = [season for season in range(max(by_hour) + 1) if season != now]
+    found = [(0, season * instances + i, DRAINS) for season in idle for i in range(instances)]
+    while hour * HOUR_S * PS_PER_S <= until:
+        season = by_hour[hour % HOURS_PER_DAY]
+        if season != now:
+            if began and (hour - began) * HOUR_S < asked.all_s:
+                raise InputError(
+                    f"seasons: one of {hour - began} h ends before all instances have restarted, which takes {asked.all_s:g} s"
+                )
+            found += _restart(now, season, hour * HOUR_S, instances, asked)
+            now, began = season, hour
+        hour += 1
+    found.sort(key=lambda each: each[0])
+    columns = np.array(found, np.int64).reshape(-1, 3).T
+    return Outages(at=columns[0].copy(), instance=columns[1].copy(), back=columns[2].copy())
+
+
+def _restart(now: int, season: int, at_s: float, instances: int, asked: Restarts) -> list[tuple[int, int, int]]:
+    """Every instance once, from the settings of one season to those of another."""
+    found, part = [], math.ceil(instances / PARTS)
+    for i in range(instances):
+        begins = at_s + (i // part) * (asked.drain_s + asked.start_s)
+        moments = (begins, now * instances + i, DRAINS), (begins + asked.drain_s, now * instances + i, FAILS)
+        back = (begins + asked.drain_s + asked.start_s, season * instances + i, RETURNS)
+        found += [(round(seconds * PS_PER_S), place, what) for seconds, place, what in (*moments, back)]
+    return found

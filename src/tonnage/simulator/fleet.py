@@ -17,8 +17,7 @@ import numpy as np
 
 from tonnage.results.requests import FAILED, UNFINISHED
 from tonnage.simulator.autoscaler import NO_LOOK, look, next_look, place_fails, scaler_of
-from tonnage.simulator.changes import NO_CHANGES, Changes, Routed
-from tonnage.simulator.failures import DRAINS
+from tonnage.simulator.changes import DRAINS, NO_CHANGES, Changes, Routed
 from tonnage.simulator.member import Member, view_of
 from tonnage.simulator.router import DEFAULT_ROUTER, NO_INSTANCE, ROUTERS, Request, check_fleet, memory_of
 from tonnage.units import PS_PER_NS

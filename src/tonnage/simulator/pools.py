@@ -33,7 +33,7 @@ from tonnage.units import PS_PER_NS, PS_PER_S
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tonnage.simulator.happened import Happened
+    from tonnage.simulator.request import Happened
     from tonnage.spec.workload import Trace
 
 ENDED, COME, HANDED, RELEASED = range(4)

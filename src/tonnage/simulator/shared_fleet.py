@@ -18,8 +18,7 @@ from tonnage.errors import InputError
 from tonnage.results.requests import UNFINISHED
 from tonnage.simulator.autoscaler import scaler_of
 from tonnage.simulator.changes import NO_CHANGES, Routed
-from tonnage.simulator.member import Member, view_of
-from tonnage.simulator.prefix_index import PrefixIndex
+from tonnage.simulator.member import Member, PrefixIndex, view_of
 from tonnage.simulator.router import NO_INSTANCE, ROUTERS, Request, check_fleet, memory_of
 
 if TYPE_CHECKING:

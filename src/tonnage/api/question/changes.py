@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError, option
 from tonnage.simulator.autoscaler import METRICS, Autoscale
-from tonnage.simulator.failures import RETRIES, Failures
-from tonnage.simulator.seasons import HOURS_PER_DAY, Restarts
+from tonnage.simulator.changes import HOURS_PER_DAY, RETRIES, Failures, Restarts
 from tonnage.spec.scenario import ScalingAsked
 from tonnage.units import parse_bytes, parse_duration
 

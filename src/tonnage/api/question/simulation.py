@@ -17,7 +17,7 @@ from tonnage.api.question.sessions import sessions_of, tiers_of
 from tonnage.api.question.typed_arguments import LengthsArguments, SessionsArguments
 from tonnage.errors import InputError, InputErrors, option
 from tonnage.simulator.autoscaler import Autoscale
-from tonnage.simulator.failures import Failures
+from tonnage.simulator.changes import Failures
 from tonnage.simulator.router import ROUTERS
 from tonnage.simulator.tiers import Tier
 from tonnage.sizing.question import check_context

@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from tonnage.results.requests import POSITION_BUCKETS
+from tonnage.simulator.kernel.blocks import blocks_of
 from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.memory import NEVER
 
@@ -136,3 +137,96 @@ def see_gap(m, gap):
     if gap < edges[s.last_bin] or gap >= edges[s.last_bin + 1]:
         count_gaps(m)
         s.last_bin = bin_of(m.tallies, gap)
+
+
+# Right guesses of a drafter, compiled; ``acceptance.py`` says the same in plain numbers.
+
+
+@part()
+def mixed(bits):
+    """``acceptance.mixed`` on 64 bits that wrap by themselves."""
+    bits += np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
+@part()
+def accepted(cfg, request, generated, most):
+    """How many of at most so many guesses after ``generated`` tokens are right before the first wrong one."""
+    stream, below = mixed(np.uint64(cfg.seed) ^ np.uint64(request)), cfg.below
+    count = 0
+    while count < most and np.int64(mixed(stream ^ np.uint64(generated + count + 1)) >> np.uint64(11)) < below:
+        count += 1
+    return count
+
+
+@part()
+def hand_out_guesses(m):
+    """The right guesses of a round, ahead of the token that every request gets; gaps after the first token are 0."""
+    cfg, state, lists, gaps = m.cfg, m.state, m.lists, m.tallies.gaps
+    now, seen = state.round, state.seen
+    soonest, handed_out, place = state.next_end, 0, bin_of(m.tallies, state.gap)
+    for k in range(state.running):
+        if lists.ends[k] == NEVER:
+            continue
+        slot = m.slots[lists.running[k]]
+        generated = now - slot.base
+        if state.paused > 0:
+            place = bin_of(m.tallies, seen - max(slot.last, state.decoded))
+        gaps[bucket_of(generated), place] += 1
+        right = accepted(cfg, m.rows.id[slot.row], generated, min(cfg.drafted, slot.osl - generated - 1))
+        for position in range(generated + 1, generated + right + 1):
+            gaps[bucket_of(position), 0] += 1
+        slot.base -= right
+        lists.ends[k] -= right
+        handed_out += right
+        soonest = min(soonest, lists.ends[k])
+    state.context += handed_out
+    state.next_end = soonest
+    m.step.returned += handed_out
+
+
+# Requests that compute their prompts, compiled: what they add to a step.
+
+
+@part()
+def add_decoding(m):
+    """Count the decoding requests into a step, one token each."""
+    m.step.decode_sequences = m.state.decoding
+    m.step.context_tokens = m.state.context
+
+
+@part()
+def add_prompt(m, slot, new):
+    """Count the next ``new`` tokens of a request into a step, as a prompt."""
+    m.step.prefill_tokens += new
+    m.step.prefill_sequences += 1
+    m.step.pairs_2 += new * (2 * slot.computed + new)
+
+
+@part()
+def add_filling(m, slot, new):
+    """Count the next ``new`` tokens of a filling request into a step; a last token computed again is a decode."""
+    generated, tokens = slot.generated, slot.isl + slot.generated
+    if generated > 0 and slot.computed == tokens - 1:
+        m.step.decode_sequences += 1
+        m.step.context_tokens += tokens
+    else:
+        add_prompt(m, slot, new)
+
+
+@part()
+def cut(m, tokens):
+    """New tokens of a request in a step that lacks so many: a long prompt is cut into chunks while others are there."""
+    if 0 < m.cfg.longest_chunk < tokens and m.state.running + m.state.queued > 1:
+        return m.cfg.longest_chunk
+    return tokens
+
+
+@part()
+def chunk(m, i, budget):
+    """New tokens of a filling request in a step with so many left, and the blocks that they need."""
+    slot = m.slots[i]
+    new = min(cut(m, slot.isl + slot.generated - slot.computed), budget)
+    return new, max(blocks_of(slot.computed + new, m.cfg.block_tokens) + slot.windows - slot.blocks, 0)

@@ -18,7 +18,7 @@ from numba import njit, typeof, types
 from tonnage import units
 from tonnage.perf import step, step_terms
 from tonnage.results import requests
-from tonnage.simulator import autoscaler, happened, ratio, router
+from tonnage.simulator import autoscaler, ratio, request, router
 from tonnage.simulator.kernel import loop
 from tonnage.simulator.kernel.inlined import LOOP, WHOLE
 from tonnage.simulator.kernel.memory import NOBODY
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def _fingerprint() -> int:
     """Checksum of what the compiled loop is made of, sources and codes: a change in any of it compiles the loop anew."""
-    others = [Path(str(module.__file__)) for module in (autoscaler, happened, ratio, router, step, step_terms, requests, units)]
+    others = [Path(str(module.__file__)) for module in (autoscaler, request, ratio, router, step, step_terms, requests, units)]
     files = [*sorted(Path(__file__).parent.glob("*.py")), *others]
     return zlib.crc32(b"".join([repr(CODES).encode(), *(file.read_bytes() for file in files)]))
 

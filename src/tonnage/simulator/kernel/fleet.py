@@ -16,15 +16,13 @@ from numba import typeof, types
 from tonnage.errors import InputError
 from tonnage.results.requests import GAP_BINS, POSITION_BUCKETS
 from tonnage.simulator.autoscaler import Scaler, scaler_of
-from tonnage.simulator.changes import NO_CHANGES, Changes, Routed
-from tonnage.simulator.failures import RETRIES
+from tonnage.simulator.changes import NO_CHANGES, RETRIES, Changes, Routed
 from tonnage.simulator.kernel.build import COARSE, EDGES, NO_LOG, NO_WATCH, idle, plain, ring_size, rows_for
 from tonnage.simulator.kernel.compiled import drive, drive_fleet
 from tonnage.simulator.kernel.members import Fleet
 from tonnage.simulator.kernel.memory import CLOSELY, NEVER, ROUTED, SLOT, STATE, STEP, Lists, Machine, Prices, Tallies
-from tonnage.simulator.kernel.record import requests_of
 from tonnage.simulator.kernel.routing import CODES, SEES_TOKENS
-from tonnage.simulator.kernel.run import check_trace
+from tonnage.simulator.kernel.run import check_trace, requests_of
 from tonnage.simulator.router import Memory, View, check_fleet, folded
 from tonnage.simulator.steps import STEP_COLUMNS
 from tonnage.units import PS_PER_NS

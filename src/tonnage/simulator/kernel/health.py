@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from tonnage.simulator.kernel.inlined import called
-from tonnage.simulator.kernel.members import member, put_event
+from tonnage.simulator.kernel.members import member, push, put_event
 from tonnage.simulator.kernel.memory import NEVER, NOBODY
 from tonnage.simulator.kernel.reference_to import advance_at
-from tonnage.simulator.kernel.watch import push
 
 
 @called()

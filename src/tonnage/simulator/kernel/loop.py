@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from tonnage.simulator.kernel.arrivals import take_arrivals
+from tonnage.simulator.kernel.arrivals import shed, take_arrivals
 from tonnage.simulator.kernel.cancel import cancel
 from tonnage.simulator.kernel.decoding import count_gaps
 from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.leaps import after, leap, slope, steps_ahead
+from tonnage.simulator.kernel.members import book
 from tonnage.simulator.kernel.memory import BETWEEN, IN_A_FLEET, NEVER, UNDER_WAY
 from tonnage.simulator.kernel.price import price
 from tonnage.simulator.kernel.schedulers import schedule
 from tonnage.simulator.kernel.shared import forget_transfers
-from tonnage.simulator.kernel.shedding import shed
 from tonnage.simulator.kernel.tokens import end_requests, end_step, streamed
-from tonnage.simulator.kernel.watch import book
 from tonnage.simulator.ratio import RATIO_START
 
 

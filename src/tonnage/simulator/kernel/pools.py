@@ -21,8 +21,7 @@ from tonnage.simulator.changes import NO_CHANGES
 from tonnage.simulator.kernel.compiled import drive, drive_fleet
 from tonnage.simulator.kernel.fleet import AT_ONCE, arguments
 from tonnage.simulator.kernel.memory import HANDED_ON
-from tonnage.simulator.kernel.record import requests_of
-from tonnage.simulator.kernel.run import check_trace
+from tonnage.simulator.kernel.run import check_trace, requests_of
 from tonnage.simulator.kernel.schedulers import CODES
 from tonnage.simulator.router import check_fleet
 from tonnage.units import PS_PER_NS

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tonnage.simulator.kernel.blocks import blocks_of
-from tonnage.simulator.kernel.blocks_by_name import (
+from tonnage.simulator.kernel.blocks import (
     EMPTY,
+    blocks_of,
     drop,
     forget,
     give_name,

@@ -12,22 +12,56 @@ import numpy as np
 from tonnage.errors import InputError
 from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import COEFFICIENTS
-from tonnage.simulator.kernel.build import check_engine, machine, plain, rows_for, send, settings
-from tonnage.simulator.kernel.build_cache import cache_of, send_first_turns
+from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED, Requests
+from tonnage.simulator.kernel.build import cache_of, check_engine, machine, plain, ring_size, rows_for, send, send_first_turns, settings
 from tonnage.simulator.kernel.build_ranks import ranks_of
 from tonnage.simulator.kernel.compiled import drive, drive_ranked, drive_shared
-from tonnage.simulator.kernel.memory import NEVER, Machine, Rows
-from tonnage.simulator.kernel.record import requests_of
+from tonnage.simulator.kernel.memory import NEVER, Log, Machine, Rows
+from tonnage.simulator.request import CANCELLED
 from tonnage.simulator.steps import StepRecord
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 from tonnage.spec.sessions import ENDLESS, of_rows
 from tonnage.spec.workload import Trace
+from tonnage.units import PS_PER_NS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tonnage.results.requests import Requests
+
+# The record of a machine's requests.
+
+
+def requests_of(rows: Rows, count: int, gaps: NDArray[np.int64], window_ps: int = -1) -> Requests:
+    """What has happened to the first ``count`` requests; an unfinished one has no last token, and what was cancelled is unfinished.
+
+    The rows are of no use afterwards: the record has their columns, because ten million rows are 80 MB each. Their lengths and the
+    instants at which they are sent are left as they are; those may be the columns of a trace.
+    """
+    status, first_ns, last_ns = rows.status[:count], rows.first[:count], rows.last[:count]
+    for column in (first_ns, last_ns):
+        np.floor_divide(column, PS_PER_NS, out=column)
+    done, sent_ns = status == COMPLETED, rows.sent[:count] // PS_PER_NS
+    osl, instance = rows.osl[:count], np.zeros(count, np.int32)
+    if not done.all():
+        last_ns[~done] = -1
+        osl = np.where(done, osl, rows.generated[:count])
+        instance[status == REJECTED] = -1
+        status = np.where(status == CANCELLED, np.int8(UNFINISHED), status)
+    return Requests(
+        due_ns=sent_ns,
+        sent_ns=sent_ns,
+        first_token_ns=first_ns,
+        last_token_ns=last_ns,
+        isl=rows.isl[:count],
+        osl=osl,
+        cached_tokens=np.zeros(count, np.int64),
+        instance=instance,
+        status=status,
+        preemptions=rows.preemptions[:count],
+        gaps=gaps,
+        window_ns=window_ps // PS_PER_NS if window_ps >= 0 else -1,
+    )
 
 
 def run(
@@ -189,3 +223,54 @@ def warm_up(*, shares: bool = False, ranks: bool = False) -> None:
     finally:
         if collects:
             gc.enable()
+
+
+# A machine whose requests are not known when it is made: more rows, and a log that is read and emptied.
+
+
+def grown(m: Machine, count: int, *, log: int) -> Machine:
+    """The machine with room for so many rows, and for ``log`` entries beside what one turn of its loop may write."""
+    size = len(m.log.at)
+    needed = int(m.cfg["slots"]) + count - int(m.state["arrived"]) + log
+    if needed > size:
+        m = m._replace(log=Log(*np.zeros((4, ring_size(needed)), np.int64)))
+    if count <= len(m.rows.isl):
+        return m
+    rows = rows_for(*np.zeros((4, ring_size(count)), np.int64))
+    columns: Any = zip(m.rows, rows, strict=True)
+    for old, new in columns:
+        new[: len(old)] = old
+    return m._replace(rows=rows)
+
+
+def without_first(m: Machine, count: int) -> None:
+    """Take the first rows, whose requests have all ended, out of the memory; those behind them move up.
+
+    Of an engine by itself, without a prefix cache: nobody else knows the places of its rows.
+    """
+    s, rows = m.state, m.rows
+    last = int(s["arrived"] + s["coming"])
+    fresh: Any = rows_for(*np.zeros((4, count), np.int64))
+    columns: Any = zip(rows, fresh, strict=True)
+    for column, new in columns:
+        if column.size:
+            column[: last - count] = column[count:last].copy()
+            column[last - count : last] = new
+    rows.next[: last - count] -= count
+    s["arrived"] -= count
+    if s["queued"]:
+        s["head"] -= count
+        s["tail"] -= count
+    m.slots["row"][m.lists.running[: s["running"]]] -= count
+
+
+def copied(rows: Rows) -> Rows:
+    """Rows of their own."""
+    columns: Any = (column.copy() for column in rows)
+    return Rows(*columns)
+
+
+def log_of(m: Machine) -> NDArray[np.int64]:
+    """Entries of the log: number of the request, when, tokens, status; int64 of shape (4, entries)."""
+    rows, *others = (column[: m.state["logged"]] for column in m.log)
+    return np.array([m.rows.id[rows], *others])

@@ -49,14 +49,11 @@ from tonnage.errors import InputError
 from tonnage.perf.step import StepModel
 from tonnage.results.requests import COMPLETED, REJECTED
 from tonnage.simulator.acceptance import accepted, threshold
-from tonnage.simulator.happened import CANCELLED, Happened
-from tonnage.simulator.reference.gaps import Gaps
-from tonnage.simulator.reference.job import NEVER, Job, Step
+from tonnage.simulator.reference.job import NEVER, Job, Prices, Step
 from tonnage.simulator.reference.prefix_cache import PrefixCache
-from tonnage.simulator.reference.prices import Prices
-from tonnage.simulator.reference.record import requests_of
+from tonnage.simulator.reference.record import Gaps, requests_of
 from tonnage.simulator.reference.schedulers import BATCHERS
-from tonnage.simulator.request import Request, check_received
+from tonnage.simulator.request import CANCELLED, Happened, Request, check_received
 from tonnage.simulator.tiers import Tier
 from tonnage.spec.deployment import NO_WINDOWS, EngineKnobs, Windows
 from tonnage.spec.sessions import Contents

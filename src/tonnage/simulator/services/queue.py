@@ -155,3 +155,20 @@ class ModelQueue:
                     waiting.popleft()
                     left -= 1
         return batch
+
+
+# Requests that one instance of a model computes together.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Batch:
+    """One batch on its GPU."""
+
+    model: str
+    gpu: int
+    tickets: list[Ticket]
+
+    @property
+    def items(self) -> int:
+        """Its size."""
+        return sum(ticket.items for ticket in self.tickets)
