@@ -20,7 +20,7 @@ def test_no_deployment_completes_more_than_its_closed_form_allows(engine: str, l
     for one in contenders(question(isl=lengths[0], osl=lengths[1], engine=engine, tp="1,4", gpu="h100,l40s", ttft=None)):
         assert one.runs.saturation(one.instance) < rate_bound(one.instance, ())  # with a front end, which may limit
         bare = Instance(one.instance.deployment, one.instance.traffic)
-        bare.step = bare.step.in_process
+        bare.spec = replace(bare.spec, step=bare.step.in_process)
         assert 0.85 < Runs().saturation(bare) / bare.saturation_estimate() < MARGIN
 
 

@@ -35,7 +35,8 @@ def test_the_front_end_is_busy_with_what_it_streams() -> None:
     one = carried(tp="1")
     tokens = one.as_predicted.rate * one.ready.instance.traffic.osl.mean
     assert explained(one).front_end_busy == pytest.approx(tokens * one.ready.instance.step.stream_s)
-    one.ready.instance.step = replace(one.ready.instance.step, stream_s=1e-4)
+    instance = one.ready.instance
+    instance.spec = replace(instance.spec, step=replace(instance.step, stream_s=1e-4))
     assert explained(one).front_end_busy == pytest.approx(tokens * 1e-4)
 
 

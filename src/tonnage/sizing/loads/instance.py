@@ -131,7 +131,7 @@ class Instance:
         price = estimated_instance(self._simulated(), gpus_per_system=traffic.gpus_per_system, prompt_tokens=isl)
         self.memory = price.memory
         self.spec = engine_spec(deployment, slower(price.step, traffic.step_factor), price.knobs, self.memory)
-        self.knobs, self.step = self.spec.knobs, self.spec.step
+        self.knobs = self.spec.knobs
         self.computed, common = self._computed(self.knobs.prefix_caching)
         held = min(self.memory.blocks // self.memory.request_blocks(max(isl - common, 1) + osl), self.knobs.max_batch_size)
         if self.knobs.scheduler == "static":
@@ -166,6 +166,11 @@ class Instance:
         return replace(d, knobs=replace(d.knobs, tokens_per_block=block))
 
     @property
+    def step(self) -> StepModel:
+        """What a step of its engine costs."""
+        return self.spec.step
+
+    @property
     def sharing(self) -> Sharing | None:
         """What prompts share in simulations."""
         sharing, own = self.traffic.sharing, self.deployment.knobs.tokens_per_block
@@ -183,6 +188,9 @@ class Instance:
         """Refuse a deployment whose engine would turn requests away: the longest, or of an endless distribution the 99.9th percentile."""
         traffic, knobs = self.traffic, self.knobs
         longest = traffic.pairs.longest if traffic.pairs is not None else traffic.isl.longest + traffic.osl.longest
+        model = self.deployment.model
+        if longest > model.max_context:
+            raise DoesNotFit(f"one request of {longest:,} tokens exceeds the context of {model.name}, {model.max_context:,} tokens")
         if self.memory.request_blocks(longest) > self.memory.blocks:
             room = self.memory.tokens - self.memory.windows.of(longest) * knobs.tokens_per_block
             raise DoesNotFit(f"one request of {longest:,} tokens does not fit the KV cache of {max(room, 0):,} tokens")

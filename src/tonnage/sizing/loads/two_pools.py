@@ -46,7 +46,7 @@ class TwoPools(Instance):
         """
         self.one, self.other, self.prefill, self.decode = one, other, prefill, decode
         self.deployment, self.traffic, self.memory, self.knobs = one.deployment, one.traffic, one.memory, one.knobs
-        self.computed, self.step, self.batch, self.shared = one.computed, one.step, other.batch, None
+        self.spec, self.computed, self.batch, self.shared = one.spec, one.computed, other.batch, None
         self.link = link_between(one.memory, other.memory, bytes_s=bytes_s, overlap=overlap)
         self.in_flight = decode * other.in_flight
         self.alone_e2e_s = self.unloaded_ttft_s() + one.traffic.osl.mean * other.unloaded_tpot_s()
