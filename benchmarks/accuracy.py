@@ -19,10 +19,10 @@ from benchmarks.beside_aiconfigurator import comparison
 from benchmarks.held_out import held_out_in_short
 from benchmarks.points_of_2026 import of_2026, of_2026_in_short
 from tonnage import api
+from tonnage.evidence.score import Errors, ScoreReport
 from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import shipped
 from tonnage.report.measured import METRICS as NAMES
-from tonnage.validation.score import Errors, ScoreReport
 from tools.fit.silicon.sample import installed_sample
 from tools.fit.silicon.table import silicon_table
 

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.own_estimates import estimate
+from tonnage.evidence.predict import MeasuredTable, measured_table
+from tonnage.evidence.reasons import HOLDS
+from tonnage.evidence.score import ScoredRow, report_of
 from tonnage.perf.external.aiconfigurator import PACKAGE, installed_version
 from tonnage.perf.terms_file import shipped
 from tonnage.report.measured import METRICS as NAMES
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.step_times import AICONFIGURATOR, StepSource
-from tonnage.validation.predict import MeasuredTable, measured_table
-from tonnage.validation.reasons import HOLDS
-from tonnage.validation.score import ScoredRow, report_of
 from tools.fit.silicon.sample import installed_sample
 from tools.fit.silicon.table import silicon_table
 

@@ -31,11 +31,12 @@ import numpy as np
 
 from tonnage.api.size import ask
 from tonnage.api.size import size as size_plan
-from tonnage.calibration.calibrate import calibrate, calibrated
-from tonnage.calibration.measurement import contender_of
-from tonnage.calibration.rows import SIGMA, LoadedRows
-from tonnage.calibration.sample import START_WIDTH, Sample
 from tonnage.errors import InputError
+from tonnage.evidence.calibrate import calibrate, calibrated
+from tonnage.evidence.measurement import contender_of
+from tonnage.evidence.predict import RATES, read_point, reported_metrics, workload_of
+from tonnage.evidence.rows import SIGMA, LoadedRows
+from tonnage.evidence.sample import START_WIDTH, Sample
 from tonnage.perf.prediction_error import regime_of
 from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms import client_turnaround_s
@@ -52,7 +53,6 @@ from tonnage.sizing.search.contender import Contender
 from tonnage.sizing.search.search import narrowed
 from tonnage.spec.calibration import MULTIPLIERS, Calibration
 from tonnage.spec.catalog import find_engine
-from tonnage.validation.predict import RATES, read_point, reported_metrics, workload_of
 from tools.fit.modern.rows import MEDIAN, ModernRows, select_modern
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tonnage.errors import InputError
+from tonnage.evidence.predict import Point
 from tonnage.perf.external import aiconfigurator
 from tonnage.perf.external.aiconfigurator import NAMED, Tables, tables_of
-from tonnage.validation.predict import Point
 
 FOLDER = tempfile.TemporaryDirectory()
 MS_PER_S = 1e3

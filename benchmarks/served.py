@@ -27,10 +27,10 @@ from pathlib import Path
 from tonnage import simulate
 from tonnage.api import deployment_of
 from tonnage.bench.scrape import fetch
+from tonnage.evidence.replay import replay
 from tonnage.results.metrics import Summary, summarize
 from tonnage.results.store import read_run
 from tonnage.spec.deployment import Deployment
-from tonnage.validation.replay import replay
 from tonnage.watch.reading import Page
 
 ISL, OSL = 1000, 200

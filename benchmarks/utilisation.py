@@ -27,13 +27,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tonnage.calibration.rows import LoadedRows, errors
+from tonnage.evidence.predict import Point
+from tonnage.evidence.rows import LoadedRows, errors
 from tonnage.perf.terms_file import shipped
 from tonnage.simulator.kernel import warm_up
 from tonnage.sizing.beyond import CLOSED_BELOW, CLOSED_FROM
 from tonnage.sizing.loads.instance import Instance, Traffic
 from tonnage.sizing.loads.runs import Runs
-from tonnage.validation.predict import Point
 from tools.fit.data import curve_rows, measured_bits, read_data
 from tools.fit.fitting import Fitting
 from tools.fit.folds import Fold, held_out_folds

@@ -29,8 +29,7 @@ FLOORS_0_TO_4 = (
     "perf",
     "simulator",
     "sizing",
-    "validation",
-    "calibration",
+    "evidence",
     "cost",
 )
 CALLS_OF_THE_MOMENT = {"now", "utcnow", "today", "urandom", "getenv", "perf_counter", "monotonic", "gethostname"}

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from tonnage import api
-from tonnage.calibration.calibrate import DETERMINED, CalibrationReport, calibrate
-from tonnage.calibration.rows import SIGMA, LoadedRows, errors
-from tonnage.calibration.sample import Sample, fit_sample
 from tonnage.cli.main import run
 from tonnage.errors import InputError
+from tonnage.evidence.calibrate import DETERMINED, CalibrationReport, calibrate
+from tonnage.evidence.rows import SIGMA, LoadedRows, errors
+from tonnage.evidence.sample import Sample, fit_sample
+from tonnage.evidence.score import score
 from tonnage.formats.measured_files import read_measured
 from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import overlaid, shipped
 from tonnage.spec.calibration import Calibration, read_calibration
-from tonnage.validation.score import score
 from tools.fit.data import FILES
 from tools.fit.fitting import WEIGHTS, rows_of
 from tools.fit.solving import solve

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import optimize
 
-from tonnage.calibration import sample
-from tonnage.calibration.calibrate import CalibrationReport, calibrate
-from tonnage.calibration.least_squares import Solution, differences, least_squares
+from tonnage.evidence import sample
+from tonnage.evidence.calibrate import CalibrationReport, calibrate
+from tonnage.evidence.least_squares import Solution, differences, least_squares
 from tonnage.formats.measured_files import read_measured
 
 Floats = NDArray[np.float64]

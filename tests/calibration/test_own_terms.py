@@ -10,10 +10,10 @@ from scipy import stats
 
 from tonnage import api
 from tonnage.api.question.deployment import deployment_of
-from tonnage.calibration.calibrate import CalibrationReport
-from tonnage.calibration.sample import FEWEST_LOADS, WIDTH
 from tonnage.cli.main import run
 from tonnage.errors import InputError, InputErrors
+from tonnage.evidence.calibrate import CalibrationReport
+from tonnage.evidence.sample import FEWEST_LOADS, WIDTH
 from tonnage.perf.residuals import student_t
 from tonnage.perf.terms import step_model
 from tonnage.perf.terms_file import SECONDS, SHARES

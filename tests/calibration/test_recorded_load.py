@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tonnage import api
-from tonnage.calibration.rows import LoadedRows
+from tonnage.evidence.rows import LoadedRows
 from tonnage.formats.measured_files import read_measured
 from tonnage.perf.terms_file import shipped
 from tonnage.results.store import read_run

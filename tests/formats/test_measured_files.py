@@ -138,7 +138,7 @@ def test_run_folders_give_what_was_simulated(tmp_path: Path) -> None:
 
 
 def test_a_run_with_a_window_is_rated_up_to_its_last_answer(tmp_path: Path) -> None:
-    from tonnage.validation.predict import reported_metrics
+    from tonnage.evidence.predict import reported_metrics
 
     (run,) = api.simulate_sweep(model="llama-3-8b", isl=200, osl=50, engine="nim-2024", concurrency=4, window="7s")
     api.write_runs(tmp_path / "run", [run], {"seed": 0})

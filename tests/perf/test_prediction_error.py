@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage import api
-from tonnage.calibration.rows import errors
+from tonnage.evidence.rows import errors
+from tonnage.evidence.score import score
 from tonnage.formats.measured_files import read_measured
 from tonnage.perf.prediction_error import intervals_of, regime_of
 from tonnage.perf.residuals import LEVELS, Regime, interpolated, residuals_of, shipped_residuals
 from tonnage.spec.calibration import Calibration
-from tonnage.validation.score import score
 from tools.fit.data import FILES
 from tools.fit.fitting import WEIGHTS, rows_of
 from tools.fit.residuals import HeldOut, coverage, held_out_rows, residual_table

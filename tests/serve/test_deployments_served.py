@@ -9,6 +9,7 @@ import pytest
 
 from tests.deployments import deployment
 from tonnage.api.running.serve import Deployed, engines_of
+from tonnage.evidence.replay import replay
 from tonnage.results.requests import COMPLETED
 from tonnage.serve.clock import WallClock
 from tonnage.serve.fleet import Fleet
@@ -17,7 +18,6 @@ from tonnage.simulator.simulate import simulate
 from tonnage.spec.deployment import Deployment, Parallelism, Speculation
 from tonnage.spec.lengths import parse_lengths
 from tonnage.spec.workload import OpenLoop, Workload
-from tonnage.validation.replay import replay
 
 PLAIN = deployment("llama-3-8b", engine="vllm-0.32")
 KINDS = {

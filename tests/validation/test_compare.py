@@ -5,11 +5,11 @@ import pytest
 
 from tests.step_times import deployment, written
 from tonnage.errors import InputError
+from tonnage.evidence.compare import compare
+from tonnage.evidence.score import score
 from tonnage.perf.external.measured_steps import checked_source
 from tonnage.perf.terms import step_model
 from tonnage.sizing.loads.confidence import slower
-from tonnage.validation.compare import compare
-from tonnage.validation.score import score
 
 CLOSED = {"model": "llama-3.1-8b", "gpu": "h100-sxm-80gb", "precision": "fp8", "engine": "vllm", "tp": 1, "isl": 400, "osl": 40}
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from tonnage.evidence.predict import OPEN_MOST, predict, read_point, workload_of
 from tonnage.perf.step import StepModel
-from tonnage.validation.predict import OPEN_MOST, predict, read_point, workload_of
 
 CLOSED = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 200, "osl": 20, "concurrency": 4}
 

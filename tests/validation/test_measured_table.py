@@ -7,8 +7,8 @@ import pytest
 
 from tests.calibration.test_calibrate_formats import FORMS, curve
 from tonnage.errors import InputError
-from tonnage.validation.predict import MeasuredTable, measured_table, predict, read_point
-from tonnage.validation.score import score
+from tonnage.evidence.predict import MeasuredTable, measured_table, predict, read_point
+from tonnage.evidence.score import score
 
 GIVEN = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "engine": "nim-2024", "isl": 800, "osl": 100}
 ROW = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 200, "osl": 20, "concurrency": 4}

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from tonnage.validation.predict import predict, read_point
+from tonnage.evidence.predict import predict, read_point
 
 STATIC = {"model": "llama-2-7b", "gpu": "h100-sxm-80gb", "precision": "fp8", "tp": 1, "isl": 128, "osl": 128, "batch": 8}
 

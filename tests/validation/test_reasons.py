@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from tonnage.validation.predict import read_point
-from tonnage.validation.reasons import HOLDS, QUEUES, cache_group, reason
+from tonnage.evidence.predict import read_point
+from tonnage.evidence.reasons import HOLDS, QUEUES, cache_group, reason
 
 CLOSED = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 2000, "osl": 200, "concurrency": 8}
 STATIC = {"model": "llama-2-7b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 128, "osl": 128, "batch": 1}

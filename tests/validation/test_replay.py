@@ -8,8 +8,8 @@ import numpy as np
 
 from tonnage import simulate
 from tonnage.api import deployment_of
+from tonnage.evidence.replay import replay
 from tonnage.results.requests import Requests
-from tonnage.validation.replay import replay
 
 CLIENTS = 9
 CHOICE = {"model": "llama-3-8b", "precision": "fp8", "gpu": "h100", "tp": 1, "engine": "vllm"}

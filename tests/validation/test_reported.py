@@ -4,11 +4,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tonnage.evidence.predict import read_point, reported_metrics, workload_of
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.terms import step_model
 from tonnage.results.requests import COMPLETED, REJECTED, Requests
 from tonnage.simulator.kernel import run
-from tonnage.validation.predict import read_point, reported_metrics, workload_of
 
 CLOSED = {"model": "llama-3-8b", "gpu": "h100-sxm-80gb", "precision": "fp16", "tp": 1, "isl": 200, "osl": 20, "concurrency": 4}
 

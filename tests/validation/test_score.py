@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tonnage.errors import InputError
-from tonnage.validation.predict import predict, read_point
-from tonnage.validation.score import ScoreReport, score
+from tonnage.evidence.predict import predict, read_point
+from tonnage.evidence.score import ScoreReport, score
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"THE MEASURED FILES ARE ABSENT: no {DATA}; accuracy is not checked")

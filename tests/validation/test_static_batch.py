@@ -3,12 +3,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.strategies import step_models
+from tonnage.evidence.predict import static_latencies_s
 from tonnage.perf.step import StepModel
 from tonnage.results.requests import COMPLETED
 from tonnage.simulator.kernel import run
 from tonnage.spec.deployment import EngineKnobs
 from tonnage.spec.workload import Trace
-from tonnage.validation.predict import static_latencies_s
 
 
 @settings(max_examples=60, deadline=None)

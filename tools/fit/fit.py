@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from tonnage.calibration.rows import Progress, Terms
 from tonnage.errors import InputError, option
+from tonnage.evidence.rows import Progress, Terms
 from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import checked
 from tonnage.simulator.kernel import warm_up

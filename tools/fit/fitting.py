@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tonnage.calibration.rows import LoadedRows, Rows, StaticRows, Terms, errors
+from tonnage.evidence.rows import LoadedRows, Rows, StaticRows, Terms, errors
 from tonnage.spec.catalog import find_model
 from tools.fit.data import FILES, Row, curve_rows, group_of
 from tools.fit.folds import Fold, Group

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tonnage.calibration.rows import Terms
+from tonnage.evidence.rows import Terms
 from tools.fit.modern.layout import ENGINE, modern_layout
 from tools.fit.silicon.dense import MEASURED_GPU
 from tools.fit.silicon.dense_terms import EARLIER, silicon_layout

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tonnage.calibration.calibrate import FEWEST, calibrate
-from tonnage.calibration.rows import LoadedRows, Terms, errors
-from tonnage.calibration.sample import START_WIDTH, Sample, fit_sample
+from tonnage.evidence.calibrate import FEWEST, calibrate
+from tonnage.evidence.predict import read_point
+from tonnage.evidence.rows import LoadedRows, Terms, errors
+from tonnage.evidence.sample import START_WIDTH, Sample, fit_sample
 from tonnage.perf.terms_file import overlaid
 from tonnage.spec.calibration import MULTIPLIERS
 from tonnage.spec.catalog import find_engine
-from tonnage.validation.predict import read_point
 from tools.fit.processes import Processes
 from tools.fit.residuals import HeldOut, held_out_rows
 

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tonnage.evidence.predict import Point, read_point
 from tonnage.perf.formats import fitted_bits
 from tonnage.perf.memory import memory_plan
 from tonnage.perf.ranges import kind_of
 from tonnage.spec.catalog import find_engine
-from tonnage.validation.predict import Point, read_point
 from tools.fit.data import CURVE_SOURCE, FILES, curve_rows, read_data
 from tools.fit.modern.rows import FILE as AGG
 from tools.fit.modern.rows import select_modern

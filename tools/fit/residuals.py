@@ -18,7 +18,7 @@ from tonnage.perf.prediction_error import regime_of
 from tonnage.perf.residuals import FORMATS, LEVELS, SHARE, STANDS_IN, Regime, Residuals, residuals_of
 
 if TYPE_CHECKING:
-    from tonnage.validation.predict import Point
+    from tonnage.evidence.predict import Point
 
 PULL = 60.0
 """How many rows of the wider regime a narrower one borrows."""

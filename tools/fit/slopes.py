@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tonnage.calibration.rows import Rows
+from tonnage.evidence.rows import Rows
 from tools.fit.terms import PRIOR_WEIGHT, Layout
 
 if TYPE_CHECKING:

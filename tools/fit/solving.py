@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tonnage.calibration.rows import LoadedRows, Rows
+from tonnage.evidence.rows import LoadedRows, Rows
 from tools.fit.slopes import Slopes
 from tools.fit.terms import Layout
 

@@ -10,7 +10,7 @@ from tonnage.api.question.arguments import stated
 from tonnage.errors import InputError, option
 
 if TYPE_CHECKING:
-    from tonnage.calibration.calibrate import CalibrationReport
+    from tonnage.evidence.calibrate import CalibrationReport
     from tonnage.sizing.planner import Progress
 
 
@@ -49,7 +49,7 @@ def calibrate(
     Raises:
         InputError: a file cannot be read, points are too few, all of them are INVALID, or they are of several engines or GPUs.
     """
-    from tonnage.calibration.calibrate import calibrate as run_calibrate
+    from tonnage.evidence.calibrate import calibrate as run_calibrate
     from tonnage.formats.measured_files import InvalidRuns, read_measured
     from tonnage.results.store import write_json
 

@@ -12,9 +12,9 @@ from tonnage.results.metrics import Summary
 
 if TYPE_CHECKING:
     from tonnage.bench.compare import Comparison
+    from tonnage.evidence.replay import RunBesidePlan
     from tonnage.formats.measured_files import InvalidRuns
     from tonnage.results.store import Run
-    from tonnage.validation.replay import RunBesidePlan
 
 
 def compare_runs(first: Path, second: Path, *, include_invalid: bool = False) -> Comparison:
@@ -76,9 +76,9 @@ def compare_plan(
     """
     from tonnage.api.question.deployment import BY_CONTENT
     from tonnage.api.running.deploy import planned
+    from tonnage.evidence.replay import ROUTER, beside_plan, replay
     from tonnage.formats.measured_files import InvalidRuns
     from tonnage.simulator.router import ROUTERS
-    from tonnage.validation.replay import ROUTER, beside_plan, replay
 
     if instances is not None and instances < 1:
         raise InputError(f"{option('instances')}: {instances} is not possible; write 1 or more")

@@ -13,10 +13,10 @@ from tonnage.spec.calibration import read_calibration
 from tonnage.spec.step_times import AICONFIGURATOR, FITTED
 
 if TYPE_CHECKING:
+    from tonnage.evidence.compare import ModelScores
+    from tonnage.evidence.predict import Measured
+    from tonnage.evidence.score import ScoreReport
     from tonnage.sizing.planner import Progress
-    from tonnage.validation.compare import ModelScores
-    from tonnage.validation.predict import Measured
-    from tonnage.validation.score import ScoreReport
 
 
 ALL = "all"
@@ -53,7 +53,7 @@ def score(
     Raises:
         InputError: the file cannot be read as measurements.
     """
-    from tonnage.validation.score import score as run_score
+    from tonnage.evidence.score import score as run_score
 
     calibration = None if coefficients is None else read_calibration(coefficients)
     source = None if step_model is None else checked_source(step_model)
@@ -105,7 +105,7 @@ def score_models(
     Raises:
         InputError: a file cannot be read, or a step model is not available.
     """
-    from tonnage.validation.compare import compare
+    from tonnage.evidence.compare import compare
 
     if coefficients is not None:
         raise InputError(f"{option('coefficients')}: is of the fitted terms alone; leave it out, or score with one step model")

@@ -135,8 +135,8 @@ def answer(understood: Asked, *, progress: Progress | None = None, today: date |
     from tonnage.api.question.changes import with_autoscaling
     from tonnage.api.question.choice import chosen, with_runner_up
     from tonnage.api.question.people import with_day
-    from tonnage.calibration.measurement import with_measurement
     from tonnage.cost.planned import with_cost
+    from tonnage.evidence.measurement import with_measurement
     from tonnage.sizing.planner import Runs, no_progress
     from tonnage.sizing.planner import size as search
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tonnage.bench.compare import Comparison
-    from tonnage.validation.replay import MetricBeside, RunBesidePlan
+    from tonnage.evidence.replay import MetricBeside, RunBesidePlan
 
 
 LABELS = {"requests_per_second": "requests/s", "output_tokens_per_second": "tokens/s"}

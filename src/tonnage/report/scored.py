@@ -12,9 +12,9 @@ from tonnage.report.measured import METRIC_TITLES
 from tonnage.report.numbers import ABSENT, between, counted, number, percent, sentence_of
 
 if TYPE_CHECKING:
-    from tonnage.calibration.calibrate import CalibrationReport
-    from tonnage.validation.compare import ModelScores
-    from tonnage.validation.score import ErrorOf, ScoredRow, ScoreReport
+    from tonnage.evidence.calibrate import CalibrationReport
+    from tonnage.evidence.compare import ModelScores
+    from tonnage.evidence.score import ErrorOf, ScoredRow, ScoreReport
 
 
 GROUPS_SHOWN = ("family", "model", "gpu", "precision", "tp", "engine", "regime", "cache")

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tonnage.calibration.rows import LoadedRows, StaticRows, errors, robust
 from tonnage.errors import InputError
+from tonnage.evidence.rows import LoadedRows, StaticRows, errors, robust
 from tonnage.perf.terms_file import shipped
 from tools.fit.data import CURVE, FILES, curve_rows
 from tools.fit.fit import CALIBRATED, fit, package_folder, shipped_form

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tonnage.evidence.predict import read_point
 from tonnage.perf.residuals import Regime, residuals_of
-from tonnage.validation.predict import read_point
 from tools.fit import fit as fitting
 from tools.fit.data import FILES, Row
 from tools.fit.folds import Fold, held_out_folds

@@ -7,7 +7,7 @@ import pytest
 from tests.silicon_sample import NVIDIA, sample
 from tests.tools.fit.silicon.test_dense import MAX
 from tests.tools.fit.test_fit import GPUS, measured_as, nim_rows, static_rows
-from tonnage.calibration.rows import LoadedRows, StaticRows
+from tonnage.evidence.rows import LoadedRows, StaticRows
 from tonnage.perf.terms_file import shipped
 from tools.fit.modern.layout import modern_layout
 from tools.fit.silicon.dense_rows import select

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tonnage.calibration.rows import Progress
+from tonnage.evidence.rows import Progress
 from tonnage.perf.host import WITH_INDEXER
 from tonnage.perf.prediction_error import regime_of
 from tonnage.perf.residuals import shipped_residuals

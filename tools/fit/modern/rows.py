@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tonnage.calibration.rows import column
 from tonnage.errors import DoesNotFit, InputError
+from tonnage.evidence.rows import column
 from tonnage.perf.memory import memory_plan
 from tonnage.spec.catalog import find_gpu, find_model
 from tools.fit.evidence import CONTRADICTS, STATED, LeftOutLines

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tonnage.validation.predict import Load, MeasuredTable, Point, predict
+from tonnage.evidence.predict import Load, MeasuredTable, Point, predict
 from tools.fit.modern.rows import ModernRows, select_modern
 
 

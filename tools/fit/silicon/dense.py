@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tonnage.calibration.rows import Progress, Terms
+from tonnage.evidence.rows import Progress, Terms
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine, find_gpu
 from tools.fit.processes import Processes

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tonnage.calibration.rows import Terms
+from tonnage.evidence.rows import Terms
 from tonnage.spec.catalog import find_engine
 from tools.fit.silicon import streaming
 from tools.fit.terms import CURRENT, Layout, Prior

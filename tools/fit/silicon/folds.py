@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tonnage.calibration.rows import Terms, errors
+from tonnage.evidence.predict import Point
+from tonnage.evidence.rows import Terms, errors
 from tonnage.spec.catalog import find_engine
-from tonnage.validation.predict import Point
 from tools.fit.residuals import HeldOut, held_out_rows
 from tools.fit.silicon.sample import Row
 from tools.fit.silicon.silicon_rows import SiliconRows

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tonnage.calibration.rows import Progress
+from tonnage.evidence.rows import Progress
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine, find_model
 from tools.fit.processes import Processes

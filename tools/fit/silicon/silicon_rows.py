@@ -12,11 +12,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tonnage.calibration.rows import LoadedRows
+from tonnage.evidence.predict import ROUNDS, Point, read_point
+from tonnage.evidence.rows import LoadedRows
 from tonnage.perf.memory import MemoryPlan
 from tonnage.perf.step import StepModel
 from tonnage.spec.workload import ClosedLoop, Lengths, Workload
-from tonnage.validation.predict import ROUNDS, Point, read_point
 from tools.fit.silicon.sample import Row
 
 LIKE_PROMPTS, LIKE_DECODES, LIKE_MIXED, LEAST = 1.12, 1.2, 1.5, 1e-9

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tonnage.calibration.rows import Terms
+from tonnage.evidence.rows import Terms
 from tools.fit.silicon import streaming
 from tools.fit.silicon.dense_terms import SiliconLayout
 from tools.fit.silicon.sample import Row

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tonnage.calibration.rows import Terms
+from tonnage.evidence.rows import Terms
 from tonnage.spec.catalog import find_engine
 from tools.fit.silicon.sample import Row
 from tools.fit.silicon.silicon_rows import SiliconRows

@@ -185,7 +185,7 @@ def _predicted(requests: Requests) -> Requests:
     """What the simulator makes of the due times and lengths of a run."""
     from tonnage.api.question.deployment import deployment_of
     from tonnage.api.running.serve import NEWEST
-    from tonnage.validation.replay import replay
+    from tonnage.evidence.replay import replay
 
     deployment = deployment_of(model=MODEL, gpu=GPU, precision=PRECISION, tp=1, engine=NEWEST)
     return replay(requests, deployment, gpus_per_system=8, instances=INSTANCES, router=ROUTER)

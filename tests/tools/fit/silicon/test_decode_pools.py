@@ -5,12 +5,12 @@ import pytest
 from tests.silicon_sample import sample
 from tonnage import api
 from tonnage.errors import InputError
+from tonnage.evidence.compare import compare
+from tonnage.evidence.predict import decoding, predict, read_point
 from tonnage.perf.step import step_seconds
 from tonnage.perf.terms import step_model
 from tonnage.report.scored import scored_models
 from tonnage.report.writers.terminal import terminal
-from tonnage.validation.compare import compare
-from tonnage.validation.predict import decoding, predict, read_point
 from tools.fit.silicon.decode_pools import SPLIT, WORKERS, select_decode_pools
 from tools.fit.silicon.table import silicon_table
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.silicon_sample import NVIDIA, sample
 from tonnage.errors import InputError
+from tonnage.evidence.predict import read_point
 from tonnage.perf import step_terms as at
 from tonnage.perf.ranges import marks
 from tonnage.perf.step import batch_seconds
@@ -16,7 +17,6 @@ from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_gpu, find_model
 from tonnage.spec.deployment import Parallelism
 from tonnage.spec.precision import find_precision
-from tonnage.validation.predict import read_point
 from tools.fit.silicon import streaming
 from tools.fit.silicon.dense import LATER, OUTGROWN, carried_over, refit
 from tools.fit.silicon.dense_rows import select

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tonnage.calibration.rows import errors
+from tonnage.evidence.rows import errors
 from tonnage.perf.terms import resolve
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_gpu, find_model

@@ -4,10 +4,10 @@ import pytest
 
 from tests.silicon_sample import sample
 from tonnage import api
+from tonnage.evidence.predict import read_point
 from tonnage.report.scored import scored
 from tonnage.report.writers.terminal import terminal
 from tonnage.spec.deployment import Parallelism
-from tonnage.validation.predict import read_point
 from tools.fit.silicon.moe_rows import degrees, select_moe
 from tools.fit.silicon.table import silicon_table
 

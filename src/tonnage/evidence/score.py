@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tonnage.errors import InputError, UnknownName, in_python, option
+from tonnage.evidence.predict import Measured, MeasuredTable, Point, measured_table
+from tonnage.evidence.reasons import cache_group, reason
 from tonnage.formats.points import is_steady
 from tonnage.formats.table import MEASURES
 from tonnage.perf.external.measured_steps import check_source, reduction, source_mark
@@ -25,8 +27,6 @@ from tonnage.spec.calibration import Calibration
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.step_times import StepSource, owner_of
 from tonnage.spec.workload import MANY_CLIENTS
-from tonnage.validation.predict import Measured, MeasuredTable, Point, measured_table
-from tonnage.validation.reasons import cache_group, reason
 
 # How far predictions are off, in percent of the measured values, by metric.
 

@@ -14,19 +14,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from tonnage.errors import InputError, in_python, option
+from tonnage.evidence.predict import read_point
 from tonnage.formats.points import STEADY, is_steady
 from tonnage.perf.terms_file import SECONDS, shipped
 from tonnage.spec.calibration import OWN_METRICS, SCHEMA, Calibration, deployment_key
 from tonnage.spec.catalog import find_engine
 from tonnage.spec.hardware import is_hardware_file
 from tonnage.units import format_duration
-from tonnage.validation.predict import read_point
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tonnage.calibration.sample import Fitted, Sample
+    from tonnage.evidence.sample import Fitted, Sample
 
     Errors = dict[str, NDArray[np.float64]]
 
@@ -172,7 +172,7 @@ def calibrate(
     Raises:
         InputError: the rows are of several engines or GPUs, or there are too few of them.
     """
-    from tonnage.calibration.sample import OwnSample, Sample
+    from tonnage.evidence.sample import OwnSample, Sample
     from tonnage.simulator.kernel import warm_up
 
     steady = [dict(row) for row in rows if row.get("run") or is_steady(row)]  # a run folder is simulated with its ramp and its end
@@ -229,7 +229,7 @@ def _check_loads(rows: Sequence[Row]) -> None:
     Raises:
         InputError: static batches, rows without TTFT and TPOT, or too few different loads.
     """
-    from tonnage.calibration.sample import FEWEST_LOADS
+    from tonnage.evidence.sample import FEWEST_LOADS
 
     if any(row.get("batch") is not None for row in rows):
         raise InputError(f"calibrate: terms of one's own are fitted to loads, not to static batches; leave out {option('own_terms')}")
@@ -249,7 +249,7 @@ class _Calibrating:
     def __init__(self, sample: Sample, *, data: str, set_aside: int, progress: Progress | None) -> None:
         import numpy as np
 
-        from tonnage.calibration.sample import OwnSample
+        from tonnage.evidence.sample import OwnSample
 
         self.sample, self.data, self.set_aside = sample, data, set_aside
         self.progress = progress or (lambda done, total, name: None)
@@ -307,7 +307,7 @@ class _Calibrating:
         """The fit of all points, and the errors of each point or curve under the fit without it."""
         import numpy as np
 
-        from tonnage.calibration.sample import ROUNDS, fit_sample
+        from tonnage.evidence.sample import ROUNDS, fit_sample
 
         rounds = OWN_ROUNDS if self.own else ROUNDS
         fitted = fit_sample(self.sample, self.all, strength=strength, rounds=rounds)
@@ -365,7 +365,7 @@ def _distance(errors: Errors) -> float:
     """The mean error over all metrics, each in units of its believed scatter."""
     import numpy as np
 
-    from tonnage.calibration.rows import SIGMA
+    from tonnage.evidence.rows import SIGMA
 
     return float(np.mean([np.nanmean(np.abs(values)) / SIGMA[name] for name, values in errors.items()]))
 

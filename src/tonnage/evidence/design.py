@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tonnage.calibration.rows import SIGMA, LoadedRows
-from tonnage.calibration.sample import WEIGHT, Sample
+from tonnage.evidence.predict import Point
+from tonnage.evidence.rows import SIGMA, LoadedRows
+from tonnage.evidence.sample import WEIGHT, Sample
 from tonnage.perf.residuals import FEWEST_OWN
 from tonnage.perf.terms_file import shipped
 from tonnage.spec.catalog import find_engine
-from tonnage.validation.predict import Point
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tonnage.sizing.loads.instance import Instance
 
     Floats = NDArray[np.float64]
+
 
 POINTS = 10
 """Points of a design: as many as the curves had from which the errors of calibrated predictions were learned (docs/intervals.md)."""

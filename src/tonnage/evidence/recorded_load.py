@@ -20,7 +20,7 @@ from tonnage.units import to_ps
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tonnage.validation.predict import Point
+    from tonnage.evidence.predict import Point
 
     Ints = NDArray[np.int64]
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Residuals = Callable[[Floats], Floats]
 
+
 TOLERANCE = 1e-8
 """The search ends when the sum of squares, or the solution itself, changes by less than this share in one step."""
 

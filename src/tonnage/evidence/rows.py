@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tonnage.calibration.recorded_load import RecordedLoad, recorded_load
+from tonnage.evidence.predict import RATES, SEED, Point, read_point, reported_metrics, workload_of
+from tonnage.evidence.recorded_load import RecordedLoad, recorded_load
 from tonnage.perf import step_terms as at
 from tonnage.perf.host import responding_s, streaming_s
 from tonnage.perf.memory import memory_plan
@@ -24,7 +25,6 @@ from tonnage.spec.catalog import find_engine
 from tonnage.spec.deployment import Deployment
 from tonnage.spec.workload import Workload
 from tonnage.units import PS_PER_S, to_ps
-from tonnage.validation.predict import RATES, SEED, Point, read_point, reported_metrics, workload_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

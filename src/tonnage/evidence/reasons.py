@@ -18,7 +18,8 @@ from tonnage.sizing.explain import step_terms
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from tonnage.validation.predict import Point
+    from tonnage.evidence.predict import Point
+
 
 HOLDS, QUEUES = "holds all clients", "clients queue"
 """The groups of closed loops: whether or not the KV cache holds the longest request of every client at once."""

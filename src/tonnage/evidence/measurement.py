@@ -33,11 +33,12 @@ from tonnage.sizing.search.search_space import prepare
 from tonnage.spec.catalog import find_gpu
 
 if TYPE_CHECKING:
-    from tonnage.calibration.design import Design
+    from tonnage.evidence.design import Design
     from tonnage.plan.candidate import Candidate
     from tonnage.plan.plan import Plan
     from tonnage.sizing.loads.runs import Runs
     from tonnage.sizing.question import Question
+
 
 FOUND = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Quantiles of what a calibration may find at which the load of an instance is looked at; between them it is interpolated."""
@@ -75,7 +76,7 @@ def measurement(question: Question, plan: Plan, runs: Runs) -> Measurement | Non
     contender, clients = contender_of(question, choice, runs), choice.concurrency_per_instance
     if contender is None or clients is None:
         return None
-    from tonnage.calibration.design import design
+    from tonnage.evidence.design import design
 
     deciding = metric_of(choice.binds)
     rate = choice.sized_rate if question.load == "open" else None

@@ -9,9 +9,9 @@ from itertools import combinations
 from typing import Any
 
 from tonnage.errors import in_python
+from tonnage.evidence.predict import Measured, MeasuredTable, measured_table
+from tonnage.evidence.score import SCORED, Errors, Progress, ScoredRow, ScoreReport, errors_of, report_of
 from tonnage.spec.step_times import FITTED, StepSource
-from tonnage.validation.predict import Measured, MeasuredTable, measured_table
-from tonnage.validation.score import SCORED, Errors, Progress, ScoredRow, ScoreReport, errors_of, report_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tonnage.calibration.least_squares import differences, least_squares
-from tonnage.calibration.rows import SIGMA, STATIC_SIGMA, LoadedRows, Rows, StaticRows, Terms, column, robust
+from tonnage.evidence.least_squares import differences, least_squares
+from tonnage.evidence.predict import read_point
+from tonnage.evidence.rows import SIGMA, STATIC_SIGMA, LoadedRows, Rows, StaticRows, Terms, column, robust
 from tonnage.perf.formats import matrix_rate
 from tonnage.perf.ranges import fitted_engine
 from tonnage.perf.residuals import shipped_residuals
 from tonnage.perf.terms_file import ACTS_ON, OF_THE_GPU, overlaid, with_own_terms
 from tonnage.spec.calibration import MULTIPLIERS, OWN_TERMS, Calibration
-from tonnage.validation.predict import read_point
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,1 +1,0 @@
-"""A user's own measurements turned into factors on the shipped terms."""

@@ -1,0 +1,1 @@
+"""Predictions held against measurements: scored, compared, replayed, and calibrated on a user's own points."""
