@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,14 +18,14 @@ from numba.core.errors import TypingError
 from tonnage.perf.step import StepModel
 from tonnage.perf.step_terms import COEFFICIENTS
 from tonnage.simulator.engine import Engine
-from tonnage.simulator.kernel import driven, inlined, warm_up
+from tonnage.simulator.kernel import compiler, driven, run, warm_up
 from tonnage.simulator.kernel.blocks import blocks_of
 from tonnage.simulator.kernel.compiled import drive
+from tonnage.simulator.kernel.compiler import Reference, advance_at, by_reference
 from tonnage.simulator.kernel.driven import Loop
 from tonnage.simulator.kernel.memory import Machine
-from tonnage.simulator.kernel.passes import QuickCompiler
-from tonnage.simulator.kernel.reference_to import Reference, advance_at, by_reference
 from tonnage.spec.deployment import EngineKnobs
+from tonnage.spec.workload import Trace
 
 KNOBS = EngineKnobs(
     scheduler="vllm",
@@ -38,8 +43,47 @@ def machine() -> Machine:
 
 
 def test_the_pinned_numba_is_one_that_the_quick_pipeline_was_written_for() -> None:
-    assert inlined.KNOWN
-    assert {"pipeline_class"} <= inlined.PART.keys() & inlined.WHOLE.keys()
+    assert compiler.SLOWER == ""
+    assert {"pipeline_class"} <= compiler.PART.keys() & compiler.WHOLE.keys()
+
+
+RENAMED = "import numba.core.untyped_passes as passes; del passes.WithLifting\n"
+NEXT = "import numba; numba.__version__ = '0.69.0'\n"
+LACKS = "import numba.core.typing.templates as templates; del templates.AttributeTemplate\n"
+
+
+def python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """A program in a process with a numba cache in a folder."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder), "PYTHONPATH": f"src{os.pathsep}."}
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+
+
+@pytest.mark.parametrize("change", [RENAMED, NEXT])
+def test_a_numba_with_other_internals_compiles_without_them_and_says_so(change: str, tmp_path: Path) -> None:
+    shown = "compiler.SLOWER, compiler.WHOLE, 'pipeline_class' in compiler.PART"
+    done = python(f"{change}from tonnage.simulator.kernel import compiler\nprint({shown})", tmp_path)
+    assert "four times slower" in done.stdout, done.stderr
+    assert done.stdout.strip().endswith("{} False")
+
+
+def test_a_numba_without_its_extension_interface_is_refused_with_what_to_install(tmp_path: Path) -> None:
+    done = python(f"{LACKS}import tonnage.simulator.kernel", tmp_path)
+    assert "TonnageError" in done.stderr
+    assert "pip install 'numba==" in done.stderr
+
+
+@pytest.mark.accuracy
+def test_without_the_quick_compiler_the_record_is_the_same(tmp_path: Path) -> None:
+    done = python(f"{RENAMED}from tests.simulator.test_compiled import record\nprint(record())", tmp_path)
+    assert done.stdout == f"{record()}\n", done.stderr
+
+
+def record() -> str:
+    """What becomes of some requests, in short."""
+    warm_up()
+    trace = Trace(due_ps=np.arange(40) * 10**9, isl=np.full(40, 5), osl=np.full(40, 7), concurrency=0, turnaround_ps=0)
+    found = run(trace, StepModel(coefficients=np.ones(COEFFICIENTS), frontend_s=0.0), KNOBS, 20)
+    return hashlib.sha256(found.first_token_ns.tobytes() + found.last_token_ns.tobytes()).hexdigest()
 
 
 def test_a_loop_is_compiled_once_and_has_an_address() -> None:
@@ -95,6 +139,8 @@ def test_threads_that_come_at_once_find_one_loop() -> None:
 
 
 def test_the_type_of_a_call_is_found_once_and_numba_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tonnage.simulator.kernel.quick_compiler import QuickCompiler  # not above: ``record`` is also for a numba without it
+
     usual: Any = types.Function.get_call_type
     asked: list[str] = []
 

@@ -71,12 +71,15 @@ def compile_if_needed(*, quiet: bool = False, shares: bool = False, ranks: bool 
     """
     from tonnage.cli.compilation import fleet_compiled_beside
     from tonnage.simulator.kernel import warm_up
+    from tonnage.simulator.kernel.compiler import SLOWER
     from tonnage.simulator.simulate import is_compiled_for
 
     if is_compiled_for(shares=shares, ranks=ranks):
         return
     if not quiet:
         print("tonnage: compiling the simulator for this machine (once) …", file=sys.stderr, flush=True)
+        if SLOWER:
+            print(f"tonnage: {SLOWER}", file=sys.stderr, flush=True)
     with fleet_compiled_beside() if fleet else nullcontext():
         warm_up(shares=shares, ranks=ranks)
 

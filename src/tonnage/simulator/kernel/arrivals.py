@@ -7,8 +7,7 @@ the engine submits requests from outside.
 from __future__ import annotations
 
 from tonnage.results.requests import COMPLETED, REJECTED, UNFINISHED
-from tonnage.simulator.kernel.forms import two_forms
-from tonnage.simulator.kernel.inlined import part
+from tonnage.simulator.kernel.compiler import part, two_forms
 from tonnage.simulator.kernel.memory import NEVER
 from tonnage.simulator.kernel.ranks import queue
 from tonnage.simulator.kernel.schedulers import never_fits

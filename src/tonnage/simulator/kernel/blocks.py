@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tonnage.simulator.kernel.inlined import part
+from tonnage.simulator.kernel.compiler import part
 from tonnage.simulator.kernel.memory import NEVER
 
 

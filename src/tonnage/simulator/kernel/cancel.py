@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tonnage.simulator.kernel.blocks import held
+from tonnage.simulator.kernel.compiler import part
 from tonnage.simulator.kernel.decoding import leave_decoding
-from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.memory import NEVER, UNDER_WAY
 from tonnage.simulator.kernel.queue import give_back, leave_queue
 from tonnage.simulator.request import CANCELLED

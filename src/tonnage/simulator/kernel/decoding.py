@@ -12,7 +12,7 @@ import numpy as np
 
 from tonnage.results.requests import POSITION_BUCKETS
 from tonnage.simulator.kernel.blocks import blocks_of
-from tonnage.simulator.kernel.inlined import part
+from tonnage.simulator.kernel.compiler import part
 from tonnage.simulator.kernel.memory import NEVER
 
 CELLS_2 = 7

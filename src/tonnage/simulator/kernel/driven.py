@@ -20,9 +20,8 @@ from tonnage.perf import step, step_terms
 from tonnage.results import requests
 from tonnage.simulator import autoscaler, ratio, request, router
 from tonnage.simulator.kernel import loop
-from tonnage.simulator.kernel.inlined import LOOP, WHOLE
+from tonnage.simulator.kernel.compiler import LOOP, LOOPS, WHOLE, Reference, advance_at, by_reference
 from tonnage.simulator.kernel.memory import NOBODY
-from tonnage.simulator.kernel.reference_to import LOOPS, Reference, advance_at, by_reference
 from tonnage.simulator.kernel.schedulers import CODES
 
 if TYPE_CHECKING:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tonnage.simulator.kernel.inlined import called
+from tonnage.simulator.kernel.compiler import advance_at, called
 from tonnage.simulator.kernel.members import member, push, put_event
 from tonnage.simulator.kernel.memory import NEVER, NOBODY
-from tonnage.simulator.kernel.reference_to import advance_at
 
 
 @called()

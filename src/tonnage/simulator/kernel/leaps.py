@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 
 from tonnage.simulator.kernel.blocks import rounds_with_blocks
+from tonnage.simulator.kernel.compiler import jitable, part, two_forms
 from tonnage.simulator.kernel.decoding import see_gap
-from tonnage.simulator.kernel.forms import two_forms
-from tonnage.simulator.kernel.inlined import jitable, part
 from tonnage.simulator.kernel.memory import NEVER
 from tonnage.simulator.ratio import RATIO_DECAY, RATIO_LEAST
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tonnage.simulator.kernel.arrivals import shed, take_arrivals
 from tonnage.simulator.kernel.cancel import cancel
+from tonnage.simulator.kernel.compiler import part
 from tonnage.simulator.kernel.decoding import count_gaps
-from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.leaps import after, leap, slope, steps_ahead
 from tonnage.simulator.kernel.members import book
 from tonnage.simulator.kernel.memory import BETWEEN, IN_A_FLEET, NEVER, UNDER_WAY

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tonnage.simulator.kernel import tensorrt_llm
 from tonnage.simulator.kernel.blocks import blocks_of, grow_all, growth, growth_of_all, windows_of
+from tonnage.simulator.kernel.compiler import part
 from tonnage.simulator.kernel.decoding import add_decoding, add_filling
-from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.memory import NEVER
 from tonnage.simulator.kernel.queue import enter
 from tonnage.simulator.kernel.vllm import preempt_last

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numba import njit
 
-from tonnage.simulator.kernel.inlined import part
+from tonnage.simulator.kernel.compiler import by_reference, part, whole
 from tonnage.simulator.kernel.memory import CLOSELY, UNDER_WAY, Lists, Log, Machine, Prices, Rows, Tallies, Watch
-from tonnage.simulator.kernel.reference_to import by_reference, whole
 
 if TYPE_CHECKING:
     import numpy as np

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tonnage.simulator.kernel import tensorrt_llm
+from tonnage.simulator.kernel.compiler import part
 from tonnage.simulator.kernel.decoding import add_decoding, add_filling
-from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.shared import catch_up
 
 GROWS, BUDGETED, GUESSES, NAMES, PARTIAL = False, True, True, tensorrt_llm.NAMES, tensorrt_llm.PARTIAL

@@ -26,7 +26,7 @@ from tonnage.simulator.kernel.blocks import (
     take,
     unlink,
 )
-from tonnage.simulator.kernel.inlined import called, part
+from tonnage.simulator.kernel.compiler import called, part
 from tonnage.simulator.kernel.memory import NEVER, record_of
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tonnage.perf import step
-from tonnage.simulator.kernel.inlined import jitable, part
+from tonnage.simulator.kernel.compiler import jitable, part
 from tonnage.simulator.kernel.shared import transfers
 from tonnage.units import PS_PER_S
 

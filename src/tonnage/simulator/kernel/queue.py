@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from tonnage.simulator.kernel.blocks import windows_of
-from tonnage.simulator.kernel.forms import two_forms
-from tonnage.simulator.kernel.inlined import part
+from tonnage.simulator.kernel.compiler import part, two_forms
 from tonnage.simulator.kernel.memory import NEVER
 
 

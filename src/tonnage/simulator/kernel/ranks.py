@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tonnage.simulator.kernel.forms import two_forms
-from tonnage.simulator.kernel.inlined import part
+from tonnage.simulator.kernel.compiler import part, two_forms
 from tonnage.simulator.kernel.memory import NEVER, record_of
 from tonnage.simulator.kernel.price import drafted_step_seconds, step_seconds, whole_ps
 from tonnage.simulator.kernel.queue import push, push_back, push_front

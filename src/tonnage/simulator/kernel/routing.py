@@ -12,11 +12,10 @@ from tonnage.simulator import autoscaler, router
 from tonnage.simulator.autoscaler import NO_LOOK, look, next_look, place_fails
 from tonnage.simulator.changes import DRAINS
 from tonnage.simulator.kernel.arrivals import submit_routed
+from tonnage.simulator.kernel.compiler import advance_at, called, jitable, part
 from tonnage.simulator.kernel.health import clear, take_away
-from tonnage.simulator.kernel.inlined import called, jitable, part
 from tonnage.simulator.kernel.members import deliver, first_engine, member, next_event, put_event
 from tonnage.simulator.kernel.memory import IN_A_FLEET, NEVER, NOBODY
-from tonnage.simulator.kernel.reference_to import advance_at
 from tonnage.simulator.router import ROUTERS, Request
 
 _controller = [autoscaler.wake_and_release, autoscaler.asked_for, autoscaler.scale_up, autoscaler.scale_down, look, next_look, place_fails]

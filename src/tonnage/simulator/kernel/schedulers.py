@@ -18,7 +18,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, get_args
 
-from tonnage.simulator.kernel.inlined import part
+from tonnage.simulator.kernel.compiler import part
 from tonnage.spec.deployment import Scheduler
 
 SCHEDULERS: dict[str, ModuleType] = {name: import_module(f"{__package__}.{name.replace('-', '_')}") for name in get_args(Scheduler)}

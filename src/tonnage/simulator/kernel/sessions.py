@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tonnage.simulator.kernel.inlined import called, part
+from tonnage.simulator.kernel.compiler import called, part
 from tonnage.simulator.kernel.memory import NEVER
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tonnage.simulator.kernel.blocks import blocks_of, grow_all, growth_of_all, held, too_long, windows_of
+from tonnage.simulator.kernel.compiler import part
 from tonnage.simulator.kernel.decoding import add_decoding, add_prompt, leave_decoding
-from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.memory import NEVER
 from tonnage.simulator.kernel.prefix_cache import COMPUTED
 from tonnage.simulator.kernel.queue import enter, lose, push_back

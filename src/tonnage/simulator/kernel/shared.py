@@ -7,7 +7,7 @@ no caches.
 from __future__ import annotations
 
 from tonnage.simulator.kernel import prefix_cache, sessions
-from tonnage.simulator.kernel.forms import two_forms
+from tonnage.simulator.kernel.compiler import two_forms
 
 find = two_forms("cache", lambda m, r, tokens: 0, lambda m, r, tokens: prefix_cache.look_up(m, r, tokens))
 """Tokens that a waiting request finds which is to compute so many."""

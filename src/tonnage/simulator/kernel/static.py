@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tonnage.simulator.kernel.blocks import blocks_of, too_long, windows_of
-from tonnage.simulator.kernel.inlined import part
+from tonnage.simulator.kernel.compiler import part
 from tonnage.simulator.kernel.queue import enter
 
 GROWS = False

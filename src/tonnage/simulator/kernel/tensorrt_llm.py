@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tonnage.simulator.kernel.blocks import blocks_of, too_long, windows_of
+from tonnage.simulator.kernel.compiler import part
 from tonnage.simulator.kernel.decoding import add_decoding, add_filling
-from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.prefix_cache import COMPLETE
 from tonnage.simulator.kernel.queue import enter
 from tonnage.simulator.kernel.shared import catch_up, compute, find, found_blocks, hold, no_longer_free

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tonnage.results.requests import COMPLETED
 from tonnage.simulator.kernel.arrivals import answer, tell, tell_tokens
 from tonnage.simulator.kernel.blocks import held
+from tonnage.simulator.kernel.compiler import part
 from tonnage.simulator.kernel.decoding import bin_of, bucket_of, count_gaps, hand_out_guesses, join_decoding, leave_decoding, see_gap
-from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.memory import ENDS, HANDED_ON, NEVER, TOKENS
 from tonnage.simulator.kernel.queue import give_back
 from tonnage.simulator.kernel.shared import catch_up, filled, released

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from tonnage.simulator.kernel.blocks import blocks_of, grow_all, growth, growth_of_all, held, too_long, windows_of
+from tonnage.simulator.kernel.compiler import part, two_forms
 from tonnage.simulator.kernel.decoding import add_decoding, add_filling, chunk, cut, leave_decoding
-from tonnage.simulator.kernel.forms import two_forms
-from tonnage.simulator.kernel.inlined import part
 from tonnage.simulator.kernel.memory import NEVER
 from tonnage.simulator.kernel.prefix_cache import SCHEDULED
 from tonnage.simulator.kernel.queue import enter, lose, received
